@@ -1,0 +1,1 @@
+#include <heddle/core/error.hpp>
