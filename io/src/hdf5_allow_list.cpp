@@ -68,7 +68,7 @@ struct ChunkStorage {
   std::int64_t stored_bytes;
 };
 
-void check_chunks(hid_t dataset, hid_t creation, Shape const& shape, ChunkStorage const& storage,
+void check_chunks(hid_t dataset, hid_t space, hid_t creation, Shape const& shape, ChunkStorage const& storage,
                   std::string const& where) {
   std::vector<hsize_t> chunk(shape.size());
   int const rank = require(H5Pget_chunk(creation, highest_rank, chunk.data()), where, "read its chunks' extents");
@@ -86,7 +86,7 @@ void check_chunks(hid_t dataset, hid_t creation, Shape const& shape, ChunkStorag
     expected_chunks *= (shape[axis] + extent - 1) / extent;
   }
   hsize_t chunks = 0;
-  require(H5Dget_num_chunks(dataset, H5S_ALL, &chunks), where, "count its chunks");
+  require(H5Dget_num_chunks(dataset, space, &chunks), where, "count its chunks");
   // A chunk that is not there would be read as zeros, without any error.
   if (static_cast<std::int64_t>(chunks) != expected_chunks) {
     throw DataError(where + ": has " + std::to_string(chunks) + " of its " + std::to_string(expected_chunks) +
@@ -126,7 +126,7 @@ void check_dataset(hid_t dataset, Walk const& walk, std::string const& where) {
     throw DataError(where + ": claims more bytes than the file has");
   }
   if (layout == H5D_CHUNKED) {
-    check_chunks(dataset, creation.id(), shape, {filtered, element_bytes(element), stored}, where);
+    check_chunks(dataset, space.id(), creation.id(), shape, {filtered, element_bytes(element), stored}, where);
   } else if (stored != bytes) {
     throw DataError(where + ": its extents " + to_string(shape) + " need " + std::to_string(bytes) +
                     " bytes, the file holds " + std::to_string(stored) + " of them");

@@ -233,7 +233,10 @@ TEST_F(Hdf5Test, RefusesOtherTypesAndShapes) {
 TEST_F(Hdf5Test, RefusesExtentsThatTheFileDoesNotHold) {
   craft(H5T_IEEE_F64LE, space_of({hsize_t{1} << 40}), H5P_DEFAULT);
   EXPECT_THAT(open_error(), HasSubstr("need"));
-  craft(H5T_IEEE_F64LE, space_of({hsize_t{1} << 31, hsize_t{1} << 31}), H5P_DEFAULT);
+  hid_t const chunked = H5Pcreate(H5P_DATASET_CREATE);
+  std::vector<hsize_t> const square{100, 100};
+  H5Pset_chunk(chunked, 2, square.data());
+  craft(H5T_IEEE_F64LE, space_of({hsize_t{1} << 31, hsize_t{1} << 31}), chunked);
   EXPECT_THAT(open_error(), HasSubstr("impossible extents"));
   std::vector<hsize_t> const chunk{100};
   for (bool deflate : {false, true}) {
