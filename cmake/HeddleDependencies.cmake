@@ -1,46 +1,61 @@
-# Every foreign library, found once, with the Debian package named where it is missing.
-macro(heddle_require package debian_package)
+# Every foreign library, found once. What is missing is gathered and named together, with its Debian package.
+set(HEDDLE_MISSING "")
+set(HEDDLE_MISSING_PACKAGES "")
+
+macro(heddle_missing what debian_packages)
+  list(APPEND HEDDLE_MISSING "${what}")
+  list(APPEND HEDDLE_MISSING_PACKAGES "${debian_packages}")
+endmacro()
+
+# heddle_require(PACKAGE "DEBIAN PACKAGES" [arguments of find_package])
+macro(heddle_require package debian_packages)
   find_package(${package} ${ARGN} QUIET)
   if(NOT ${package}_FOUND)
-    message(FATAL_ERROR "Heddle needs ${package} (${ARGN}). On Debian: apt-get install ${debian_package}")
+    string(JOIN " " heddle_wanted ${package} ${ARGN})
+    heddle_missing("${heddle_wanted}" "${debian_packages}")
   endif()
 endmacro()
 
 heddle_require(Kokkos libtrilinos-kokkos-dev CONFIG)
-# Debian 12's Kokkos 3.4.1 exports an include directory that does not exist; this is the one place that mends it.
-if(Kokkos_VERSION VERSION_LESS 4)
-  foreach(target Kokkos::kokkos Kokkos::kokkoscore Kokkos::kokkoscontainers Kokkos::kokkosalgorithms)
-    if(TARGET ${target})
-      set_target_properties(${target} PROPERTIES
-        INTERFACE_INCLUDE_DIRECTORIES "${Kokkos_INCLUDE_DIRS}"
-        INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${Kokkos_INCLUDE_DIRS}")
-    endif()
-  endforeach()
-endif()
-
 heddle_require(fmt libfmt-dev 9 CONFIG)
 heddle_require(tomlplusplus libtomlplusplus-dev CONFIG)
 heddle_require(Boost "libboost1.81-dev libboost-json1.81-dev libboost-program-options1.81-dev libboost-filesystem1.81-dev"
   1.81 COMPONENTS json program_options filesystem)
-heddle_require(MPI libopenmpi-dev COMPONENTS C)
+heddle_require(MPI "libopenmpi-dev openmpi-bin" COMPONENTS C)
 heddle_require(OpenSSL libssl-dev COMPONENTS Crypto)
 heddle_require(ZLIB zlib1g-dev)
 set(HDF5_PREFER_PARALLEL TRUE)
 heddle_require(HDF5 libhdf5-openmpi-dev COMPONENTS C)
+
 heddle_require(PkgConfig pkg-config)
-pkg_check_modules(SentencePiece QUIET IMPORTED_TARGET sentencepiece)
-if(NOT SentencePiece_FOUND)
-  message(FATAL_ERROR "Heddle needs SentencePiece. On Debian: apt-get install libsentencepiece-dev")
+if(PkgConfig_FOUND)
+  pkg_check_modules(SentencePiece QUIET IMPORTED_TARGET sentencepiece)
 endif()
+if(NOT SentencePiece_FOUND)
+  heddle_missing(SentencePiece libsentencepiece-dev)
+endif()
+
 # oneDNN's own package file in Debian 12 asks for OpenCL headers that nothing here needs, so look for the library itself.
 find_path(ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(ONEDNN_LIBRARY dnnl)
-if(NOT ONEDNN_INCLUDE_DIR OR NOT ONEDNN_LIBRARY)
-  message(FATAL_ERROR "Heddle needs oneDNN. On Debian: apt-get install libdnnl-dev")
+if(ONEDNN_INCLUDE_DIR AND ONEDNN_LIBRARY)
+  add_library(heddle_onednn INTERFACE IMPORTED)
+  target_include_directories(heddle_onednn INTERFACE "${ONEDNN_INCLUDE_DIR}")
+  target_link_libraries(heddle_onednn INTERFACE "${ONEDNN_LIBRARY}")
+else()
+  heddle_missing(oneDNN libdnnl-dev)
 endif()
-add_library(heddle_onednn INTERFACE IMPORTED)
-target_include_directories(heddle_onednn INTERFACE "${ONEDNN_INCLUDE_DIR}")
-target_link_libraries(heddle_onednn INTERFACE "${ONEDNN_LIBRARY}")
+
 if(HEDDLE_BUILD_TESTS)
-  heddle_require(GTest libgtest-dev)
+  heddle_require(GTest "libgtest-dev libgmock-dev" CONFIG)
 endif()
+
+if(HEDDLE_MISSING)
+  string(JOIN "\n  " heddle_list ${HEDDLE_MISSING})
+  string(JOIN " " heddle_packages ${HEDDLE_MISSING_PACKAGES})
+  message(FATAL_ERROR "Heddle needs, and did not find:\n  ${heddle_list}\n"
+    "On Debian 12: apt-get install ${heddle_packages}\n"
+    "Elsewhere: install them and add their prefixes to CMAKE_PREFIX_PATH (docs/dependencies.md).")
+endif()
+
+include(HeddleMendKokkos)

@@ -1,0 +1,18 @@
+# `cmake --install`: the program, the core library with its headers, and the package that an out-of-tree plug-in finds.
+include(CMakePackageConfigHelpers)
+
+set(heddle_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/heddle")
+
+install(TARGETS heddle RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+install(TARGETS heddle_core EXPORT heddleTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(EXPORT heddleTargets NAMESPACE heddle:: DESTINATION "${heddle_package_dir}")
+
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/heddleConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/heddleConfig.cmake" INSTALL_DESTINATION "${heddle_package_dir}" NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/heddleConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES
+  "${PROJECT_BINARY_DIR}/heddleConfig.cmake"
+  "${PROJECT_BINARY_DIR}/heddleConfigVersion.cmake"
+  "${PROJECT_SOURCE_DIR}/cmake/HeddleMendKokkos.cmake"
+  DESTINATION "${heddle_package_dir}")

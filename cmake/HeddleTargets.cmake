@@ -1,4 +1,4 @@
-# heddle_add_room(NAME [SHARED]): one library per room, from its src/*.cpp, exported as heddle::NAME.
+# What all our own targets have in common: warnings, instruction set, sanitizers.
 function(heddle_target_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow)
   if(HEDDLE_WARNINGS_AS_ERRORS)
@@ -8,11 +8,13 @@ function(heddle_target_options target)
     target_compile_options(${target} PRIVATE -march=native)
   endif()
   if(HEDDLE_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer)
+    target_compile_options(${target} PRIVATE
+      -fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(${target} PRIVATE -fsanitize=${HEDDLE_SANITIZE})
   endif()
 endfunction()
 
+# heddle_add_room(NAME [SHARED]): one library per room, from its src/*.cpp, known as heddle::NAME.
 function(heddle_add_room room)
   cmake_parse_arguments(ARG "SHARED" "" "" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/*.cpp")
