@@ -1,0 +1,100 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <heddle/core/error.hpp>
+#include <heddle/core/kernels/activation.hpp>
+#include <heddle/core/kernels/adam.hpp>
+#include <heddle/core/kernels/attention.hpp>
+#include <heddle/core/kernels/embedding.hpp>
+#include <heddle/core/kernels/gemm.hpp>
+#include <heddle/core/kernels/residual_norm.hpp>
+#include <heddle/core/kernels/softmax_cross_entropy.hpp>
+#include <heddle/core/kernels/tensor_ops.hpp>
+
+namespace heddle {
+
+/// The implementations of one operation by name.
+template <class Interface>
+class KernelRegistry {
+ public:
+  struct Entry {
+    std::string name;
+    int speed;  ///< `auto` takes the supporting implementation with the highest; reference 0, kokkos 10, vendor 20
+    std::string origin;  ///< "built-in" or the plug-in's path
+    std::shared_ptr<Interface> kernel;
+  };
+
+  /// Throws ConfigError where the name is taken.
+  void add(std::string name, int speed, std::shared_ptr<Interface> kernel) {
+    for (Entry const& entry : entries_) {
+      if (entry.name == name) {
+        throw ConfigError("the name '" + name + "' of operation '" + Interface::operation + "' is taken by " +
+                          entry.origin + "; each implementation needs its own name");
+      }
+    }
+    entries_.push_back({std::move(name), speed, origin_, std::move(kernel)});
+  }
+
+  /// The implementation `choice` names, or the fastest that supports the problem for "auto". ConfigError says why not.
+  std::shared_ptr<Interface> select(std::string_view choice, typename Interface::Problem const& problem) const {
+    Entry const* best = nullptr;
+    std::string names;
+    for (Entry const& entry : entries_) {
+      names += (names.empty() ? "" : ", ") + entry.name;
+      bool const wanted = choice == "auto" || choice == entry.name;
+      if (wanted && entry.kernel->supports(problem) && (best == nullptr || entry.speed > best->speed)) {
+        best = &entry;
+      }
+    }
+    if (best == nullptr) {
+      throw ConfigError("kernels." + std::string(Interface::operation) + " = '" + std::string(choice) +
+                        "': no such implementation, or it does not support this problem; registered: auto, " + names);
+    }
+    return best->kernel;
+  }
+
+  std::vector<Entry> const& entries() const { return entries_; }
+  /// What entries added from now on say of where they come from.
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+
+ private:
+  std::vector<Entry> entries_;
+  std::string origin_ = "built-in";
+};
+
+/// Every operation's implementations. Filled by registration functions and plug-ins, then only read.
+struct KernelRegistries {
+  KernelRegistry<Gemm> gemm;
+  KernelRegistry<Attention> attention;
+  KernelRegistry<ResidualNorm> residual_norm;
+  KernelRegistry<Activation> activation;
+  KernelRegistry<SoftmaxCrossEntropy> softmax_cross_entropy;
+  KernelRegistry<Embedding> embedding;
+  KernelRegistry<Adam> adam;
+  KernelRegistry<TensorOps> tensor_ops;
+
+  /// Calls `visit(registry)` for each operation.
+  template <class Visitor>
+  void for_each(Visitor&& visit) {
+    visit(gemm), visit(attention), visit(residual_norm), visit(activation), visit(softmax_cross_entropy),
+        visit(embedding), visit(adam), visit(tensor_ops);
+  }
+};
+
+/// `[kernels]` of the config: one name per operation.
+struct KernelChoices {
+  std::string gemm = "auto";
+  std::string attention = "auto";
+  std::string residual_norm = "auto";
+  std::string activation = "auto";
+  std::string softmax_cross_entropy = "auto";
+  std::string embedding = "auto";
+  std::string adam = "auto";
+  std::string tensor_ops = "auto";
+};
+
+}  // namespace heddle

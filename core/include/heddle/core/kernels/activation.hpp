@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include <heddle/core/kernels/kernel.hpp>
+#include <heddle/core/random.hpp>
+
+namespace heddle {
+
+struct ActivationProblem {
+  DType dtype = DType::float32;
+  std::string function;  ///< "relu", "gelu" (exact, with erf), or a plug-in's own
+};
+
+struct ActivationCall {
+  std::string function;
+  Tensor input;  ///< [tokens, d_ff]
+  Dropout dropout{};
+
+  ActivationProblem problem() const { return {input.dtype(), function}; }
+};
+
+/// output = dropout(function(input)).
+class Activation : public Kernel {
+ public:
+  static constexpr char const* operation = "activation";
+  using Problem = ActivationProblem;
+  virtual bool supports(ActivationProblem const& problem) const = 0;
+  /// output = [tokens, d_ff]; may be the same memory as the input.
+  virtual void forward(Execution& execution, ActivationCall const& call, Tensor const& output) = 0;
+  /// grad_input = [tokens, d_ff]; may be the same memory as grad_output.
+  virtual void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                        Tensor const& grad_input) = 0;
+};
+
+}  // namespace heddle

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <heddle/core/kernels/kernel.hpp>
+#include <heddle/core/pack.hpp>
+#include <heddle/core/random.hpp>
+
+namespace heddle {
+
+struct AttentionProblem {
+  DType dtype = DType::float32;
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  bool causal = false;
+  float dropout_rate = 0;
+};
+
+/// Sequence i of `queries` attends to sequence i of `keys`. Causal: query position p of a sequence of length n sees key
+/// positions ≤ p + (m - n), m being the keys' length, so that the last query sees every key. Sequences may have no tokens.
+struct AttentionCall {
+  Tensor q;  ///< [query tokens, heads * head_dim], rows may be strided
+  Tensor k;  ///< [key tokens, heads * head_dim], rows may be strided
+  Tensor v;  ///< as k
+  Sequences queries;
+  Sequences keys;
+  std::int64_t heads = 0;
+  double scale = 1;
+  bool causal = false;
+  Dropout dropout{};  ///< of the attention weights, before they meet v; sample and position are those of the query rows
+
+  AttentionProblem problem() const;
+};
+
+struct AttentionGradients {
+  Tensor q;  ///< =, like AttentionCall::q, rows may be strided
+  Tensor k;  ///< =
+  Tensor v;  ///< =
+};
+
+/// softmax(scale q kᵀ) v for each sequence and head, in memory linear in the sequence length (Dao et al. 2022).
+class Attention : public Kernel {
+ public:
+  static constexpr char const* operation = "attention";
+  using Problem = AttentionProblem;
+  virtual bool supports(AttentionProblem const& problem) const = 0;
+  /// output = [query tokens, heads * head_dim]; log_sum_exp = [query tokens, heads] in statistics_dtype: of the scaled
+  /// scores, before dropout.
+  virtual void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
+                       Tensor const& log_sum_exp) = 0;
+  /// Every gradient is written (=); rows of no sequence are left alone.
+  virtual void backward(Execution& execution, AttentionCall const& call, Tensor const& output,
+                        Tensor const& log_sum_exp, Tensor const& grad_output, AttentionGradients const& gradients) = 0;
+};
+
+}  // namespace heddle

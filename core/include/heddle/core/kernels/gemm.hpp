@@ -1,0 +1,36 @@
+#pragma once
+
+#include <heddle/core/kernels/kernel.hpp>
+
+namespace heddle {
+
+struct GemmProblem {
+  DType dtype = DType::float32;         ///< of a and b
+  DType output_dtype = DType::float32;  ///< of c and bias
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
+};
+
+struct GemmCall {
+  Tensor a;     ///< [m, k], or [k, m] when transposed; rows may be strided
+  Tensor b;     ///< [k, n], or [n, k] when transposed; rows may be strided
+  Tensor c;     ///< [m, n]; rows may be strided
+  Tensor bias;  ///< [n], or empty
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;   ///< c += instead of c =
+  WeightVersion b_weight{};  ///< set where b is a parameter's value
+
+  GemmProblem problem() const;
+};
+
+/// c = op(a) op(b) + bias, or c += op(a) op(b) + bias.
+class Gemm : public Kernel {
+ public:
+  static constexpr char const* operation = "gemm";
+  using Problem = GemmProblem;
+  virtual bool supports(GemmProblem const& problem) const = 0;
+  virtual void multiply(Execution& execution, GemmCall const& call) = 0;
+};
+
+}  // namespace heddle

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <heddle/core/kernels/kernel.hpp>
+
+namespace heddle {
+
+struct SoftmaxCrossEntropyProblem {
+  DType dtype = DType::float32;
+  std::int64_t vocabulary_size = 0;
+};
+
+/// A chunk of tokens' logits over this rank's part of the vocabulary.
+struct SoftmaxCrossEntropyCall {
+  Tensor logits;                      ///< [tokens, local vocabulary]
+  Tensor targets;                     ///< int32 [tokens], global ids
+  std::int64_t first_token = 0;       ///< the global id of column 0
+  std::int64_t vocabulary_size = 0;   ///< global
+  double label_smoothing = 0;         ///< ε: target 1 - ε, plus ε / vocabulary_size everywhere (Szegedy et al. 2016)
+
+  SoftmaxCrossEntropyProblem problem() const;
+};
+
+/// Two visits, so that a sharded vocabulary reduces four numbers a token in between and never gathers logits.
+class SoftmaxCrossEntropy : public Kernel {
+ public:
+  static constexpr char const* operation = "softmax_cross_entropy";
+  /// Columns of the statistics: max logit, Σ exp(logit - max), the target's logit (0 where it is elsewhere), Σ logit.
+  static constexpr std::int64_t statistics_columns = 4;
+  using Problem = SoftmaxCrossEntropyProblem;
+  virtual bool supports(SoftmaxCrossEntropyProblem const& problem) const = 0;
+  /// statistics = [tokens, 4] in statistics_dtype, of the local columns.
+  virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;
+  /// From the statistics over the whole vocabulary: losses = [tokens, 2] in statistics_dtype: the smoothed loss and the
+  /// plain negative log-likelihood (natural log).
+  virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                      Tensor const& losses) = 0;
+  /// Replaces the logits by scale * d(smoothed loss)/d(logits).
+  virtual void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                        double scale) = 0;
+};
+
+}  // namespace heddle

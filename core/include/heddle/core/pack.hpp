@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <heddle/core/tensor.hpp>
+
+namespace heddle {
+
+/// Where each sequence's tokens stand in a packed [tokens, …] matrix: sequence i is rows [begin[i], begin[i] + length[i]).
+struct Sequences {
+  Tensor begin;   ///< int32 [count]
+  Tensor length;  ///< int32 [count]
+  std::int64_t count = 0;
+  std::int64_t max_length = 0;
+};
+
+/// One side of a pack: the rows' sequences and, per row, the token's sample (unique within the global batch) and its
+/// position in the sentence. Random numbers and positions come from these two, so any subset of rows is self-contained.
+struct TokenRows {
+  Sequences sequences;
+  Tensor sample;    ///< int32 [tokens]
+  Tensor position;  ///< int32 [tokens]
+  std::int64_t tokens = 0;
+};
+
+/// A token's ids and the rows sorted by id (stable), which makes the embedding's gradient a sum over segments.
+struct TokenIds {
+  Tensor id;         ///< int32 [tokens]
+  Tensor row_order;  ///< int32 [tokens]
+};
+
+enum class Side { source, target };
+
+/// One micro-batch: all sentences' tokens, no padding.
+struct Pack {
+  TokenRows source_rows;
+  TokenRows target_rows;
+  TokenIds source;         ///< source pieces, end
+  TokenIds target_input;   ///< begin, target pieces
+  TokenIds target_output;  ///< target pieces, end; row_order is not filled
+
+  TokenRows const& rows(Side side) const { return side == Side::source ? source_rows : target_rows; }
+};
+
+/// A sentence pair on the host, without begin and end tokens.
+struct SentencePair {
+  std::int32_t sample = 0;
+  std::vector<std::int32_t> source;
+  std::vector<std::int32_t> target;
+};
+
+/// Builds a pack from sentence pairs; `begin_id` and `end_id` are the vocabulary's.
+Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t end_id);
+
+/// Only the source side, for translation: every sentence gets its end token.
+Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, std::int32_t end_id);
+
+}  // namespace heddle

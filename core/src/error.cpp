@@ -1,1 +1,0 @@
-#include <heddle/core/error.hpp>

@@ -1,0 +1,156 @@
+#include <heddle/core/parameter.hpp>
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cmath>
+#include <numbers>
+
+#include <heddle/core/error.hpp>
+#include <heddle/core/random.hpp>
+
+namespace heddle {
+
+namespace {
+
+/// Parameters start on cache lines, so that every micro-batch meets them with the same alignment.
+constexpr std::int64_t alignment_elements = 16;
+
+std::int64_t padded(std::int64_t size) {
+  return (size + alignment_elements - 1) / alignment_elements * alignment_elements;
+}
+
+/// Uniform in (0, 1) with 53 bits, from two random words.
+double uniform(std::uint32_t high, std::uint32_t low) {
+  auto const bits = (std::uint64_t{high} << 21) ^ (std::uint64_t{low} >> 11);
+  return (static_cast<double>(bits) + 0.5) * 0x1.0p-53;
+}
+
+double initial_value(Initializer const& initializer, std::uint64_t key, std::uint64_t index) {
+  switch (initializer.kind) {
+    case Initializer::Kind::zeros:
+      return 0;
+    case Initializer::Kind::ones:
+      return 1;
+    case Initializer::Kind::normal:
+    case Initializer::Kind::uniform:
+      break;
+  }
+  auto const words =
+      Philox::words(key, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), 0, 0});
+  double const first = uniform(words[0], words[1]);
+  if (initializer.kind == Initializer::Kind::uniform) {
+    return initializer.scale * (2 * first - 1);
+  }
+  double const angle = 2 * std::numbers::pi * uniform(words[2], words[3]);
+  return initializer.scale * std::sqrt(-2 * std::log(first)) * std::cos(angle);
+}
+
+/// Calls visit(local index, global index) for each element this rank holds.
+template <class Visitor>
+void for_each_element(Parameter const& parameter, Visitor const& visit) {
+  Shape const& global = parameter.spec.shape;
+  Shape const& local = parameter.local_shape;
+  int const axis = std::max(parameter.spec.shard.axis, 0);
+  std::int64_t inner = 1;
+  for (int later = axis + 1; later < global.rank(); ++later) {
+    inner *= global[later];
+  }
+  std::int64_t const local_block = inner * (local.rank() > 0 ? local[axis] : 1);
+  std::int64_t const global_block = inner * (global.rank() > 0 ? global[axis] : 1);
+  for (std::int64_t index = 0; index < local.size(); ++index) {
+    visit(index, index / local_block * global_block + parameter.shard_begin * inner + index % local_block);
+  }
+}
+
+template <class Element>
+void initialize_value(Parameter const& parameter, std::uint64_t seed) {
+  std::vector<Element> host(static_cast<std::size_t>(parameter.local_shape.size()));
+  std::uint64_t const key = random_key(seed, parameter.spec.name);
+  for_each_element(parameter, [&](std::int64_t local, std::int64_t global) {
+    host[static_cast<std::size_t>(local)] =
+        static_cast<Element>(initial_value(parameter.spec.initializer, key, static_cast<std::uint64_t>(global)));
+  });
+  copy_from_host(parameter.value, host.data());
+}
+
+/// Ids name parameters in the caches of kernels that outlive a model, so they never repeat within a process.
+std::uint64_t next_parameter_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+Initializer Initializer::xavier_uniform(std::int64_t fan_in, std::int64_t fan_out) {
+  return {Kind::uniform, std::sqrt(6.0 / static_cast<double>(fan_in + fan_out))};
+}
+
+Parameter& ParameterSet::declare(ParameterSpec spec) {
+  if (!values_.empty()) {
+    throw Error(fmt::format("parameter {}: the set is allocated already", spec.name));
+  }
+  if (find(spec.name) != nullptr) {
+    throw Error(fmt::format("parameter {}: the name is taken", spec.name));
+  }
+  Parameter parameter;
+  auto extents = spec.shape.to_vector();
+  if (spec.shard.axis >= 0) {
+    auto const axis = static_cast<std::size_t>(spec.shard.axis);
+    int const parts = mesh_.size(spec.shard.mesh_axis);
+    if (extents.at(axis) % parts != 0) {
+      throw ConfigError(fmt::format("parameter {} {}: axis {} does not divide by parallel.{} = {}", spec.name,
+                                    spec.shape.to_string(), axis, name_of(spec.shard.mesh_axis), parts));
+    }
+    extents[axis] /= parts;
+    parameter.shard_begin = extents[axis] * mesh_.coordinate(spec.shard.mesh_axis);
+  }
+  parameter.local_shape = Shape(extents);
+  parameter.spec = std::move(spec);
+  parameter.id = next_parameter_id();
+  return parameters_.emplace_back(std::move(parameter));
+}
+
+void ParameterSet::allocate(DType dtype) {
+  size_ = 0;
+  for (Parameter const& parameter : parameters_) {
+    size_ += padded(parameter.local_shape.size());
+  }
+  values_ = Tensor::allocate(dtype, {size_});
+  gradients_ = Tensor::allocate(dtype, {size_});
+  std::int64_t begin = 0;
+  for (Parameter& parameter : parameters_) {
+    std::int64_t const count = parameter.local_shape.size();
+    parameter.value = values_.rows(begin, count).reshaped(parameter.local_shape);
+    parameter.gradient = gradients_.rows(begin, count).reshaped(parameter.local_shape);
+    begin += padded(count);
+  }
+}
+
+void ParameterSet::initialize(std::uint64_t seed) {
+  for (Parameter const& parameter : parameters_) {
+    if (parameter.value.dtype() == DType::float64) {
+      initialize_value<double>(parameter, seed);
+    } else {
+      initialize_value<float>(parameter, seed);
+    }
+  }
+  bump_versions();
+}
+
+Parameter const* ParameterSet::find(std::string const& name) const {
+  for (Parameter const& parameter : parameters_) {
+    if (parameter.spec.name == name) {
+      return &parameter;
+    }
+  }
+  return nullptr;
+}
+
+void ParameterSet::bump_versions() {
+  for (Parameter& parameter : parameters_) {
+    ++parameter.version;
+  }
+}
+
+}  // namespace heddle
