@@ -1,1 +1,81 @@
-int main() { return 0; }
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <heddle/core/error.hpp>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "options.hpp"
+
+namespace heddle {
+namespace {
+
+struct Command {
+  char const* name;
+  char const* help;
+  int (*run)(Arguments const&);
+};
+
+constexpr std::array commands = {
+    Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data},
+    Command{"prepare", "turn parallel text into a vocabulary and datasets", run_prepare},
+};
+
+void print_help() {
+  std::cout << "Usage: heddle COMMAND [options]\n\nTrains encoder-decoder Transformers on clusters.\n\nCommands:\n";
+  for (Command const& command : commands) {
+    std::cout << fmt::format("  {:<12} {}\n", command.name, command.help);
+  }
+  std::cout << "\n`heddle COMMAND --help` shows a command's options. `heddle --version` prints the version.\n";
+}
+
+Command const& find_command(std::string const& name) {
+  auto const found =
+      std::find_if(commands.begin(), commands.end(), [&](Command const& command) { return name == command.name; });
+  if (found == commands.end()) {
+    std::vector<std::string> names;
+    for (Command const& command : commands) {
+      names.emplace_back(command.name);
+    }
+    std::string const meant = nearest(name, names);
+    throw UsageError(fmt::format("there is no command \"{}\"; {}", name,
+                                 meant.empty() ? fmt::format("expected one of: {}", fmt::join(names, ", "))
+                                               : fmt::format("did you mean \"{}\"?", meant)));
+  }
+  return *found;
+}
+
+int dispatch(std::vector<std::string> const& arguments) {
+  if (arguments.empty()) {
+    throw UsageError("a command is missing; `heddle --help` lists them");
+  }
+  std::string const& first = arguments.front();
+  if (first == "--help" || first == "-h" || first == "help") {
+    print_help();
+    return static_cast<int>(ExitCode::done);
+  }
+  if (first == "--version") {
+    std::cout << "heddle " << HEDDLE_VERSION << '\n';
+    return static_cast<int>(ExitCode::done);
+  }
+  return find_command(first).run({arguments.begin() + 1, arguments.end()});
+}
+
+}  // namespace
+}  // namespace heddle
+
+int main(int argument_count, char** argument_values) {
+  try {
+    return heddle::dispatch({argument_values + 1, argument_values + argument_count});
+  } catch (heddle::Error const& error) {
+    std::cerr << "heddle: " << error.what() << '\n';
+    return static_cast<int>(error.code());
+  } catch (std::exception const& error) {
+    std::cerr << "heddle: " << error.what() << '\n';
+    return static_cast<int>(heddle::ExitCode::failure);
+  }
+}

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// A subcommand: gets what follows its name on the command line and returns the process's exit code, or throws.
+using Arguments = std::vector<std::string>;
+
+int run_demo_data(Arguments const& arguments);
+int run_prepare(Arguments const& arguments);
+
+}  // namespace heddle

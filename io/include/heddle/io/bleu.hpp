@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace heddle {
+
+/// How sentences are cut into words before n-grams are counted; the names are sacreBLEU's.
+enum class BleuTokenization {
+  mteval_13a,  ///< sacreBLEU's default, for ordinary text
+  none,        ///< at white space only, for text that is already tokenised
+};
+
+/// Corpus BLEU and what it is made of, as sacreBLEU 2.x computes and prints it (exponential smoothing).
+struct BleuScore {
+  double score = 0.0;                  ///< 0 to 100
+  std::array<double, 4> precisions{};  ///< per cent, after smoothing
+  std::array<int64_t, 4> matches{};
+  std::array<int64_t, 4> totals{};
+  double brevity_penalty = 1.0;
+  int64_t hypothesis_length = 0;  ///< words
+  int64_t reference_length = 0;
+
+  /// "BLEU = 28.58 61.0/35.8/22.3/14.0 (BP = 0.984 ratio = 0.984 hyp_len = 11893 ref_len = 12080)"
+  std::string text() const;
+};
+
+/// BLEU of a corpus with one reference for each hypothesis. Throws DataError when their numbers differ or are zero.
+BleuScore corpus_bleu(std::span<std::string const> hypotheses, std::span<std::string const> references,
+                      BleuTokenization tokenization = BleuTokenization::mteval_13a);
+
+/// A sentence as sacreBLEU's tokenizer 13a writes it: words separated by single spaces.
+std::string tokenize_13a(std::string_view sentence);
+
+}  // namespace heddle

@@ -1,0 +1,60 @@
+"""Makes metrics.tsv, the golden values of tests/io/metrics_test.cpp, with sacreBLEU: python3 metrics.py > metrics.tsv
+
+Lines, tab-separated, "\\n" and "\\t" inside a field written as \\n and \\t:
+  token  SENTENCE  TOKENIZED-13A
+  pair   CORPUS  HYPOTHESIS  REFERENCE
+  score  CORPUS  BLEU-13A-TEXT  BLEU-NONE-TEXT  CHRF
+"""
+import random
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+SENTENCES = [
+    "", " ", ".", "...", "a.b,c", "1,000.50 dollars", "1.", ".5", "5-4 is 1", "well-known", "a -- b", "He said: \"No!\"",
+    "Tom's dog's (big) [brown] {old} <young> tail/paw", "&quot;quoted&quot; &amp;lt; &lt;b&gt; &amp;amp;", "<skipped>x<skipped>",
+    "soft-\nware on two\nlines", "trailing space \u3000\t", "no\u00a0break\u2003space", "Stra\u00dfe, gr\u00fc\u00dfe. \u00c4pfel,\u00d6l",
+    "\u4f60\u597d\uff0c\u4e16\u754c\u3002ok", "\u201eZitat\u201c \u2013 Strich\u2026", "3.14,15.x,.5,,6", "x.\u00e4,\u00f6.1", "100%", "a&b", "~`^_|\\@#$*+=;?",
+    "U.S.A. vs. U.K.,", "\u00e9-1-2-\u00e9", "2-\u00e4", "emoji \U0001f600.\U0001f600", "\x1funit\x1eseparator", "e-mail: a.b@c.de", "'tis 'quoted' '90s",
+]
+
+WORDS = ("ein zwei Mann Frau H\u00fcnde stra\u00dfe, l\u00e4uft steht rennt. schnell! 1,5 3-4 &quot;gut&quot; (rot) blau's der die das in auf \u2013 "
+         "\u4f60\u597d").split()
+
+
+def corpora():
+    generator = random.Random(20261)
+    def sentence(length):
+        return " ".join(generator.choice(WORDS) for _ in range(length))
+    def disturb(text, rate):
+        words = [generator.choice(WORDS) if generator.random() < rate else word for word in text.split()]
+        if words and generator.random() < rate:
+            words.pop(generator.randrange(len(words)))
+        return " ".join(words)
+    for name, rate, count, low, high in (("close", 0.1, 60, 3, 20), ("middling", 0.4, 60, 3, 20), ("far", 0.85, 40, 1, 12),
+                                         ("short", 0.3, 12, 1, 3), ("one", 0.2, 1, 9, 9)):
+        references = [sentence(generator.randint(low, high)) for _ in range(count)]
+        yield name, [disturb(text, rate) for text in references], references
+    yield "same", ["Der Mann l\u00e4uft schnell.", "Ja."], ["Der Mann l\u00e4uft schnell.", "Ja."]
+    yield "nothing", ["xxx yyy", ""], ["aaa bbb ccc ddd eee", "f"]
+    yield "empty", ["", ""], ["a b c d", "e"]
+    yield "long", ["a b c d e f g h i j"] * 2, ["a b c", "d e f g h"]
+
+
+def field(text):
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
+
+
+def main():
+    tokenizer = Tokenizer13a()
+    for sentence in SENTENCES:
+        print("token", field(sentence), field(tokenizer(sentence.rstrip())), sep="\t")
+    for name, hypotheses, references in corpora():
+        for hypothesis, reference in zip(hypotheses, references):
+            print("pair", name, field(hypothesis), field(reference), sep="\t")
+        scores = [str(BLEU(tokenize=tokenization).corpus_score(hypotheses, [references])) for tokenization in ("13a", "none")]
+        print("score", name, *scores, f"{CHRF().corpus_score(hypotheses, [references]).score:.10f}", sep="\t")
+
+
+if __name__ == "__main__":
+    main()
