@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <heddle/core/kernel_registry.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <heddle/core/kernel_registry.hpp>
 
 namespace heddle {
 
@@ -51,7 +50,7 @@ struct ModelConfig {
   double dropout = 0.1;
   double attention_dropout = 0.0;
   double activation_dropout = 0.0;
-  std::int64_t max_length = 1024;                                               ///< tokens, with the end token
+  std::int64_t max_length = 1024;                                                ///< tokens, with the end token
   std::vector<std::string> encoder_sublayers{"self_attention", "feed_forward"};  ///< names in the layer registry
   std::vector<std::string> decoder_sublayers{"self_attention", "cross_attention", "feed_forward"};
 };
@@ -117,9 +116,10 @@ struct Config {
 /// Every key has the same value.
 bool operator==(Config const& a, Config const& b);
 
-/// Reads a TOML file, then applies `overrides`, each "section.key=value" with a TOML value ("runs/x" may be written without
-/// its quotes). Throws ConfigError that names file, line, column and key (or the override), what is wrong and what would
-/// be right; whatever can be known without the data, the ranks and the registries has been checked when it returns.
+/// Reads a TOML file, then applies `overrides`, each "section.key=value" with a TOML value ("runs/x" may be written
+/// without its quotes). Throws ConfigError that names file, line, column and key (or the override), what is wrong and
+/// what would be right; whatever can be known without the data, the ranks and the registries has been checked when it
+/// returns.
 Config load_config(std::string const& path, std::vector<std::string> const& overrides = {});
 
 /// As load_config, of a text; `source_name` stands for the file in messages.
