@@ -1,13 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <heddle/core/error.hpp>
 #include <heddle/io/hdf5.hpp>
 #include <numeric>
+
+#include "temporary_directory.hpp"
 
 namespace heddle::hdf5 {
 namespace {
@@ -17,21 +18,9 @@ using ::testing::HasSubstr;
 
 class Hdf5Test : public ::testing::Test {
  protected:
-  void SetUp() override {
-    directory_ = std::filesystem::temp_directory_path() / ("heddle-hdf5-test-" + std::to_string(::getpid()));
-    std::filesystem::create_directories(directory_);
-    file_ = directory_ / "file.h5";
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   /// What opening the file answers: "" or the error's message.
   std::string open_error() const {
-    try {
-      File::open(file_);
-    } catch (DataError const& error) {
-      return error.what();
-    }
-    return "";
+    return test::message_of<DataError>([&] { File::open(file_); });
   }
 
   hid_t raw_file() const { return H5Fcreate(file_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT); }
@@ -57,8 +46,8 @@ class Hdf5Test : public ::testing::Test {
     return H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
   }
 
-  std::filesystem::path directory_;
-  std::filesystem::path file_;
+  test::TemporaryDirectory directory_;
+  std::filesystem::path file_ = directory_ / "file.h5";
 };
 
 template <typename T>
