@@ -1,0 +1,42 @@
+#pragma once
+
+#include <heddle/core/kernels/activation.hpp>
+#include <heddle/core/kernels/adam.hpp>
+#include <heddle/core/kernels/attention.hpp>
+#include <heddle/core/kernels/embedding.hpp>
+#include <heddle/core/kernels/gemm.hpp>
+#include <heddle/core/kernels/residual_norm.hpp>
+#include <heddle/core/kernels/softmax_cross_entropy.hpp>
+#include <heddle/core/kernels/tensor_ops.hpp>
+#include <memory>
+
+namespace heddle {
+
+// Each implementation lives in the .cpp file of its name and is known to the outside by this alone.
+
+std::shared_ptr<Gemm> make_reference_gemm();
+std::shared_ptr<Gemm> make_kokkos_gemm();
+std::shared_ptr<Gemm> make_onednn_gemm();
+
+std::shared_ptr<Attention> make_reference_attention();
+std::shared_ptr<Attention> make_kokkos_attention();
+
+std::shared_ptr<ResidualNorm> make_reference_residual_norm();
+std::shared_ptr<ResidualNorm> make_kokkos_residual_norm();
+
+std::shared_ptr<Activation> make_reference_activation();
+std::shared_ptr<Activation> make_kokkos_activation();
+
+std::shared_ptr<SoftmaxCrossEntropy> make_reference_softmax_cross_entropy();
+std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy();
+
+std::shared_ptr<Embedding> make_reference_embedding();
+std::shared_ptr<Embedding> make_kokkos_embedding();
+
+std::shared_ptr<Adam> make_reference_adam();
+std::shared_ptr<Adam> make_kokkos_adam();
+
+std::shared_ptr<TensorOps> make_reference_tensor_ops();
+std::shared_ptr<TensorOps> make_kokkos_tensor_ops();
+
+}  // namespace heddle

@@ -1,0 +1,194 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <heddle/core/error.hpp>
+#include <heddle/core/execution.hpp>
+#include <heddle/core/random.hpp>
+#include <heddle/core/tensor.hpp>
+#include <limits>
+#include <string>
+
+/// What the kernels share inside their work items: rows of tensors, a vectorisable exponential, dropout.
+namespace heddle::parts {
+
+/// The rows of a matrix; `data` is null for an empty tensor.
+template <class Element>
+struct Rows {
+  Element* data = nullptr;
+  std::int64_t stride = 0;
+
+  KOKKOS_INLINE_FUNCTION Element* operator[](std::int64_t row) const { return data + row * stride; }
+  KOKKOS_INLINE_FUNCTION explicit operator bool() const { return data != nullptr; }
+};
+
+template <class Element>
+Rows<Element> rows_of(Tensor const& tensor) {
+  return tensor.empty() ? Rows<Element>{} : Rows<Element>{tensor.data<Element>(), tensor.row_stride()};
+}
+
+/// Calls `work(Real{})` for the float32 or float64 that `dtype` says.
+template <class Work>
+void with_real(DType dtype, Work&& work) {
+  switch (dtype) {
+    case DType::float32:
+      return work(float{});
+    case DType::float64:
+      return work(double{});
+    default:
+      throw Error("a kernel was called with " + std::string(name_of(dtype)) + ", which its supports() refuses");
+  }
+}
+
+/// Calls `body(index)` for 0 ≤ index < count, in parallel.
+template <class Body>
+void for_each(Execution& execution, char const* name, std::int64_t count, Body const& body) {
+  using Policy = Kokkos::RangePolicy<Kokkos::DefaultExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+  if (count > 0) {
+    Kokkos::parallel_for(name, Policy(execution.space, 0, count), body);
+  }
+}
+
+/// e^x to about 2 units in the last place; below -87.3 it is 0, above 88 infinity; NaN stays. Free of branches, so that
+/// loops over it vectorise. The two fused operations are written as such because the compiler may reassociate all
+/// others.
+KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
+  constexpr float lowest = -87.3F;
+  constexpr float highest = 88.0F;
+  float const bounded = x < lowest ? lowest : (x > highest ? highest : x);
+  float const power = std::floor(bounded * 1.44269504F + 0.5F);
+  float const rest = std::fma(power, 1.90465421e-9F, std::fma(power, -0.693147182F, bounded));
+  float series = 1.98756922e-4F;
+  series = series * rest + 1.39819994e-3F;
+  series = series * rest + 8.33345205e-3F;
+  series = series * rest + 4.16657962e-2F;
+  series = series * rest + 1.66666657e-1F;
+  series = series * rest + 0.5F;
+  float const value = series * (rest * rest) + rest + 1.0F;
+  float const result = value * std::bit_cast<float>((static_cast<std::int32_t>(power) + 127) << 23);
+  float const floored = x < lowest ? 0.0F : result;
+  return x > highest ? std::numeric_limits<float>::infinity() : floored;
+}
+
+KOKKOS_INLINE_FUNCTION double fast_exp(double x) {
+  return std::exp(x);
+}
+
+constexpr int philox_lanes = 16;
+/// Elements whose dropout is decided by one batch of counters.
+constexpr int dropout_chunk = 8 * philox_lanes;
+
+/// Philox::words for `philox_lanes` counters at once; counter[i][lane] is word i. The words sit in 64-bit lanes, of
+/// which only the lower half counts: so compilers find the widening multiplication of vectors.
+KOKKOS_INLINE_FUNCTION void philox_words(std::uint64_t key, std::uint32_t (&counter)[4][philox_lanes]) {
+  constexpr std::uint64_t lower_half = 0xffffffffU;
+  auto const key_0 = static_cast<std::uint32_t>(key);
+  auto const key_1 = static_cast<std::uint32_t>(key >> 32);
+  for (int lane = 0; lane < philox_lanes; ++lane) {
+    std::uint64_t word_0 = counter[0][lane];
+    std::uint64_t word_1 = counter[1][lane];
+    std::uint64_t word_2 = counter[2][lane];
+    std::uint64_t word_3 = counter[3][lane];
+#pragma GCC unroll 10
+    for (std::uint32_t round = 0; round < Philox::rounds; ++round) {
+      std::uint64_t const product_0 = std::uint64_t{Philox::multiplier_0} * (word_0 & lower_half);
+      std::uint64_t const product_1 = std::uint64_t{Philox::multiplier_1} * (word_2 & lower_half);
+      word_0 = (product_1 >> 32) ^ word_1 ^ (key_0 + round * Philox::weyl_0);
+      word_2 = (product_0 >> 32) ^ word_3 ^ (key_1 + round * Philox::weyl_1);
+      word_1 = product_1;
+      word_3 = product_0;
+    }
+    counter[0][lane] = static_cast<std::uint32_t>(word_0);
+    counter[1][lane] = static_cast<std::uint32_t>(word_1);
+    counter[2][lane] = static_cast<std::uint32_t>(word_2);
+    counter[3][lane] = static_cast<std::uint32_t>(word_3);
+  }
+}
+
+/// A Dropout as a kernel captures it; the rule is random.hpp's.
+struct DropoutRule {
+  bool active = false;
+  std::uint32_t threshold = 65536;
+  double scale = 1;
+  std::uint64_t key = 0;
+  std::uint32_t step = 0;
+  std::int64_t first_column = 0;
+  std::int32_t const* sample = nullptr;
+  std::int32_t const* position = nullptr;
+
+  explicit DropoutRule(Dropout const& dropout) : active(dropout.active()) {
+    if (active) {
+      threshold = Dropout::keep_threshold(dropout.rate);
+      scale = threshold == 0 ? 0 : Dropout::keep_scale(dropout.rate);
+      key = dropout.key;
+      step = dropout.step;
+      first_column = dropout.first_column;
+      sample = dropout.sample.data<std::int32_t>();
+      position = dropout.position.data<std::int32_t>();
+    }
+  }
+
+  /// What one element is multiplied by, by the letter of the rule: `group` = column / 8 and `lane` = column % 8.
+  KOKKOS_INLINE_FUNCTION double multiplier(std::int64_t row, std::int64_t group, std::int64_t lane) const {
+    auto const words =
+        Philox::words(key, {static_cast<std::uint32_t>(sample[row]), static_cast<std::uint32_t>(position[row]),
+                            static_cast<std::uint32_t>(group), step});
+    std::uint32_t const word = words[static_cast<std::size_t>(lane / 2)];
+    std::uint32_t const half = lane % 2 == 0 ? word & 0xffffU : word >> 16;
+    return half < threshold ? scale : 0.0;
+  }
+  /// The same for column `column` of this rank's part of the matrix; 1 where dropout is off.
+  KOKKOS_INLINE_FUNCTION double multiplier(std::int64_t row, std::int64_t column) const {
+    std::int64_t const global = first_column + column;
+    return active ? multiplier(row, global / 8, global % 8) : 1.0;
+  }
+
+  /// Turns a batch of counters (words 0 to 2 set: sample, position, group) into their elements' multipliers: those of
+  /// lane i are out[8 i], …, out[8 i + 7].
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION void fill(std::uint32_t (&counter)[4][philox_lanes], Real (&out)[dropout_chunk]) const {
+    for (int lane = 0; lane < philox_lanes; ++lane) {
+      counter[3][lane] = step;
+    }
+    philox_words(key, counter);
+    std::uint32_t words[4 * philox_lanes];
+    for (int lane = 0; lane < philox_lanes; ++lane) {
+      for (int word = 0; word < 4; ++word) {
+        words[4 * lane + word] = counter[word][lane];
+      }
+    }
+    auto const kept = static_cast<Real>(scale);
+    for (int i = 0; i < 4 * philox_lanes; ++i) {
+      out[2 * i] = (words[i] & 0xffffU) < threshold ? kept : Real{0};
+      out[2 * i + 1] = (words[i] >> 16) < threshold ? kept : Real{0};
+    }
+  }
+
+  /// Calls `visit(begin, end, multipliers)` for consecutive chunks of the row's `columns` columns; multipliers[c -
+  /// begin] belongs to column c. Only where active. The chunks are at most dropout_chunk long.
+  template <class Real, class Visit>
+  KOKKOS_INLINE_FUNCTION void for_each_chunk(std::int64_t row, std::int64_t columns, Visit const& visit) const {
+    std::uint32_t counter[4][philox_lanes];
+    Real multipliers[dropout_chunk];
+    std::int64_t group = first_column / 8;
+    std::int64_t skipped = first_column % 8;
+    for (std::int64_t begin = 0; begin < columns;) {
+      for (int lane = 0; lane < philox_lanes; ++lane) {
+        counter[0][lane] = static_cast<std::uint32_t>(sample[row]);
+        counter[1][lane] = static_cast<std::uint32_t>(position[row]);
+        counter[2][lane] = static_cast<std::uint32_t>(group) + static_cast<std::uint32_t>(lane);
+      }
+      fill(counter, multipliers);
+      std::int64_t const available = dropout_chunk - skipped;
+      std::int64_t const end = columns - begin < available ? columns : begin + available;
+      visit(begin, end, static_cast<Real const*>(multipliers + skipped));
+      begin = end;
+      group += philox_lanes;
+      skipped = 0;
+    }
+  }
+};
+
+}  // namespace heddle::parts
