@@ -59,3 +59,7 @@ if(HEDDLE_MISSING)
 endif()
 
 include(HeddleMendKokkos)
+# A parallel HDF5's header includes mpi.h, which its target does not bring.
+if(HDF5_IS_PARALLEL)
+  set_property(TARGET hdf5::hdf5 APPEND PROPERTY INTERFACE_LINK_LIBRARIES MPI::MPI_C)
+endif()

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The installed tree stands alone: moved elsewhere its program finds its own core library, and a stranger's CMake project that
+# knows nothing but find_package(heddle) compiles every installed header into a plug-in library.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cp -r "$HEDDLE_INSTALL" "$work/moved"
+"$work/moved/bin/heddle" --help > "$work/help" || { echo "the installed program does not run"; exit 1; }
+core=$(ldd "$work/moved/bin/heddle" | awk '$1 ~ /^libheddle_core/ {print $3}')
+[ "$(readlink -f "$core")" = "$(readlink -f "$work"/moved/lib*/libheddle_core.so)" ] ||
+  { echo "the moved program loads its core library from $core"; exit 1; }
+
+mkdir "$work/stranger"
+(cd "$work/moved/include" && find heddle -name '*.hpp' | sort | sed 's/.*/#include <&>/') > "$work/stranger/plugin.cpp"
+[ "$(wc -l < "$work/stranger/plugin.cpp")" -ge 10 ] || { echo "too few headers were installed"; exit 1; }
+cat >> "$work/stranger/plugin.cpp" << 'EOF'
+#if __cplusplus < 202002L
+#error heddle::core brings C++20
+#endif
+extern "C" int execution_spaces() { return heddle::Runtime::execution_space().empty() ? 0 : 1; }
+EOF
+cat > "$work/stranger/CMakeLists.txt" << 'EOF'
+cmake_minimum_required(VERSION 3.22)
+project(stranger LANGUAGES CXX)
+find_package(heddle REQUIRED)
+heddle_add_plugin(stranger plugin.cpp)
+target_link_options(stranger PRIVATE -Wl,--no-undefined)
+EOF
+cmake -S "$work/stranger" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" > "$work/log" ||
+  { cat "$work/log"; exit 1; }
+! grep -i warning "$work/log" || { echo "find_package(heddle) warns"; exit 1; }
+cmake --build "$work/build"
+[ -e "$work/build/stranger.so" ]
