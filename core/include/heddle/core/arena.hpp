@@ -2,14 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-
 #include <heddle/core/tensor.hpp>
 
 namespace heddle {
 
-/// One block from which a step takes its tensors by moving a mark; nothing is freed one by one. On the host the block is
-/// reserved address space (huge pages where the system grants them) whose pages appear when first touched, so `capacity`
-/// may be generous; on a device it is allocated whole.
+/// One block from which a step takes its tensors by moving a mark; nothing is freed one by one. On the host the block
+/// is reserved address space (huge pages where the system grants them) whose pages appear when first touched, so
+/// `capacity` may be generous; on a device it is allocated whole.
 class Arena {
  public:
   explicit Arena(std::size_t capacity = std::size_t{1} << 36);

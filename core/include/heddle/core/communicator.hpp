@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
-
 #include <heddle/core/mesh.hpp>
 #include <heddle/core/tensor.hpp>
+#include <memory>
+#include <string>
 
 namespace heddle {
 

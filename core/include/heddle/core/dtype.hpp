@@ -71,6 +71,8 @@ struct DTypeOf<BFloat16> {
 };
 
 /// Statistics and reductions of activations of `dtype` are held in this type: float64 stays, all else is float32.
-constexpr DType statistics_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
+constexpr DType statistics_dtype(DType dtype) {
+  return dtype == DType::float64 ? DType::float64 : DType::float32;
+}
 
 }  // namespace heddle

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
-
 #include <heddle/core/arena.hpp>
 
 namespace heddle {

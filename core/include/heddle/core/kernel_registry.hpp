@@ -1,10 +1,5 @@
 #pragma once
 
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <heddle/core/error.hpp>
 #include <heddle/core/kernels/activation.hpp>
 #include <heddle/core/kernels/adam.hpp>
@@ -14,6 +9,10 @@
 #include <heddle/core/kernels/residual_norm.hpp>
 #include <heddle/core/kernels/softmax_cross_entropy.hpp>
 #include <heddle/core/kernels/tensor_ops.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace heddle {
 

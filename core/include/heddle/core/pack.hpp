@@ -1,14 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <heddle/core/tensor.hpp>
 #include <span>
 #include <vector>
 
-#include <heddle/core/tensor.hpp>
-
 namespace heddle {
 
-/// Where each sequence's tokens stand in a packed [tokens, …] matrix: sequence i is rows [begin[i], begin[i] + length[i]).
+/// Where each sequence's tokens stand in a packed [tokens, …] matrix: sequence i is rows [begin[i], begin[i] +
+/// length[i]).
 struct Sequences {
   Tensor begin;   ///< int32 [count]
   Tensor length;  ///< int32 [count]

@@ -3,11 +3,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <string>
-#include <vector>
-
 #include <heddle/core/mesh.hpp>
 #include <heddle/core/tensor.hpp>
+#include <string>
+#include <vector>
 
 namespace heddle {
 

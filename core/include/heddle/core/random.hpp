@@ -2,9 +2,8 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
-
 #include <heddle/core/tensor.hpp>
+#include <string_view>
 
 namespace heddle {
 
@@ -24,9 +23,9 @@ struct Philox {
     for (int round = 0; round < rounds; ++round) {
       std::uint64_t const product_0 = std::uint64_t{multiplier_0} * counter[0];
       std::uint64_t const product_1 = std::uint64_t{multiplier_1} * counter[2];
-      counter = {static_cast<std::uint32_t>(product_1 >> 32) ^ counter[1] ^ key_0, static_cast<std::uint32_t>(product_1),
-                 static_cast<std::uint32_t>(product_0 >> 32) ^ counter[3] ^ key_1,
-                 static_cast<std::uint32_t>(product_0)};
+      counter = {
+          static_cast<std::uint32_t>(product_1 >> 32) ^ counter[1] ^ key_0, static_cast<std::uint32_t>(product_1),
+          static_cast<std::uint32_t>(product_0 >> 32) ^ counter[3] ^ key_1, static_cast<std::uint32_t>(product_0)};
       key_0 += weyl_0;
       key_1 += weyl_1;
     }
@@ -50,8 +49,8 @@ constexpr std::uint64_t random_key(std::uint64_t seed, std::string_view name) {
 /// token's sample and position and the element's global column alone, never on how the work was split:
 ///
 ///   words = Philox::words(key, {sample[row], position[row], column / 8, step})
-///   half  = 16 bits of words: lane = column % 8; word = words[lane / 2]; low half for even lanes, high half for odd ones
-///   kept  = half < keep_threshold(rate), scaled by 65536 / keep_threshold(rate)
+///   half  = 16 bits of words: lane = column % 8; word = words[lane / 2]; low half for even lanes, high half for odd
+///   ones kept  = half < keep_threshold(rate), scaled by 65536 / keep_threshold(rate)
 ///
 /// For attention the element is the pair (query token, key position) of a head: column / 8 is replaced by
 /// (global head << 20) + key_position / 8, with lane = key_position % 8.

@@ -1,9 +1,8 @@
 #pragma once
 
+#include <heddle/core/arena.hpp>
 #include <memory>
 #include <string>
-
-#include <heddle/core/arena.hpp>
 
 namespace heddle {
 

@@ -2,13 +2,12 @@
 
 #include <array>
 #include <cstdint>
+#include <heddle/core/dtype.hpp>
 #include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <heddle/core/dtype.hpp>
 
 namespace heddle {
 
@@ -34,9 +33,10 @@ class Shape {
   int rank_ = 0;
 };
 
-/// A handle to elements in the default execution space's memory, row major. Copies share the elements, as a Kokkos::View
-/// does; a `Tensor const` protects the handle, not the elements. Only axis 0 may be strided (`row_stride`), so that a
-/// column range of a matrix is a Tensor too. Host code must not dereference `data()`; use copy_to_host/copy_from_host.
+/// A handle to elements in the default execution space's memory, row major. Copies share the elements, as a
+/// Kokkos::View does; a `Tensor const` protects the handle, not the elements. Only axis 0 may be strided
+/// (`row_stride`), so that a column range of a matrix is a Tensor too. Host code must not dereference `data()`; use
+/// copy_to_host/copy_from_host.
 class Tensor {
  public:
   /// No elements; `empty()` is true. Stands for "not given" where a call has optional tensors.

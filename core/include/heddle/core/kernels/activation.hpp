@@ -1,9 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include <heddle/core/kernels/kernel.hpp>
 #include <heddle/core/random.hpp>
+#include <string>
 
 namespace heddle {
 

@@ -10,10 +10,10 @@ struct AdamProblem {
 
 /// Kingma & Ba 2015; `decoupled` weight decay is Loshchilov & Hutter 2019, otherwise the decay joins the gradient.
 struct AdamCall {
-  Tensor value;          ///< [n], updated
-  Tensor gradient;       ///< [n]
-  Tensor first_moment;   ///< [n], updated
-  Tensor second_moment;  ///< [n], updated
+  Tensor value;               ///< [n], updated
+  Tensor gradient;            ///< [n]
+  Tensor first_moment;        ///< [n], updated
+  Tensor second_moment;       ///< [n], updated
   double gradient_scale = 1;  ///< multiplies the gradient first (clipping)
   double learning_rate = 0;
   double beta1 = 0.9;

@@ -15,7 +15,8 @@ struct AttentionProblem {
 };
 
 /// Sequence i of `queries` attends to sequence i of `keys`. Causal: query position p of a sequence of length n sees key
-/// positions ≤ p + (m - n), m being the keys' length, so that the last query sees every key. Sequences may have no tokens.
+/// positions ≤ p + (m - n), m being the keys' length, so that the last query sees every key. Sequences may have no
+/// tokens.
 struct AttentionCall {
   Tensor q;  ///< [query tokens, heads * head_dim], rows may be strided
   Tensor k;  ///< [key tokens, heads * head_dim], rows may be strided

@@ -1,15 +1,14 @@
 #pragma once
 
 #include <cstdint>
-
 #include <heddle/core/tensor.hpp>
 
 namespace heddle {
 
 struct Execution;
 
-/// An implementation of one operation. The concrete interfaces (Gemm, Attention, …) say what a call computes; every call
-/// takes the Execution first, may assume nothing about host access, and never synchronises more than it needs.
+/// An implementation of one operation. The concrete interfaces (Gemm, Attention, …) say what a call computes; every
+/// call takes the Execution first, may assume nothing about host access, and never synchronises more than it needs.
 /// `supports` is asked before an implementation is used: a call outside it is a programming error.
 class Kernel {
  public:

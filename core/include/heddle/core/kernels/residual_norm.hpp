@@ -11,8 +11,9 @@ struct ResidualNormProblem {
   float dropout_rate = 0;
 };
 
-/// One visit of the residual stream between two sublayers: sum = residual + dropout(branch), normalized = LayerNorm(sum).
-/// Either half can be left out: an empty `branch` gives sum = residual (a norm alone), an empty `weight` no norm.
+/// One visit of the residual stream between two sublayers: sum = residual + dropout(branch), normalized =
+/// LayerNorm(sum). Either half can be left out: an empty `branch` gives sum = residual (a norm alone), an empty
+/// `weight` no norm.
 struct ResidualNormCall {
   Tensor residual;  ///< [tokens, d_model]
   Tensor branch;    ///< [tokens, d_model] or empty
@@ -25,9 +26,9 @@ struct ResidualNormCall {
 };
 
 struct ResidualNormOutput {
-  Tensor sum;         ///< [tokens, d_model]; may be empty where there is no branch (the residual is the sum)
-  Tensor normalized;  ///< [tokens, d_model]; empty without a norm
-  Tensor mean;        ///< [tokens] in statistics_dtype; empty without a norm
+  Tensor sum;                   ///< [tokens, d_model]; may be empty where there is no branch (the residual is the sum)
+  Tensor normalized;            ///< [tokens, d_model]; empty without a norm
+  Tensor mean;                  ///< [tokens] in statistics_dtype; empty without a norm
   Tensor reciprocal_deviation;  ///< as mean
 };
 
@@ -45,8 +46,8 @@ class ResidualNorm : public Kernel {
   virtual bool supports(ResidualNormProblem const& problem) const = 0;
   virtual void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) = 0;
   /// `grad_normalized` and `grad_sum` are what flowed back to the two outputs; either may be empty (zero), not both.
-  /// gradients.residual may be the same memory as grad_sum or grad_normalized. `output.sum` is the residual where there was
-  /// no branch.
+  /// gradients.residual may be the same memory as grad_sum or grad_normalized. `output.sum` is the residual where there
+  /// was no branch.
   virtual void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                         Tensor const& grad_normalized, Tensor const& grad_sum,
                         ResidualNormGradients const& gradients) = 0;

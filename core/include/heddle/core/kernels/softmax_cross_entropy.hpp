@@ -11,11 +11,11 @@ struct SoftmaxCrossEntropyProblem {
 
 /// A chunk of tokens' logits over this rank's part of the vocabulary.
 struct SoftmaxCrossEntropyCall {
-  Tensor logits;                      ///< [tokens, local vocabulary]
-  Tensor targets;                     ///< int32 [tokens], global ids
-  std::int64_t first_token = 0;       ///< the global id of column 0
-  std::int64_t vocabulary_size = 0;   ///< global
-  double label_smoothing = 0;         ///< ε: target 1 - ε, plus ε / vocabulary_size everywhere (Szegedy et al. 2016)
+  Tensor logits;                     ///< [tokens, local vocabulary]
+  Tensor targets;                    ///< int32 [tokens], global ids
+  std::int64_t first_token = 0;      ///< the global id of column 0
+  std::int64_t vocabulary_size = 0;  ///< global
+  double label_smoothing = 0;        ///< ε: target 1 - ε, plus ε / vocabulary_size everywhere (Szegedy et al. 2016)
 
   SoftmaxCrossEntropyProblem problem() const;
 };

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <functional>
+#include <heddle/core/arena.hpp>
+#include <heddle/core/communicator.hpp>
+#include <heddle/core/config.hpp>
+#include <heddle/core/kernel_registry.hpp>
+#include <heddle/core/pack.hpp>
+#include <heddle/core/parameter.hpp>
+#include <heddle/core/random.hpp>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace heddle {
+
+/// What travels from layer to layer. In a decoder `memory` is the encoder's output; elsewhere it is empty.
+struct Stream {
+  Tensor hidden;  ///< [tokens, d_model]
+  Tensor memory;  ///< [source tokens, d_model] or empty
+};
+
+/// What a layer computes with: one per micro-batch in flight.
+struct Context {
+  Execution& execution;
+  Arena& arena;  ///< outputs and saved activations; released when the micro-batch's backward is done
+  Pack const& pack;
+  bool training = false;   ///< dropout is applied
+  std::uint64_t seed = 0;  ///< of the run's random numbers
+  std::uint32_t step = 0;
+};
+
+/// What a forward call keeps for its backward call: any value of the layer's own, one per micro-batch.
+class Saved {
+ public:
+  template <class Value>
+  Value const& keep(Value value) {
+    return value_.emplace<Value>(std::move(value));
+  }
+  /// Throws std::bad_any_cast where forward kept something else.
+  template <class Value>
+  Value const& get() const {
+    return *checked<Value const>(std::any_cast<Value>(&value_));
+  }
+  template <class Value>
+  Value& get() {
+    return *checked<Value>(std::any_cast<Value>(&value_));
+  }
+  bool empty() const { return !value_.has_value(); }
+
+ private:
+  template <class Value>
+  static Value* checked(Value* value) {
+    if (value == nullptr) {
+      throw std::bad_any_cast();
+    }
+    return value;
+  }
+
+  std::any value_;
+};
+
+/// One step of incremental decoding: every row is one hypothesis and gets one new token.
+struct DecodeStep {
+  std::int64_t time = 0;      ///< position of the new token
+  std::int64_t capacity = 0;  ///< no hypothesis grows beyond so many tokens
+  Sequences queries;          ///< row i is a sequence of its own
+  Sequences keys;             ///< row i's time + 1 cached positions: begin = i * capacity
+  Sequences memory;           ///< row i's source sentence in the stream's memory
+};
+
+/// A layer's keys and values of the tokens decoded so far. The layer chooses what it keeps; tensors own their memory.
+using DecodeCache = Saved;
+
+/// A branch of the residual stream: forward and backward side by side. Layers are immutable but for their parameters;
+/// what a call must remember goes into `saved`.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  /// The branch's output in `hidden`; `memory` is passed on. Same shapes as the input.
+  virtual Stream forward(Context& context, Stream const& input, Saved& saved) const = 0;
+
+  /// grad_output.hidden is the gradient of forward's `hidden`; returns the input's. A layer that reads the memory adds
+  /// its gradient into grad_output.memory (+=), which is passed on. Parameter gradients are added (+=).
+  virtual Stream backward(Context& context, Stream const& grad_output, Saved const& saved) const = 0;
+
+  /// forward for one new token per row, [rows, d_model], with what earlier steps left in `cache`. A layer whose rows do
+  /// not meet needs no other code than this default.
+  virtual Stream decode(Context& context, Stream const& input, DecodeStep const& step, DecodeCache& cache) const {
+    static_cast<void>(step);
+    static_cast<void>(cache);
+    Saved saved;
+    return forward(context, input, saved);
+  }
+
+  /// Row i of the cache becomes what row `parents[i]` was (int32 [new rows]).
+  virtual void reorder(Context& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const {
+    static_cast<void>(context);
+    static_cast<void>(parents);
+    static_cast<void>(step);
+    static_cast<void>(cache);
+  }
+};
+
+/// Implementations to choose from and the choice made.
+struct KernelSource {
+  KernelRegistries const& registries;
+  KernelChoices const& choices;
+
+  std::shared_ptr<Gemm> gemm(GemmProblem const& problem) const { return registries.gemm.select(choices.gemm, problem); }
+  std::shared_ptr<Attention> attention(AttentionProblem const& problem) const {
+    return registries.attention.select(choices.attention, problem);
+  }
+  std::shared_ptr<ResidualNorm> residual_norm(ResidualNormProblem const& problem) const {
+    return registries.residual_norm.select(choices.residual_norm, problem);
+  }
+  std::shared_ptr<Activation> activation(ActivationProblem const& problem) const {
+    return registries.activation.select(choices.activation, problem);
+  }
+  std::shared_ptr<SoftmaxCrossEntropy> softmax_cross_entropy(SoftmaxCrossEntropyProblem const& problem) const {
+    return registries.softmax_cross_entropy.select(choices.softmax_cross_entropy, problem);
+  }
+  std::shared_ptr<Embedding> embedding(EmbeddingProblem const& problem) const {
+    return registries.embedding.select(choices.embedding, problem);
+  }
+  std::shared_ptr<Adam> adam(AdamProblem const& problem) const { return registries.adam.select(choices.adam, problem); }
+  std::shared_ptr<TensorOps> tensor_ops(TensorOpsProblem const& problem) const {
+    return registries.tensor_ops.select(choices.tensor_ops, problem);
+  }
+};
+
+/// What a layer is built from. Parameters are declared under `name`, so code, config and checkpoint agree.
+struct LayerSpec {
+  std::string name;  ///< for example "encoder.layers.0.self_attention"
+  Side side = Side::source;
+  ModelConfig const& model;
+  DType dtype = DType::float32;
+  KernelSource kernels;
+  ParallelState const& parallel;
+  ParameterSet& parameters;
+
+  LayerSpec named(std::string new_name) const {
+    LayerSpec copy = *this;
+    copy.name = std::move(new_name);
+    return copy;
+  }
+};
+
+/// The dropout of one place in the model, for one side's rows; inactive outside training.
+Dropout make_dropout(Context const& context, double rate, std::string_view name, Side side);
+
+}  // namespace heddle

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <heddle/core/layers/linear.hpp>
+
+namespace heddle {
+
+/// What self- and cross-attention share: the kernel and the shape of its calls. Heads are split over the tensor group.
+class AttentionCore {
+ public:
+  AttentionCore(LayerSpec const& spec, bool causal);
+
+  struct Activations {
+    Tensor q, k, v, output, log_sum_exp;
+  };
+  /// Queries are the stack's side's tokens; keys those of `keys`. The result's tensors come from the arena.
+  Activations forward(Context& context, Side keys, Tensor const& q, Tensor const& k, Tensor const& v) const;
+  void backward(Context& context, Side keys, Activations const& activations, Tensor const& grad_output,
+                AttentionGradients const& gradients) const;
+  /// One query per row against cached keys and values.
+  Tensor decode(Context& context, Tensor const& q, Tensor const& k, Tensor const& v, Sequences const& queries,
+                Sequences const& keys) const;
+
+ private:
+  AttentionCall call(Context const& context, Side keys, Activations const& activations) const;
+
+  std::string name_;
+  Side side_;
+  bool causal_;
+  double dropout_;
+  std::int64_t heads_;       ///< of this rank
+  std::int64_t first_head_;  ///< global index of the first
+  std::int64_t head_dim_;
+  std::shared_ptr<Attention> attention_;
+};
+
+/// Multi-head attention of a sequence to itself, causal in the decoder: Vaswani et al. 2017, §3.2.
+class SelfAttention : public Layer {
+ public:
+  explicit SelfAttention(LayerSpec const& spec);
+
+  Stream forward(Context& context, Stream const& input, Saved& saved) const override;
+  Stream backward(Context& context, Stream const& grad_output, Saved const& saved) const override;
+  Stream decode(Context& context, Stream const& input, DecodeStep const& step, DecodeCache& cache) const override;
+  void reorder(Context& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const override;
+
+ private:
+  struct Activations {
+    Tensor input;
+    AttentionCore::Activations attention;
+  };
+  struct Cache {
+    Tensor keys;    ///< [rows, capacity * width]
+    Tensor values;  ///< [rows, capacity * width]
+  };
+
+  Side side_;
+  Linear qkv_;
+  Linear out_;
+  AttentionCore core_;
+  std::shared_ptr<TensorOps> tensor_ops_;
+};
+
+/// Multi-head attention of the decoder's tokens to the encoder's output.
+class CrossAttention : public Layer {
+ public:
+  explicit CrossAttention(LayerSpec const& spec);
+
+  Stream forward(Context& context, Stream const& input, Saved& saved) const override;
+  Stream backward(Context& context, Stream const& grad_output, Saved const& saved) const override;
+  Stream decode(Context& context, Stream const& input, DecodeStep const& step, DecodeCache& cache) const override;
+
+ private:
+  struct Activations {
+    Tensor input;
+    Tensor memory;
+    AttentionCore::Activations attention;
+  };
+  struct Cache {
+    Tensor kv;  ///< [source tokens, 2 * width]: the memory's keys and values, the same at every step
+  };
+
+  Side side_;
+  Linear q_;
+  Linear kv_;
+  Linear out_;
+  AttentionCore core_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <functional>
+#include <heddle/core/layer_registry.hpp>
+#include <vector>
+
+namespace heddle {
+
+/// The residual stream through a row of sublayers, post-LN or pre-LN. Dropout, residual and the norm that follows are
+/// one kernel call: in post-LN the norm of the same sublayer, in pre-LN that of the next one (Xiong et al. 2020), the
+/// last being the stack's own `NAME.norm`. Sublayer j of layer i is called NAME.layers.i.SUBLAYER, its norm
+/// NAME.layers.i.SUBLAYER.norm.
+class ResidualStack {
+ public:
+  /// `spec.name` is "encoder" or "decoder"; builds `layers` times the named sublayers.
+  ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, std::int64_t layers,
+                std::vector<std::string> const& sublayers);
+
+  Stream forward(Context& context, Stream const& input, Saved& saved) const;
+  /// grad_output.memory is added into, as in Layer::backward. The result's `hidden` is grad_output.hidden's memory.
+  Stream backward(Context& context, Stream const& grad_output, Saved const& saved) const;
+  /// One new token per row; `caches` has one entry per sublayer (`make_caches`).
+  Stream decode(Context& context, Stream const& input, DecodeStep const& step, std::vector<DecodeCache>& caches) const;
+  void reorder(Context& context, Tensor const& parents, DecodeStep const& step, std::vector<DecodeCache>& caches) const;
+  std::vector<DecodeCache> make_caches() const { return std::vector<DecodeCache>(sublayers_.size()); }
+
+ private:
+  struct Norm {
+    Parameter* weight = nullptr;
+    Parameter* bias = nullptr;
+  };
+  struct Sublayer {
+    std::string name;
+    std::unique_ptr<Layer> branch;
+    Norm norm;
+  };
+  /// One visit of the residual stream and what it gave.
+  struct Joint {
+    ResidualNormCall call;
+    ResidualNormOutput output;
+  };
+  struct Activations {
+    Joint first;                  ///< pre-LN: the norm before the first sublayer
+    std::vector<Saved> branches;  ///< one per sublayer
+    std::vector<Joint> joints;    ///< after each sublayer
+  };
+  using RunBranch = std::function<Stream(std::size_t index, Stream const& input)>;
+
+  Stream run(Context& context, Stream const& input, Activations& activations, RunBranch const& run_branch) const;
+  /// The norm after sublayer `index`'s branch: its own (post-LN), or the next one's or the final one (pre-LN).
+  Norm const& norm_after(std::size_t index) const;
+  Joint join(Context& context, ResidualNormCall call) const;
+
+  Side side_;
+  bool pre_;
+  double dropout_;
+  std::vector<Sublayer> sublayers_;
+  Norm final_norm_;
+  std::shared_ptr<ResidualNorm> residual_norm_;
+  std::shared_ptr<TensorOps> tensor_ops_;
+};
+
+}  // namespace heddle

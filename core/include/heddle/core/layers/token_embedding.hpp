@@ -1,0 +1,32 @@
+#pragma once
+
+#include <heddle/core/layer.hpp>
+
+namespace heddle {
+
+/// dropout(sqrt(d_model) * table[id] + position): where a stack's stream begins (Vaswani et al. 2017, §3.4 and §3.5).
+class TokenEmbedding {
+ public:
+  /// `table` [vocabulary, d_model] may be shared. Learned positions are declared as NAME.positions.weight.
+  TokenEmbedding(LayerSpec const& spec, Parameter& table);
+
+  /// [tokens, d_model] from the arena.
+  Tensor forward(Context& context, TokenIds const& tokens, TokenRows const& rows) const;
+  /// Adds to the gradients of the table and of learned positions.
+  void backward(Context& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& grad_output) const;
+
+ private:
+  EmbeddingCall call(Context const& context, TokenIds const& tokens, TokenRows const& rows) const;
+
+  std::string name_;
+  Side side_;
+  DType dtype_;
+  double dropout_;
+  double scale_;
+  Parameter& table_;
+  Parameter* learned_positions_ = nullptr;
+  Tensor fixed_positions_;
+  std::shared_ptr<Embedding> embedding_;
+};
+
+}  // namespace heddle

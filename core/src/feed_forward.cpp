@@ -1,0 +1,33 @@
+#include <heddle/core/layers/feed_forward.hpp>
+
+namespace heddle {
+
+FeedForward::FeedForward(LayerSpec const& spec)
+    : name_(spec.name),
+      side_(spec.side),
+      function_(spec.model.activation),
+      dropout_(spec.model.activation_dropout),
+      up_(spec.named(spec.name + ".up"), {spec.model.d_model, spec.model.d_ff}, Linear::Split::outputs),
+      down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, Linear::Split::inputs),
+      activation_(spec.kernels.activation({spec.dtype, spec.model.activation})) {}
+
+ActivationCall FeedForward::activation_call(Context const& context, Tensor const& hidden) const {
+  return {function_, hidden, make_dropout(context, dropout_, name_ + ".dropout", side_)};
+}
+
+Stream FeedForward::forward(Context& context, Stream const& input, Saved& saved) const {
+  Tensor const hidden = up_.forward(context, input.hidden);
+  Tensor const activated = context.arena.allocate(hidden.dtype(), hidden.shape());
+  activation_->forward(context.execution, activation_call(context, hidden), activated);
+  saved.keep(Activations{input.hidden, hidden, activated});
+  return {down_.forward(context, activated), input.memory};
+}
+
+Stream FeedForward::backward(Context& context, Stream const& grad_output, Saved const& saved) const {
+  auto const& [input, hidden, activated] = saved.get<Activations>();
+  Tensor const grad_hidden = down_.backward(context, grad_output.hidden, activated);
+  activation_->backward(context.execution, activation_call(context, hidden), grad_hidden, grad_hidden);
+  return {up_.backward(context, grad_hidden, input), grad_output.memory};
+}
+
+}  // namespace heddle

@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include <heddle/core/error.hpp>
+#include <heddle/core/kernels/attention.hpp>
+#include <heddle/core/kernels/embedding.hpp>
+#include <heddle/core/kernels/gemm.hpp>
+#include <heddle/core/kernels/residual_norm.hpp>
+#include <heddle/core/kernels/softmax_cross_entropy.hpp>
+
+namespace heddle {
+
+GemmProblem GemmCall::problem() const {
+  GemmProblem problem;
+  problem.dtype = a.dtype();
+  problem.output_dtype = c.dtype();
+  problem.m = c.dim(0);
+  problem.n = c.dim(1);
+  problem.k = transpose_a ? a.dim(0) : a.dim(1);
+  problem.transpose_a = transpose_a;
+  problem.transpose_b = transpose_b;
+  problem.accumulate = accumulate;
+  problem.bias = !bias.empty();
+  auto const oriented = [](bool transposed, std::int64_t rows, std::int64_t columns) {
+    return transposed ? Shape{columns, rows} : Shape{rows, columns};
+  };
+  a.require(problem.dtype, oriented(transpose_a, problem.m, problem.k), "a GEMM's a");
+  b.require(problem.dtype, oriented(transpose_b, problem.k, problem.n), "a GEMM's b");
+  if (problem.bias) {
+    bias.require(problem.output_dtype, Shape{problem.n}, "a GEMM's bias");
+  }
+  return problem;
+}
+
+AttentionProblem AttentionCall::problem() const {
+  if (heads <= 0 || q.dim(1) % heads != 0) {
+    throw Error(
+        fmt::format("attention with {} heads over {} columns: the heads must divide the columns", heads, q.dim(1)));
+  }
+  return {q.dtype(), heads, q.dim(1) / heads, causal, dropout.rate};
+}
+
+ResidualNormProblem ResidualNormCall::problem() const {
+  return {residual.dtype(), residual.dim(1), dropout.rate};
+}
+
+SoftmaxCrossEntropyProblem SoftmaxCrossEntropyCall::problem() const {
+  return {logits.dtype(), vocabulary_size};
+}
+
+EmbeddingProblem EmbeddingCall::problem(DType output) const {
+  return {output, table.dtype(), table.dim(1)};
+}
+
+}  // namespace heddle

@@ -1,0 +1,94 @@
+#include <algorithm>
+#include <heddle/core/error.hpp>
+#include <heddle/core/layers/output_loss.hpp>
+
+namespace heddle {
+
+namespace {
+
+/// Tokens whose logits exist at once: enough for an efficient multiplication, few enough to stay near the caches.
+constexpr std::int64_t chunk_tokens = 256;
+
+template <class Element>
+void add_losses(Tensor const& losses, LossSums& sums) {
+  std::vector<Element> const host = to_host<Element>(losses);
+  for (std::size_t token = 0; token + 1 < host.size(); token += 2) {
+    sums.smoothed += static_cast<double>(host[token]);
+    sums.negative_log_likelihood += static_cast<double>(host[token + 1]);
+  }
+  sums.tokens += losses.dim(0);
+}
+
+}  // namespace
+
+OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
+    : table_(table),
+      gemm_(spec.kernels.gemm({.dtype = spec.dtype,
+                               .output_dtype = spec.dtype,
+                               .m = chunk_tokens,
+                               .n = table.local_shape[0],
+                               .k = spec.model.d_model,
+                               .transpose_b = true})),
+      cross_entropy_(spec.kernels.softmax_cross_entropy({spec.dtype, table.local_shape[0]})) {
+  if (spec.parallel.tensor.size() > 1) {
+    throw ConfigError("a vocabulary split over the tensor group is not built; use parallel.tensor = 1");
+  }
+}
+
+LossSums OutputLoss::forward_backward(Context& context, Tensor const& hidden, Tensor const& targets,
+                                      Training const& training, Tensor const& grad_hidden) const {
+  return visit(context, hidden, targets, training, grad_hidden);
+}
+
+LossSums OutputLoss::forward(Context& context, Tensor const& hidden, Tensor const& targets,
+                             double label_smoothing) const {
+  return visit(context, hidden, targets, {label_smoothing, 0}, Tensor());
+}
+
+Tensor OutputLoss::logits(Context& context, Tensor const& hidden) const {
+  Tensor const logits = context.arena.allocate(hidden.dtype(), {hidden.dim(0), table_.value.dim(0)});
+  gemm_->multiply(context.execution, {.a = hidden,
+                                      .b = table_.value,
+                                      .c = logits,
+                                      .bias = {},
+                                      .transpose_b = true,
+                                      .b_weight = {table_.id, table_.version}});
+  return logits;
+}
+
+SoftmaxCrossEntropyCall OutputLoss::call(Tensor const& logits, Tensor const& targets, double label_smoothing) const {
+  return {logits, targets, table_.shard_begin, table_.spec.shape[0], label_smoothing};
+}
+
+LossSums OutputLoss::visit(Context& context, Tensor const& hidden, Tensor const& targets, Training const& training,
+                           Tensor const& grad_hidden) const {
+  LossSums sums;
+  DType const statistics_type = statistics_dtype(hidden.dtype());
+  for (std::int64_t begin = 0; begin < hidden.dim(0); begin += chunk_tokens) {
+    ArenaScope const scope(context.arena);
+    std::int64_t const count = std::min(chunk_tokens, hidden.dim(0) - begin);
+    Tensor const chunk = hidden.rows(begin, count);
+    Tensor const chunk_logits = logits(context, chunk);
+    auto const chunk_call = call(chunk_logits, targets.rows(begin, count), training.label_smoothing);
+    Tensor const statistics = context.arena.allocate(statistics_type, {count, SoftmaxCrossEntropy::statistics_columns});
+    Tensor const losses = context.arena.allocate(statistics_type, {count, 2});
+    cross_entropy_->statistics(context.execution, chunk_call, statistics);
+    cross_entropy_->losses(context.execution, chunk_call, statistics, losses);
+    statistics_type == DType::float64 ? add_losses<double>(losses, sums) : add_losses<float>(losses, sums);
+    if (grad_hidden.empty()) {
+      continue;
+    }
+    cross_entropy_->gradient(context.execution, chunk_call, statistics, training.scale);
+    gemm_->multiply(context.execution, {.a = chunk_logits,
+                                        .b = table_.value,
+                                        .c = grad_hidden.rows(begin, count),
+                                        .bias = {},
+                                        .b_weight = {table_.id, table_.version}});
+    gemm_->multiply(
+        context.execution,
+        {.a = chunk_logits, .b = chunk, .c = table_.gradient, .bias = {}, .transpose_a = true, .accumulate = true});
+  }
+  return sums;
+}
+
+}  // namespace heddle
