@@ -100,11 +100,13 @@ TEST_F(PrepareTest, MakesOrTakesSeparateVocabularies) {
 }
 
 TEST_F(PrepareTest, LeavesOutAndCountsEmptyAndLongPairs) {
+  run();
   std::string const long_line = german_number(777'777) + " " + german_number(777'777);
   options_.target = inputs_.write("gaps.de", "\nzwei\n \ndrei\n" + long_line + "\n");
   options_.source = inputs_.write("gaps.en", "one\ntwo\nthree\n\nfour\n");
-  options_.vocabulary_size = 40;
   options_.max_length = 20;
+  options_.source_model = outputs_ / "deep/data/vocab.model";
+  options_.directory = outputs_ / "again";
   PrepareReport const report = run();
   EXPECT_EQ(report.train.pairs, 1);
   EXPECT_EQ(report.train.empty, 3);

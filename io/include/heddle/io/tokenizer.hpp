@@ -13,11 +13,11 @@ namespace heddle {
 
 /// What `Tokenizer::train` learns a vocabulary from.
 struct TokenizerTraining {
-  std::vector<std::filesystem::path> texts;   ///< plain or gzip, one sentence a line
-  int64_t vocabulary_size = 10000;            ///< pieces, the four special ones included
-  std::string type = "bpe";                   ///< "bpe" or "unigram"
-  double character_coverage = 1.0;            ///< share of the text's characters that get a piece of their own
-  int64_t sample_bytes = int64_t{256} << 20;  ///< at most this much text is kept in memory; evenly thinned out beyond
+  std::vector<std::filesystem::path> texts;  ///< plain or gzip, one sentence a line
+  int64_t vocabulary_size = 10000;           ///< pieces, the four special ones included
+  std::string type = "bpe";                  ///< "bpe" or "unigram"
+  double character_coverage = 1.0;           ///< share of the text's characters that get a piece of their own
+  int64_t sample_bytes = int64_t{64} << 20;  ///< at most this much text is kept in memory; evenly thinned out beyond
 };
 
 /// Text to token ids and back: a SentencePiece model as a value (copies share it; it never changes).
