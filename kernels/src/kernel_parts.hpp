@@ -91,7 +91,6 @@ KOKKOS_INLINE_FUNCTION void philox_words(std::uint64_t key, std::uint32_t (&coun
     std::uint64_t word_1 = counter[1][lane];
     std::uint64_t word_2 = counter[2][lane];
     std::uint64_t word_3 = counter[3][lane];
-#pragma GCC unroll 10
     for (std::uint32_t round = 0; round < Philox::rounds; ++round) {
       std::uint64_t const product_0 = std::uint64_t{Philox::multiplier_0} * (word_0 & lower_half);
       std::uint64_t const product_1 = std::uint64_t{Philox::multiplier_1} * (word_2 & lower_half);
@@ -166,21 +165,26 @@ struct DropoutRule {
     }
   }
 
-  /// Calls `visit(begin, end, multipliers)` for consecutive chunks of the row's `columns` columns; multipliers[c -
-  /// begin] belongs to column c. Only where active. The chunks are at most dropout_chunk long.
+  /// Calls `visit(begin, end, multipliers)` for consecutive chunks of the row's `columns` columns, at most
+  /// dropout_chunk long; multipliers[c - begin] belongs to column c. They are all 1 where dropout is off.
   template <class Real, class Visit>
   KOKKOS_INLINE_FUNCTION void for_each_chunk(std::int64_t row, std::int64_t columns, Visit const& visit) const {
     std::uint32_t counter[4][philox_lanes];
     Real multipliers[dropout_chunk];
-    std::int64_t group = first_column / 8;
+    for (Real& multiplier : multipliers) {
+      multiplier = 1;
+    }
+    auto group = static_cast<std::uint32_t>(first_column / 8);
     std::int64_t skipped = first_column % 8;
     for (std::int64_t begin = 0; begin < columns;) {
-      for (int lane = 0; lane < philox_lanes; ++lane) {
-        counter[0][lane] = static_cast<std::uint32_t>(sample[row]);
-        counter[1][lane] = static_cast<std::uint32_t>(position[row]);
-        counter[2][lane] = static_cast<std::uint32_t>(group) + static_cast<std::uint32_t>(lane);
+      if (active) {
+        for (std::uint32_t lane = 0; lane < philox_lanes; ++lane) {
+          counter[0][lane] = static_cast<std::uint32_t>(sample[row]);
+          counter[1][lane] = static_cast<std::uint32_t>(position[row]);
+          counter[2][lane] = group + lane;
+        }
+        fill(counter, multipliers);
       }
-      fill(counter, multipliers);
       std::int64_t const available = dropout_chunk - skipped;
       std::int64_t const end = columns - begin < available ? columns : begin + available;
       visit(begin, end, static_cast<Real const*>(multipliers + skipped));

@@ -1,0 +1,139 @@
+#include "factories.hpp"
+#include "kernel_parts.hpp"
+
+namespace heddle {
+namespace {
+
+/// Independent partial results of a row's reduction, as many as fill the vector pipelines.
+constexpr int lanes = 64;
+
+template <class Real>
+struct RowSums {
+  Real maximum;
+  Real sum;
+};
+
+template <class Real>
+KOKKOS_INLINE_FUNCTION RowSums<Real> maximum_and_sum(Real const* logits, std::int64_t columns) {
+  Real maxima[lanes];
+  Real sums[lanes];
+  for (int lane = 0; lane < lanes; ++lane) {
+    maxima[lane] = -std::numeric_limits<Real>::infinity();
+    sums[lane] = 0;
+  }
+  std::int64_t const whole = columns - columns % lanes;
+  for (std::int64_t c = 0; c < whole; c += lanes) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      Real const logit = logits[c + lane];
+      maxima[lane] = logit > maxima[lane] ? logit : maxima[lane];
+      sums[lane] += logit;
+    }
+  }
+  RowSums<Real> result{-std::numeric_limits<Real>::infinity(), 0};
+  for (std::int64_t c = whole; c < columns; ++c) {
+    result.maximum = logits[c] > result.maximum ? logits[c] : result.maximum;
+    result.sum += logits[c];
+  }
+  for (int lane = 0; lane < lanes; ++lane) {
+    result.maximum = maxima[lane] > result.maximum ? maxima[lane] : result.maximum;
+    result.sum += sums[lane];
+  }
+  return result;
+}
+
+template <class Real>
+KOKKOS_INLINE_FUNCTION Real sum_of_exponentials(Real const* logits, std::int64_t columns, Real maximum) {
+  Real sum = 0;
+  for (std::int64_t c = 0; c < columns; ++c) {
+    sum += parts::fast_exp(logits[c] - maximum);
+  }
+  return sum;
+}
+
+template <class Real>
+void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
+  auto const logits = parts::rows_of<Real>(call.logits);
+  auto const out = parts::rows_of<Real>(statistics);
+  auto const* const targets = call.targets.data<std::int32_t>();
+  std::int64_t const columns = call.logits.dim(1);
+  std::int64_t const first = call.first_token;
+  parts::for_each(
+      execution, "cross entropy statistics", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        auto const sums = maximum_and_sum<Real>(logits[row], columns);
+        std::int64_t const target = targets[row] - first;
+        out[row][0] = sums.maximum;
+        out[row][1] = sum_of_exponentials<Real>(logits[row], columns, sums.maximum);
+        out[row][2] = target >= 0 && target < columns ? logits[row][target] : Real{0};
+        out[row][3] = sums.sum;
+      });
+}
+
+template <class Real>
+void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                  Tensor const& losses) {
+  auto const in = parts::rows_of<Real>(statistics);
+  auto const out = parts::rows_of<Real>(losses);
+  auto const smoothing = static_cast<Real>(call.label_smoothing);
+  Real const share = Real{1} / static_cast<Real>(call.vocabulary_size);
+  parts::for_each(
+      execution, "cross entropy losses", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        Real const log_normalizer = in[row][0] + std::log(in[row][1]);
+        Real const of_target = log_normalizer - in[row][2];
+        Real const of_all = log_normalizer - in[row][3] * share;
+        out[row][0] = of_target + smoothing * (of_all - of_target);
+        out[row][1] = of_target;
+      });
+}
+
+template <class Real>
+void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics, double scale) {
+  auto const logits = parts::rows_of<Real>(call.logits);
+  auto const in = parts::rows_of<Real>(statistics);
+  auto const* const targets = call.targets.data<std::int32_t>();
+  std::int64_t const columns = call.logits.dim(1);
+  std::int64_t const first = call.first_token;
+  auto const of_all = static_cast<Real>(scale * call.label_smoothing / static_cast<double>(call.vocabulary_size));
+  auto const of_target = static_cast<Real>(scale * (1 - call.label_smoothing));
+  parts::for_each(
+      execution, "cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        Real const maximum = in[row][0];
+        Real const factor = static_cast<Real>(scale) / in[row][1];
+        Real* const row_logits = logits[row];
+        for (std::int64_t c = 0; c < columns; ++c) {
+          row_logits[c] = parts::fast_exp(row_logits[c] - maximum) * factor - of_all;
+        }
+        std::int64_t const target = targets[row] - first;
+        if (target >= 0 && target < columns) {
+          row_logits[target] -= of_target;
+        }
+      });
+}
+
+class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
+ public:
+  bool supports(SoftmaxCrossEntropyProblem const& problem) const override {
+    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
+  }
+  void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
+    parts::with_real(call.logits.dtype(),
+                     [&](auto real) { write_statistics<decltype(real)>(execution, call, statistics); });
+  }
+  void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+              Tensor const& losses) override {
+    parts::with_real(statistics.dtype(),
+                     [&](auto real) { write_losses<decltype(real)>(execution, call, statistics, losses); });
+  }
+  void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                double scale) override {
+    parts::with_real(call.logits.dtype(),
+                     [&](auto real) { write_gradient<decltype(real)>(execution, call, statistics, scale); });
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy() {
+  return std::make_shared<KokkosSoftmaxCrossEntropy>();
+}
+
+}  // namespace heddle

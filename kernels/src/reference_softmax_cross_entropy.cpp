@@ -1,0 +1,100 @@
+#include "factories.hpp"
+#include "kernel_parts.hpp"
+
+namespace heddle {
+namespace {
+
+template <class Real>
+void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
+  auto const logits = parts::rows_of<Real>(call.logits);
+  auto const out = parts::rows_of<Real>(statistics);
+  auto const* const targets = call.targets.data<std::int32_t>();
+  std::int64_t const columns = call.logits.dim(1);
+  std::int64_t const first = call.first_token;
+  parts::for_each(
+      execution, "reference cross entropy statistics", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        double maximum = -INFINITY;
+        double sum = 0;
+        for (std::int64_t c = 0; c < columns; ++c) {
+          double const logit = logits[row][c];
+          maximum = logit > maximum ? logit : maximum;
+          sum += logit;
+        }
+        double sum_exp = 0;
+        for (std::int64_t c = 0; c < columns; ++c) {
+          sum_exp += std::exp(logits[row][c] - maximum);
+        }
+        std::int64_t const target = targets[row] - first;
+        out[row][0] = static_cast<Real>(maximum);
+        out[row][1] = static_cast<Real>(sum_exp);
+        out[row][2] = target >= 0 && target < columns ? logits[row][target] : Real{0};
+        out[row][3] = static_cast<Real>(sum);
+      });
+}
+
+template <class Real>
+void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                  Tensor const& losses) {
+  auto const in = parts::rows_of<Real>(statistics);
+  auto const out = parts::rows_of<Real>(losses);
+  double const smoothing = call.label_smoothing;
+  auto const vocabulary = static_cast<double>(call.vocabulary_size);
+  parts::for_each(
+      execution, "reference cross entropy losses", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        double const log_normalizer = in[row][0] + std::log(static_cast<double>(in[row][1]));
+        double const of_target = log_normalizer - in[row][2];
+        double const of_all = log_normalizer - in[row][3] / vocabulary;
+        out[row][0] = static_cast<Real>((1 - smoothing) * of_target + smoothing * of_all);
+        out[row][1] = static_cast<Real>(of_target);
+      });
+}
+
+template <class Real>
+void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics, double scale) {
+  auto const logits = parts::rows_of<Real>(call.logits);
+  auto const in = parts::rows_of<Real>(statistics);
+  auto const* const targets = call.targets.data<std::int32_t>();
+  std::int64_t const columns = call.logits.dim(1);
+  std::int64_t const first = call.first_token;
+  double const smoothing = call.label_smoothing;
+  auto const vocabulary = static_cast<double>(call.vocabulary_size);
+  parts::for_each(
+      execution, "reference cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        double const maximum = in[row][0];
+        double const sum_exp = in[row][1];
+        for (std::int64_t c = 0; c < columns; ++c) {
+          double const probability = std::exp(logits[row][c] - maximum) / sum_exp;
+          double const wanted = (c + first == targets[row] ? 1 - smoothing : 0.0) + smoothing / vocabulary;
+          logits[row][c] = static_cast<Real>(scale * (probability - wanted));
+        }
+      });
+}
+
+class ReferenceSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
+ public:
+  bool supports(SoftmaxCrossEntropyProblem const& problem) const override {
+    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
+  }
+  void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
+    parts::with_real(call.logits.dtype(),
+                     [&](auto real) { write_statistics<decltype(real)>(execution, call, statistics); });
+  }
+  void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+              Tensor const& losses) override {
+    parts::with_real(statistics.dtype(),
+                     [&](auto real) { write_losses<decltype(real)>(execution, call, statistics, losses); });
+  }
+  void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                double scale) override {
+    parts::with_real(call.logits.dtype(),
+                     [&](auto real) { write_gradient<decltype(real)>(execution, call, statistics, scale); });
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<SoftmaxCrossEntropy> make_reference_softmax_cross_entropy() {
+  return std::make_shared<ReferenceSoftmaxCrossEntropy>();
+}
+
+}  // namespace heddle
