@@ -1,11 +1,10 @@
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
-#include <array>
 #include <heddle/core/error.hpp>
+#include <heddle/io/sha256.hpp>
 #include <heddle/io/text.hpp>
 #include <heddle/io/tokenizer.hpp>
 #include <limits>
@@ -77,15 +76,6 @@ class SampleIterator : public sentencepiece::SentenceIterator {
   LineSample const& sample_;
   std::size_t index_ = 0;
 };
-
-std::string sha256_hex(std::string const& bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) != 1) {
-    throw Error("OpenSSL can not compute a SHA-256 digest");
-  }
-  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + length, ""));
-}
 
 /// Puts what SentencePiece says about the vocabulary size into our words.
 [[noreturn]] void report_training_failure(TokenizerTraining const& training, std::string const& message) {
@@ -206,7 +196,7 @@ std::string const& Tokenizer::model() const noexcept {
 }
 
 std::string Vocabulary::digest() const {
-  return sha256_hex(sha256_hex(source.model()) + sha256_hex(target.model()));
+  return sha256(sha256(source.model()) + sha256(target.model()));
 }
 
 }  // namespace heddle

@@ -122,7 +122,7 @@ TEST_F(PrepareTest, RefusesTextThatCanNotBeUsed) {
   options_.target = inputs_.write("bad.de", "gut\nschlecht \xFC\n");
   EXPECT_THAT(failure(), AllOf(HasSubstr("bad.de"), HasSubstr("line 2"), HasSubstr("UTF-8")));
   options_.target = inputs_.write("empty.de", "");
-  EXPECT_THAT(failure(), AllOf(HasSubstr("empty.de"), HasSubstr("empty")));
+  EXPECT_THAT(failure(), AllOf(HasSubstr("empty.de"), HasSubstr("the file is empty")));
   options_.target = inputs_ / "absent.de";
   EXPECT_THAT(failure(), HasSubstr("absent.de"));
 }

@@ -46,10 +46,10 @@ struct PrepareReport {
 };
 
 /// Reads the texts, learns or loads the vocabulary and writes the datasets, in memory that does not grow with the texts
-/// (but for 64 MiB of them to learn a vocabulary from). What it is doing goes to `progress`.
-/// Throws UsageError for options that do not fit together and DataError for texts that can not be used: unequal numbers
-/// of lines, invalid UTF-8 (file and line), nothing in them, a place that can not be written. Then nothing is left
-/// behind.
+/// (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). What it is doing goes to
+/// `progress`. Throws UsageError for options that do not fit together and DataError for texts that can not be used:
+/// unequal numbers of lines, invalid UTF-8 (file and line), nothing in them, a place that can not be written. Then
+/// nothing is left behind.
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress);
 
 }  // namespace heddle
