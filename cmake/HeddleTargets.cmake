@@ -9,7 +9,7 @@ function(heddle_target_options target)
   endif()
   if(HEDDLE_SANITIZE)
     target_compile_options(${target} PRIVATE
-      -fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+      -O1 -fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(${target} PRIVATE -fsanitize=${HEDDLE_SANITIZE})
   endif()
 endfunction()
