@@ -10,6 +10,7 @@
 #include <heddle/io/checkpoint_store.hpp>
 #include <heddle/io/manifest.hpp>
 #include <new>
+#include <utility>
 
 #include "checkpoint_file.hpp"
 #include "file_descriptor.hpp"
@@ -158,6 +159,19 @@ void write_directory(fs::path const& directory, CheckpointContents const& conten
   sync_to_disk(directory / manifest_file_name);
   sync_to_disk(directory);
   reached("manifest_synced");
+}
+
+/// Whether the user named one checkpoint and not a store of them.
+bool is_one_checkpoint(fs::path const& place) {
+  fs::path const name = place.has_filename() ? place.filename() : place.parent_path().filename();
+  return checkpoint_step(name.string()).has_value() || fs::exists(place / manifest_file_name);
+}
+
+CheckpointStore store_at(fs::path const& place) {
+  if (!fs::is_directory(place)) {
+    throw DataError(place.string() + ": no such directory; expected a run's, its checkpoints' or one checkpoint's");
+  }
+  return {fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place, least_kept};
 }
 
 }  // namespace
@@ -325,6 +339,26 @@ std::vector<CheckpointEntry> CheckpointStore::list(Check check) const {
         {step.step, step.directory, bytes_in(step.directory), step.step == best, problem_of(step.directory, check)});
   }
   return entries;
+}
+
+Checkpoint open_checkpoint(fs::path const& place, CheckpointStore::Report const& report) {
+  if (is_one_checkpoint(place)) {
+    return Checkpoint::open(place);
+  }
+  CheckpointStore const store = store_at(place);
+  if (auto newest = store.newest_verified(report)) {
+    return std::move(*newest);
+  }
+  throw DataError(store.directory().string() + ": holds no checkpoints");
+}
+
+std::vector<CheckpointEntry> list_checkpoints(fs::path const& place, CheckpointStore::Check check) {
+  if (!is_one_checkpoint(place)) {
+    return store_at(place).list(check);
+  }
+  fs::path const directory = fs::exists(place) ? fs::canonical(place) : place;
+  auto const step = checkpoint_step(directory.filename().string());
+  return {{step.value_or(0), directory, bytes_in(directory), false, problem_of(directory, check)}};
 }
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <heddle/io/hdf5.hpp>
 
 #include "hdf5_internal.hpp"
@@ -81,10 +82,15 @@ bool Handle::close() noexcept {
 
 File File::create(std::filesystem::path const& path) {
   prepare_library();
-  auto state = std::make_shared<FileState>(FileState{path.string(), true, false});
+  auto state = std::make_shared<FileState>(FileState{path.string(), true});
   Handle access = access_properties(state->path);
+  use_write_driver(access.id(), *state);
   Handle creation = creation_properties(H5P_FILE_CREATE, state->path);
   hid_t const id = H5Fcreate(state->path.c_str(), H5F_ACC_EXCL, creation.id(), access.id());
+  if (id < 0 && state->open_error != 0) {
+    last_error();
+    throw DataError(state->path + ": could not be created: " + std::strerror(state->open_error));
+  }
   Handle file(require(id, state->path, "create the file"), H5Fclose, state);
   Handle root = open_root(file.id(), state);
   return {std::move(state), std::move(file), std::move(root)};
@@ -92,7 +98,7 @@ File File::create(std::filesystem::path const& path) {
 
 File File::open(std::filesystem::path const& path) {
   prepare_library();
-  auto state = std::make_shared<FileState>(FileState{path.string(), false, false});
+  auto state = std::make_shared<FileState>(FileState{path.string(), false});
   if (!std::filesystem::is_regular_file(path)) {
     throw DataError(state->path + ": no such file");
   }
@@ -116,7 +122,9 @@ void File::close() {
   if (file_->writable) {
     require(H5Fflush(handle_of_file_.id(), H5F_SCOPE_LOCAL), file_->path, "write the file");
   }
-  if (!handle_of_file_.close() || file_->close_failed) {
+  bool const closed = handle_of_file_.close();
+  check_written(*file_, file_->path);
+  if (!closed || file_->close_failed) {
     fail(file_->path, "write the file out when closing it");
   }
 }

@@ -172,6 +172,7 @@ void Dataset::transfer(Shape const& start, Shape const& count, void* destination
   } else {
     require(H5Dwrite(handle_.id(), type, memory_space.id(), file_space.id(), H5P_DEFAULT, source), where(),
             fmt::format("write {} at {}", to_string(count), to_string(start)));
+    check_written(*file_, where());
   }
 }
 

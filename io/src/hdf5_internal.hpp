@@ -34,6 +34,12 @@ inline std::vector<hsize_t> extents(Shape const& shape) {
   return {shape.begin(), shape.end()};
 }
 
+/// Makes a file created with these access properties note failing writes in `state`, which must outlive it.
+void use_write_driver(hid_t access, FileState& state);
+
+/// DataError naming `where` and errno's text, if a write to the file has failed.
+void check_written(FileState const& state, std::string const& where);
+
 /// Refuses, with DataError, a file holding anything but groups and plainly stored datasets: see hdf5_allow_list.cpp.
 void check_allow_list(hid_t file, std::string const& path);
 

@@ -83,6 +83,7 @@ class CheckpointTest : public ::testing::Test {
   }
 
   static void write_file(std::filesystem::path const& path, std::string const& content) {
+    std::filesystem::remove(path);  // some file systems sync a file that is truncated and written again: slow
     std::ofstream(path, std::ios::binary) << content;
   }
 

@@ -239,6 +239,26 @@ TEST_F(CheckpointTest, ListsWithTheCheckAskedFor) {
   EXPECT_EQ(thorough[1].problem, "");
 }
 
+TEST_F(CheckpointTest, OpensWhateverPlaceTheUserNames) {
+  using Check = CheckpointStore::Check;
+  commit(1);
+  commit(2);
+  store().mark_best(1);
+  EXPECT_EQ(open_checkpoint(run_, {}).state().step, 2);
+  EXPECT_EQ(open_checkpoint(run_ / "checkpoints/", {}).state().step, 2);
+  EXPECT_EQ(open_checkpoint(run_ / "checkpoints/step-00000001/", {}).state().step, 1);
+  EXPECT_EQ(open_checkpoint(run_ / "checkpoints/best", {}).state().step, 1);
+  EXPECT_THAT(list_checkpoints(run_, Check::sizes), SizeIs(2));
+  EXPECT_THAT(list_checkpoints(run_ / "checkpoints/best", Check::all_bytes), SizeIs(1));
+  fs::remove(run_ / "checkpoints/step-00000001/MANIFEST.json");
+  EXPECT_THROW(open_checkpoint(run_ / "checkpoints/step-00000001", {}), DataError);
+  EXPECT_THAT(list_checkpoints(run_ / "checkpoints/step-00000001", Check::sizes).at(0).problem, HasSubstr("MANIFEST"));
+  EXPECT_THROW(open_checkpoint(run_ / "nowhere", {}), DataError);
+  EXPECT_THROW(list_checkpoints(run_ / "nowhere", Check::sizes), DataError);
+  fs::create_directories(run_ / "empty");
+  EXPECT_THROW(open_checkpoint(run_ / "empty", {}), DataError);
+}
+
 TEST(CheckpointNames, AreCanonical) {
   EXPECT_EQ(checkpoint_directory_name(1000), "step-00001000");
   EXPECT_EQ(checkpoint_directory_name(1234567890), "step-1234567890");

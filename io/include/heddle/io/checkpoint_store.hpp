@@ -71,4 +71,11 @@ class CheckpointStore {
   std::int64_t keep_;
 };
 
+/// What a user may name: a checkpoint's own directory (or the link `best`), a checkpoints directory, or a run's. Opens
+/// the named or the newest verified checkpoint. DataError where there is none.
+Checkpoint open_checkpoint(std::filesystem::path const& place, CheckpointStore::Report const& report);
+
+/// The checkpoints at such a place, oldest first. DataError where there is no such directory.
+std::vector<CheckpointEntry> list_checkpoints(std::filesystem::path const& place, CheckpointStore::Check check);
+
 }  // namespace heddle

@@ -53,6 +53,8 @@ struct FileState {
   std::string path;
   bool writable = false;
   bool close_failed = false;  ///< a handle's destructor could not write what it held; File::close reports it
+  int write_error = 0;        ///< errno of the first write that failed; see hdf5_write_driver.cpp
+  int open_error = 0;
 };
 
 /// Owns one HDF5 identifier. Its destructor never throws; a failed close is noted in the file's state.
