@@ -1,0 +1,77 @@
+#include <gmock/gmock.h>
+
+#include <heddle/core/communicator.hpp>
+#include <heddle/core/error.hpp>
+#include <vector>
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Tensor numbers(std::vector<float> const& values) {
+  return from_host(std::span<float const>(values), {static_cast<std::int64_t>(values.size())});
+}
+
+TEST(SelfCommunicatorTest, IsOneRank) {
+  Communicator const self = Communicator::self();
+  EXPECT_EQ(self.rank(), 0);
+  EXPECT_EQ(self.size(), 1);
+  EXPECT_EQ(self.split(3, 5).size(), 1);
+  self.barrier();
+}
+
+TEST(SelfCommunicatorTest, ReductionsAndBroadcastLeaveTheTensorAsItIs) {
+  Communicator const self = Communicator::self();
+  Tensor const tensor = numbers({1, -2, 3});
+  for (ReduceOp const op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+    self.all_reduce(tensor, op);
+  }
+  self.broadcast(tensor, 0);
+  EXPECT_EQ(to_host<float>(tensor), (std::vector<float>{1, -2, 3}));
+}
+
+TEST(SelfCommunicatorTest, MovingVerbsCopyInputToOutput) {
+  Communicator const self = Communicator::self();
+  Tensor const input = numbers({1, -2, 3});
+  auto const moved = [&](auto const& verb) {
+    Tensor const output = numbers({0, 0, 0});
+    verb(output);
+    return to_host<float>(output);
+  };
+  std::vector<float> const expected{1, -2, 3};
+  EXPECT_EQ(moved([&](Tensor const& output) { self.all_gather(input, output); }), expected);
+  EXPECT_EQ(moved([&](Tensor const& output) { self.all_to_all(input, output); }), expected);
+  EXPECT_EQ(moved([&](Tensor const& output) { self.reduce_scatter(input, output); }), expected);
+}
+
+TEST(SelfCommunicatorTest, HasNobodyToTalkTo) {
+  Communicator const self = Communicator::self();
+  EXPECT_THAT([&] { self.send(numbers({1}), 0); }, ThrowsMessage<Error>(HasSubstr("send: ")));
+  EXPECT_THAT([&] { self.receive(numbers({1}), 0); }, ThrowsMessage<Error>(HasSubstr("receive: ")));
+}
+
+TEST(CommunicatorTest, ChecksTensorsAndRanksAndNamesTheVerb) {
+  Communicator const self = Communicator::self();
+  Tensor const two = numbers({1, 2});
+  Tensor const three = numbers({1, 2, 3});
+  Tensor const strided = Tensor::allocate(DType::float32, {3, 4}).columns(0, 2);
+  EXPECT_THAT([&] { self.all_gather(two, three); }, ThrowsMessage<Error>(HasSubstr("all_gather: ")));
+  EXPECT_THAT([&] { self.reduce_scatter(two, three); }, ThrowsMessage<Error>(HasSubstr("reduce_scatter: ")));
+  EXPECT_THAT([&] { self.all_to_all(two, Tensor::allocate(DType::int32, {2})); },
+              ThrowsMessage<Error>(HasSubstr("all_to_all: ")));
+  EXPECT_THAT([&] { self.all_reduce(strided); }, ThrowsMessage<Error>(HasSubstr("all_reduce: a contiguous tensor")));
+  EXPECT_THAT([&] { self.all_reduce(Tensor()); }, ThrowsMessage<Error>(HasSubstr("all_reduce: ")));
+  EXPECT_THAT([&] { self.broadcast(two, 1); }, ThrowsMessage<Error>(HasSubstr("broadcast: there is no rank 1")));
+}
+
+TEST(ParallelStateTest, OfOneRankHasGroupsOfOne) {
+  ParallelState const state = make_parallel_state(Communicator::self(), Mesh());
+  for (Communicator const& group : {state.world, state.pipeline, state.data, state.context, state.tensor}) {
+    EXPECT_EQ(group.size(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace heddle

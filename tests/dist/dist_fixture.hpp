@@ -1,0 +1,38 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <heddle/core/communicator.hpp>
+#include <heddle/dist/mpi.hpp>
+#include <span>
+#include <vector>
+
+namespace heddle {
+
+/// A test that every rank runs: the world is fresh for each.
+class DistTest : public testing::Test {
+ protected:
+  MpiSession session_;
+  Communicator world_ = session_.world();
+};
+
+template <class Element>
+Tensor tensor_of(std::vector<Element> const& elements) {
+  return from_host(std::span<Element const>(elements), {static_cast<std::int64_t>(elements.size())});
+}
+
+/// Layouts of `ranks` ranks, pipeline × data × context × tensor, that use each axis alone and several together.
+inline std::vector<std::array<int, mesh_axes>> layouts_of(int ranks) {
+  std::vector<std::array<int, mesh_axes>> layouts{
+      {ranks, 1, 1, 1}, {1, ranks, 1, 1}, {1, 1, ranks, 1}, {1, 1, 1, ranks}};
+  if (ranks % 2 == 0) {
+    layouts.push_back({1, ranks / 2, 1, 2});
+    layouts.push_back({2, ranks / 2, 1, 1});
+  }
+  if (ranks % 8 == 0) {
+    layouts.push_back({2, ranks / 8, 2, 2});
+  }
+  return layouts;
+}
+
+}  // namespace heddle

@@ -1,0 +1,232 @@
+#include <gmock/gmock.h>
+
+#include <bit>
+#include <cmath>
+#include <heddle/core/error.hpp>
+#include <heddle/core/execution.hpp>
+#include <heddle/core/kernels/tensor_ops.hpp>
+#include <heddle/core/random.hpp>
+#include <heddle/dist/gradient_reducer.hpp>
+
+#include "dist_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using Values = std::vector<float>;
+
+constexpr std::int64_t most_micro_batches = 11;
+
+/// The three visits that a reducer makes, on the host; so these tests need no kernels.
+class HostTensorOps final : public TensorOps {
+ public:
+  bool supports(TensorOpsProblem const& problem) const override { return problem.dtype == DType::float32; }
+  void fill(Execution& /*execution*/, Tensor const& tensor, double value) override {
+    std::fill_n(tensor.data<float>(), tensor.size(), static_cast<float>(value));
+  }
+  void add(Execution& /*execution*/, Tensor const& into, Tensor const& from) override {
+    for (std::int64_t index = 0; index < into.size(); ++index) {
+      into.data<float>()[index] += from.data<float>()[index];
+    }
+  }
+  void copy(Execution& /*execution*/, Tensor const& from, Tensor const& to) override {
+    std::copy_n(from.data<float>(), from.size(), to.data<float>());
+  }
+  void add_column_sums(Execution&, Tensor const&, Tensor const&) override { throw Error("not for this test"); }
+  double sum_of_squares(Execution&, Tensor const&) override { throw Error("not for this test"); }
+  void gather_rows(Execution&, Tensor const&, Tensor const&, Tensor const&) override {
+    throw Error("not for this test");
+  }
+};
+
+/// Micro-batch `leaf`'s gradient: numbers of either sign from 1e-6 to 1e6, whose sum depends on its order.
+float gradient_of(std::int64_t leaf, std::int64_t index) {
+  auto const words = Philox::words(99, {static_cast<std::uint32_t>(leaf), static_cast<std::uint32_t>(index), 0, 0});
+  double const exponent = 12 * (static_cast<double>(words[0]) * 0x1.0p-32) - 6;
+  return static_cast<float>((words[1] % 2 == 0 ? 1 : -1) * std::pow(10.0, exponent));
+}
+
+double loss_of(std::int64_t leaf, std::int64_t index) {
+  return (leaf % 2 == 0 ? 1e16 : -1e16) / static_cast<double>(leaf + 1) + static_cast<double>(index) / 3;
+}
+
+/// The tree, written once more: a node is the sum of its halves, the left one the largest power of two below the whole.
+template <class Element, class Leaf>
+Element tree_sum(std::int64_t begin, std::int64_t end, Leaf const& leaf) {
+  if (end - begin == 1) {
+    return leaf(begin);
+  }
+  std::int64_t half = 1;
+  while (2 * half < end - begin) {
+    half *= 2;
+  }
+  return tree_sum<Element>(begin, begin + half, leaf) + tree_sum<Element>(begin + half, end, leaf);
+}
+
+Values tree_gradients(std::int64_t micro_batches, std::int64_t size) {
+  Values sums;
+  for (std::int64_t index = 0; index < size; ++index) {
+    sums.push_back(tree_sum<float>(0, micro_batches, [&](std::int64_t leaf) { return gradient_of(leaf, index); }));
+  }
+  return sums;
+}
+
+bool same_bits(Values const& left, Values const& right) {
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](float one, float other) {
+    return std::bit_cast<std::uint32_t>(one) == std::bit_cast<std::uint32_t>(other);
+  });
+}
+
+/// A reducer over a group, with what it works on.
+struct Bench {
+  explicit Bench(Communicator const& group, std::int64_t bucket = GradientReducer::default_bucket)
+      : reducer(state_of(group), declared(parameters), std::make_shared<HostTensorOps>(), execution, bucket) {}
+
+  static ParallelState state_of(Communicator const& group) {
+    ParallelState state;
+    state.data = group;
+    return state;
+  }
+
+  static ParameterSet& declared(ParameterSet& set) {
+    set.declare({"weight", {5, 7}, Initializer::zeros(), {}, {MeshAxis::data}});
+    set.declare({"bias", {9}, Initializer::zeros(), {}, {}});
+    set.allocate(DType::float32);
+    return set;
+  }
+
+  /// Adds into what is there, as a backward pass does.
+  void run_micro_batch(std::int64_t leaf) {
+    auto sums = gradients();
+    for (std::size_t index = 0; index < sums.size(); ++index) {
+      sums[index] += gradient_of(leaf, static_cast<std::int64_t>(index));
+    }
+    copy_from_host(parameters.gradients(), sums.data());
+    auto losses = to_host<double>(loss_sums);
+    losses[0] += loss_of(leaf, 0);
+    losses[1] += loss_of(leaf, 1);
+    copy_from_host(loss_sums, losses.data());
+  }
+
+  Values gradients() const { return to_host<float>(parameters.gradients()); }
+
+  ParameterSet parameters{Mesh()};
+  Tensor loss_sums = Tensor::allocate(DType::float64, {2});
+  Arena scratch{1 << 20};
+  Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
+  GradientReducer reducer;
+};
+
+TEST(ShareTest, SharesFollowEachOtherAndDifferByAtMostOne) {
+  for (std::int64_t count = 1; count <= 40; ++count) {
+    for (int ranks = 1; ranks <= 13; ++ranks) {
+      std::int64_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        Share const part = share(count, rank, ranks);
+        EXPECT_EQ(part.begin, next);
+        EXPECT_GE(part.count(), count / ranks);
+        EXPECT_LE(part.count(), count / ranks + 1);
+        for (; next < part.end; ++next) {
+          EXPECT_EQ(owner_of(next, count, ranks), rank);
+        }
+      }
+      EXPECT_EQ(next, count);
+    }
+  }
+}
+
+using GradientReducerTest = DistTest;
+
+TEST_F(GradientReducerTest, TheTreeIsBitwiseTheSameOnAnyNumberOfDataRanks) {
+  for (int ranks = 1; ranks <= world_.size(); ++ranks) {
+    // The other ranks form a group of their own, which must come to the same sums.
+    Bench bench(world_.split(world_.rank() < ranks ? 0 : 1, world_.rank()));
+    for (std::int64_t n = 1; n <= most_micro_batches; ++n) {
+      SCOPED_TRACE(testing::Message() << n << " micro-batches on the first " << ranks << " ranks");
+      bench.reducer.reduce_tree(n, bench.loss_sums, [&](std::int64_t leaf) { bench.run_micro_batch(leaf); });
+      EXPECT_TRUE(same_bits(bench.gradients(), tree_gradients(n, bench.parameters.size())));
+      auto const losses = to_host<double>(bench.loss_sums);
+      for (std::int64_t index : {0, 1}) {
+        EXPECT_EQ(losses[static_cast<std::size_t>(index)],
+                  tree_sum<double>(0, n, [&](std::int64_t leaf) { return loss_of(leaf, index); }));
+      }
+    }
+  }
+}
+
+// That the test above can fail: the same gradients summed in the order of a plain all_reduce have other bits.
+TEST_F(GradientReducerTest, ThePlainOrderGivesOtherBits) {
+  Bench bench(world_);
+  int other_bits = 0;
+  for (std::int64_t n = 1; n <= most_micro_batches; ++n) {
+    copy_from_host(bench.parameters.gradients(), Values(static_cast<std::size_t>(bench.parameters.size())).data());
+    copy_from_host(bench.loss_sums, std::vector<double>(2).data());
+    Share const mine = share(n, world_.rank(), world_.size());
+    for (std::int64_t leaf = mine.begin; leaf < mine.end; ++leaf) {
+      bench.run_micro_batch(leaf);
+    }
+    bench.reducer.all_reduce(bench.loss_sums);
+    auto const plain = bench.gradients();
+    auto const tree = tree_gradients(n, bench.parameters.size());
+    other_bits += same_bits(plain, tree) ? 0 : 1;
+    for (std::size_t index = 0; index < plain.size(); ++index) {
+      EXPECT_NEAR(plain[index], tree[index], 4) << "sums of numbers up to 1e6 in float32";
+    }
+  }
+  EXPECT_GT(other_bits, 0);
+}
+
+TEST_F(GradientReducerTest, EachRankRunsItsShareInOrder) {
+  Bench bench(world_);
+  for (std::int64_t n = 1; n <= most_micro_batches; ++n) {
+    std::vector<std::int64_t> expected;
+    Share const mine = share(n, world_.rank(), world_.size());
+    for (std::int64_t leaf = mine.begin; leaf < mine.end; ++leaf) {
+      expected.push_back(leaf);
+    }
+    std::vector<std::int64_t> ran;
+    bench.reducer.reduce_tree(n, bench.loss_sums, [&](std::int64_t leaf) { ran.push_back(leaf); });
+    EXPECT_EQ(ran, expected);
+  }
+}
+
+TEST_F(GradientReducerTest, EveryBucketSizeSumsEveryElementOnce) {
+  for (std::int64_t const bucket : {1, 3, 16, 64, 1000}) {
+    Bench bench(world_, bucket);
+    Values values(static_cast<std::size_t>(bench.parameters.size()));
+    Values expected(values.size());
+    auto const size = static_cast<float>(world_.size());
+    for (std::size_t index = 0; index < values.size(); ++index) {
+      values[index] = static_cast<float>(index) + static_cast<float>(world_.rank());
+      expected[index] = static_cast<float>(index) * size + size * (size - 1) / 2;
+    }
+    copy_from_host(bench.parameters.gradients(), values.data());
+    copy_from_host(bench.loss_sums, std::vector<double>{1, 2}.data());
+    bench.reducer.all_reduce(bench.loss_sums);
+    EXPECT_EQ(bench.gradients(), expected) << "buckets of " << bucket;
+    EXPECT_EQ(to_host<double>(bench.loss_sums), (std::vector<double>{size, 2 * size}));
+  }
+}
+
+TEST_F(GradientReducerTest, WhatItCanNotSumIsRefused) {
+  Bench bench(world_);
+  auto const nothing = [](std::int64_t) {};
+  EXPECT_THAT([&] { bench.reducer.reduce_tree(0, bench.loss_sums, nothing); },
+              ThrowsMessage<Error>(HasSubstr("0 micro-batches")));
+  EXPECT_THAT([&] { bench.reducer.reduce_tree(1, Tensor::allocate(DType::float32, {2}), nothing); },
+              ThrowsMessage<Error>(HasSubstr("the loss sums must be float64")));
+  EXPECT_THROW(Bench(world_, 0), Error);
+
+  ParallelState state;
+  state.mesh = Mesh({1, 1, 1, 2}, 0, 2);
+  ParameterSet parameters(state.mesh);
+  parameters.declare({"norm", {4}, Initializer::ones(), {}, {MeshAxis::tensor}});
+  EXPECT_THAT(
+      [&] { GradientReducer(state, parameters, std::make_shared<HostTensorOps>(), bench.execution); },
+      ThrowsMessage<ConfigError>(HasSubstr("parameter norm: its gradient is partial over parallel.tensor = 2")));
+}
+
+}  // namespace
+}  // namespace heddle
