@@ -1,6 +1,9 @@
 # What all our own targets have in common: warnings, instruction set, sanitizers.
 function(heddle_target_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-restrict) # sees overlaps in std::string's operator+ that are not there
+  endif()
   if(HEDDLE_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
