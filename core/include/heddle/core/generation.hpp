@@ -16,11 +16,11 @@ struct GenerationModel {
 };
 
 struct GenerationOptions {
-  std::int64_t beam_size = 1;     ///< 1: greedy
-  std::int64_t n_best = 1;        ///< hypotheses per sentence, at most beam_size
-  std::int64_t max_length = 0;    ///< target tokens, without the end token; 0: 2 * source tokens + 50
-  double length_penalty = 1;      ///< exponent of the length in a hypothesis's score
-  std::int64_t batch_rows = 512;  ///< sentences * beam_size decoded together, at most (one sentence always is)
+  std::int64_t beam_size = 1;        ///< 1: greedy
+  std::int64_t n_best = 1;           ///< hypotheses per sentence, at most beam_size
+  std::int64_t max_length = 0;       ///< target tokens, without the end token; 0: 2 * source tokens + 50
+  double length_penalty = 1;         ///< exponent of the length in a hypothesis's score
+  std::int64_t batch_tokens = 4096;  ///< decoded together: hypotheses * source tokens, or else one sentence
 };
 
 /// A finished translation. score = log_probability / length^length_penalty, where log_probability is the natural

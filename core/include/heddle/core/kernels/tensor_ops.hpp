@@ -24,7 +24,8 @@ class TensorOps : public Kernel {
   virtual void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) = 0;
   /// Σ x² in float64, on the host, always summed in the same order.
   virtual double sum_of_squares(Execution& execution, Tensor const& tensor) = 0;
-  /// to[i] = from[index[i]] for int32 index [n]; from and to are matrices with equal columns and distinct memory.
+  /// to[i] = from[index[i]] for int32 index [n]; from and to are matrices with equal columns and distinct memory,
+  /// their rows may be strided.
   virtual void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) = 0;
 };
 
