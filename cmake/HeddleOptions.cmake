@@ -1,5 +1,6 @@
 # What a builder may choose. Everything else follows from the presets.
 option(HEDDLE_BUILD_TESTS "Build the tests" ON)
+option(HEDDLE_BUILD_BENCHMARKS "Build bench/" OFF)
 option(HEDDLE_NATIVE "Compile for this machine's instruction set (-march=native)" ON)
 option(HEDDLE_WARNINGS_AS_ERRORS "Treat compiler warnings in our own targets as errors" ON)
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers for our own targets, for example address,undefined")
