@@ -100,15 +100,16 @@ void run_forward(Execution& execution, AttentionCall const& attention, Tensor co
         for (std::int64_t query = 0; query < head.query_count; ++query) {
           double const normalizer = head.log_sum_exp(query);
           statistics[head.query_begin + query][head.head] = static_cast<Real>(normalizer);
+          Real* const to = head.of(out, head.query_begin + query);
           for (std::int64_t d = 0; d < head.head_dim; ++d) {
-            double sum = 0;
-            for (std::int64_t key = 0; key < head.key_count; ++key) {
-              if (head.sees(query, key)) {
-                double const weight = std::exp(head.score(query, key) - normalizer) * head.kept(query, key);
-                sum += weight * head.of(head.v, head.key_begin + key)[d];
-              }
+            to[d] = 0;
+          }
+          for (std::int64_t key = 0; key < head.key_count; ++key) {
+            double const weight = head.sees(query, key) ? std::exp(head.score(query, key) - normalizer) : 0.0;
+            double const kept = head.kept(query, key);
+            for (std::int64_t d = 0; d < head.head_dim; ++d) {
+              to[d] += static_cast<Real>(weight * kept * head.of(head.v, head.key_begin + key)[d]);
             }
-            head.of(out, head.query_begin + query)[d] = static_cast<Real>(sum);
           }
         }
       });

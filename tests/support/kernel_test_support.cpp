@@ -1,209 +1,200 @@
 #include "kernel_test_support.hpp"
 
 #include <cmath>
-#include <heddle/core/error.hpp>
-#include <heddle/kernels/register.hpp>
-#include <random>
 
-namespace heddle::test {
-
+namespace heddle::testing_support {
 namespace {
 
-constexpr double padding_value = -12345;
-
-/// The rows and what lies between them, as one contiguous tensor that shares the memory.
-Tensor with_padding(Tensor const& tensor) {
-  std::int64_t const rows = tensor.dim(0);
-  return Tensor::borrow(tensor.raw(), tensor.dtype(),
-                        Shape{rows == 0 ? 0 : (rows - 1) * tensor.row_stride() + tensor.size() / rows});
+template <class Element>
+void append_row(std::vector<double>& to, Tensor const& row) {
+  std::vector<Element> elements(static_cast<std::size_t>(row.size()));
+  copy_to_host(elements.data(), row);
+  for (Element const element : elements) {
+    if constexpr (std::is_same_v<Element, BFloat16>) {
+      to.push_back(static_cast<float>(element));
+    } else {
+      to.push_back(static_cast<double>(element));
+    }
+  }
 }
 
 template <class Element>
-std::vector<Element> rounded(Values const& values) {
-  std::vector<Element> elements(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
+void copy_values(Tensor const& to, std::vector<double> const& values) {
+  std::vector<Element> elements;
+  elements.reserve(values.size());
+  for (double const value : values) {
     if constexpr (std::is_same_v<Element, BFloat16>) {
-      elements[i] = BFloat16(static_cast<float>(values[i]));
+      elements.push_back(BFloat16(static_cast<float>(value)));
     } else {
-      elements[i] = static_cast<Element>(values[i]);
+      elements.push_back(static_cast<Element>(value));
     }
   }
-  return elements;
+  copy_from_host(to, elements.data());
 }
 
-template <class Element>
-Values widened(Tensor const& contiguous) {
-  Values values;
-  for (Element const element : to_host<Element>(contiguous)) {
-    if constexpr (std::is_same_v<Element, BFloat16>) {
-      values.push_back(static_cast<double>(static_cast<float>(element)));
-    } else {
-      values.push_back(static_cast<double>(element));
-    }
-  }
-  return values;
-}
-
-Values contiguous_values(Tensor const& tensor) {
-  switch (tensor.dtype()) {
-    case DType::float32:
-      return widened<float>(tensor);
-    case DType::float64:
-      return widened<double>(tensor);
-    case DType::bfloat16:
-      return widened<BFloat16>(tensor);
-    case DType::int32:
-      return widened<std::int32_t>(tensor);
-  }
-  throw Error("unknown dtype");
+/// One element of a float64 tensor as a tensor.
+Tensor element_of(Tensor const& tensor, std::int64_t index) {
+  std::int64_t const row_size = tensor.size() / tensor.dim(0);
+  Tensor const row = tensor.rows(index / row_size, 1);
+  return row.reshaped(Shape{row_size}).rows(index % row_size, 1);
 }
 
 }  // namespace
 
-double tolerance(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-      return 1e-11;
-    case DType::bfloat16:
-      return 2e-2;
-    default:
-      return 2e-5;
-  }
-}
-
-Values random_values(std::int64_t count, std::uint32_t seed, double low, double high) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<double> distribution(low, high);
-  Values values(static_cast<std::size_t>(count));
-  for (double& value : values) {
-    value = distribution(generator);
-  }
-  return values;
-}
-
-Tensor make_tensor(DType dtype, Shape const& shape, Values const& values) {
-  switch (dtype) {
-    case DType::float32:
-      return from_host<float>(rounded<float>(values), shape);
-    case DType::float64:
-      return from_host<double>(values, shape);
-    case DType::bfloat16:
-      return from_host<BFloat16>(rounded<BFloat16>(values), shape);
-    case DType::int32:
-      return from_host<std::int32_t>(rounded<std::int32_t>(values), shape);
-  }
-  throw Error("unknown dtype");
-}
-
-Tensor make_strided(DType dtype, Shape const& shape, std::int64_t padding, Values const& values) {
-  std::int64_t const rows = shape[0];
-  std::int64_t const columns = shape[1];
-  Values padded;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    padded.insert(padded.end(), values.begin() + row * columns, values.begin() + (row + 1) * columns);
-    padded.insert(padded.end(), static_cast<std::size_t>(padding), padding_value);
-  }
-  return make_tensor(dtype, Shape{rows, columns + padding}, padded).columns(0, columns);
-}
-
-Tensor make_integers(std::vector<std::int32_t> const& integers) {
-  return from_host<std::int32_t>(integers, Shape{static_cast<std::int64_t>(integers.size())});
-}
-
-Values values_of(Tensor const& tensor) {
-  if (tensor.contiguous()) {
-    return contiguous_values(tensor);
-  }
-  Values const all = contiguous_values(with_padding(tensor));
-  std::int64_t const columns = tensor.size() / tensor.dim(0);
-  Values values;
-  for (std::int64_t row = 0; row < tensor.dim(0); ++row) {
-    auto const begin = all.begin() + row * tensor.row_stride();
-    values.insert(values.end(), begin, begin + columns);
-  }
-  return values;
-}
-
-void check_padding(Tensor const& tensor) {
-  if (tensor.contiguous()) {
-    return;
-  }
-  double const expected = contiguous_values(make_tensor(tensor.dtype(), Shape{1}, {padding_value}))[0];
-  Values const all = contiguous_values(with_padding(tensor));
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (static_cast<std::int64_t>(i) % tensor.row_stride() >= tensor.dim(1)) {
-      ASSERT_EQ(all[i], expected) << "element " << i << " between the rows was written to";
+std::vector<double> values(Tensor const& tensor) {
+  std::vector<double> result;
+  std::int64_t const rows = tensor.empty() ? 0 : (tensor.shape().rank() == 0 ? 1 : tensor.dim(0));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    Tensor const row = tensor.shape().rank() == 0 ? tensor : tensor.rows(i, 1);
+    switch (tensor.dtype()) {
+      case DType::float32:
+        append_row<float>(result, row);
+        break;
+      case DType::float64:
+        append_row<double>(result, row);
+        break;
+      case DType::bfloat16:
+        append_row<BFloat16>(result, row);
+        break;
+      case DType::int32:
+        append_row<std::int32_t>(result, row);
+        break;
     }
   }
+  return result;
 }
 
-void expect_near(Values const& actual, Values const& expected, double tolerance, std::string const& what) {
-  ASSERT_EQ(actual.size(), expected.size()) << what;
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    double const allowed = tolerance * (1 + std::abs(expected[i]));
-    ASSERT_TRUE(std::abs(actual[i] - expected[i]) <= allowed)
-        << what << ": element " << i << " of " << actual.size() << " is " << actual[i] << ", expected " << expected[i];
+Tensor tensor_of(std::vector<double> const& values, DType dtype, Shape const& shape) {
+  Tensor result = Tensor::allocate(dtype, shape);
+  switch (dtype) {
+    case DType::float32:
+      copy_values<float>(result, values);
+      break;
+    case DType::float64:
+      copy_values<double>(result, values);
+      break;
+    case DType::bfloat16:
+      copy_values<BFloat16>(result, values);
+      break;
+    case DType::int32:
+      copy_values<std::int32_t>(result, values);
+      break;
+  }
+  return result;
+}
+
+Tensor int_tensor(std::vector<std::int32_t> const& values) {
+  return from_host<std::int32_t>(values, Shape{static_cast<std::int64_t>(values.size())});
+}
+
+Tensor converted(Tensor const& tensor, DType dtype) {
+  return tensor.empty() ? Tensor{} : tensor_of(values(tensor), dtype, tensor.shape());
+}
+
+Tensor random_tensor(DType dtype, Shape const& shape, std::uint64_t seed, double low, double high) {
+  std::vector<double> numbers;
+  for (std::int64_t i = 0; i < shape.size(); ++i) {
+    auto const words = Philox::words(seed, {static_cast<std::uint32_t>(i), 0, 0, 0});
+    double const number = low + (high - low) * words[0] / 4294967296.0;
+    numbers.push_back(static_cast<float>(BFloat16(static_cast<float>(number))));
+  }
+  return tensor_of(numbers, dtype, shape);
+}
+
+void expect_close(Tensor const& actual, Tensor const& expected, DType dtype, char const* what) {
+  ASSERT_TRUE(actual.shape() == expected.shape())
+      << what << ": " << actual.shape().to_string() << " instead of " << expected.shape().to_string();
+  auto const found = values(actual);
+  auto const wanted = values(expected);
+  std::size_t worst = 0;
+  double worst_excess = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    double const allowed = tolerance(dtype) * (1 + std::abs(wanted[i]));
+    double const difference = std::abs(found[i] - wanted[i]);
+    bool const equal = found[i] == wanted[i] || (std::isfinite(wanted[i]) && difference <= allowed);
+    double const excess = equal ? 0 : (std::isfinite(difference) ? difference / allowed : INFINITY);
+    if (excess > worst_excess) {
+      worst = i;
+      worst_excess = excess;
+    }
+  }
+  if (worst_excess > 0) {
+    ADD_FAILURE() << what << ": element " << worst << " of " << actual.shape().to_string() << " is " << found[worst]
+                  << ", " << worst_excess << " times the tolerance away from " << wanted[worst];
   }
 }
 
-Values numeric_gradient(std::function<double(Values const&)> const& function, Values values, double step) {
-  Values gradient(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    double const value = values[i];
-    values[i] = value + step;
-    double const above = function(values);
-    values[i] = value - step;
-    double const below = function(values);
-    values[i] = value;
-    gradient[i] = (above - below) / (2 * step);
+void expect_same_bits(Tensor const& actual, Tensor const& expected, char const* what) {
+  ASSERT_EQ(actual.dtype(), expected.dtype()) << what;
+  ASSERT_TRUE(actual.shape() == expected.shape()) << what;
+  auto const found = values(actual);
+  auto const wanted = values(expected);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(found[i]), std::bit_cast<std::uint64_t>(wanted[i]))
+        << what << ": element " << i << " is " << found[i] << " instead of " << wanted[i];
   }
-  return gradient;
 }
 
-double dot(Values const& left, Values const& right) {
-  EXPECT_EQ(left.size(), right.size());
+void expect_gradient(std::function<double()> const& loss, Tensor const& variable, Tensor const& gradient,
+                     char const* what, double already) {
+  constexpr double step = 1e-5;
+  constexpr double allowed = 1e-7;
+  ASSERT_TRUE(variable.shape() == gradient.shape()) << what;
+  auto const start = values(variable);
+  auto const found = values(gradient);
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    Tensor const element = element_of(variable, static_cast<std::int64_t>(i));
+    double const above = start[i] + step;
+    double const below = start[i] - step;
+    copy_from_host(element, &above);
+    double const loss_above = loss();
+    copy_from_host(element, &below);
+    double const loss_below = loss();
+    copy_from_host(element, &start[i]);
+    double const wanted = (loss_above - loss_below) / (2 * step) + already;
+    ASSERT_NEAR(found[i], wanted, allowed * (1 + std::abs(wanted))) << what << ": element " << i;
+  }
+}
+
+double weighted_sum(Tensor const& weights, Tensor const& tensor) {
+  auto const factors = values(weights);
+  auto const elements = values(tensor);
   double sum = 0;
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    sum += left[i] * right[i];
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    sum += factors[i] * elements[i];
   }
   return sum;
 }
 
-TokenRows make_rows(std::vector<std::int32_t> const& lengths) {
-  std::vector<std::int32_t> begin;
-  std::vector<std::int32_t> sample;
-  std::vector<std::int32_t> position;
-  TokenRows rows;
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    begin.push_back(static_cast<std::int32_t>(sample.size()));
-    for (std::int32_t p = 0; p < lengths[i]; ++p) {
-      sample.push_back(static_cast<std::int32_t>(3 * i + 1));
-      position.push_back(p);
-    }
-    rows.sequences.max_length = std::max<std::int64_t>(rows.sequences.max_length, lengths[i]);
+Sequences sequences_of(std::vector<std::int32_t> const& lengths) {
+  Sequences result;
+  std::vector<std::int32_t> begins;
+  std::int32_t begin = 0;
+  for (std::int32_t const length : lengths) {
+    begins.push_back(begin);
+    begin += length;
+    result.max_length = std::max<std::int64_t>(result.max_length, length);
   }
-  rows.sequences.count = static_cast<std::int64_t>(lengths.size());
-  rows.sequences.begin = make_integers(begin);
-  rows.sequences.length = make_integers(lengths);
-  rows.tokens = static_cast<std::int64_t>(sample.size());
-  rows.sample = make_integers(sample);
-  rows.position = make_integers(position);
-  return rows;
+  result.begin = int_tensor(begins);
+  result.length = int_tensor(lengths);
+  result.count = static_cast<std::int64_t>(lengths.size());
+  return result;
 }
 
-Dropout make_dropout(TokenRows const& rows, float rate, std::int32_t first_column) {
-  Dropout dropout;
-  dropout.rate = rate;
-  dropout.key = random_key(7, "test");
-  dropout.step = 3;
-  dropout.first_column = first_column;
-  dropout.sample = rows.sample;
-  dropout.position = rows.position;
-  return dropout;
+Dropout dropout_of(float rate, std::int64_t rows, std::int32_t first_sample) {
+  Dropout result;
+  result.rate = rate;
+  result.key = random_key(1, "test");
+  result.step = 3;
+  std::vector<std::int32_t> samples;
+  std::vector<std::int32_t> positions;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    samples.push_back(first_sample + static_cast<std::int32_t>(row / 7));
+    positions.push_back(static_cast<std::int32_t>(row % 7));
+  }
+  result.sample = int_tensor(samples);
+  result.position = int_tensor(positions);
+  return result;
 }
 
-KernelTest::KernelTest() {
-  register_built_in_kernels(registries);
-}
-
-}  // namespace heddle::test
+}  // namespace heddle::testing_support

@@ -6,55 +6,64 @@
 #include <functional>
 #include <heddle/core/arena.hpp>
 #include <heddle/core/execution.hpp>
-#include <heddle/core/kernel_registry.hpp>
 #include <heddle/core/pack.hpp>
 #include <heddle/core/random.hpp>
-#include <string>
+#include <heddle/core/tensor.hpp>
 #include <vector>
 
-/// What tests of kernels share. Numbers are float64 on the host whatever the tensor's dtype.
-namespace heddle::test {
+namespace heddle::testing_support {
 
-using Values = std::vector<double>;
-
-/// How far a result may be from the float64 oracle, relative to 1 + |expected|: stated here for all kernels.
-double tolerance(DType dtype);
-
-/// `count` numbers in [low, high), the same for the same seed.
-Values random_values(std::int64_t count, std::uint32_t seed, double low = -1, double high = 1);
-
-/// A new tensor with these values, rounded to the dtype.
-Tensor make_tensor(DType dtype, Shape const& shape, Values const& values);
-/// A matrix whose rows are `padding` elements apart; the padding holds a number that check_padding looks for.
-Tensor make_strided(DType dtype, Shape const& shape, std::int64_t padding, Values const& values);
-Tensor make_integers(std::vector<std::int32_t> const& integers);
-/// A tensor's values; rows may be strided.
-Values values_of(Tensor const& tensor);
-/// Fails where the elements between the rows of a tensor of make_strided have been written to.
-void check_padding(Tensor const& tensor);
-
-/// Fails, naming `what` and the first wrong element, where |actual - expected| > tolerance (1 + |expected|) or NaN.
-void expect_near(Values const& actual, Values const& expected, double tolerance, std::string const& what);
-
-/// d function / d values by central differences.
-Values numeric_gradient(std::function<double(Values const&)> const& function, Values values, double step = 1e-5);
-
-/// Σ left * right: turns an output and a fixed direction into a scalar to differentiate.
-double dot(Values const& left, Values const& right);
-
-/// Packed sequences of these lengths: row r of sequence i has sample 3 i + 1 and position r.
-TokenRows make_rows(std::vector<std::int32_t> const& lengths);
-/// Dropout of a matrix with these rows; its sample and position are the rows'.
-Dropout make_dropout(TokenRows const& rows, float rate, std::int32_t first_column = 0);
-
-/// Kernels to test and what they run with.
+/// The base of kernel tests: an Execution for as long as the test lives. main() has started the Runtime.
 class KernelTest : public testing::Test {
  protected:
-  KernelTest();
-
-  Arena scratch{std::size_t{1} << 30};
-  Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
-  KernelRegistries registries;
+  Arena scratch_;
+  Execution execution_{Kokkos::DefaultExecutionSpace(), scratch_};
 };
 
-}  // namespace heddle::test
+/// How far a kernel of this dtype may be from the oracle: |actual - expected| ≤ tolerance * (1 + |expected|).
+constexpr double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return 1e-11;
+    case DType::float32:
+      return 2e-5;
+    case DType::bfloat16:
+      return 2e-2;
+    case DType::int32:
+      return 0;
+  }
+  return 0;
+}
+
+/// The elements as float64, row major; rows may be strided.
+std::vector<double> values(Tensor const& tensor);
+/// A new contiguous tensor with these values, rounded to the dtype.
+Tensor tensor_of(std::vector<double> const& values, DType dtype, Shape const& shape);
+Tensor int_tensor(std::vector<std::int32_t> const& values);
+/// The same values in another dtype, contiguous.
+Tensor converted(Tensor const& tensor, DType dtype);
+
+/// Uniform numbers from [low, high) that are exact in bfloat16, so that every dtype computes with the same inputs.
+Tensor random_tensor(DType dtype, Shape const& shape, std::uint64_t seed, double low = -1, double high = 1);
+
+/// Fails where a value is further than tolerance(dtype) from the expected one; infinities must be equal, NaN never is.
+void expect_close(Tensor const& actual, Tensor const& expected, DType dtype, char const* what);
+
+/// Fails unless both have the same bytes.
+void expect_same_bits(Tensor const& actual, Tensor const& expected, char const* what);
+
+/// Compares `gradient` with central differences of `loss` in the float64 tensor `variable`, which may be strided and is
+/// left as it was. `gradient` may hold `already` on top of it everywhere, to show that a kernel adds to it.
+void expect_gradient(std::function<double()> const& loss, Tensor const& variable, Tensor const& gradient,
+                     char const* what, double already = 0);
+
+/// Σ weights ∘ values: a loss whose gradient with respect to the tensor is `weights`.
+double weighted_sum(Tensor const& weights, Tensor const& tensor);
+
+/// Sequences of these lengths, one after another.
+Sequences sequences_of(std::vector<std::int32_t> const& lengths);
+
+/// Dropout at `rate` for `rows` rows with distinct samples and positions.
+Dropout dropout_of(float rate, std::int64_t rows, std::int32_t first_sample = 11);
+
+}  // namespace heddle::testing_support

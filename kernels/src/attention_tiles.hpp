@@ -1,0 +1,168 @@
+#pragma once
+
+#include <heddle/core/kernels/attention.hpp>
+
+#include "kernel_parts.hpp"
+#include "tile_multiply.hpp"
+
+/// One head of one sequence as the portable attention sees it: blocks of up to 64 queries meet blocks of up to 64 keys.
+/// Tiles of scores are held transposed, [keys, queries]: the softmax's sums then run along vectors of queries, and the
+/// random numbers of 16 queries come out of Philox side by side.
+namespace heddle::parts {
+
+constexpr std::int64_t attention_block = 64;
+
+/// The call's pointers.
+template <class Real>
+struct AttentionView {
+  Rows<Real> q, k, v;
+  std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
+  std::int64_t count, heads, head_dim, query_blocks;
+  Real scale;
+  bool causal;
+  DropoutRule dropout;
+
+  explicit AttentionView(AttentionCall const& call)
+      : q(rows_of<Real>(call.q)),
+        k(rows_of<Real>(call.k)),
+        v(rows_of<Real>(call.v)),
+        query_begin(call.queries.begin.data<std::int32_t>()),
+        query_length(call.queries.length.data<std::int32_t>()),
+        key_begin(call.keys.begin.data<std::int32_t>()),
+        key_length(call.keys.length.data<std::int32_t>()),
+        count(call.queries.count),
+        heads(call.heads),
+        head_dim(call.q.dim(1) / call.heads),
+        query_blocks((call.queries.max_length + attention_block - 1) / attention_block),
+        scale(static_cast<Real>(call.scale)),
+        causal(call.causal),
+        dropout(call.dropout) {}
+
+  /// Of tiles [tokens, head_dim].
+  std::int64_t stride() const { return round_up(head_dim, tile_columns); }
+};
+
+/// Consecutive queries or keys of a sequence.
+struct Block {
+  std::int64_t begin;  ///< within the sequence
+  std::int64_t count;
+};
+
+KOKKOS_INLINE_FUNCTION Block block_at(std::int64_t begin, std::int64_t length) {
+  return {begin, length - begin < attention_block ? length - begin : attention_block};
+}
+
+template <class Real>
+struct AttentionHead {
+  AttentionView<Real> const& view;
+  std::int64_t query_row, queries, key_row, keys;  ///< the sequence's first rows and lengths
+  std::int64_t head;
+
+  KOKKOS_INLINE_FUNCTION AttentionHead(AttentionView<Real> const& call, std::int64_t sequence, std::int64_t head_index)
+      : view(call),
+        query_row(call.query_begin[sequence]),
+        queries(call.query_length[sequence]),
+        key_row(call.key_begin[sequence]),
+        keys(call.key_length[sequence]),
+        head(head_index) {}
+
+  KOKKOS_INLINE_FUNCTION Real* at(Rows<Real> const& rows, std::int64_t row) const {
+    return rows[row] + head * view.head_dim;
+  }
+
+  /// tile[i] = scale * (row first + i of this head), for `count` rows, zero beyond them and beyond head_dim.
+  KOKKOS_INLINE_FUNCTION void load(Rows<Real> const& rows, std::int64_t first, std::int64_t count, Tile<Real> tile,
+                                   Real scale = 1) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      Real const* const from = at(rows, first + i);
+      Real* const to = tile[i];
+      for (std::int64_t d = 0; d < view.head_dim; ++d) {
+        to[d] = from[d] * scale;
+      }
+      for (std::int64_t d = view.head_dim; d < tile.stride; ++d) {
+        to[d] = 0;
+      }
+    }
+    for (std::int64_t i = count; i < round_up(count, tile_columns); ++i) {
+      for (std::int64_t d = 0; d < tile.stride; ++d) {
+        tile[i][d] = 0;
+      }
+    }
+  }
+
+  /// to [head_dim, count] = from [count, head_dim], both as `load` fills them.
+  KOKKOS_INLINE_FUNCTION void transpose(Tile<Real> from, std::int64_t count, Tile<Real> to) const {
+    for (std::int64_t i = 0; i < round_up(count, tile_columns); i += tile_columns) {
+      for (std::int64_t d = 0; d < view.head_dim; ++d) {
+        for (std::int64_t lane = 0; lane < tile_columns; ++lane) {
+          to[d][i + lane] = from[i + lane][d];
+        }
+      }
+    }
+  }
+
+  /// The first query of the block that sees the key; the later ones see it too.
+  KOKKOS_INLINE_FUNCTION std::int64_t first_seeing(std::int64_t key, Block block) const {
+    std::int64_t const first = key - (keys - queries) - block.begin;
+    return !view.causal || first < 0 ? 0 : (first > block.count ? block.count : first);
+  }
+  /// Whether any query of the block sees the key.
+  KOKKOS_INLINE_FUNCTION bool seen(std::int64_t key, Block block) const {
+    return first_seeing(key, block) < block.count;
+  }
+
+  /// scores [keys, queries] = k qᵀ, -infinity where the query does not see the key.
+  KOKKOS_INLINE_FUNCTION void score(Tile<Real> k, Tile<Real> q_transposed, Tile<Real> scores, Block query_block,
+                                    Block key_block) const {
+    multiply<false>(k.plain(), q_transposed, scores, {key_block.count, query_block.count, view.head_dim});
+    for (std::int64_t j = 0; view.causal && j < key_block.count; ++j) {
+      std::int64_t const hidden = first_seeing(key_block.begin + j, query_block);
+      for (std::int64_t i = 0; i < hidden; ++i) {
+        scores[j][i] = -std::numeric_limits<Real>::infinity();
+      }
+    }
+  }
+
+  /// kept [keys, queries] = what dropout multiplies the weights by.
+  KOKKOS_INLINE_FUNCTION void fill_kept(Tile<Real> kept, Block query_block, Block key_block) const {
+    DropoutRule const& rule = view.dropout;
+    auto const factor = static_cast<Real>(rule.scale);
+    auto const first_group = static_cast<std::uint32_t>(((rule.first_column + head) << 20) + key_block.begin / 8);
+    for (std::int64_t i = 0; i < query_block.count; i += philox_lanes) {
+      for (std::int64_t j = 0; j < key_block.count; j += 8) {
+        std::uint32_t counter[4][philox_lanes];
+        for (std::int64_t lane = 0; lane < philox_lanes; ++lane) {
+          std::int64_t const query = i + lane < query_block.count ? i + lane : i;
+          std::int64_t const row = query_row + query_block.begin + query;
+          counter[0][lane] = static_cast<std::uint32_t>(rule.sample[row]);
+          counter[1][lane] = static_cast<std::uint32_t>(rule.position[row]);
+          counter[2][lane] = first_group + static_cast<std::uint32_t>(j / 8);
+          counter[3][lane] = rule.step;
+        }
+        philox_words(rule.key, counter);
+        for (std::int64_t word = 0; word < 4; ++word) {
+          Real* const even = kept[j + 2 * word] + i;
+          Real* const odd = kept[j + 2 * word + 1] + i;
+          for (std::int64_t lane = 0; lane < philox_lanes; ++lane) {
+            even[lane] = (counter[word][lane] & 0xffffU) < rule.threshold ? factor : Real{0};
+            odd[lane] = (counter[word][lane] >> 16) < rule.threshold ? factor : Real{0};
+          }
+        }
+      }
+    }
+  }
+};
+
+/// Hands out parts of a work item's scratch, in multiples of 16 elements.
+template <class Real>
+struct Scratch {
+  Real* next;
+
+  KOKKOS_INLINE_FUNCTION Tile<Real> tile(std::int64_t rows, std::int64_t stride) {
+    Tile<Real> const result{next, stride};
+    next += round_up(rows * stride, tile_columns);
+    return result;
+  }
+};
+
+}  // namespace heddle::parts

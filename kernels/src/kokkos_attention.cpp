@@ -1,0 +1,336 @@
+#include "attention_tiles.hpp"
+#include "factories.hpp"
+#include "kernel_parts.hpp"
+
+namespace heddle {
+namespace {
+
+using parts::attention_block;
+using parts::Block;
+using parts::Rows;
+using parts::Tile;
+
+using Policy = Kokkos::TeamPolicy<Kokkos::DefaultExecutionSpace>;
+using Member = Policy::member_type;
+
+/// Calls `body(item, scratch)` for each item, with its own scratch of `elements` elements.
+template <class Real, class Body>
+void for_each_with_scratch(Execution& execution, char const* name, std::int64_t items, std::int64_t elements,
+                           Body const& body) {
+  auto const bytes = static_cast<std::size_t>(elements) * sizeof(Real);
+  constexpr std::size_t alignment = 64;
+  auto const policy = Policy(execution.space, static_cast<int>(items), 1)
+                          .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes + alignment)));
+  if (items > 0) {
+    Kokkos::parallel_for(
+        name, policy, KOKKOS_LAMBDA(Member const& member) {
+          void* const memory = member.team_scratch(1).get_shmem_aligned(static_cast<std::ptrdiff_t>(bytes), alignment);
+          body(member.league_rank(), parts::Scratch<Real>{static_cast<Real*>(memory)});
+        });
+  }
+}
+
+/// The running softmax of a block of queries: after each block of keys, sum = Σ exp(score - maximum) over the keys so
+/// far.
+template <class Real>
+struct OnlineSoftmax {
+  Real maximum[attention_block];
+  Real sum[attention_block];
+  Real correction[attention_block];
+
+  KOKKOS_INLINE_FUNCTION OnlineSoftmax() {
+    for (std::int64_t i = 0; i < attention_block; ++i) {
+      maximum[i] = -std::numeric_limits<Real>::infinity();
+      sum[i] = 0;
+    }
+  }
+
+  /// Replaces scores by exp(score - maximum) and sets `correction`, the factor for what was summed up before.
+  KOKKOS_INLINE_FUNCTION void take(Tile<Real> scores, std::int64_t keys, std::int64_t queries) {
+    Real shift[attention_block];
+    for (std::int64_t i = 0; i < queries; ++i) {
+      shift[i] = maximum[i];
+    }
+    for (std::int64_t j = 0; j < keys; ++j) {
+      Real const* const score = scores[j];
+      for (std::int64_t i = 0; i < queries; ++i) {
+        shift[i] = score[i] > shift[i] ? score[i] : shift[i];
+      }
+    }
+    for (std::int64_t i = 0; i < queries; ++i) {
+      Real const old = maximum[i];
+      maximum[i] = shift[i];
+      shift[i] = shift[i] == -std::numeric_limits<Real>::infinity() ? Real{0} : shift[i];
+      correction[i] = parts::fast_exp(old - shift[i]);
+      sum[i] *= correction[i];
+    }
+    for (std::int64_t j = 0; j < keys; ++j) {
+      Real* const score = scores[j];
+      for (std::int64_t i = 0; i < queries; ++i) {
+        score[i] = parts::fast_exp(score[i] - shift[i]);
+        sum[i] += score[i];
+      }
+    }
+  }
+};
+
+/// The output of one block of queries of one head of one sequence.
+template <class Real>
+KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Real> const& head, Block queries, Rows<Real> output,
+                                          Rows<Real> log_sum_exp, parts::Scratch<Real> scratch, std::int64_t stride) {
+  auto const q_transposed = scratch.tile(head.view.head_dim, attention_block);
+  auto const k = scratch.tile(attention_block, stride);
+  auto const v = scratch.tile(attention_block, stride);
+  auto const scores = scratch.tile(attention_block, attention_block);
+  auto const kept = scratch.tile(attention_block, attention_block);
+  auto const sums = scratch.tile(attention_block, stride);
+  std::int64_t const lanes = parts::round_up(queries.count, parts::tile_columns);
+  std::int64_t const first_row = head.query_row + queries.begin;
+
+  head.load(head.view.q, first_row, queries.count, sums, head.view.scale);
+  head.transpose(sums, queries.count, q_transposed);
+  for (std::int64_t i = 0; i < lanes * stride; ++i) {
+    sums.data[i] = 0;
+  }
+  OnlineSoftmax<Real> softmax;
+  for (std::int64_t begin = 0; begin < head.keys && head.seen(begin, queries); begin += attention_block) {
+    Block const keys = parts::block_at(begin, head.keys);
+    head.load(head.view.k, head.key_row + begin, keys.count, k);
+    head.load(head.view.v, head.key_row + begin, keys.count, v);
+    head.score(k, q_transposed, scores, queries, keys);
+    softmax.take(scores, keys.count, lanes);
+    if (head.view.dropout.active) {
+      head.fill_kept(kept, queries, keys);
+      for (std::int64_t j = 0; j < keys.count; ++j) {
+        for (std::int64_t i = 0; i < lanes; ++i) {
+          scores[j][i] *= kept[j][i];
+        }
+      }
+    }
+    for (std::int64_t i = 0; begin > 0 && i < queries.count; ++i) {
+      for (std::int64_t d = 0; d < stride; ++d) {
+        sums[i][d] *= softmax.correction[i];
+      }
+    }
+    parts::multiply<true>(scores.transposed(), v, sums, {queries.count, head.view.head_dim, keys.count});
+  }
+  for (std::int64_t i = 0; i < queries.count; ++i) {
+    Real const factor = softmax.sum[i] > 0 ? 1 / softmax.sum[i] : Real{0};
+    Real* const to = head.at(output, first_row + i);
+    for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
+      to[d] = sums[i][d] * factor;
+    }
+    log_sum_exp[first_row + i][head.head] =
+        softmax.sum[i] > 0 ? softmax.maximum[i] + std::log(softmax.sum[i]) : softmax.maximum[i];
+  }
+}
+
+template <class Real>
+void run_forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
+  parts::AttentionView<Real> const view(call);
+  auto const out = parts::rows_of<Real>(output);
+  auto const statistics = parts::rows_of<Real>(log_sum_exp);
+  std::int64_t const stride = view.stride();
+  std::int64_t const elements =
+      attention_block * (parts::round_up(view.head_dim, parts::tile_columns) + 3 * stride + 2 * attention_block);
+  for_each_with_scratch<Real>(
+      execution, "attention forward", view.count * view.heads * view.query_blocks, elements,
+      KOKKOS_LAMBDA(std::int64_t item, parts::Scratch<Real> scratch) {
+        std::int64_t const of_head = item / view.query_blocks;
+        parts::AttentionHead<Real> const head(view, of_head / view.heads, of_head % view.heads);
+        std::int64_t const begin = item % view.query_blocks * attention_block;
+        if (begin < head.queries) {
+          forward_block(head, parts::block_at(begin, head.queries), out, statistics, scratch, stride);
+        }
+      });
+}
+
+/// What backward reads and writes beside the call.
+template <class Real>
+struct BackwardRows {
+  Rows<Real> output, log_sum_exp, grad_output;
+  Rows<Real> grad_q, grad_k, grad_v;
+};
+
+/// The tiles of a work item of the backward visit. Transposed ones are [head_dim, queries].
+template <class Real>
+struct BackwardTiles {
+  Tile<Real> k, v, grad_k, grad_v;                  ///< [keys, head_dim]
+  Tile<Real> q, grad_output, grad_q;                ///< [queries, head_dim]; q is scaled
+  Tile<Real> q_transposed, grad_output_transposed;  ///< [head_dim, queries]
+  Tile<Real> weights, grad_scores, kept;            ///< [keys, queries]
+  Real log_sum_exp[attention_block];
+  Real delta[attention_block];
+
+  KOKKOS_INLINE_FUNCTION BackwardTiles(parts::Scratch<Real> scratch, std::int64_t head_dim, std::int64_t stride)
+      : k(scratch.tile(attention_block, stride)),
+        v(scratch.tile(attention_block, stride)),
+        grad_k(scratch.tile(attention_block, stride)),
+        grad_v(scratch.tile(attention_block, stride)),
+        q(scratch.tile(attention_block, stride)),
+        grad_output(scratch.tile(attention_block, stride)),
+        grad_q(scratch.tile(attention_block, stride)),
+        q_transposed(scratch.tile(head_dim, attention_block)),
+        grad_output_transposed(scratch.tile(head_dim, attention_block)),
+        weights(scratch.tile(attention_block, attention_block)),
+        grad_scores(scratch.tile(attention_block, attention_block)),
+        kept(scratch.tile(attention_block, attention_block)) {}
+
+  static std::int64_t elements(std::int64_t stride) { return attention_block * (9 * stride + 3 * attention_block); }
+};
+
+template <class Real>
+KOKKOS_INLINE_FUNCTION void load_queries(parts::AttentionHead<Real> const& head, Block queries,
+                                         BackwardRows<Real> const& rows, BackwardTiles<Real>& tiles) {
+  std::int64_t const first_row = head.query_row + queries.begin;
+  head.load(head.view.q, first_row, queries.count, tiles.q, head.view.scale);
+  head.load(rows.grad_output, first_row, queries.count, tiles.grad_output);
+  head.transpose(tiles.q, queries.count, tiles.q_transposed);
+  head.transpose(tiles.grad_output, queries.count, tiles.grad_output_transposed);
+  for (std::int64_t i = 0; i < parts::round_up(queries.count, parts::tile_columns); ++i) {
+    // A query that sees no key, or is no query, has no weights: exp(score - infinity).
+    tiles.log_sum_exp[i] = std::numeric_limits<Real>::infinity();
+    tiles.delta[i] = 0;
+    if (i < queries.count) {
+      Real const normalizer = rows.log_sum_exp[first_row + i][head.head];
+      tiles.log_sum_exp[i] = normalizer == -std::numeric_limits<Real>::infinity() ? -normalizer : normalizer;
+      Real const* const output = head.at(rows.output, first_row + i);
+      Real const* const grad = tiles.grad_output[i];
+      Real sum = 0;
+      for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
+        sum += grad[d] * output[d];
+      }
+      tiles.delta[i] = sum;
+    }
+  }
+}
+
+/// From the scores and grad_weights (in grad_scores) to the dropped-out weights and the scores' gradients.
+template <class Real>
+KOKKOS_INLINE_FUNCTION void differentiate_softmax(parts::AttentionHead<Real> const& head, Block queries, Block keys,
+                                                  BackwardTiles<Real> const& tiles) {
+  std::int64_t const lanes = parts::round_up(queries.count, parts::tile_columns);
+  bool const dropout = head.view.dropout.active;
+  if (dropout) {
+    head.fill_kept(tiles.kept, queries, keys);
+  }
+  for (std::int64_t j = 0; j < keys.count; ++j) {
+    Real* const weight = tiles.weights[j];
+    Real* const grad = tiles.grad_scores[j];
+    Real const* const kept = tiles.kept[j];
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      weight[i] = parts::fast_exp(weight[i] - tiles.log_sum_exp[i]);
+    }
+    if (dropout) {
+      for (std::int64_t i = 0; i < lanes; ++i) {
+        grad[i] = weight[i] * (grad[i] * kept[i] - tiles.delta[i]);
+        weight[i] *= kept[i];
+      }
+    } else {
+      for (std::int64_t i = 0; i < lanes; ++i) {
+        grad[i] = weight[i] * (grad[i] - tiles.delta[i]);
+      }
+    }
+  }
+}
+
+/// What a block of queries and a block of keys give to each other's gradients.
+template <class Real>
+KOKKOS_INLINE_FUNCTION void backward_blocks(parts::AttentionHead<Real> const& head, Block queries, Block keys,
+                                            BackwardRows<Real> const& rows, BackwardTiles<Real>& tiles) {
+  std::int64_t const head_dim = head.view.head_dim;
+  load_queries(head, queries, rows, tiles);
+  head.score(tiles.k, tiles.q_transposed, tiles.weights, queries, keys);
+  parts::multiply<false>(tiles.v.plain(), tiles.grad_output_transposed, tiles.grad_scores,
+                         {keys.count, queries.count, head_dim});
+  differentiate_softmax(head, queries, keys, tiles);
+  parts::multiply<true>(tiles.weights.plain(), tiles.grad_output, tiles.grad_v, {keys.count, head_dim, queries.count});
+  parts::multiply<true>(tiles.grad_scores.plain(), tiles.q, tiles.grad_k, {keys.count, head_dim, queries.count});
+  parts::multiply<false>(tiles.grad_scores.transposed(), tiles.k, tiles.grad_q, {queries.count, head_dim, keys.count});
+  for (std::int64_t i = 0; i < queries.count; ++i) {
+    Real* const to = head.at(rows.grad_q, head.query_row + queries.begin + i);
+    Real const* const from = tiles.grad_q[i];
+    for (std::int64_t d = 0; d < head_dim; ++d) {
+      to[d] += from[d] * head.view.scale;
+    }
+  }
+}
+
+/// rows first … first + count of this head = the tile, or 0 without one.
+template <class Real>
+KOKKOS_INLINE_FUNCTION void store(parts::AttentionHead<Real> const& head, Rows<Real> rows, std::int64_t first,
+                                  std::int64_t count, Tile<Real> const* tile) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    Real* const to = head.at(rows, first + i);
+    for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
+      to[d] = tile == nullptr ? Real{0} : (*tile)[i][d];
+    }
+  }
+}
+
+/// All gradients of one head of one sequence: the queries' add up in memory while the blocks of keys pass by.
+template <class Real>
+KOKKOS_INLINE_FUNCTION void backward_head(parts::AttentionHead<Real> const& head, BackwardRows<Real> const& rows,
+                                          parts::Scratch<Real> scratch, std::int64_t stride) {
+  BackwardTiles<Real> tiles(scratch, head.view.head_dim, stride);
+  store<Real>(head, rows.grad_q, head.query_row, head.queries, nullptr);
+  for (std::int64_t key_begin = 0; key_begin < head.keys; key_begin += attention_block) {
+    Block const keys = parts::block_at(key_begin, head.keys);
+    head.load(head.view.k, head.key_row + key_begin, keys.count, tiles.k);
+    head.load(head.view.v, head.key_row + key_begin, keys.count, tiles.v);
+    for (std::int64_t i = 0; i < attention_block * stride; ++i) {
+      tiles.grad_k.data[i] = 0;
+      tiles.grad_v.data[i] = 0;
+    }
+    for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
+      Block const queries = parts::block_at(begin, head.queries);
+      if (head.seen(key_begin, queries)) {
+        backward_blocks(head, queries, keys, rows, tiles);
+      }
+    }
+    store(head, rows.grad_k, head.key_row + key_begin, keys.count, &tiles.grad_k);
+    store(head, rows.grad_v, head.key_row + key_begin, keys.count, &tiles.grad_v);
+  }
+}
+
+template <class Real>
+void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<Real> const& rows) {
+  parts::AttentionView<Real> const view(call);
+  std::int64_t const stride = view.stride();
+  for_each_with_scratch<Real>(
+      execution, "attention backward", view.count * view.heads, BackwardTiles<Real>::elements(stride),
+      KOKKOS_LAMBDA(std::int64_t item, parts::Scratch<Real> scratch) {
+        parts::AttentionHead<Real> const head(view, item / view.heads, item % view.heads);
+        backward_head(head, rows, scratch, stride);
+      });
+}
+
+class KokkosAttention : public Attention {
+ public:
+  bool supports(AttentionProblem const& problem) const override {
+    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
+  }
+  void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
+               Tensor const& log_sum_exp) override {
+    parts::with_real(call.q.dtype(),
+                     [&](auto real) { run_forward<decltype(real)>(execution, call, output, log_sum_exp); });
+  }
+  void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
+                Tensor const& grad_output, AttentionGradients const& gradients) override {
+    parts::with_real(call.q.dtype(), [&](auto real) {
+      using Real = decltype(real);
+      BackwardRows<Real> const rows{parts::rows_of<Real>(output),      parts::rows_of<Real>(log_sum_exp),
+                                    parts::rows_of<Real>(grad_output), parts::rows_of<Real>(gradients.q),
+                                    parts::rows_of<Real>(gradients.k), parts::rows_of<Real>(gradients.v)};
+      run_backward<Real>(execution, call, rows);
+    });
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Attention> make_kokkos_attention() {
+  return std::make_shared<KokkosAttention>();
+}
+
+}  // namespace heddle
