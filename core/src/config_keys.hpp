@@ -8,8 +8,8 @@
 #include <type_traits>
 
 /// The one description of the configuration's keys: `visit_config` calls `visitor.section(name, meaning)` for each TOML
-/// section and `visitor.key(name, member, check, meaning)` for each key in it. Reading, printing, checking and documentation
-/// are visitors.
+/// section and `visitor.key(name, member, check, meaning)` for each key in it. Reading, printing, checking and
+/// documentation are visitors.
 namespace heddle::config_keys {
 
 template <class Enum>
@@ -57,10 +57,18 @@ struct Range {
   }
 };
 
-constexpr Range at_least(double least) { return {.least = least}; }
-constexpr Range between(double least, double most) { return {.least = least, .most = most}; }
-constexpr Range above_zero() { return {.least = 0, .open_least = true}; }
-constexpr Range below_one() { return {.least = 0, .most = 1, .open_most = true}; }
+constexpr Range at_least(double least) {
+  return {.least = least};
+}
+constexpr Range between(double least, double most) {
+  return {.least = least, .most = most};
+}
+constexpr Range above_zero() {
+  return {.least = 0, .open_least = true};
+}
+constexpr Range below_one() {
+  return {.least = 0, .most = 1, .open_most = true};
+}
 
 // Counters of random numbers and sample numbers have 32 bits (random.hpp).
 inline constexpr double most_steps = 4294967295.0;
@@ -133,7 +141,7 @@ void visit_optimizer(Visitor& visitor, Config& config) {
   visitor.key("beta1", optimizer.beta1, below_one(), "decay of the gradient's mean");
   visitor.key("beta2", optimizer.beta2, below_one(), "decay of the squared gradient's mean");
   visitor.key("epsilon", optimizer.epsilon, above_zero(), "added to the denominator");
-  visitor.key("weight_decay", optimizer.weight_decay, at_least(0), "0: none");
+  visitor.key("weight_decay", optimizer.weight_decay, at_least(0), "pull of the parameters towards 0");
   visitor.key("clip_norm", optimizer.clip_norm, at_least(0), "highest global norm of the gradient; 0: any");
 }
 
@@ -157,7 +165,7 @@ void visit_parallel(Visitor& visitor, Config& config) {
 template <class Visitor, class Config>
 void visit_checkpoint(Visitor& visitor, Config& config) {
   visitor.section("checkpoint", "in DIRECTORY/checkpoints");
-  visitor.key("every_steps", config.checkpoint.every_steps, at_least(0), "0: only at the end and on SIGUSR1");
+  visitor.key("every_steps", config.checkpoint.every_steps, at_least(0), "steps between two; 0: only at the end and on SIGUSR1");
   visitor.key("keep", config.checkpoint.keep, at_least(2), "newest ones that are kept");
 }
 
