@@ -165,7 +165,8 @@ void visit_parallel(Visitor& visitor, Config& config) {
 template <class Visitor, class Config>
 void visit_checkpoint(Visitor& visitor, Config& config) {
   visitor.section("checkpoint", "in DIRECTORY/checkpoints");
-  visitor.key("every_steps", config.checkpoint.every_steps, at_least(0), "steps between two; 0: only at the end and on SIGUSR1");
+  visitor.key("every_steps", config.checkpoint.every_steps, at_least(0),
+              "steps between two; 0: only at the end and on SIGUSR1");
   visitor.key("keep", config.checkpoint.keep, at_least(2), "newest ones that are kept");
 }
 
