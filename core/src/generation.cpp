@@ -85,7 +85,7 @@ BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const
     : arena_(arena),
       model_(model),
       options_(options),
-      pack_(make_source_pack(sources, model.end_id)),
+      pack_(make_source_pack(sources, model.source_end_id)),
       context_{execution, arena, pack_},
       caches_(model.model.make_caches()),
       ranking_(static_cast<std::size_t>(2 * options.beam_size)) {

@@ -7,9 +7,10 @@
 
 namespace heddle {
 
-/// A model to generate with, its vocabulary's special ids and the longest sequence it was built for.
+/// A model to generate with, its vocabularies' special ids and the longest sequence it was built for.
 struct GenerationModel {
   EncoderDecoder const& model;
+  std::int32_t source_end_id = 0;
   std::int32_t begin_id = 0;
   std::int32_t end_id = 0;
   std::int64_t max_length = 0;  ///< model.max_length of the configuration: tokens, with the end token
