@@ -8,7 +8,9 @@ namespace heddle {
 /// A subcommand: gets what follows its name on the command line and returns the process's exit code, or throws.
 using Arguments = std::vector<std::string>;
 
+int run_checkpoint(Arguments const& arguments);
 int run_demo_data(Arguments const& arguments);
 int run_prepare(Arguments const& arguments);
+int run_train(Arguments const& arguments);
 
 }  // namespace heddle

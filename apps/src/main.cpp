@@ -23,6 +23,8 @@ struct Command {
 constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data},
     Command{"prepare", "turn parallel text into a vocabulary and datasets", run_prepare},
+    Command{"train", "train a model, alone or under mpirun; goes on where it was stopped", run_train},
+    Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint},
 };
 
 void print_help() {

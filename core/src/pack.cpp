@@ -54,7 +54,8 @@ class RowsBuilder {
 
 }  // namespace
 
-Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t end_id) {
+Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t source_end_id,
+               std::int32_t end_id) {
   RowsBuilder source_rows;
   RowsBuilder target_rows;
   Integers source;
@@ -64,7 +65,7 @@ Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::
     source_rows.add(pair.sample, pair.source.size() + 1);
     target_rows.add(pair.sample, pair.target.size() + 1);
     source.insert(source.end(), pair.source.begin(), pair.source.end());
-    source.push_back(end_id);
+    source.push_back(source_end_id);
     target_input.push_back(begin_id);
     target_input.insert(target_input.end(), pair.target.begin(), pair.target.end());
     target_output.insert(target_output.end(), pair.target.begin(), pair.target.end());

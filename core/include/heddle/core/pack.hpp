@@ -51,8 +51,10 @@ struct SentencePair {
   std::vector<std::int32_t> target;
 };
 
-/// Builds a pack from sentence pairs; `begin_id` and `end_id` are the vocabulary's.
-Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t end_id);
+/// Builds a pack from sentence pairs: sources end with `source_end_id`; targets begin with `begin_id` and end with
+/// `end_id`, ids of the target's vocabulary.
+Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t source_end_id,
+               std::int32_t end_id);
 
 /// Only the source side, for translation: every sentence gets its end token.
 Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, std::int32_t end_id);

@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <thread>
+
+#include <heddle/core/error.hpp>
+#include <heddle/core/plugin.hpp>
+#include <heddle/core/runtime.hpp>
+#include <heddle/dist/mpi.hpp>
+#include <heddle/kernels/register.hpp>
+
+#include "commands.hpp"
+#include "options.hpp"
+#include "trainer.hpp"
+
+namespace heddle {
+namespace {
+
+namespace po = boost::program_options;
+
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::vector<std::string> plugins;
+  bool fresh = false;
+};
+
+CommandSyntax train_syntax(TrainOptions& options) {
+  CommandSyntax syntax;
+  syntax.name = "train";
+  syntax.usage = "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh]";
+  syntax.summary =
+      "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has checkpoints,\n"
+      "goes on from the newest that verifies. SIGUSR1: writes a checkpoint at the next step and exits with 75.";
+  syntax.options.add_options()                                                                          //
+      ("config", po::value(&options.config)->value_name("RUN.toml")->required(), "the configuration")  //
+      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
+       "a key's value in place of the file's; can be given again")  //
+      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
+       "a shared library with kernels and layers, beside those in plugins.paths; can be given again")  //
+      ("fresh", po::bool_switch(&options.fresh),
+       "start over in a new directory beside run.directory (which is left as it is)");
+  syntax.positional.add("config", 1);
+  return syntax;
+}
+
+Mesh make_mesh(ParallelConfig const& parallel, Communicator const& world) {
+  int const others = parallel.pipeline * parallel.context * parallel.tensor;
+  int const data = parallel.data > 0 ? parallel.data : std::max(1, world.size() / others);
+  return {{parallel.pipeline, data, parallel.context, parallel.tensor}, world.rank(), world.size()};
+}
+
+/// run.directory, or with --fresh the first of NAME-2, NAME-3, … that does not exist; made by rank 0.
+std::filesystem::path make_run_directory(std::string const& name, bool fresh, Communicator const& world) {
+  std::filesystem::path directory = name;
+  std::int32_t number = 1;
+  if (world.rank() == 0) {
+    while (fresh && std::filesystem::exists(directory)) {
+      directory = fmt::format("{}-{}", name, ++number);
+    }
+    std::error_code problem;
+    std::filesystem::create_directories(directory, problem);
+    if (problem) {
+      throw ConfigError(fmt::format("run.directory {}: {}", directory.string(), problem.message()));
+    }
+  }
+  Tensor const shared = from_host<std::int32_t>(std::span(&number, 1), {1});
+  world.broadcast(shared, 0);
+  number = to_host<std::int32_t>(shared).front();
+  return number == 1 ? std::filesystem::path(name) : std::filesystem::path(fmt::format("{}-{}", name, number));
+}
+
+ExitCode train(TrainOptions const& options, Communicator const& world, StopSignal const& signal) {
+  Config config = load_config(options.config, options.overrides);
+  config.plugins.paths.insert(config.plugins.paths.end(), options.plugins.begin(), options.plugins.end());
+  require_supported(config);
+  Runtime runtime;
+  Registries registries;
+  register_built_in_kernels(registries.kernels);
+  register_built_in_layers(registries.layers);
+  for (std::string const& plugin : config.plugins.paths) {
+    load_plugin(plugin, registries);
+  }
+  ParallelState const parallel = make_parallel_state(world, make_mesh(config.parallel, world));
+  auto const directory = make_run_directory(config.run.directory, options.fresh, world);
+  Trainer trainer({config, registries, parallel, runtime.execution(), directory});
+  return trainer.run(signal);
+}
+
+/// An error ends the whole job: MPI_Abort gives mpirun the exit code. An error of all ranks is told by rank 0 alone: the
+/// others wait until its abort has ended them, and speak only where none came.
+[[noreturn]] void end_job(MpiSession const& session, int rank, std::string const& message, ExitCode code) {
+  if (rank == 0) {
+    std::cerr << "heddle: " << message << std::endl;
+  } else {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    std::cerr << fmt::format("heddle: rank {} on {}: {}\n", rank, hostname(), message) << std::flush;
+  }
+  session.abort(static_cast<int>(code));
+}
+
+}  // namespace
+
+int run_train(Arguments const& arguments) {
+  TrainOptions options;
+  if (!parse_options(train_syntax(options), arguments)) {
+    return static_cast<int>(ExitCode::done);
+  }
+  StopSignal const signal;  // from here on, so that one that comes while the model is built is not lost
+  if (!launched_by_mpi()) {
+    return static_cast<int>(train(options, Communicator::self(), signal));
+  }
+  MpiSession const session;
+  int const rank = session.world().rank();
+  try {
+    return static_cast<int>(train(options, session.world(), signal));
+  } catch (Error const& error) {
+    end_job(session, rank, error.what(), error.code());
+  } catch (std::exception const& error) {
+    end_job(session, rank, error.what(), ExitCode::failure);
+  }
+}
+
+}  // namespace heddle

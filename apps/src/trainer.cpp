@@ -1,0 +1,253 @@
+#include "trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+
+#include <heddle/core/error.hpp>
+#include <heddle/core/schedule.hpp>
+#include <heddle/dist/replica_check.hpp>
+
+#include "training_checkpoint.hpp"
+#include "validation.hpp"
+
+namespace heddle {
+
+namespace {
+
+KernelSource kernels_of(TrainerSetup const& setup) { return {setup.registries.kernels, setup.config.kernels}; }
+
+std::optional<Dataset> open_valid(Config const& config, Dataset const& train) {
+  if (config.data.valid.empty()) {
+    return std::nullopt;
+  }
+  auto valid = Dataset::open(config.data.valid);
+  if (valid.vocabulary_digest() != train.vocabulary_digest()) {
+    throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
+                                config.data.train, config.data.valid));
+  }
+  return valid;
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerSetup const& setup)
+    : setup_(setup),
+      config_(setup.config),
+      train_data_(Dataset::open(config_.data.train)),
+      valid_data_(open_valid(config_, train_data_)),
+      batches_(train_data_, {config_.train.batch_tokens, config_.model.max_length}, config_.train.seed),
+      parameters_(setup.parallel.mesh),
+      tensor_ops_(kernels_of(setup).tensor_ops({DType::float32})),
+      checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep),
+      loss_sum_(Tensor::allocate(DType::float64, {1})) {
+  LayerSpec const spec{.name = "",
+                       .model = config_.model,
+                       .dtype = DType::float32,
+                       .kernels = kernels_of(setup),
+                       .parallel = setup.parallel,
+                       .parameters = parameters_};
+  model_ = std::make_unique<EncoderDecoder>(
+      spec, setup.registries.layers,
+      VocabularySizes{train_data_.source_tokenizer().size(), train_data_.target_tokenizer().size(),
+                      train_data_.joint()});
+  parameters_.allocate(DType::float32);
+  optimizer_ = std::make_unique<Optimizer>(config_.optimizer, kernels_of(setup), parameters_);
+  reducer_ = std::make_unique<GradientReducer>(setup.parallel, parameters_, tensor_ops_, setup.execution);
+  resume_or_start();
+}
+
+void Trainer::resume_or_start() {
+  // Rank 0 verifies and chooses; the others take its word, so that all go on from one checkpoint.
+  Tensor const chosen = Tensor::allocate(DType::int32, {1});
+  std::optional<Checkpoint> newest;
+  if (speaks()) {
+    newest = checkpoints_.newest_verified([](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); });
+    auto const step = static_cast<std::int32_t>(newest ? newest->state().step : -1);
+    copy_from_host(chosen, &step);
+  }
+  setup_.parallel.world.broadcast(chosen, 0);
+  std::int32_t const step = to_host<std::int32_t>(chosen).front();
+  if (step < 0) {
+    state_.seed = config_.train.seed;
+    parameters_.initialize(config_.train.seed);
+  } else if (newest) {
+    take_up(*newest);
+  } else {
+    take_up(Checkpoint::open_verified_elsewhere(checkpoints_.directory() / checkpoint_directory_name(step)));
+  }
+  if (speaks()) {
+    print_start();
+    log_ = std::make_unique<TrainingLog>(setup_.directory / "metrics.jsonl",
+                                         TrainingLog::Start{state_.step, config_.train.steps, state_.tokens,
+                                                            state_.seconds, config_.train.log_every});
+  }
+}
+
+void Trainer::take_up(Checkpoint const& checkpoint) {
+  check_same_run(checkpoint, config_, train_data_.vocabulary());
+  load_training_state(checkpoint, parameters_, *optimizer_);
+  state_ = checkpoint.state();
+  batches_.seek(state_.epoch, state_.position);
+  committed_step_ = state_.step;
+}
+
+void Trainer::print_start() const {
+  std::string const resolved = to_toml(config_);
+  std::ofstream(setup_.directory / "config.toml") << resolved;
+  std::int64_t parameters = 0;
+  for (Parameter const& parameter : parameters_.all()) {
+    parameters += parameter.spec.shape.size();
+  }
+  fmt::print("{}\n{} parameters, {} training pairs{}, {}\n", resolved, parameters, train_data_.size(),
+             batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out())
+                                     : "",
+             setup_.parallel.mesh.to_string());
+  fmt::print("{} in {}\n", state_.step > 0 ? fmt::format("resuming after step {}", state_.step) : "starting",
+             setup_.directory.string());
+  std::fflush(stdout);
+}
+
+ExitCode Trainer::run(StopSignal const& signal) {
+  while (state_.step < config_.train.steps) {
+    StepReport const report = train_step();
+    if (after_step(report)) {
+      break;
+    }
+    if (stop_requested(signal)) {
+      commit_checkpoint(false);
+      if (state_.step < config_.train.steps) {
+        if (speaks()) {
+          log_->say(fmt::format("stopped by SIGUSR1 after step {}; the same command goes on from there", state_.step));
+        }
+        return ExitCode::requeue;
+      }
+    }
+  }
+  commit_checkpoint(false);
+  check_replicas(setup_.parallel, parameters_);
+  if (speaks()) {
+    log_->say(fmt::format("done: step {}, {} tokens, {:.1f} s of training", state_.step, state_.tokens, log_->seconds()));
+  }
+  return ExitCode::done;
+}
+
+StepReport Trainer::train_step() {
+  GlobalBatch const batch = batches_.next();
+  accumulate_gradients(batch);
+  double const loss = to_host<double>(loss_sum_).front() / static_cast<double>(batch.target_tokens);
+  double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
+  double const norm = std::isfinite(loss) ? optimizer_->update(setup_.execution, rate, state_.step + 1) : loss;
+  if (!std::isfinite(norm)) {
+    throw Error(fmt::format("step {}: the {} is {}; nothing was changed by it. A lower optimizer.learning_rate, a longer "
+                            "warm-up or optimizer.clip_norm may help; the last checkpoint is of step {}",
+                            state_.step + 1, std::isfinite(loss) ? "gradient's norm" : "loss", norm, committed_step_),
+                ExitCode::loss_not_finite);
+  }
+  ++state_.step;
+  state_.epoch = batches_.epoch();
+  state_.position = batches_.position();
+  state_.tokens += batch.tokens;
+  return {state_.step, loss, rate, norm, batch.tokens};
+}
+
+void Trainer::accumulate_gradients(GlobalBatch const& batch) {
+  tensor_ops_->fill(setup_.execution, parameters_.gradients(), 0);
+  double const zero = 0;
+  copy_from_host(loss_sum_, &zero);
+  std::span<std::int64_t const> const pairs = batch.pairs;
+  if (config_.train.deterministic) {
+    auto const ranges = cut_by_tokens(train_data_, pairs, config_.train.micro_batch_tokens);
+    reducer_->reduce_tree(static_cast<std::int64_t>(ranges.size()), loss_sum_,
+                          [&](std::int64_t index) { run_micro_batch(batch, ranges[static_cast<std::size_t>(index)]); });
+    return;
+  }
+  Communicator const& data = setup_.parallel.data;
+  PairRange const mine = cut_evenly(train_data_, pairs, data.size())[static_cast<std::size_t>(data.rank())];
+  auto const my_pairs = pairs.subspan(mine.begin, mine.end - mine.begin);
+  for (PairRange const& range : cut_by_tokens(train_data_, my_pairs, config_.train.micro_batch_tokens)) {
+    run_micro_batch(batch, {mine.begin + range.begin, mine.begin + range.end});
+  }
+  reducer_->all_reduce(loss_sum_);
+}
+
+void Trainer::run_micro_batch(GlobalBatch const& batch, PairRange const& range) {
+  Pack const pack = read_pack(train_data_, batch.pairs, range);
+  Context context{.execution = setup_.execution,
+                  .arena = arena_,
+                  .pack = pack,
+                  .training = true,
+                  .seed = config_.train.seed,
+                  .step = static_cast<std::uint32_t>(state_.step)};
+  LossSums const sums = model_->forward_backward(
+      context, {config_.train.label_smoothing, 1 / static_cast<double>(batch.target_tokens)});
+  double const loss = to_host<double>(loss_sum_).front() + sums.smoothed;
+  copy_from_host(loss_sum_, &loss);
+}
+
+bool Trainer::after_step(StepReport const& report) {
+  std::optional<ValidationResult> validation;
+  bool best = false;
+  std::int64_t const every = config_.train.validate_every;
+  if (valid_data_ && every > 0 && (state_.step % every == 0 || state_.step == config_.train.steps)) {
+    if (speaks()) {
+      log_->pause();
+    }
+    validation = validate({config_, *valid_data_, *model_, setup_.parallel, setup_.execution, arena_});
+    best = state_.best_step == 0 || validation->loss < state_.best_valid_loss;
+    state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
+    if (best) {
+      state_.best_step = state_.step;
+      state_.best_valid_loss = validation->loss;
+    }
+    if (speaks()) {
+      log_->resume();
+    }
+  }
+  if (speaks()) {
+    log_->step(report, validation);
+  }
+  std::int64_t const save_every = config_.checkpoint.every_steps;
+  if (best || (save_every > 0 && state_.step % save_every == 0)) {
+    commit_checkpoint(best);
+  }
+  bool const stop = config_.train.early_stopping > 0 &&
+                    state_.validations_without_improvement >= config_.train.early_stopping;
+  if (stop && speaks()) {
+    log_->say(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
+                          state_.best_valid_loss, state_.best_step, state_.validations_without_improvement));
+  }
+  return stop;
+}
+
+bool Trainer::stop_requested(StopSignal const& signal) const {
+  std::int32_t const received = signal.received() ? 1 : 0;
+  if (setup_.parallel.world.size() == 1) {
+    return received != 0;
+  }
+  Tensor const any = from_host<std::int32_t>(std::span(&received, 1), {1});
+  setup_.parallel.world.all_reduce(any, ReduceOp::max);
+  return to_host<std::int32_t>(any).front() != 0;
+}
+
+void Trainer::commit_checkpoint(bool best) {
+  if (speaks() && (committed_step_ != state_.step || best)) {
+    log_->pause();
+    state_.seconds = log_->seconds();
+    if (committed_step_ != state_.step) {
+      auto const copy = copy_for_checkpoint(state_, config_, train_data_.vocabulary(), parameters_, *optimizer_);
+      CommitResult const result = checkpoints_.commit(copy.contents);
+      for (std::string const& note : result.notes) {
+        log_->say(note);
+      }
+    }
+    if (best) {
+      checkpoints_.mark_best(state_.step);
+    }
+    log_->resume();
+  }
+  committed_step_ = state_.step;
+}
+
+}  // namespace heddle

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <heddle/core/encoder_decoder.hpp>
+#include <heddle/core/optimizer.hpp>
+#include <heddle/core/registries.hpp>
+#include <heddle/dist/gradient_reducer.hpp>
+#include <heddle/io/batches.hpp>
+#include <heddle/io/checkpoint_store.hpp>
+
+#include "stop_signal.hpp"
+#include "training_log.hpp"
+
+namespace heddle {
+
+/// What a training run is made of, all of it outliving the trainer.
+struct TrainerSetup {
+  Config const& config;
+  Registries const& registries;
+  ParallelState const& parallel;
+  Execution& execution;
+  std::filesystem::path directory;  ///< of the run
+};
+
+/// One training run: batches, steps, validation, checkpoints. Built and run by all ranks together.
+class Trainer {
+ public:
+  /// Builds the model and goes on from the newest verified checkpoint in the run's directory, or starts. ConfigError
+  /// where that checkpoint belongs to another model, data order or vocabulary; DataError where none verifies.
+  explicit Trainer(TrainerSetup const& setup);
+
+  /// Trains to the configured end, or to early stopping (ExitCode::done), or until `signal` (ExitCode::requeue, after a
+  /// checkpoint). Throws Error with loss_not_finite where the loss or the gradient is no number.
+  ExitCode run(StopSignal const& signal);
+
+ private:
+  void resume_or_start();
+  void take_up(Checkpoint const& checkpoint);
+  void print_start() const;
+  StepReport train_step();
+  /// Leaves the global batch's gradients and smoothed loss, both summed, on every rank.
+  void accumulate_gradients(GlobalBatch const& batch);
+  void run_micro_batch(GlobalBatch const& batch, PairRange const& range);
+  /// What follows a step: validation, checkpoints. True where early stopping ends the run.
+  bool after_step(StepReport const& report);
+  /// True on every rank as soon as any has been signalled; collective over the world.
+  bool stop_requested(StopSignal const& signal) const;
+  void commit_checkpoint(bool best);
+  bool speaks() const { return setup_.parallel.world.rank() == 0; }
+
+  TrainerSetup setup_;
+  Config const& config_;
+  Dataset train_data_;
+  std::optional<Dataset> valid_data_;
+  BatchPlanner batches_;
+  ParameterSet parameters_;
+  std::unique_ptr<EncoderDecoder> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<GradientReducer> reducer_;
+  std::shared_ptr<TensorOps> tensor_ops_;
+  CheckpointStore checkpoints_;
+  Arena arena_;
+  Tensor loss_sum_;  ///< float64 [1]: this step's smoothed loss
+  TrainingState state_;
+  std::int64_t committed_step_ = -1;
+  std::unique_ptr<TrainingLog> log_;  ///< rank 0's
+};
+
+}  // namespace heddle

@@ -1,0 +1,77 @@
+#include "training_checkpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <heddle/core/error.hpp>
+
+namespace heddle {
+
+CheckpointCopy copy_for_checkpoint(TrainingState const& state, Config const& config, Vocabulary const& vocabulary,
+                                   ParameterSet const& parameters, Optimizer const& optimizer) {
+  CheckpointCopy copy;
+  copy.contents.state = state;
+  copy.contents.config = to_toml(config);
+  copy.contents.source_model = vocabulary.source.model();
+  copy.contents.target_model = vocabulary.target.model();
+  copy.elements.reserve(3 * parameters.all().size());
+  auto const host = [&](Tensor const& tensor) -> std::span<float const> {
+    return copy.elements.emplace_back(to_host<float>(tensor));
+  };
+  for (Parameter const& parameter : parameters.all()) {
+    copy.contents.tensors.push_back({parameter.spec.name, parameter.spec.shape.to_vector(), host(parameter.value),
+                                     host(optimizer.moment_of(parameter, optimizer.first_moments())),
+                                     host(optimizer.moment_of(parameter, optimizer.second_moments()))});
+  }
+  return copy;
+}
+
+void load_training_state(Checkpoint const& checkpoint, ParameterSet& parameters, Optimizer const& optimizer) {
+  if (checkpoint.tensors().size() != parameters.all().size()) {
+    throw DataError(fmt::format("{}: holds {} parameters, the model has {}", checkpoint.directory().string(),
+                                checkpoint.tensors().size(), parameters.all().size()));
+  }
+  for (Parameter const& parameter : parameters.all()) {
+    std::string const& name = parameter.spec.name;
+    if (checkpoint.tensor(name).shape != parameter.spec.shape.to_vector()) {
+      throw DataError(fmt::format("{}: parameter {} has the shape {}, the model's has {}",
+                                  checkpoint.directory().string(), name,
+                                  Shape(checkpoint.tensor(name).shape).to_string(), parameter.spec.shape.to_string()));
+    }
+    int const axis = parameter.spec.shard.axis;
+    std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
+    auto const load = [&](Checkpoint::Part part, Tensor const& into) {
+      copy_from_host(into, checkpoint.read(name, part, axis, parameter.shard_begin, count).data());
+    };
+    load(Checkpoint::Part::value, parameter.value);
+    load(Checkpoint::Part::first_moment, optimizer.moment_of(parameter, optimizer.first_moments()));
+    load(Checkpoint::Part::second_moment, optimizer.moment_of(parameter, optimizer.second_moments()));
+  }
+  parameters.bump_versions();
+}
+
+void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabulary const& vocabulary) {
+  std::string const where = checkpoint.directory().string();
+  Config const saved = parse_config(checkpoint.config(), where + "'s config");
+  auto const model_of = [](Config const& whole) {
+    Config model;
+    model.model = whole.model;
+    return model;
+  };
+  if (!(model_of(saved) == model_of(config))) {
+    throw ConfigError(fmt::format("{} was trained with another [model] than the configuration's; make them equal (`heddle "
+                                  "inspect` shows the checkpoint's), or start over with --fresh",
+                                  where));
+  }
+  if (saved.train.seed != config.train.seed) {
+    throw ConfigError(fmt::format("{} was trained with train.seed = {}, not {}: going on would mix two orders of the data; "
+                                  "set it back, or start over with --fresh",
+                                  where, saved.train.seed, config.train.seed));
+  }
+  if (checkpoint.source_model() != vocabulary.source.model() || checkpoint.target_model() != vocabulary.target.model()) {
+    throw DataError(fmt::format("{} was trained with another vocabulary than that of data.train; name the dataset the run "
+                                "began with, or start over with --fresh",
+                                where));
+  }
+}
+
+}  // namespace heddle

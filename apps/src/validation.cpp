@@ -1,0 +1,104 @@
+#include "validation.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <heddle/core/error.hpp>
+#include <heddle/core/generation.hpp>
+#include <heddle/dist/gradient_reducer.hpp>
+#include <heddle/io/bleu.hpp>
+
+namespace heddle {
+
+namespace {
+
+std::vector<std::int64_t> usable_pairs(ValidationSetup const& setup) {
+  std::vector<std::int64_t> pairs;
+  for (std::int64_t pair = 0; pair < setup.dataset.size(); ++pair) {
+    if (pair_tokens(setup.dataset, pair) <= setup.config.model.max_length) {
+      pairs.push_back(pair);
+    }
+  }
+  if (pairs.empty()) {
+    throw DataError("every validation pair is longer than model.max_length");
+  }
+  return pairs;
+}
+
+double validation_loss(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {
+  Communicator const& data = setup.parallel.data;
+  auto const ranges = cut_by_tokens(setup.dataset, pairs, setup.config.train.micro_batch_tokens);
+  auto const count = static_cast<std::int64_t>(ranges.size());
+  // Each micro-batch has its own slots, added up in one order: the sum does not depend on who computed what.
+  std::vector<double> sums(2 * ranges.size(), 0.0);
+  Share const mine = share(count, data.rank(), data.size());
+  for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+    auto const slot = static_cast<std::size_t>(index);
+    Pack const pack = read_pack(setup.dataset, pairs, ranges[slot]);
+    Context context{.execution = setup.execution, .arena = setup.arena, .pack = pack};
+    LossSums const loss = setup.model.forward(context, 0);
+    sums[2 * slot] = loss.negative_log_likelihood;
+    sums[2 * slot + 1] = static_cast<double>(loss.tokens);
+  }
+  Tensor const shared = from_host<double>(sums, {2 * count});
+  data.all_reduce(shared);
+  sums = to_host<double>(shared);
+  double loss = 0;
+  double tokens = 0;
+  for (std::size_t slot = 0; slot < ranges.size(); ++slot) {
+    loss += sums[2 * slot];
+    tokens += sums[2 * slot + 1];
+  }
+  return loss / tokens;
+}
+
+double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {
+  Communicator const& data = setup.parallel.data;
+  Tokenizer const& tokenizer = setup.dataset.target_tokenizer();
+  GenerationModel const model{setup.model, setup.dataset.source_tokenizer().end_id(), tokenizer.begin_id(),
+                              tokenizer.end_id(), setup.config.model.max_length};
+  auto const count = static_cast<std::int64_t>(pairs.size());
+  Share const mine = share(count, data.rank(), data.size());
+  std::vector<std::vector<std::int32_t>> sources;
+  for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+    sources.push_back(setup.dataset.source(pairs[static_cast<std::size_t>(index)]));
+  }
+  auto const generated = generate(setup.execution, setup.arena, model, sources, GenerationOptions{});
+
+  // Every rank gets all translations: a row per sentence holds its length and tokens, zero where another rank filled it.
+  std::int64_t const columns = setup.config.model.max_length + 1;
+  std::vector<std::int32_t> table(static_cast<std::size_t>(count * columns), 0);
+  for (std::size_t sentence = 0; sentence < generated.size(); ++sentence) {
+    auto const& tokens = generated[sentence].front().tokens;
+    auto const row = static_cast<std::size_t>((mine.begin + static_cast<std::int64_t>(sentence)) * columns);
+    table[row] = static_cast<std::int32_t>(tokens.size());
+    std::copy(tokens.begin(), tokens.end(), table.begin() + static_cast<std::ptrdiff_t>(row + 1));
+  }
+  Tensor const shared = from_host<std::int32_t>(table, {count, columns});
+  data.all_reduce(shared);
+  table = to_host<std::int32_t>(shared);
+
+  std::vector<std::string> hypotheses;
+  std::vector<std::string> references;
+  for (std::size_t sentence = 0; sentence < pairs.size(); ++sentence) {
+    std::size_t const row = sentence * static_cast<std::size_t>(columns);
+    hypotheses.push_back(
+        tokenizer.decode(std::span(table).subspan(row + 1, static_cast<std::size_t>(table[row]))));
+    references.push_back(tokenizer.decode(setup.dataset.target(pairs[sentence])));
+  }
+  return corpus_bleu(hypotheses, references).score;
+}
+
+}  // namespace
+
+ValidationResult validate(ValidationSetup const& setup) {
+  auto const pairs = usable_pairs(setup);
+  ValidationResult result{validation_loss(setup, pairs), std::nullopt};
+  if (setup.config.train.validate_bleu) {
+    result.bleu = validation_bleu(setup, pairs);
+  }
+  return result;
+}
+
+}  // namespace heddle
