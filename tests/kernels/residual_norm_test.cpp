@@ -1,0 +1,203 @@
+
+#include "kernel_fixture.hpp"
+
+namespace heddle::testing_support {
+namespace {
+
+struct Case {
+  char const* name;
+  std::int64_t rows;
+  std::int64_t columns;
+  bool branch;
+  bool norm;
+  float dropout;
+  bool grad_normalized;
+  bool grad_sum;
+};
+
+/// One case's inputs and outputs in one dtype. The weight gradients start at 0.5, because kernels add to them.
+struct Problem {
+  ResidualNormCall call;
+  ResidualNormOutput output;
+  Tensor grad_normalized, grad_sum;
+  ResidualNormGradients gradients;
+
+  Problem(Case const& test, DType dtype) {
+    Shape const matrix{test.rows, test.columns};
+    call.residual = random_tensor(dtype, matrix, 1, -3, 5);
+    if (test.branch) {
+      call.branch = random_tensor(dtype, matrix, 2);
+      output.sum = Tensor::allocate(dtype, matrix);
+      gradients.branch = Tensor::allocate(dtype, matrix);
+    }
+    if (test.dropout > 0) {
+      call.dropout = dropout_of(test.dropout, test.rows);
+    }
+    if (test.norm) {
+      DType const statistics = statistics_dtype(dtype);
+      call.weight = random_tensor(statistics, {test.columns}, 3, 0.5, 1.5);
+      call.bias = random_tensor(statistics, {test.columns}, 4);
+      output.normalized = Tensor::allocate(dtype, matrix);
+      output.mean = Tensor::allocate(statistics, {test.rows});
+      output.reciprocal_deviation = Tensor::allocate(statistics, {test.rows});
+      std::vector<double> const start(static_cast<std::size_t>(test.columns), 0.5);
+      gradients.weight = tensor_of(start, statistics, {test.columns});
+      gradients.bias = tensor_of(start, statistics, {test.columns});
+    }
+    grad_normalized = test.grad_normalized ? random_tensor(dtype, matrix, 5) : Tensor{};
+    grad_sum = test.grad_sum ? random_tensor(dtype, matrix, 6) : Tensor{};
+    gradients.residual = Tensor::allocate(dtype, matrix);
+  }
+
+  /// As backward wants it: without a branch the residual is the sum.
+  ResidualNormOutput backward_output() const {
+    ResidualNormOutput result = output;
+    result.sum = output.sum.empty() ? call.residual : output.sum;
+    return result;
+  }
+};
+
+class ResidualNormTest : public BuiltInKernelsTest, public testing::WithParamInterface<Case> {
+ protected:
+  void run(ResidualNorm& kernel, Problem const& problem) {
+    EXPECT_TRUE(kernel.supports(problem.call.problem()));
+    kernel.forward(execution_, problem.call, problem.output);
+    kernel.backward(execution_, problem.call, problem.backward_output(), problem.grad_normalized, problem.grad_sum,
+                    problem.gradients);
+  }
+
+  ResidualNorm& reference() { return *registries_.residual_norm.select("reference", {}); }
+};
+
+void compare(Tensor const& actual, Tensor const& expected, DType dtype, char const* what) {
+  if (!expected.empty()) {
+    expect_close(actual, expected, dtype, what);
+  }
+}
+
+void compare(Problem const& actual, Problem const& expected, DType dtype) {
+  compare(actual.output.sum, expected.output.sum, dtype, "sum");
+  compare(actual.output.normalized, expected.output.normalized, dtype, "normalized");
+  compare(actual.output.mean, expected.output.mean, dtype, "mean");
+  compare(actual.output.reciprocal_deviation, expected.output.reciprocal_deviation, dtype, "reciprocal deviation");
+  compare(actual.gradients.residual, expected.gradients.residual, dtype, "grad residual");
+  compare(actual.gradients.branch, expected.gradients.branch, dtype, "grad branch");
+  compare(actual.gradients.weight, expected.gradients.weight, dtype, "grad weight");
+  compare(actual.gradients.bias, expected.gradients.bias, dtype, "grad bias");
+}
+
+TEST_P(ResidualNormTest, EveryImplementationAgreesWithTheReference) {
+  Problem const expected(GetParam(), DType::float64);
+  run(reference(), expected);
+  for (auto const& entry : registries_.residual_norm.entries()) {
+    for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+      Problem const problem(GetParam(), dtype);
+      if (entry.kernel->supports(problem.call.problem())) {
+        SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
+        run(*entry.kernel, problem);
+        compare(problem, expected, dtype);
+      }
+    }
+  }
+}
+
+TEST_P(ResidualNormTest, TheResidualsGradientMayOverwriteWhatItIsMadeFrom) {
+  for (auto const& entry : registries_.residual_norm.entries()) {
+    SCOPED_TRACE(entry.name);
+    Problem const expected(GetParam(), DType::float32);
+    run(*entry.kernel, expected);
+    for (Tensor Problem::*const overwritten : {&Problem::grad_sum, &Problem::grad_normalized}) {
+      Problem problem(GetParam(), DType::float32);
+      if (!(problem.*overwritten).empty()) {
+        problem.gradients.residual = problem.*overwritten;
+        run(*entry.kernel, problem);
+        compare(problem, expected, DType::float32);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, ResidualNormTest,
+                         testing::Values(Case{"whole", 131, 67, true, true, 0, true, true},
+                                         Case{"whole_dropout", 70, 301, true, true, 0.3F, true, true},
+                                         Case{"norm_feeds_all", 65, 40, true, true, 0.2F, true, false},
+                                         Case{"norm_unused", 5, 9, true, true, 0.2F, false, true},
+                                         Case{"norm_alone", 129, 33, false, true, 0, true, true},
+                                         Case{"norm_alone_without_stream", 3, 128, false, true, 0, true, false},
+                                         Case{"sum_alone", 6, 130, true, false, 0.5F, false, true},
+                                         Case{"neither", 4, 5, false, false, 0, false, true},
+                                         Case{"one_column", 3, 1, true, true, 0, true, true},
+                                         Case{"no_rows", 0, 8, true, true, 0.1F, true, true}),
+                         [](auto const& tested) { return std::string(tested.param.name); });
+
+class ResidualNormReference : public ResidualNormTest {};
+
+TEST_P(ResidualNormReference, BackwardIsTheDerivativeOfForward) {
+  Problem const problem(GetParam(), DType::float64);
+  run(reference(), problem);
+  Problem const again(GetParam(), DType::float64);
+  auto const loss = [&] {
+    reference().forward(execution_, problem.call, again.output);
+    double sum = 0;
+    if (!problem.grad_normalized.empty()) {
+      sum += weighted_sum(problem.grad_normalized, again.output.normalized);
+    }
+    if (!problem.grad_sum.empty()) {
+      sum += weighted_sum(problem.grad_sum, again.output.sum.empty() ? problem.call.residual : again.output.sum);
+    }
+    return sum;
+  };
+  expect_gradient(loss, problem.call.residual, problem.gradients.residual, "residual");
+  if (GetParam().branch) {
+    expect_gradient(loss, problem.call.branch, problem.gradients.branch, "branch");
+  }
+  if (GetParam().norm) {
+    expect_gradient(loss, problem.call.weight, problem.gradients.weight, "weight", 0.5);
+    expect_gradient(loss, problem.call.bias, problem.gradients.bias, "bias", 0.5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, ResidualNormReference,
+                         testing::Values(Case{"whole", 5, 7, true, true, 0.3F, true, true},
+                                         Case{"norm_alone", 4, 6, false, true, 0, true, false},
+                                         Case{"sum_alone", 3, 9, true, false, 0.5F, false, true}),
+                         [](auto const& tested) { return std::string(tested.param.name); });
+
+class ResidualNormProperties : public ResidualNormTest {};
+
+TEST_F(ResidualNormProperties, TheVarianceOfLargeNumbersKeepsItsDigits) {
+  std::vector<double> row;
+  for (int c = 0; c < 64; ++c) {
+    row.push_back(10000 + (c % 2 == 0 ? 1 : -1));
+  }
+  for (auto const& entry : registries_.residual_norm.entries()) {
+    Problem problem({"", 1, 64, false, true, 0, true, false}, DType::float32);
+    problem.call.residual = tensor_of(row, DType::float32, {1, 64});
+    entry.kernel->forward(execution_, problem.call, problem.output);
+    EXPECT_NEAR(values(problem.output.reciprocal_deviation)[0], 1, 1e-5) << entry.name;
+  }
+}
+
+TEST_F(ResidualNormProperties, RowsAreBitwiseTheSameInAnotherPack) {
+  Case const all_rows{"", 50, 100, true, true, 0.3F, true, true};
+  for (auto const& entry : registries_.residual_norm.entries()) {
+    SCOPED_TRACE(entry.name);
+    Problem const whole(all_rows, DType::float32);
+    run(*entry.kernel, whole);
+    Problem part({"", 17, 100, true, true, 0.3F, true, true}, DType::float32);
+    part.call.residual = whole.call.residual.rows(33, 17);
+    part.call.branch = whole.call.branch.rows(33, 17);
+    part.call.dropout.sample = whole.call.dropout.sample.rows(33, 17);
+    part.call.dropout.position = whole.call.dropout.position.rows(33, 17);
+    part.grad_normalized = whole.grad_normalized.rows(33, 17);
+    part.grad_sum = whole.grad_sum.rows(33, 17);
+    run(*entry.kernel, part);
+    expect_same_bits(part.output.sum, whole.output.sum.rows(33, 17), "sum");
+    expect_same_bits(part.output.normalized, whole.output.normalized.rows(33, 17), "normalized");
+    expect_same_bits(part.gradients.residual, whole.gradients.residual.rows(33, 17), "grad residual");
+    expect_same_bits(part.gradients.branch, whole.gradients.branch.rows(33, 17), "grad branch");
+  }
+}
+
+}  // namespace
+}  // namespace heddle::testing_support

@@ -1,0 +1,150 @@
+#include <cmath>
+
+#include "kernel_fixture.hpp"
+
+namespace heddle::testing_support {
+namespace {
+
+struct Case {
+  char const* name;
+  std::int64_t rows;
+  std::int64_t vocabulary;
+  double smoothing;
+  double range;  ///< of the logits
+};
+
+struct Problem {
+  SoftmaxCrossEntropyCall call;
+  Tensor statistics, losses;
+
+  Problem(Case const& test, DType dtype) {
+    call.logits = random_tensor(dtype, {test.rows, test.vocabulary}, 1, -test.range, test.range);
+    std::vector<std::int32_t> targets;
+    for (std::int64_t row = 0; row < test.rows; ++row) {
+      targets.push_back(static_cast<std::int32_t>((row * 37 + 5) % test.vocabulary));
+    }
+    call.targets = int_tensor(targets);
+    call.vocabulary_size = test.vocabulary;
+    call.label_smoothing = test.smoothing;
+    statistics = Tensor::allocate(statistics_dtype(dtype), {test.rows, SoftmaxCrossEntropy::statistics_columns});
+    losses = Tensor::allocate(statistics_dtype(dtype), {test.rows, 2});
+  }
+};
+
+class SoftmaxCrossEntropyTest : public BuiltInKernelsTest, public testing::WithParamInterface<Case> {
+ protected:
+  /// The logits end up as the gradient.
+  void run(SoftmaxCrossEntropy& kernel, Problem const& problem, double scale) {
+    EXPECT_TRUE(kernel.supports(problem.call.problem()));
+    kernel.statistics(execution_, problem.call, problem.statistics);
+    kernel.losses(execution_, problem.call, problem.statistics, problem.losses);
+    kernel.gradient(execution_, problem.call, problem.statistics, scale);
+  }
+
+  SoftmaxCrossEntropy& reference() { return *registries_.softmax_cross_entropy.select("reference", {}); }
+};
+
+TEST_P(SoftmaxCrossEntropyTest, EveryImplementationAgreesWithTheReference) {
+  Problem const expected(GetParam(), DType::float64);
+  run(reference(), expected, 0.25);
+  for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
+    for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+      Problem const problem(GetParam(), dtype);
+      if (entry.kernel->supports(problem.call.problem())) {
+        SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
+        run(*entry.kernel, problem, 0.25);
+        expect_close(problem.statistics, expected.statistics, dtype, "statistics");
+        expect_close(problem.losses, expected.losses, dtype, "losses");
+        expect_close(problem.call.logits, expected.call.logits, dtype, "gradient");
+      }
+    }
+  }
+}
+
+TEST_P(SoftmaxCrossEntropyTest, AShardedVocabularyGivesTheSameAfterReducingTheStatistics) {
+  Problem const expected(GetParam(), DType::float64);
+  run(reference(), expected, 2);
+  std::int64_t const cut = GetParam().vocabulary / 3;
+  for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
+    SCOPED_TRACE(entry.name);
+    Problem left(GetParam(), DType::float64);
+    Problem right(GetParam(), DType::float64);
+    right.call.logits = left.call.logits.columns(cut, GetParam().vocabulary - cut);
+    right.call.first_token = cut;
+    left.call.logits = left.call.logits.columns(0, cut);
+    entry.kernel->statistics(execution_, left.call, left.statistics);
+    entry.kernel->statistics(execution_, right.call, right.statistics);
+    auto merged = values(left.statistics);
+    auto const other = values(right.statistics);
+    for (std::size_t i = 0; i < merged.size(); i += 4) {
+      double const maximum = std::max(merged[i], other[i]);
+      merged[i + 1] = merged[i + 1] * std::exp(merged[i] - maximum) + other[i + 1] * std::exp(other[i] - maximum);
+      merged[i] = maximum;
+      merged[i + 2] += other[i + 2];
+      merged[i + 3] += other[i + 3];
+    }
+    Tensor const statistics = tensor_of(merged, DType::float64, left.statistics.shape());
+    entry.kernel->losses(execution_, left.call, statistics, left.losses);
+    entry.kernel->gradient(execution_, left.call, statistics, 2);
+    entry.kernel->gradient(execution_, right.call, statistics, 2);
+    expect_close(left.losses, expected.losses, DType::float64, "losses");
+    expect_close(left.call.logits, expected.call.logits.columns(0, cut), DType::float64, "left gradient");
+    expect_close(right.call.logits, expected.call.logits.columns(cut, GetParam().vocabulary - cut), DType::float64,
+                 "right gradient");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, SoftmaxCrossEntropyTest,
+                         testing::Values(Case{"smoothed", 13, 301, 0.1, 4}, Case{"plain", 5, 64, 0, 4},
+                                         Case{"wide_range", 7, 131, 0.1, 80}, Case{"tiny", 3, 3, 0.3, 1},
+                                         Case{"large", 3, 10007, 0.1, 6}, Case{"no_rows", 0, 10, 0.1, 1}),
+                         [](auto const& tested) { return std::string(tested.param.name); });
+
+class SoftmaxCrossEntropyProperties : public SoftmaxCrossEntropyTest {};
+
+TEST_F(SoftmaxCrossEntropyProperties, TheReferencesGradientIsTheDerivativeOfItsLoss) {
+  Problem const problem({"", 3, 7, 0.2, 2}, DType::float64);
+  Problem const gradient({"", 3, 7, 0.2, 2}, DType::float64);
+  run(reference(), gradient, 1.5);
+  auto const loss = [&] {
+    reference().statistics(execution_, problem.call, problem.statistics);
+    reference().losses(execution_, problem.call, problem.statistics, problem.losses);
+    auto const losses = values(problem.losses);
+    return 1.5 * (losses[0] + losses[2] + losses[4]);
+  };
+  expect_gradient(loss, problem.call.logits, gradient.call.logits, "logits");
+}
+
+// The smoothed loss is the cross entropy with the smoothed target distribution, written out.
+TEST_F(SoftmaxCrossEntropyProperties, TheLossesAreThoseOfTheDefinition) {
+  constexpr double smoothing = 0.1;
+  for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
+    Problem const problem({"", 1, 5, smoothing, 2}, DType::float64);
+    auto const logits = values(problem.call.logits);
+    double sum = 0;
+    for (double const logit : logits) {
+      sum += std::exp(logit);
+    }
+    double smoothed = 0;
+    for (std::size_t c = 0; c < 5; ++c) {
+      smoothed -= ((c == 0 ? 1 - smoothing : 0) + smoothing / 5) * (logits[c] - std::log(sum));
+    }
+    run(*entry.kernel, problem, 1);
+    EXPECT_NEAR(values(problem.losses)[0], smoothed, 1e-12) << entry.name;
+    EXPECT_NEAR(values(problem.losses)[1], std::log(sum) - logits[0], 1e-12) << entry.name;
+  }
+}
+
+TEST_F(SoftmaxCrossEntropyProperties, NotANumberIsNotHidden) {
+  for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
+    Problem problem({"", 1, 100, 0.1, 2}, DType::float32);
+    std::vector<double> logits(100, 1.0);
+    logits[70] = NAN;
+    problem.call.logits = tensor_of(logits, DType::float32, {1, 100});
+    run(*entry.kernel, problem, 1);
+    EXPECT_TRUE(std::isnan(values(problem.losses)[1])) << entry.name;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::testing_support
