@@ -25,6 +25,7 @@ constexpr std::array commands = {
     Command{"prepare", "turn parallel text into a vocabulary and datasets", run_prepare},
     Command{"train", "train a model, alone or under mpirun; goes on where it was stopped", run_train},
     Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint},
+    Command{"kernels", "list kernels and layers, and which would run", run_kernels},
 };
 
 void print_help() {
