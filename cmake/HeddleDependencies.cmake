@@ -59,6 +59,9 @@ if(HEDDLE_MISSING)
 endif()
 
 include(HeddleMendKokkos)
+# MPI is used through its C interface only; the old C++ one in mpi.h costs compile time and an extra library.
+set_property(TARGET MPI::MPI_C APPEND PROPERTY
+  INTERFACE_COMPILE_DEFINITIONS OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
 # A parallel HDF5's header includes mpi.h, which its target does not bring.
 if(HDF5_IS_PARALLEL)
   set_property(TARGET hdf5::hdf5 APPEND PROPERTY INTERFACE_LINK_LIBRARIES MPI::MPI_C)

@@ -9,29 +9,26 @@
 // all ranks where it failed on one. Rank 0 prints the course of the tests; another rank prints only its own failures.
 namespace {
 
-void print_failure(char const* test, int rank, std::string const& message) {
-  std::string const line = std::string(test) + ", rank " + std::to_string(rank) + ": " + message + "\n";
-  std::fputs(line.c_str(), stderr);
-}
-
-std::string name_of(testing::TestInfo const* test) {
-  return test == nullptr ? "outside a test" : std::string(test->test_suite_name()) + "." + test->name();
-}
-
 /// Prints failures with the rank, and keeps the ranks together: no rank starts a test before all have ended the last
 /// one.
 class RankListener : public testing::EmptyTestEventListener {
  public:
   explicit RankListener(int rank) : rank_(rank) {}
 
+  // Kept here because GoogleTest holds the lock of current_test_info() while it reports a result.
+  void OnTestStart(testing::TestInfo const& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
+
   void OnTestPartResult(testing::TestPartResult const& result) override {
-    // Too few ranks for a case is for the test to handle, or a failure: nothing is skipped unseen on some layout.
-    if (result.skipped() || (result.failed() && rank_ != 0)) {
-      char const* const file = result.file_name() == nullptr ? "unknown file" : result.file_name();
-      print_failure(name_of(testing::UnitTest::GetInstance()->current_test_info()).c_str(), rank_,
-                    std::string(file) + ":" + std::to_string(result.line_number()) +
-                        (result.skipped() ? ": a distributed test may not skip: " : ": ") + result.message());
-      skipped_ = skipped_ || result.skipped();
+    std::string const place = std::string(result.file_name() == nullptr ? "" : result.file_name()) + ":" +
+                              std::to_string(result.line_number());
+    if (result.skipped()) {
+      // Too few ranks for a case is for the case to handle: nothing goes unseen on some layout.
+      print_failure(place + ": a distributed test may not skip: " + result.message());
+      skipped_ = true;
+    } else if (result.failed() && rank_ != 0) {
+      print_failure(place + ": " + result.message());
     }
   }
 
@@ -40,14 +37,20 @@ class RankListener : public testing::EmptyTestEventListener {
     int failed_anywhere = 0;
     MPI_Allreduce(&failed_here, &failed_anywhere, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     if (rank_ == 0 && failed_anywhere != 0 && failed_here == 0) {
-      print_failure(name_of(&test).c_str(), rank_, "passed here and failed on another rank");
+      print_failure("passed here and failed on another rank");
     }
   }
 
   bool skipped() const { return skipped_; }
 
  private:
+  void print_failure(std::string const& message) const {
+    std::string const line = test_ + ", rank " + std::to_string(rank_) + ": " + message + "\n";
+    std::fputs(line.c_str(), stderr);
+  }
+
   int rank_;
+  std::string test_;
   bool skipped_ = false;
 };
 
