@@ -147,9 +147,11 @@ class OneDnnGemm final : public Gemm {
   void multiply_chunks(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
     bool const pack = call.b_weight.id != 0 && !problem.transpose_a;
     PackedWeight* const packed = pack ? &packed_weight(call, problem) : nullptr;
+    // Partial sums in bfloat16 would be rounded once per chunk.
+    bool const whole = problem.transpose_a && problem.output_dtype == DType::bfloat16;
     std::int64_t const rows = call.a.dim(0);
     for (Chunk chunk{}; chunk.begin < rows; chunk.begin += chunk.count) {
-      chunk = next_chunk(chunk.begin, rows);
+      chunk = whole ? Chunk{0, rows} : next_chunk(chunk.begin, rows);
       multiply_chunk(execution, call, problem, chunk, packed);
     }
   }

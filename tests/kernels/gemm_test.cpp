@@ -1,0 +1,212 @@
+#include <cmath>
+
+#include "kernel_fixture.hpp"
+
+namespace heddle::testing_support {
+namespace {
+
+struct Sizes {
+  std::int64_t m, n, k;
+};
+
+/// Sizes that divide nothing, single rows and columns, more than one chunk and block in each dimension.
+std::vector<Sizes> const sizes{{1, 1, 1},     {1, 37, 19},  {37, 29, 1},  {65, 33, 47},
+                               {579, 21, 35}, {9, 67, 301}, {19, 23, 643}};
+
+struct Variant {
+  bool transpose_a, transpose_b, accumulate, bias, strided;
+
+  std::string name() const {
+    return std::string(transpose_a ? " aᵀ" : " a") + (transpose_b ? " bᵀ" : " b") + (accumulate ? " +=" : " =") +
+           (bias ? " bias" : "") + (strided ? " strided" : "");
+  }
+};
+
+std::vector<Variant> all_variants() {
+  std::vector<Variant> variants;
+  for (int bits = 0; bits < 32; ++bits) {
+    variants.push_back({(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0, (bits & 16) != 0});
+  }
+  return variants;
+}
+
+GemmCall make_call(Sizes const& size, Variant const& variant, DType dtype, DType output_dtype) {
+  auto const matrix = [&](DType type, std::int64_t rows, std::int64_t columns, std::uint32_t seed,
+                          std::int64_t padding) {
+    return strided_tensor(random_values(rows * columns, seed), type, Shape{rows, columns},
+                          variant.strided ? padding : 0);
+  };
+  GemmCall call;
+  call.a = variant.transpose_a ? matrix(dtype, size.k, size.m, 1, 3) : matrix(dtype, size.m, size.k, 1, 3);
+  call.b = variant.transpose_b ? matrix(dtype, size.n, size.k, 2, 5) : matrix(dtype, size.k, size.n, 2, 5);
+  call.c = matrix(output_dtype, size.m, size.n, 3, 7);
+  call.bias = variant.bias ? tensor_of(random_values(size.n, 4), output_dtype, Shape{size.n}) : Tensor();
+  call.transpose_a = variant.transpose_a;
+  call.transpose_b = variant.transpose_b;
+  call.accumulate = variant.accumulate;
+  return call;
+}
+
+/// The same call with every tensor's numbers, as they were rounded, in float64.
+GemmCall widened(GemmCall const& call) {
+  auto const wide = [](Tensor const& tensor) {
+    return tensor.empty() ? Tensor() : tensor_of(values(tensor), DType::float64, tensor.shape());
+  };
+  GemmCall oracle = call;
+  oracle.a = wide(call.a);
+  oracle.b = wide(call.b);
+  oracle.c = wide(call.c);
+  oracle.bias = wide(call.bias);
+  return oracle;
+}
+
+class GemmTest : public BuiltInKernelsTest {
+ protected:
+  Gemm& reference() { return *registries_.gemm.select("reference", {}); }
+
+  void check(KernelRegistry<Gemm>::Entry const& entry, GemmCall const& call, std::string const& what) {
+    if (!entry.kernel->supports(call.problem())) {
+      return;
+    }
+    GemmCall const oracle = widened(call);
+    reference().multiply(execution_, oracle);
+    entry.kernel->multiply(execution_, call);
+    expect_values(call.c, values(oracle.c), call.c.dtype(), entry.name + what);
+    expect_padding_untouched(call.c, what);
+    EXPECT_EQ(scratch_.mark(), 0U);
+    ++checked;
+  }
+
+  int checked = 0;
+};
+
+TEST_F(GemmTest, EveryImplementationAgreesWithTheDefinition) {
+  for (auto const& entry : registries_.gemm.entries()) {
+    for (Sizes const& size : sizes) {
+      for (Variant const& variant : all_variants()) {
+        std::string const what =
+            " " + std::to_string(size.m) + "x" + std::to_string(size.n) + "x" + std::to_string(size.k) + variant.name();
+        for (DType const dtype : {DType::float32, DType::float64}) {
+          check(entry, make_call(size, variant, dtype, dtype), what + " " + std::string(name_of(dtype)));
+        }
+        GemmCall weight = make_call(size, variant, DType::float32, DType::float32);
+        weight.b_weight = {9, 1};
+        check(entry, weight, what + " weight");
+        ASSERT_FALSE(HasFailure());
+      }
+    }
+  }
+  EXPECT_GE(checked, 3 * 32 * 7);
+}
+
+TEST_F(GemmTest, BFloat16WhereSupported) {
+  for (auto const& entry : registries_.gemm.entries()) {
+    for (Sizes const& size : {Sizes{37, 29, 41}, Sizes{579, 70, 35}, Sizes{3, 67, 640}}) {
+      for (Variant const& variant : all_variants()) {
+        for (DType const output : {DType::bfloat16, DType::float32}) {
+          check(entry, make_call(size, variant, DType::bfloat16, output), " bfloat16" + variant.name());
+          ASSERT_FALSE(HasFailure());
+        }
+      }
+    }
+  }
+  if (checked == 0) {
+    GTEST_SKIP() << "no implementation multiplies bfloat16 on this machine";
+  }
+}
+
+TEST_F(GemmTest, TheDefinitionByHand) {
+  GemmCall call;
+  call.a = tensor_of({1, 2, 3, 4, 5, 6}, DType::float64, Shape{2, 3});
+  call.b = tensor_of({1, 0, -1, 2, 1, 0}, DType::float64, Shape{2, 3});
+  call.c = tensor_of({100, 200, 300, 400}, DType::float64, Shape{2, 2});
+  call.bias = tensor_of({10, 20}, DType::float64, Shape{2});
+  call.transpose_b = true;
+  reference().multiply(execution_, call);
+  EXPECT_EQ(values(call.c), (Values{8, 24, 8, 33}));
+  call.accumulate = true;
+  reference().multiply(execution_, call);
+  EXPECT_EQ(values(call.c), (Values{16, 48, 16, 66}));
+}
+
+TEST_F(GemmTest, NothingToMultiply) {
+  for (auto const& entry : registries_.gemm.entries()) {
+    for (Variant const& variant : all_variants()) {
+      for (Sizes const& size : {Sizes{0, 5, 3}, Sizes{5, 0, 3}, Sizes{5, 7, 0}, Sizes{0, 0, 0}}) {
+        check(entry,
+              make_call(size, {variant.transpose_a, variant.transpose_b, variant.accumulate, variant.bias, false},
+                        DType::float32, DType::float32),
+              " empty" + variant.name());
+        ASSERT_FALSE(HasFailure());
+      }
+    }
+  }
+}
+
+TEST_F(GemmTest, ANewVersionOfAWeightIsSeen) {
+  for (auto const& entry : registries_.gemm.entries()) {
+    GemmCall call = make_call({33, 20, 17}, {false, true, false, true, false}, DType::float32, DType::float32);
+    call.b_weight = {42, 1};
+    check(entry, call, " first version");
+    copy_from_host(call.b, to_host<float>(tensor_of(random_values(340, 77), DType::float32, Shape{20, 17})).data());
+    call.b_weight.version = 2;
+    check(entry, call, " second version");
+    copy_from_host(call.b, to_host<float>(tensor_of(random_values(340, 78), DType::float32, Shape{20, 17})).data());
+    call.b_weight.version = 1;
+    check(entry, call, " back at a version seen before");
+    GemmCall part = call;
+    part.b = call.b.rows(5, 9);
+    part.c = Tensor::allocate(DType::float32, Shape{33, 9});
+    part.bias = call.bias.rows(5, 9);
+    check(entry, part, " some rows of the same weight");
+    GemmCall other = call;
+    other.transpose_b = false;
+    other.a = tensor_of(random_values(660, 79), DType::float32, Shape{33, 20});
+    other.c = tensor_of(random_values(561, 80), DType::float32, Shape{33, 17});
+    other.bias = Tensor();
+    check(entry, other, " the same weight, not transposed");
+  }
+}
+
+TEST_F(GemmTest, TheSameCallGivesTheSameBits) {
+  for (auto const& entry : registries_.gemm.entries()) {
+    for (Variant const& variant : all_variants()) {
+      GemmCall call = make_call({611, 37, 53}, variant, DType::float32, DType::float32);
+      call.b_weight = {5, 1};
+      entry.kernel->multiply(execution_, call);
+      Values const first = values(call.c);
+      // Another instance, which has cached other things before.
+      KernelRegistries fresh;
+      register_built_in_kernels(fresh);
+      Gemm& again = *fresh.gemm.select(entry.name, call.problem());
+      again.multiply(execution_, make_call({64, 37, 53}, variant, DType::float32, DType::float32));
+      call.c = make_call({611, 37, 53}, variant, DType::float32, DType::float32).c;
+      again.multiply(execution_, call);
+      ASSERT_EQ(values(call.c), first) << entry.name << variant.name();
+    }
+  }
+}
+
+TEST_F(GemmTest, MoreShapesThanAreCachedStayRight) {
+  auto const& onednn = registries_.gemm.entries().back();
+  for (int visit = 0; visit < 2; ++visit) {
+    for (std::int64_t n = 1; n <= 9; ++n) {
+      for (std::int64_t m = 1; m < 64; ++m) {
+        check(onednn, make_call({m, n, 4}, {false, true, false, false, false}, DType::float32, DType::float32), "");
+        ASSERT_FALSE(HasFailure());
+      }
+    }
+  }
+}
+
+TEST_F(GemmTest, ShapesThatDoNotFitAreErrors) {
+  GemmCall call = make_call({4, 5, 6}, {false, false, false, true, false}, DType::float32, DType::float32);
+  call.b = tensor_of(random_values(35, 1), DType::float32, Shape{7, 5});
+  EXPECT_THROW(call.problem(), Error);
+  call.b = tensor_of(random_values(30, 1), DType::float32, Shape{6, 5});
+  call.bias = tensor_of(random_values(4, 1), DType::float32, Shape{4});
+  EXPECT_THROW(call.problem(), Error);
+}
+
+}  // namespace
+}  // namespace heddle::testing_support

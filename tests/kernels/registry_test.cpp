@@ -1,0 +1,81 @@
+#include <gmock/gmock.h>
+
+#include "kernel_fixture.hpp"
+
+namespace heddle::testing_support {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class RegistryTest : public BuiltInKernelsTest {};
+
+/// Multiplies nothing; supports what it is told to.
+class FakeGemm final : public Gemm {
+ public:
+  explicit FakeGemm(bool supported) : supported_(supported) {}
+  bool supports(GemmProblem const&) const override { return supported_; }
+  void multiply(Execution&, GemmCall const&) override {}
+
+ private:
+  bool supported_;
+};
+
+TEST_F(RegistryTest, EveryOperationHasAReferenceAndAKokkosImplementation) {
+  int operations = 0;
+  registries_.for_each([&](auto const& registry) {
+    std::vector<std::string> names;
+    for (auto const& entry : registry.entries()) {
+      names.push_back(entry.name);
+      EXPECT_EQ(entry.origin, "built-in");
+    }
+    EXPECT_THAT(names, testing::IsSupersetOf({"reference", "kokkos"}));
+    ++operations;
+  });
+  EXPECT_EQ(operations, 8);
+}
+
+TEST_F(RegistryTest, AutoTakesTheFastestThatSupportsTheProblem) {
+  auto const entry = [&](std::string const& name) {
+    for (auto const& candidate : registries_.gemm.entries()) {
+      if (candidate.name == name) {
+        return candidate.kernel;
+      }
+    }
+    return std::shared_ptr<Gemm>();
+  };
+  EXPECT_EQ(registries_.gemm.select("auto", {}), entry("onednn"));
+  EXPECT_EQ(registries_.gemm.select("auto", {DType::float64, DType::float64}), entry("kokkos"));
+  EXPECT_EQ(registries_.gemm.select("reference", {}), entry("reference"));
+  auto const slow = std::make_shared<FakeGemm>(true);
+  auto const unfit = std::make_shared<FakeGemm>(false);
+  registries_.gemm.add("slow", 1, slow);
+  registries_.gemm.add("unfit", 100, unfit);
+  EXPECT_EQ(registries_.gemm.select("auto", {}), entry("onednn"));
+  EXPECT_EQ(registries_.gemm.select("slow", {}), slow);
+}
+
+TEST_F(RegistryTest, AnUnknownOrUnfitNameIsAConfigErrorThatListsTheNames) {
+  EXPECT_THAT([&] { registries_.gemm.select("cublas", {}); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("kernels.gemm = 'cublas'"), HasSubstr("reference"),
+                                               HasSubstr("kokkos"), HasSubstr("onednn"))));
+  EXPECT_THAT(
+      [&] {
+        registries_.gemm.select("onednn", {DType::float64, DType::float64});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("does not support this problem")));
+  EXPECT_THROW(registries_.activation.select("auto", {DType::float32, "swish"}), ConfigError);
+}
+
+TEST_F(RegistryTest, ATakenNameIsAConfigErrorThatSaysByWhom) {
+  registries_.gemm.set_origin("/plugins/mine.so");
+  registries_.gemm.add("mine", 30, std::make_shared<FakeGemm>(true));
+  EXPECT_THAT([&] { registries_.gemm.add("kokkos", 30, std::make_shared<FakeGemm>(true)); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("'kokkos'"), HasSubstr("built-in"))));
+  EXPECT_THAT([&] { registries_.gemm.add("mine", 30, std::make_shared<FakeGemm>(true)); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("'mine'"), HasSubstr("/plugins/mine.so"))));
+}
+
+}  // namespace
+}  // namespace heddle::testing_support

@@ -1,0 +1,127 @@
+#include <cmath>
+
+#include "kernel_fixture.hpp"
+
+namespace heddle::testing_support {
+namespace {
+
+std::vector<DType> const floating{DType::float32, DType::float64, DType::bfloat16};
+constexpr std::int64_t rows = 301;
+constexpr std::int64_t columns = 67;
+
+class TensorOpsTest : public BuiltInKernelsTest {
+ protected:
+  static Tensor matrix(DType dtype, std::uint64_t seed, std::int64_t padding = 0) {
+    return strided_tensor(random_values(rows * columns, seed), dtype, Shape{rows, columns}, padding);
+  }
+
+  template <class Check>
+  void for_each(Check&& check) {
+    for (auto const& entry : registries_.tensor_ops.entries()) {
+      for (DType const dtype : floating) {
+        ASSERT_TRUE(entry.kernel->supports({dtype}));
+        check(*entry.kernel, dtype, entry.name + " " + std::string(name_of(dtype)));
+        ASSERT_FALSE(HasFailure());
+      }
+    }
+  }
+};
+
+TEST_F(TensorOpsTest, FillLeavesThePaddingAlone) {
+  for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
+    Tensor const strided = matrix(dtype, 1, 5);
+    ops.fill(execution_, strided, 2.5);
+    EXPECT_EQ(values(strided), Values(rows * columns, 2.5)) << what;
+    expect_padding_untouched(strided, what);
+    Tensor const vector = Tensor::allocate(dtype, Shape{9001});
+    ops.fill(execution_, vector, -1);
+    EXPECT_EQ(values(vector), Values(9001, -1.0)) << what;
+  });
+}
+
+TEST_F(TensorOpsTest, AddWithStridedRows) {
+  for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
+    Tensor const into = matrix(dtype, 1, 5);
+    Tensor const from = matrix(dtype, 2, 2);
+    Values sums = values(into);
+    Values const added = values(from);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] += added[i];
+    }
+    ops.add(execution_, into, from);
+    EXPECT_EQ(values(into), values(tensor_of(sums, dtype, into.shape()))) << what;
+    expect_padding_untouched(into, what);
+  });
+}
+
+TEST_F(TensorOpsTest, CopyConvertsBetweenAnyTwoTypes) {
+  Values const numbers = random_values(rows * columns, 1, -100, 100);
+  for_each([&](TensorOps& ops, DType from, std::string const& what) {
+    Tensor const source = strided_tensor(numbers, from, Shape{rows, columns}, 3);
+    for (DType const to : floating) {
+      Tensor const target = matrix(to, 2, 5);
+      ops.copy(execution_, source, target);
+      expect_same_bits(converted(target, to), converted(source, to), what.c_str());
+      expect_padding_untouched(target, what);
+      Tensor const column = Tensor::allocate(to, Shape{rows, 1});
+      ops.copy(execution_, source.columns(4, 1), column);
+      expect_same_bits(column, converted(source.columns(4, 1), to), what.c_str());
+    }
+  });
+}
+
+TEST_F(TensorOpsTest, AddColumnSums) {
+  for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
+    Tensor const summands = matrix(dtype, 1, 3);
+    Values const elements = values(summands);
+    Values expected = random_values(columns, 2);
+    Tensor const sums = tensor_of(expected, statistics_dtype(dtype), Shape{columns});
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      expected[i % columns] += elements[i];
+    }
+    ops.add_column_sums(execution_, summands, sums);
+    expect_values(sums, expected, statistics_dtype(dtype), what);
+  });
+}
+
+TEST_F(TensorOpsTest, SumOfSquaresIsPreciseAndRepeatable) {
+  for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
+    for (std::int64_t const size : {std::int64_t{0}, std::int64_t{1}, std::int64_t{4096}, std::int64_t{12301}}) {
+      Tensor const tensor = random_tensor(dtype, Shape{size}, 1);
+      double expected = 0;
+      for (double const value : values(tensor)) {
+        expected += value * value;
+      }
+      double const sum = ops.sum_of_squares(execution_, tensor);
+      EXPECT_NEAR(sum, expected, 1e-9) << what;
+      EXPECT_EQ(sum, ops.sum_of_squares(execution_, tensor)) << what;
+      EXPECT_EQ(scratch_.mark(), 0U);
+    }
+  });
+}
+
+TEST_F(TensorOpsTest, GatherRows) {
+  for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
+    Tensor const from = matrix(dtype, 1);
+    std::vector<std::int32_t> const index{300, 0, 5, 5, 17};
+    Tensor const to = Tensor::allocate(dtype, Shape{5, columns});
+    ops.gather_rows(execution_, from, int_tensor(index), to);
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      EXPECT_EQ(values(to.rows(static_cast<std::int64_t>(i), 1)), values(from.rows(index[i], 1))) << what;
+    }
+  });
+}
+
+TEST_F(TensorOpsTest, WhatDoesNotFitIsAnError) {
+  for_each([&](TensorOps& ops, DType dtype, std::string const&) {
+    Tensor const two = Tensor::allocate(dtype, Shape{2, 3});
+    Tensor const three = Tensor::allocate(dtype, Shape{3, 2});
+    EXPECT_THROW(ops.add(execution_, two, three), Error);
+    EXPECT_THROW(ops.copy(execution_, two, three), Error);
+    EXPECT_THROW(ops.sum_of_squares(execution_, two.columns(0, 2)), Error);
+    EXPECT_THROW(ops.gather_rows(execution_, two, int_tensor({0, 1, 1}), three), Error);
+  });
+}
+
+}  // namespace
+}  // namespace heddle::testing_support
