@@ -1,0 +1,41 @@
+#pragma once
+
+#include <heddle/core/config.hpp>
+#include <heddle/core/encoder_decoder.hpp>
+#include <heddle/core/pack.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// One of tests/golden/model_*.txt, as model.py wrote it.
+class GoldenFile {
+ public:
+  /// "post_relu_sinusoidal_tied" reads model_post_relu_sinusoidal_tied.txt.
+  explicit GoldenFile(std::string const& variant);
+
+  ModelConfig model() const;
+  OptimizerConfig optimizer() const;
+  VocabularySizes vocabulary() const;
+  Pack pack() const;
+  double number(std::string const& setting) const { return std::stod(settings_.at(setting)); }
+  std::vector<double> const& tensor(std::string const& name) const { return tensors_.at(name); }
+  /// The names of tensors that begin with `prefix`, without it.
+  std::vector<std::string> names_after(std::string const& prefix) const;
+
+ private:
+  std::int64_t integer(std::string const& setting) const { return std::stoll(settings_.at(setting)); }
+
+  std::map<std::string, std::string> settings_;
+  std::vector<SentencePair> pairs_;
+  std::map<std::string, std::vector<double>> tensors_;
+};
+
+/// The number in [-1, 1) that model.py's value_of gives.
+double golden_value(std::string const& name, std::int64_t index);
+
+/// Parameters as model.py makes them, by name.
+void set_golden_values(ParameterSet& parameters);
+
+}  // namespace heddle

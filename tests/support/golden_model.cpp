@@ -1,0 +1,80 @@
+#include "golden_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <heddle/core/execution.hpp>
+#include <heddle/kernels/register.hpp>
+#include <limits>
+
+#include "golden_file.hpp"
+#include "kernel_test_support.hpp"
+
+namespace heddle {
+
+namespace {
+
+Registries built_in_registries() {
+  Registries registries;
+  register_built_in_kernels(registries.kernels);
+  register_built_in_layers(registries.layers);
+  return registries;
+}
+
+}  // namespace
+
+KernelChoices reference_kernels() {
+  std::string const name = "reference";
+  return {name, name, name, name, name, name, name, name};
+}
+
+TestBench::TestBench(ModelConfig config, DType dtype, KernelChoices choices)
+    : config_(std::move(config)),
+      dtype_(dtype),
+      choices_(std::move(choices)),
+      registries_(built_in_registries()),
+      parameters_(parallel_.mesh),
+      execution_(new Execution{{}, scratch_}) {}
+
+TestBench::~TestBench() = default;
+
+Execution& TestBench::execution() {
+  return *execution_;
+}
+
+void TestBench::allocate() {
+  parameters_.allocate(dtype_);
+  set_golden_values(parameters_);
+}
+
+void TestBench::zero_gradients() {
+  Tensor const& gradients = parameters_.gradients();
+  copy_from_doubles(gradients, std::vector<double>(static_cast<std::size_t>(gradients.size())));
+}
+
+TestModel::TestModel(ModelConfig const& config, VocabularySizes const& vocabulary, DType dtype,
+                     KernelChoices const& choices)
+    : bench(config, dtype, choices), model(bench.spec("", Side::source), bench.registries().layers, vocabulary) {
+  bench.allocate();
+}
+
+void copy_from_doubles(Tensor const& tensor, std::vector<double> const& values) {
+  std::vector<unsigned char> host(static_cast<std::size_t>(tensor.bytes()));
+  copy_to_host(host.data(), testing_support::tensor_of(values, tensor.dtype(), tensor.shape()));
+  copy_from_host(tensor, host.data());
+}
+
+double relative_error(std::vector<double> const& actual, std::vector<double> const& expected) {
+  if (actual.size() != expected.size()) {
+    return std::numeric_limits<double>::infinity();
+  }
+  double difference = 0;
+  double magnitude = std::numeric_limits<double>::min();
+  for (std::size_t index = 0; index < actual.size(); ++index) {
+    double const here = std::abs(actual[index] - expected[index]);
+    difference = std::isnan(here) ? std::numeric_limits<double>::infinity() : std::max(difference, here);
+    magnitude = std::max(magnitude, std::abs(expected[index]));
+  }
+  return difference / magnitude;
+}
+
+}  // namespace heddle

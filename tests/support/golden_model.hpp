@@ -1,0 +1,63 @@
+#pragma once
+
+#include <heddle/core/encoder_decoder.hpp>
+#include <heddle/core/optimizer.hpp>
+#include <heddle/core/registries.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Every operation by its implementation "reference".
+KernelChoices reference_kernels();
+
+/// All that layers are built from and run with, on one rank, with every built-in kernel and layer.
+class TestBench {
+ public:
+  TestBench(ModelConfig config, DType dtype, KernelChoices choices = reference_kernels());
+  ~TestBench();
+  TestBench(TestBench const&) = delete;
+  TestBench& operator=(TestBench const&) = delete;
+
+  LayerSpec spec(std::string const& name, Side side) {
+    return {name, side, config_, dtype_, kernels(), parallel_, parameters_};
+  }
+  KernelSource kernels() const { return {registries_.kernels, choices_}; }
+  Registries const& registries() const { return registries_; }
+  ParameterSet& parameters() { return parameters_; }
+  Arena& arena() { return arena_; }
+  Execution& execution();
+  Context context(Pack const& pack, bool training = false) { return {execution(), arena_, pack, training, 5, 3}; }
+  /// Allocates the declared parameters and gives them the golden values.
+  void allocate();
+  void zero_gradients();
+
+ private:
+  ModelConfig config_;
+  DType dtype_;
+  KernelChoices choices_;
+  Registries registries_;
+  ParallelState parallel_;
+  ParameterSet parameters_;
+  Arena arena_;
+  Arena scratch_;
+  std::unique_ptr<Execution> execution_;
+};
+
+/// A whole model on a bench.
+struct TestModel {
+  TestModel(ModelConfig const& config, VocabularySizes const& vocabulary, DType dtype,
+            KernelChoices const& choices = reference_kernels());
+
+  TestBench bench;
+  EncoderDecoder model;
+};
+
+/// Gives a contiguous tensor's elements these values, rounded to its dtype.
+void copy_from_doubles(Tensor const& tensor, std::vector<double> const& values);
+
+/// The largest difference, relative to the largest magnitude of `expected`; infinite where the sizes differ.
+double relative_error(std::vector<double> const& actual, std::vector<double> const& expected);
+
+}  // namespace heddle
