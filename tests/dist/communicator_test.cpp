@@ -120,7 +120,7 @@ void check_messages(Communicator const& group, std::int64_t count) {
 
 template <class Element>
 void check_verbs_of(Communicator const& group) {
-  for (std::int64_t const part : {1, 7, 300}) {
+  for (std::int64_t const part : {1, 7, 50}) {
     SCOPED_TRACE(testing::Message() << name_of(DTypeOf<Element>::value) << ", parts of " << part);
     check_reductions<Element>(group, part);
     check_movements<Element>(group, part);
@@ -187,8 +187,7 @@ TEST_F(CommunicatorTest, BFloat16SumsAreRoundedNumbersNotWords) {
 
 TEST_F(CommunicatorTest, AMessageOfAnotherSizeOrTypeThrowsAndIsTaken) {
   if (world_.size() == 1) {
-    EXPECT_EQ(world_.rank(), 0);  // nobody to send
-    return;
+    return;  // nobody to send
   }
   auto const large = static_cast<std::size_t>(1) << 16;  // more than MPI sends without waiting for the receiver
   if (world_.rank() == 0) {

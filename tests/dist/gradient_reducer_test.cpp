@@ -4,9 +4,10 @@
 #include <cmath>
 #include <heddle/core/error.hpp>
 #include <heddle/core/execution.hpp>
-#include <heddle/core/kernels/tensor_ops.hpp>
+#include <heddle/core/kernel_registry.hpp>
 #include <heddle/core/random.hpp>
 #include <heddle/dist/gradient_reducer.hpp>
+#include <heddle/kernels/register.hpp>
 
 #include "dist_fixture.hpp"
 
@@ -19,27 +20,11 @@ using Values = std::vector<float>;
 
 constexpr std::int64_t most_micro_batches = 11;
 
-/// The three visits that a reducer makes, on the host; so these tests need no kernels.
-class HostTensorOps final : public TensorOps {
- public:
-  bool supports(TensorOpsProblem const& problem) const override { return problem.dtype == DType::float32; }
-  void fill(Execution& /*execution*/, Tensor const& tensor, double value) override {
-    std::fill_n(tensor.data<float>(), tensor.size(), static_cast<float>(value));
-  }
-  void add(Execution& /*execution*/, Tensor const& into, Tensor const& from) override {
-    for (std::int64_t index = 0; index < into.size(); ++index) {
-      into.data<float>()[index] += from.data<float>()[index];
-    }
-  }
-  void copy(Execution& /*execution*/, Tensor const& from, Tensor const& to) override {
-    std::copy_n(from.data<float>(), from.size(), to.data<float>());
-  }
-  void add_column_sums(Execution&, Tensor const&, Tensor const&) override { throw Error("not for this test"); }
-  double sum_of_squares(Execution&, Tensor const&) override { throw Error("not for this test"); }
-  void gather_rows(Execution&, Tensor const&, Tensor const&, Tensor const&) override {
-    throw Error("not for this test");
-  }
-};
+std::shared_ptr<TensorOps> tensor_operations() {
+  KernelRegistries registries;
+  register_built_in_kernels(registries);
+  return registries.tensor_ops.select("auto", {DType::float32});
+}
 
 /// Micro-batch `leaf`'s gradient: numbers of either sign from 1e-6 to 1e6, whose sum depends on its order.
 float gradient_of(std::int64_t leaf, std::int64_t index) {
@@ -82,7 +67,7 @@ bool same_bits(Values const& left, Values const& right) {
 /// A reducer over a group, with what it works on.
 struct Bench {
   explicit Bench(Communicator const& group, std::int64_t bucket = GradientReducer::default_bucket)
-      : reducer(state_of(group), declared(parameters), std::make_shared<HostTensorOps>(), execution, bucket) {}
+      : reducer(state_of(group), declared(parameters), tensor_operations(), execution, bucket) {}
 
   static ParallelState state_of(Communicator const& group) {
     ParallelState state;
@@ -138,6 +123,23 @@ TEST(ShareTest, SharesFollowEachOtherAndDifferByAtMostOne) {
 }
 
 using GradientReducerTest = DistTest;
+
+// Small messages leave before anyone asks for them; large ones wait, and a cycle of waiting ranks would never end.
+TEST_F(GradientReducerTest, RanksThatWaitForEachOthersLargeMessagesComeThrough) {
+  ParameterSet parameters{Mesh()};
+  parameters.declare({"large", {20000}, Initializer::zeros(), {}, {}});
+  parameters.allocate(DType::float32);
+  Bench bench(world_);
+  GradientReducer reducer(Bench::state_of(world_), parameters, tensor_operations(), bench.execution);
+  for (std::int64_t n = 1; n <= most_micro_batches; ++n) {
+    reducer.reduce_tree(n, bench.loss_sums, [&](std::int64_t leaf) {
+      Values const ones(static_cast<std::size_t>(parameters.size()), static_cast<float>(leaf + 1));
+      copy_from_host(parameters.gradients(), ones.data());
+    });
+    Values const expected(static_cast<std::size_t>(parameters.size()), static_cast<float>(n * (n + 1) / 2));
+    EXPECT_TRUE(same_bits(to_host<float>(parameters.gradients()), expected));
+  }
+}
 
 TEST_F(GradientReducerTest, TheTreeIsBitwiseTheSameOnAnyNumberOfDataRanks) {
   for (int ranks = 1; ranks <= world_.size(); ++ranks) {
@@ -224,7 +226,7 @@ TEST_F(GradientReducerTest, WhatItCanNotSumIsRefused) {
   ParameterSet parameters(state.mesh);
   parameters.declare({"norm", {4}, Initializer::ones(), {}, {MeshAxis::tensor}});
   EXPECT_THAT(
-      [&] { GradientReducer(state, parameters, std::make_shared<HostTensorOps>(), bench.execution); },
+      [&] { GradientReducer(state, parameters, tensor_operations(), bench.execution); },
       ThrowsMessage<ConfigError>(HasSubstr("parameter norm: its gradient is partial over parallel.tensor = 2")));
 }
 

@@ -71,9 +71,8 @@ TEST_F(ReplicaCheckTest, OneFlippedBitOnOneRankIsFoundAndNamed) {
 }
 
 TEST_F(ReplicaCheckTest, OnlyTheFaultyDataGroupThrowsAndNamesItsWorldRanks) {
-  if (world_.size() < 4) {
-    EXPECT_LT(world_.size(), 4);  // tensor 2 × data 2 needs four
-    return;
+  if (world_.size() < 4 || world_.size() % 2 != 0) {
+    return;  // tensor 2 × data 2 needs four ranks
   }
   Mesh const mesh({1, world_.size() / 2, 1, 2}, world_.rank(), world_.size());
   ParameterSet const parameters = make_parameters(mesh);
