@@ -39,7 +39,7 @@ void print_operation(KernelRegistry<Interface> const& registry, TypicalProblems 
   bool taken = false;
   for (auto const& entry : entries) {
     bool const supported = entry.kernel->supports(problems.of(*entry.kernel));
-    std::cout << fmt::format("  {} {:<12} rank {:>3}   {}\n", supported && !taken ? '*' : ' ', entry.name, entry.speed,
+    std::cout << fmt::format("  {} {:<12} speed {:>2}   {}\n", supported && !taken ? '*' : ' ', entry.name, entry.speed,
                              entry.origin);
     taken = taken || supported;
   }

@@ -1,0 +1,70 @@
+#include "gated_feed_forward.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <heddle/core/execution.hpp>
+
+namespace swish {
+namespace {
+
+using heddle::Context;
+using heddle::Saved;
+using heddle::Stream;
+using heddle::Tensor;
+
+template <class Real>
+void multiply_as(heddle::Execution& execution, Tensor const& a, Tensor const& b, Tensor const& product) {
+  using Policy = Kokkos::RangePolicy<Kokkos::DefaultExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+  Real const* const factor_a = a.data<Real>();
+  Real const* const factor_b = b.data<Real>();
+  Real* const result = product.data<Real>();
+  Kokkos::parallel_for(
+      "gated_feed_forward", Policy(execution.space, 0, product.size()),
+      KOKKOS_LAMBDA(std::int64_t i) { result[i] = factor_a[i] * factor_b[i]; });
+}
+
+/// a ∘ b, from the arena. The layer's own tensors are contiguous.
+Tensor multiply(Context& context, Tensor const& a, Tensor const& b) {
+  Tensor const product = context.arena.allocate(a.dtype(), a.shape());
+  a.dtype() == heddle::DType::float64 ? multiply_as<double>(context.execution, a, b, product)
+                                      : multiply_as<float>(context.execution, a, b, product);
+  return product;
+}
+
+}  // namespace
+
+GatedFeedForward::GatedFeedForward(heddle::LayerSpec const& spec)
+    : name_(spec.name),
+      side_(spec.side),
+      function_(spec.model.activation),
+      dropout_(spec.model.activation_dropout),
+      gate_(spec.named(spec.name + ".gate"), {spec.model.d_model, spec.model.d_ff}, heddle::Linear::Split::outputs),
+      up_(spec.named(spec.name + ".up"), {spec.model.d_model, spec.model.d_ff}, heddle::Linear::Split::outputs),
+      down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, heddle::Linear::Split::inputs),
+      activation_(spec.kernels.activation({spec.dtype, spec.model.activation})) {}
+
+heddle::ActivationCall GatedFeedForward::activation_call(Context const& context, Tensor const& gate) const {
+  return {function_, gate, heddle::make_dropout(context, dropout_, name_ + ".dropout", side_)};
+}
+
+Stream GatedFeedForward::forward(Context& context, Stream const& input, Saved& saved) const {
+  Tensor const gate = gate_.forward(context, input.hidden);
+  Tensor const activated = context.arena.allocate(gate.dtype(), gate.shape());
+  activation_->forward(context.execution, activation_call(context, gate), activated);
+  Tensor const up = up_.forward(context, input.hidden);
+  Tensor const product = multiply(context, activated, up);
+  saved.keep(Activations{input.hidden, gate, activated, up, product});
+  return {down_.forward(context, product), input.memory};
+}
+
+Stream GatedFeedForward::backward(Context& context, Stream const& grad_output, Saved const& saved) const {
+  auto const& [input, gate, activated, up, product] = saved.get<Activations>();
+  Tensor const grad_product = down_.backward(context, grad_output.hidden, product);
+  Tensor const grad_up = multiply(context, grad_product, activated);
+  Tensor const grad_gate = multiply(context, grad_product, up);
+  activation_->backward(context.execution, activation_call(context, gate), grad_gate, grad_gate);
+  Tensor const grad_input = up_.backward(context, grad_up, input);
+  gate_.backward_add(context, grad_gate, input, grad_input);
+  return {grad_input, grad_output.memory};
+}
+
+}  // namespace swish

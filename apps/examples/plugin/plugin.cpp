@@ -1,0 +1,17 @@
+#include <heddle/core/plugin_entry.hpp>
+
+#include "gated_feed_forward.hpp"
+#include "swish.hpp"
+
+namespace {
+
+void register_all(heddle::Registries& registries) {
+  constexpr int speed = 10;  // what `auto` goes by: reference is 0, kokkos 10, vendor libraries 20
+  registries.kernels.activation.add("swish", speed, swish::make_swish());
+  registries.layers.add("gated_feed_forward",
+                        [](heddle::LayerSpec const& spec) { return std::make_unique<swish::GatedFeedForward>(spec); });
+}
+
+}  // namespace
+
+HEDDLE_PLUGIN(register_all)
