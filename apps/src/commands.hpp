@@ -13,5 +13,8 @@ int run_demo_data(Arguments const& arguments);
 int run_kernels(Arguments const& arguments);
 int run_prepare(Arguments const& arguments);
 int run_train(Arguments const& arguments);
+int run_translate(Arguments const& arguments);
+int run_evaluate(Arguments const& arguments);
+int run_inspect(Arguments const& arguments);
 
 }  // namespace heddle

@@ -287,17 +287,7 @@ double BeamSearch::score(double log_probability, std::int64_t length) const {
   return log_probability / std::pow(static_cast<double>(length), options_.length_penalty);
 }
 
-void check(GenerationModel const& model, GenerationOptions const& options, std::span<Tokens const> sources) {
-  if (options.beam_size < 1 || options.n_best < 1 || options.n_best > options.beam_size) {
-    throw UsageError(fmt::format("beam size {} and n-best {}: expected 1 <= n-best <= beam size", options.beam_size,
-                                 options.n_best));
-  }
-  if (options.max_length < 0 || options.batch_tokens < 1 || !std::isfinite(options.length_penalty)) {
-    throw UsageError(
-        fmt::format("maximum length {}, batch tokens {}, length penalty {}: expected a maximum length of at "
-                    "least 1 (or 0 for the default), at least one batch token and a finite length penalty",
-                    options.max_length, options.batch_tokens, options.length_penalty));
-  }
+void require_short_enough(GenerationModel const& model, std::span<Tokens const> sources) {
   for (std::size_t index = 0; index < sources.size(); ++index) {
     if (static_cast<std::int64_t>(sources[index].size()) >= model.max_length) {
       throw DataError(
@@ -309,9 +299,23 @@ void check(GenerationModel const& model, GenerationOptions const& options, std::
 
 }  // namespace
 
+void require_valid(GenerationOptions const& options) {
+  if (options.beam_size < 1 || options.n_best < 1 || options.n_best > options.beam_size) {
+    throw UsageError(fmt::format("beam size {} and n-best {}: expected 1 <= n-best <= beam size", options.beam_size,
+                                 options.n_best));
+  }
+  if (options.max_length < 0 || options.batch_tokens < 1 || !std::isfinite(options.length_penalty)) {
+    throw UsageError(
+        fmt::format("maximum length {}, batch tokens {}, length penalty {}: expected a maximum length of at "
+                    "least 1 (or 0 for the default), at least one batch token and a finite length penalty",
+                    options.max_length, options.batch_tokens, options.length_penalty));
+  }
+}
+
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
                                               std::span<Tokens const> sources, GenerationOptions const& options) {
-  check(model, options, sources);
+  require_valid(options);
+  require_short_enough(model, sources);
   std::vector<std::size_t> order(sources.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

@@ -24,6 +24,9 @@ struct GenerationOptions {
   std::int64_t batch_tokens = 4096;  ///< decoded together: hypotheses * source tokens, or else one sentence
 };
 
+/// Throws UsageError, which says what would be right, for impossible options.
+void require_valid(GenerationOptions const& options);
+
 /// A finished translation. score = log_probability / length^length_penalty, where log_probability is the natural
 /// logarithm of the probability of all tokens and the end token, and the length counts the end token too.
 struct Hypothesis {
