@@ -98,18 +98,40 @@ KOKKOS_INLINE_FUNCTION void multiply_panel(Real const* const (&rows)[tile_rows],
   }
 }
 
+/// Adds `sums` to a row's `columns` columns, or replaces them where `keep` is false.
+template <class Real>
+KOKKOS_INLINE_FUNCTION void store_row(Real* to, Real const* sums, Real const* bias, Index columns, bool keep) {
+  if (keep) {
+    for (Index j = 0; j < columns; ++j) {
+      to[j] += sums[j];
+    }
+  } else {
+    for (Index j = 0; j < columns; ++j) {
+      to[j] = sums[j];
+    }
+  }
+  if (bias != nullptr) {
+    for (Index j = 0; j < columns; ++j) {
+      to[j] += bias[j];
+    }
+  }
+}
+
 /// Adds a micro-tile's sums to c, or makes them c where this is the first block of k and nothing is accumulated.
 template <class Real>
 KOKKOS_INLINE_FUNCTION void store(Product<Real> const& product, Real const (&sums)[tile_rows][tile_columns<Real>],
                                   Index row, Index column, bool first) {
+  constexpr Index width = tile_columns<Real>;
   Index const rows = product.m - row < tile_rows ? product.m - row : tile_rows;
-  Index const columns = product.n - column < tile_columns<Real> ? product.n - column : tile_columns<Real>;
+  Index const columns = product.n - column < width ? product.n - column : width;
   bool const keep = product.accumulate || !first;
+  Real const* const bias = first && product.bias != nullptr ? product.bias + column : nullptr;
   for (Index i = 0; i < rows; ++i) {
-    Real* const to = product.c[row + i] + column;
-    for (Index j = 0; j < columns; ++j) {
-      Real const bias = first && product.bias != nullptr ? product.bias[column + j] : Real{0};
-      to[j] = (keep ? to[j] : Real{0}) + bias + sums[i][j];
+    // The usual number of columns as a constant: whole vectors without a remainder.
+    if (columns == width) {
+      store_row(product.c[row + i] + column, sums[i], bias, width, keep);
+    } else {
+      store_row(product.c[row + i] + column, sums[i], bias, columns, keep);
     }
   }
 }

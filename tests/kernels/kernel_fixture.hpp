@@ -21,7 +21,7 @@ class BuiltInKernelsTest : public KernelTest {
 };
 
 inline Values random_values(std::int64_t count, std::uint64_t seed, double low = -1, double high = 1) {
-  return values(random_tensor(DType::float64, Shape{count}, seed, low, high));
+  return values(random_tensor(DType::float64, Shape{1, count}, seed, low, high));
 }
 
 /// A matrix with `padding` elements, all 77, between its rows.
