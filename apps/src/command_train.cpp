@@ -2,15 +2,14 @@
 
 #include <chrono>
 #include <filesystem>
-#include <iostream>
-#include <optional>
-#include <thread>
-
 #include <heddle/core/error.hpp>
 #include <heddle/core/plugin.hpp>
 #include <heddle/core/runtime.hpp>
 #include <heddle/dist/mpi.hpp>
 #include <heddle/kernels/register.hpp>
+#include <iostream>
+#include <optional>
+#include <thread>
 
 #include "commands.hpp"
 #include "options.hpp"
@@ -33,9 +32,10 @@ CommandSyntax train_syntax(TrainOptions& options) {
   syntax.name = "train";
   syntax.usage = "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh]";
   syntax.summary =
-      "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has checkpoints,\n"
+      "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has "
+      "checkpoints,\n"
       "goes on from the newest that verifies. SIGUSR1: writes a checkpoint at the next step and exits with 75.";
-  syntax.options.add_options()                                                                          //
+  syntax.options.add_options()                                                                         //
       ("config", po::value(&options.config)->value_name("RUN.toml")->required(), "the configuration")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
        "a key's value in place of the file's; can be given again")  //
@@ -90,8 +90,8 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   return trainer.run(signal);
 }
 
-/// An error ends the whole job: MPI_Abort gives mpirun the exit code. An error of all ranks is told by rank 0 alone: the
-/// others wait until its abort has ended them, and speak only where none came.
+/// An error ends the whole job: MPI_Abort gives mpirun the exit code. An error of all ranks is told by rank 0 alone:
+/// the others wait until its abort has ended them, and speak only where none came.
 [[noreturn]] void end_job(MpiSession const& session, int rank, std::string const& message, ExitCode code) {
   if (rank == 0) {
     std::cerr << "heddle: " << message << std::endl;

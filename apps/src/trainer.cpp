@@ -1,12 +1,13 @@
 #include "trainer.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
-
 #include <heddle/core/error.hpp>
 #include <heddle/core/schedule.hpp>
+#include <heddle/dist/mpi.hpp>
 #include <heddle/dist/replica_check.hpp>
 
 #include "training_checkpoint.hpp"
@@ -16,7 +17,9 @@ namespace heddle {
 
 namespace {
 
-KernelSource kernels_of(TrainerSetup const& setup) { return {setup.registries.kernels, setup.config.kernels}; }
+KernelSource kernels_of(TrainerSetup const& setup) {
+  return {setup.registries.kernels, setup.config.kernels};
+}
 
 std::optional<Dataset> open_valid(Config const& config, Dataset const& train) {
   if (config.data.valid.empty()) {
@@ -48,10 +51,10 @@ Trainer::Trainer(TrainerSetup const& setup)
                        .kernels = kernels_of(setup),
                        .parallel = setup.parallel,
                        .parameters = parameters_};
-  model_ = std::make_unique<EncoderDecoder>(
-      spec, setup.registries.layers,
-      VocabularySizes{train_data_.source_tokenizer().size(), train_data_.target_tokenizer().size(),
-                      train_data_.joint()});
+  model_ =
+      std::make_unique<EncoderDecoder>(spec, setup.registries.layers,
+                                       VocabularySizes{train_data_.source_tokenizer().size(),
+                                                       train_data_.target_tokenizer().size(), train_data_.joint()});
   parameters_.allocate(DType::float32);
   optimizer_ = std::make_unique<Optimizer>(config_.optimizer, kernels_of(setup), parameters_);
   reducer_ = std::make_unique<GradientReducer>(setup.parallel, parameters_, tensor_ops_, setup.execution);
@@ -63,7 +66,8 @@ void Trainer::resume_or_start() {
   Tensor const chosen = Tensor::allocate(DType::int32, {1});
   std::optional<Checkpoint> newest;
   if (speaks()) {
-    newest = checkpoints_.newest_verified([](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); });
+    newest =
+        checkpoints_.newest_verified([](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); });
     auto const step = static_cast<std::int32_t>(newest ? newest->state().step : -1);
     copy_from_host(chosen, &step);
   }
@@ -79,9 +83,10 @@ void Trainer::resume_or_start() {
   }
   if (speaks()) {
     print_start();
-    log_ = std::make_unique<TrainingLog>(setup_.directory / "metrics.jsonl",
-                                         TrainingLog::Start{state_.step, config_.train.steps, state_.tokens,
-                                                            state_.seconds, config_.train.log_every});
+    log_ = std::make_unique<TrainingLog>(
+        setup_.directory / "metrics.jsonl",
+        TrainingLog::Start{state_.step, config_.train.steps, state_.tokens, state_.seconds, config_.train.log_every,
+                           isatty(STDOUT_FILENO) == 1 && !launched_by_mpi()});
   }
 }
 
@@ -100,10 +105,10 @@ void Trainer::print_start() const {
   for (Parameter const& parameter : parameters_.all()) {
     parameters += parameter.spec.shape.size();
   }
-  fmt::print("{}\n{} parameters, {} training pairs{}, {}\n", resolved, parameters, train_data_.size(),
-             batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out())
-                                     : "",
-             setup_.parallel.mesh.to_string());
+  fmt::print(
+      "{}\n{} parameters, {} training pairs{}, {}\n", resolved, parameters, train_data_.size(),
+      batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out()) : "",
+      setup_.parallel.mesh.to_string());
   fmt::print("{} in {}\n", state_.step > 0 ? fmt::format("resuming after step {}", state_.step) : "starting",
              setup_.directory.string());
   std::fflush(stdout);
@@ -128,7 +133,8 @@ ExitCode Trainer::run(StopSignal const& signal) {
   commit_checkpoint(false);
   check_replicas(setup_.parallel, parameters_);
   if (speaks()) {
-    log_->say(fmt::format("done: step {}, {} tokens, {:.1f} s of training", state_.step, state_.tokens, log_->seconds()));
+    log_->say(
+        fmt::format("done: step {}, {} tokens, {:.1f} s of training", state_.step, state_.tokens, log_->seconds()));
   }
   return ExitCode::done;
 }
@@ -140,10 +146,11 @@ StepReport Trainer::train_step() {
   double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
   double const norm = std::isfinite(loss) ? optimizer_->update(setup_.execution, rate, state_.step + 1) : loss;
   if (!std::isfinite(norm)) {
-    throw Error(fmt::format("step {}: the {} is {}; nothing was changed by it. A lower optimizer.learning_rate, a longer "
-                            "warm-up or optimizer.clip_norm may help; the last checkpoint is of step {}",
-                            state_.step + 1, std::isfinite(loss) ? "gradient's norm" : "loss", norm, committed_step_),
-                ExitCode::loss_not_finite);
+    throw Error(
+        fmt::format("step {}: the {} is {}; nothing was changed by it. A lower optimizer.learning_rate, a longer "
+                    "warm-up or optimizer.clip_norm may help; the last checkpoint is of step {}",
+                    state_.step + 1, std::isfinite(loss) ? "gradient's norm" : "loss", norm, committed_step_),
+        ExitCode::loss_not_finite);
   }
   ++state_.step;
   state_.epoch = batches_.epoch();
@@ -180,8 +187,8 @@ void Trainer::run_micro_batch(GlobalBatch const& batch, PairRange const& range) 
                   .training = true,
                   .seed = config_.train.seed,
                   .step = static_cast<std::uint32_t>(state_.step)};
-  LossSums const sums = model_->forward_backward(
-      context, {config_.train.label_smoothing, 1 / static_cast<double>(batch.target_tokens)});
+  LossSums const sums =
+      model_->forward_backward(context, {config_.train.label_smoothing, 1 / static_cast<double>(batch.target_tokens)});
   double const loss = to_host<double>(loss_sum_).front() + sums.smoothed;
   copy_from_host(loss_sum_, &loss);
 }
@@ -212,8 +219,8 @@ bool Trainer::after_step(StepReport const& report) {
   if (best || (save_every > 0 && state_.step % save_every == 0)) {
     commit_checkpoint(best);
   }
-  bool const stop = config_.train.early_stopping > 0 &&
-                    state_.validations_without_improvement >= config_.train.early_stopping;
+  bool const stop =
+      config_.train.early_stopping > 0 && state_.validations_without_improvement >= config_.train.early_stopping;
   if (stop && speaks()) {
     log_->say(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
                           state_.best_valid_loss, state_.best_step, state_.validations_without_improvement));

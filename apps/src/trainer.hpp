@@ -1,17 +1,16 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include <heddle/core/encoder_decoder.hpp>
 #include <heddle/core/optimizer.hpp>
 #include <heddle/core/registries.hpp>
 #include <heddle/dist/gradient_reducer.hpp>
 #include <heddle/io/batches.hpp>
 #include <heddle/io/checkpoint_store.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "stop_signal.hpp"
 #include "training_log.hpp"

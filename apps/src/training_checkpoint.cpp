@@ -58,19 +58,23 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabula
     return model;
   };
   if (!(model_of(saved) == model_of(config))) {
-    throw ConfigError(fmt::format("{} was trained with another [model] than the configuration's; make them equal (`heddle "
-                                  "inspect` shows the checkpoint's), or start over with --fresh",
-                                  where));
+    throw ConfigError(
+        fmt::format("{} was trained with another [model] than the configuration's; make them equal (`heddle "
+                    "inspect` shows the checkpoint's), or start over with --fresh",
+                    where));
   }
   if (saved.train.seed != config.train.seed) {
-    throw ConfigError(fmt::format("{} was trained with train.seed = {}, not {}: going on would mix two orders of the data; "
-                                  "set it back, or start over with --fresh",
-                                  where, saved.train.seed, config.train.seed));
+    throw ConfigError(
+        fmt::format("{} was trained with train.seed = {}, not {}: going on would mix two orders of the data; "
+                    "set it back, or start over with --fresh",
+                    where, saved.train.seed, config.train.seed));
   }
-  if (checkpoint.source_model() != vocabulary.source.model() || checkpoint.target_model() != vocabulary.target.model()) {
-    throw DataError(fmt::format("{} was trained with another vocabulary than that of data.train; name the dataset the run "
-                                "began with, or start over with --fresh",
-                                where));
+  if (checkpoint.source_model() != vocabulary.source.model() ||
+      checkpoint.target_model() != vocabulary.target.model()) {
+    throw DataError(
+        fmt::format("{} was trained with another vocabulary than that of data.train; name the dataset the run "
+                    "began with, or start over with --fresh",
+                    where));
   }
 }
 

@@ -12,16 +12,17 @@ struct CheckpointCopy {
   std::vector<std::vector<float>> elements;
 };
 
-/// What a checkpoint of this moment is. Parameters are whole on this rank (the mesh has no tensor or pipeline axis yet).
+/// What a checkpoint of this moment is. Parameters are whole on this rank (the mesh has no tensor or pipeline axis
+/// yet).
 CheckpointCopy copy_for_checkpoint(TrainingState const& state, Config const& config, Vocabulary const& vocabulary,
                                    ParameterSet const& parameters, Optimizer const& optimizer);
 
-/// Reads this rank's part of every parameter and its moments. DataError names a parameter that is missing, superfluous or
-/// of another shape.
+/// Reads this rank's part of every parameter and its moments. DataError names a parameter that is missing, superfluous
+/// or of another shape.
 void load_training_state(Checkpoint const& checkpoint, ParameterSet& parameters, Optimizer const& optimizer);
 
-/// ConfigError where going on from `checkpoint` with `config` would not be the same run: another model, another order of
-/// the data; DataError where the vocabulary is another one.
+/// ConfigError where going on from `checkpoint` with `config` would not be the same run: another model, another order
+/// of the data; DataError where the vocabulary is another one.
 void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabulary const& vocabulary);
 
 }  // namespace heddle

@@ -2,18 +2,18 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <boost/json.hpp>
 #include <cmath>
+#include <heddle/core/error.hpp>
 #include <iostream>
 #include <string>
-
-#include <heddle/core/error.hpp>
 
 namespace heddle {
 
 namespace {
+
+constexpr double seconds_between_lines = 5;
 
 /// The lines of an earlier run up to `step`; a torn last line (the run was killed while writing it) ends them.
 std::string earlier_lines(std::filesystem::path const& path, std::int64_t step) {
@@ -40,7 +40,11 @@ std::string remaining(double seconds) {
 }  // namespace
 
 TrainingLog::TrainingLog(std::filesystem::path const& metrics, Start const& start)
-    : start_(start), terminal_(isatty(STDOUT_FILENO) == 1), tokens_(start.tokens) {
+    : start_(start),
+      terminal_(start.terminal),
+      tokens_(start.tokens),
+      window_began_(start.seconds),
+      last_progress_(start.seconds) {
   std::string const kept = start.step > 0 ? earlier_lines(metrics, start.step) : "";
   auto temporary = metrics;
   temporary += ".new";
@@ -56,14 +60,15 @@ double TrainingLog::seconds() const {
   return start_.seconds + busy_seconds_ + std::chrono::duration<double>(Clock::now() - busy_since_).count();
 }
 
-void TrainingLog::pause() { busy_seconds_ += std::chrono::duration<double>(Clock::now() - busy_since_).count(); }
+void TrainingLog::pause() {
+  busy_seconds_ += std::chrono::duration<double>(Clock::now() - busy_since_).count();
+}
 
-void TrainingLog::resume() { busy_since_ = Clock::now(); }
+void TrainingLog::resume() {
+  busy_since_ = Clock::now();
+}
 
 void TrainingLog::step(StepReport const& report, std::optional<ValidationResult> const& validation) {
-  if (window_steps_ == 0 && window_began_ == 0) {
-    window_began_ = start_.seconds;
-  }
   tokens_ += report.tokens;
   window_tokens_ += report.tokens;
   window_loss_ += report.loss;
@@ -81,7 +86,10 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
                            {"tokens", tokens_},
                            {"tokens_per_second", rate},
                            {"seconds", now}};
-  progress(report, loss, rate);
+  if (terminal_ || now - last_progress_ >= seconds_between_lines || report.step == start_.steps) {
+    progress(report, loss, rate);
+    last_progress_ = now;
+  }
   if (validation) {
     line["valid_loss"] = validation->loss;
     line["valid_perplexity"] = std::exp(validation->loss);

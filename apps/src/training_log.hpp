@@ -32,12 +32,14 @@ class TrainingLog {
     std::int64_t tokens = 0;
     double seconds = 0;
     std::int64_t every = 10;
+    bool terminal = false;  ///< the progress line rewrites itself; otherwise a line every few seconds
   };
-  /// Goes on with the file `metrics` after step `start.step`: later lines, left by a run that went further than its last
-  /// checkpoint, are dropped. Throws Error where the file can not be written.
+  /// Goes on with the file `metrics` after step `start.step`: later lines, left by a run that went further than its
+  /// last checkpoint, are dropped. Throws Error where the file can not be written.
   TrainingLog(std::filesystem::path const& metrics, Start const& start);
 
-  /// Every `every` steps, and where there is a validation, a line is written; train_loss is the mean since the last one.
+  /// Every `every` steps, and where there is a validation, a line is written; train_loss is the mean since the last
+  /// one.
   void step(StepReport const& report, std::optional<ValidationResult> const& validation);
   /// A line of text that does not disturb the progress line.
   void say(std::string const& text);
@@ -64,7 +66,8 @@ class TrainingLog {
   std::int64_t window_steps_ = 0;
   std::int64_t window_tokens_ = 0;
   double window_loss_ = 0;
-  double window_began_ = 0;
+  double window_began_;
+  double last_progress_;
 };
 
 }  // namespace heddle

@@ -1,13 +1,12 @@
 #include "validation.hpp"
 
 #include <algorithm>
-#include <string>
-#include <vector>
-
 #include <heddle/core/error.hpp>
 #include <heddle/core/generation.hpp>
 #include <heddle/dist/gradient_reducer.hpp>
 #include <heddle/io/bleu.hpp>
+#include <string>
+#include <vector>
 
 namespace heddle {
 
@@ -66,7 +65,8 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
   }
   auto const generated = generate(setup.execution, setup.arena, model, sources, GenerationOptions{});
 
-  // Every rank gets all translations: a row per sentence holds its length and tokens, zero where another rank filled it.
+  // Every rank gets all translations: a row per sentence holds its length and tokens, zero where another rank filled
+  // it.
   std::int64_t const columns = setup.config.model.max_length + 1;
   std::vector<std::int32_t> table(static_cast<std::size_t>(count * columns), 0);
   for (std::size_t sentence = 0; sentence < generated.size(); ++sentence) {
@@ -83,8 +83,7 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
   std::vector<std::string> references;
   for (std::size_t sentence = 0; sentence < pairs.size(); ++sentence) {
     std::size_t const row = sentence * static_cast<std::size_t>(columns);
-    hypotheses.push_back(
-        tokenizer.decode(std::span(table).subspan(row + 1, static_cast<std::size_t>(table[row]))));
+    hypotheses.push_back(tokenizer.decode(std::span(table).subspan(row + 1, static_cast<std::size_t>(table[row]))));
     references.push_back(tokenizer.decode(setup.dataset.target(pairs[sentence])));
   }
   return corpus_bleu(hypotheses, references).score;

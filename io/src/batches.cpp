@@ -1,12 +1,10 @@
-#include <heddle/io/batches.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
-
 #include <heddle/core/error.hpp>
 #include <heddle/core/random.hpp>
+#include <heddle/io/batches.hpp>
+#include <utility>
 
 namespace heddle {
 
@@ -22,8 +20,8 @@ BatchPlanner::BatchPlanner(Dataset const& dataset, Limits const& limits, std::ui
     }
   }
   if (usable_.empty()) {
-    throw DataError(fmt::format("all {} sentence pairs are longer than model.max_length = {}", dataset.size(),
-                                limits.max_length));
+    throw DataError(
+        fmt::format("all {} sentence pairs are longer than model.max_length = {}", dataset.size(), limits.max_length));
   }
   shuffle();
 }
@@ -64,9 +62,10 @@ GlobalBatch BatchPlanner::next() {
 
 void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
   if (epoch < 0 || position < 0 || position > static_cast<std::int64_t>(order_.size())) {
-    throw DataError(fmt::format("epoch {}, position {} is no place in a dataset of {} usable sentence pairs; is it the "
-                                "dataset the run began with?",
-                                epoch, position, order_.size()));
+    throw DataError(
+        fmt::format("epoch {}, position {} is no place in a dataset of {} usable sentence pairs; is it the "
+                    "dataset the run began with?",
+                    epoch, position, order_.size()));
   }
   epoch_ = epoch;
   position_ = position;

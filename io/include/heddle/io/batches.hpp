@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
-
 #include <heddle/core/pack.hpp>
 #include <heddle/io/dataset.hpp>
+#include <span>
+#include <vector>
 
 namespace heddle {
 

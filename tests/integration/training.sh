@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# Training as a user runs it: several data ranks, interruption, crash, damage, and what refuses to start.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
+
+"$HEDDLE" demo-data --out text --train 4000 --valid 100 --test 20 > log 2>&1 || fail "demo-data"
+"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
+  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
+cat > run.toml << 'TOML'
+[run]
+directory = "run"
+[data]
+train = "data/train.h5"
+valid = "data/valid.h5"
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 32
+d_ff = 48
+heads = 2
+dropout = 0.1
+attention_dropout = 0.1
+activation_dropout = 0.1
+max_length = 128
+[train]
+steps = 50
+batch_tokens = 1024
+micro_batch_tokens = 128
+validate_every = 25
+validate_bleu = false
+log_every = 1
+[optimizer]
+learning_rate = 0.003
+warmup_steps = 20
+[checkpoint]
+every_steps = 10
+TOML
+
+# train RANKS EXIT-CODE ARGUMENTS... : one run, which must end with this code.
+train() {
+  local ranks=$1 expected=$2 code=0
+  shift 2
+  if [ "$ranks" -eq 0 ]; then
+    "$HEDDLE" train run.toml "$@" > log 2>&1 || code=$?
+  else
+    "$HEDDLE_MPIRUN" -np "$ranks" "$HEDDLE" train run.toml "$@" > log 2>&1 || code=$?
+  fi
+  [ "$code" -eq "$expected" ] || fail "train on $ranks ranks with '$*': exit code $code instead of $expected"
+}
+state() { echo "$1/checkpoints/step-$(printf %08d "${2:-50}")"; }
+same() {
+  h5diff "$(state "$1")"/*.h5 "$(state "$2")"/*.h5 /parameters > difference ||
+    { head -n 5 difference; fail "the parameters of $1 and $2 differ"; }
+}
+differ() { ! h5diff -q "$(state "$1")"/*.h5 "$(state "$2")"/*.h5 /parameters > /dev/null || fail "$1 and $2 are equal"; }
+
+# Without MPI, and with one rank: the same run. (An h5diff that can not tell two runs apart would prove nothing.)
+train 0 0 --set run.directory=alone
+train 1 0 --set run.directory=one
+same alone one
+train 0 0 --set run.directory=other --set train.seed=2
+differ alone other
+grep -q '"valid_loss"' alone/metrics.jsonl || fail "no validation in metrics.jsonl"
+[ "$(wc -l < alone/metrics.jsonl)" -eq 50 ] || fail "metrics.jsonl has not one line a step"
+
+# Deterministic mode: bitwise the same on any number of data ranks.
+for ranks in 1 2 3 4 8; do
+  train "$ranks" 0 --set train.deterministic=true --set run.directory="deterministic$ranks"
+  same deterministic1 "deterministic$ranks"
+done
+# Otherwise: the same layout, the same run.
+train 2 0 --set run.directory=two
+train 2 0 --set run.directory=two_again
+same two two_again
+
+# Killed outright, resumed, and killed again; stopped by SIGUSR1 and resumed: bitwise the undisturbed run.
+wait_for_step() {
+  for _ in $(seq 600); do
+    [ "$(wc -l < "$1/metrics.jsonl" 2> /dev/null || echo 0)" -lt "$2" ] || return 0
+    sleep 0.02
+  done
+  fail "$1 never came to step $2"
+}
+for at in 13 31; do
+  setsid "$HEDDLE" train run.toml --set run.directory=killed > log 2>&1 &
+  victim=$!
+  wait_for_step killed "$at"
+  kill -KILL "$victim"
+  wait "$victim" 2> /dev/null || true
+done
+train 0 0 --set run.directory=killed
+grep -q "resuming after step" log || fail "the killed run did not resume"
+same alone killed
+diff <(sed 's/,"tokens_per_second.*//' alone/metrics.jsonl) <(sed 's/,"tokens_per_second.*//' killed/metrics.jsonl) > log ||
+  fail "metrics.jsonl of the killed run differs"
+
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set run.directory=stopped > log 2>&1 &
+victim=$!
+wait_for_step stopped 20
+kill -USR1 "$victim"
+code=0
+wait "$victim" || code=$?
+[ "$code" -eq 75 ] || fail "SIGUSR1 to mpirun: exit code $code instead of 75"
+train 2 0 --set run.directory=stopped
+same two stopped
+
+# A damaged checkpoint is rejected by name and the one before it taken; where none is left, nothing is trained.
+cp -r alone damaged
+rm -r "$(state damaged 50)"
+printf 'x' | dd of="$(echo "$(state damaged 40)"/*.h5)" bs=1 seek=5000 conv=notrunc 2> /dev/null
+train 0 0 --set run.directory=damaged
+grep -q "step-00000040" log || fail "the damaged checkpoint was not named"
+grep -q "resuming after step 30" log || fail "the checkpoint before the damaged one was not taken"
+for file in damaged/checkpoints/step-*/*.h5; do printf 'x' | dd of="$file" bs=1 seek=5000 conv=notrunc 2> /dev/null; done
+train 0 65 --set run.directory=damaged
+train 2 65 --set run.directory=damaged
+[ "$(grep -c '^heddle: .*none\|^heddle: .*verif' log)" -ge 1 ] || fail "the reason was not told"
+
+# --fresh starts beside the old run and leaves it alone.
+train 0 0 --fresh --set run.directory=alone --set train.steps=5
+[ -e alone-2/metrics.jsonl ] || fail "--fresh made no new directory"
+
+# Refusals.
+train 2 78 --set parallel.tensor=2
+train 2 78 --set parallel.data=3
+train 0 78 --set train.precision=bfloat16
+train 0 78 --set run.directory=alone --set model.d_ff=64
+train 2 78 --set model.dropuot=0.1
+grep -q "dropout" log || fail "no suggestion for a misspelt key"
+[ "$(grep -c '^heddle:' log)" -eq 1 ] || fail "an error of all ranks was told more than once"
+train 0 65 --set data.train=text/train.en
+train 0 71 --set run.directory=diverged --set optimizer.learning_rate=1e30 --set optimizer.warmup_steps=1
+echo "training: all as promised"
