@@ -278,7 +278,7 @@ KOKKOS_INLINE_FUNCTION void backward_head(parts::AttentionHead<Real> const& head
     Block const keys = parts::block_at(key_begin, head.keys);
     head.load(head.view.k, head.key_row + key_begin, keys.count, tiles.k);
     head.load(head.view.v, head.key_row + key_begin, keys.count, tiles.v);
-    for (std::int64_t i = 0; i < attention_block * stride; ++i) {
+    for (std::int64_t i = 0; i < parts::round_up(keys.count, parts::tile_rows) * stride; ++i) {
       tiles.grad_k.data[i] = 0;
       tiles.grad_v.data[i] = 0;
     }

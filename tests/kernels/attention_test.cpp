@@ -16,6 +16,10 @@ struct Case {
   float dropout;
 };
 
+void PrintTo(Case const& tested, std::ostream* out) {
+  *out << tested.name;
+}
+
 std::int64_t total(std::vector<std::int32_t> const& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }

@@ -15,6 +15,10 @@ struct Case {
   bool grad_sum;
 };
 
+void PrintTo(Case const& tested, std::ostream* out) {
+  *out << tested.name;
+}
+
 /// One case's inputs and outputs in one dtype. The weight gradients start at 0.5, because kernels add to them.
 struct Problem {
   ResidualNormCall call;

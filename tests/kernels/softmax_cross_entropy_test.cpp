@@ -13,6 +13,10 @@ struct Case {
   double range;  ///< of the logits
 };
 
+void PrintTo(Case const& tested, std::ostream* out) {
+  *out << tested.name;
+}
+
 struct Problem {
   SoftmaxCrossEntropyCall call;
   Tensor statistics, losses;
