@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -154,6 +156,82 @@ TEST_P(ModelGradientTest, EqualsCentralDifferencesOfTheSmoothedLoss) {
 INSTANTIATE_TEST_SUITE_P(Models, ModelGradientTest,
                          testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre),
                                           testing::Values(Positions::sinusoidal, Positions::learned), testing::Bool()));
+
+TEST(DropoutTest, EachRateActsWhereItSaysAndOnlyInTraining) {
+  ModelConfig config = small_model();
+  auto const losses = [&](double dropout, double attention, double activation) {
+    config.dropout = dropout;
+    config.attention_dropout = attention;
+    config.activation_dropout = activation;
+    TestModel test(config, {9, 9, true}, DType::float64);
+    Pack const pack = small_pack();
+    auto const loss = [&](bool training) {
+      Context context = test.bench.context(pack, training);
+      return test.model.forward(context, 0.1).smoothed;
+    };
+    return std::pair{loss(true), loss(false)};
+  };
+  auto const [plain, plain_evaluation] = losses(0, 0, 0);
+  EXPECT_EQ(plain, plain_evaluation);
+  for (auto const& [training, evaluation] : {losses(0.2, 0, 0), losses(0, 0.2, 0), losses(0, 0, 0.2)}) {
+    EXPECT_GT(std::abs(training - plain), 1e-4);
+    EXPECT_EQ(evaluation, plain);
+  }
+}
+
+TEST(DropoutTest, LayersOfOtherNamesDropOtherElements) {
+  Pack const pack = small_pack();
+  for (char const* const name : {"self_attention", "cross_attention", "feed_forward"}) {
+    TestBench first(small_model(), DType::float64);
+    TestBench second(small_model(), DType::float64);
+    auto const first_layer = first.registries().layers.build(name, first.spec("first", Side::target));
+    auto const second_layer = second.registries().layers.build(name, second.spec("second", Side::target));
+    first.allocate();
+    second.allocate();
+    copy_from_doubles(second.parameters().values(), testing_support::values(first.parameters().values()));
+    Stream const input{numbered("input", {pack.target_rows.tokens, small_model().d_model}),
+                       numbered("memory", {pack.source_rows.tokens, small_model().d_model})};
+    auto const output = [&](TestBench& bench, Layer const& layer, bool training) {
+      Context context = bench.context(pack, training);
+      Saved saved;
+      return testing_support::values(layer.forward(context, input, saved).hidden);
+    };
+    EXPECT_EQ(output(first, *first_layer, false), output(second, *second_layer, false)) << name;
+    EXPECT_NE(output(first, *first_layer, true), output(second, *second_layer, true)) << name;
+  }
+}
+
+TEST(DropoutTest, EachSublayerDropsItsOwnElements) {
+  // Branches that give ones everywhere: the residual stream counts how often an element was kept, 0, 1 or 2 times. Were
+  // the two sublayers' elements the same, none would be kept once.
+  ModelConfig config = small_model();
+  config.norm = NormPlacement::pre;
+  config.dropout = 0.5;
+  config.activation_dropout = 0;
+  TestBench bench(config, DType::float64);
+  ResidualStack const stack(bench.spec("encoder", Side::source), bench.registries().layers, 2, {"feed_forward"});
+  bench.allocate();
+  for (Parameter const& parameter : bench.parameters().all()) {
+    std::string const& name = parameter.spec.name;
+    double const value = name.ends_with("down.bias") || name.ends_with("norm.weight") ? 1 : 0;
+    copy_from_doubles(parameter.value, std::vector<double>(static_cast<std::size_t>(parameter.value.size()), value));
+  }
+  Pack const pack = small_pack();
+  Context context = bench.context(pack, true);
+  Saved saved;
+  Tensor const zeros = Tensor::allocate(DType::float64, {pack.source_rows.tokens, config.d_model});
+  std::vector<double> const output = testing_support::values(stack.forward(context, {zeros, {}}, saved).hidden);
+  bool three_values = false;
+  auto const columns = static_cast<std::size_t>(config.d_model);
+  for (std::size_t begin = 0; begin < output.size(); begin += columns) {
+    std::set<std::int64_t> row;
+    for (std::size_t column = 0; column < columns; ++column) {
+      row.insert(std::llround(1e6 * output[begin + column]));
+    }
+    three_values = three_values || row.size() == 3;
+  }
+  EXPECT_TRUE(three_values);
+}
 
 TEST(LayerRegistryTest, AnUnknownLayerIsNamedWithTheKnownOnes) {
   TestBench bench(small_model(), DType::float64);
