@@ -1,7 +1,6 @@
 #include "stop_signal.hpp"
 
 #include <csignal>
-
 #include <heddle/core/error.hpp>
 
 namespace heddle {
@@ -11,7 +10,9 @@ namespace {
 // A signal handler can reach nothing but a static object of this type.
 volatile std::sig_atomic_t stop_requested = 0;
 
-void request_stop(int) { stop_requested = 1; }
+void request_stop(int) {
+  stop_requested = 1;
+}
 
 void handle(void (*handler)(int)) {
   struct sigaction action {};
@@ -34,6 +35,8 @@ StopSignal::~StopSignal() {
   std::signal(SIGUSR1, SIG_IGN);
 }
 
-bool StopSignal::received() const { return stop_requested != 0; }
+bool StopSignal::received() const {
+  return stop_requested != 0;
+}
 
 }  // namespace heddle

@@ -1,11 +1,9 @@
-#include <heddle/core/arena.hpp>
-
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
-#include <fmt/format.h>
-
+#include <heddle/core/arena.hpp>
 #include <heddle/core/error.hpp>
 
 namespace heddle {
@@ -18,7 +16,8 @@ constexpr std::size_t alignment = 64;
 
 std::byte* reserve(std::size_t bytes) {
   if constexpr (on_host) {
-    void* const block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const block =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block == MAP_FAILED) {
       throw Error(fmt::format("an arena of {} bytes can not be reserved", bytes));
     }
@@ -46,9 +45,10 @@ Tensor Arena::allocate(DType dtype, Shape const& shape) {
   std::size_t const bytes = static_cast<std::size_t>(shape.size()) * size_of(dtype);
   std::size_t const rounded = std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (rounded > capacity_ - used_) {
-    throw Error(fmt::format("the arena of {} bytes is full: {} in use, {} more asked for; smaller micro-batches "
-                            "(train.micro_batch_tokens) need less",
-                            capacity_, used_, rounded));
+    throw Error(
+        fmt::format("the arena of {} bytes is full: {} in use, {} more asked for; smaller micro-batches "
+                    "(train.micro_batch_tokens) need less",
+                    capacity_, used_, rounded));
   }
   Tensor const tensor = Tensor::borrow(block_ + used_, dtype, shape);
   used_ += rounded;
@@ -56,6 +56,8 @@ Tensor Arena::allocate(DType dtype, Shape const& shape) {
   return tensor;
 }
 
-void Arena::release(std::size_t mark) { used_ = std::min(used_, mark); }
+void Arena::release(std::size_t mark) {
+  used_ = std::min(used_, mark);
+}
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <heddle/core/layers/attention_layers.hpp>
+#include <utility>
 
 namespace heddle {
 
@@ -94,7 +95,7 @@ Stream SelfAttention::decode(Context& context, Stream const& input, DecodeStep c
   std::int64_t const rows = qkv.dim(0);
   if (saved.empty()) {
     Shape const shape{rows, step.capacity * width};
-    saved.keep(Cache{Tensor::allocate(qkv.dtype(), shape), Tensor::allocate(qkv.dtype(), shape)});
+    saved.keep(Cache{Tensor::allocate(qkv.dtype(), shape), Tensor::allocate(qkv.dtype(), shape), {}, {}});
   }
   auto const& cache = saved.get<Cache>();
   tensor_ops_->copy(context.execution, qkv.columns(width, width), cache.keys.columns(step.time * width, width));
@@ -109,11 +110,16 @@ void SelfAttention::reorder(Context& context, Tensor const& parents, DecodeStep 
   auto& cache = saved.get<Cache>();
   std::int64_t const width = cache.keys.dim(1) / step.capacity;
   std::int64_t const used = (step.time + 1) * width;
-  for (Tensor* const kept : {&cache.keys, &cache.values}) {
-    Tensor const reordered = Tensor::allocate(kept->dtype(), {parents.dim(0), kept->dim(1)});
-    tensor_ops_->gather_rows(context.execution, kept->columns(0, used), parents, reordered.columns(0, used));
-    *kept = reordered;
-  }
+  auto const gather = [&](Tensor& kept, Tensor& spare) {
+    if (spare.empty() || spare.dim(0) < parents.dim(0)) {
+      spare = Tensor::allocate(kept.dtype(), {parents.dim(0), kept.dim(1)});
+    }
+    Tensor const reordered = spare.rows(0, parents.dim(0));
+    tensor_ops_->gather_rows(context.execution, kept.columns(0, used), parents, reordered.columns(0, used));
+    spare = std::exchange(kept, reordered);
+  };
+  gather(cache.keys, cache.spare_keys);
+  gather(cache.values, cache.spare_values);
 }
 
 CrossAttention::CrossAttention(LayerSpec const& spec)

@@ -1,11 +1,9 @@
-#include <heddle/core/communicator.hpp>
-
 #include <fmt/format.h>
 
 #include <cstring>
-#include <vector>
-
+#include <heddle/core/communicator.hpp>
 #include <heddle/core/error.hpp>
+#include <vector>
 
 namespace heddle {
 
@@ -104,12 +102,8 @@ Communicator Communicator::split(int color, int key) const {
 
 ParallelState make_parallel_state(Communicator const& world, Mesh const& mesh) {
   auto const group = [&](MeshAxis axis) { return world.split(mesh.color(axis), mesh.coordinate(axis)); };
-  return {mesh,
-          world,
-          group(MeshAxis::pipeline),
-          group(MeshAxis::data),
-          group(MeshAxis::context),
-          group(MeshAxis::tensor)};
+  return {
+      mesh, world, group(MeshAxis::pipeline), group(MeshAxis::data), group(MeshAxis::context), group(MeshAxis::tensor)};
 }
 
 }  // namespace heddle

@@ -1,8 +1,7 @@
-#include <heddle/core/mesh.hpp>
-
 #include <fmt/format.h>
 
 #include <heddle/core/error.hpp>
+#include <heddle/core/mesh.hpp>
 
 namespace heddle {
 
@@ -12,7 +11,9 @@ constexpr std::array<std::string_view, mesh_axes> axis_names{"pipeline", "data",
 
 }  // namespace
 
-std::string_view name_of(MeshAxis axis) { return axis_names[static_cast<std::size_t>(axis)]; }
+std::string_view name_of(MeshAxis axis) {
+  return axis_names[static_cast<std::size_t>(axis)];
+}
 
 Mesh::Mesh(std::array<int, mesh_axes> sizes, int rank, int ranks) : sizes_(sizes), rank_(rank) {
   int product = 1;
@@ -24,9 +25,9 @@ Mesh::Mesh(std::array<int, mesh_axes> sizes, int rank, int ranks) : sizes_(sizes
   }
   if (product != ranks) {
     int const others = product / size(MeshAxis::data);
-    std::string const advice =
-        ranks % others == 0 ? fmt::format("parallel.data = {} (or \"auto\") would fit", ranks / others)
-                            : fmt::format("start a multiple of {} ranks, or lower the other axes", others);
+    std::string const advice = ranks % others == 0
+                                   ? fmt::format("parallel.data = {} (or \"auto\") would fit", ranks / others)
+                                   : fmt::format("start a multiple of {} ranks, or lower the other axes", others);
     throw ConfigError(fmt::format("the layout {} needs {} ranks, but {} run; {}", to_string(), product, ranks, advice));
   }
 }

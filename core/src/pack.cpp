@@ -1,6 +1,5 @@
-#include <heddle/core/pack.hpp>
-
 #include <algorithm>
+#include <heddle/core/pack.hpp>
 #include <numeric>
 
 namespace heddle {
@@ -22,7 +21,9 @@ Integers sorted_rows(Integers const& ids) {
   return order;
 }
 
-TokenIds make_ids(Integers const& ids) { return {to_tensor(ids), to_tensor(sorted_rows(ids))}; }
+TokenIds make_ids(Integers const& ids) {
+  return {to_tensor(ids), to_tensor(sorted_rows(ids))};
+}
 
 /// Collects one side's rows sequence by sequence.
 class RowsBuilder {
@@ -71,7 +72,10 @@ Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::
     target_output.insert(target_output.end(), pair.target.begin(), pair.target.end());
     target_output.push_back(end_id);
   }
-  return {source_rows.build(), target_rows.build(), make_ids(source), make_ids(target_input),
+  return {source_rows.build(),
+          target_rows.build(),
+          make_ids(source),
+          make_ids(target_input),
           {to_tensor(target_output), Tensor()}};
 }
 

@@ -1,13 +1,11 @@
-#include <heddle/core/parameter.hpp>
-
 #include <fmt/format.h>
 
 #include <atomic>
 #include <cmath>
-#include <numbers>
-
 #include <heddle/core/error.hpp>
+#include <heddle/core/parameter.hpp>
 #include <heddle/core/random.hpp>
+#include <numbers>
 
 namespace heddle {
 

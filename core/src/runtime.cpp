@@ -20,7 +20,9 @@ struct Runtime::Guard {
     _mm_setcsr(_mm_getcsr() | 0x8040U);
 #endif
   }
-  ~Guard() { Kokkos::finalize(); }
+  ~Guard() {
+    Kokkos::finalize();
+  }
 };
 
 Runtime::Runtime()
@@ -30,6 +32,8 @@ Runtime::Runtime()
 
 Runtime::~Runtime() = default;
 
-std::string Runtime::execution_space() { return Kokkos::DefaultExecutionSpace::name(); }
+std::string Runtime::execution_space() {
+  return Kokkos::DefaultExecutionSpace::name();
+}
 
 }  // namespace heddle

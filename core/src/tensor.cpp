@@ -1,9 +1,8 @@
-#include <heddle/core/tensor.hpp>
-
-#include <Kokkos_Core.hpp>
 #include <fmt/format.h>
 
+#include <Kokkos_Core.hpp>
 #include <heddle/core/error.hpp>
+#include <heddle/core/tensor.hpp>
 
 namespace heddle {
 
@@ -35,7 +34,9 @@ std::int64_t Shape::size() const {
   return product;
 }
 
-std::string Shape::to_string() const { return fmt::format("[{}]", fmt::join(to_vector(), ", ")); }
+std::string Shape::to_string() const {
+  return fmt::format("[{}]", fmt::join(to_vector(), ", "));
+}
 
 Tensor Tensor::allocate(DType dtype, Shape const& shape) {
   // At least one cache line, so that a tensor without elements is still not "empty" (not given).

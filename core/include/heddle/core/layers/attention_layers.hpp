@@ -49,8 +49,9 @@ class SelfAttention : public Layer {
     AttentionCore::Activations attention;
   };
   struct Cache {
-    Tensor keys;    ///< [rows, capacity * width]
-    Tensor values;  ///< [rows, capacity * width]
+    Tensor keys;                      ///< [rows, capacity * width]
+    Tensor values;                    ///< [rows, capacity * width]
+    Tensor spare_keys, spare_values;  ///< what the latest reorder read from; the next one writes there
   };
 
   Side side_;
