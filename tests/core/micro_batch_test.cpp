@@ -109,22 +109,17 @@ TEST_P(MicroBatchTest, NothingStaysInTheArena) {
 TEST_P(MicroBatchTest, MemoryIsLinearInTokens) {
   // Longer sentences, not more of them, so that memory quadratic in the sentence would show.
   ModelConfig config = small_model(GetParam());
-  config.max_length = 4096;
+  config.max_length = 512;
   std::vector<double> peaks;
-  std::vector<double> scratch_peaks;
-  for (int const length : {31, 63, 127, 255, 511, 1023, 2047}) {
+  for (int const length : {127, 255, 511}) {
     TestModel test(config, {11, 11, true}, DType::float32, KernelChoices());
     Pack const pack = make_pack(std::vector{sentence_pair(0, length, length)}, 1, 2, 2);
     Context context = test.bench.context(pack, true);
     static_cast<void>(test.model.forward_backward(context, {0.1, 1}));
-    printf("%d %zu %zu\n", length, test.bench.arena().peak(), test.bench.execution().scratch.peak());
-    peaks.push_back(static_cast<double>(test.bench.arena().peak()));
-    scratch_peaks.push_back(static_cast<double>(test.bench.execution().scratch.peak()));
+    peaks.push_back(static_cast<double>(test.bench.arena().peak() + test.bench.execution().scratch.peak()));
   }
-  for (std::size_t doubling : {0U, 1U}) {
-    EXPECT_NEAR(peaks[doubling + 1] / peaks[doubling], 2, 0.1);
-    EXPECT_LE(scratch_peaks[doubling + 1] / scratch_peaks[doubling], 2.1);
-  }
+  EXPECT_NEAR(peaks[1] / peaks[0], 2, 0.1);
+  EXPECT_NEAR(peaks[2] / peaks[1], 2, 0.1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Norms, MicroBatchTest, testing::Values(NormPlacement::post, NormPlacement::pre),
