@@ -66,6 +66,16 @@ TEST_F(ExamplePlugin, SwishIsXTimesItsSigmoid) {
   }
 }
 
+TEST_F(ExamplePlugin, IsRegisteredWholeOrNotAtAll) {
+  Registries registries;
+  registries.layers.add("gated_feed_forward", [](LayerSpec const&) { return std::unique_ptr<Layer>(); });
+  EXPECT_THROW(load_plugin(std::getenv("HEDDLE_EXAMPLE_PLUGIN"), registries), ConfigError);
+  EXPECT_TRUE(registries.kernels.activation.entries().empty())
+      << "the kernel came before the layer whose name is taken";
+  registries.kernels.activation.add("later", 0, nullptr);
+  EXPECT_EQ(registries.kernels.activation.entries().front().origin, "built-in");
+}
+
 // The rule of dropout is one for all: where relu is dropped, so is swish.
 TEST_F(ExamplePlugin, DropoutDropsWhatItDropsElsewhere) {
   TestBench bench(model(), DType::float64);
