@@ -39,11 +39,13 @@ std::string Shape::to_string() const {
 }
 
 Tensor Tensor::allocate(DType dtype, Shape const& shape) {
-  // At least one cache line, so that a tensor without elements is still not "empty" (not given).
+  // At least one cache line, so that a tensor without elements is still not "empty" (not given). In words, because
+  // Kokkos zeroes element by element.
   std::size_t const bytes = std::max<std::size_t>(64, static_cast<std::size_t>(shape.size()) * size_of(dtype));
-  Kokkos::View<unsigned char*, Memory> const view("heddle::Tensor", bytes);
+  using Words = Kokkos::View<std::uint64_t*, Memory>;
+  Words const view("heddle::Tensor", (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
   Tensor tensor = borrow(view.data(), dtype, shape);
-  tensor.owner_ = std::make_shared<Kokkos::View<unsigned char*, Memory>>(view);
+  tensor.owner_ = std::make_shared<Words>(view);
   return tensor;
 }
 
