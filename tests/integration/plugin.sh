@@ -86,6 +86,10 @@ train halves 0 --set "plugins.paths=[\"$plugin\"]"
 grep -q "resuming after step" log || fail "the stopped run did not resume"
 h5diff "$(parameters whole)" "$(parameters halves)" /parameters > log || fail "the resumed run ended elsewhere"
 
+# The checkpoint knows its plug-in.
+head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole > translated 2> log || fail "translate"
+[ "$(wc -l < translated)" -eq 3 ] || fail "not as many translations as lines"
+
 # Without the plug-in its names mean nothing.
 train whole 78
 grep -q "gated_feed_forward\|swish" log || fail "the missing layer or function is not named"
