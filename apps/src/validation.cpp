@@ -63,7 +63,8 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
   for (std::int64_t index = mine.begin; index < mine.end; ++index) {
     sources.push_back(setup.dataset.source(pairs[static_cast<std::size_t>(index)]));
   }
-  auto const generated = generate(setup.execution, setup.arena, model, sources, GenerationOptions{});
+  auto const generated =
+      generate(setup.execution, setup.arena, model, sources, {.beam_size = setup.config.train.validate_beam_size});
 
   // Every rank gets all translations: a row per sentence holds its length and tokens, zero where another rank filled
   // it.

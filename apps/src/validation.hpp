@@ -17,7 +17,7 @@ struct ValidationSetup {
   Arena& arena;
 };
 
-/// Loss over the whole set and, where train.validate_bleu asks for it, the BLEU of greedy translations. The work is
+/// Loss over the whole set and, where train.validate_bleu asks for it, the BLEU of its translations. The work is
 /// split over the data group; the result is the same on every rank, and the same for any number of them. Collective
 /// over it.
 ValidationResult validate(ValidationSetup const& setup);

@@ -125,6 +125,8 @@ void visit_train(Visitor& visitor, Config& config) {
   visitor.key("deterministic", train.deterministic, Unchecked{}, "bitwise the same on any number of data ranks");
   visitor.key("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");
   visitor.key("validate_bleu", train.validate_bleu, Unchecked{}, "translate the validation set for BLEU, too");
+  visitor.key("validate_beam_size", train.validate_beam_size, at_least(1),
+              "hypotheses of those translations; 1: greedy");
   visitor.key("early_stopping", train.early_stopping, at_least(0),
               "validations without a better loss that end the training; 0: never");
   visitor.key("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
