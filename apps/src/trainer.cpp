@@ -100,7 +100,10 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
 
 void Trainer::print_start() const {
   std::string const resolved = to_toml(config_);
-  std::ofstream(setup_.directory / "config.toml") << resolved;
+  auto const saved = setup_.directory / "config.toml";
+  if (!(std::ofstream(saved) << resolved << std::flush)) {
+    throw Error(fmt::format("{}: can not be written", saved.string()));
+  }
   std::int64_t parameters = 0;
   for (Parameter const& parameter : parameters_.all()) {
     parameters += parameter.spec.shape.size();
@@ -109,6 +112,13 @@ void Trainer::print_start() const {
       "{}\n{} parameters, {} training pairs{}, {}\n", resolved, parameters, train_data_.size(),
       batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out()) : "",
       setup_.parallel.mesh.to_string());
+  std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
+  if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
+    fmt::print(
+        "note: train.deterministic deals out about {} micro-batches a step, fewer than the {} data ranks; lower "
+        "train.micro_batch_tokens to occupy them all\n",
+        micro_batches, setup_.parallel.data.size());
+  }
   fmt::print("{} in {}\n", state_.step > 0 ? fmt::format("resuming after step {}", state_.step) : "starting",
              setup_.directory.string());
   std::fflush(stdout);
