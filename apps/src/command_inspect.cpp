@@ -72,10 +72,11 @@ void print_lengths(char const* side, std::vector<std::int64_t> lengths) {
     ++counts[static_cast<std::size_t>(std::min(bins, (length - 1) / width))];
   }
   std::int64_t const most = *std::max_element(counts.begin(), counts.end());
-  for (std::int64_t bin = 0; bin <= bins; ++bin) {
+  for (std::int64_t bin = 0; bin <= bins && bin * width < lengths.back(); ++bin) {
     std::int64_t const inside = counts[static_cast<std::size_t>(bin)];
-    std::string const range =
-        bin < bins ? fmt::format("{} - {}", bin * width + 1, (bin + 1) * width) : fmt::format("over {}", bins * width);
+    std::string const range = bin == bins  ? fmt::format("over {}", bins * width)
+                              : width == 1 ? std::to_string(bin + 1)
+                                           : fmt::format("{} - {}", bin * width + 1, (bin + 1) * width);
     constexpr std::int64_t bar = 50;
     std::cout << fmt::format("  {:>13} {:>11}  {}\n", range, count(inside),
                              std::string(static_cast<std::size_t>((inside * bar + most - 1) / most), '#'));

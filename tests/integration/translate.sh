@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# What users do with a trained model: translate, evaluate, inspect; and what they are told when something is wrong.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export OMP_NUM_THREADS=1
+
+fail() { echo "FAILED: $*"; exit 1; }
+# expect CODE PATTERN COMMAND...: the exit code, and what standard error says.
+expect() {
+  local code=$1 pattern=$2 found=0
+  shift 2
+  "$@" > stdout 2> stderr < "${input:-/dev/null}" || found=$?
+  [ "$found" = "$code" ] || { cat stderr; fail "exit code $found instead of $code: $*"; }
+  grep -q -- "$pattern" stderr || { cat stderr; fail "standard error does not say '$pattern': $*"; }
+}
+
+"$HEDDLE" demo-data --out demo --train 2000 --valid 40 --test 60 > log
+"$HEDDLE" prepare --source demo/train.en --target demo/train.de --valid-source demo/valid.en --valid-target demo/valid.de \
+  --vocab-size 120 --out data > log 2>&1 || { cat log; fail prepare; }
+cat > run.toml << 'END'
+[run]
+directory = "run"
+[data]
+train = "data/train.h5"
+valid = "data/valid.h5"
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 32
+d_ff = 32
+heads = 2
+max_length = 40
+[train]
+steps = 30
+batch_tokens = 512
+validate_every = 10
+validate_bleu = false
+[optimizer]
+learning_rate = 0.01
+warmup_steps = 10
+[checkpoint]
+every_steps = 10
+END
+"$HEDDLE" train run.toml > log 2>&1 || { cat log; fail train; }
+
+# translate: a line for each line, in order, from the standard input and from gzip, to the standard output and to a file.
+{ sed -n 1,7p demo/test.en; echo; echo "  "; sed -n 8,20p demo/test.en; } > some.en
+"$HEDDLE" translate --checkpoint run < some.en > some.de
+[ "$(wc -l < some.de)" = 22 ] || fail "$(wc -l < some.de) lines for 22"
+[ "$(sed -n 8,9p some.de | tr -d '\n')" = "" ] || fail "an empty line did not stay empty"
+[ -n "$(sed -n 7p some.de)" ] || fail "a line was lost"
+gzip -k some.en
+"$HEDDLE" translate --checkpoint run/checkpoints --input some.en.gz --output file.de --window 3 --batch-tokens 40
+cmp some.de file.de || fail "windows, batches or gzip change translations"
+"$HEDDLE" translate --checkpoint run/checkpoints/step-00000030 --which last < some.en > last.de
+"$HEDDLE" translate --checkpoint run --average 2 < some.en > average.de
+cmp -s last.de average.de && fail "the average of two checkpoints is the last one"
+"$HEDDLE" translate --checkpoint run --set kernels.gemm=reference --beam 1 < some.en > reference.de
+"$HEDDLE" translate --checkpoint run --beam 1 < some.en > greedy.de
+cmp reference.de greedy.de || fail "the reference multiplication translates otherwise"
+: | "$HEDDLE" translate --checkpoint run > none.de
+[ ! -s none.de ] || fail "no input, but output"
+
+# n-best lists: index, text, scores that fall; the first is the translation.
+"$HEDDLE" translate --checkpoint run --n-best 3 < some.en > best3
+checked=$(awk -F' [|][|][|] ' 'NF != 3 {bad = 1} $1 == last && $3 > score {bad = 1} {last = $1; score = $3}
+  END {print bad + 0, NR}' best3)
+[ "$checked" = "0 $((20 * 3 + 2))" ] || { cat best3; fail "n-best lines: $checked"; }
+awk -F' [|][|][|] ' '$1 != last {print $2; last = $1}' last=-1 best3 | cmp - some.de || fail "the best is not the translation"
+
+# What is too long loses its end; what is not UTF-8 is refused by line.
+{ sed -n 1p demo/test.en; printf 'seven thousand %.0s' {1..40}; echo; } > long.en
+input=long.en expect 0 'line 2: .* tokens; only the first 39 are translated' "$HEDDLE" translate --checkpoint run
+[ "$(wc -l < stdout)" = 2 ] || fail "a long line was lost"
+printf 'one\ntwo \xff\n' > bad.en
+input=bad.en expect 65 'line 2: byte 5 (0xFF) is not valid UTF-8' "$HEDDLE" translate --checkpoint run
+expect 65 'no.en' "$HEDDLE" translate --checkpoint run --input no.en
+expect 64 'checkpoint is missing' "$HEDDLE" translate
+expect 64 'expected 1 <= n-best <= beam size' "$HEDDLE" translate --checkpoint run --beam 2 --n-best 3
+expect 64 'expected best, last or auto' "$HEDDLE" translate --checkpoint run --which newest
+expect 64 'did you mean --length-penalty' "$HEDDLE" translate --checkpoint run --length-penalti 1
+expect 65 'holds no checkpoints; expected' "$HEDDLE" translate --checkpoint data
+expect 65 'nowhere' "$HEDDLE" translate --checkpoint nowhere
+expect 65 '3 of the checkpoints there verify, 9 wanted' "$HEDDLE" translate --checkpoint run --average 9
+expect 65 'encoder.positions.weight' "$HEDDLE" translate --checkpoint run --set model.positions=learned
+expect 78 'no such implementation' "$HEDDLE" translate --checkpoint run --set kernels.gemm=nothing
+expect 78 'nothing.so' "$HEDDLE" translate --checkpoint run --plugin nothing.so
+
+# A damaged checkpoint is passed over where another verifies, and refused where it was named.
+cp -r run damaged
+last=damaged/checkpoints/step-00000030
+shard=$(find "$last" -name '*.h5' | head -1)
+printf 'x' | dd of="$shard" bs=1 seek=5000 conv=notrunc status=none
+input=some.en expect 0 'passed over a checkpoint that does not verify.*step-00000030' \
+  "$HEDDLE" translate --checkpoint damaged --which last
+expect 65 "$last" "$HEDDLE" translate --checkpoint "$last"
+expect 65 "$last" "$HEDDLE" inspect "$last"
+
+# evaluate
+"$HEDDLE" translate --checkpoint run --input demo/test.en --output test.de
+"$HEDDLE" evaluate --checkpoint run --source demo/test.en --reference demo/test.de --output evaluated.de > scores
+cmp test.de evaluated.de || fail "evaluate translates otherwise than translate"
+grep -q '^BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:heddle-.* = .*(BP = ' scores || { cat scores; fail BLEU; }
+grep -q '^perplexity = [0-9.]* ([0-9.]* nats for each of [0-9]* target tokens)$' scores || { cat scores; fail perplexity; }
+"$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de | diff - <(head -2 scores) || fail "two ways, two scores"
+"$HEDDLE" evaluate --hypotheses demo/test.de --reference demo/test.de | grep -q '^chrF2|.* = 100.00$' || fail "chrF of equals"
+# The perplexity of the validation text is the one that training reported for the checkpoint.
+reported=$(grep -o '"valid_perplexity": *[0-9.eE+-]*' run/metrics.jsonl | tail -1 | sed "s/.*://")
+"$HEDDLE" evaluate --checkpoint run --which last --source demo/valid.en --reference demo/valid.de --beam 1 > scores
+awk -v reported="$reported" '/^perplexity/ {found = $3} END {exit !(found > 0.999 * reported && found < 1.001 * reported)}' \
+  scores || { cat scores; fail "training reported a perplexity of $reported"; }
+expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --hypotheses demo/test.de --reference demo/valid.de
+expect 64 'expected either --checkpoint with --source, or --hypotheses' "$HEDDLE" evaluate --reference demo/test.de
+expect 64 'expected 13a or none' "$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de --tokenize intl
+
+# inspect
+"$HEDDLE" inspect data > shown
+grep -q '2,000 sentence pairs' shown && grep -q 'vocabulary: joint, 120 pieces' shown || { cat shown; fail "inspect data"; }
+first=$(sed -n 1p demo/train.de)
+grep -qx "  target: $first" shown || { cat shown; fail "the first pair is not shown"; }
+"$HEDDLE" inspect run --parameters > shown
+grep -q '3 checkpoints: .*(best)' shown && grep -q '^step 30; ' shown && grep -q '^d_model = 32$' shown &&
+  grep -q '^embedding.weight  *\[120, 32\]' shown || { cat shown; fail "inspect run"; }
+expect 65 'there is no such file or directory' "$HEDDLE" inspect nowhere
+expect 65 'run.toml' "$HEDDLE" inspect run.toml
