@@ -57,6 +57,9 @@ class BeamSearch {
   std::vector<RowRanking> rank_rows(Tensor const& memory, DecodeStep const& step);
   template <class Element>
   std::vector<RowRanking> rank_logits(std::span<Element const> logits);
+  /// The logits on the host, in `buffer`, which keeps its memory from step to step.
+  template <class Element>
+  static std::span<Element const> fetch(Tensor const& logits, std::vector<Element>& buffer);
   DecodeStep make_step(std::int64_t time) const;
   void advance(std::int64_t time, std::vector<RowRanking> const& rankings);
   void extend_sentence(std::size_t first, std::size_t last, std::int64_t time, std::vector<RowRanking> const& rankings);
@@ -78,6 +81,8 @@ class BeamSearch {
   std::vector<LiveHypothesis> live_;  ///< one per row, a sentence's side by side
   std::vector<LiveHypothesis> next_;
   Tokens parents_;  ///< of next_, rows of live_
+  std::vector<float> float_logits_;
+  std::vector<double> double_logits_;
 };
 
 BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const& model,
@@ -165,17 +170,24 @@ std::vector<BeamSearch::RowRanking> BeamSearch::rank_rows(Tensor const& memory, 
   Tensor const logits = model_.model.decode(context_, {upload(newest), {}}, rows, memory, step, caches_);
   switch (logits.dtype()) {
     case DType::float64:
-      return rank_logits<double>(to_host<double>(logits));
+      return rank_logits<double>(fetch(logits, double_logits_));
     case DType::bfloat16: {
-      std::vector<float> wide;
-      for (BFloat16 const value : to_host<BFloat16>(logits)) {
-        wide.push_back(static_cast<float>(value));
-      }
-      return rank_logits<float>(wide);
+      auto const narrow = to_host<BFloat16>(logits);
+      float_logits_.resize(narrow.size());
+      std::transform(narrow.begin(), narrow.end(), float_logits_.begin(),
+                     [](BFloat16 value) { return static_cast<float>(value); });
+      return rank_logits<float>(float_logits_);
     }
     default:
-      return rank_logits<float>(to_host<float>(logits));
+      return rank_logits<float>(fetch(logits, float_logits_));
   }
+}
+
+template <class Element>
+std::span<Element const> BeamSearch::fetch(Tensor const& logits, std::vector<Element>& buffer) {
+  buffer.resize(static_cast<std::size_t>(logits.size()));
+  copy_to_host(buffer.data(), logits);
+  return buffer;
 }
 
 template <class Element>
