@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "kernel_fixture.hpp"
@@ -108,6 +109,16 @@ TEST_F(TensorOpsTest, GatherRows) {
     ops.gather_rows(execution_, from, int_tensor(index), to);
     for (std::size_t i = 0; i < index.size(); ++i) {
       EXPECT_EQ(values(to.rows(static_cast<std::int64_t>(i), 1)), values(from.rows(index[i], 1))) << what;
+    }
+    // Strided rows on both sides, as decoding caches have them: what lies between stays.
+    Tensor const wide = Tensor::allocate(dtype, Shape{5, columns});
+    ops.gather_rows(execution_, from.columns(3, 4), int_tensor(index), wide.columns(1, 4));
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      auto const gathered = values(wide.rows(static_cast<std::int64_t>(i), 1));
+      auto const source = values(from.rows(index[i], 1));
+      EXPECT_TRUE(std::equal(source.begin() + 3, source.begin() + 7, gathered.begin() + 1)) << what;
+      EXPECT_EQ(gathered[0], 0) << what;
+      EXPECT_EQ(gathered[5], 0) << what;
     }
   });
 }
