@@ -4,12 +4,12 @@
 #include <heddle/core/plugin.hpp>
 #include <heddle/core/plugin_entry.hpp>
 #include <heddle/core/runtime.hpp>
-#include <heddle/kernels/register.hpp>
 #include <iostream>
 #include <string_view>
 
 #include "commands.hpp"
 #include "options.hpp"
+#include "registration.hpp"
 
 namespace heddle {
 namespace {
@@ -78,11 +78,7 @@ int run_kernels(Arguments const& arguments) {
   }
   Runtime const runtime;
   Registries registries;
-  register_built_in_kernels(registries.kernels);
-  register_built_in_layers(registries.layers);
-  for (std::string const& path : plugins) {
-    load_plugin(path, registries);
-  }
+  register_everything(plugins, registries);
   print_registries(registries, problems);
   return static_cast<int>(ExitCode::done);
 }

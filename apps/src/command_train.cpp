@@ -3,16 +3,15 @@
 #include <chrono>
 #include <filesystem>
 #include <heddle/core/error.hpp>
-#include <heddle/core/plugin.hpp>
 #include <heddle/core/runtime.hpp>
 #include <heddle/dist/mpi.hpp>
-#include <heddle/kernels/register.hpp>
 #include <iostream>
 #include <optional>
 #include <thread>
 
 #include "commands.hpp"
 #include "options.hpp"
+#include "registration.hpp"
 #include "trainer.hpp"
 
 namespace heddle {
@@ -79,11 +78,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   require_supported(config);
   Runtime runtime;
   Registries registries;
-  register_built_in_kernels(registries.kernels);
-  register_built_in_layers(registries.layers);
-  for (std::string const& plugin : config.plugins.paths) {
-    load_plugin(plugin, registries);
-  }
+  register_everything(config.plugins.paths, registries);
   ParallelState const parallel = make_parallel_state(world, make_mesh(config.parallel, world));
   auto const directory = make_run_directory(config.run.directory, options.fresh, world);
   Trainer trainer({config, registries, parallel, runtime.execution(), directory});

@@ -4,6 +4,7 @@
 #include <array>
 #include <exception>
 #include <heddle/core/error.hpp>
+#include <heddle/core/spelling.hpp>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -47,7 +48,7 @@ Command const& find_command(std::string const& name) {
     for (Command const& command : commands) {
       names.emplace_back(command.name);
     }
-    std::string const meant = nearest(name, names);
+    std::string const meant = nearest_spelling(name, names);
     throw UsageError(fmt::format("there is no command \"{}\"; {}", name,
                                  meant.empty() ? fmt::format("expected one of: {}", fmt::join(names, ", "))
                                                : fmt::format("did you mean \"{}\"?", meant)));

@@ -4,29 +4,13 @@
 
 #include <algorithm>
 #include <heddle/core/error.hpp>
+#include <heddle/core/spelling.hpp>
 #include <iostream>
-#include <numeric>
 
 namespace heddle {
 namespace {
 
 namespace po = boost::program_options;
-
-/// Levenshtein's distance.
-std::size_t edit_distance(std::string const& a, std::string const& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      std::size_t const replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 std::string describe_unknown(po::unknown_option const& error, po::options_description const& options) {
   std::vector<std::string> names;
@@ -34,24 +18,11 @@ std::string describe_unknown(po::unknown_option const& error, po::options_descri
     names.push_back("--" + option->long_name());
   }
   std::string const given = error.get_option_name();
-  std::string const meant = nearest(given, names);
+  std::string const meant = nearest_spelling(given, names);
   return fmt::format("there is no option {}{}", given, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
 }
 
 }  // namespace
-
-std::string nearest(std::string const& word, std::vector<std::string> const& candidates) {
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
-  for (std::string const& candidate : candidates) {
-    std::size_t const distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
-}
 
 std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std::vector<std::string> const& arguments) {
   constexpr unsigned line_length = 110;

@@ -22,7 +22,4 @@ struct CommandSyntax {
 std::optional<boost::program_options::variables_map> parse_options(CommandSyntax const& syntax,
                                                                    std::vector<std::string> const& arguments);
 
-/// The one of `candidates` that `word` was most probably meant to be; "" when none is near.
-std::string nearest(std::string const& word, std::vector<std::string> const& candidates);
-
 }  // namespace heddle

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <heddle/core/error.hpp>
-#include <heddle/core/plugin.hpp>
-#include <heddle/kernels/register.hpp>
-#include <set>
+
+#include "registration.hpp"
 
 namespace heddle {
 namespace {
@@ -53,19 +52,6 @@ std::vector<CheckpointEntry> candidates(TrainedModelOptions const& options) {
     entries.resize(1);
   }
   return entries;
-}
-
-void register_everything(Config const& config, std::vector<std::string> const& plugins, Registries& registries) {
-  register_built_in_kernels(registries.kernels);
-  register_built_in_layers(registries.layers);
-  auto paths = config.plugins.paths;
-  paths.insert(paths.end(), plugins.begin(), plugins.end());
-  std::set<fs::path> loaded;
-  for (std::string const& path : paths) {
-    if (loaded.insert(fs::weakly_canonical(path)).second) {
-      load_plugin(path, registries);
-    }
-  }
 }
 
 std::vector<float> averaged(std::vector<Checkpoint> const& checkpoints, Parameter const& parameter) {
@@ -155,7 +141,9 @@ TrainedModel::TrainedModel(std::vector<Checkpoint> const& checkpoints, TrainedMo
                            options.overrides)),
       vocabulary_{Tokenizer::from_model(checkpoints.front().source_model()),
                   Tokenizer::from_model(checkpoints.front().target_model())} {
-  register_everything(config_, options.plugins, registries_);
+  auto plugins = config_.plugins.paths;
+  plugins.insert(plugins.end(), options.plugins.begin(), options.plugins.end());
+  register_everything(plugins, registries_);
   model_ = std::make_unique<EncoderDecoder>(
       LayerSpec{"",
                 Side::source,

@@ -28,7 +28,9 @@ void require_given(std::string_view key, std::string const& value, std::string_v
 void require_supported(Config const& config) {
   require_given("run.directory", config.run.directory, "runs/first");
   require_given("data.train", config.data.train, "data/demo/train.h5");
-  require_given("data.valid", config.data.valid, "data/demo/valid.h5");
+  if (config.train.validate_every > 0) {
+    require_given("data.valid", config.data.valid, "data/demo/valid.h5");
+  }
   require_one("parallel.tensor", config.parallel.tensor);
   require_one("parallel.pipeline", config.parallel.pipeline);
   require_one("parallel.context", config.parallel.context);

@@ -1,0 +1,21 @@
+#include "registration.hpp"
+
+#include <filesystem>
+#include <heddle/core/plugin.hpp>
+#include <heddle/kernels/register.hpp>
+#include <set>
+
+namespace heddle {
+
+void register_everything(std::vector<std::string> const& plugins, Registries& registries) {
+  register_built_in_kernels(registries.kernels);
+  register_built_in_layers(registries.layers);
+  std::set<std::filesystem::path> loaded;
+  for (std::string const& path : plugins) {
+    if (loaded.insert(std::filesystem::weakly_canonical(path)).second) {
+      load_plugin(path, registries);
+    }
+  }
+}
+
+}  // namespace heddle
