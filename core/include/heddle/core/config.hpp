@@ -66,8 +66,8 @@ struct TrainConfig {
   std::int64_t validate_every = 500;  ///< steps; 0: never
   bool validate_bleu = true;
   std::int64_t validate_beam_size = 1;  ///< 1: greedy
-  std::int64_t early_stopping = 0;  ///< validations without a better loss after which training ends; 0: never
-  std::int64_t log_every = 10;      ///< steps between lines of metrics.jsonl
+  std::int64_t early_stopping = 0;      ///< validations without a better loss after which training ends; 0: never
+  std::int64_t log_every = 10;          ///< steps between lines of metrics.jsonl
 };
 
 struct OptimizerConfig {
