@@ -22,7 +22,7 @@ KernelSource kernels_of(TrainerSetup const& setup) {
 }
 
 std::optional<Dataset> open_valid(Config const& config, Dataset const& train) {
-  if (config.data.valid.empty()) {
+  if (config.train.validate_every == 0) {
     return std::nullopt;
   }
   auto valid = Dataset::open(config.data.valid);
@@ -207,7 +207,7 @@ bool Trainer::after_step(StepReport const& report) {
   std::optional<ValidationResult> validation;
   bool best = false;
   std::int64_t const every = config_.train.validate_every;
-  if (valid_data_ && every > 0 && (state_.step % every == 0 || state_.step == config_.train.steps)) {
+  if (valid_data_ && (state_.step % every == 0 || state_.step == config_.train.steps)) {
     if (speaks()) {
       log_->pause();
     }
