@@ -52,24 +52,23 @@ Mesh make_mesh(ParallelConfig const& parallel, Communicator const& world) {
   return {{parallel.pipeline, data, parallel.context, parallel.tensor}, world.rank(), world.size()};
 }
 
-/// run.directory, or with --fresh the first of NAME-2, NAME-3, … that does not exist; made by rank 0.
-std::filesystem::path make_run_directory(std::string const& name, bool fresh, Communicator const& world) {
+/// run.directory, or with --fresh the first of NAME-2, NAME-3, … that does not exist, as rank 0 sees it.
+std::filesystem::path choose_run_directory(std::filesystem::path name, bool fresh, Communicator const& world) {
+  name = name.lexically_normal();
+  if (!name.has_filename()) {
+    name = name.parent_path();  // a trailing slash
+  }
   std::filesystem::path directory = name;
   std::int32_t number = 1;
   if (world.rank() == 0) {
     while (fresh && std::filesystem::exists(directory)) {
-      directory = fmt::format("{}-{}", name, ++number);
-    }
-    std::error_code problem;
-    std::filesystem::create_directories(directory, problem);
-    if (problem) {
-      throw ConfigError(fmt::format("run.directory {}: {}", directory.string(), problem.message()));
+      directory = fmt::format("{}-{}", name.string(), ++number);
     }
   }
   Tensor const shared = from_host<std::int32_t>(std::span(&number, 1), {1});
   world.broadcast(shared, 0);
   number = to_host<std::int32_t>(shared).front();
-  return number == 1 ? std::filesystem::path(name) : std::filesystem::path(fmt::format("{}-{}", name, number));
+  return number == 1 ? name : std::filesystem::path(fmt::format("{}-{}", name.string(), number));
 }
 
 ExitCode train(TrainOptions const& options, Communicator const& world, StopSignal const& signal) {
@@ -80,7 +79,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   Registries registries;
   register_everything(config.plugins.paths, registries);
   ParallelState const parallel = make_parallel_state(world, make_mesh(config.parallel, world));
-  auto const directory = make_run_directory(config.run.directory, options.fresh, world);
+  auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
   Trainer trainer({config, registries, parallel, runtime.execution(), directory});
   return trainer.run(signal);
 }

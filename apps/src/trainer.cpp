@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <fstream>
 #include <heddle/core/error.hpp>
 #include <heddle/core/schedule.hpp>
 #include <heddle/dist/mpi.hpp>
@@ -82,16 +81,21 @@ void Trainer::resume_or_start() {
     take_up(Checkpoint::open_verified_elsewhere(checkpoints_.directory() / checkpoint_directory_name(step)));
   }
   if (speaks()) {
+    directory_ = std::make_unique<RunDirectory>(setup_.directory);
     print_start();
     log_ = std::make_unique<TrainingLog>(
-        setup_.directory / "metrics.jsonl",
-        TrainingLog::Start{state_.step, config_.train.steps, state_.tokens, state_.seconds, config_.train.log_every,
-                           isatty(STDOUT_FILENO) == 1 && !launched_by_mpi()});
+        *directory_, TrainingLog::Start{state_.step, config_.train.steps, state_.tokens, state_.seconds,
+                                        config_.train.log_every, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi()});
   }
 }
 
 void Trainer::take_up(Checkpoint const& checkpoint) {
   check_same_run(checkpoint, config_, train_data_.vocabulary());
+  if (speaks()) {
+    for (std::string const& change : changed_keys(checkpoint, config_)) {
+      fmt::print("changed since the checkpoint: {}\n", change);
+    }
+  }
   load_training_state(checkpoint, parameters_, *optimizer_);
   state_ = checkpoint.state();
   batches_.seek(state_.epoch, state_.position);
@@ -100,10 +104,7 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
 
 void Trainer::print_start() const {
   std::string const resolved = to_toml(config_);
-  auto const saved = setup_.directory / "config.toml";
-  if (!(std::ofstream(saved) << resolved << std::flush)) {
-    throw Error(fmt::format("{}: can not be written", saved.string()));
-  }
+  directory_->replace_file("config.toml", resolved);
   std::int64_t parameters = 0;
   for (Parameter const& parameter : parameters_.all()) {
     parameters += parameter.spec.shape.size();
@@ -125,14 +126,11 @@ void Trainer::print_start() const {
 }
 
 ExitCode Trainer::run(StopSignal const& signal) {
-  while (state_.step < config_.train.steps) {
-    StepReport const report = train_step();
-    if (after_step(report)) {
-      break;
-    }
+  while (state_.step < config_.train.steps && !stopped_early()) {
+    after_step(train_step());
     if (stop_requested(signal)) {
       commit_checkpoint(false);
-      if (state_.step < config_.train.steps) {
+      if (state_.step < config_.train.steps && !stopped_early()) {
         if (speaks()) {
           log_->say(fmt::format("stopped by SIGUSR1 after step {}; the same command goes on from there", state_.step));
         }
@@ -141,7 +139,6 @@ ExitCode Trainer::run(StopSignal const& signal) {
     }
   }
   commit_checkpoint(false);
-  check_replicas(setup_.parallel, parameters_);
   if (speaks()) {
     log_->say(
         fmt::format("done: step {}, {} tokens, {:.1f} s of training", state_.step, state_.tokens, log_->seconds()));
@@ -203,7 +200,7 @@ void Trainer::run_micro_batch(GlobalBatch const& batch, PairRange const& range) 
   copy_from_host(loss_sum_, &loss);
 }
 
-bool Trainer::after_step(StepReport const& report) {
+void Trainer::after_step(StepReport const& report) {
   std::optional<ValidationResult> validation;
   bool best = false;
   std::int64_t const every = config_.train.validate_every;
@@ -212,7 +209,7 @@ bool Trainer::after_step(StepReport const& report) {
       log_->pause();
     }
     validation = validate({config_, *valid_data_, *model_, setup_.parallel, setup_.execution, arena_});
-    best = state_.best_step == 0 || validation->loss < state_.best_valid_loss;
+    best = std::isfinite(validation->loss) && (state_.best_step == 0 || validation->loss < state_.best_valid_loss);
     state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
     if (best) {
       state_.best_step = state_.step;
@@ -229,13 +226,14 @@ bool Trainer::after_step(StepReport const& report) {
   if (best || (save_every > 0 && state_.step % save_every == 0)) {
     commit_checkpoint(best);
   }
-  bool const stop =
-      config_.train.early_stopping > 0 && state_.validations_without_improvement >= config_.train.early_stopping;
-  if (stop && speaks()) {
+  if (stopped_early() && speaks()) {
     log_->say(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
                           state_.best_valid_loss, state_.best_step, state_.validations_without_improvement));
   }
-  return stop;
+}
+
+bool Trainer::stopped_early() const {
+  return config_.train.early_stopping > 0 && state_.validations_without_improvement >= config_.train.early_stopping;
 }
 
 bool Trainer::stop_requested(StopSignal const& signal) const {
@@ -249,6 +247,9 @@ bool Trainer::stop_requested(StopSignal const& signal) const {
 }
 
 void Trainer::commit_checkpoint(bool best) {
+  if (committed_step_ != state_.step) {
+    check_replicas(setup_.parallel, parameters_);  // what has diverged must not be kept
+  }
   if (speaks() && (committed_step_ != state_.step || best)) {
     log_->pause();
     state_.seconds = log_->seconds();

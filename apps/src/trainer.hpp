@@ -23,7 +23,7 @@ struct TrainerSetup {
   Registries const& registries;
   ParallelState const& parallel;
   Execution& execution;
-  std::filesystem::path directory;  ///< of the run
+  std::filesystem::path directory;  ///< of the run; made once everything else has been found right
 };
 
 /// One training run: batches, steps, validation, checkpoints. Built and run by all ranks together.
@@ -45,10 +45,12 @@ class Trainer {
   /// Leaves the global batch's gradients and smoothed loss, both summed, on every rank.
   void accumulate_gradients(GlobalBatch const& batch);
   void run_micro_batch(GlobalBatch const& batch, PairRange const& range);
-  /// What follows a step: validation, checkpoints. True where early stopping ends the run.
-  bool after_step(StepReport const& report);
+  /// What follows a step: validation, checkpoints.
+  void after_step(StepReport const& report);
+  bool stopped_early() const;
   /// True on every rank as soon as any has been signalled; collective over the world.
   bool stop_requested(StopSignal const& signal) const;
+  /// Compares the replicas, then rank 0 writes; collective over the world.
   void commit_checkpoint(bool best);
   bool speaks() const { return setup_.parallel.world.rank() == 0; }
 
@@ -67,7 +69,8 @@ class Trainer {
   Tensor loss_sum_;  ///< float64 [1]: this step's smoothed loss
   TrainingState state_;
   std::int64_t committed_step_ = -1;
-  std::unique_ptr<TrainingLog> log_;  ///< rank 0's
+  std::unique_ptr<RunDirectory> directory_;  ///< rank 0's
+  std::unique_ptr<TrainingLog> log_;         ///< rank 0's
 };
 
 }  // namespace heddle

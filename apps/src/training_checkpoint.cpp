@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <heddle/core/error.hpp>
+#include <sstream>
 
 namespace heddle {
 
@@ -76,6 +77,24 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabula
                     "began with, or start over with --fresh",
                     where));
   }
+}
+
+std::vector<std::string> changed_keys(Checkpoint const& checkpoint, Config const& config) {
+  // to_toml writes every key on a line of its own, always in the same order.
+  Config const saved = parse_config(checkpoint.config(), checkpoint.directory().string() + "'s config");
+  std::istringstream old_text(to_toml(saved));
+  std::istringstream new_text(to_toml(config));
+  std::vector<std::string> changes;
+  std::string section;
+  for (std::string before, after; std::getline(old_text, before) && std::getline(new_text, after);) {
+    if (after.starts_with('[')) {
+      section = after.substr(1, after.find(']') - 1);
+    }
+    if (before != after) {
+      changes.push_back(fmt::format("{}.{}, before {}", section, after, before.substr(before.find('=') + 2)));
+    }
+  }
+  return changes;
 }
 
 }  // namespace heddle

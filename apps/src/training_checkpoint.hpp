@@ -25,4 +25,7 @@ void load_training_state(Checkpoint const& checkpoint, ParameterSet& parameters,
 /// of the data; DataError where the vocabulary is another one.
 void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabulary const& vocabulary);
 
+/// "section.key = new, before old" for each key that a run going on from `checkpoint` has changed.
+std::vector<std::string> changed_keys(Checkpoint const& checkpoint, Config const& config);
+
 }  // namespace heddle

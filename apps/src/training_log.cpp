@@ -14,19 +14,27 @@ namespace heddle {
 namespace {
 
 constexpr double seconds_between_lines = 5;
+constexpr char const* metrics_name = "metrics.jsonl";
 
-/// The lines of an earlier run up to `step`; a torn last line (the run was killed while writing it) ends them.
+/// The step of a line, -1 where it is none of ours.
+std::int64_t step_of(std::string const& line) {
+  boost::json::error_code problem;
+  boost::json::value const value = boost::json::parse(line, problem);
+  auto const* const object = problem ? nullptr : value.if_object();
+  auto const* const step = object != nullptr ? object->if_contains("step") : nullptr;
+  auto const* const number = step != nullptr ? step->if_int64() : nullptr;
+  return number != nullptr ? *number : -1;
+}
+
+/// The lines of an earlier run up to `step`; torn ones (the run was killed while writing) are dropped.
 std::string earlier_lines(std::filesystem::path const& path, std::int64_t step) {
   std::ifstream file(path);
   std::string kept;
   for (std::string line; std::getline(file, line);) {
-    boost::json::error_code problem;
-    boost::json::value const value = boost::json::parse(line, problem);
-    auto const* const at = problem ? nullptr : value.as_object().if_contains("step");
-    if (at == nullptr || at->as_int64() > step) {
-      break;
+    std::int64_t const at = step_of(line);
+    if (at >= 0 && at <= step) {
+      kept += line + "\n";
     }
-    kept += line + "\n";
   }
   return kept;
 }
@@ -39,17 +47,14 @@ std::string remaining(double seconds) {
 
 }  // namespace
 
-TrainingLog::TrainingLog(std::filesystem::path const& metrics, Start const& start)
+TrainingLog::TrainingLog(RunDirectory const& directory, Start const& start)
     : start_(start),
       terminal_(start.terminal),
       tokens_(start.tokens),
       window_began_(start.seconds),
       last_progress_(start.seconds) {
-  std::string const kept = start.step > 0 ? earlier_lines(metrics, start.step) : "";
-  auto temporary = metrics;
-  temporary += ".new";
-  std::ofstream(temporary) << kept;
-  std::filesystem::rename(temporary, metrics);
+  auto const metrics = directory.path() / metrics_name;
+  directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(metrics, start.step) : "");
   metrics_.open(metrics, std::ios::app);
   if (!metrics_) {
     throw Error(fmt::format("{}: can not be written", metrics.string()));
@@ -57,14 +62,17 @@ TrainingLog::TrainingLog(std::filesystem::path const& metrics, Start const& star
 }
 
 double TrainingLog::seconds() const {
-  return start_.seconds + busy_seconds_ + std::chrono::duration<double>(Clock::now() - busy_since_).count();
+  double const open = busy_ ? std::chrono::duration<double>(Clock::now() - busy_since_).count() : 0;
+  return start_.seconds + busy_seconds_ + open;
 }
 
 void TrainingLog::pause() {
-  busy_seconds_ += std::chrono::duration<double>(Clock::now() - busy_since_).count();
+  busy_seconds_ = seconds() - start_.seconds;
+  busy_ = false;
 }
 
 void TrainingLog::resume() {
+  busy_ = true;
   busy_since_ = Clock::now();
 }
 

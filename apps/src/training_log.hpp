@@ -6,6 +6,8 @@
 #include <fstream>
 #include <optional>
 
+#include "run_directory.hpp"
+
 namespace heddle {
 
 /// A validation's result.
@@ -34,9 +36,9 @@ class TrainingLog {
     std::int64_t every = 10;
     bool terminal = false;  ///< the progress line rewrites itself; otherwise a line every few seconds
   };
-  /// Goes on with the file `metrics` after step `start.step`: later lines, left by a run that went further than its
-  /// last checkpoint, are dropped. Throws Error where the file can not be written.
-  TrainingLog(std::filesystem::path const& metrics, Start const& start);
+  /// Goes on with the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went further
+  /// than its last checkpoint, are dropped. Throws Error where the file can not be written.
+  TrainingLog(RunDirectory const& directory, Start const& start);
 
   /// Every `every` steps, and where there is a validation, a line is written; train_loss is the mean since the last
   /// one.
@@ -61,7 +63,8 @@ class TrainingLog {
   bool terminal_;
   bool line_open_ = false;
   std::int64_t tokens_;
-  double busy_seconds_ = 0;
+  double busy_seconds_ = 0;  ///< before busy_since_
+  bool busy_ = true;
   Clock::time_point busy_since_ = Clock::now();
   std::int64_t window_steps_ = 0;
   std::int64_t window_tokens_ = 0;

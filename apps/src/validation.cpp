@@ -68,7 +68,13 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
 
   // Every rank gets all translations: a row per sentence holds its length and tokens, zero where another rank filled
   // it.
-  std::int64_t const columns = setup.config.model.max_length + 1;
+  std::int32_t longest = 0;
+  for (auto const& hypotheses : generated) {
+    longest = std::max(longest, static_cast<std::int32_t>(hypotheses.front().tokens.size()));
+  }
+  Tensor const shared_longest = from_host<std::int32_t>(std::span(&longest, 1), {1});
+  data.all_reduce(shared_longest, ReduceOp::max);
+  std::int64_t const columns = to_host<std::int32_t>(shared_longest).front() + 1;
   std::vector<std::int32_t> table(static_cast<std::size_t>(count * columns), 0);
   for (std::size_t sentence = 0; sentence < generated.size(); ++sentence) {
     auto const& tokens = generated[sentence].front().tokens;

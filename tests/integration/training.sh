@@ -124,7 +124,40 @@ train 2 65 --set run.directory=damaged
 train 0 0 --fresh --set run.directory=alone --set train.steps=5
 [ -e alone-2/metrics.jsonl ] || fail "--fresh made no new directory"
 
-# Refusals.
+train 0 0 --fresh --set run.directory=alone/ --set train.steps=5
+[ -e alone-3/metrics.jsonl ] || fail "--fresh with a trailing slash made no directory beside the old one"
+
+# The time a checkpoint tells is the time that was spent, whether or not a validation came before.
+began=$(date +%s%N)
+train 0 0 --set run.directory=timed --set train.validate_every=0 --set data.valid=nowhere.h5
+spent=$(h5dump -a /training/seconds "$(state timed)"/*.h5 | awk '/\(0\)/ {print $2}')
+awk -v spent="$spent" -v wall="$(($(date +%s%N) - began))" 'BEGIN { exit !(spent > 0 && spent < wall / 1e9) }' ||
+  fail "the checkpoint tells of $spent s, more than went by"
+
+# Early stopping is an end: the same command again finds nothing to do.
+stop_early() { train 0 0 --set run.directory=early --set train.early_stopping=1 --set train.validate_every=5 \
+  --set optimizer.learning_rate=0.0 --set train.steps=1000; }
+stop_early
+stop_early
+[ "$(find early/checkpoints -name 'step-*' | sort | tail -n 1)" = early/checkpoints/step-00000010 ] ||
+  fail "a run that had stopped early went on"
+
+# Two processes never train in one directory.
+"$HEDDLE" train run.toml --set run.directory=shared --set train.steps=100000 > first.log 2>&1 &
+victim=$!
+wait_for_step shared 2
+train 0 78 --set run.directory=shared
+kill -USR1 "$victim"
+wait "$victim" || true
+
+# What a crash left of metrics.jsonl does not stop a resume.
+printf '3\n{"step": 7' >> timed/metrics.jsonl
+train 0 0 --set run.directory=timed --set train.steps=60
+[ "$(wc -l < timed/metrics.jsonl)" -eq 60 ] || fail "metrics.jsonl was not mended"
+
+# Refusals, which leave nothing behind.
+train 0 78 --set run.directory=refused --set kernels.gemm=nonsense
+[ ! -e refused ] || fail "a refused run left its directory behind"
 train 2 78 --set parallel.tensor=2
 train 2 78 --set parallel.data=3
 train 0 78 --set train.precision=bfloat16
