@@ -12,7 +12,8 @@ function(heddle_target_options target)
   endif()
   if(HEDDLE_SANITIZE)
     target_compile_options(${target} PRIVATE
-      -O1 -fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+      -O1 -fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+      -Wno-maybe-uninitialized) # which the sanitizers' own code sets off
     target_link_options(${target} PRIVATE -fsanitize=${HEDDLE_SANITIZE})
   endif()
 endfunction()
