@@ -9,8 +9,6 @@ namespace heddle {
 
 namespace {
 
-constexpr char const* format_name = "heddle-checkpoint";
-constexpr std::int64_t format_version = 1;
 constexpr Checkpoint::Part all_parts[] = {Checkpoint::Part::value, Checkpoint::Part::first_moment,
                                           Checkpoint::Part::second_moment};
 
@@ -178,8 +176,8 @@ void check_contents(CheckpointContents const& contents) {
 
 void write_state_file(std::filesystem::path const& path, CheckpointContents const& contents) {
   hdf5::File file = hdf5::File::create(path);
-  file.set_string_attribute("format", format_name);
-  file.set_integer_attribute("version", format_version);
+  file.set_string_attribute("format", checkpoint_format_name);
+  file.set_integer_attribute("version", checkpoint_format_version);
   write_training(file, contents.state);
   file.write_bytes("config", contents.config);
   {
@@ -200,7 +198,8 @@ void write_state_file(std::filesystem::path const& path, CheckpointContents cons
 }
 
 CheckpointIndex read_index(hdf5::File const& file) {
-  if (file.string_attribute("format") != format_name || file.integer_attribute("version") != format_version) {
+  if (file.string_attribute("format") != checkpoint_format_name ||
+      file.integer_attribute("version") != checkpoint_format_version) {
     throw DataError(file.where() + ": is not of format heddle-checkpoint, version 1");
   }
   CheckpointIndex index;

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <heddle/core/error.hpp>
+#include <heddle/dist/mpi.hpp>
 #include <heddle/io/checkpoint_store.hpp>
 #include <heddle/io/manifest.hpp>
 #include <new>
@@ -82,17 +82,12 @@ std::int64_t bytes_in(fs::path const& directory) {
   return bytes;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
-
 /// Whether nobody can still be writing this: its writer, named at the end of its name, is gone from this host, or it
 /// has not changed for a day.
 bool is_abandoned(fs::path const& path) {
   std::string const name = path.filename().string();
   std::size_t const dash = name.rfind('-');
-  if (name.substr(0, dash).ends_with("-" + host_name())) {
+  if (name.substr(0, dash).ends_with("-" + hostname())) {
     int const writer = std::atoi(name.c_str() + dash + 1);
     return writer <= 0 || writer == ::getpid() || (::kill(writer, 0) != 0 && errno == ESRCH);
   }
@@ -195,7 +190,7 @@ CheckpointStore::CheckpointStore(fs::path directory, std::int64_t keep)
     : directory_(std::move(directory)), keep_(std::max(keep, least_kept)) {}
 
 std::string CheckpointStore::temporary_name(std::string const& what) const {
-  return std::string(temporary_prefix) + what + "-" + host_name() + "-" + std::to_string(::getpid());
+  return std::string(temporary_prefix) + what + "-" + hostname() + "-" + std::to_string(::getpid());
 }
 
 CommitResult CheckpointStore::commit(CheckpointContents const& contents, Observer const& observe) {
@@ -266,8 +261,9 @@ void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) c
     std::optional<std::int64_t> const best = best_step();
     std::int64_t kept = 0;
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-      // What is visibly torn neither counts as kept nor is deleted.
-      if (!problem_of(step->directory, Check::sizes).empty()) {
+      // What is visibly torn neither counts as kept nor is deleted; nor does what is newer than the checkpoint just
+      // written: the run did not go on from it, so it did not verify.
+      if (step->step > committed_step || !problem_of(step->directory, Check::sizes).empty()) {
         continue;
       }
       if (++kept <= keep_ || step->step == committed_step || step->step == best) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <heddle/core/error.hpp>
 #include <heddle/io/demo_data.hpp>
 #include <list>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "file_descriptor.hpp"
 #include "pending_file.hpp"
 
 namespace heddle {
@@ -110,14 +110,11 @@ std::vector<int64_t> choose_numbers(int64_t count, std::mt19937_64& generator) {
 }
 
 void write_lines(PendingFile& pending, std::span<int64_t const> numbers, std::string (*in_words)(int64_t)) {
-  std::ofstream file(pending.temporary(), std::ios::binary);
+  std::string text;
   for (int64_t const number : numbers) {
-    file << in_words(number) << '\n';
+    text += in_words(number) + '\n';
   }
-  file.close();
-  if (!file) {
-    throw DataError(fmt::format("{}: can not write this file", pending.target().string()));
-  }
+  write_new_file(pending.temporary(), text);
   pending.sync();
 }
 

@@ -89,7 +89,7 @@ File File::create(std::filesystem::path const& path) {
   hid_t const id = H5Fcreate(state->path.c_str(), H5F_ACC_EXCL, creation.id(), access.id());
   if (id < 0 && state->open_error != 0) {
     last_error();
-    throw DataError(state->path + ": could not be created: " + std::strerror(state->open_error));
+    throw Error(state->path + ": could not be created: " + std::strerror(state->open_error));
   }
   Handle file(require(id, state->path, "create the file"), H5Fclose, state);
   Handle root = open_root(file.id(), state);

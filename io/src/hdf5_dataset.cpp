@@ -125,8 +125,12 @@ void Dataset::expect(ElementType type, Shape const& shape) const {
     fits = shape[axis] == any_extent || shape[axis] == shape_[axis];
   }
   if (!fits) {
+    std::string extents;
+    for (std::int64_t const extent : shape) {
+      extents += (extents.empty() ? "" : ", ") + (extent == any_extent ? "any extent" : std::to_string(extent));
+    }
     throw DataError(where() + ": holds " + element_name(type_) + " " + to_string(shape_) + ", expected " +
-                    element_name(type) + " " + to_string(shape) + " (-1: any extent)");
+                    element_name(type) + " [" + extents + "]");
   }
 }
 

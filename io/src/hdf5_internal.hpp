@@ -37,7 +37,7 @@ inline std::vector<hsize_t> extents(Shape const& shape) {
 /// Makes a file created with these access properties note failing writes in `state`, which must outlive it.
 void use_write_driver(hid_t access, FileState& state);
 
-/// DataError naming `where` and errno's text, if a write to the file has failed.
+/// Error naming `where` and errno's text, if a write to the file has failed.
 void check_written(FileState const& state, std::string const& where);
 
 /// Refuses, with DataError, a file holding anything but groups and plainly stored datasets: see hdf5_allow_list.cpp.

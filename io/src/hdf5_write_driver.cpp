@@ -185,7 +185,7 @@ void use_write_driver(hid_t access, FileState& state) {
 
 void check_written(FileState const& state, std::string const& where) {
   if (state.write_error != 0) {
-    throw DataError(where + ": could not be written: " + std::strerror(state.write_error));
+    throw Error(where + ": could not be written: " + std::strerror(state.write_error));
   }
 }
 

@@ -19,8 +19,6 @@ namespace {
 namespace json = boost::json;
 namespace fs = std::filesystem;
 
-constexpr char const* format_name = "heddle-checkpoint";
-constexpr std::int64_t format_version = 1;
 constexpr std::int64_t largest_manifest = std::int64_t{64} << 20;
 
 [[noreturn]] void reject(fs::path const& path, std::string const& reason) {
@@ -68,8 +66,8 @@ bool is_plain_name(std::string const& name) {
 
 /// Everything but the manifest's own digest, without the closing brace.
 std::string manifest_body(Manifest const& manifest) {
-  std::string text = "{\n  \"format\": \"" + std::string(format_name) + "\",\n";
-  text += "  \"version\": " + std::to_string(format_version) + ",\n";
+  std::string text = "{\n  \"format\": \"" + std::string(checkpoint_format_name) + "\",\n";
+  text += "  \"version\": " + std::to_string(checkpoint_format_version) + ",\n";
   text += "  \"step\": " + std::to_string(manifest.step) + ",\n";
   text += "  \"block_bytes\": " + std::to_string(manifest_block_bytes) + ",\n  \"files\": [";
   char const* between_files = "\n";
@@ -91,7 +89,8 @@ std::string manifest_body(Manifest const& manifest) {
 
 Manifest parse(std::string const& text) {
   json::object const root = json::parse(text).as_object();
-  if (root.at("format").as_string() != format_name || root.at("version").as_int64() != format_version) {
+  if (root.at("format").as_string() != checkpoint_format_name ||
+      root.at("version").as_int64() != checkpoint_format_version) {
     throw Error("is not of format heddle-checkpoint, version 1");
   }
   Manifest manifest;

@@ -1,29 +1,16 @@
 #include "pending_file.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <heddle/core/error.hpp>
 #include <system_error>
 #include <utility>
 
+#include "file_descriptor.hpp"
+
 namespace heddle {
 namespace {
-
-void sync_path(std::filesystem::path const& path, int flags) {
-  int const descriptor = open(path.c_str(), flags | O_CLOEXEC);
-  if (descriptor < 0) {
-    throw DataError(fmt::format("{}: can not open it to sync: {}", path.string(), std::strerror(errno)));
-  }
-  int const failure = fsync(descriptor) == 0 ? 0 : errno;
-  close(descriptor);
-  if (failure != 0) {
-    throw DataError(fmt::format("{}: can not bring it to the disk: {}", path.string(), std::strerror(failure)));
-  }
-}
 
 std::filesystem::path temporary_beside(std::filesystem::path const& target) {
   return target.parent_path() / fmt::format(".{}.{}.partial", target.filename().string(), getpid());
@@ -45,18 +32,18 @@ PendingFile::~PendingFile() {
 }
 
 void PendingFile::sync() const {
-  sync_path(temporary_, O_RDONLY);
+  sync_to_disk(temporary_);
 }
 
 void PendingFile::commit() {
   std::error_code failure;
   std::filesystem::rename(temporary_, target_, failure);
   if (failure) {
-    throw DataError(fmt::format("{}: can not be put in its place: {}", target_.string(), failure.message()));
+    throw Error(fmt::format("{}: can not be put in its place: {}", target_.string(), failure.message()));
   }
   committed_ = true;
   std::filesystem::path const parent = target_.parent_path();
-  sync_path(parent.empty() ? "." : parent, O_RDONLY | O_DIRECTORY);
+  sync_to_disk(parent.empty() ? "." : parent);
 }
 
 PendingDirectory::PendingDirectory(std::filesystem::path directory)
@@ -71,8 +58,8 @@ PendingDirectory::PendingDirectory(std::filesystem::path directory)
   }
   std::filesystem::create_directories(directory_, failure);
   if (failure || !std::filesystem::is_directory(directory_)) {
-    throw DataError(fmt::format("{}: can not make this directory: {}", directory_.string(),
-                                failure ? failure.message() : "something else has its name"));
+    throw Error(fmt::format("{}: can not make this directory: {}", directory_.string(),
+                            failure ? failure.message() : "something else has its name"));
   }
 }
 

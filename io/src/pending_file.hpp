@@ -17,10 +17,10 @@ class PendingFile {
   std::filesystem::path const& target() const noexcept { return target_; }
   std::filesystem::path const& temporary() const noexcept { return temporary_; }
 
-  /// Brings the written bytes to the disk. DataError where that fails.
+  /// Brings the written bytes to the disk. Error where that fails.
   void sync() const;
 
-  /// Gives the file its name, replacing what had it before. DataError where that fails.
+  /// Gives the file its name, replacing what had it before. Error where that fails.
   void commit();
 
  private:
@@ -30,7 +30,7 @@ class PendingFile {
 };
 
 /// Makes a directory and its missing parents. Those that it made itself go again, when they are empty, unless keep()
-/// was called. Throws DataError where the directory can not be made.
+/// was called. Throws Error where the directory can not be made.
 class PendingDirectory {
  public:
   explicit PendingDirectory(std::filesystem::path directory);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <heddle/core/error.hpp>
 #include <heddle/io/dataset.hpp>
@@ -9,10 +11,13 @@
 #include <heddle/io/text.hpp>
 #include <iterator>
 #include <list>
+#include <optional>
 #include <ostream>
 #include <system_error>
+#include <utility>
 #include <vector>
 
+#include "file_descriptor.hpp"
 #include "pending_file.hpp"
 #include "progress_line.hpp"
 
@@ -58,17 +63,19 @@ void survey(TextPair& texts, std::ostream& out) {
 }
 
 std::string read_file(Path const& path) {
+  std::error_code failure;
   std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!file) {
-    throw DataError(fmt::format("{}: can not read this vocabulary model", path.string()));
+  if (!file || !std::filesystem::is_regular_file(path, failure)) {
+    throw DataError(fmt::format("{}: can not read this vocabulary model: {}", path.string(),
+                                !file ? std::strerror(errno) : "it is no regular file"));
   }
-  return bytes;
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 Tokenizer load_model(Path const& path) {
+  std::string model = read_file(path);
   try {
-    return Tokenizer::from_model(read_file(path));
+    return Tokenizer::from_model(std::move(model));
   } catch (DataError const& error) {
     throw DataError(fmt::format("{}: {}", path.string(), error.what()));
   }
@@ -84,11 +91,15 @@ Tokenizer train_model(PrepareOptions const& options, std::vector<Path> texts, st
   return Tokenizer::train(training);
 }
 
-Vocabulary make_vocabulary(PrepareOptions const& options, std::ostream& out) {
-  if (options.source_model) {
-    Tokenizer const source = load_model(*options.source_model);
-    return {source, options.target_model ? load_model(*options.target_model) : source};
+std::optional<Vocabulary> given_vocabulary(PrepareOptions const& options) {
+  if (!options.source_model) {
+    return std::nullopt;
   }
+  Tokenizer const source = load_model(*options.source_model);
+  return Vocabulary{source, options.target_model ? load_model(*options.target_model) : source};
+}
+
+Vocabulary learn_vocabulary(PrepareOptions const& options, std::ostream& out) {
   if (options.separate_vocabularies) {
     Tokenizer const source = train_model(options, {options.source}, out);
     return {source, train_model(options, {options.target}, out)};
@@ -173,12 +184,7 @@ std::list<PendingFile> write_models(PrepareOptions const& options, Vocabulary co
   std::list<PendingFile> files;
   auto const write = [&](char const* name, Tokenizer const& tokenizer) {
     PendingFile& pending = files.emplace_back(options.directory / name);
-    std::ofstream file(pending.temporary(), std::ios::binary);
-    file << tokenizer.model();
-    file.close();
-    if (!file) {
-      throw DataError(fmt::format("{}: can not write this vocabulary model", pending.target().string()));
-    }
+    write_new_file(pending.temporary(), tokenizer.model());
     pending.sync();
   };
   if (vocabulary.joint()) {
@@ -195,6 +201,7 @@ std::list<PendingFile> write_models(PrepareOptions const& options, Vocabulary co
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   check(options);
   refuse_to_replace(options);
+  std::optional<Vocabulary> const given = given_vocabulary(options);
   PendingDirectory directory(options.directory);
   std::vector<TextPair> texts = {{"train", options.source, options.target}};
   if (options.valid_source) {
@@ -203,7 +210,7 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   for (TextPair& pair : texts) {
     survey(pair, progress);
   }
-  Vocabulary const vocabulary = make_vocabulary(options, progress);
+  Vocabulary const vocabulary = given ? *given : learn_vocabulary(options, progress);
 
   // Everything is written under temporary names first, so that whatever fails leaves nothing.
   std::list<PendingFile> models = write_models(options, vocabulary);

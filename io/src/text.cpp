@@ -63,6 +63,7 @@ struct LineReader::State {
   std::size_t position = 0;
   std::size_t filled = 0;
   int64_t lines = 0;
+  std::string failure;  ///< what is to be said once the bytes read before it are used up
 
   [[noreturn]] void fail(std::string const& what) const {
     throw DataError(fmt::format("{}: line {}: {}", path.string(), lines + 1, what));
@@ -70,16 +71,20 @@ struct LineReader::State {
 
   /// Reads the next block; false at the end of the file.
   bool refill() {
+    if (!failure.empty()) {
+      fail(failure);
+    }
     errno = 0;
     int const count = gzread(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()));
     int code = Z_OK;
     char const* const message = gzerror(file.get(), &code);
     // A stream that is cut off gives its last bytes first and Z_BUF_ERROR beside them.
     if (count < 0 || code == Z_BUF_ERROR) {
-      if (code == Z_ERRNO) {
-        fail(fmt::format("can not read: {}", std::strerror(errno)));
+      failure = code == Z_ERRNO ? fmt::format("can not read: {}", std::strerror(errno))
+                                : fmt::format("damaged or cut-off gzip data ({})", message);
+      if (count <= 0) {
+        fail(failure);
       }
-      fail(fmt::format("damaged or cut-off gzip data ({})", message));
     }
     position = 0;
     filled = static_cast<std::size_t>(count);
@@ -122,7 +127,7 @@ bool LineReader::next(std::string& line) {
   if (!read_anything) {
     return false;
   }
-  if (complete && line.ends_with('\r')) {
+  if (line.ends_with('\r')) {
     line.pop_back();
   }
   std::size_t const invalid = find_invalid_utf8(line);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <heddle/core/error.hpp>
+#include <heddle/core/random.hpp>
 #include <heddle/io/sha256.hpp>
 #include <heddle/io/text.hpp>
 #include <heddle/io/tokenizer.hpp>
@@ -15,12 +16,11 @@
 namespace heddle {
 namespace {
 
-/// Mixes a line's number into 64 bits that look random (SplitMix64), so that sampling is even and repeatable.
-uint64_t scramble(uint64_t value) noexcept {
-  value += 0x9E3779B97F4A7C15U;
-  value = (value ^ (value >> 30U)) * 0xBF58476D1CE4E5B9U;
-  value = (value ^ (value >> 27U)) * 0x94D049BB133111EBU;
-  return value ^ (value >> 31U);
+/// 64 random bits that depend on a line's number alone, so that sampling is even and repeatable.
+uint64_t scramble(uint64_t number) noexcept {
+  constexpr uint64_t key = 0;
+  auto const words = Philox::words(key, {static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32U), 0, 0});
+  return (uint64_t{words[0]} << 32U) | words[1];
 }
 
 /// An even sample of a stream of lines within a budget of bytes: a line stays while its scrambled number is below a

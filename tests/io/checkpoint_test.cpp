@@ -167,6 +167,23 @@ TEST_F(CheckpointTest, TornOnesDoNotCountAsKept) {
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003"));
 }
 
+TEST_F(CheckpointTest, DamagedOnesThatTheRunDidNotGoOnFromDoNotCountAsKept) {
+  for (std::int64_t const step : {10, 20, 30}) {
+    commit(step);
+  }
+  for (char const* const damaged : {"step-00000020", "step-00000030"}) {
+    fs::path const state = run_ / "checkpoints" / damaged / "state.h5";
+    std::string bytes = read_whole(state);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    write_file(state, bytes);
+  }
+  EXPECT_EQ(store().newest_verified({})->state().step, 10);
+  commit(15, 2);
+  EXPECT_THAT(names(), ElementsAre("step-00000010", "step-00000015", "step-00000020", "step-00000030"));
+  commit(17, 2);
+  EXPECT_THAT(names(), ElementsAre("step-00000015", "step-00000017", "step-00000020", "step-00000030"));
+}
+
 TEST_F(CheckpointTest, KeepsAVerifiedCheckpointOfTheSameStep) {
   commit(4);
   std::string const before = read_whole(run_ / "checkpoints/step-00000004/state.h5");

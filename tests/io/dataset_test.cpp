@@ -116,7 +116,7 @@ TEST(DatasetWriter, RefusesWhatNoReaderWouldTake) {
   EXPECT_THROW(writer.add({}, std::vector<int32_t>{5}), Error);
   EXPECT_THROW(writer.add(std::vector<int32_t>{5}, std::vector<int32_t>{50}), Error);
   EXPECT_THROW(writer.add(std::vector<int32_t>{-1}, std::vector<int32_t>{5}), Error);
-  EXPECT_THROW(DatasetWriter(directory / "absent" / "train.h5", separate_vocabulary()), DataError);
+  EXPECT_THROW(DatasetWriter(directory / "absent" / "train.h5", separate_vocabulary()), Error);
 }
 
 /// A dataset's content, each part of which a test may spoil before it is written.

@@ -140,7 +140,7 @@ TEST_F(Hdf5Test, AttributesKeepTypeAndValue) {
 TEST_F(Hdf5Test, ErrorsNameFileAndObject) {
   File file = File::create(file_);
   file.create_group("a").write_dataset<float>("b", {2}, std::vector<float>{1, 2});
-  EXPECT_THROW(File::create(file_), DataError);
+  EXPECT_THROW(File::create(file_), Error);
   try {
     file.dataset("a/c");
     FAIL() << "a missing dataset was opened";
@@ -150,6 +150,10 @@ TEST_F(Hdf5Test, ErrorsNameFileAndObject) {
   EXPECT_NO_THROW(file.dataset("a/b").expect(ElementType::float32, {any_extent}));
   EXPECT_THROW(file.dataset("a/b").expect(ElementType::float32, {3}), DataError);
   EXPECT_THROW(file.dataset("a/b").expect(ElementType::int32, {2}), DataError);
+  EXPECT_THAT(test::message_of<DataError>([&] {
+                file.dataset("a/b").expect(ElementType::int32, {2, any_extent});
+              }),
+              HasSubstr("expected int32 [2, any extent]"));
   EXPECT_TRUE(file.contains("a/b"));
   EXPECT_FALSE(file.contains("x/b"));
   {

@@ -127,6 +127,16 @@ TEST_F(PrepareTest, RefusesTextThatCanNotBeUsed) {
   EXPECT_THAT(failure(), HasSubstr("absent.de"));
 }
 
+TEST_F(PrepareTest, RefusesAVocabularyModelBeforeReadingTexts) {
+  options_.source = inputs_ / "absent.en";
+  options_.source_model = inputs_.path();
+  EXPECT_THAT(failure(), AllOf(HasSubstr(inputs_.path().string()), HasSubstr("no regular file")));
+  options_.source_model = inputs_ / "absent.model";
+  EXPECT_THAT(failure(), AllOf(HasSubstr("absent.model: can not read"), HasSubstr("No such file")));
+  options_.source_model = inputs_.write("text.model", "text");
+  EXPECT_THAT(failure(), AllOf(HasSubstr("text.model"), HasSubstr("not a SentencePiece model")));
+}
+
 TEST_F(PrepareTest, RefusesWhenNoPairIsLeft) {
   options_.max_length = 1;
   EXPECT_THAT(failure(), AllOf(HasSubstr("no sentence pair can be used"), HasSubstr("longer than 1 tokens")));

@@ -15,6 +15,7 @@ using test::TemporaryDirectory;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string read_error(std::filesystem::path const& path) {
   return message_of<DataError>([&] { read_lines(path); });
@@ -32,6 +33,7 @@ TEST(LineReader, SplitsAtBothLineEndsAndKeepsEmptyLines) {
   TemporaryDirectory const directory;
   auto const path = directory.write("text", "\xEF\xBB\xBFone\r\n\ntwo words \nlast, without an end");
   EXPECT_THAT(read_lines(path), ElementsAre("one", "", "two words ", "last, without an end"));
+  EXPECT_THAT(read_lines(directory.write("dos", "one\r\ntwo\r")), ElementsAre("one", "two"));
   EXPECT_TRUE(read_lines(directory.write("empty", "")).empty());
   EXPECT_THAT(read_lines(directory.write("newline", "\n")), ElementsAre(""));
 }
@@ -70,6 +72,16 @@ TEST(LineReader, NoticesACutOffGzipFile) {
   auto const path = write_gzip(directory, content);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
   EXPECT_THAT(read_error(path), HasSubstr("gzip"));
+  // Shorter than a block of the reader's, it still gives the lines before the cut.
+  auto const small = write_gzip(directory, content.substr(0, 3000));
+  std::filesystem::resize_file(small, std::filesystem::file_size(small) - 20);
+  LineReader reader(small);
+  std::string line;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(reader.next(line));
+    EXPECT_EQ(line, std::to_string(i * 7919));
+  }
+  EXPECT_THAT(read_error(small), AllOf(HasSubstr("gzip"), Not(HasSubstr("line 1:"))));
   directory.write("damaged", test::read_whole(path).substr(0, 10) + "\x07 no deflate stream");
   EXPECT_THAT(read_error(directory / "damaged"), HasSubstr("gzip"));
 }

@@ -14,7 +14,7 @@ namespace heddle {
 /// directory; without a commit it disappears again.
 class DatasetWriter {
  public:
-  /// Throws DataError when the file can not be created.
+  /// Throws Error when the file can not be created.
   DatasetWriter(std::filesystem::path const& path, Vocabulary const& vocabulary);
   ~DatasetWriter();
   DatasetWriter(DatasetWriter&&) noexcept;

@@ -27,8 +27,8 @@ struct DemoDataOptions {
 /// Writes train.en/.de, valid.en/.de and test.en/.de, the same for the same options everywhere. No number is in two of
 /// them; numbers of each count of digits get equal shares as far as there are enough; those below a hundred, which
 /// introduce the words, are always in train.
-/// Throws UsageError for sizes that are not possible and DataError where the files can not be written or exist already
-/// (unless overwrite); then nothing is left behind.
+/// Throws UsageError for sizes that are not possible, DataError where the files exist already (unless overwrite) and
+/// Error where they can not be written; then nothing is left behind.
 void write_demo_data(DemoDataOptions const& options);
 
 }  // namespace heddle

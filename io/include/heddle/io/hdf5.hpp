@@ -10,8 +10,9 @@
 #include <utility>
 #include <vector>
 
-/// HDF5 behind move-only values: every return code is checked and becomes a DataError that names file and object.
-/// The library is used serially (one process per file); `hid_t` is an int64_t here so that hdf5.h stays in the sources.
+/// HDF5 behind move-only values: every return code is checked and becomes a DataError that names file and object; a
+/// file that can not be created or a write that fails is an Error. The library is used serially (one process per file);
+/// `hid_t` is an int64_t here so that hdf5.h stays in the sources.
 namespace heddle::hdf5 {
 
 /// What a dataset may hold, always stored little-endian. Nothing else is read or written.
@@ -233,7 +234,7 @@ class File : public Group {
   /// Read-only. Checks the whole file against the allow-list before it is handed out (see check_allow_list).
   static File open(std::filesystem::path const& path);
 
-  /// Writes everything out. DataError where the library could not, or where objects of this file are still open.
+  /// Writes everything out. Error where that fails, DataError where objects of this file are still open.
   void close();
 
  private:

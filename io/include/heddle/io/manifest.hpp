@@ -9,6 +9,10 @@
 
 namespace heddle {
 
+/// What MANIFEST.json and the state file say that they are.
+inline constexpr char const* checkpoint_format_name = "heddle-checkpoint";
+inline constexpr std::int64_t checkpoint_format_version = 1;
+
 inline constexpr char const* manifest_file_name = "MANIFEST.json";
 inline constexpr std::int64_t manifest_block_bytes = std::int64_t{4} << 20;
 

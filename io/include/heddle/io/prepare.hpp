@@ -48,8 +48,8 @@ struct PrepareReport {
 /// Reads the texts, learns or loads the vocabulary and writes the datasets, in memory that does not grow with the texts
 /// (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). What it is doing goes to
 /// `progress`. Throws UsageError for options that do not fit together and DataError for texts that can not be used:
-/// unequal numbers of lines, invalid UTF-8 (file and line), nothing in them, a place that can not be written. Then
-/// nothing is left behind.
+/// unequal numbers of lines, invalid UTF-8 (file and line), nothing in them; Error for a place that can not be written.
+/// Then nothing is left behind.
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress);
 
 }  // namespace heddle

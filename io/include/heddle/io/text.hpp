@@ -10,7 +10,8 @@
 namespace heddle {
 
 /// Reads a text line by line, plain or gzip (told apart by the first bytes, not by the name), in bounded memory.
-/// A line ends with "\n" or "\r\n"; a byte-order mark at the very beginning is dropped.
+/// A line ends with "\n" or "\r\n", the last one also with "\r" or nothing; a byte-order mark at the very beginning is
+/// dropped.
 class LineReader {
  public:
   /// No line of text is longer; a file that has one is not "one sentence a line".
