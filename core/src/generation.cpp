@@ -276,9 +276,6 @@ void BeamSearch::finish(Sentence& sentence, Tokens tokens, double log_probabilit
 }
 
 bool BeamSearch::is_done(Sentence const& sentence, double best_live, std::int64_t time) const {
-  if (sentence.finished.size() >= static_cast<std::size_t>(options_.beam_size)) {
-    return true;
-  }
   auto const n_best = static_cast<std::size_t>(options_.n_best);
   if (sentence.finished.size() < n_best) {
     return false;
@@ -290,8 +287,12 @@ bool BeamSearch::is_done(Sentence const& sentence, double best_live, std::int64_
   std::nth_element(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(n_best) - 1, scores.end(),
                    std::greater<>());
   // A live hypothesis has time + 1 tokens and at best loses nothing more; its score is then best at one of the two ends
-  // of what its length may become.
-  double const reachable = std::max(score(best_live, time + 2), score(best_live, sentence.longest));
+  // of what its length may become. With beam_size hypotheses finished the near end has to do: the far one keeps a
+  // search alive long after its best translation was found.
+  double reachable = score(best_live, time + 2);
+  if (sentence.finished.size() < static_cast<std::size_t>(options_.beam_size)) {
+    reachable = std::max(reachable, score(best_live, sentence.longest));
+  }
   return reachable <= scores[n_best - 1];
 }
 

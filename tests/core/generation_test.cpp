@@ -119,7 +119,13 @@ std::vector<Hypothesis> naive_beam_search(Sample& sample, Tokens const& source, 
   std::vector<Hypothesis> live{{}};
   std::vector<Hypothesis> finished;
   auto const beam_size = static_cast<std::size_t>(options.beam_size);
-  for (std::int64_t time = 0; !live.empty() && finished.size() < beam_size; ++time) {
+  auto const done = [&] {
+    sort_by_score(finished);
+    return finished.size() >= beam_size &&
+           score(live.front().log_probability, live.front().tokens.size(), options.length_penalty) <=
+               finished[static_cast<std::size_t>(options.n_best) - 1].score;
+  };
+  for (std::int64_t time = 0; !live.empty() && !done(); ++time) {
     std::vector<Hypothesis> extensions;
     for (Hypothesis const& parent : live) {
       auto const next = sample.next_token(source, parent.tokens);
@@ -192,7 +198,7 @@ TEST_P(GenerationTest, GreedyIsTheNaiveArgmaxOverFullPrefixes) {
 
 TEST_P(GenerationTest, CachedBatchedBeamsAreTheNaiveOnes) {
   for (std::int64_t const beam_size : {2, 3, 5}) {
-    // n_best = beam_size: the search ends as the naive one does, when beam_size hypotheses are finished.
+    // n_best = beam_size: the search ends as the naive one does, without the bound that holds before.
     GenerationOptions const options{
         .beam_size = beam_size, .n_best = beam_size, .max_length = 9, .length_penalty = 0.6};
     auto const sources = sample_sources();

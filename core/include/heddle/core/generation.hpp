@@ -40,9 +40,11 @@ struct Hypothesis {
 ///
 /// Each step extends every live hypothesis by every token and ranks a sentence's extensions by log_probability. Of the
 /// first beam_size, those that end are finished; the first beam_size that do not end live on. A sentence is done when
-/// beam_size hypotheses are finished, or n_best are and no live one can reach a better score than the worst of them.
-/// At the longest length allowed (max_length, and never more than the model's) every live hypothesis takes the end
-/// token. With beam_size 1 this is greedy decoding. Equal probabilities are ranked by parent, then by token id.
+/// n_best are finished and no live one can reach a better score than the worst of them, at whatever length it ends;
+/// once beam_size are finished, ending at once is all that a live one is trusted with. (Stopping at beam_size finished
+/// ones without that look loses good translations: unlikely short ones end early and fill the list.) At the longest
+/// length allowed (max_length, and never more than the model's) every live hypothesis takes the end token. With
+/// beam_size 1 this is greedy decoding. Equal probabilities are ranked by parent, then by token id.
 ///
 /// Sentences are decoded in batches of similar length; a result depends on its batch by rounding alone. Not collective.
 /// Throws DataError for a source with more than model max_length - 1 tokens, UsageError for impossible options.
