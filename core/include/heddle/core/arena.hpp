@@ -6,17 +6,22 @@
 
 namespace heddle {
 
-/// One block from which a step takes its tensors by moving a mark; nothing is freed one by one. On the host the block
-/// is reserved address space (huge pages where the system grants them) whose pages appear when first touched, so
-/// `capacity` may be generous; on a device it is allocated whole.
+/// One block from which a step takes its tensors by moving a mark; nothing is freed one by one. The block is reserved
+/// at the first `allocate`. On the host that takes address space (huge pages where the system grants them) whose pages
+/// appear when first touched, so `capacity` may be generous; where the system refuses it (`ulimit -v`, strict
+/// overcommit) the block gets smaller. On a device the block is allocated whole.
 class Arena {
  public:
-  explicit Arena(std::size_t capacity = std::size_t{1} << 36);
+  explicit Arena(std::size_t capacity = default_capacity());
   ~Arena();
   Arena(Arena const&) = delete;
   Arena& operator=(Arena const&) = delete;
 
-  /// Uninitialised, 64-byte aligned, alive until `release` goes below it. Throws where the block is full.
+  /// 64 GiB of address space on the host, 4 GiB of memory on a device.
+  static std::size_t default_capacity();
+
+  /// Uninitialised, 64-byte aligned, alive until `release` goes below it. Throws where the block is full or none can be
+  /// had.
   Tensor allocate(DType dtype, Shape const& shape);
 
   std::size_t mark() const { return used_; }
@@ -27,7 +32,8 @@ class Arena {
 
  private:
   std::byte* block_ = nullptr;
-  std::size_t capacity_ = 0;
+  std::size_t wanted_ = 0;
+  std::size_t capacity_ = 0;  ///< what was reserved of it, 0 before the first allocation
   std::size_t used_ = 0;
   std::size_t peak_ = 0;
 };
