@@ -30,9 +30,9 @@ int run_checkpoint(Arguments const& arguments) {
       "list shows a run's checkpoints, oldest first, and whether their files are all there; it reads no data.\n"
       "verify reads every byte and compares it with the checkpoint's manifest; it answers with exit code 65\n"
       "where a checkpoint does not verify or there is none.";
-  syntax.options.add_options()                                                   //
-      ("action", po::value(&action)->required(), "list or verify")               //
-      ("directory", po::value(&directory)->required()->value_name("DIRECTORY"),  //
+  syntax.options.add_options()                                                             //
+      ("action", po::value(&action)->required()->value_name("list|verify"), "what to do")  //
+      ("directory", po::value(&directory)->required()->value_name("DIRECTORY"),            //
        "a run's directory, its checkpoints directory, or one checkpoint's");
   syntax.positional.add("action", 1).add("directory", 1);
   if (!parse_options(syntax, arguments)) {

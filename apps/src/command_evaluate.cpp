@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+#include <exception>
 #include <heddle/core/error.hpp>
 #include <heddle/io/bleu.hpp>
 #include <heddle/io/chrf.hpp>
 #include <heddle/io/text.hpp>
 #include <iostream>
 #include <numeric>
+#include <optional>
 
 #include "commands.hpp"
 #include "options.hpp"
+#include "text_output.hpp"
 #include "translation.hpp"
 
 namespace heddle {
@@ -91,15 +93,6 @@ Lines translate_all(TrainedModel& model, Lines const& sources, EvaluateOptions c
   for (auto& translations : translate(model, numbered, options.generation, std::cerr)) {
     hypotheses.push_back(std::move(translations.front().text));
   }
-  if (!options.output.empty()) {
-    std::ofstream file(options.output, std::ios::binary | std::ios::trunc);
-    for (std::string const& hypothesis : hypotheses) {
-      file << hypothesis << '\n';
-    }
-    if (!file.flush()) {
-      throw Error(fmt::format("{}: can not write the translations", options.output));
-    }
-  }
   return hypotheses;
 }
 
@@ -118,7 +111,7 @@ LossSums reference_loss(TrainedModel& model, Lines const& sources, Lines const& 
     longer_side(pair) > model.config().model.max_length ? void(++left_out) : pairs.push_back(std::move(pair));
   }
   if (left_out > 0) {
-    std::cerr << fmt::format("perplexity: {} pairs longer than the model takes are left out\n", left_out);
+    std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n", left_out);
   }
   std::stable_sort(pairs.begin(), pairs.end(),
                    [](SentencePair const& a, SentencePair const& b) { return longer_side(a) < longer_side(b); });
@@ -145,6 +138,33 @@ void print_scores(Lines const& hypotheses, Lines const& references, std::string 
                            HEDDLE_VERSION, corpus_chrf(hypotheses, references));
 }
 
+void evaluate_model(EvaluateOptions const& options, Lines const& sources, Lines const& references) {
+  TrainedModel model(options.model, [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; });
+  std::optional<TextOutput> output;
+  if (!options.output.empty()) {
+    output.emplace(options.output, Lines{options.source, options.reference});
+  }
+  Lines const hypotheses = translate_all(model, sources, options);
+  std::exception_ptr lost;  // told last: the scores are worth having without the translations
+  try {
+    if (output) {
+      output->write(fmt::format("{}\n", fmt::join(hypotheses, "\n")));
+    }
+  } catch (Error const&) {
+    lost = std::current_exception();
+  }
+  print_scores(hypotheses, references, options.tokenize);
+  LossSums const loss = reference_loss(model, sources, references);
+  if (loss.tokens > 0) {
+    double const mean = loss.negative_log_likelihood / static_cast<double>(loss.tokens);
+    std::cout << fmt::format("perplexity = {:.4f} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
+                             loss.tokens);
+  }
+  if (lost) {
+    std::rethrow_exception(lost);
+  }
+}
+
 }  // namespace
 
 int run_evaluate(Arguments const& arguments) {
@@ -161,14 +181,7 @@ int run_evaluate(Arguments const& arguments) {
     print_scores(lines, references, options.tokenize);
     return static_cast<int>(ExitCode::done);
   }
-  TrainedModel model(options.model, [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; });
-  print_scores(translate_all(model, lines, options), references, options.tokenize);
-  LossSums const loss = reference_loss(model, lines, references);
-  if (loss.tokens > 0) {
-    double const mean = loss.negative_log_likelihood / static_cast<double>(loss.tokens);
-    std::cout << fmt::format("perplexity = {:.4f} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
-                             loss.tokens);
-  }
+  evaluate_model(options, lines, references);
   return static_cast<int>(ExitCode::done);
 }
 

@@ -188,8 +188,14 @@ void inspect_checkpoints(InspectOptions const& options) {
   TrainedModelOptions chosen;
   chosen.checkpoint = options.path;
   chosen.which = options.which;
-  auto const opened = open_checkpoints(chosen, report);
   auto const entries = list_checkpoints(options.path, CheckpointStore::Check::sizes);
+  if (entries.empty()) {
+    throw DataError(
+        fmt::format("{}: holds neither datasets nor checkpoints; expected a directory that `heddle prepare` "
+                    "or `heddle train` wrote",
+                    options.path));
+  }
+  auto const opened = open_checkpoints(chosen, report);
   if (entries.size() > 1) {
     std::cout << fmt::format("{} checkpoints:", entries.size());
     for (CheckpointEntry const& entry : entries) {

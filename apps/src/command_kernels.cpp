@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/error.hpp>
 #include <heddle/core/plugin.hpp>
 #include <heddle/core/plugin_entry.hpp>
 #include <heddle/core/runtime.hpp>
@@ -57,6 +58,17 @@ void print_registries(Registries& registries, TypicalProblems const& problems) {
   }
 }
 
+void require_activation(KernelRegistry<Activation> const& registry, std::string const& function) {
+  auto const& entries = registry.entries();
+  if (std::none_of(entries.begin(), entries.end(),
+                   [&](auto const& entry) { return entry.kernel->supports({.function = function}); })) {
+    throw ConfigError(
+        fmt::format("--activation is \"{}\", which nothing registered computes; expected relu, gelu, or "
+                    "the function of a plug-in given with --plugin",
+                    function));
+  }
+}
+
 }  // namespace
 
 int run_kernels(Arguments const& arguments) {
@@ -79,6 +91,7 @@ int run_kernels(Arguments const& arguments) {
   Runtime const runtime;
   Registries registries;
   register_everything(plugins, registries);
+  require_activation(registries.kernels.activation, problems.activation);
   print_registries(registries, problems);
   return static_cast<int>(ExitCode::done);
 }

@@ -1,14 +1,12 @@
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <heddle/core/error.hpp>
 #include <heddle/io/text.hpp>
 #include <iostream>
 
 #include "commands.hpp"
 #include "options.hpp"
+#include "text_output.hpp"
 #include "translation.hpp"
 
 namespace heddle {
@@ -46,33 +44,6 @@ CommandSyntax translate_syntax(TranslateOptions& options) {
        "lines read before they are translated, those of similar length together");
   return syntax;
 }
-
-/// The standard output or a file.
-class Output {
- public:
-  explicit Output(std::string const& path) : path_(path.empty() ? "the standard output" : path) {
-    if (!path.empty()) {
-      file_.open(path, std::ios::binary | std::ios::trunc);
-      check();
-    }
-  }
-
-  void write(std::string const& text) {
-    std::ostream& stream = file_.is_open() ? file_ : std::cout;
-    stream << text << std::flush;
-    check();
-  }
-
- private:
-  void check() const {
-    if (!file_ || !std::cout) {
-      throw Error(fmt::format("{}: can not write: {}", path_, std::strerror(errno)));
-    }
-  }
-
-  std::string path_;
-  std::ofstream file_;
-};
 
 std::string format_lines(std::vector<std::vector<Translation>> const& translations, std::int64_t first_index,
                          bool n_best) {
@@ -116,9 +87,10 @@ int run_translate(Arguments const& arguments) {
   }
   bool const n_best = values->count("n-best") > 0;
   require_valid(options.generation);
-  LineReader reader(options.input.empty() ? "/dev/stdin" : options.input);
+  std::string const input = options.input.empty() ? "/dev/stdin" : options.input;
+  LineReader reader(input);
   TrainedModel model(options.model, [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; });
-  Output output(options.output);
+  TextOutput output(options.output, {input});
   std::int64_t done = 0;
   for (auto lines = read_window(reader, options.window); !lines.empty(); lines = read_window(reader, options.window)) {
     output.write(format_lines(translate(model, lines, options.generation, std::cerr), done, n_best));

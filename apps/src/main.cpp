@@ -72,12 +72,24 @@ int dispatch(std::vector<std::string> const& arguments) {
   return find_command(first).run({arguments.begin() + 1, arguments.end()});
 }
 
+/// What was printed and is lost must not end with 0.
+void require_printed() {
+  std::cout.flush();
+  if (!std::cout) {
+    throw Error("the standard output could not be written; what was printed is not whole");
+  }
+}
+
 }  // namespace
 }  // namespace heddle
 
 int main(int argument_count, char** argument_values) {
   try {
-    return heddle::dispatch({argument_values + 1, argument_values + argument_count});
+    int const code = heddle::dispatch({argument_values + 1, argument_values + argument_count});
+    if (code == static_cast<int>(heddle::ExitCode::done)) {
+      heddle::require_printed();
+    }
+    return code;
   } catch (heddle::Error const& error) {
     std::cerr << "heddle: " << error.what() << '\n';
     return static_cast<int>(error.code());

@@ -22,6 +22,18 @@ std::string describe_unknown(po::unknown_option const& error, po::options_descri
   return fmt::format("there is no option {}{}", given, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
 }
 
+/// A missing option as the usage line names it: a positional one has no "--" there.
+std::string describe_missing(po::required_option const& error, CommandSyntax const& syntax) {
+  std::string name = error.get_option_name();
+  name.erase(0, name.find_first_not_of('-'));
+  for (unsigned place = 0; place < syntax.positional.max_total_count(); ++place) {
+    if (syntax.positional.name_for_position(place) == name) {
+      return syntax.options.find(name, false).semantic()->name() + " is missing";
+    }
+  }
+  return fmt::format("--{} is missing", name);
+}
+
 }  // namespace
 
 std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std::vector<std::string> const& arguments) {
@@ -46,6 +58,8 @@ std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std:
     return values;
   } catch (po::unknown_option const& error) {
     problem = describe_unknown(error, options);
+  } catch (po::required_option const& error) {
+    problem = describe_missing(error, syntax);
   } catch (po::error const& error) {
     problem = error.what();
   }

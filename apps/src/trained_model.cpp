@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <heddle/core/error.hpp>
+#include <iterator>
 
 #include "registration.hpp"
 
@@ -92,6 +93,20 @@ void check_names(Checkpoint const& checkpoint, ParameterSet const& parameters) {
   }
 }
 
+/// The plug-ins to load. A path of the checkpoint's configuration where nothing is now gives way to a file of the same
+/// name among those that were given.
+std::vector<std::string> plugins_of(Config const& config, std::vector<std::string> const& given) {
+  std::vector<std::string> plugins;
+  std::copy_if(config.plugins.paths.begin(), config.plugins.paths.end(), std::back_inserter(plugins),
+               [&](fs::path const& path) {
+                 return fs::exists(path) || std::none_of(given.begin(), given.end(), [&](fs::path const& other) {
+                          return other.filename() == path.filename();
+                        });
+               });
+  plugins.insert(plugins.end(), given.begin(), given.end());
+  return plugins;
+}
+
 }  // namespace
 
 void add_model_options(po::options_description& description, TrainedModelOptions& options) {
@@ -107,7 +122,9 @@ void add_model_options(po::options_description& description, TrainedModelOptions
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
        "a key's value in place of the checkpoint's, for example kernels.gemm=reference; can be given again")  //
       ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
-       "a shared library with kernels and layers, beside those the model was trained with; can be given again");
+       "a shared library with kernels and layers, beside those the model was trained with, or in place of one of the "
+       "same "
+       "file name that is no longer where it was; can be given again");
 }
 
 std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report) {
@@ -141,9 +158,7 @@ TrainedModel::TrainedModel(std::vector<Checkpoint> const& checkpoints, TrainedMo
                            options.overrides)),
       vocabulary_{Tokenizer::from_model(checkpoints.front().source_model()),
                   Tokenizer::from_model(checkpoints.front().target_model())} {
-  auto plugins = config_.plugins.paths;
-  plugins.insert(plugins.end(), options.plugins.begin(), options.plugins.end());
-  register_everything(plugins, registries_);
+  register_everything(plugins_of(config_, options.plugins), registries_);
   model_ = std::make_unique<EncoderDecoder>(
       LayerSpec{"",
                 Side::source,

@@ -23,7 +23,7 @@ struct TrainedModelOptions {
   std::string which = "auto";          ///< "best", "last", or "auto": the best where there is one, else the last
   std::int64_t average = 1;            ///< so many of the newest checkpoints, their parameters averaged
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
-  std::vector<std::string> plugins;    ///< beside those of the configuration
+  std::vector<std::string> plugins;    ///< beside those of the configuration, or for one of that file name
 };
 
 /// --checkpoint, --which, --average, --set, --plugin. UsageErrors that these can cause come from open_trained_model.

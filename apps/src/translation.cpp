@@ -32,7 +32,7 @@ std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector
       continue;
     }
     if (static_cast<std::int64_t>(tokens.size()) > model.longest_source()) {
-      notes << fmt::format("line {}: {} tokens; only the first {} are translated (model.max_length = {})\n",
+      notes << fmt::format("heddle: line {}: {} tokens; only the first {} are translated (model.max_length = {})\n",
                            lines[place].number, tokens.size(), model.longest_source(), model.longest_source() + 1);
       tokens.resize(static_cast<std::size_t>(model.longest_source()));
     }

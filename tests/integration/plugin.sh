@@ -90,6 +90,13 @@ h5diff "$(parameters whole)" "$(parameters halves)" /parameters > log || fail "t
 head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole > translated 2> log || fail "translate"
 [ "$(wc -l < translated)" -eq 3 ] || fail "not as many translations as lines"
 
+# Where its path leads nowhere, a file of the same name can be given.
+mkdir elsewhere
+cp $plugin elsewhere/swish.so
+(cd elsewhere && head -n 3 ../text/test.en | "$HEDDLE" translate --checkpoint ../whole --plugin swish.so) \
+  > moved 2> log || fail "translate with the plug-in in another place"
+cmp translated moved || fail "the plug-in in another place translates otherwise"
+
 # Without the plug-in its names mean nothing.
 train whole 78
 grep -q "gated_feed_forward\|swish" log || fail "the missing layer or function is not named"

@@ -70,9 +70,23 @@ checked=$(awk -F' [|][|][|] ' 'NF != 3 {bad = 1} $1 == last && $3 > score {bad =
 [ "$checked" = "0 $((20 * 3 + 2))" ] || { cat best3; fail "n-best lines: $checked"; }
 awk -F' [|][|][|] ' '$1 != last {print $2; last = $1}' last=-1 best3 | cmp - some.de || fail "the best is not the translation"
 
+# Output that would destroy the input is refused, and output that is lost is an error.
+cp some.en same.en
+expect 64 'is the text that is read' "$HEDDLE" translate --checkpoint run --input same.en --output ./same.en
+input=same.en expect 64 'is the text that is read' "$HEDDLE" translate --checkpoint run --output same.en
+expect 64 'is the text that is read' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output same.en
+cmp some.en same.en || fail "the input was overwritten"
+expect 1 'nowhere/x: can not write' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output nowhere/x
+[ ! -s stdout ] || fail "evaluate translated for an output that can not be written"
+expect 1 '/dev/full: can not write' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output /dev/full
+grep -q '^perplexity' stdout || fail "the scores are lost with the translations"
+code=0
+"$HEDDLE" inspect run > /dev/full 2> stderr || code=$?
+[ "$code" = 1 ] && grep -q '^heddle: the standard output could not be written' stderr || fail "inspect into a full disk: $code"
+
 # What is too long loses its end; what is not UTF-8 is refused by line.
 { sed -n 1p demo/test.en; printf 'seven thousand %.0s' {1..40}; echo; } > long.en
-input=long.en expect 0 'line 2: .* tokens; only the first 39 are translated' "$HEDDLE" translate --checkpoint run
+input=long.en expect 0 '^heddle: line 2: .* tokens; only the first 39 are translated' "$HEDDLE" translate --checkpoint run
 [ "$(wc -l < stdout)" = 2 ] || fail "a long line was lost"
 printf 'one\ntwo \xff\n' > bad.en
 input=bad.en expect 65 'line 2: byte 5 (0xFF) is not valid UTF-8' "$HEDDLE" translate --checkpoint run
@@ -125,3 +139,10 @@ grep -q '3 checkpoints: .*(best)' shown && grep -q '^step 30; ' shown && grep -q
   grep -q '^embedding.weight  *\[120, 32\]' shown || { cat shown; fail "inspect run"; }
 expect 65 'there is no such file or directory' "$HEDDLE" inspect nowhere
 expect 65 'run.toml' "$HEDDLE" inspect run.toml
+expect 65 'neither datasets nor checkpoints' "$HEDDLE" inspect demo
+
+# What is missing has the name that the usage line gives it.
+expect 64 '^heddle: train: RUN.toml is missing' "$HEDDLE" train
+expect 64 '^heddle: checkpoint: list|verify is missing' "$HEDDLE" checkpoint
+expect 64 '^heddle: prepare: --source is missing' "$HEDDLE" prepare --target demo/train.de --out x
+expect 78 'expected relu, gelu, or' "$HEDDLE" kernels --activation foo
