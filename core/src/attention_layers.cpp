@@ -1,8 +1,26 @@
+#include <fmt/format.h>
+
 #include <cmath>
+#include <heddle/core/error.hpp>
 #include <heddle/core/layers/attention_layers.hpp>
 #include <utility>
 
 namespace heddle {
+
+namespace {
+
+/// The side of a spec whose stream has a memory.
+Side side_with_memory(LayerSpec const& spec) {
+  if (spec.side == Side::source) {
+    throw ConfigError(
+        fmt::format("model.encoder_sublayers names cross_attention ({}), but an encoder has nothing to attend to "
+                    "besides itself; use it in model.decoder_sublayers",
+                    spec.name));
+  }
+  return spec.side;
+}
+
+}  // namespace
 
 AttentionCore::AttentionCore(LayerSpec const& spec, bool causal)
     : name_(spec.name),
@@ -123,11 +141,12 @@ void SelfAttention::reorder(Context& context, Tensor const& parents, DecodeStep 
 }
 
 CrossAttention::CrossAttention(LayerSpec const& spec)
-    : side_(spec.side),
+    : side_(side_with_memory(spec)),
       q_(spec.named(spec.name + ".q"), {spec.model.d_model, spec.model.d_model}, Linear::Split::outputs),
       kv_(spec.named(spec.name + ".kv"), {spec.model.d_model, spec.model.d_model, 2}, Linear::Split::outputs),
       out_(spec.named(spec.name + ".out"), {spec.model.d_model, spec.model.d_model}, Linear::Split::inputs),
-      core_(spec, false) {}
+      core_(spec, false),
+      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {}
 
 Stream CrossAttention::forward(Context& context, Stream const& input, Saved& saved) const {
   Tensor const q = q_.forward(context, input.hidden);
@@ -154,10 +173,8 @@ Stream CrossAttention::backward(Context& context, Stream const& grad_output, Sav
 Stream CrossAttention::decode(Context& context, Stream const& input, DecodeStep const& step, DecodeCache& saved) const {
   if (saved.empty()) {
     Tensor const kv = kv_.forward(context, input.memory);
-    std::vector<unsigned char> host(static_cast<std::size_t>(kv.bytes()));
     Tensor const kept = Tensor::allocate(kv.dtype(), kv.shape());
-    copy_to_host(host.data(), kv);
-    copy_from_host(kept, host.data());
+    tensor_ops_->copy(context.execution, kv, kept);
     saved.keep(Cache{kept});
   }
   Tensor const q = q_.forward(context, input.hidden);

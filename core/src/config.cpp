@@ -17,7 +17,7 @@ std::string describe(toml::node const& node) {
     case toml::node_type::table:
       return "a table";
     case toml::node_type::array:
-      return "a list";
+      return node.as_array()->empty() ? "an empty list" : "a list";
     case toml::node_type::string:
       return fmt::format("the text {}", config_values::toml_string(**node.as_string()));
     case toml::node_type::integer:
@@ -188,6 +188,16 @@ void check_together(Config const& config, ConfigDocument const& document) {
   }
 }
 
+/// A sublayer's parameters are named after it, so each occurs once in a layer.
+void check_sublayers(char const* key, std::vector<std::string> const& sublayers, ConfigDocument const& document) {
+  for (auto sublayer = sublayers.begin(); sublayer != sublayers.end(); ++sublayer) {
+    if (std::find(sublayers.begin(), sublayer, *sublayer) != sublayer) {
+      throw ConfigError(fmt::format("{}: model.{} names {} twice; each sublayer may occur once in a layer",
+                                    document.origin("model", key), key, config_values::toml_string(*sublayer)));
+    }
+  }
+}
+
 }  // namespace
 
 ConfigDocument::ConfigDocument(std::string_view text, std::string_view source_name) : source_name_(source_name) {
@@ -264,6 +274,8 @@ Config parse_config(std::string_view text, std::string_view source_name, std::ve
     config.train.micro_batch_tokens = std::min(config.train.micro_batch_tokens, config.train.batch_tokens);
   }
   check_together(config, document);
+  check_sublayers("encoder_sublayers", config.model.encoder_sublayers, document);
+  check_sublayers("decoder_sublayers", config.model.decoder_sublayers, document);
   return config;
 }
 

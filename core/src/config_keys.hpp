@@ -32,7 +32,7 @@ inline constexpr std::array<std::string_view, 2> names_of<PipelineSchedule>{"1f1
 /// The type says it all.
 struct Unchecked {};
 
-/// A text, or each text of a list, may not be empty.
+/// A text may not be empty; nor a list, nor a text in it.
 struct NotEmpty {};
 
 /// Numbers from `least` to `most`, which belong to it unless they are open.
@@ -70,8 +70,8 @@ constexpr Range below_one() {
   return {.least = 0, .most = 1, .open_most = true};
 }
 
-// Counters of random numbers and sample numbers have 32 bits (random.hpp).
-inline constexpr double most_steps = 4294967295.0;
+// Steps, samples and tokens are int32 where ranks exchange them, and 32 bits of random numbers' counters (random.hpp).
+inline constexpr double most_steps = 2147483647.0;
 inline constexpr double most_tokens = 2147483647.0;
 inline constexpr double most_width = 1048576;
 inline constexpr double most_ranks = 1048576;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <heddle/core/config.hpp>
+#include <heddle/core/error.hpp>
 
 namespace heddle {
 namespace {

@@ -64,7 +64,8 @@ std::string words_of(Check const& check) {
   } else if constexpr (std::is_same_v<Member, std::string>) {
     return std::is_same_v<Check, config_keys::NotEmpty> ? "a text that is not empty" : "a text";
   } else {
-    return "a list of texts";
+    return std::is_same_v<Check, config_keys::NotEmpty> ? "a list of texts, at least one and none empty"
+                                                        : "a list of texts";
   }
 }
 

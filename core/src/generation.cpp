@@ -73,6 +73,8 @@ class BeamSearch {
   GenerationModel model_;
   GenerationOptions options_;
   Pack pack_;
+  Tokens source_begin_;  ///< the pack's source sequences, on the host
+  Tokens source_length_;
   Context context_;
   std::vector<DecodeCache> caches_;
   TokenRanking ranking_;
@@ -91,6 +93,8 @@ BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const
       model_(model),
       options_(options),
       pack_(make_source_pack(sources, model.source_end_id)),
+      source_begin_(to_host<std::int32_t>(pack_.source_rows.sequences.begin)),
+      source_length_(to_host<std::int32_t>(pack_.source_rows.sequences.length)),
       context_{execution, arena, pack_},
       caches_(model.model.make_caches()),
       ranking_(static_cast<std::size_t>(2 * options.beam_size)) {
@@ -137,8 +141,6 @@ Tensor BeamSearch::upload(std::span<std::int32_t const> values) const {
 
 DecodeStep BeamSearch::make_step(std::int64_t time) const {
   auto const rows = static_cast<std::int64_t>(live_.size());
-  Tokens const source_begin = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
-  Tokens const source_length = to_host<std::int32_t>(pack_.source_rows.sequences.length);
   Tokens query_begin;
   Tokens key_begin;
   Tokens memory_begin;
@@ -147,8 +149,8 @@ DecodeStep BeamSearch::make_step(std::int64_t time) const {
     auto const row = static_cast<std::int64_t>(query_begin.size());
     query_begin.push_back(static_cast<std::int32_t>(row));
     key_begin.push_back(static_cast<std::int32_t>(row * capacity_));
-    memory_begin.push_back(source_begin[hypothesis.sentence]);
-    memory_length.push_back(source_length[hypothesis.sentence]);
+    memory_begin.push_back(source_begin_[hypothesis.sentence]);
+    memory_length.push_back(source_length_[hypothesis.sentence]);
   }
   Tensor const one_each = upload(Tokens(live_.size(), 1));
   Tensor const time_each = upload(Tokens(live_.size(), static_cast<std::int32_t>(time + 1)));

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <heddle/core/error.hpp>
+#include <heddle/core/kernels/activation.hpp>
+#include <heddle/core/kernels/adam.hpp>
 #include <heddle/core/kernels/attention.hpp>
 #include <heddle/core/kernels/embedding.hpp>
 #include <heddle/core/kernels/gemm.hpp>
 #include <heddle/core/kernels/residual_norm.hpp>
 #include <heddle/core/kernels/softmax_cross_entropy.hpp>
+#include <heddle/core/kernels/tensor_ops.hpp>
 
 namespace heddle {
 
@@ -49,6 +52,45 @@ SoftmaxCrossEntropyProblem SoftmaxCrossEntropyCall::problem() const {
 
 EmbeddingProblem EmbeddingCall::problem(DType output) const {
   return {output, table.dtype(), table.dim(1)};
+}
+
+std::string describe(GemmProblem const& problem) {
+  return fmt::format("a multiplication of {} to {} with m = {}, n = {}, k = {}{}{}{}{}", name_of(problem.dtype),
+                     name_of(problem.output_dtype), problem.m, problem.n, problem.k,
+                     problem.transpose_a ? ", a transposed" : "", problem.transpose_b ? ", b transposed" : "",
+                     problem.accumulate ? ", accumulated" : "", problem.bias ? ", with bias" : "");
+}
+
+std::string describe(AttentionProblem const& problem) {
+  return fmt::format("{} attention of {} with {} heads of {} columns and dropout {}",
+                     problem.causal ? "causal" : "full", name_of(problem.dtype), problem.heads, problem.head_dim,
+                     problem.dropout_rate);
+}
+
+std::string describe(ResidualNormProblem const& problem) {
+  return fmt::format("{} columns of {} with dropout {}", problem.d_model, name_of(problem.dtype), problem.dropout_rate);
+}
+
+std::string describe(ActivationProblem const& problem) {
+  return fmt::format("model.activation = '{}' in {} (relu and gelu are built in, plug-ins add others)",
+                     problem.function, name_of(problem.dtype));
+}
+
+std::string describe(SoftmaxCrossEntropyProblem const& problem) {
+  return fmt::format("a vocabulary of {} in {}", problem.vocabulary_size, name_of(problem.dtype));
+}
+
+std::string describe(EmbeddingProblem const& problem) {
+  return fmt::format("{} columns of {} from a {} table", problem.d_model, name_of(problem.dtype),
+                     name_of(problem.table_dtype));
+}
+
+std::string describe(AdamProblem const& problem) {
+  return fmt::format("parameters of {}", name_of(problem.dtype));
+}
+
+std::string describe(TensorOpsProblem const& problem) {
+  return fmt::format("tensors of {}", name_of(problem.dtype));
 }
 
 }  // namespace heddle

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <heddle/core/error.hpp>
 #include <heddle/core/layers/output_loss.hpp>
 
 namespace heddle {
@@ -29,11 +28,7 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
                                .n = table.local_shape[0],
                                .k = spec.model.d_model,
                                .transpose_b = true})),
-      cross_entropy_(spec.kernels.softmax_cross_entropy({spec.dtype, table.local_shape[0]})) {
-  if (spec.parallel.tensor.size() > 1) {
-    throw ConfigError("a vocabulary split over the tensor group is not built; use parallel.tensor = 1");
-  }
-}
+      cross_entropy_(spec.kernels.softmax_cross_entropy({spec.dtype, table.local_shape[0]})) {}
 
 LossSums OutputLoss::forward_backward(Context& context, Tensor const& hidden, Tensor const& targets,
                                       Training const& training, Tensor const& grad_hidden) const {

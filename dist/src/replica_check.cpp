@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <heddle/core/error.hpp>
+#include <heddle/core/random.hpp>
 #include <heddle/dist/replica_check.hpp>
 #include <map>
 #include <vector>
@@ -12,13 +13,6 @@
 namespace heddle {
 
 namespace {
-
-/// SplitMix64's finaliser, a bijection: every bit of the input reaches every bit of the output.
-constexpr std::uint64_t mix(std::uint64_t word) {
-  word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  word = (word ^ (word >> 27)) * 0x94D049BB133111EBULL;
-  return word ^ (word >> 31);
-}
 
 /// Groups of world ranks that hold the same value, the largest first.
 std::string describe_groups(std::map<std::uint64_t, std::vector<int>> const& ranks_by_digest) {
@@ -77,9 +71,9 @@ std::uint64_t digest(Tensor const& tensor) {
       chains[lane] = std::rotl((chains[lane] ^ words[lane]) * 0x9E3779B97F4A7C15ULL, 29);
     }
   }
-  std::uint64_t result = mix(bytes);
+  std::uint64_t result = mix_bits(bytes);
   for (std::uint64_t const chain : chains) {
-    result = mix(result ^ chain) + chain;
+    result = mix_bits(result ^ chain) + chain;
   }
   return result;
 }

@@ -58,7 +58,9 @@ KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
   constexpr float lowest = -87.3F;
   constexpr float highest = 88.0F;
   float const bounded = x < lowest ? lowest : (x > highest ? highest : x);
-  float const power = std::floor(bounded * 1.44269504F + 0.5F);
+  // NaN stays in `rest` and so in the result; the power must be a number, as it becomes an integer.
+  float const number = bounded > lowest ? bounded : lowest;
+  float const power = std::floor(number * 1.44269504F + 0.5F);
   float const rest = std::fma(power, 1.90465421e-9F, std::fma(power, -0.693147182F, bounded));
   float series = 1.98756922e-4F;
   series = series * rest + 1.39819994e-3F;

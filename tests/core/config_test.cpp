@@ -107,9 +107,9 @@ TEST(Config, UnknownKeysAndSectionsNameTheirPlaceAndTheNearestSpelling) {
 
 TEST(Config, WrongTypesSayWhichWouldBeRight) {
   EXPECT_EQ(refusal("[train]\n  steps = \"many\""),
-            "run.toml:2:3: train.steps is the text \"many\"; expected an integer, 1 to 4294967295");
+            "run.toml:2:3: train.steps is the text \"many\"; expected an integer, 1 to 2147483647");
   EXPECT_EQ(refusal("[train]\nsteps = 1.5"),
-            "run.toml:2:1: train.steps is the number 1.5; expected an integer, 1 to 4294967295");
+            "run.toml:2:1: train.steps is the number 1.5; expected an integer, 1 to 2147483647");
   EXPECT_THAT(refusal("[train]\ndeterministic = 1"), HasSubstr("the integer 1; expected true or false"));
   EXPECT_THAT(refusal("[optimizer]\nlearning_rate = true"), HasSubstr("the truth value true; expected a number"));
   EXPECT_THAT(refusal("[run]\ndirectory = 2024-01-01"), HasSubstr("a date or time; expected a text"));
@@ -130,7 +130,16 @@ TEST(Config, ValuesOutOfRangeSayTheRange) {
   EXPECT_THAT(refusal("[parallel]\ndata = 0"), HasSubstr("or \"auto\""));
   EXPECT_THAT(refusal("[train]\nseed = -1"), HasSubstr("expected an integer, 0 to 9007199254740992"));
   EXPECT_THAT(refusal("[model]\nactivation = \"\""), HasSubstr("expected a text that is not empty"));
-  EXPECT_THAT(refusal("[model]\nencoder_sublayers = []"), HasSubstr("expected a list of texts"));
+  EXPECT_THAT(refusal("[train]\nsteps = 2147483648"), HasSubstr("expected an integer, 1 to 2147483647"));
+  EXPECT_EQ(refusal("[model]\nencoder_sublayers = []"),
+            "run.toml:2:1: model.encoder_sublayers is an empty list; expected a list of texts, at least one and none "
+            "empty");
+}
+
+TEST(Config, SublayersOccurOnce) {
+  EXPECT_EQ(refusal("[model]\ndecoder_sublayers = [\"a\", \"b\", \"a\"]"),
+            "run.toml:2:1: model.decoder_sublayers names \"a\" twice; each sublayer may occur once in a layer");
+  EXPECT_THAT(refusal("[model]\nencoder_sublayers = [\"b\", \"b\"]"), HasSubstr("model.encoder_sublayers names \"b\""));
 }
 
 TEST(Config, UnknownNamesListTheKnown) {
@@ -178,7 +187,7 @@ TEST(Config, OverridesWinAndMayLeaveQuotesOut) {
 
 TEST(Config, WrongOverridesNameThemselves) {
   EXPECT_EQ(refusal("[train]\nsteps = 5", {"train.steps=1O"}),
-            "--set train.steps=1O: train.steps is the text \"1O\"; expected an integer, 1 to 4294967295");
+            "--set train.steps=1O: train.steps is the text \"1O\"; expected an integer, 1 to 2147483647");
   EXPECT_EQ(refusal("", {"train.step=1"}), "--set train.step=1: there is no key train.step; did you mean steps?");
   EXPECT_EQ(refusal("", {"trian.steps=1"}), "--set trian.steps=1: there is no section [trian]; did you mean train?");
   for (std::string const wrong : {"train.steps", "steps=1", "=", "a=b.c", ""}) {

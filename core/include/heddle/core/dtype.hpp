@@ -15,13 +15,13 @@ struct BFloat16 {
   std::uint16_t bits = 0;
 
   BFloat16() = default;
-  explicit BFloat16(float value) {
+  constexpr explicit BFloat16(float value) {
     auto const word = std::bit_cast<std::uint32_t>(value);
     bool const nan = (word & 0x7fffffffU) > 0x7f800000U;
     bits = nan ? static_cast<std::uint16_t>((word >> 16) | 0x40U)
                : static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
   }
-  explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  constexpr explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
 constexpr std::size_t size_of(DType dtype) {

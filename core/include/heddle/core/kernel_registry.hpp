@@ -16,6 +16,16 @@
 
 namespace heddle {
 
+namespace kernel_registry_errors {
+
+/// Both throw ConfigError.
+[[noreturn]] void name_is_taken(std::string_view operation, std::string_view name, std::string_view origin);
+/// `names` are the registered ones; `problem` is in words.
+[[noreturn]] void none_selected(std::string_view operation, std::string_view choice,
+                                std::vector<std::string> const& names, std::string const& problem);
+
+}  // namespace kernel_registry_errors
+
 /// The implementations of one operation by name.
 template <class Interface>
 class KernelRegistry {
@@ -31,8 +41,7 @@ class KernelRegistry {
   void add(std::string name, int speed, std::shared_ptr<Interface> kernel) {
     for (Entry const& entry : entries_) {
       if (entry.name == name) {
-        throw ConfigError("the name '" + name + "' of operation '" + Interface::operation + "' is taken by " +
-                          entry.origin + "; each implementation needs its own name");
+        kernel_registry_errors::name_is_taken(Interface::operation, name, entry.origin);
       }
     }
     entries_.push_back({std::move(name), speed, origin_, std::move(kernel)});
@@ -41,17 +50,16 @@ class KernelRegistry {
   /// The implementation `choice` names, or the fastest that supports the problem for "auto". ConfigError says why not.
   std::shared_ptr<Interface> select(std::string_view choice, typename Interface::Problem const& problem) const {
     Entry const* best = nullptr;
-    std::string names;
+    std::vector<std::string> names;
     for (Entry const& entry : entries_) {
-      names += (names.empty() ? "" : ", ") + entry.name;
+      names.push_back(entry.name);
       bool const wanted = choice == "auto" || choice == entry.name;
       if (wanted && entry.kernel->supports(problem) && (best == nullptr || entry.speed > best->speed)) {
         best = &entry;
       }
     }
     if (best == nullptr) {
-      throw ConfigError("kernels." + std::string(Interface::operation) + " = '" + std::string(choice) +
-                        "': no such implementation, or it does not support this problem; registered: auto, " + names);
+      kernel_registry_errors::none_selected(Interface::operation, choice, names, describe(problem));
     }
     return best->kernel;
   }

@@ -33,16 +33,20 @@ struct Philox {
   }
 };
 
+/// SplitMix64's finaliser, a bijection: every bit of the input reaches every bit of the output.
+constexpr std::uint64_t mix_bits(std::uint64_t word) {
+  word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  word = (word ^ (word >> 27)) * 0x94D049BB133111EBULL;
+  return word ^ (word >> 31);
+}
+
 /// A key for one use of random numbers: the run's seed and the use's name (FNV-1a, then SplitMix64).
 constexpr std::uint64_t random_key(std::uint64_t seed, std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (char const letter : name) {
     hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
   }
-  hash += seed * 0x9E3779B97F4A7C15ULL;
-  hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  hash = (hash ^ (hash >> 27)) * 0x94D049BB133111EBULL;
-  return hash ^ (hash >> 31);
+  return mix_bits(hash + seed * 0x9E3779B97F4A7C15ULL);
 }
 
 /// Dropout of a [rows, columns] matrix whose rows are tokens. Which elements are kept depends on the key, the step, the

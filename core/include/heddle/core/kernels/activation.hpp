@@ -10,6 +10,8 @@ struct ActivationProblem {
   DType dtype = DType::float32;
   std::string function;  ///< "relu", "gelu" (exact, with erf), or a plug-in's own
 };
+/// In words, for messages.
+std::string describe(ActivationProblem const& problem);
 
 struct ActivationCall {
   std::string function;

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <heddle/core/kernels/kernel.hpp>
+#include <string>
 
 namespace heddle {
 
 struct AdamProblem {
   DType dtype = DType::float32;
 };
+/// In words, for messages.
+std::string describe(AdamProblem const& problem);
 
 /// Kingma & Ba 2015; `decoupled` weight decay is Loshchilov & Hutter 2019, otherwise the decay joins the gradient.
 struct AdamCall {

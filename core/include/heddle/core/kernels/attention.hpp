@@ -3,6 +3,7 @@
 #include <heddle/core/kernels/kernel.hpp>
 #include <heddle/core/pack.hpp>
 #include <heddle/core/random.hpp>
+#include <string>
 
 namespace heddle {
 
@@ -13,6 +14,8 @@ struct AttentionProblem {
   bool causal = false;
   float dropout_rate = 0;
 };
+/// In words, for messages.
+std::string describe(AttentionProblem const& problem);
 
 /// Sequence i of `queries` attends to sequence i of `keys`. Causal: query position p of a sequence of length n sees key
 /// positions ≤ p + (m - n), m being the keys' length, so that the last query sees every key. Sequences may have no

@@ -3,6 +3,7 @@
 #include <heddle/core/kernels/kernel.hpp>
 #include <heddle/core/pack.hpp>
 #include <heddle/core/random.hpp>
+#include <string>
 
 namespace heddle {
 
@@ -11,6 +12,8 @@ struct EmbeddingProblem {
   DType table_dtype = DType::float32;  ///< of the tables and their gradients
   std::int64_t d_model = 0;
 };
+/// In words, for messages.
+std::string describe(EmbeddingProblem const& problem);
 
 struct EmbeddingCall {
   Tensor table;      ///< [local vocabulary, d_model]

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/kernels/kernel.hpp>
+#include <string>
 
 namespace heddle {
 
@@ -10,6 +11,8 @@ struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
 };
+/// In words, for messages.
+std::string describe(GemmProblem const& problem);
 
 struct GemmCall {
   Tensor a;     ///< [m, k], or [k, m] when transposed; rows may be strided

@@ -2,6 +2,7 @@
 
 #include <heddle/core/kernels/kernel.hpp>
 #include <heddle/core/random.hpp>
+#include <string>
 
 namespace heddle {
 
@@ -10,6 +11,8 @@ struct ResidualNormProblem {
   std::int64_t d_model = 0;
   float dropout_rate = 0;
 };
+/// In words, for messages.
+std::string describe(ResidualNormProblem const& problem);
 
 /// One visit of the residual stream between two sublayers: sum = residual + dropout(branch), normalized =
 /// LayerNorm(sum). Either half can be left out: an empty `branch` gives sum = residual (a norm alone), an empty

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/kernels/kernel.hpp>
+#include <string>
 
 namespace heddle {
 
@@ -8,6 +9,8 @@ struct SoftmaxCrossEntropyProblem {
   DType dtype = DType::float32;
   std::int64_t vocabulary_size = 0;
 };
+/// In words, for messages.
+std::string describe(SoftmaxCrossEntropyProblem const& problem);
 
 /// A chunk of tokens' logits over this rank's part of the vocabulary.
 struct SoftmaxCrossEntropyCall {

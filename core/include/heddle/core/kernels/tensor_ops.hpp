@@ -1,12 +1,15 @@
 #pragma once
 
 #include <heddle/core/kernels/kernel.hpp>
+#include <string>
 
 namespace heddle {
 
 struct TensorOpsProblem {
   DType dtype = DType::float32;
 };
+/// In words, for messages.
+std::string describe(TensorOpsProblem const& problem);
 
 /// The small visits of memory that belong to no other operation. Tensors are contiguous unless said otherwise.
 class TensorOps : public Kernel {

@@ -64,6 +64,7 @@ class SelfAttention : public Layer {
 /// Multi-head attention of the decoder's tokens to the encoder's output.
 class CrossAttention : public Layer {
  public:
+  /// Throws ConfigError on the source side, which has no memory.
   explicit CrossAttention(LayerSpec const& spec);
 
   Stream forward(Context& context, Stream const& input, Saved& saved) const override;
@@ -85,6 +86,7 @@ class CrossAttention : public Layer {
   Linear kv_;
   Linear out_;
   AttentionCore core_;
+  std::shared_ptr<TensorOps> tensor_ops_;
 };
 
 }  // namespace heddle

@@ -12,7 +12,8 @@ struct LossSums {
 };
 
 /// Output projection and label-smoothed cross-entropy in one, chunk of tokens by chunk, so that logits exist only for
-/// one chunk. The vocabulary is split over the tensor group.
+/// one chunk. The whole vocabulary is on this rank: a tensor group of more is refused with the configuration
+/// (require_supported).
 class OutputLoss {
  public:
   /// `table` [vocabulary, d_model] may be the embedding's.
