@@ -58,9 +58,7 @@ KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
   constexpr float lowest = -87.3F;
   constexpr float highest = 88.0F;
   float const bounded = x < lowest ? lowest : (x > highest ? highest : x);
-  // NaN stays in `rest` and so in the result; the power must be a number, as it becomes an integer.
-  float const number = bounded > lowest ? bounded : lowest;
-  float const power = std::floor(number * 1.44269504F + 0.5F);
+  float const power = std::floor(bounded * 1.44269504F + 0.5F);
   float const rest = std::fma(power, 1.90465421e-9F, std::fma(power, -0.693147182F, bounded));
   float series = 1.98756922e-4F;
   series = series * rest + 1.39819994e-3F;
@@ -69,7 +67,9 @@ KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
   series = series * rest + 1.66666657e-1F;
   series = series * rest + 0.5F;
   float const value = series * (rest * rest) + rest + 1.0F;
-  float const result = value * std::bit_cast<float>((static_cast<std::int32_t>(power) + 127) << 23);
+  // NaN stays in `value` and so in the result, but what becomes an integer must be a number; -126 is the lowest power.
+  float const number = power > -126.0F ? power : -126.0F;
+  float const result = value * std::bit_cast<float>((static_cast<std::int32_t>(number) + 127) << 23);
   float const floored = x < lowest ? 0.0F : result;
   return x > highest ? std::numeric_limits<float>::infinity() : floored;
 }
