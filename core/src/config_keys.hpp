@@ -161,6 +161,8 @@ void visit_parallel(Visitor& visitor, Config& config) {
               "tensor ranks share the tokens between layers");
   visitor.key("context_mode", parallel.context_mode, Unchecked{}, "how context ranks exchange keys and values");
   visitor.key("pipeline_schedule", parallel.pipeline_schedule, Unchecked{}, "order of micro-batches in a stage");
+  visitor.key("stage_layers", parallel.stage_layers, between(1, 2 * most_layers),
+              "layers of each stage; []: cut by cost");
   visitor.key("shard_optimizer", parallel.shard_optimizer, Unchecked{}, "data ranks share the optimizer's state");
 }
 

@@ -28,6 +28,11 @@ std::string text_of(double value, config_keys::Range const& range) {
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
+std::string text_of(std::vector<std::int64_t> const& value, config_keys::Range const& range) {
+  static_cast<void>(range);
+  return fmt::format("[{}]", fmt::join(value, ", "));
+}
+
 }  // namespace config_values
 
 namespace {

@@ -79,8 +79,8 @@ class ConfigReader {
            !(std::is_same_v<Check, config_keys::NotEmpty> && member.empty());
   }
 
-  template <class Check>
-  static bool read(toml::node const& node, std::vector<std::string>& member, Check const& check) {
+  template <class Item, class Check>
+  static bool read(toml::node const& node, std::vector<Item>& member, Check const& check) {
     toml::array const* const items = node.as_array();
     if (items == nullptr) {
       return false;

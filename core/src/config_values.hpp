@@ -41,6 +41,8 @@ std::string text_of(std::vector<std::string> const& value, Check const&) {
   return fmt::format("[{}]", items);
 }
 
+std::string text_of(std::vector<std::int64_t> const& value, config_keys::Range const& range);
+
 template <class Enum, class Check>
 requires std::is_enum_v<Enum> std::string text_of(Enum value, Check const&) {
   return toml_string(name_of(value));
@@ -63,6 +65,8 @@ std::string words_of(Check const& check) {
     return fmt::format("a number, {}", check.words());
   } else if constexpr (std::is_same_v<Member, std::string>) {
     return std::is_same_v<Check, config_keys::NotEmpty> ? "a text that is not empty" : "a text";
+  } else if constexpr (std::is_same_v<Member, std::vector<std::int64_t>>) {
+    return fmt::format("a list of integers, each {}", check.words());
   } else {
     return std::is_same_v<Check, config_keys::NotEmpty> ? "a list of texts, at least one and none empty"
                                                         : "a list of texts";

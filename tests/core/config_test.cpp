@@ -46,6 +46,7 @@ TEST(Config, ReadsEveryKindOfKey) {
     tensor = 2
     data = 4
     pipeline_schedule = "interleaved"
+    stage_layers = [1, 2]
     [kernels]
     gemm = "reference"
     [plugins]
@@ -67,6 +68,7 @@ TEST(Config, ReadsEveryKindOfKey) {
   EXPECT_EQ(config.parallel.tensor, 2);
   EXPECT_EQ(config.parallel.data, 4);
   EXPECT_EQ(config.parallel.pipeline_schedule, PipelineSchedule::interleaved);
+  EXPECT_EQ(config.parallel.stage_layers, (std::vector<std::int64_t>{1, 2}));
   EXPECT_EQ(config.kernels.gemm, "reference");
   EXPECT_EQ(config.kernels.attention, "auto");
   EXPECT_EQ(config.plugins.paths, (std::vector<std::string>{"a.so", "b.so"}));
@@ -89,6 +91,7 @@ TEST(Config, PrintsWhatItReadsBackUnchanged) {
   config.optimizer.epsilon = 1e-300;
   config.parallel.data = 3;
   config.parallel.context_mode = ContextMode::ulysses;
+  config.parallel.stage_layers = {3, 1, 2};
   config.plugins.paths = {"one.so", "two \"2\".so"};
   EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
   Config other = config;
@@ -131,6 +134,8 @@ TEST(Config, ValuesOutOfRangeSayTheRange) {
   EXPECT_THAT(refusal("[train]\nseed = -1"), HasSubstr("expected an integer, 0 to 9007199254740992"));
   EXPECT_THAT(refusal("[model]\nactivation = \"\""), HasSubstr("expected a text that is not empty"));
   EXPECT_THAT(refusal("[train]\nsteps = 2147483648"), HasSubstr("expected an integer, 1 to 2147483647"));
+  EXPECT_THAT(refusal("[parallel]\nstage_layers = [2, 0]"),
+              HasSubstr("parallel.stage_layers is a list; expected a list of integers, each 1 to 8192"));
   EXPECT_EQ(refusal("[model]\nencoder_sublayers = []"),
             "run.toml:2:1: model.encoder_sublayers is an empty list; expected a list of texts, at least one and none "
             "empty");

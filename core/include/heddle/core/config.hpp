@@ -90,6 +90,7 @@ struct ParallelConfig {
   bool sequence_parallel = false;
   ContextMode context_mode = ContextMode::ring;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
+  std::vector<std::int64_t> stage_layers;  ///< see plan_pipeline; empty: cut by cost
   bool shard_optimizer = false;
 };
 
