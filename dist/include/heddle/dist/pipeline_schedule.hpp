@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace heddle {
+
+enum class Pass : std::uint8_t { forward, backward };
+
+/// One pass of a micro-batch through one part of a stage.
+struct PipelineAction {
+  Pass pass = Pass::forward;
+  int part = 0;
+  std::int64_t micro_batch = 0;
+
+  bool operator==(PipelineAction const&) const = default;
+};
+
+/// A stage's place: micro-batches pass virtual stage part * stages + stage of all stages × parts in order.
+struct PipelinePlace {
+  int stage = 0;
+  int stages = 1;
+  int parts = 1;
+};
+
+/// What a stage does in a training step, in order: each part's forward and backward once per micro-batch. Where every
+/// stage keeps to its list, receives when an action needs it and sends without waiting, no stage waits for ever.
+///
+/// One part: 1F1B (Narayanan et al. 2021, §2.2): stages - stage - 1 forwards, then one forward and one backward in
+/// turn; at most stages - stage micro-batches are in flight. More parts: the interleaved schedule of the same paper;
+/// groups of `stages` micro-batches pass one part after the other. Where their number is not a multiple, the groups are
+/// larger (below twice as large), which costs memory instead of time. With at least as many micro-batches as stages and
+/// equal times, a stage idles (stages - 1) / (parts * micro_batches + stages - 1) of the step.
+std::vector<PipelineAction> training_actions(PipelinePlace const& place, std::int64_t micro_batches);
+
+/// The forward passes alone.
+std::vector<PipelineAction> forward_actions(PipelinePlace const& place, std::int64_t micro_batches);
+
+/// The most passes of which the forward is done and the backward is not: so many sets of activations a stage holds.
+std::int64_t most_in_flight(std::span<PipelineAction const> actions);
+
+}  // namespace heddle
