@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# One run over two hosts that share nothing but a network link and the files: tensor 2 x data 2, once with the tensor group inside a
+# host and once across, against the run of one rank. The hosts' interface counters say what went over the link.
+set -euo pipefail
+hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
+reason=$("$hosts" why_not)
+[ -z "$reason" ] || { echo "NOT RUN: training over two hosts, because $reason"; exit 77; }
+work=$(mktemp -d)
+world=
+clean_up() {
+  [ -z "$world" ] || { kill -KILL "$world"; wait "$world" || true; } 2> /dev/null
+  rm -rf "$work"
+}
+trap clean_up EXIT
+cd "$work"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
+
+"$HEDDLE" demo-data --out text --train 1000 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
+"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
+  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
+steps=12
+# The large epsilon keeps Adam from blowing up rounding where the gradient is zero but for it, as for the keys' bias.
+cat > run.toml << TOML
+[data]
+train = "data/train.h5"
+valid = "data/valid.h5"
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 32
+d_ff = 48
+heads = 2
+dropout = 0.1
+max_length = 64
+[train]
+steps = $steps
+batch_tokens = 1024
+micro_batch_tokens = 128
+deterministic = true
+validate_every = 4
+validate_bleu = false
+log_every = 1
+[optimizer]
+learning_rate = 0.003
+warmup_steps = 4
+epsilon = 1e-5
+TOML
+"$HEDDLE" train run.toml --set run.directory=one > log 2>&1 || fail "the run of one rank"
+parameters=$(sed -n 's/^\([0-9]*\) parameters.*/\1/p' log)
+
+mkdir hosts
+"$hosts" start hosts host1 host2 > hosts/log 2>&1 &
+world=$!
+for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
+[ -e hosts/ready ] || { cat hosts/log; fail "the hosts did not come up"; }
+
+# sent HOST: bytes that left its interface so far.
+sent() { "$hosts" on hosts "$1" sed -n 's/^ *eth0: *//p' /proc/net/dev | awk '{print $9}'; }
+# train DIRECTORY PLACES...: four ranks at these places, started from host1; sets first_sent and second_sent.
+train() {
+  local directory=$1 before1 before2 code=0
+  shift
+  before1=$(sent host1) before2=$(sent host2)
+  "$hosts" on hosts host1 timeout -k 2 120 "$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include eth0 \
+    --mca btl_tcp_if_include eth0 --mca pml ob1 --mca btl self,vader,tcp -np 4 "$@" \
+    "$HEDDLE" train run.toml --set run.directory="$directory" \
+    --set parallel.tensor=1 --set parallel.data=4 > log 2>&1 < /dev/null || code=$?
+  [ "$code" -eq 0 ] || fail "$directory: exit code $code"
+  first_sent=$(($(sent host1) - before1)) second_sent=$(($(sent host2) - before2))
+}
+# equal DIRECTORY: losses, gradient norms and final parameters are those of the one rank, within these tolerances.
+loss_tolerance=1e-5 # relative
+norm_tolerance=1e-4 # relative
+parameter_tolerance=1e-5 # absolute
+equal() {
+  local field tolerance
+  for field in train_loss gradient_norm valid_loss; do
+    tolerance=$loss_tolerance
+    [ $field != gradient_norm ] || tolerance=$norm_tolerance
+    # A line with a field gives "step value"; the two runs' lines are joined by step.
+    for run in one "$1"; do
+      sed -n "s/.*\"step\":\([0-9]*\).*\"$field\":\([-+.0-9e]*\).*/\1 \2/p" "$run/metrics.jsonl" > "$run.$field"
+    done
+    paste -d ' ' "one.$field" "$1.$field" | awk -v field=$field -v tolerance=$tolerance -v steps=$steps '
+      { difference = $4 / $2 - 1; if (difference < 0) difference = -difference; if (difference > largest) largest = difference }
+      NF != 4 || $1 != $3 { unlike = 1 }
+      END { printf "  %-13s %2d values, largest relative difference %.1e (allowed %s)\n", field, NR, largest, tolerance
+            exit unlike || NR != (field == "valid_loss" ? steps / 4 : steps) || !(largest <= tolerance) }' ||
+      fail "$1: $field differs"
+  done
+  h5diff -d $parameter_tolerance {one,"$1"}/checkpoints/step-000000$steps/*.h5 /parameters > difference ||
+    { head -n 5 difference; fail "$1: the final parameters differ by more than $parameter_tolerance"; }
+}
+
+# A comparison that could not tell two runs apart, or a link that is never idle, would prove nothing.
+"$HEDDLE" train run.toml --set run.directory=other --set train.seed=2 > log 2>&1 || fail "the run with another seed"
+! (equal other) > difference || fail "a run with another seed passes for the same"
+train inside --host host1:4
+equal inside > difference || { cat difference; exit 1; }
+[ $((first_sent + second_sent)) -lt 100000 ] || fail "$first_sent and $second_sent bytes over the link with all ranks on one host"
+
+# Ranks 0 and 1 are a tensor group, and so are 2 and 3. The gradients of all steps cross the link at least once, either way.
+least=$((parameters * 4 * steps))
+for placement in slot node; do
+  train "by_$placement" --host host1:2,host2:2 --map-by $placement
+  printf 'four ranks on two hosts, --map-by %s: host1 sent %d bytes, host2 %d; %d parameters x 4 bytes x %d steps = %d\n' \
+    $placement $first_sent $second_sent "$parameters" $steps $least
+  equal by_$placement
+  ((first_sent >= least && second_sent >= least)) || fail "less than the gradients went over the link"
+done
+echo "two_hosts: as one rank"
