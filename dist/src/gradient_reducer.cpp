@@ -36,14 +36,6 @@ void require_loss_sums(Tensor const& loss_sums) {
 
 }  // namespace
 
-Share share(std::int64_t count, int rank, int ranks) {
-  return {count * rank / ranks, count * (rank + 1) / ranks};
-}
-
-int owner_of(std::int64_t index, std::int64_t count, int ranks) {
-  return static_cast<int>(((index + 1) * ranks - 1) / count);
-}
-
 /// One step's walk over the tree. First this rank's own part of it: the largest subtrees whose micro-batches are all
 /// its own, one after another. Only then partial sums travel, so that no rank waits while it still has work of its own.
 /// The reducer's gradient buffer is where micro-batches add; `held` are finished subtrees, leftmost first.

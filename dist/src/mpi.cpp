@@ -65,7 +65,7 @@ std::string hostname() {
 
 struct MpiSession::State {
   MPI_Comm native_world = MPI_COMM_WORLD;
-  std::shared_ptr<MpiCommunicator> world;
+  Communicator world = Communicator::self();
   bool owns_mpi = false;
   int exceptions_at_start = std::uncaught_exceptions();
 };
@@ -82,8 +82,8 @@ MpiSession::MpiSession(std::int64_t elements_per_call) : state_(std::make_unique
     }
   }
   check_mpi(MPI_Comm_set_errhandler(state_->native_world, MPI_ERRORS_RETURN), "start");
-  state_->world = MpiCommunicator::duplicate(state_->native_world, elements_per_call);
-  require_announced_ranks(state_->world->size());
+  state_->world = Communicator(MpiCommunicator::duplicate(state_->native_world, elements_per_call));
+  require_announced_ranks(state_->world.size());
 }
 
 MpiSession::~MpiSession() {
@@ -91,14 +91,14 @@ MpiSession::~MpiSession() {
   if (unwinding || !mpi_is_running()) {
     return;
   }
-  state_->world.reset();
+  state_->world = Communicator::self();
   if (state_->owns_mpi) {
     MPI_Finalize();
   }
 }
 
 Communicator MpiSession::world() const {
-  return Communicator(state_->world);
+  return state_->world;
 }
 
 void MpiSession::abort(int code) const {

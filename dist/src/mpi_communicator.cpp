@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <Kokkos_Core.hpp>
-#include <algorithm>
-#include <array>
 #include <cstring>
 #include <heddle/core/error.hpp>
 #include <limits>
+#include <numeric>
 
 #include "mpi_call.hpp"
 
@@ -18,82 +17,39 @@ namespace {
 constexpr bool memory_is_host_readable =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, Kokkos::DefaultExecutionSpace::memory_space>::accessible;
 
-MPI_Datatype type_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return MPI_FLOAT;
-    case DType::bfloat16:
-      return MPI_UINT16_T;
-    case DType::int32:
-      return MPI_INT32_T;
-    case DType::float64:
-      return MPI_DOUBLE;
-  }
-  return MPI_DATATYPE_NULL;
-}
+/// Of the exchange's own messages: the largest tag that every MPI knows, and none of a caller's.
+constexpr int exchange_tag = 32767;
 
-std::byte* address(Tensor const& tensor, std::int64_t element) {
-  return static_cast<std::byte*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
+void require_tag(int tag, char const* verb) {
+  if (tag >= exchange_tag) {
+    throw Error(fmt::format("{}: tag {} is not below {}", verb, tag, exchange_tag));
+  }
 }
 
 void copy_elements(Tensor const& from, std::int64_t from_element, Tensor const& to, std::int64_t to_element,
                    std::int64_t count) {
-  std::memcpy(address(to, to_element), address(from, from_element),
-              static_cast<std::size_t>(count) * size_of(from.dtype()));
-}
-
-/// What goes ahead of each message, since MPI itself accepts a shorter message and any type of element.
-struct Header {
-  std::int64_t dtype;
-  std::int64_t elements;
-};
-constexpr int header_words = 2;
-
-float sum(float left, float right) {
-  return left + right;
-}
-float larger(float left, float right) {
-  return std::max(left, right);
-}
-float smaller(float left, float right) {
-  return std::min(left, right);
-}
-
-template <float (*combine)(float, float)>
-void combine_bfloat16(void* input, void* in_out, int* count, MPI_Datatype* /*type*/) {
-  auto const* const from = static_cast<BFloat16 const*>(input);
-  auto* const into = static_cast<BFloat16*>(in_out);
-  for (int index = 0; index < *count; ++index) {
-    into[index] = BFloat16(combine(static_cast<float>(from[index]), static_cast<float>(into[index])));
+  std::byte* const source = address(from, from_element);
+  std::byte* const target = address(to, to_element);
+  if (source != target && count > 0) {
+    std::memcpy(target, source, static_cast<std::size_t>(count) * size_of(from.dtype()));
   }
+}
+
+std::vector<std::int64_t> offsets_of(CommunicatorBackend::Counts counts) {
+  std::vector<std::int64_t> offsets(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::int64_t{0});
+  return offsets;
+}
+
+std::vector<int> narrow(std::span<std::int64_t const> numbers) {
+  std::vector<int> result;
+  for (std::int64_t const number : numbers) {
+    result.push_back(static_cast<int>(number));
+  }
+  return result;
 }
 
 }  // namespace
-
-class BFloat16Operations {
- public:
-  BFloat16Operations() {
-    constexpr std::array<MPI_User_function*, 3> functions{combine_bfloat16<sum>, combine_bfloat16<larger>,
-                                                          combine_bfloat16<smaller>};
-    for (std::size_t index = 0; index < functions.size(); ++index) {
-      check_mpi(MPI_Op_create(functions[index], 1, &operations_[index]), "start");
-    }
-  }
-  ~BFloat16Operations() {
-    if (mpi_is_running()) {
-      for (MPI_Op& operation : operations_) {
-        MPI_Op_free(&operation);
-      }
-    }
-  }
-  BFloat16Operations(BFloat16Operations const&) = delete;
-  BFloat16Operations& operator=(BFloat16Operations const&) = delete;
-
-  MPI_Op operator[](ReduceOp op) const { return operations_[static_cast<std::size_t>(op)]; }
-
- private:
-  std::array<MPI_Op, 3> operations_{MPI_OP_NULL, MPI_OP_NULL, MPI_OP_NULL};
-};
 
 std::shared_ptr<MpiCommunicator> MpiCommunicator::duplicate(MPI_Comm parent, std::int64_t elements_per_call) {
   if (elements_per_call < 1 || elements_per_call > std::numeric_limits<int>::max()) {
@@ -122,14 +78,6 @@ MpiCommunicator::~MpiCommunicator() {
   }
 }
 
-std::vector<MpiCommunicator::Piece> MpiCommunicator::pieces(std::int64_t elements) const {
-  std::vector<Piece> result;
-  for (std::int64_t begin = 0; begin < elements; begin += elements_per_call_) {
-    result.push_back({begin, static_cast<int>(std::min(elements_per_call_, elements - begin))});
-  }
-  return result;
-}
-
 MPI_Op MpiCommunicator::operation(DType dtype, ReduceOp op) const {
   if (dtype == DType::bfloat16) {
     return (*bfloat16_operations_)[op];
@@ -145,106 +93,177 @@ MPI_Op MpiCommunicator::operation(DType dtype, ReduceOp op) const {
   return MPI_OP_NULL;
 }
 
+std::unique_ptr<MpiTransfer> MpiCommunicator::transfer(char const* verb, std::vector<Tensor> kept) const {
+  return std::make_unique<MpiTransfer>(shared_from_this(), verb, std::move(kept));
+}
+
 void MpiCommunicator::all_reduce(Tensor const& tensor, ReduceOp op) {
-  for (auto const [begin, count] : pieces(tensor.size())) {
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, address(tensor, begin), count, type_of(tensor.dtype()),
+  for (auto const [begin, count] : pieces(tensor.size(), elements_per_call_)) {
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, address(tensor, begin), count, mpi_type(tensor.dtype()),
                             operation(tensor.dtype(), op), handle_),
               "all_reduce");
   }
 }
 
 void MpiCommunicator::reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) {
-  MPI_Datatype const type = type_of(input.dtype());
   MPI_Op const operation_here = operation(input.dtype(), op);
-  if (input.size() <= elements_per_call_) {
-    check_mpi(MPI_Reduce_scatter_block(input.raw(), output.raw(), static_cast<int>(output.size()), type, operation_here,
-                                       handle_),
-              "reduce_scatter");
+  if (input.size() > elements_per_call_) {
+    std::vector<std::int64_t> const counts(static_cast<std::size_t>(size_), output.size());
+    reduce_in_pieces(input, output, counts, operation_here);
     return;
   }
+  check_mpi(MPI_Reduce_scatter_block(input.raw(), output.raw(), static_cast<int>(output.size()),
+                                     mpi_type(input.dtype()), operation_here, handle_),
+            "reduce_scatter");
+}
+
+void MpiCommunicator::reduce_scatter_uneven(Tensor const& input, Tensor const& output, Counts counts) {
+  MPI_Op const sum = operation(input.dtype(), ReduceOp::sum);
+  if (input.size() > elements_per_call_) {
+    reduce_in_pieces(input, output, counts, sum);
+    return;
+  }
+  check_mpi(MPI_Reduce_scatter(input.raw(), output.raw(), narrow(counts).data(), mpi_type(input.dtype()), sum, handle_),
+            "reduce_scatter_rows");
+}
+
+void MpiCommunicator::reduce_in_pieces(Tensor const& input, Tensor const& output, Counts counts, MPI_Op op) const {
+  auto const offsets = offsets_of(counts);
   for (int part = 0; part < size_; ++part) {
-    for (auto const [begin, count] : pieces(output.size())) {
+    auto const slot = static_cast<std::size_t>(part);
+    for (auto const [begin, count] : pieces(counts[slot], elements_per_call_)) {
       void* const result = part == rank_ ? address(output, begin) : nullptr;
       check_mpi(
-          MPI_Reduce(address(input, part * output.size() + begin), result, count, type, operation_here, part, handle_),
+          MPI_Reduce(address(input, offsets[slot] + begin), result, count, mpi_type(input.dtype()), op, part, handle_),
           "reduce_scatter");
     }
   }
 }
 
+void const* MpiCommunicator::gather_source(Tensor const& input, Tensor const& output, std::int64_t own_begin) const {
+  return input.raw() == address(output, own_begin) && input.size() > 0 ? MPI_IN_PLACE : input.raw();
+}
+
 void MpiCommunicator::all_gather(Tensor const& input, Tensor const& output) {
-  MPI_Datatype const type = type_of(input.dtype());
+  if (output.size() > elements_per_call_) {
+    std::vector<std::int64_t> const counts(static_cast<std::size_t>(size_), input.size());
+    gather_in_pieces(input, output, counts);
+    return;
+  }
+  MPI_Datatype const type = mpi_type(input.dtype());
+  int const count = static_cast<int>(input.size());
+  check_mpi(MPI_Allgather(gather_source(input, output, rank_ * input.size()), count, type, output.raw(), count, type,
+                          handle_),
+            "all_gather");
+}
+
+void MpiCommunicator::all_gather_uneven(Tensor const& input, Tensor const& output, Counts counts) {
+  if (output.size() > elements_per_call_) {
+    gather_in_pieces(input, output, counts);
+    return;
+  }
+  MPI_Datatype const type = mpi_type(input.dtype());
+  auto const offsets = offsets_of(counts);
+  void const* const source = gather_source(input, output, offsets[static_cast<std::size_t>(rank_)]);
+  check_mpi(MPI_Allgatherv(source, static_cast<int>(input.size()), type, output.raw(), narrow(counts).data(),
+                           narrow(offsets).data(), type, handle_),
+            "all_gather_rows");
+}
+
+void MpiCommunicator::gather_in_pieces(Tensor const& input, Tensor const& output, Counts counts) const {
+  auto const offsets = offsets_of(counts);
+  copy_elements(input, 0, output, offsets[static_cast<std::size_t>(rank_)], input.size());
+  for (int part = 0; part < size_; ++part) {
+    auto const slot = static_cast<std::size_t>(part);
+    for (auto const [begin, count] : pieces(counts[slot], elements_per_call_)) {
+      check_mpi(MPI_Bcast(address(output, offsets[slot] + begin), count, mpi_type(input.dtype()), part, handle_),
+                "all_gather");
+    }
+  }
+}
+
+std::unique_ptr<TransferBackend> MpiCommunicator::start_all_gather(Tensor const& input, Tensor const& output) {
+  auto result = transfer("all_gather", {input, output});
+  MPI_Datatype const type = mpi_type(input.dtype());
   if (output.size() <= elements_per_call_) {
     int const count = static_cast<int>(input.size());
-    check_mpi(MPI_Allgather(input.raw(), count, type, output.raw(), count, type, handle_), "all_gather");
-    return;
+    check_mpi(MPI_Iallgather(gather_source(input, output, rank_ * input.size()), count, type, output.raw(), count, type,
+                             handle_, result->add_request()),
+              "all_gather");
+    return result;
   }
   copy_elements(input, 0, output, rank_ * input.size(), input.size());
   for (int part = 0; part < size_; ++part) {
-    for (auto const [begin, count] : pieces(input.size())) {
-      check_mpi(MPI_Bcast(address(output, part * input.size() + begin), count, type, part, handle_), "all_gather");
+    for (auto const [begin, count] : pieces(input.size(), elements_per_call_)) {
+      check_mpi(
+          MPI_Ibcast(address(output, part * input.size() + begin), count, type, part, handle_, result->add_request()),
+          "all_gather");
     }
   }
+  return result;
 }
 
 void MpiCommunicator::all_to_all(Tensor const& input, Tensor const& output) {
-  MPI_Datatype const type = type_of(input.dtype());
   std::int64_t const part = input.size() / size_;
-  if (input.size() <= elements_per_call_) {
-    int const count = static_cast<int>(part);
-    check_mpi(MPI_Alltoall(input.raw(), count, type, output.raw(), count, type, handle_), "all_to_all");
+  if (input.size() > elements_per_call_) {
+    std::vector<std::int64_t> const counts(static_cast<std::size_t>(size_), part);
+    all_to_all_uneven(input, counts, output, counts);
     return;
   }
-  for (int step = 0; step < size_; ++step) {
-    int const destination = (rank_ + step) % size_;
+  MPI_Datatype const type = mpi_type(input.dtype());
+  int const count = static_cast<int>(part);
+  check_mpi(MPI_Alltoall(input.raw(), count, type, output.raw(), count, type, handle_), "all_to_all");
+}
+
+/// Message by message: a rank can not know whether another's counts fit MPI_Alltoallv's ints.
+void MpiCommunicator::all_to_all_uneven(Tensor const& input, Counts send_counts, Tensor const& output,
+                                        Counts receive_counts) {
+  auto const send_offsets = offsets_of(send_counts);
+  auto const receive_offsets = offsets_of(receive_counts);
+  auto const exchange = transfer("all_to_all", {input, output});
+  for (int step = 1; step < size_; ++step) {
     int const source = (rank_ - step + size_) % size_;
-    for (auto const [begin, count] : pieces(part)) {
-      check_mpi(
-          MPI_Sendrecv(address(input, destination * part + begin), count, type, destination, step,
-                       address(output, source * part + begin), count, type, source, step, handle_, MPI_STATUS_IGNORE),
-          "all_to_all");
+    auto const slot = static_cast<std::size_t>(source);
+    for (auto const [begin, count] : message_pieces(receive_counts[slot], elements_per_call_)) {
+      exchange->receive_piece(address(output, receive_offsets[slot] + begin), count, output.dtype(),
+                              {handle_, source, exchange_tag});
     }
   }
+  for (int step = 1; step < size_; ++step) {
+    int const destination = (rank_ + step) % size_;
+    auto const slot = static_cast<std::size_t>(destination);
+    for (auto const [begin, count] : message_pieces(send_counts[slot], elements_per_call_)) {
+      exchange->send_piece(address(input, send_offsets[slot] + begin), count, input.dtype(),
+                           {handle_, destination, exchange_tag});
+    }
+  }
+  auto const own = static_cast<std::size_t>(rank_);
+  copy_elements(input, send_offsets[own], output, receive_offsets[own], send_counts[own]);
+  exchange->wait();
 }
 
 void MpiCommunicator::broadcast(Tensor const& tensor, int root) {
-  for (auto const [begin, count] : pieces(tensor.size())) {
-    check_mpi(MPI_Bcast(address(tensor, begin), count, type_of(tensor.dtype()), root, handle_), "broadcast");
-  }
-}
-
-void MpiCommunicator::send(Tensor const& tensor, int destination, int tag) {
-  Header const header{static_cast<std::int64_t>(tensor.dtype()), tensor.size()};
-  check_mpi(MPI_Send(&header, header_words, MPI_INT64_T, destination, tag, handle_), "send");
-  for (auto const [begin, count] : pieces(tensor.size())) {
-    check_mpi(MPI_Send(address(tensor, begin), count, type_of(tensor.dtype()), destination, tag, handle_), "send");
-  }
-}
-
-void MpiCommunicator::receive(Tensor const& tensor, int source, int tag) {
-  Header header{};
-  check_mpi(MPI_Recv(&header, header_words, MPI_INT64_T, source, tag, handle_, MPI_STATUS_IGNORE), "receive");
-  auto const sent = static_cast<DType>(header.dtype);
-  Tensor target = tensor;
-  bool const matches = sent == tensor.dtype() && header.elements == tensor.size();
-  if (!matches) {
-    // Taken off the wire all the same: the sender may be waiting, and the next message must not be met by the wrong
-    // one.
-    target = Tensor::allocate(sent, {header.elements});
-  }
-  for (auto const [begin, count] : pieces(header.elements)) {
-    check_mpi(MPI_Recv(address(target, begin), count, type_of(sent), source, tag, handle_, MPI_STATUS_IGNORE),
-              "receive");
-  }
-  if (!matches) {
-    throw Error(fmt::format("receive: rank {} expected {} {} from rank {} with tag {}, but it sent {} elements of {}",
-                            rank_, name_of(tensor.dtype()), tensor.shape().to_string(), source, tag, header.elements,
-                            name_of(sent)));
+  for (auto const [begin, count] : pieces(tensor.size(), elements_per_call_)) {
+    check_mpi(MPI_Bcast(address(tensor, begin), count, mpi_type(tensor.dtype()), root, handle_), "broadcast");
   }
 }
 
 void MpiCommunicator::barrier() {
   check_mpi(MPI_Barrier(handle_), "barrier");
+}
+
+std::unique_ptr<TransferBackend> MpiCommunicator::start_send(Tensor const& tensor, int destination, int tag) {
+  require_tag(tag, "send");
+  auto result = transfer("send", {tensor});
+  result->send_message(tensor, {handle_, destination, tag}, elements_per_call_);
+  return result;
+}
+
+std::unique_ptr<TransferBackend> MpiCommunicator::start_receive(Tensor const& tensor, int source, int tag) {
+  require_tag(tag, "receive");
+  auto result = transfer("receive", {tensor});
+  result->receive_message(tensor, {handle_, source, tag}, elements_per_call_);
+  return result;
 }
 
 std::shared_ptr<CommunicatorBackend> MpiCommunicator::split(int color, int key) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <heddle/core/communicator.hpp>
 #include <heddle/core/parameter.hpp>
+#include <heddle/core/share.hpp>
 #include <memory>
 #include <vector>
 
@@ -11,22 +12,6 @@ namespace heddle {
 
 struct Execution;
 class TensorOps;
-
-/// The indices [begin, end) of one rank.
-struct Share {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-
-  std::int64_t count() const { return end - begin; }
-  bool operator==(Share const&) const = default;
-};
-
-/// Rank `rank`'s contiguous share of [0, count) among `ranks`: [count * rank / ranks, count * (rank + 1) / ranks).
-/// Shares differ by at most one; with more ranks than indices some are empty.
-Share share(std::int64_t count, int rank, int ranks);
-
-/// The rank in whose share `index` is.
-int owner_of(std::int64_t index, std::int64_t count, int ranks);
 
 /// Sums gradients over the data group, in one of two ways: `all_reduce` is fast; `reduce_tree` gives bitwise the same
 /// sum on any number of data ranks. Keeps references to the parameters and the execution.
