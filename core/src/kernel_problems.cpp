@@ -39,6 +39,10 @@ AttentionProblem AttentionCall::problem() const {
     throw Error(
         fmt::format("attention with {} heads over {} columns: the heads must divide the columns", heads, q.dim(1)));
   }
+  if (!query_position.empty() || !key_position.empty()) {
+    query_position.require(DType::int32, {q.dim(0)}, "attention's query_position");
+    key_position.require(DType::int32, {k.dim(0)}, "attention's key_position");
+  }
   return {q.dtype(), heads, q.dim(1) / heads, causal, dropout.rate};
 }
 

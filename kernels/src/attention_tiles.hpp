@@ -17,9 +17,10 @@ template <class Real>
 struct AttentionView {
   Rows<Real> q, k, v;
   std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
+  std::int32_t const *query_position, *key_position;  ///< of each row; null: rows of a sequence are consecutive
   std::int64_t count, heads, head_dim, query_blocks;
   Real scale;
-  bool causal;
+  bool causal, accumulate;
   DropoutRule dropout;
 
   explicit AttentionView(AttentionCall const& call)
@@ -30,12 +31,15 @@ struct AttentionView {
         query_length(call.queries.length.data<std::int32_t>()),
         key_begin(call.keys.begin.data<std::int32_t>()),
         key_length(call.keys.length.data<std::int32_t>()),
+        query_position(rows_of<std::int32_t>(call.query_position).data),
+        key_position(rows_of<std::int32_t>(call.key_position).data),
         count(call.queries.count),
         heads(call.heads),
         head_dim(call.q.dim(1) / call.heads),
         query_blocks((call.queries.max_length + attention_block - 1) / attention_block),
         scale(static_cast<Real>(call.scale)),
         causal(call.causal),
+        accumulate(call.accumulate),
         dropout(call.dropout) {}
 
   /// Of tiles [tokens, head_dim].
@@ -103,12 +107,21 @@ struct AttentionHead {
 
   /// The first query of the block that sees the key; the later ones see it too.
   KOKKOS_INLINE_FUNCTION std::int64_t first_seeing(std::int64_t key, Block block) const {
-    std::int64_t const first = key - (keys - queries) - block.begin;
+    std::int64_t first = key - (keys - queries) - block.begin;
+    if (view.causal && view.key_position != nullptr) {
+      std::int32_t const* const positions = view.query_position + query_row + block.begin;
+      for (first = 0; first < block.count && positions[first] < position_of(key);) {
+        ++first;
+      }
+    }
     return !view.causal || first < 0 ? 0 : (first > block.count ? block.count : first);
   }
-  /// Whether any query of the block sees the key.
+  /// Whether any query of the block sees the key: if not, none sees the keys after it.
   KOKKOS_INLINE_FUNCTION bool seen(std::int64_t key, Block block) const {
     return first_seeing(key, block) < block.count;
+  }
+  KOKKOS_INLINE_FUNCTION std::int64_t position_of(std::int64_t key) const {
+    return view.key_position == nullptr ? key : view.key_position[key_row + key];
   }
 
   /// scores [keys, queries] = k qᵀ, -infinity where the query does not see the key.
@@ -123,32 +136,54 @@ struct AttentionHead {
     }
   }
 
-  /// kept [keys, queries] = what dropout multiplies the weights by.
+  /// kept [keys, queries] = what dropout multiplies the weights by; rows up to the next multiple of eight are written.
   KOKKOS_INLINE_FUNCTION void fill_kept(Tile<Real> kept, Block query_block, Block key_block) const {
-    DropoutRule const& rule = view.dropout;
-    auto const factor = static_cast<Real>(rule.scale);
-    auto const first_group = static_cast<std::uint32_t>(((rule.first_column + head) << 20) + key_block.begin / 8);
-    for (std::int64_t i = 0; i < query_block.count; i += philox_lanes) {
-      for (std::int64_t j = 0; j < key_block.count; j += 8) {
-        std::uint32_t counter[4][philox_lanes];
-        for (std::int64_t lane = 0; lane < philox_lanes; ++lane) {
-          std::int64_t const query = i + lane < query_block.count ? i + lane : i;
-          std::int64_t const row = query_row + query_block.begin + query;
-          counter[0][lane] = static_cast<std::uint32_t>(rule.sample[row]);
-          counter[1][lane] = static_cast<std::uint32_t>(rule.position[row]);
-          counter[2][lane] = first_group + static_cast<std::uint32_t>(j / 8);
-          counter[3][lane] = rule.step;
-        }
-        philox_words(rule.key, counter);
-        for (std::int64_t word = 0; word < 4; ++word) {
-          Real* const even = kept[j + 2 * word] + i;
-          Real* const odd = kept[j + 2 * word + 1] + i;
-          for (std::int64_t lane = 0; lane < philox_lanes; ++lane) {
-            even[lane] = (counter[word][lane] & 0xffffU) < rule.threshold ? factor : Real{0};
-            odd[lane] = (counter[word][lane] >> 16) < rule.threshold ? factor : Real{0};
+    for (std::int64_t j = 0; j < key_block.count;) {
+      std::int64_t const group = position_of(key_block.begin + j) / 8;
+      std::int64_t end = view.key_position == nullptr ? j + 8 : j + 1;  // of the keys that share the group's words
+      while (view.key_position != nullptr && end < key_block.count && position_of(key_block.begin + end) / 8 == group) {
+        ++end;
+      }
+      for (std::int64_t i = 0; i < query_block.count; i += philox_lanes) {
+        std::uint32_t words[4][philox_lanes];
+        random_words(words, query_block, i, group);
+        if (end - j == 8) {
+          for (std::int64_t word = 0; word < 4; ++word) {
+            keep(words[word], 0, kept[j + 2 * word] + i);
+            keep(words[word], 16, kept[j + 2 * word + 1] + i);
+          }
+        } else {
+          for (std::int64_t key = j; key < end; ++key) {
+            std::int64_t const half = position_of(key_block.begin + key) % 8;
+            keep(words[half / 2], half % 2 == 0 ? 0 : 16, kept[key] + i);
           }
         }
       }
+      j = end;
+    }
+  }
+
+ private:
+  /// The words of 16 queries from `first` of the block on for the eight key positions from 8 * group on.
+  KOKKOS_INLINE_FUNCTION void random_words(std::uint32_t (&words)[4][philox_lanes], Block query_block,
+                                           std::int64_t first, std::int64_t group) const {
+    DropoutRule const& rule = view.dropout;
+    for (std::int64_t lane = 0; lane < philox_lanes; ++lane) {
+      std::int64_t const query = first + lane < query_block.count ? first + lane : first;
+      std::int64_t const row = query_row + query_block.begin + query;
+      words[0][lane] = static_cast<std::uint32_t>(rule.sample[row]);
+      words[1][lane] = static_cast<std::uint32_t>(rule.position[row]);
+      words[2][lane] = static_cast<std::uint32_t>(((rule.first_column + head) << 20) + group);
+      words[3][lane] = rule.step;
+    }
+    philox_words(rule.key, words);
+  }
+
+  /// The multipliers that one half of each of 16 words decides.
+  KOKKOS_INLINE_FUNCTION void keep(std::uint32_t const (&words)[philox_lanes], std::uint32_t shift, Real* to) const {
+    auto const factor = static_cast<Real>(view.dropout.scale);
+    for (std::int64_t lane = 0; lane < philox_lanes; ++lane) {
+      to[lane] = ((words[lane] >> shift) & 0xffffU) < view.dropout.threshold ? factor : Real{0};
     }
   }
 };

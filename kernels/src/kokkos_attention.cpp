@@ -45,6 +45,12 @@ struct OnlineSoftmax {
     }
   }
 
+  /// The state of query i after keys whose weights had this normaliser.
+  KOKKOS_INLINE_FUNCTION void resume(std::int64_t i, Real log_sum_exp) {
+    maximum[i] = log_sum_exp;
+    sum[i] = log_sum_exp == -std::numeric_limits<Real>::infinity() ? Real{0} : Real{1};
+  }
+
   /// Replaces scores by exp(score - maximum) and sets `correction`, the factor for what was summed up before.
   KOKKOS_INLINE_FUNCTION void take(Tile<Real> scores, std::int64_t keys, std::int64_t queries) {
     Real shift[attention_block];
@@ -93,6 +99,12 @@ KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Real> const& head
     sums.data[i] = 0;
   }
   OnlineSoftmax<Real> softmax;
+  if (head.view.accumulate) {
+    head.load(output, first_row, queries.count, sums);
+    for (std::int64_t i = 0; i < queries.count; ++i) {
+      softmax.resume(i, log_sum_exp[first_row + i][head.head]);
+    }
+  }
   for (std::int64_t begin = 0; begin < head.keys && head.seen(begin, queries); begin += attention_block) {
     Block const keys = parts::block_at(begin, head.keys);
     head.load(head.view.k, head.key_row + begin, keys.count, k);
@@ -107,7 +119,7 @@ KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Real> const& head
         }
       }
     }
-    for (std::int64_t i = 0; begin > 0 && i < queries.count; ++i) {
+    for (std::int64_t i = 0; (begin > 0 || head.view.accumulate) && i < queries.count; ++i) {
       for (std::int64_t d = 0; d < stride; ++d) {
         sums[i][d] *= softmax.correction[i];
       }
@@ -140,7 +152,10 @@ void run_forward(Execution& execution, AttentionCall const& call, Tensor const& 
         parts::AttentionHead<Real> const head(view, of_head / view.heads, of_head % view.heads);
         std::int64_t const begin = item % view.query_blocks * attention_block;
         if (begin < head.queries) {
-          forward_block(head, parts::block_at(begin, head.queries), out, statistics, scratch, stride);
+          Block const block = parts::block_at(begin, head.queries);
+          if (!view.accumulate || (head.keys > 0 && head.seen(0, block))) {
+            forward_block(head, block, out, statistics, scratch, stride);
+          }
         }
       });
 }
@@ -256,14 +271,14 @@ KOKKOS_INLINE_FUNCTION void backward_blocks(parts::AttentionHead<Real> const& he
   }
 }
 
-/// rows first … first + count of this head = the tile, or 0 without one.
+/// rows first … first + count of this head = the tile, or += it where the call accumulates.
 template <class Real>
 KOKKOS_INLINE_FUNCTION void store(parts::AttentionHead<Real> const& head, Rows<Real> rows, std::int64_t first,
-                                  std::int64_t count, Tile<Real> const* tile) {
+                                  std::int64_t count, Tile<Real> tile) {
   for (std::int64_t i = 0; i < count; ++i) {
     Real* const to = head.at(rows, first + i);
     for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
-      to[d] = tile == nullptr ? Real{0} : (*tile)[i][d];
+      to[d] = head.view.accumulate ? to[d] + tile[i][d] : tile[i][d];
     }
   }
 }
@@ -273,7 +288,11 @@ template <class Real>
 KOKKOS_INLINE_FUNCTION void backward_head(parts::AttentionHead<Real> const& head, BackwardRows<Real> const& rows,
                                           parts::Scratch<Real> scratch, std::int64_t stride) {
   BackwardTiles<Real> tiles(scratch, head.view.head_dim, stride);
-  store<Real>(head, rows.grad_q, head.query_row, head.queries, nullptr);
+  for (std::int64_t i = 0; !head.view.accumulate && i < head.queries; ++i) {
+    for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
+      head.at(rows.grad_q, head.query_row + i)[d] = 0;
+    }
+  }
   for (std::int64_t key_begin = 0; key_begin < head.keys; key_begin += attention_block) {
     Block const keys = parts::block_at(key_begin, head.keys);
     head.load(head.view.k, head.key_row + key_begin, keys.count, tiles.k);
@@ -288,8 +307,8 @@ KOKKOS_INLINE_FUNCTION void backward_head(parts::AttentionHead<Real> const& head
         backward_blocks(head, queries, keys, rows, tiles);
       }
     }
-    store(head, rows.grad_k, head.key_row + key_begin, keys.count, &tiles.grad_k);
-    store(head, rows.grad_v, head.key_row + key_begin, keys.count, &tiles.grad_v);
+    store(head, rows.grad_k, head.key_row + key_begin, keys.count, tiles.grad_k);
+    store(head, rows.grad_v, head.key_row + key_begin, keys.count, tiles.grad_v);
   }
 }
 

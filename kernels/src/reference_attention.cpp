@@ -12,13 +12,19 @@ struct Head {
   double scale;
   bool causal;
   parts::Rows<Real> q, k, v;
+  std::int32_t const *query_position, *key_position;
   parts::DropoutRule dropout;
 
   KOKKOS_INLINE_FUNCTION Real* of(parts::Rows<Real> const& rows, std::int64_t row) const {
     return rows[row] + head * head_dim;
   }
   KOKKOS_INLINE_FUNCTION bool sees(std::int64_t query, std::int64_t key) const {
-    return !causal || key <= query + (key_count - query_count);
+    std::int64_t const last = query_position == nullptr ? query + (key_count - query_count)
+                                                        : std::int64_t{query_position[query_begin + query]};
+    return !causal || position_of(key) <= last;
+  }
+  KOKKOS_INLINE_FUNCTION std::int64_t position_of(std::int64_t key) const {
+    return key_position == nullptr ? key : key_position[key_begin + key];
   }
   KOKKOS_INLINE_FUNCTION double dot(Real const* a, Real const* b) const {
     double sum = 0;
@@ -31,15 +37,17 @@ struct Head {
     return scale * dot(of(q, query_begin + query), of(k, key_begin + key));
   }
   KOKKOS_INLINE_FUNCTION double kept(std::int64_t query, std::int64_t key) const {
-    std::int64_t const group = ((dropout.first_column + head) << 20) + key / 8;
-    return dropout.active ? dropout.multiplier(query_begin + query, group, key % 8) : 1.0;
+    std::int64_t const position = position_of(key);
+    std::int64_t const group = ((dropout.first_column + head) << 20) + position / 8;
+    return dropout.active ? dropout.multiplier(query_begin + query, group, position % 8) : 1.0;
   }
-  KOKKOS_INLINE_FUNCTION double log_sum_exp(std::int64_t query) const {
-    double maximum = -INFINITY;
+  /// Of the query's scores and one more, `others`.
+  KOKKOS_INLINE_FUNCTION double log_sum_exp(std::int64_t query, double others) const {
+    double maximum = others;
     for (std::int64_t key = 0; key < key_count; ++key) {
       maximum = sees(query, key) && score(query, key) > maximum ? score(query, key) : maximum;
     }
-    double sum = 0;
+    double sum = others > -INFINITY ? std::exp(others - maximum) : 0.0;
     for (std::int64_t key = 0; key < key_count; ++key) {
       sum += sees(query, key) ? std::exp(score(query, key) - maximum) : 0.0;
     }
@@ -51,9 +59,10 @@ template <class Real>
 struct Call {
   parts::Rows<Real> q, k, v;
   std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
+  std::int32_t const *query_position, *key_position;
   std::int64_t count, heads, head_dim;
   double scale;
-  bool causal;
+  bool causal, accumulate;
   parts::DropoutRule dropout;
 
   explicit Call(AttentionCall const& call)
@@ -64,11 +73,14 @@ struct Call {
         query_length(call.queries.length.data<std::int32_t>()),
         key_begin(call.keys.begin.data<std::int32_t>()),
         key_length(call.keys.length.data<std::int32_t>()),
+        query_position(parts::rows_of<std::int32_t>(call.query_position).data),
+        key_position(parts::rows_of<std::int32_t>(call.key_position).data),
         count(call.queries.count),
         heads(call.heads),
         head_dim(call.q.dim(1) / call.heads),
         scale(call.scale),
         causal(call.causal),
+        accumulate(call.accumulate),
         dropout(call.dropout) {}
 
   KOKKOS_INLINE_FUNCTION Head<Real> head(std::int64_t item) const {
@@ -84,6 +96,8 @@ struct Call {
             q,
             k,
             v,
+            query_position,
+            key_position,
             dropout};
   }
 };
@@ -98,11 +112,14 @@ void run_forward(Execution& execution, AttentionCall const& attention, Tensor co
       execution, "reference attention forward", call.count * call.heads, KOKKOS_LAMBDA(std::int64_t item) {
         Head<Real> const head = call.head(item);
         for (std::int64_t query = 0; query < head.query_count; ++query) {
-          double const normalizer = head.log_sum_exp(query);
-          statistics[head.query_begin + query][head.head] = static_cast<Real>(normalizer);
+          Real& statistic = statistics[head.query_begin + query][head.head];
+          double const others = call.accumulate ? static_cast<double>(statistic) : -INFINITY;
+          double const normalizer = head.log_sum_exp(query, others);
+          double const share = others > -INFINITY ? std::exp(others - normalizer) : 0.0;
+          statistic = static_cast<Real>(normalizer);
           Real* const to = head.of(out, head.query_begin + query);
           for (std::int64_t d = 0; d < head.head_dim; ++d) {
-            to[d] = 0;
+            to[d] = share > 0 ? static_cast<Real>(share * to[d]) : Real{0};
           }
           for (std::int64_t key = 0; key < head.key_count; ++key) {
             double const weight = head.sees(query, key) ? std::exp(head.score(query, key) - normalizer) : 0.0;
@@ -148,7 +165,7 @@ void run_backward(Execution& execution, AttentionCall const& attention, Tensor c
   parts::for_each(
       execution, "reference attention backward", call.count * call.heads, KOKKOS_LAMBDA(std::int64_t item) {
         Head<Real> const head = call.head(item);
-        for (std::int64_t d = 0; d < head.head_dim; ++d) {
+        for (std::int64_t d = 0; !call.accumulate && d < head.head_dim; ++d) {
           for (std::int64_t query = 0; query < head.query_count; ++query) {
             head.of(gradients.q, head.query_begin + query)[d] = 0;
           }

@@ -14,6 +14,7 @@ struct Case {
   std::int64_t head_dim;
   bool causal;
   float dropout;
+  bool spread = false;  ///< positions are given and have gaps
 };
 
 void PrintTo(Case const& tested, std::ostream* out) {
@@ -22,6 +23,18 @@ void PrintTo(Case const& tested, std::ostream* out) {
 
 std::int64_t total(std::vector<std::int32_t> const& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
+/// Ascending in each sequence, in runs of five with gaps of three between them.
+Tensor spread_positions(std::vector<std::int32_t> const& lengths, std::int32_t first) {
+  std::vector<std::int32_t> positions;
+  for (std::int32_t const length : lengths) {
+    for (std::int32_t i = 0; i < length; ++i) {
+      positions.push_back(first + i + 3 * (i / 5));
+    }
+    ++first;
+  }
+  return int_tensor(positions);
 }
 
 struct Result {
@@ -56,6 +69,10 @@ struct Problem {
     call.heads = test.heads;
     call.scale = 1.5 / std::sqrt(static_cast<double>(test.head_dim));
     call.causal = test.causal;
+    if (test.spread) {
+      call.query_position = spread_positions(test.queries, 4);
+      call.key_position = spread_positions(self ? test.queries : test.keys, 2);
+    }
     if (test.dropout > 0) {
       call.dropout = dropout_of(test.dropout, rows);
       call.dropout.first_column = 2;
@@ -109,7 +126,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest,
                                          Case{"cross_dropout", {3, 67, 20}, {130, 2, 21}, 2, 33, false, 0.1F},
                                          Case{"cross_causal_more_keys", {1, 65, 4}, {40, 130, 4}, 1, 8, true, 0.2F},
                                          Case{"cross_causal_fewer_keys", {9, 70, 3}, {4, 2, 0}, 2, 8, true, 0},
-                                         Case{"wide_head", {11, 70}, {}, 1, 130, true, 0}),
+                                         Case{"wide_head", {11, 70}, {}, 1, 130, true, 0},
+                                         Case{"spread", {1, 70, 0, 9}, {90, 131, 3, 0}, 2, 8, false, 0, true},
+                                         Case{"spread_causal", {1, 70, 0, 9}, {90, 131, 3, 4}, 2, 8, true, 0, true},
+                                         Case{"spread_causal_dropout", {131, 0, 9}, {}, 2, 8, true, 0.4F, true}),
                          [](auto const& tested) { return std::string(tested.param.name); });
 
 class AttentionReference : public AttentionTest {};
@@ -130,7 +150,8 @@ TEST_P(AttentionReference, BackwardIsTheDerivativeOfForward) {
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionReference,
                          testing::Values(Case{"self", {4, 1, 0}, {}, 2, 3, false, 0},
                                          Case{"self_causal_dropout", {5, 2}, {}, 1, 3, true, 0.4F},
-                                         Case{"cross", {3, 2, 1}, {1, 9, 0}, 2, 2, false, 0.2F}),
+                                         Case{"cross", {3, 2, 1}, {1, 9, 0}, 2, 2, false, 0.2F},
+                                         Case{"spread", {3, 7, 1}, {8, 9, 0}, 2, 2, true, 0.2F, true}),
                          [](auto const& tested) { return std::string(tested.param.name); });
 
 class AttentionProperties : public AttentionTest {};

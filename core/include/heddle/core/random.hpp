@@ -57,7 +57,8 @@ constexpr std::uint64_t random_key(std::uint64_t seed, std::string_view name) {
 ///   ones kept  = half < keep_threshold(rate), scaled by 65536 / keep_threshold(rate)
 ///
 /// For attention the element is the pair (query token, key position) of a head: column / 8 is replaced by
-/// (global head << 20) + key_position / 8, with lane = key_position % 8.
+/// (global head << 20) + key_position / 8, with lane = key_position % 8; key_position counts from the start of the
+/// whole sequence, however its keys are split.
 struct Dropout {
   float rate = 0;  ///< 0: everything is kept, and nothing below is read.
   std::uint64_t key = 0;
