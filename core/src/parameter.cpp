@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <heddle/core/error.hpp>
@@ -14,8 +15,27 @@ namespace {
 /// Parameters start on cache lines, so that every micro-batch meets them with the same alignment.
 constexpr std::int64_t alignment_elements = 16;
 
-std::int64_t padded(std::int64_t size) {
-  return (size + alignment_elements - 1) / alignment_elements * alignment_elements;
+std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
+  return (size + multiple - 1) / multiple * multiple;
+}
+
+/// Null where there is none.
+template <class Parameters>
+auto find_in(Parameters& parameters, std::string const& name) -> decltype(&parameters.front()) {
+  auto const found = std::find_if(parameters.begin(), parameters.end(),
+                                  [&](Parameter const& parameter) { return parameter.spec.name == name; });
+  return found == parameters.end() ? nullptr : &*found;
+}
+
+/// What every rank reserves: the largest shard's elements.
+std::int64_t reserved_elements(Parameter const& parameter, Mesh const& mesh) {
+  auto extents = parameter.spec.shape.to_vector();
+  if (int const axis = parameter.spec.shard.axis; axis >= 0) {
+    int const parts = mesh.size(parameter.spec.shard.mesh_axis);
+    std::int64_t& extent = extents[static_cast<std::size_t>(axis)];
+    extent = (extent + parts - 1) / parts;
+  }
+  return rounded_up(Shape(extents).size(), alignment_elements);
 }
 
 /// Uniform in (0, 1) with 53 bits, from two random words.
@@ -96,12 +116,14 @@ Parameter& ParameterSet::declare(ParameterSpec spec) {
   if (spec.shard.axis >= 0) {
     auto const axis = static_cast<std::size_t>(spec.shard.axis);
     int const parts = mesh_.size(spec.shard.mesh_axis);
-    if (extents.at(axis) % parts != 0) {
-      throw ConfigError(fmt::format("parameter {} {}: axis {} does not divide by parallel.{} = {}", spec.name,
-                                    spec.shape.to_string(), axis, name_of(spec.shard.mesh_axis), parts));
+    if (extents.at(axis) < parts) {
+      throw ConfigError(fmt::format("parameter {} {}: axis {} is too short for parallel.{} = {}; at most {} would do",
+                                    spec.name, spec.shape.to_string(), axis, name_of(spec.shard.mesh_axis), parts,
+                                    extents[axis]));
     }
-    extents[axis] /= parts;
-    parameter.shard_begin = extents[axis] * mesh_.coordinate(spec.shard.mesh_axis);
+    Share const held = share(extents[axis], mesh_.coordinate(spec.shard.mesh_axis), parts);
+    extents[axis] = held.count();
+    parameter.shard_begin = held.begin;
   }
   parameter.local_shape = Shape(extents);
   parameter.spec = std::move(spec);
@@ -110,18 +132,22 @@ Parameter& ParameterSet::declare(ParameterSpec spec) {
 }
 
 void ParameterSet::allocate(DType dtype) {
+  std::int64_t const replicas = mesh_.size(MeshAxis::data) * mesh_.size(MeshAxis::context);
+  std::int64_t const divisible = alignment_elements * replicas;
   size_ = 0;
-  for (Parameter const& parameter : parameters_) {
-    size_ += padded(parameter.local_shape.size());
+  for (Parameter& parameter : parameters_) {
+    bool const shared = !parameter.spec.stages.empty();
+    std::int64_t const begin = shared ? rounded_up(size_, divisible) : size_;
+    parameter.place = {begin, begin + reserved_elements(parameter, mesh_)};
+    size_ = shared ? rounded_up(parameter.place.end, divisible) : parameter.place.end;
   }
+  size_ = rounded_up(size_, divisible);
   values_ = Tensor::allocate(dtype, {size_});
   gradients_ = Tensor::allocate(dtype, {size_});
-  std::int64_t begin = 0;
   for (Parameter& parameter : parameters_) {
     std::int64_t const count = parameter.local_shape.size();
-    parameter.value = values_.rows(begin, count).reshaped(parameter.local_shape);
-    parameter.gradient = gradients_.rows(begin, count).reshaped(parameter.local_shape);
-    begin += padded(count);
+    parameter.value = values_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
+    parameter.gradient = gradients_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
   }
 }
 
@@ -136,13 +162,12 @@ void ParameterSet::initialize(std::uint64_t seed) {
   bump_versions();
 }
 
+Parameter* ParameterSet::find(std::string const& name) {
+  return find_in(parameters_, name);
+}
+
 Parameter const* ParameterSet::find(std::string const& name) const {
-  for (Parameter const& parameter : parameters_) {
-    if (parameter.spec.name == name) {
-      return &parameter;
-    }
-  }
-  return nullptr;
+  return find_in(parameters_, name);
 }
 
 void ParameterSet::bump_versions() {

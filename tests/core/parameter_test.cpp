@@ -71,10 +71,48 @@ TEST(ParameterSetTest, AShardStartsAsTheSliceOfTheWhole) {
   }
 }
 
+TEST(ParameterSetTest, AnAxisThatDoesNotDivideIsSharedOutAtTheSamePlaces) {
+  auto const make = [](Mesh const& mesh) {
+    ParameterSet parameters(mesh);
+    parameters.declare(sharded("odd", {7, 33}, 0));
+    parameters.declare(sharded("after", {5}, -1));
+    parameters.allocate(DType::float32);
+    parameters.initialize(seed);
+    return parameters;
+  };
+  auto const whole = to_host<float>(make(Mesh()).find("odd")->value);
+  std::vector<float> together;
+  std::set<std::int64_t> places;
+  for (int rank : {0, 1, 2}) {
+    ParameterSet const part = make(Mesh({1, 1, 1, 3}, rank, 3));
+    Parameter const& odd = *part.find("odd");
+    EXPECT_EQ(odd.shard_begin * 33, static_cast<std::int64_t>(together.size()));
+    auto const values = to_host<float>(odd.value);
+    together.insert(together.end(), values.begin(), values.end());
+    places.insert(part.find("after")->place.begin);
+  }
+  EXPECT_EQ(together, whole);
+  EXPECT_EQ(places.size(), 1U) << "what follows an uneven shard begins elsewhere on some rank";
+}
+
+TEST(ParameterSetTest, BuffersDivideByTheReplicasAndSoDoParametersOfSeveralStages) {
+  ParameterSet parameters(Mesh({2, 2, 3, 1}, 0, 12));
+  parameters.declare({"first", {5}, Initializer::ones(), {}, {}});
+  parameters.declare({"shared", {7, 3}, Initializer::ones(), {}, {}, {0, 1}});
+  parameters.declare({"last", {100}, Initializer::ones(), {}, {}});
+  parameters.allocate(DType::float32);
+  std::int64_t const unit = 16 * 6;
+  EXPECT_EQ(parameters.size() % unit, 0);
+  EXPECT_EQ(parameters.find("shared")->place.begin, unit);
+  EXPECT_EQ(parameters.find("last")->place.begin, 2 * unit);
+}
+
 TEST(ParameterSetTest, OtherAxesDoNotShard) {
   ParameterSet const whole = make_parameters(Mesh());
   ParameterSet const replica = make_parameters(Mesh({1, 4, 1, 1}, 3, 4));
-  EXPECT_EQ(to_host<float>(replica.values()), to_host<float>(whole.values()));
+  for (Parameter const& parameter : whole.all()) {
+    EXPECT_EQ(to_host<float>(replica.find(parameter.spec.name)->value), to_host<float>(parameter.value));
+  }
 }
 
 TEST(ParameterSetTest, ValuesFollowSeedAndName) {
@@ -166,9 +204,9 @@ TEST(ParameterSetTest, WhatCanNotBeDeclaredIsRefused) {
       ThrowsMessage<Error>(HasSubstr("parameter weight: the name is taken")));
   EXPECT_THAT(
       [&] {
-        parameters.declare(sharded("odd", {4, 5}, 1));
+        parameters.declare(sharded("narrow", {4, 1}, 1));
       },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("parameter odd [4, 5]"), HasSubstr("parallel.tensor = 2"))));
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("parameter narrow [4, 1]"), HasSubstr("parallel.tensor = 2"))));
   parameters.allocate(DType::float32);
   EXPECT_THROW(parameters.declare(sharded("late", {2}, -1)), Error);
   EXPECT_EQ(parameters.find("late"), nullptr);

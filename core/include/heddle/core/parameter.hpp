@@ -4,13 +4,15 @@
 #include <deque>
 #include <functional>
 #include <heddle/core/mesh.hpp>
+#include <heddle/core/share.hpp>
 #include <heddle/core/tensor.hpp>
 #include <string>
 #include <vector>
 
 namespace heddle {
 
-/// Which axis of the global tensor is split evenly over which mesh axis. `axis < 0`: every rank holds the whole.
+/// Which axis of the global tensor is split over which mesh axis, rank r holding share(extent, r, ranks) of it.
+/// `axis < 0`: every rank holds the whole.
 struct ShardSpec {
   int axis = -1;
   MeshAxis mesh_axis = MeshAxis::tensor;
@@ -35,13 +37,17 @@ struct ParameterSpec {
   Shape shape;  ///< global
   Initializer initializer;
   ShardSpec shard;
-  std::vector<MeshAxis> gradient_partial_over;  ///< axes whose ranks each hold a part of the gradient's sum
+  /// Axes whose ranks each hold a part of the gradient's sum; data and context always are such and need not be named.
+  std::vector<MeshAxis> gradient_partial_over = {};
+  /// Pipeline coordinates that hold this same parameter, ascending; its gradient is the sum over them. Empty: one alone.
+  std::vector<int> stages = {};
 };
 
 struct Parameter {
   ParameterSpec spec;
   Shape local_shape;
   std::int64_t shard_begin = 0;  ///< first index held along spec.shard.axis
+  Share place;                   ///< in the set's buffers, with the padding that follows its elements
   std::uint64_t id = 0;          ///< unique in the process, for kernels that keep packed copies
   std::uint64_t version = 0;     ///< bumped by whoever changes `value`
   Tensor value;                  ///< master copy, [local_shape]
@@ -49,12 +55,14 @@ struct Parameter {
 };
 
 /// A model's parameters, their values and gradients each in one contiguous buffer. Layers declare theirs while they are
-/// built and keep the reference; `allocate` then makes the buffers.
+/// built and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at the same
+/// places. The buffer divides by the replicas (data × context) in whole cache lines, and so does that of a parameter
+/// which several stages hold, alone between its neighbours: what is cut into as many parts is cut alike on all of them.
 class ParameterSet {
  public:
   explicit ParameterSet(Mesh const& mesh) : mesh_(mesh) {}
 
-  /// Throws Error for a name that is taken and ConfigError where the shard does not divide.
+  /// Throws Error for a name that is taken and ConfigError where a rank would hold nothing of the parameter.
   Parameter& declare(ParameterSpec spec);
   /// Makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
   void allocate(DType dtype);
@@ -63,8 +71,10 @@ class ParameterSet {
 
   std::deque<Parameter>& all() { return parameters_; }
   std::deque<Parameter> const& all() const { return parameters_; }
+  /// Null where there is none.
+  Parameter* find(std::string const& name);
   Parameter const* find(std::string const& name) const;
-  /// Local elements in all.
+  /// Elements of a buffer, padding included; the padding is and stays zero.
   std::int64_t size() const { return size_; }
   Tensor const& values() const { return values_; }        ///< [size]
   Tensor const& gradients() const { return gradients_; }  ///< [size]
