@@ -39,7 +39,8 @@ struct ParameterSpec {
   ShardSpec shard;
   /// Axes whose ranks each hold a part of the gradient's sum; data and context always are such and need not be named.
   std::vector<MeshAxis> gradient_partial_over = {};
-  /// Pipeline coordinates that hold this same parameter, ascending; its gradient is the sum over them. Empty: one alone.
+  /// Pipeline coordinates that hold this same parameter, ascending; its gradient is the sum over them. Empty: one
+  /// alone.
   std::vector<int> stages = {};
 };
 
@@ -55,9 +56,10 @@ struct Parameter {
 };
 
 /// A model's parameters, their values and gradients each in one contiguous buffer. Layers declare theirs while they are
-/// built and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at the same
-/// places. The buffer divides by the replicas (data × context) in whole cache lines, and so does that of a parameter
-/// which several stages hold, alone between its neighbours: what is cut into as many parts is cut alike on all of them.
+/// built and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at the
+/// same places. The buffer divides by the replicas (data × context) in whole cache lines, and so does that of a
+/// parameter which several stages hold, alone between its neighbours: what is cut into as many parts is cut alike on
+/// all of them.
 class ParameterSet {
  public:
   explicit ParameterSet(Mesh const& mesh) : mesh_(mesh) {}
