@@ -8,7 +8,7 @@ reason=$("$hosts" why_not)
 work=$(mktemp -d)
 world=
 clean_up() {
-  [ -z "$world" ] || { kill -KILL "$world"; wait "$world" || true; } 2> /dev/null
+  [ -z "$world" ] || { "$hosts" stop hosts || kill -KILL "$world"; wait "$world" || true; } 2> /dev/null
   rm -rf "$work"
 }
 trap clean_up EXIT

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# apps/slurm/train.sbatch, as it is, on a real Slurm of four virtual nodes: a sharded run is signalled, checkpoints, goes back into
+# the queue, goes on and ends bitwise as an undisturbed one; a pre-empted run comes back, a failed one and a cancelled one do not.
+set -euo pipefail
+hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
+slurm=$HEDDLE_SOURCE/tests/integration/virtual_slurm
+reason=$("$slurm" why_not)
+[ -z "$reason" ] || { echo "NOT RUN: training under Slurm, because $reason"; exit 77; }
+work=$(mktemp -d)
+world=
+clean_up() {
+  [ -z "$world" ] || { "$hosts" stop slurm || kill -KILL "$world"; wait "$world" || true; } 2> /dev/null
+  rm -rf "$work"
+}
+trap clean_up EXIT
+cd "$work"
+
+fail() { echo "FAILED: $*"; tail -n 15 -- log ./*.log; exit 1; }
+"$HEDDLE" demo-data --out text --train 4000 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
+"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
+  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
+layout="pipeline 1 × data 4 × context 1 × tensor 1"
+cat > run.toml << 'TOML'
+[data]
+train = "data/train.h5"
+valid = "data/valid.h5"
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 32
+d_ff = 48
+heads = 2
+dropout = 0.1
+max_length = 64
+[train]
+steps = 100
+batch_tokens = 1024
+micro_batch_tokens = 128
+validate_every = 50
+validate_bleu = false
+log_every = 1
+[optimizer]
+learning_rate = 0.003
+warmup_steps = 20
+[parallel]
+data = 4
+TOML
+
+mkdir slurm
+"$hosts" start "$work/slurm" n1 n2 n3 n4 > slurm/log 2>&1 &
+world=$!
+# until_true SECONDS WHAT COMMAND...: waits for the command to succeed.
+until_true() {
+  local deadline=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    [ "$SECONDS" -lt "$deadline" ] || { run squeue --all; fail "waited in vain: $what"; }
+    sleep 0.2
+  done
+}
+run() { "$slurm" run "$work/slurm" "$@"; }
+until_true 10 "hosts" test -e slurm/ready
+timeout 30 "$slurm" start "$work/slurm" n1 n2 n3 n4 > log 2>&1 || fail "Slurm did not start"
+
+# submit NAME ARGUMENTS...: a job with the template, its log NAME.log and its run NAME; sets job.
+submit() {
+  local name=$1
+  shift
+  job=$(run sbatch --parsable --job-name="$name" --nodes=4 --ntasks-per-node=1 --time=5 --output="$name.log" \
+    "$HEDDLE_SOURCE/apps/slurm/train.sbatch" run.toml --set run.directory="$name" "$@") || fail "sbatch for $name"
+}
+job_is() { # job_is JOB PATTERN...: `scontrol show job` says all of these
+  local shown pattern
+  shown=$(run scontrol show job "$1")
+  shift
+  for pattern in "$@"; do grep -q "\b$pattern\b" <<< "$shown" || return 1; done
+}
+came_to() { [ -e "$1/metrics.jsonl" ] && [ "$(wc -l < "$1/metrics.jsonl")" -ge "$2" ]; }
+
+submit wrong --set train.nonsense=1
+wrong=$job
+submit whole
+whole=$job
+submit cut
+cut=$job
+until_true 60 "cut's step 20" came_to cut 20
+run scancel --batch --signal=USR1 "$cut" # as --signal=B:USR1 has it sent
+until_true 30 "cut back in the queue" job_is "$cut" Restarts=1
+until_true 120 "the end of whole" job_is "$whole" JobState=COMPLETED Restarts=0
+until_true 120 "the end of cut" job_is "$cut" JobState=COMPLETED Restarts=1 ExitCode=0:0
+
+grep -q "^stopped by SIGUSR1 after step" cut.log || fail "cut was not stopped by SIGUSR1"
+grep -q "^training ended with exit code 75" cut.log || fail "cut did not end with 75"
+grep -q "^resuming after step" cut.log || fail "cut did not resume"
+[ "$(grep -c "^job $cut, restart [01], on n\[1-4\]" cut.log)" -eq 2 ] || fail "cut did not run twice on four nodes"
+[ "$(grep -c "$layout" cut.log)" -eq 2 ] || fail "cut was not sharded as $layout"
+# A comparison that could not tell two runs apart would prove nothing: step 50 is not step 100.
+state() { echo "$1"/checkpoints/step-00000"$2"/*.h5; }
+! h5diff -q "$(state whole 050)" "$(state whole 100)" /parameters > /dev/null || fail "training changed nothing"
+h5diff "$(state whole 100)" "$(state cut 100)" /parameters > log || fail "the parameters of whole and cut differ"
+diff <(sed 's/,"tokens_per_second.*//' whole/metrics.jsonl) <(sed 's/,"tokens_per_second.*//' cut/metrics.jsonl) > log ||
+  fail "the metrics of whole and cut differ"
+
+job_is "$wrong" JobState=FAILED ExitCode=78:0 Restarts=0 || fail "the job with a wrong key did not simply fail"
+! grep -q "back into the queue" wrong.log || fail "the job with a wrong key was queued again"
+
+# Pre-empted with grace time and SIGTERM, Slurm's default: the ranks end at once, and the script asks for the requeue itself.
+submit preempted --set train.steps=1000000 --set checkpoint.every_steps=10
+preempted=$job
+until_true 60 "step 15 before the pre-emption" came_to preempted 15
+run sbatch --parsable --partition=high --nodes=4 --exclusive --output=high.log --wrap true > log || fail "sbatch for high"
+until_true 60 "the pre-empted job's second start" grep -q "^resuming after step" preempted.log
+job_is "$preempted" JobState=RUNNING Restarts=1 || fail "the pre-empted job was not queued again once"
+run scancel "$preempted"
+until_true 30 "the cancelled job's end" job_is "$preempted" JobState=CANCELLED Restarts=1
+echo "slurm: as undisturbed, in $SECONDS s"
