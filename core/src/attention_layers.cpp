@@ -20,6 +20,16 @@ Side side_with_memory(LayerSpec const& spec) {
   return spec.side;
 }
 
+/// This rank's heads.
+std::int64_t heads_of(LayerSpec const& spec) {
+  int const ranks = spec.parallel.tensor.size();
+  if (spec.model.heads % ranks != 0) {
+    throw ConfigError(fmt::format("model.heads = {} do not divide among parallel.tensor = {} ranks ({})",
+                                  spec.model.heads, ranks, spec.name));
+  }
+  return spec.model.heads / ranks;
+}
+
 }  // namespace
 
 AttentionCore::AttentionCore(LayerSpec const& spec, bool causal)
@@ -27,8 +37,8 @@ AttentionCore::AttentionCore(LayerSpec const& spec, bool causal)
       side_(spec.side),
       causal_(causal),
       dropout_(spec.model.attention_dropout),
-      heads_(spec.model.heads / spec.parallel.mesh.size(MeshAxis::tensor)),
-      first_head_(heads_ * spec.parallel.mesh.coordinate(MeshAxis::tensor)),
+      heads_(heads_of(spec)),
+      first_head_(heads_ * spec.parallel.tensor.rank()),
       head_dim_(spec.model.d_model / spec.model.heads),
       attention_(spec.kernels.attention({.dtype = spec.dtype,
                                          .heads = heads_,
@@ -101,7 +111,7 @@ Stream SelfAttention::backward(Context& context, Stream const& grad_output, Save
   auto const& [input, attention] = saved.get<Activations>();
   Tensor const grad_attended = out_.backward(context, grad_output.hidden, attention.output);
   std::int64_t const width = attention.q.dim(1);
-  Tensor const grad_qkv = context.arena.allocate(input.dtype(), {input.dim(0), 3 * width});
+  Tensor const grad_qkv = context.arena.allocate(input.dtype(), {attention.q.dim(0), 3 * width});
   core_.backward(context, side_, attention, grad_attended,
                  {grad_qkv.columns(0, width), grad_qkv.columns(width, width), grad_qkv.columns(2 * width, width)});
   return {qkv_.backward(context, grad_qkv, input), grad_output.memory};
@@ -143,7 +153,7 @@ void SelfAttention::reorder(Context& context, Tensor const& parents, DecodeStep 
 CrossAttention::CrossAttention(LayerSpec const& spec)
     : side_(side_with_memory(spec)),
       q_(spec.named(spec.name + ".q"), {spec.model.d_model, spec.model.d_model}, Linear::Split::outputs),
-      kv_(spec.named(spec.name + ".kv"), {spec.model.d_model, spec.model.d_model, 2}, Linear::Split::outputs),
+      kv_(spec.named(spec.name + ".kv"), {spec.model.d_model, spec.model.d_model, 2}, Linear::Split::outputs_inside),
       out_(spec.named(spec.name + ".out"), {spec.model.d_model, spec.model.d_model}, Linear::Split::inputs),
       core_(spec, false),
       tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {}
@@ -162,7 +172,7 @@ Stream CrossAttention::backward(Context& context, Stream const& grad_output, Sav
   auto const& [input, memory, attention] = saved.get<Activations>();
   Tensor const grad_attended = out_.backward(context, grad_output.hidden, attention.output);
   std::int64_t const width = attention.q.dim(1);
-  Tensor const grad_q = context.arena.allocate(input.dtype(), {input.dim(0), width});
+  Tensor const grad_q = context.arena.allocate(input.dtype(), attention.q.shape());
   Tensor const grad_kv = context.arena.allocate(input.dtype(), {memory.dim(0), 2 * width});
   core_.backward(context, Side::source, attention, grad_attended,
                  {grad_q, grad_kv.columns(0, width), grad_kv.columns(width, width)});

@@ -1,97 +1,136 @@
-#include <cmath>
+#include <fmt/format.h>
+
 #include <heddle/core/encoder_decoder.hpp>
+#include <heddle/core/error.hpp>
 
 namespace heddle {
 
 namespace {
 
-LayerSpec side_spec(LayerSpec const& spec, std::string const& name, Side side) {
-  LayerSpec named = spec.named(name);
-  named.side = side;
-  return named;
+PipelinePlan one_stage(ModelConfig const& model) {
+  return {{{LayerRange{0, model.encoder_layers + model.decoder_layers}}}};
+}
+
+/// The stage that holds the encoder's last layer.
+int find_memory_stage(PipelinePlan const& plan, std::int64_t encoder_layers) {
+  for (int stage = 0; stage < plan.virtual_stages(); ++stage) {
+    LayerRange const& layers = plan.layers(stage);
+    if (layers.begin < encoder_layers && layers.end >= encoder_layers) {
+      return stage % plan.stages();
+    }
+  }
+  throw Error("no pipeline stage has the encoder's last layer");
 }
 
 }  // namespace
 
-EncoderDecoder::Tables EncoderDecoder::declare_tables(LayerSpec const& spec, VocabularySizes const& vocabulary) {
-  auto const declare = [&](std::string const& name, std::int64_t size) -> Parameter& {
-    double const deviation = 1 / std::sqrt(static_cast<double>(spec.model.d_model));
-    return spec.parameters.declare({name, {size, spec.model.d_model}, Initializer::normal(deviation), {0}, {}});
-  };
-  if (spec.model.tie_embeddings && vocabulary.joint) {
-    Parameter& table = declare("embedding.weight", vocabulary.target);
-    return {table, table, table};
+EncoderDecoder::EncoderDecoder(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary)
+    : EncoderDecoder(spec, layers, vocabulary, one_stage(spec.model)) {}
+
+EncoderDecoder::EncoderDecoder(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
+                               PipelinePlan const& plan)
+    : pipeline_(spec.parallel.pipeline),
+      memory_stage_(find_memory_stage(plan, spec.model.encoder_layers)),
+      d_model_(spec.model.d_model),
+      dtype_(spec.dtype),
+      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {
+  if (plan.stages() != pipeline_.size()) {
+    throw Error(fmt::format("a plan of {} pipeline stages for {} ranks", plan.stages(), pipeline_.size()));
   }
-  Parameter& source = declare("encoder.embedding.weight", vocabulary.source);
-  Parameter& target = declare("decoder.embedding.weight", vocabulary.target);
-  return {source, target, spec.model.tie_embeddings ? target : declare("output.weight", vocabulary.target)};
+  for (LayerRange const& range : plan.parts[static_cast<std::size_t>(pipeline_.rank())]) {
+    parts_.emplace_back(spec, layers, vocabulary, plan, range);
+  }
 }
 
-EncoderDecoder::EncoderDecoder(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary)
-    : tables_(declare_tables(spec, vocabulary)),
-      source_embedding_(side_spec(spec, "encoder", Side::source), tables_.source),
-      encoder_(side_spec(spec, "encoder", Side::source), layers, spec.model.encoder_layers,
-               spec.model.encoder_sublayers),
-      target_embedding_(side_spec(spec, "decoder", Side::target), tables_.target),
-      decoder_(side_spec(spec, "decoder", Side::target), layers, spec.model.decoder_layers,
-               spec.model.decoder_sublayers),
-      output_(spec, tables_.output),
-      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {}
-
-Tensor EncoderDecoder::decode_hidden(Context& context, Saved& encoder_saved, Saved& decoder_saved,
-                                     Tensor& memory) const {
-  Pack const& pack = context.pack;
-  Tensor const source = source_embedding_.forward(context, pack.source, pack.source_rows);
-  memory = encoder_.forward(context, {source, {}}, encoder_saved).hidden;
-  Tensor const target = target_embedding_.forward(context, pack.target_input, pack.target_rows);
-  return decoder_.forward(context, {target, memory}, decoder_saved).hidden;
+ModelPart const& EncoderDecoder::only_part() const {
+  if (pipeline_.size() > 1) {
+    throw Error("a model of several pipeline stages is trained by Pipeline");
+  }
+  return parts_.front();
 }
 
 LossSums EncoderDecoder::forward_backward(Context& context, OutputLoss::Training const& training) const {
   ArenaScope const scope(context.arena);
-  Saved encoder_saved;
-  Saved decoder_saved;
-  Tensor memory;
-  Tensor const hidden = decode_hidden(context, encoder_saved, decoder_saved, memory);
-
-  Tensor const grad_hidden = context.arena.allocate(hidden.dtype(), hidden.shape());
-  LossSums const sums = output_.forward_backward(context, hidden, context.pack.target_output.id, training, grad_hidden);
-
-  Tensor const grad_memory = context.arena.allocate(memory.dtype(), memory.shape());
-  tensor_ops_->fill(context.execution, grad_memory, 0);
-  Stream const grad_target = decoder_.backward(context, {grad_hidden, grad_memory}, decoder_saved);
-  target_embedding_.backward(context, context.pack.target_input, context.pack.target_rows, grad_target.hidden);
-  Stream const grad_source = encoder_.backward(context, {grad_memory, {}}, encoder_saved);
-  source_embedding_.backward(context, context.pack.source, context.pack.source_rows, grad_source.hidden);
+  Saved saved;
+  LossSums const sums = only_part().forward(context, {}, saved, training).loss;
+  only_part().backward(context, {}, saved);
   return sums;
 }
 
 LossSums EncoderDecoder::forward(Context& context, double label_smoothing) const {
   ArenaScope const scope(context.arena);
-  Saved encoder_saved;
-  Saved decoder_saved;
-  Tensor memory;
-  Tensor const hidden = decode_hidden(context, encoder_saved, decoder_saved, memory);
-  return output_.forward(context, hidden, context.pack.target_output.id, label_smoothing);
+  Saved saved;
+  return only_part().forward(context, {}, saved, {label_smoothing, 0}).loss;
 }
 
 Tensor EncoderDecoder::logits(Context& context) const {
-  Saved encoder_saved;
-  Saved decoder_saved;
-  Tensor memory;
-  return output_.logits(context, decode_hidden(context, encoder_saved, decoder_saved, memory));
+  Saved saved;
+  Stream const stream = only_part().forward(context, {}, saved, {0, 0}).stream;
+  return only_part().logits(context, stream.hidden);
 }
 
 Tensor EncoderDecoder::encode(Context& context) const {
-  Saved saved;
-  Tensor const source = source_embedding_.forward(context, context.pack.source, context.pack.source_rows);
-  return encoder_.forward(context, {source, {}}, saved).hidden;
+  Tensor const memory = context.arena.allocate(dtype_, {context.pack.source_rows.tokens, d_model_});
+  for (ModelPart const& part : parts_) {
+    if (!part.has_encoder()) {
+      continue;
+    }
+    Stream const input = part.allocate_input(context);
+    if (!part.begins_encoder()) {
+      pipeline_.receive(input.hidden, pipeline_.rank() - 1);
+    }
+    Saved saved;
+    Tensor const hidden = part.encode(context, input.hidden, saved);
+    if (!part.ends_encoder()) {
+      pipeline_.send(hidden, pipeline_.rank() + 1);
+    } else if (pipeline_.size() == 1) {
+      return hidden;
+    } else {
+      tensor_ops_->copy(context.execution, hidden, memory);
+    }
+  }
+  pipeline_.broadcast(memory, memory_stage_);
+  return memory;
+}
+
+ModelPart const* EncoderDecoder::decoder_part() const {
+  for (ModelPart const& part : parts_) {
+    if (part.has_decoder()) {
+      return &part;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<DecodeCache> EncoderDecoder::make_caches() const {
+  ModelPart const* const part = decoder_part();
+  return part != nullptr ? part->make_caches() : std::vector<DecodeCache>();
 }
 
 Tensor EncoderDecoder::decode(Context& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& memory,
                               DecodeStep const& step, std::vector<DecodeCache>& caches) const {
-  Tensor const embedded = target_embedding_.forward(context, tokens, rows);
-  return output_.logits(context, decoder_.decode(context, {embedded, memory}, step, caches).hidden);
+  ModelPart const* const part = decoder_part();
+  if (part == nullptr) {
+    return {};
+  }
+  Tensor hidden;
+  if (!part->begins_decoder()) {
+    hidden = context.arena.allocate(dtype_, {rows.tokens, d_model_});
+    pipeline_.receive(hidden, pipeline_.rank() - 1);
+  }
+  hidden = part->decode(context, tokens, rows, {hidden, memory}, step, caches);
+  if (part->ends_decoder()) {
+    return part->logits(context, hidden);
+  }
+  pipeline_.send(hidden, pipeline_.rank() + 1);
+  return {};
+}
+
+void EncoderDecoder::reorder(Context& context, Tensor const& parents, DecodeStep const& step,
+                             std::vector<DecodeCache>& caches) const {
+  if (ModelPart const* const part = decoder_part()) {
+    part->reorder(context, parents, step, caches);
+  }
 }
 
 }  // namespace heddle

@@ -1,4 +1,5 @@
 #include <heddle/core/layer.hpp>
+#include <heddle/core/share.hpp>
 
 namespace heddle {
 
@@ -11,6 +12,16 @@ Dropout make_dropout(Context const& context, double rate, std::string_view name,
     dropout.step = context.step;
     dropout.sample = rows.sample;
     dropout.position = rows.position;
+  }
+  return dropout;
+}
+
+Dropout make_stream_dropout(Context const& context, double rate, std::string_view name, Side side) {
+  Dropout dropout = make_dropout(context, rate, name, side);
+  if (dropout.active() && context.stream.ranks > 1) {
+    Share const rows = share(dropout.sample.dim(0), context.stream.rank, context.stream.ranks);
+    dropout.sample = dropout.sample.rows(rows.begin, rows.count());
+    dropout.position = dropout.position.rows(rows.begin, rows.count());
   }
   return dropout;
 }

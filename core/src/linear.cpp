@@ -1,8 +1,24 @@
+#include <fmt/format.h>
+
+#include <heddle/core/error.hpp>
 #include <heddle/core/layers/linear.hpp>
 
 namespace heddle {
 
 namespace {
+
+bool by_outputs(Linear::Split split) {
+  return split == Linear::Split::outputs || split == Linear::Split::outputs_inside;
+}
+
+void require_divisible(LayerSpec const& spec, Linear::Extents const& extents, Linear::Split split) {
+  int const ranks = spec.parallel.tensor.size();
+  std::int64_t const extent = by_outputs(split) ? extents.outputs : extents.inputs;
+  if (split != Linear::Split::none && extent % ranks != 0) {
+    throw ConfigError(fmt::format("{}: its {} {} do not divide among parallel.tensor = {} ranks", spec.name, extent,
+                                  by_outputs(split) ? "outputs" : "inputs", ranks));
+  }
+}
 
 /// A split of the inputs leaves the bias whole: it is added once, after the partial products are summed.
 ParameterSpec weight_spec(LayerSpec const& spec, Linear::Extents const& extents, Linear::Split split) {
@@ -10,20 +26,21 @@ ParameterSpec weight_spec(LayerSpec const& spec, Linear::Extents const& extents,
   Shape const shape =
       one_part ? Shape{extents.outputs, extents.inputs} : Shape{extents.parts, extents.outputs, extents.inputs};
   int const last = shape.rank() - 1;
-  int const axis = split == Linear::Split::none ? -1 : split == Linear::Split::outputs ? last - 1 : last;
+  int const axis = split == Linear::Split::none ? -1 : by_outputs(split) ? last - 1 : last;
   return {spec.name + ".weight", shape, Initializer::xavier_uniform(extents.inputs, extents.outputs), {axis}, {}};
 }
 
 ParameterSpec bias_spec(LayerSpec const& spec, Linear::Extents const& extents, Linear::Split split) {
   Shape const shape = extents.parts == 1 ? Shape{extents.outputs} : Shape{extents.parts, extents.outputs};
-  return {
-      spec.name + ".bias", shape, Initializer::zeros(), {split == Linear::Split::outputs ? shape.rank() - 1 : -1}, {}};
+  return {spec.name + ".bias", shape, Initializer::zeros(), {by_outputs(split) ? shape.rank() - 1 : -1}, {}};
 }
 
 }  // namespace
 
 Linear::Linear(LayerSpec const& spec, Extents const& extents, Split split)
-    : weight_(spec.parameters.declare(weight_spec(spec, extents, split))),
+    : split_(split),
+      region_(spec.parallel, spec.side),
+      weight_(spec.parameters.declare(weight_spec(spec, extents, split))),
       bias_(spec.parameters.declare(bias_spec(spec, extents, split))),
       gemm_(spec.kernels.gemm({.dtype = spec.dtype,
                                .output_dtype = spec.dtype,
@@ -32,29 +49,61 @@ Linear::Linear(LayerSpec const& spec, Extents const& extents, Split split)
                                .k = extents.inputs,
                                .transpose_b = true,
                                .bias = true})),
-      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {}
+      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {
+  require_divisible(spec, extents, split);
+}
 
 Tensor Linear::matrix(Tensor const& weight) const {
   std::int64_t const inputs = weight.dim(weight.shape().rank() - 1);
   return weight.reshaped({weight.size() / inputs, inputs});
 }
 
-Tensor Linear::forward(Context& context, Tensor const& x) const {
-  Tensor const weight = matrix(weight_.value);
-  Tensor const y = context.arena.allocate(x.dtype(), {x.dim(0), weight.dim(0)});
+void Linear::multiply(Context& context, Tensor const& x, Tensor const& y) const {
+  bool const adds_bias = split_ != Split::inputs || region_.first();
   gemm_->multiply(context.execution, {.a = x,
-                                      .b = weight,
+                                      .b = matrix(weight_.value),
                                       .c = y,
-                                      .bias = bias_.value.reshaped({bias_.value.size()}),
+                                      .bias = adds_bias ? bias_.value.reshaped({bias_.value.size()}) : Tensor(),
                                       .transpose_b = true,
                                       .b_weight = {weight_.id, weight_.version}});
+}
+
+// What a call returns is taken from the arena before the scope of what it needs on the way.
+
+Tensor Linear::forward(Context& context, Tensor const& x) const {
+  std::int64_t const columns = matrix(weight_.value).dim(0);
+  if (split_ == Split::inputs) {
+    Tensor const y = context.arena.allocate(x.dtype(), {TensorRegion::stream_rows(context, x.dim(0)), columns});
+    ArenaScope const scope(context.arena);
+    Tensor const partial = region_.partial_of(context, y);
+    multiply(context, x, partial);
+    region_.leave(context, partial, y);
+    return y;
+  }
+  bool const enters = split_ == Split::outputs && context.stream.ranks > 1;
+  std::int64_t const rows = enters ? region_.rows(context) : x.dim(0);
+  Tensor const y = context.arena.allocate(x.dtype(), {rows, columns});
+  ArenaScope const scope(context.arena);
+  multiply(context, enters ? region_.enter(context, x) : x, y);
   return y;
 }
 
 Tensor Linear::backward(Context& context, Tensor const& grad_y, Tensor const& x) const {
-  add_parameter_gradients(context, grad_y, x);
   Tensor const grad_x = context.arena.allocate(x.dtype(), x.shape());
-  grad_input(context, grad_y, grad_x, false);
+  ArenaScope const scope(context.arena);
+  if (split_ == Split::inputs) {
+    Tensor const whole_grad_y = region_.enter(context, grad_y);
+    add_parameter_gradients(context, whole_grad_y, x);
+    grad_input(context, whole_grad_y, grad_x, false);
+  } else if (split_ == Split::outputs) {
+    add_parameter_gradients(context, grad_y, region_.enter(context, x));
+    Tensor const partial = region_.partial_of(context, grad_x);
+    grad_input(context, grad_y, partial, false);
+    region_.leave(context, partial, grad_x);
+  } else {
+    add_parameter_gradients(context, grad_y, x);
+    grad_input(context, grad_y, grad_x, false);
+  }
   return grad_x;
 }
 

@@ -21,7 +21,9 @@ void add_losses(Tensor const& losses, LossSums& sums) {
 }  // namespace
 
 OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
-    : table_(table),
+    : tensor_(spec.parallel.tensor),
+      region_(spec.parallel, Side::target),
+      table_(table),
       gemm_(spec.kernels.gemm({.dtype = spec.dtype,
                                .output_dtype = spec.dtype,
                                .m = chunk_tokens,
@@ -29,16 +31,6 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
                                .k = spec.model.d_model,
                                .transpose_b = true})),
       cross_entropy_(spec.kernels.softmax_cross_entropy({spec.dtype, table.local_shape[0]})) {}
-
-LossSums OutputLoss::forward_backward(Context& context, Tensor const& hidden, Tensor const& targets,
-                                      Training const& training, Tensor const& grad_hidden) const {
-  return visit(context, hidden, targets, training, grad_hidden);
-}
-
-LossSums OutputLoss::forward(Context& context, Tensor const& hidden, Tensor const& targets,
-                             double label_smoothing) const {
-  return visit(context, hidden, targets, {label_smoothing, 0}, Tensor());
-}
 
 Tensor OutputLoss::logits(Context& context, Tensor const& hidden) const {
   Tensor const logits = context.arena.allocate(hidden.dtype(), {hidden.dim(0), table_.value.dim(0)});
@@ -55,33 +47,51 @@ SoftmaxCrossEntropyCall OutputLoss::call(Tensor const& logits, Tensor const& tar
   return {logits, targets, table_.shard_begin, table_.spec.shape[0], label_smoothing};
 }
 
+Tensor OutputLoss::statistics(Context& context, SoftmaxCrossEntropyCall const& call) const {
+  std::int64_t const tokens = call.logits.dim(0);
+  DType const dtype = statistics_dtype(call.logits.dtype());
+  Tensor const own = context.arena.allocate(dtype, {tokens, SoftmaxCrossEntropy::statistics_columns});
+  cross_entropy_->statistics(context.execution, call, own);
+  if (!region_.split()) {
+    return own;
+  }
+  Tensor const parts = context.arena.allocate(dtype, {tensor_.size(), tokens, SoftmaxCrossEntropy::statistics_columns});
+  tensor_.all_gather(own, parts);
+  cross_entropy_->combine(context.execution, parts, own);
+  return own;
+}
+
 LossSums OutputLoss::visit(Context& context, Tensor const& hidden, Tensor const& targets, Training const& training,
                            Tensor const& grad_hidden) const {
+  ArenaScope const region_scope(context.arena);
   LossSums sums;
-  DType const statistics_type = statistics_dtype(hidden.dtype());
-  for (std::int64_t begin = 0; begin < hidden.dim(0); begin += chunk_tokens) {
+  Tensor const whole = region_.enter(context, hidden);
+  Tensor const grad_whole = grad_hidden.empty() ? Tensor() : region_.partial_of(context, grad_hidden);
+  for (std::int64_t begin = 0; begin < whole.dim(0); begin += chunk_tokens) {
     ArenaScope const scope(context.arena);
-    std::int64_t const count = std::min(chunk_tokens, hidden.dim(0) - begin);
-    Tensor const chunk = hidden.rows(begin, count);
+    std::int64_t const count = std::min(chunk_tokens, whole.dim(0) - begin);
+    Tensor const chunk = whole.rows(begin, count);
     Tensor const chunk_logits = logits(context, chunk);
     auto const chunk_call = call(chunk_logits, targets.rows(begin, count), training.label_smoothing);
-    Tensor const statistics = context.arena.allocate(statistics_type, {count, SoftmaxCrossEntropy::statistics_columns});
-    Tensor const losses = context.arena.allocate(statistics_type, {count, 2});
-    cross_entropy_->statistics(context.execution, chunk_call, statistics);
-    cross_entropy_->losses(context.execution, chunk_call, statistics, losses);
-    statistics_type == DType::float64 ? add_losses<double>(losses, sums) : add_losses<float>(losses, sums);
+    Tensor const chunk_statistics = statistics(context, chunk_call);
+    Tensor const losses = context.arena.allocate(chunk_statistics.dtype(), {count, 2});
+    cross_entropy_->losses(context.execution, chunk_call, chunk_statistics, losses);
+    losses.dtype() == DType::float64 ? add_losses<double>(losses, sums) : add_losses<float>(losses, sums);
     if (grad_hidden.empty()) {
       continue;
     }
-    cross_entropy_->gradient(context.execution, chunk_call, statistics, training.scale);
+    cross_entropy_->gradient(context.execution, chunk_call, chunk_statistics, training.scale);
     gemm_->multiply(context.execution, {.a = chunk_logits,
                                         .b = table_.value,
-                                        .c = grad_hidden.rows(begin, count),
+                                        .c = grad_whole.rows(begin, count),
                                         .bias = {},
                                         .b_weight = {table_.id, table_.version}});
     gemm_->multiply(
         context.execution,
         {.a = chunk_logits, .b = chunk, .c = table_.gradient, .bias = {}, .transpose_a = true, .accumulate = true});
+  }
+  if (!grad_hidden.empty()) {
+    region_.leave(context, grad_whole, grad_hidden);
   }
   return sums;
 }

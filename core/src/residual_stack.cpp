@@ -4,26 +4,30 @@
 
 namespace heddle {
 
-ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, std::int64_t layers,
+ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, Layers const& layers,
                              std::vector<std::string> const& sublayers)
     : side_(spec.side),
+      memory_region_(spec.parallel, Side::source),
       pre_(spec.model.norm == NormPlacement::pre),
+      ends_side_(layers.range.end == layers.count),
       dropout_(spec.model.dropout),
       residual_norm_(
           spec.kernels.residual_norm({spec.dtype, spec.model.d_model, static_cast<float>(spec.model.dropout)})),
       tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {
   auto const declare_norm = [&](std::string const& name) {
-    return Norm{&spec.parameters.declare({name + ".weight", {spec.model.d_model}, Initializer::ones(), {}, {}}),
-                &spec.parameters.declare({name + ".bias", {spec.model.d_model}, Initializer::zeros(), {}, {}})};
+    auto const declare = [&](char const* part, Initializer const& initializer) {
+      return &spec.parameters.declare({name + part, {spec.model.d_model}, initializer, {}, spec.stream_axes(), {}});
+    };
+    return Norm{declare(".weight", Initializer::ones()), declare(".bias", Initializer::zeros())};
   };
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
+  for (std::int64_t layer = layers.range.begin; layer < layers.range.end; ++layer) {
     for (std::string const& sublayer : sublayers) {
       std::string const name = fmt::format("{}.layers.{}.{}", spec.name, layer, sublayer);
       auto branch = registry.build(sublayer, spec.named(name));
       sublayers_.push_back({name, std::move(branch), declare_norm(name + ".norm")});
     }
   }
-  if (pre_) {
+  if (pre_ && ends_side_) {
     final_norm_ = declare_norm(spec.name + ".norm");
   }
 }
@@ -42,9 +46,11 @@ ResidualStack::Joint ResidualStack::join(Context& context, ResidualNormCall call
   if (!call.branch.empty()) {
     output.sum = context.arena.allocate(dtype, shape);
   }
-  output.normalized = context.arena.allocate(dtype, shape);
-  output.mean = context.arena.allocate(statistics_dtype(dtype), {shape[0]});
-  output.reciprocal_deviation = context.arena.allocate(statistics_dtype(dtype), {shape[0]});
+  if (!call.weight.empty()) {
+    output.normalized = context.arena.allocate(dtype, shape);
+    output.mean = context.arena.allocate(statistics_dtype(dtype), {shape[0]});
+    output.reciprocal_deviation = context.arena.allocate(statistics_dtype(dtype), {shape[0]});
+  }
   residual_norm_->forward(context.execution, call, output);
   if (call.branch.empty()) {
     output.sum = call.residual;
@@ -56,8 +62,11 @@ Stream ResidualStack::run(Context& context, Stream const& input, Activations& ac
                           RunBranch const& run_branch) const {
   Tensor residual = input.hidden;
   Stream stream = input;
+  if (!input.memory.empty()) {
+    stream.memory = memory_region_.enter(context, input.memory);
+  }
   if (pre_) {
-    Norm const& norm = sublayers_.empty() ? final_norm_ : sublayers_.front().norm;
+    Norm const& norm = first_norm();
     activations.first =
         join(context, {.residual = residual, .branch = {}, .weight = norm.weight->value, .bias = norm.bias->value});
     stream.hidden = activations.first.output.normalized;
@@ -65,17 +74,18 @@ Stream ResidualStack::run(Context& context, Stream const& input, Activations& ac
   for (std::size_t index = 0; index < sublayers_.size(); ++index) {
     Norm const& norm = norm_after(index);
     Stream const branch = run_branch(index, stream);
-    activations.joints.push_back(
-        join(context, {.residual = residual,
-                       .branch = branch.hidden,
-                       .dropout = make_dropout(context, dropout_, sublayers_[index].name + ".residual_dropout", side_),
-                       .weight = norm.weight->value,
-                       .bias = norm.bias->value}));
+    ResidualNormCall call{.residual = residual, .branch = branch.hidden, .weight = {}, .bias = {}};
+    call.dropout = make_stream_dropout(context, dropout_, sublayers_[index].name + ".residual_dropout", side_);
+    if (norm.weight != nullptr) {
+      call.weight = norm.weight->value;
+      call.bias = norm.bias->value;
+    }
+    activations.joints.push_back(join(context, std::move(call)));
     ResidualNormOutput const& output = activations.joints.back().output;
-    stream = {output.normalized, branch.memory};
     residual = pre_ ? output.sum : output.normalized;
+    stream = {output.normalized.empty() ? residual : output.normalized, branch.memory};
   }
-  return stream;
+  return {stream.hidden, input.memory};
 }
 
 Stream ResidualStack::forward(Context& context, Stream const& input, Saved& saved) const {
@@ -90,14 +100,38 @@ Stream ResidualStack::forward(Context& context, Stream const& input, Saved& save
 
 Stream ResidualStack::backward(Context& context, Stream const& grad_output, Saved const& saved) const {
   auto const& activations = saved.get<Activations>();
-  Tensor const grad = grad_output.hidden;  // of the residual stream, in place
+  if (!memory_region_.split() || grad_output.memory.empty()) {
+    backward_sublayers(context, grad_output, activations);
+    return grad_output;
+  }
+  // Each rank's heads give a part of the memory's gradient: it leaves the tensor region once for all layers.
+  Tensor const grad_memory = context.arena.allocate(grad_output.memory.dtype(), grad_output.memory.shape());
+  Tensor const partial = memory_region_.partial_of(context, grad_memory);
+  tensor_ops_->fill(context.execution, partial, 0);
+  backward_sublayers(context, {grad_output.hidden, partial}, activations);
+  memory_region_.leave(context, partial, grad_memory);
+  tensor_ops_->add(context.execution, grad_output.memory, grad_memory);
+  return grad_output;
+}
+
+void ResidualStack::backward_sublayers(Context& context, Stream const& grad_stream,
+                                       Activations const& activations) const {
+  Tensor const grad = grad_stream.hidden;  // of the residual stream, in place
   Tensor const grad_branch = context.arena.allocate(grad.dtype(), grad.shape());
-  Tensor grad_normalized = grad;
-  Tensor grad_sum;  // pre-LN: what the residual stream brings back beside the norm
-  // Two buffers for what a pre-LN branch hands to the norm before it: it must outlive the branch's scope.
+  // What flows back to a joint's normalized output and beside the norm to its sum; a last joint without norm has only
+  // the latter.
+  bool const norm_last = !pre_ || ends_side_;
+  Tensor grad_normalized = norm_last ? grad : Tensor();
+  Tensor grad_sum = norm_last ? Tensor() : grad;
+  // A buffer for what a pre-LN branch hands to the norm before it: it must outlive the branch's scope.
   Tensor const handed = pre_ ? context.arena.allocate(grad.dtype(), grad.shape()) : Tensor();
   auto const gradients = [&](Norm const& norm, bool branch) {
-    return ResidualNormGradients{grad, branch ? grad_branch : Tensor(), norm.weight->gradient, norm.bias->gradient};
+    ResidualNormGradients result{grad, branch ? grad_branch : Tensor(), Tensor(), Tensor()};
+    if (norm.weight != nullptr) {
+      result.weight = norm.weight->gradient;
+      result.bias = norm.bias->gradient;
+    }
+    return result;
   };
   for (std::size_t index = sublayers_.size(); index-- > 0;) {
     Joint const& joint = activations.joints[index];
@@ -105,7 +139,7 @@ Stream ResidualStack::backward(Context& context, Stream const& grad_output, Save
                              gradients(norm_after(index), true));
     ArenaScope const scope(context.arena);
     Stream const grad_input =
-        sublayers_[index].branch->backward(context, {grad_branch, grad_output.memory}, activations.branches[index]);
+        sublayers_[index].branch->backward(context, {grad_branch, grad_stream.memory}, activations.branches[index]);
     if (pre_) {
       tensor_ops_->copy(context.execution, grad_input.hidden, handed);
       grad_normalized = handed;
@@ -115,11 +149,9 @@ Stream ResidualStack::backward(Context& context, Stream const& grad_output, Save
     }
   }
   if (pre_) {
-    Norm const& norm = sublayers_.empty() ? final_norm_ : sublayers_.front().norm;
     residual_norm_->backward(context.execution, activations.first.call, activations.first.output, grad_normalized,
-                             grad_sum, gradients(norm, false));
+                             grad_sum, gradients(first_norm(), false));
   }
-  return {grad, grad_output.memory};
 }
 
 Stream ResidualStack::decode(Context& context, Stream const& input, DecodeStep const& step,

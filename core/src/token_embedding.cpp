@@ -32,12 +32,13 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec, Parameter& table)
       dtype_(spec.dtype),
       dropout_(spec.model.dropout),
       scale_(std::sqrt(static_cast<double>(spec.model.d_model))),
+      region_(spec.parallel, spec.side),
       table_(table),
       embedding_(spec.kernels.embedding({spec.dtype, statistics_dtype(spec.dtype), spec.model.d_model})) {
   Shape const shape{spec.model.max_length, spec.model.d_model};
   if (spec.model.positions == Positions::learned) {
     learned_positions_ =
-        &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(1 / scale_), {}, {}});
+        &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(1 / scale_), {}, {}, {}});
   } else {
     fixed_positions_ =
         spec.dtype == DType::float64 ? sinusoids<double>(shape[0], shape[1]) : sinusoids<float>(shape[0], shape[1]);
@@ -55,16 +56,25 @@ EmbeddingCall TokenEmbedding::call(Context const& context, TokenIds const& token
 }
 
 Tensor TokenEmbedding::forward(Context& context, TokenIds const& tokens, TokenRows const& rows) const {
-  std::int64_t const d_model = table_.value.dim(1);
-  Tensor const output = context.arena.allocate(dtype_, {rows.tokens, d_model});
-  embedding_->forward(context.execution, call(context, tokens, rows), output);
+  Shape const shape{TensorRegion::stream_rows(context, rows.tokens), table_.value.dim(1)};
+  Tensor const output = context.arena.allocate(dtype_, shape);
+  ArenaScope const scope(context.arena);
+  Tensor const partial = region_.partial_of(context, output);
+  // Dropout is linear and the same on all ranks, so it may come before the sum.
+  EmbeddingCall part = call(context, tokens, rows);
+  if (!region_.first()) {
+    part.positions = Tensor();
+  }
+  embedding_->forward(context.execution, part, partial);
+  region_.leave(context, partial, output);
   return output;
 }
 
 void TokenEmbedding::backward(Context& context, TokenIds const& tokens, TokenRows const& rows,
                               Tensor const& grad_output) const {
-  embedding_->backward(context.execution, call(context, tokens, rows), grad_output, table_.gradient,
-                       learned_positions_ != nullptr ? learned_positions_->gradient : Tensor());
+  ArenaScope const scope(context.arena);
+  embedding_->backward(context.execution, call(context, tokens, rows), region_.enter(context, grad_output),
+                       table_.gradient, learned_positions_ != nullptr ? learned_positions_->gradient : Tensor());
 }
 
 }  // namespace heddle

@@ -113,7 +113,8 @@ class ResidualStackTest : public testing::TestWithParam<std::tuple<NormPlacement
   ResidualStackTest() : bench_(config(), DType::float64) {
     bool const decoder = side_ == Side::target;
     stack_.emplace(bench_.spec(decoder ? "decoder" : "encoder", side_), bench_.registries().layers,
-                   std::get<int>(GetParam()), decoder ? config().decoder_sublayers : config().encoder_sublayers);
+                   ResidualStack::Layers{{0, std::get<int>(GetParam())}, std::get<int>(GetParam())},
+                   decoder ? config().decoder_sublayers : config().encoder_sublayers);
     bench_.allocate();
   }
 
@@ -211,7 +212,8 @@ TEST(DropoutTest, EachSublayerDropsItsOwnElements) {
   config.dropout = 0.5;
   config.activation_dropout = 0;
   TestBench bench(config, DType::float64);
-  ResidualStack const stack(bench.spec("encoder", Side::source), bench.registries().layers, 2, {"feed_forward"});
+  ResidualStack const stack(bench.spec("encoder", Side::source), bench.registries().layers, {{0, 2}, 2},
+                            {"feed_forward"});
   bench.allocate();
   for (Parameter const& parameter : bench.parameters().all()) {
     std::string const& name = parameter.spec.name;

@@ -163,6 +163,8 @@ struct ParallelState {
   Communicator tensor = Communicator::self();
   /// The ranks that hold the same parameter shards: data × context, data outermost.
   Communicator replicas = Communicator::self();
+  bool sequence_parallel = false;  ///< the tensor group shares the residual stream's rows
+  ContextMode context_mode = ContextMode::ring;
 };
 
 /// Splits `world` into the mesh's groups; collective over `world`.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <heddle/core/kernel_registry.hpp>
+#include <heddle/core/mesh.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,6 @@ enum class Positions : std::uint8_t { sinusoidal, learned };
 enum class Precision : std::uint8_t { float32, bfloat16 };
 enum class OptimizerName : std::uint8_t { adam, adamw };
 enum class Schedule : std::uint8_t { inverse_sqrt, cosine, linear, constant };
-enum class ContextMode : std::uint8_t { ring, ulysses };
 enum class PipelineSchedule : std::uint8_t { one_forward_one_backward, interleaved };
 
 /// The value's name in the TOML file.

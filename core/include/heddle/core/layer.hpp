@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace heddle {
 
@@ -20,6 +21,13 @@ namespace heddle {
 struct Stream {
   Tensor hidden;  ///< [tokens, d_model]
   Tensor memory;  ///< [source tokens, d_model] or empty
+};
+
+/// Which rows of the residual stream this rank holds: share(rows, rank, ranks) of a side's. All, unless the ranks of a
+/// tensor group share the tokens between them (sequence parallelism).
+struct StreamSplit {
+  int rank = 0;
+  int ranks = 1;
 };
 
 /// What a layer computes with: one per micro-batch in flight.
@@ -30,6 +38,7 @@ struct Context {
   bool training = false;   ///< dropout is applied
   std::uint64_t seed = 0;  ///< of the run's random numbers
   std::uint32_t step = 0;
+  StreamSplit stream{};  ///< generation never splits the stream
 };
 
 /// What a forward call keeps for its backward call: any value of the layer's own, one per micro-batch.
@@ -75,7 +84,9 @@ struct DecodeStep {
 using DecodeCache = Saved;
 
 /// A branch of the residual stream: forward and backward side by side. Layers are immutable but for their parameters;
-/// what a call must remember goes into `saved`.
+/// what a call must remember goes into `saved`. Over a tensor group `hidden` is the same on every rank, or this rank's
+/// rows (context.stream): a layer that splits its work or whose tokens meet passes through a TensorRegion. `memory` is
+/// inside that region already: whole, and its gradient this rank's part of a sum.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -142,6 +153,10 @@ struct LayerSpec {
   ParallelState const& parallel;
   ParameterSet& parameters;
 
+  /// What a parameter that meets the stream's rows declares as gradient_partial_over.
+  std::vector<MeshAxis> stream_axes() const {
+    return parallel.sequence_parallel ? std::vector{MeshAxis::tensor} : std::vector<MeshAxis>();
+  }
   LayerSpec named(std::string new_name) const {
     LayerSpec copy = *this;
     copy.name = std::move(new_name);
@@ -149,7 +164,9 @@ struct LayerSpec {
   }
 };
 
-/// The dropout of one place in the model, for one side's rows; inactive outside training.
+/// The dropout of one place in the model, for all of a side's rows; inactive outside training.
 Dropout make_dropout(Context const& context, double rate, std::string_view name, Side side);
+/// The same for the rows of the residual stream that this rank holds.
+Dropout make_stream_dropout(Context const& context, double rate, std::string_view name, Side side);
 
 }  // namespace heddle

@@ -11,6 +11,9 @@ namespace heddle {
 enum class MeshAxis : std::uint8_t { pipeline, data, context, tensor };
 inline constexpr int mesh_axes = 4;
 
+/// How a context group's ranks exchange keys and values.
+enum class ContextMode : std::uint8_t { ring, ulysses };
+
 std::string_view name_of(MeshAxis axis);
 
 /// The grid pipeline × data × context × tensor and one rank's place in it. A value: nobody asks the world for it.

@@ -33,7 +33,23 @@ struct TokenIds {
 
 enum class Side { source, target };
 
-/// One micro-batch: all sentences' tokens, no padding.
+/// This rank's place in a context group, whose ranks share each sequence's tokens.
+struct ContextSplit {
+  int rank = 0;
+  int ranks = 1;
+};
+
+/// How one side's tokens lie over the context group. A sequence of n tokens is cut into 2c chunks, chunk i being
+/// share(n, i, 2c); rank r holds chunk r and after it chunk 2c - 1 - r, so that causal attention is the same work for
+/// all and positions ascend within a sequence's rows. Chunks of short sequences are empty.
+struct ContextRows {
+  std::vector<TokenRows> shards;  ///< every rank's rows, in rank order; empty: the pack is not split
+  TokenRows whole;                ///< as one rank would hold them
+  Tensor to_whole;    ///< int32 [all tokens]: whole row i is row to_whole[i] of the shards one below another
+  Tensor from_whole;  ///< the inverse
+};
+
+/// One micro-batch: all sentences' tokens, no padding. Split over a context group, its rows are this rank's alone.
 struct Pack {
   TokenRows source_rows;
   TokenRows target_rows;
@@ -41,7 +57,11 @@ struct Pack {
   TokenIds target_input;   ///< begin, target pieces
   TokenIds target_output;  ///< target pieces, end; row_order is not filled
 
+  ContextRows source_context;
+  ContextRows target_context;
+
   TokenRows const& rows(Side side) const { return side == Side::source ? source_rows : target_rows; }
+  ContextRows const& context(Side side) const { return side == Side::source ? source_context : target_context; }
 };
 
 /// A sentence pair on the host, without begin and end tokens.
@@ -52,9 +72,9 @@ struct SentencePair {
 };
 
 /// Builds a pack from sentence pairs: sources end with `source_end_id`; targets begin with `begin_id` and end with
-/// `end_id`, ids of the target's vocabulary.
+/// `end_id`, ids of the target's vocabulary. With a split of several ranks: this rank's part of it.
 Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t source_end_id,
-               std::int32_t end_id);
+               std::int32_t end_id, ContextSplit split = {});
 
 /// Only the source side, for translation: every sentence gets its end token.
 Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, std::int32_t end_id);

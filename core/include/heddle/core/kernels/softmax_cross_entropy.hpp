@@ -33,6 +33,8 @@ class SoftmaxCrossEntropy : public Kernel {
   virtual bool supports(SoftmaxCrossEntropyProblem const& problem) const = 0;
   /// statistics = [tokens, 4] in statistics_dtype, of the local columns.
   virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;
+  /// statistics [tokens, 4] = those of the whole vocabulary, from its parts' [parts, tokens, 4].
+  virtual void combine(Execution& execution, Tensor const& parts, Tensor const& statistics) = 0;
   /// From the statistics over the whole vocabulary: losses = [tokens, 2] in statistics_dtype: the smoothed loss and the
   /// plain negative log-likelihood (natural log).
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/layer.hpp>
+#include <heddle/core/layers/tensor_region.hpp>
 
 namespace heddle {
 
@@ -14,16 +14,19 @@ class Linear {
     std::int64_t outputs = 0;  ///< of one part
     std::int64_t parts = 1;
   };
-  /// Which side is split over the tensor group: the outputs (columns of y) or the inputs (y is then partial).
-  enum class Split : std::uint8_t { none, outputs, inputs };
+  /// How the work is split over the tensor group: by outputs (columns of y; x is the stream's and enters the region),
+  /// by inputs (y is a sum of parts and leaves the region, the bias added once), or by outputs with an x that is
+  /// inside.
+  enum class Split : std::uint8_t { none, outputs, inputs, outputs_inside };
 
+  /// Throws ConfigError where what is split does not divide.
   Linear(LayerSpec const& spec, Extents const& extents, Split split);
 
-  /// x [tokens, inputs] → [tokens, parts * outputs], from the arena.
+  /// x [tokens, inputs] → [tokens, parts * outputs], from the arena. Collective over the tensor group.
   Tensor forward(Context& context, Tensor const& x) const;
-  /// Returns the gradient of x (=); weight and bias gradients +=. `x` is forward's.
+  /// Returns the gradient of x (=); weight and bias gradients +=. `x` is forward's. Collective over the tensor group.
   Tensor backward(Context& context, Tensor const& grad_y, Tensor const& x) const;
-  /// As backward, but adds the gradient of x into `grad_x` (+=).
+  /// As backward, but adds the gradient of x into `grad_x` (+=). Not where x enters or y leaves a split region.
   void backward_add(Context& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const;
 
  private:
@@ -31,6 +34,10 @@ class Linear {
   void grad_input(Context& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const;
   Tensor matrix(Tensor const& weight) const;
 
+  void multiply(Context& context, Tensor const& x, Tensor const& y) const;
+
+  Split split_;
+  TensorRegion region_;
   Parameter& weight_;
   Parameter& bias_;
   std::shared_ptr<Gemm> gemm_;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/layer.hpp>
+#include <heddle/core/layers/tensor_region.hpp>
 
 namespace heddle {
 
@@ -12,8 +12,8 @@ struct LossSums {
 };
 
 /// Output projection and label-smoothed cross-entropy in one, chunk of tokens by chunk, so that logits exist only for
-/// one chunk. The whole vocabulary is on this rank: a tensor group of more is refused with the configuration
-/// (require_supported).
+/// one chunk. The vocabulary is split over the tensor group, over which every call is collective: its ranks exchange
+/// four numbers a token, never logits, and all know the loss.
 class OutputLoss {
  public:
   /// `table` [vocabulary, d_model] may be the embedding's.
@@ -21,21 +21,23 @@ class OutputLoss {
 
   struct Training {
     double label_smoothing = 0;
-    double scale = 1;  ///< of the gradient: 1 / target tokens of the global batch
+    double scale = 1;  ///< of the gradient: 1 / target tokens of the global batch; 0 where none is wanted
   };
-  /// The loss of hidden [tokens, d_model] and, in the same visit, grad_hidden = scale * d(smoothed loss)/d(hidden); the
-  /// table's gradient is added (+=).
-  LossSums forward_backward(Context& context, Tensor const& hidden, Tensor const& targets, Training const& training,
-                            Tensor const& grad_hidden) const;
-  LossSums forward(Context& context, Tensor const& hidden, Tensor const& targets, double label_smoothing) const;
-  /// hidden [rows, d_model] → logits [rows, vocabulary], from the arena.
+  /// The loss of hidden [stream rows, d_model] and, in the same visit, grad_hidden = scale * d(smoothed
+  /// loss)/d(hidden); the table's gradient is added (+=). With an empty grad_hidden the loss alone. Collective over the
+  /// tensor group.
+  LossSums visit(Context& context, Tensor const& hidden, Tensor const& targets, Training const& training,
+                 Tensor const& grad_hidden) const;
+  /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary], from the arena.
   Tensor logits(Context& context, Tensor const& hidden) const;
 
  private:
-  LossSums visit(Context& context, Tensor const& hidden, Tensor const& targets, Training const& training,
-                 Tensor const& grad_hidden) const;
   SoftmaxCrossEntropyCall call(Tensor const& logits, Tensor const& targets, double label_smoothing) const;
+  /// The statistics over the whole vocabulary, [tokens, 4].
+  Tensor statistics(Context& context, SoftmaxCrossEntropyCall const& call) const;
 
+  Communicator tensor_;
+  TensorRegion region_;
   Parameter& table_;
   std::shared_ptr<Gemm> gemm_;
   std::shared_ptr<SoftmaxCrossEntropy> cross_entropy_;

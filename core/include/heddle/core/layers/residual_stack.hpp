@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <heddle/core/layer_registry.hpp>
+#include <heddle/core/layers/tensor_region.hpp>
+#include <heddle/core/pipeline_plan.hpp>
 #include <vector>
 
 namespace heddle {
@@ -12,8 +14,14 @@ namespace heddle {
 /// NAME.layers.i.SUBLAYER.norm.
 class ResidualStack {
  public:
-  /// `spec.name` is "encoder" or "decoder"; builds `layers` times the named sublayers.
-  ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, std::int64_t layers,
+  /// Which of the side's layers a stack has; the last of them may be another stage's. What passes from stage to stage
+  /// in pre-LN is the residual sum before any norm.
+  struct Layers {
+    LayerRange range;
+    std::int64_t count = 0;  ///< of the whole side
+  };
+  /// `spec.name` is "encoder" or "decoder"; builds the named sublayers for each layer.
+  ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, Layers const& layers,
                 std::vector<std::string> const& sublayers);
 
   Stream forward(Context& context, Stream const& input, Saved& saved) const;
@@ -47,12 +55,18 @@ class ResidualStack {
   using RunBranch = std::function<Stream(std::size_t index, Stream const& input)>;
 
   Stream run(Context& context, Stream const& input, Activations& activations, RunBranch const& run_branch) const;
-  /// The norm after sublayer `index`'s branch: its own (post-LN), or the next one's or the final one (pre-LN).
+  /// The norm after sublayer `index`'s branch: its own (post-LN), or the next one's or the final one (pre-LN); none at
+  /// the end of a stage that does not end the side.
   Norm const& norm_after(std::size_t index) const;
   Joint join(Context& context, ResidualNormCall call) const;
+  /// The norm before the first sublayer in pre-LN.
+  Norm const& first_norm() const { return sublayers_.empty() ? final_norm_ : sublayers_.front().norm; }
+  void backward_sublayers(Context& context, Stream const& grad, Activations const& activations) const;
 
   Side side_;
+  TensorRegion memory_region_;
   bool pre_;
+  bool ends_side_;
   double dropout_;
   std::vector<Sublayer> sublayers_;
   Norm final_norm_;

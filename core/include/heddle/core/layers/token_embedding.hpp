@@ -1,16 +1,18 @@
 #pragma once
 
-#include <heddle/core/layer.hpp>
+#include <heddle/core/layers/tensor_region.hpp>
 
 namespace heddle {
 
 /// dropout(sqrt(d_model) * table[id] + position): where a stack's stream begins (Vaswani et al. 2017, §3.4 and §3.5).
+/// The vocabulary is split over the tensor group: each rank looks its tokens up, and the stream is the ranks' sum, so
+/// that both calls are collective over that group.
 class TokenEmbedding {
  public:
   /// `table` [vocabulary, d_model] may be shared. Learned positions are declared as NAME.positions.weight.
   TokenEmbedding(LayerSpec const& spec, Parameter& table);
 
-  /// [tokens, d_model] from the arena.
+  /// [stream rows, d_model] from the arena.
   Tensor forward(Context& context, TokenIds const& tokens, TokenRows const& rows) const;
   /// Adds to the gradients of the table and of learned positions.
   void backward(Context& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& grad_output) const;
@@ -23,6 +25,7 @@ class TokenEmbedding {
   DType dtype_;
   double dropout_;
   double scale_;
+  TensorRegion region_;
   Parameter& table_;
   Parameter* learned_positions_ = nullptr;
   Tensor fixed_positions_;
