@@ -56,7 +56,7 @@ Trainer::Trainer(TrainerSetup const& setup)
                                                        train_data_.target_tokenizer().size(), train_data_.joint()});
   parameters_.allocate(DType::float32);
   optimizer_ = std::make_unique<Optimizer>(config_.optimizer, kernels_of(setup), parameters_);
-  reducer_ = std::make_unique<GradientReducer>(setup.parallel, parameters_, tensor_ops_, setup.execution);
+  reducer_ = std::make_unique<GradientReducer>(setup.parallel, parameters_, tensor_ops_, setup.execution, GradientReducer::Options());
   resume_or_start();
 }
 
@@ -183,7 +183,7 @@ void Trainer::accumulate_gradients(GlobalBatch const& batch) {
   for (PairRange const& range : cut_by_tokens(train_data_, my_pairs, config_.train.micro_batch_tokens)) {
     run_micro_batch(batch, {mine.begin + range.begin, mine.begin + range.end});
   }
-  reducer_->all_reduce(loss_sum_);
+  reducer_->reduce(loss_sum_);
 }
 
 void Trainer::run_micro_batch(GlobalBatch const& batch, PairRange const& range) {

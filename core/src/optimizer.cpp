@@ -1,14 +1,33 @@
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <cmath>
+#include <heddle/core/error.hpp>
 #include <heddle/core/optimizer.hpp>
 
 namespace heddle {
 
+namespace {
+
+std::int64_t elements_of(std::vector<Share> const& parts) {
+  std::int64_t elements = 0;
+  for (Share const& part : parts) {
+    elements += part.count();
+  }
+  return elements;
+}
+
+}  // namespace
+
 Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters)
+    : Optimizer(config, kernels, parameters, {Share{0, parameters.size()}}) {}
+
+Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
+                     std::vector<Share> parts)
     : config_(config),
       parameters_(parameters),
-      first_moments_(Tensor::allocate(parameters.values().dtype(), {parameters.size()})),
-      second_moments_(Tensor::allocate(parameters.values().dtype(), {parameters.size()})),
+      parts_(std::move(parts)),
+      first_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
+      second_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
       adam_(kernels.adam({parameters.values().dtype()})),
       tensor_ops_(kernels.tensor_ops({parameters.values().dtype()})) {}
 
@@ -17,28 +36,44 @@ double Optimizer::update(Execution& execution, double learning_rate, std::int64_
   if (!std::isfinite(norm)) {
     return norm;
   }
-  bool const clip = config_.clip_norm > 0 && norm > config_.clip_norm;
-  adam_->update(execution, {.value = parameters_.values(),
-                            .gradient = parameters_.gradients(),
-                            .first_moment = first_moments_,
-                            .second_moment = second_moments_,
-                            .gradient_scale = clip ? config_.clip_norm / norm : 1,
-                            .learning_rate = learning_rate,
+  apply(execution, {0, parameters_.size()}, {learning_rate, step, gradient_scale(norm)});
+  parameters_.bump_versions();
+  return norm;
+}
+
+double Optimizer::gradient_scale(double norm) const {
+  return config_.clip_norm > 0 && norm > config_.clip_norm ? config_.clip_norm / norm : 1;
+}
+
+void Optimizer::apply(Execution& execution, Share const& range, Step const& step) const {
+  adam_->update(execution, {.value = parameters_.values().rows(range.begin, range.count()),
+                            .gradient = parameters_.gradients().rows(range.begin, range.count()),
+                            .first_moment = moments_in(first_moments_, range),
+                            .second_moment = moments_in(second_moments_, range),
+                            .gradient_scale = step.gradient_scale,
+                            .learning_rate = step.learning_rate,
                             .beta1 = config_.beta1,
                             .beta2 = config_.beta2,
                             .epsilon = config_.epsilon,
                             .weight_decay = config_.weight_decay,
                             .decoupled = config_.name == OptimizerName::adamw,
-                            .step = step});
-  parameters_.bump_versions();
-  return norm;
+                            .step = step.step});
+}
+
+Tensor Optimizer::moments_in(Tensor const& moments, Share const& range) const {
+  std::int64_t before = 0;
+  for (Share const& part : parts_) {
+    if (range.begin >= part.begin && range.end <= part.end) {
+      return moments.rows(before + range.begin - part.begin, range.count());
+    }
+    before += part.count();
+  }
+  throw Error(fmt::format("the moments of [{}, {}) are not kept in one part here", range.begin, range.end));
 }
 
 Tensor Optimizer::moment_of(Parameter const& parameter, Tensor const& moments) const {
-  auto const* const begin = static_cast<unsigned char const*>(parameters_.values().raw());
-  auto const* const value = static_cast<unsigned char const*>(parameter.value.raw());
-  auto const offset = (value - begin) / static_cast<std::int64_t>(size_of(moments.dtype()));
-  return moments.rows(offset, parameter.value.size()).reshaped(parameter.local_shape);
+  Share const held{parameter.place.begin, parameter.place.begin + parameter.local_shape.size()};
+  return moments_in(moments, held).reshaped(parameter.local_shape);
 }
 
 }  // namespace heddle

@@ -44,7 +44,7 @@ struct GradientReducer::Tree {
   std::function<void(std::int64_t)> const& run_micro_batch;
   std::int64_t micro_batches;
   Partial working;
-  Communicator const& group = reducer.data_;
+  Communicator const& group = reducer.parallel_.data;
   Share mine = share(micro_batches, group.rank(), group.size());
   std::size_t spare_in_use = 0;
   std::vector<Partial> held = {};
@@ -125,35 +125,54 @@ struct GradientReducer::Tree {
 };
 
 GradientReducer::GradientReducer(ParallelState const& parallel, ParameterSet& parameters,
-                                 std::shared_ptr<TensorOps> operations, Execution& execution,
-                                 std::int64_t bucket_elements)
-    : data_(parallel.data),
+                                 std::shared_ptr<TensorOps> operations, Execution& execution, Options const& options)
+    : parallel_(parallel),
       parameters_(parameters),
       operations_(std::move(operations)),
       execution_(execution),
-      bucket_elements_(bucket_elements) {
-  if (bucket_elements < 1) {
-    throw Error(fmt::format("a gradient bucket of {} elements; at least 1 is needed", bucket_elements));
-  }
-  for (Parameter const& parameter : parameters.all()) {
-    for (MeshAxis const axis : parameter.spec.gradient_partial_over) {
-      if (axis != MeshAxis::data && parallel.mesh.size(axis) > 1) {
-        throw ConfigError(
-            fmt::format("parameter {}: its gradient is partial over parallel.{} = {}, and gradients are summed over "
-                        "parallel.data alone",
-                        parameter.spec.name, name_of(axis), parallel.mesh.size(axis)));
-      }
+      options_(options),
+      parts_(placed_parameters(parameters), options.bucket_elements, parallel.replicas.size()),
+      whole_buckets_(BufferParts(placed_parameters(parameters), options.bucket_elements, 1).buckets()),
+      everything_{{0, parameters.size()}},
+      own_(parts_.parts_of(parallel.replicas.rank())),
+      partial_sums_(parallel, parameters, operations_, execution, options.bucket_elements) {
+  if (options.scatter) {
+    std::int64_t largest = 0;
+    for (Share const& part : own_) {
+      largest = std::max(largest, part.count());
     }
+    scattered_part_ = Tensor::allocate(parameters.gradients().dtype(), {largest});
   }
 }
 
-void GradientReducer::all_reduce(Tensor const& loss_sums) const {
+void GradientReducer::reduce(Tensor const& loss_sums) {
   require_loss_sums(loss_sums);
-  Tensor const& gradients = parameters_.gradients();
-  for (std::int64_t begin = 0; begin < gradients.size(); begin += bucket_elements_) {
-    data_.all_reduce(gradients.rows(begin, std::min(bucket_elements_, gradients.size() - begin)));
+  if (options_.scatter) {
+    scatter_buckets();
+  } else {
+    reduce_buckets(parallel_.replicas);
   }
-  data_.all_reduce(loss_sums);
+  scattered_ = options_.scatter && parallel_.replicas.size() > 1;
+  partial_sums_.sum(reduced());
+  parallel_.replicas.all_reduce(loss_sums);
+  parallel_.pipeline.all_reduce(loss_sums);
+}
+
+void GradientReducer::reduce_buckets(Communicator const& group) const {
+  for (Share const& bucket : whole_buckets_) {
+    group.all_reduce(parameters_.gradients().rows(bucket.begin, bucket.count()));
+  }
+}
+
+void GradientReducer::scatter_buckets() const {
+  Tensor const& gradients = parameters_.gradients();
+  for (std::size_t index = 0; index < own_.size(); ++index) {
+    Share const& bucket = parts_.buckets()[index];
+    Share const& part = own_[index];
+    Tensor const sum = scattered_part_.rows(0, part.count());
+    parallel_.replicas.reduce_scatter(gradients.rows(bucket.begin, bucket.count()), sum);
+    operations_->copy(execution_, sum, gradients.rows(part.begin, part.count()));
+  }
 }
 
 void GradientReducer::reduce_tree(std::int64_t micro_batches, Tensor const& loss_sums,
@@ -177,8 +196,14 @@ void GradientReducer::reduce_tree(std::int64_t micro_batches, Tensor const& loss
     }
   }
   int const root_owner = tree.owner(0);
-  data_.broadcast(total.gradients, root_owner);
-  data_.broadcast(total.loss_sums, root_owner);
+  parallel_.data.broadcast(total.gradients, root_owner);
+  parallel_.data.broadcast(total.loss_sums, root_owner);
+  // What follows adds the same numbers in the same order whatever the number of data ranks.
+  reduce_buckets(parallel_.context);
+  scattered_ = false;
+  partial_sums_.sum(reduced());
+  parallel_.context.all_reduce(loss_sums);
+  parallel_.pipeline.all_reduce(loss_sums);
 }
 
 void GradientReducer::add(Partial const& into, Partial const& from) const {

@@ -67,11 +67,12 @@ bool same_bits(Values const& left, Values const& right) {
 /// A reducer over a group, with what it works on.
 struct Bench {
   explicit Bench(Communicator const& group, std::int64_t bucket = GradientReducer::default_bucket)
-      : reducer(state_of(group), declared(parameters), tensor_operations(), execution, bucket) {}
+      : reducer(state_of(group), declared(parameters), tensor_operations(), execution, {.bucket_elements = bucket}) {}
 
   static ParallelState state_of(Communicator const& group) {
     ParallelState state;
     state.data = group;
+    state.replicas = group;
     return state;
   }
 
@@ -130,7 +131,7 @@ TEST_F(GradientReducerTest, RanksThatWaitForEachOthersLargeMessagesComeThrough) 
   parameters.declare({"large", {20000}, Initializer::zeros(), {}, {}});
   parameters.allocate(DType::float32);
   Bench bench(world_);
-  GradientReducer reducer(Bench::state_of(world_), parameters, tensor_operations(), bench.execution);
+  GradientReducer reducer(Bench::state_of(world_), parameters, tensor_operations(), bench.execution, {});
   for (std::int64_t n = 1; n <= most_micro_batches; ++n) {
     reducer.reduce_tree(n, bench.loss_sums, [&](std::int64_t leaf) {
       Values const ones(static_cast<std::size_t>(parameters.size()), static_cast<float>(leaf + 1));
@@ -169,7 +170,7 @@ TEST_F(GradientReducerTest, ThePlainOrderGivesOtherBits) {
     for (std::int64_t leaf = mine.begin; leaf < mine.end; ++leaf) {
       bench.run_micro_batch(leaf);
     }
-    bench.reducer.all_reduce(bench.loss_sums);
+    bench.reducer.reduce(bench.loss_sums);
     auto const plain = bench.gradients();
     auto const tree = tree_gradients(n, bench.parameters.size());
     other_bits += same_bits(plain, tree) ? 0 : 1;
@@ -206,7 +207,7 @@ TEST_F(GradientReducerTest, EveryBucketSizeSumsEveryElementOnce) {
     }
     copy_from_host(bench.parameters.gradients(), values.data());
     copy_from_host(bench.loss_sums, std::vector<double>{1, 2}.data());
-    bench.reducer.all_reduce(bench.loss_sums);
+    bench.reducer.reduce(bench.loss_sums);
     EXPECT_EQ(bench.gradients(), expected) << "buckets of " << bucket;
     EXPECT_EQ(to_host<double>(bench.loss_sums), (std::vector<double>{size, 2 * size}));
   }
@@ -221,13 +222,23 @@ TEST_F(GradientReducerTest, WhatItCanNotSumIsRefused) {
               ThrowsMessage<Error>(HasSubstr("the loss sums must be float64")));
   EXPECT_THROW(Bench(world_, 0), Error);
 
-  ParallelState state;
-  state.mesh = Mesh({1, 1, 1, 2}, 0, 2);
-  ParameterSet parameters(state.mesh);
-  parameters.declare({"norm", {4}, Initializer::ones(), {}, {MeshAxis::tensor}});
+  auto const make = [&](ParameterSpec const& spec) {
+    ParameterSet parameters{Mesh()};
+    parameters.declare(spec);
+    parameters.allocate(DType::float32);
+    GradientReducer(ParallelState(), parameters, tensor_operations(), bench.execution, {});
+  };
   EXPECT_THAT(
-      [&] { GradientReducer(state, parameters, tensor_operations(), bench.execution); },
-      ThrowsMessage<ConfigError>(HasSubstr("parameter norm: its gradient is partial over parallel.tensor = 2")));
+      [&] {
+        make({"norm", {4}, Initializer::ones(), {}, {MeshAxis::pipeline}});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("parameter norm: its gradient can not be partial over pipeline")));
+  EXPECT_THAT(
+      [&] {
+        make({"tied", {4}, Initializer::ones(), {}, {}, {0, 1}});
+      },
+      ThrowsMessage<Error>(HasSubstr("parameter tied on stage 0: its stages {0, 1} must ascend")));
+  EXPECT_NO_THROW(make({"tied", {4}, Initializer::ones(), {}, {}, {0}}));
 }
 
 }  // namespace

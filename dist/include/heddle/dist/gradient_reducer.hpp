@@ -5,33 +5,47 @@
 #include <heddle/core/communicator.hpp>
 #include <heddle/core/parameter.hpp>
 #include <heddle/core/share.hpp>
+#include <heddle/dist/buffer_parts.hpp>
+#include <heddle/dist/partial_sums.hpp>
 #include <memory>
 #include <vector>
 
 namespace heddle {
 
-struct Execution;
-class TensorOps;
-
-/// Sums gradients over the data group, in one of two ways: `all_reduce` is fast; `reduce_tree` gives bitwise the same
-/// sum on any number of data ranks. Keeps references to the parameters and the execution.
+/// Sums a step's gradients, each over all the ranks that have a part of it: always over the replicas (data × context),
+/// then, where the parameter says so, over the tensor group and over the stages that hold it. `reduce` is fast;
+/// `reduce_tree` gives bitwise the same sum on any number of data ranks. Loss sums, float64 [n], are summed over the
+/// replicas and the pipeline group: only its last stage brings any. Keeps references to the parameters and the
+/// execution. Both are collective over the world.
 class GradientReducer {
  public:
   static constexpr std::int64_t default_bucket = std::int64_t{1} << 22;  // elements: 16 MiB of float32
 
-  /// Throws ConfigError where a parameter's gradient is partial over an axis other than data.
+  struct Options {
+    std::int64_t bucket_elements = default_bucket;
+    bool scatter = false;  ///< `reduce` leaves on each replica its own parts of the sum alone
+  };
+
+  /// The set is allocated. Throws Error where a parameter names stages or axes that can not be.
   GradientReducer(ParallelState const& parallel, ParameterSet& parameters, std::shared_ptr<TensorOps> operations,
-                  Execution& execution, std::int64_t bucket_elements = default_bucket);
+                  Execution& execution, Options const& options);
 
-  /// gradients = Σ over the data group, bucket by bucket, and so loss_sums, float64 [n]; collective over it.
-  void all_reduce(Tensor const& loss_sums) const;
+  /// gradients = their sum, and so loss_sums. With `scatter` the gradients outside `reduced()` are not to be read.
+  void reduce(Tensor const& loss_sums);
 
-  /// gradients = the sum over micro-batches 0 … micro_batches - 1 in one fixed binary tree, and so loss_sums, float64
-  /// [n], on every rank of the data group; both are overwritten. `run_micro_batch(i)` adds micro-batch i's part into
-  /// both, and is called, in order, for this rank's share alone. A node over [0, n) is left + right, cut at the largest
-  /// power of two below n. Collective over the data group; every rank gives the same `micro_batches`, at least 1.
+  /// gradients = the sum over micro-batches 0 … micro_batches - 1 in one fixed binary tree, and so loss_sums, on every
+  /// rank; both are overwritten. `run_micro_batch(i)` adds this rank's part of micro-batch i into both, and is called,
+  /// in order, for this data rank's share alone. A node over [0, n) is left + right, cut at the largest power of two
+  /// below n. Every rank gives the same `micro_batches`, at least 1.
   void reduce_tree(std::int64_t micro_batches, Tensor const& loss_sums,
                    std::function<void(std::int64_t)> const& run_micro_batch);
+
+  /// How the replicas share the buffers, where they do.
+  BufferParts const& parts() const { return parts_; }
+  /// What the last reduction left here: ranges of the gradient buffer.
+  std::vector<Share> const& reduced() const { return scattered_ ? own_ : everything_; }
+  /// True where other replicas have other ranges.
+  bool scattered() const { return scattered_; }
 
  private:
   /// A subtree's sums.
@@ -43,12 +57,21 @@ class GradientReducer {
 
   void add(Partial const& into, Partial const& from) const;
   void copy(Partial const& from, Partial const& to) const;
+  void reduce_buckets(Communicator const& group) const;
+  void scatter_buckets() const;
 
-  Communicator data_;
+  ParallelState parallel_;
   ParameterSet& parameters_;
   std::shared_ptr<TensorOps> operations_;
   Execution& execution_;
-  std::int64_t bucket_elements_;
+  Options options_;
+  BufferParts parts_;                 ///< among the replicas
+  std::vector<Share> whole_buckets_;  ///< the same whatever the number of replicas
+  std::vector<Share> everything_;
+  std::vector<Share> own_;
+  PartialSums partial_sums_;
+  bool scattered_ = false;
+  Tensor scattered_part_;       ///< [the largest part]
   std::vector<Partial> spare_;  ///< kept from step to step
 };
 
