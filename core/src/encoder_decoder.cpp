@@ -30,6 +30,7 @@ EncoderDecoder::EncoderDecoder(LayerSpec const& spec, LayerRegistry const& layer
 EncoderDecoder::EncoderDecoder(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
                                PipelinePlan const& plan)
     : pipeline_(spec.parallel.pipeline),
+      tensor_(spec.parallel.tensor),
       memory_stage_(find_memory_stage(plan, spec.model.encoder_layers)),
       d_model_(spec.model.d_model),
       dtype_(spec.dtype),

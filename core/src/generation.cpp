@@ -8,7 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include "token_ranking.hpp"
+#include "row_rankings.hpp"
 
 namespace heddle {
 
@@ -47,19 +47,8 @@ class BeamSearch {
   std::vector<std::vector<Hypothesis>> run();
 
  private:
-  /// What a row's logits say.
-  struct RowRanking {
-    std::vector<RankedToken> best;
-    double end_log_probability = 0;
-  };
-
   Tensor upload(std::span<std::int32_t const> values) const;
   std::vector<RowRanking> rank_rows(Tensor const& memory, DecodeStep const& step);
-  template <class Element>
-  std::vector<RowRanking> rank_logits(std::span<Element const> logits);
-  /// The logits on the host, in `buffer`, which keeps its memory from step to step.
-  template <class Element>
-  static std::span<Element const> fetch(Tensor const& logits, std::vector<Element>& buffer);
   DecodeStep make_step(std::int64_t time) const;
   void advance(std::int64_t time, std::vector<RowRanking> const& rankings);
   void extend_sentence(std::size_t first, std::size_t last, std::int64_t time, std::vector<RowRanking> const& rankings);
@@ -77,14 +66,12 @@ class BeamSearch {
   Tokens source_length_;
   Context context_;
   std::vector<DecodeCache> caches_;
-  TokenRanking ranking_;
+  RowRankings rankings_;
   std::vector<Sentence> sentences_;
   std::int64_t capacity_ = 0;
   std::vector<LiveHypothesis> live_;  ///< one per row, a sentence's side by side
   std::vector<LiveHypothesis> next_;
   Tokens parents_;  ///< of next_, rows of live_
-  std::vector<float> float_logits_;
-  std::vector<double> double_logits_;
 };
 
 BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const& model,
@@ -97,7 +84,7 @@ BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const
       source_length_(to_host<std::int32_t>(pack_.source_rows.sequences.length)),
       context_{execution, arena, pack_},
       caches_(model.model.make_caches()),
-      ranking_(static_cast<std::size_t>(2 * options.beam_size)) {
+      rankings_(model.model, static_cast<std::size_t>(2 * options.beam_size), model.end_id) {
   for (Tokens const& source : sources) {
     std::int64_t const tokens = options.max_length > 0 ? options.max_length : default_length(source.size());
     live_.push_back({sentences_.size(), {}, 0});
@@ -161,7 +148,7 @@ DecodeStep BeamSearch::make_step(std::int64_t time) const {
           {upload(memory_begin), upload(memory_length), rows, pack_.source_rows.sequences.max_length}};
 }
 
-std::vector<BeamSearch::RowRanking> BeamSearch::rank_rows(Tensor const& memory, DecodeStep const& step) {
+std::vector<RowRanking> BeamSearch::rank_rows(Tensor const& memory, DecodeStep const& step) {
   Tokens newest;
   for (LiveHypothesis const& hypothesis : live_) {
     newest.push_back(hypothesis.tokens.empty() ? model_.begin_id : hypothesis.tokens.back());
@@ -170,39 +157,7 @@ std::vector<BeamSearch::RowRanking> BeamSearch::rank_rows(Tensor const& memory, 
                        upload(Tokens(live_.size(), static_cast<std::int32_t>(step.time))),
                        static_cast<std::int64_t>(live_.size())};
   Tensor const logits = model_.model.decode(context_, {upload(newest), {}}, rows, memory, step, caches_);
-  switch (logits.dtype()) {
-    case DType::float64:
-      return rank_logits<double>(fetch(logits, double_logits_));
-    case DType::bfloat16: {
-      auto const narrow = to_host<BFloat16>(logits);
-      float_logits_.resize(narrow.size());
-      std::transform(narrow.begin(), narrow.end(), float_logits_.begin(),
-                     [](BFloat16 value) { return static_cast<float>(value); });
-      return rank_logits<float>(float_logits_);
-    }
-    default:
-      return rank_logits<float>(fetch(logits, float_logits_));
-  }
-}
-
-template <class Element>
-std::span<Element const> BeamSearch::fetch(Tensor const& logits, std::vector<Element>& buffer) {
-  buffer.resize(static_cast<std::size_t>(logits.size()));
-  copy_to_host(buffer.data(), logits);
-  return buffer;
-}
-
-template <class Element>
-std::vector<BeamSearch::RowRanking> BeamSearch::rank_logits(std::span<Element const> logits) {
-  std::size_t const vocabulary = logits.size() / live_.size();
-  std::vector<RowRanking> rankings;
-  for (std::size_t row = 0; row < live_.size(); ++row) {
-    auto const row_logits = logits.subspan(row * vocabulary, vocabulary);
-    auto const best = ranking_.rank(row_logits);
-    double const end_logit = static_cast<double>(row_logits[static_cast<std::size_t>(model_.end_id)]);
-    rankings.push_back({{best.begin(), best.end()}, end_logit - ranking_.log_sum_exp()});
-  }
-  return rankings;
+  return rankings_.rank(logits, live_.size());
 }
 
 void BeamSearch::advance(std::int64_t time, std::vector<RowRanking> const& rankings) {

@@ -45,14 +45,18 @@ class EncoderDecoder {
   /// Row i of the caches becomes what row parents[i] was, after decode(step).
   void reorder(Context& context, Tensor const& parents, DecodeStep const& step, std::vector<DecodeCache>& caches) const;
 
-  /// The stage whose decode gives the logits.
+  /// The stage whose decode gives the logits, and there the token of their first column.
   int last_stage() const { return pipeline_.size() - 1; }
+  std::int64_t first_logit() const { return parts_.back().first_logit(); }
+  Communicator const& pipeline() const { return pipeline_; }
+  Communicator const& tensor() const { return tensor_; }
 
  private:
   ModelPart const& only_part() const;
   ModelPart const* decoder_part() const;
 
   Communicator pipeline_;
+  Communicator tensor_;
   int memory_stage_;  ///< where the encoder ends
   std::int64_t d_model_;
   DType dtype_;

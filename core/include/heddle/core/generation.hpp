@@ -46,7 +46,8 @@ struct Hypothesis {
 /// length allowed (max_length, and never more than the model's) every live hypothesis takes the end token. With
 /// beam_size 1 this is greedy decoding. Equal probabilities are ranked by parent, then by token id.
 ///
-/// Sentences are decoded in batches of similar length; a result depends on its batch by rounding alone. Not collective.
+/// Sentences are decoded in batches of similar length; a result depends on its batch by rounding alone. Collective over
+/// the model's tensor and pipeline groups, whose ranks give the same sources and get the same hypotheses.
 /// Throws DataError for a source with more than model max_length - 1 tokens, UsageError for impossible options.
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
                                               std::span<std::vector<std::int32_t> const> sources,

@@ -64,6 +64,7 @@ class ModelPart {
   void reorder(Context& context, Tensor const& parents, DecodeStep const& step, std::vector<DecodeCache>& caches) const;
   /// hidden [rows, d_model] after the last layer → logits [rows, this rank's part of the vocabulary], from the arena.
   Tensor logits(Context& context, Tensor const& hidden) const { return output_->logits(context, hidden); }
+  std::int64_t first_logit() const { return output_->first_token(); }
 
  private:
   Stream allocate_boundary(Context& context, std::int64_t layer) const;

@@ -30,6 +30,8 @@ class OutputLoss {
                  Tensor const& grad_hidden) const;
   /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary], from the arena.
   Tensor logits(Context& context, Tensor const& hidden) const;
+  /// The global id of the logits' first column.
+  std::int64_t first_token() const { return table_.shard_begin; }
 
  private:
   SoftmaxCrossEntropyCall call(Tensor const& logits, Tensor const& targets, double label_smoothing) const;
