@@ -1,0 +1,76 @@
+#pragma once
+
+#include <heddle/core/arena.hpp>
+#include <heddle/core/communicator.hpp>
+#include <heddle/core/config.hpp>
+#include <heddle/core/kernels/attention.hpp>
+#include <heddle/core/kernels/tensor_ops.hpp>
+#include <heddle/core/pack.hpp>
+#include <memory>
+
+namespace heddle {
+
+/// Attention over sequences whose tokens are split over a context group, rows as in ContextRows. No rank ever holds a
+/// matrix of scores beyond a tile of its kernel.
+///
+/// `ring` (Liu et al. 2023): blocks of keys and values travel from rank to rank; a rank's queries meet one block after
+/// the other while the next is on its way, a few heads at a time. In backward the blocks travel again, and their
+/// gradients with them until they are home. Every rank holds two blocks at a time, never all keys.
+/// `ulysses` (Jacobs et al. 2023): a rank gets all tokens of a c-th of its heads, attends as one rank would, and gives
+/// the tokens' rows back. The group's size must divide the heads.
+///
+/// Bytes that rank r of c sends, with n and m query and key rows of which it holds n_r and m_r, w columns (those of the
+/// heads that it would attend with alone) and e bytes an element:
+///
+///            forward                                            backward
+///   ring     2 w e (m - m_next), next = (r + 1) % c             2 w e (2 m - m_next)
+///   ulysses  w e (n_r + 2 m_r + n / c)                          w e (n_r + (n + 2 m) / c)
+///
+/// as `send` in the ring and as `all_to_all`, whose payload has the part that stays, in ulysses. Summed over the ranks
+/// a forward call with n = m costs 2 (c - 1) n w e and 4 n w e.
+class ContextAttention {
+ public:
+  /// What a call works with. `arena` gets what forward keeps, and everything else for the time of the call.
+  struct Place {
+    Execution& execution;
+    Arena& arena;
+    ContextRows const& queries;
+    ContextRows const& keys;  ///< the same object in self-attention
+  };
+
+  /// What forward keeps for backward, alive as long as what the call and the arena gave: for the ring this rank's rows,
+  /// for ulysses all rows of some heads.
+  struct Kept {
+    AttentionCall call;
+    Tensor output;
+    Tensor log_sum_exp;
+  };
+
+  ContextAttention(Communicator context, ContextMode mode, std::shared_ptr<Attention> attention,
+                   std::shared_ptr<TensorOps> tensor_ops);
+
+  /// output [query rows, heads * head_dim] = attention over all ranks' keys. `call` has this rank's rows, heads and
+  /// dropout (with the global first_column); it fills no positions. Causal: a query sees the keys up to its position,
+  /// in self-attention alone. Collective over the group. Throws where the rows are not those of the group's split, and
+  /// in ulysses where the group's size does not divide the heads.
+  Kept forward(Place const& place, AttentionCall const& call, Tensor const& output) const;
+
+  /// gradients = those of forward's q, k and v; they may be strided. Collective over the group.
+  void backward(Place const& place, Kept const& kept, Tensor const& grad_output,
+                AttentionGradients const& gradients) const;
+
+ private:
+  Kept ring_forward(Place const& place, AttentionCall const& call, Tensor const& output) const;
+  void ring_backward(Place const& place, Kept const& kept, Tensor const& grad_output,
+                     AttentionGradients const& gradients) const;
+  Kept ulysses_forward(Place const& place, AttentionCall const& call, Tensor const& output) const;
+  void ulysses_backward(Place const& place, Kept const& kept, Tensor const& grad_output,
+                        AttentionGradients const& gradients) const;
+
+  Communicator context_;
+  ContextMode mode_;
+  std::shared_ptr<Attention> attention_;
+  std::shared_ptr<TensorOps> tensor_ops_;
+};
+
+}  // namespace heddle
