@@ -1,0 +1,47 @@
+#include "arena_slots.hpp"
+
+#include <algorithm>
+
+namespace heddle {
+
+ArenaSlots::Slot& ArenaSlots::take() {
+  collect();
+  if (free_.empty()) {
+    free_.push_back(&slots_.emplace_back());
+  }
+  Slot& slot = *free_.back();
+  free_.pop_back();
+  return slot;
+}
+
+void ArenaSlots::collect() {
+  std::erase_if(leaving_, [this](Slot* slot) {
+    std::erase_if(slot->sends, [](Transfer& send) { return send.progress(); });
+    if (!slot->sends.empty()) {
+      return false;
+    }
+    slot->arena.release(0);
+    free_.push_back(slot);
+    return true;
+  });
+}
+
+void ArenaSlots::finish(std::size_t most) {
+  collect();
+  while (leaving_.size() > most) {
+    for (Transfer& send : leaving_.front()->sends) {
+      send.wait();
+    }
+    collect();
+  }
+}
+
+std::size_t ArenaSlots::peak_bytes() const {
+  std::size_t bytes = 0;
+  for (Slot const& slot : slots_) {
+    bytes += slot.arena.peak();
+  }
+  return bytes;
+}
+
+}  // namespace heddle
