@@ -44,7 +44,9 @@ AttentionCore::AttentionCore(LayerSpec const& spec, bool causal)
                                          .heads = heads_,
                                          .head_dim = head_dim_,
                                          .causal = causal,
-                                         .dropout_rate = static_cast<float>(dropout_)})) {}
+                                         .dropout_rate = static_cast<float>(dropout_)})),
+      context_attention_(spec.parallel.context, spec.parallel.context_mode, attention_,
+                         spec.kernels.tensor_ops({spec.dtype})) {}
 
 AttentionCall AttentionCore::call(Context const& context, Side keys, Activations const& activations) const {
   AttentionCall call{.q = activations.q,
@@ -60,18 +62,32 @@ AttentionCall AttentionCore::call(Context const& context, Side keys, Activations
   return call;
 }
 
+ContextAttention::Place AttentionCore::place(Context& context, Side keys) const {
+  return {context.execution, context.arena, context.pack.context(side_), context.pack.context(keys)};
+}
+
 AttentionCore::Activations AttentionCore::forward(Context& context, Side keys, Tensor const& q, Tensor const& k,
                                                   Tensor const& v) const {
-  Activations activations{q, k, v, context.arena.allocate(q.dtype(), q.shape()),
-                          context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), heads_})};
-  attention_->forward(context.execution, call(context, keys, activations), activations.output, activations.log_sum_exp);
+  Activations activations{q, k, v, context.arena.allocate(q.dtype(), q.shape()), {}};
+  AttentionCall const attention_call = call(context, keys, activations);
+  if (spread(context)) {
+    activations.kept = context_attention_.forward(place(context, keys), attention_call, activations.output);
+    return activations;
+  }
+  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), heads_});
+  attention_->forward(context.execution, attention_call, activations.output, log_sum_exp);
+  activations.kept = {attention_call, activations.output, log_sum_exp};
   return activations;
 }
 
 void AttentionCore::backward(Context& context, Side keys, Activations const& activations, Tensor const& grad_output,
                              AttentionGradients const& gradients) const {
-  attention_->backward(context.execution, call(context, keys, activations), activations.output, activations.log_sum_exp,
-                       grad_output, gradients);
+  auto const& kept = activations.kept;
+  if (spread(context)) {
+    context_attention_.backward(place(context, keys), kept, grad_output, gradients);
+  } else {
+    attention_->backward(context.execution, kept.call, kept.output, kept.log_sum_exp, grad_output, gradients);
+  }
 }
 
 Tensor AttentionCore::decode(Context& context, Tensor const& q, Tensor const& k, Tensor const& v,

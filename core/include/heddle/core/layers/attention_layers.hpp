@@ -1,16 +1,19 @@
 #pragma once
 
+#include <heddle/core/layers/context_attention.hpp>
 #include <heddle/core/layers/linear.hpp>
 
 namespace heddle {
 
-/// What self- and cross-attention share: the kernel and the shape of its calls. Heads are split over the tensor group.
+/// What self- and cross-attention share: the kernel and the shape of its calls. Heads are split over the tensor group and,
+/// where the pack is, tokens over the context group.
 class AttentionCore {
  public:
   AttentionCore(LayerSpec const& spec, bool causal);
 
   struct Activations {
-    Tensor q, k, v, output, log_sum_exp;
+    Tensor q, k, v, output;
+    ContextAttention::Kept kept;  ///< what the kernel was called with and gave
   };
   /// Queries are the stack's side's tokens; keys those of `keys`. The result's tensors come from the arena.
   Activations forward(Context& context, Side keys, Tensor const& q, Tensor const& k, Tensor const& v) const;
@@ -22,6 +25,8 @@ class AttentionCore {
 
  private:
   AttentionCall call(Context const& context, Side keys, Activations const& activations) const;
+  ContextAttention::Place place(Context& context, Side keys) const;
+  bool spread(Context const& context) const { return !context.pack.context(side_).shards.empty(); }
 
   std::string name_;
   Side side_;
@@ -31,6 +36,7 @@ class AttentionCore {
   std::int64_t first_head_;  ///< global index of the first
   std::int64_t head_dim_;
   std::shared_ptr<Attention> attention_;
+  ContextAttention context_attention_;
 };
 
 /// Multi-head attention of a sequence to itself, causal in the decoder: Vaswani et al. 2017, §3.2.

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <compare>
+#include <heddle/core/communicator.hpp>
+#include <heddle/core/config.hpp>
+#include <heddle/core/parameter.hpp>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// A way to spread a model over ranks.
+struct Layout {
+  std::array<int, mesh_axes> sizes{1, 1, 1, 1};  ///< pipeline, data, context, tensor
+  bool sequence_parallel = false;
+  ContextMode mode = ContextMode::ring;
+  PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;
+  bool shard_optimizer = false;
+};
+
+/// A kind of model.
+struct Variant {
+  NormPlacement norm = NormPlacement::post;
+  bool tied = true;
+
+  auto operator<=>(Variant const&) const = default;
+};
+
+inline std::vector<Variant> all_variants() {
+  return {{NormPlacement::post, true},
+          {NormPlacement::pre, true},
+          {NormPlacement::post, false},
+          {NormPlacement::pre, false}};
+}
+
+inline std::string describe(Layout const& layout) {
+  auto const& [pipeline, data, context, tensor] = layout.sizes;
+  return fmt::format("pipeline {} ({}) x data {}{} x context {} ({}) x tensor {}{}", pipeline, name_of(layout.schedule),
+                     data, layout.shard_optimizer ? " (sharded optimizer)" : "", context, name_of(layout.mode), tensor,
+                     layout.sequence_parallel ? " (sequence parallel)" : "");
+}
+
+inline std::string describe(Variant const& variant) {
+  return fmt::format("{}-norm, {}", name_of(variant.norm), variant.tied ? "tied" : "untied");
+}
+
+/// Every layout of so many ranks with no axis beyond 4, each with all that can be switched on it.
+inline std::vector<Layout> layouts_on(int ranks) {
+  std::vector<Layout> layouts;
+  auto const add_switches = [&](Layout const& sizes) {
+    auto const& [pipeline, data, context, tensor] = sizes.sizes;
+    for (int bits = 0; bits < 16; ++bits) {
+      Layout layout = sizes;
+      layout.sequence_parallel = (bits & 1) != 0;
+      layout.mode = (bits & 2) != 0 ? ContextMode::ulysses : ContextMode::ring;
+      layout.schedule = (bits & 4) != 0 ? PipelineSchedule::interleaved : PipelineSchedule::one_forward_one_backward;
+      layout.shard_optimizer = (bits & 8) != 0;
+      bool const idle = (layout.sequence_parallel && tensor == 1) || ((bits & 2) != 0 && context == 1) ||
+                        ((bits & 4) != 0 && pipeline == 1) || (layout.shard_optimizer && data * context == 1);
+      if (!idle) {
+        layouts.push_back(layout);
+      }
+    }
+  };
+  for (int pipeline = 1; pipeline <= 4; ++pipeline) {
+    for (int data = 1; data <= 4; ++data) {
+      for (int context = 1; context <= 4; ++context) {
+        for (int tensor = 1; tensor <= 4; ++tensor) {
+          if (pipeline * data * context * tensor == ranks) {
+            add_switches({.sizes = {pipeline, data, context, tensor}});
+          }
+        }
+      }
+    }
+  }
+  return layouts;
+}
+
+/// The groups and switches of a layout; collective over `world`, whose ranks it uses all.
+inline ParallelState parallel_of(Layout const& layout, Communicator const& world) {
+  ParallelState parallel = make_parallel_state(world, Mesh(layout.sizes, world.rank(), world.size()));
+  parallel.sequence_parallel = layout.sequence_parallel;
+  parallel.context_mode = layout.mode;
+  return parallel;
+}
+
+/// This rank's part of a whole tensor's elements.
+inline std::vector<double> local_part(std::vector<double> const& whole, Parameter const& parameter) {
+  Shape const& global = parameter.spec.shape;
+  int const axis = parameter.spec.shard.axis;
+  if (axis < 0) {
+    return whole;
+  }
+  std::int64_t inner = 1;
+  for (int later = axis + 1; later < global.rank(); ++later) {
+    inner *= global[later];
+  }
+  std::vector<double> part;
+  for (std::int64_t outer = 0; outer < global.size() / (inner * global[axis]); ++outer) {
+    auto const begin = whole.begin() + (outer * global[axis] + parameter.shard_begin) * inner;
+    part.insert(part.end(), begin, begin + parameter.local_shape[axis] * inner);
+  }
+  return part;
+}
+
+}  // namespace heddle
