@@ -191,8 +191,18 @@ void Communicator::send(Tensor const& tensor, int destination, int tag) const {
   start_send(tensor, destination, tag).wait();
 }
 
+void Communicator::begin_receive(Tensor const& tensor, int source) const {
+  require_contiguous(tensor, "receive");
+  require_rank(source, size(), "receive");
+  if (!backend_) {
+    throw Error("receive: a communicator of one rank has nobody to receive from");
+  }
+  count(Verb::receive, tensor.bytes());
+}
+
 void Communicator::receive(Tensor const& tensor, int source, int tag) const {
-  start_receive(tensor, source, tag).wait();
+  begin_receive(tensor, source);
+  backend_->receive(tensor, source, tag);
 }
 
 void Communicator::barrier() const {
@@ -213,12 +223,7 @@ Transfer Communicator::start_send(Tensor const& tensor, int destination, int tag
 }
 
 Transfer Communicator::start_receive(Tensor const& tensor, int source, int tag) const {
-  require_contiguous(tensor, "receive");
-  require_rank(source, size(), "receive");
-  if (!backend_) {
-    throw Error("receive: a communicator of one rank has nobody to receive from");
-  }
-  count(Verb::receive, tensor.bytes());
+  begin_receive(tensor, source);
   return Transfer(backend_->start_receive(tensor, source, tag));
 }
 

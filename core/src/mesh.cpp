@@ -1,13 +1,50 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/error.hpp>
 #include <heddle/core/mesh.hpp>
+#include <limits>
+#include <utility>
 
 namespace heddle {
 
 namespace {
 
 constexpr std::array<std::string_view, mesh_axes> axis_names{"pipeline", "data", "context", "tensor"};
+
+/// How far a layout is from the one wanted, in the order in which it matters.
+struct Distance {
+  int changes = 0;
+  double factor = 1;
+  double factor_outside_data = 1;
+
+  auto operator<=>(Distance const&) const = default;
+};
+
+Distance distance(std::array<int, mesh_axes> const& wanted, std::array<int, mesh_axes> const& layout) {
+  Distance result;
+  for (std::size_t axis = 0; axis < mesh_axes; ++axis) {
+    auto const [smaller, larger] = std::minmax(wanted[axis], layout[axis]);
+    if (smaller == 0 || smaller == larger) {
+      continue;
+    }
+    double const factor = static_cast<double>(larger) / smaller;
+    ++result.changes;
+    result.factor *= factor;
+    result.factor_outside_data *= static_cast<MeshAxis>(axis) == MeshAxis::data ? 1 : factor;
+  }
+  return result;
+}
+
+std::vector<int> divisors_of(int number) {
+  std::vector<int> divisors;
+  for (int divisor = 1; divisor <= number; ++divisor) {
+    if (number % divisor == 0) {
+      divisors.push_back(divisor);
+    }
+  }
+  return divisors;
+}
 
 }  // namespace
 
@@ -16,19 +53,19 @@ std::string_view name_of(MeshAxis axis) {
 }
 
 Mesh::Mesh(std::array<int, mesh_axes> sizes, int rank, int ranks) : sizes_(sizes), rank_(rank) {
-  int product = 1;
+  constexpr std::int64_t uncountable = std::numeric_limits<int>::max();
+  std::int64_t product = 1;
   for (std::size_t axis = 0; axis < mesh_axes; ++axis) {
     if (sizes[axis] < 1) {
       throw ConfigError(fmt::format("parallel.{} = {} must be at least 1", axis_names[axis], sizes[axis]));
     }
-    product *= sizes[axis];
+    product = std::min(product * sizes[axis], uncountable);
   }
   if (product != ranks) {
-    int const others = product / size(MeshAxis::data);
-    std::string const advice = ranks % others == 0
-                                   ? fmt::format("parallel.data = {} (or \"auto\") would fit", ranks / others)
-                                   : fmt::format("start a multiple of {} ranks, or lower the other axes", others);
-    throw ConfigError(fmt::format("the layout {} needs {} ranks, but {} run; {}", to_string(), product, ranks, advice));
+    auto const nearest = nearest_layouts(sizes, ranks, [](auto const&) { return true; });
+    throw ConfigError(fmt::format("the layout {} needs {}{} ranks, but {} run; the nearest layouts of {}: {}",
+                                  to_string(), product == uncountable ? "at least " : "", product, ranks, ranks,
+                                  list_layouts(nearest)));
   }
 }
 
@@ -52,6 +89,38 @@ int Mesh::color(MeshAxis axis) const {
 
 std::string Mesh::to_string() const {
   return fmt::format("pipeline {} × data {} × context {} × tensor {}", sizes_[0], sizes_[1], sizes_[2], sizes_[3]);
+}
+
+std::vector<std::array<int, mesh_axes>> nearest_layouts(
+    std::array<int, mesh_axes> const& wanted, int ranks,
+    std::function<bool(std::array<int, mesh_axes> const&)> const& works, std::size_t count) {
+  std::vector<std::pair<Distance, std::array<int, mesh_axes>>> found;
+  for (int const pipeline : divisors_of(ranks)) {
+    for (int const data : divisors_of(ranks / pipeline)) {
+      for (int const context : divisors_of(ranks / pipeline / data)) {
+        std::array const layout{pipeline, data, context, ranks / pipeline / data / context};
+        if (works(layout)) {
+          found.emplace_back(distance(wanted, layout), layout);
+        }
+      }
+    }
+  }
+  std::ranges::sort(found);
+  found.resize(std::min(count, found.size()));
+  std::vector<std::array<int, mesh_axes>> layouts;
+  for (auto const& [distance_here, layout] : found) {
+    layouts.push_back(layout);
+  }
+  return layouts;
+}
+
+std::string list_layouts(std::span<std::array<int, mesh_axes> const> layouts) {
+  std::string text;
+  for (auto const& sizes : layouts) {
+    text += fmt::format("{}parallel.pipeline = {}, data = {}, context = {}, tensor = {}", text.empty() ? "" : "; or ",
+                        sizes[0], sizes[1], sizes[2], sizes[3]);
+  }
+  return text;
 }
 
 }  // namespace heddle

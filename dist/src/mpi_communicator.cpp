@@ -17,13 +17,18 @@ namespace {
 constexpr bool memory_is_host_readable =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, Kokkos::DefaultExecutionSpace::memory_space>::accessible;
 
-/// Of the exchange's own messages: the largest tag that every MPI knows, and none of a caller's.
-constexpr int exchange_tag = 32767;
-
 void require_tag(int tag, char const* verb) {
-  if (tag >= exchange_tag) {
-    throw Error(fmt::format("{}: tag {} is not below {}", verb, tag, exchange_tag));
+  if (tag >= reserved_tag) {
+    throw Error(fmt::format("{}: tag {} is not below {}", verb, tag, reserved_tag));
   }
+}
+
+/// At least 32767, says the standard; the attribute is there on the world communicator.
+int largest_tag(MPI_Comm world) {
+  int* value = nullptr;
+  int found = 0;
+  check_mpi(MPI_Comm_get_attr(world, MPI_TAG_UB, &value, &found), "duplicate");
+  return found != 0 ? *value : 32767;
 }
 
 void copy_elements(Tensor const& from, std::int64_t from_element, Tensor const& to, std::int64_t to_element,
@@ -60,13 +65,13 @@ std::shared_ptr<MpiCommunicator> MpiCommunicator::duplicate(MPI_Comm parent, std
   }
   MPI_Comm handle = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(parent, &handle), "duplicate");
-  return std::shared_ptr<MpiCommunicator>(
-      new MpiCommunicator(handle, elements_per_call, std::make_shared<BFloat16Operations const>()));
+  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(handle, {elements_per_call, largest_tag(parent)},
+                                                              std::make_shared<BFloat16Operations const>()));
 }
 
-MpiCommunicator::MpiCommunicator(MPI_Comm handle, std::int64_t elements_per_call,
+MpiCommunicator::MpiCommunicator(MPI_Comm handle, MessageRules const& rules,
                                  std::shared_ptr<BFloat16Operations const> bfloat16_operations)
-    : handle_(handle), elements_per_call_(elements_per_call), bfloat16_operations_(std::move(bfloat16_operations)) {
+    : handle_(handle), rules_(rules), bfloat16_operations_(std::move(bfloat16_operations)) {
   check_mpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "start");
   check_mpi(MPI_Comm_rank(handle_, &rank_), "start");
   check_mpi(MPI_Comm_size(handle_, &size_), "start");
@@ -98,7 +103,7 @@ std::unique_ptr<MpiTransfer> MpiCommunicator::transfer(char const* verb, std::ve
 }
 
 void MpiCommunicator::all_reduce(Tensor const& tensor, ReduceOp op) {
-  for (auto const [begin, count] : pieces(tensor.size(), elements_per_call_)) {
+  for (auto const [begin, count] : pieces(tensor.size(), rules_.elements_per_call)) {
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, address(tensor, begin), count, mpi_type(tensor.dtype()),
                             operation(tensor.dtype(), op), handle_),
               "all_reduce");
@@ -107,7 +112,7 @@ void MpiCommunicator::all_reduce(Tensor const& tensor, ReduceOp op) {
 
 void MpiCommunicator::reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) {
   MPI_Op const operation_here = operation(input.dtype(), op);
-  if (input.size() > elements_per_call_) {
+  if (input.size() > rules_.elements_per_call) {
     std::vector<std::int64_t> const counts(static_cast<std::size_t>(size_), output.size());
     reduce_in_pieces(input, output, counts, operation_here);
     return;
@@ -119,7 +124,7 @@ void MpiCommunicator::reduce_scatter(Tensor const& input, Tensor const& output, 
 
 void MpiCommunicator::reduce_scatter_uneven(Tensor const& input, Tensor const& output, Counts counts) {
   MPI_Op const sum = operation(input.dtype(), ReduceOp::sum);
-  if (input.size() > elements_per_call_) {
+  if (input.size() > rules_.elements_per_call) {
     reduce_in_pieces(input, output, counts, sum);
     return;
   }
@@ -131,7 +136,7 @@ void MpiCommunicator::reduce_in_pieces(Tensor const& input, Tensor const& output
   auto const offsets = offsets_of(counts);
   for (int part = 0; part < size_; ++part) {
     auto const slot = static_cast<std::size_t>(part);
-    for (auto const [begin, count] : pieces(counts[slot], elements_per_call_)) {
+    for (auto const [begin, count] : pieces(counts[slot], rules_.elements_per_call)) {
       void* const result = part == rank_ ? address(output, begin) : nullptr;
       check_mpi(
           MPI_Reduce(address(input, offsets[slot] + begin), result, count, mpi_type(input.dtype()), op, part, handle_),
@@ -145,7 +150,7 @@ void const* MpiCommunicator::gather_source(Tensor const& input, Tensor const& ou
 }
 
 void MpiCommunicator::all_gather(Tensor const& input, Tensor const& output) {
-  if (output.size() > elements_per_call_) {
+  if (output.size() > rules_.elements_per_call) {
     std::vector<std::int64_t> const counts(static_cast<std::size_t>(size_), input.size());
     gather_in_pieces(input, output, counts);
     return;
@@ -158,7 +163,7 @@ void MpiCommunicator::all_gather(Tensor const& input, Tensor const& output) {
 }
 
 void MpiCommunicator::all_gather_uneven(Tensor const& input, Tensor const& output, Counts counts) {
-  if (output.size() > elements_per_call_) {
+  if (output.size() > rules_.elements_per_call) {
     gather_in_pieces(input, output, counts);
     return;
   }
@@ -175,7 +180,7 @@ void MpiCommunicator::gather_in_pieces(Tensor const& input, Tensor const& output
   copy_elements(input, 0, output, offsets[static_cast<std::size_t>(rank_)], input.size());
   for (int part = 0; part < size_; ++part) {
     auto const slot = static_cast<std::size_t>(part);
-    for (auto const [begin, count] : pieces(counts[slot], elements_per_call_)) {
+    for (auto const [begin, count] : pieces(counts[slot], rules_.elements_per_call)) {
       check_mpi(MPI_Bcast(address(output, offsets[slot] + begin), count, mpi_type(input.dtype()), part, handle_),
                 "all_gather");
     }
@@ -185,7 +190,7 @@ void MpiCommunicator::gather_in_pieces(Tensor const& input, Tensor const& output
 std::unique_ptr<TransferBackend> MpiCommunicator::start_all_gather(Tensor const& input, Tensor const& output) {
   auto result = transfer("all_gather", {input, output});
   MPI_Datatype const type = mpi_type(input.dtype());
-  if (output.size() <= elements_per_call_) {
+  if (output.size() <= rules_.elements_per_call) {
     int const count = static_cast<int>(input.size());
     check_mpi(MPI_Iallgather(gather_source(input, output, rank_ * input.size()), count, type, output.raw(), count, type,
                              handle_, result->add_request()),
@@ -194,7 +199,7 @@ std::unique_ptr<TransferBackend> MpiCommunicator::start_all_gather(Tensor const&
   }
   copy_elements(input, 0, output, rank_ * input.size(), input.size());
   for (int part = 0; part < size_; ++part) {
-    for (auto const [begin, count] : pieces(input.size(), elements_per_call_)) {
+    for (auto const [begin, count] : pieces(input.size(), rules_.elements_per_call)) {
       check_mpi(
           MPI_Ibcast(address(output, part * input.size() + begin), count, type, part, handle_, result->add_request()),
           "all_gather");
@@ -205,7 +210,7 @@ std::unique_ptr<TransferBackend> MpiCommunicator::start_all_gather(Tensor const&
 
 void MpiCommunicator::all_to_all(Tensor const& input, Tensor const& output) {
   std::int64_t const part = input.size() / size_;
-  if (input.size() > elements_per_call_) {
+  if (input.size() > rules_.elements_per_call) {
     std::vector<std::int64_t> const counts(static_cast<std::size_t>(size_), part);
     all_to_all_uneven(input, counts, output, counts);
     return;
@@ -224,17 +229,17 @@ void MpiCommunicator::all_to_all_uneven(Tensor const& input, Counts send_counts,
   for (int step = 1; step < size_; ++step) {
     int const source = (rank_ - step + size_) % size_;
     auto const slot = static_cast<std::size_t>(source);
-    for (auto const [begin, count] : message_pieces(receive_counts[slot], elements_per_call_)) {
+    for (auto const [begin, count] : message_pieces(receive_counts[slot], rules_.elements_per_call)) {
       exchange->receive_piece(address(output, receive_offsets[slot] + begin), count, output.dtype(),
-                              {handle_, source, exchange_tag});
+                              {handle_, source, reserved_tag});
     }
   }
   for (int step = 1; step < size_; ++step) {
     int const destination = (rank_ + step) % size_;
     auto const slot = static_cast<std::size_t>(destination);
-    for (auto const [begin, count] : message_pieces(send_counts[slot], elements_per_call_)) {
+    for (auto const [begin, count] : message_pieces(send_counts[slot], rules_.elements_per_call)) {
       exchange->send_piece(address(input, send_offsets[slot] + begin), count, input.dtype(),
-                           {handle_, destination, exchange_tag});
+                           {handle_, destination, reserved_tag});
     }
   }
   auto const own = static_cast<std::size_t>(rank_);
@@ -243,7 +248,7 @@ void MpiCommunicator::all_to_all_uneven(Tensor const& input, Counts send_counts,
 }
 
 void MpiCommunicator::broadcast(Tensor const& tensor, int root) {
-  for (auto const [begin, count] : pieces(tensor.size(), elements_per_call_)) {
+  for (auto const [begin, count] : pieces(tensor.size(), rules_.elements_per_call)) {
     check_mpi(MPI_Bcast(address(tensor, begin), count, mpi_type(tensor.dtype()), root, handle_), "broadcast");
   }
 }
@@ -255,21 +260,28 @@ void MpiCommunicator::barrier() {
 std::unique_ptr<TransferBackend> MpiCommunicator::start_send(Tensor const& tensor, int destination, int tag) {
   require_tag(tag, "send");
   auto result = transfer("send", {tensor});
-  result->send_message(tensor, {handle_, destination, tag}, elements_per_call_);
+  result->send_message(tensor, {handle_, destination, tag}, rules_);
   return result;
 }
 
 std::unique_ptr<TransferBackend> MpiCommunicator::start_receive(Tensor const& tensor, int source, int tag) {
   require_tag(tag, "receive");
   auto result = transfer("receive", {tensor});
-  result->receive_message(tensor, {handle_, source, tag}, elements_per_call_);
+  result->receive_message(tensor, {handle_, source, tag}, rules_, true);
   return result;
+}
+
+void MpiCommunicator::receive(Tensor const& tensor, int source, int tag) {
+  require_tag(tag, "receive");
+  auto const here = transfer("receive", {tensor});
+  here->receive_message(tensor, {handle_, source, tag}, rules_, false);
+  here->wait();
 }
 
 std::shared_ptr<CommunicatorBackend> MpiCommunicator::split(int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(handle_, color, key, &part), "split");
-  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(part, elements_per_call_, bfloat16_operations_));
+  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(part, rules_, bfloat16_operations_));
 }
 
 }  // namespace heddle

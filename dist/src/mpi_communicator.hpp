@@ -30,6 +30,7 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   void all_to_all(Tensor const& input, Tensor const& output) override;
   void all_to_all_uneven(Tensor const& input, Counts send_counts, Tensor const& output, Counts receive_counts) override;
   void broadcast(Tensor const& tensor, int root) override;
+  void receive(Tensor const& tensor, int source, int tag) override;
   void barrier() override;
   std::unique_ptr<TransferBackend> start_send(Tensor const& tensor, int destination, int tag) override;
   std::unique_ptr<TransferBackend> start_receive(Tensor const& tensor, int source, int tag) override;
@@ -38,7 +39,7 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
 
  private:
   /// Takes `handle` over.
-  MpiCommunicator(MPI_Comm handle, std::int64_t elements_per_call,
+  MpiCommunicator(MPI_Comm handle, MessageRules const& rules,
                   std::shared_ptr<BFloat16Operations const> bfloat16_operations);
 
   MPI_Op operation(DType dtype, ReduceOp op) const;
@@ -51,7 +52,7 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   MPI_Comm handle_;
   int rank_ = 0;
   int size_ = 0;
-  std::int64_t elements_per_call_;
+  MessageRules rules_;
   std::shared_ptr<BFloat16Operations const> bfloat16_operations_;
 };
 

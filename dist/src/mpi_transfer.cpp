@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <heddle/core/error.hpp>
 #include <optional>
+#include <string>
 
 #include "mpi_call.hpp"
 
@@ -26,12 +25,21 @@ struct Request {
   int count = 0;
 };
 
-/// A message that is being received behind its header.
+/// A message that is being received.
 struct Expected {
   Tensor tensor;
   MessagePeer peer;
-  std::int64_t elements_per_call;
+  MessageRules rules;
+  std::string mismatch = {};  ///< empty: what came is what was expected
 };
+
+/// Where a message's elements come from or go to. Open MPI 4.1.4 writes past the end of a buffer that meets a longer
+/// message, so a message of another dtype or count should not match; each of the peer's tags has a range of its own.
+MessagePeer data_peer(MessagePeer const& peer, Tensor const& tensor, MessageRules const& rules) {
+  int const range = (rules.largest_tag - reserved_tag) / reserved_tag;
+  std::int64_t const kind = tensor.size() * 4 + static_cast<std::int64_t>(tensor.dtype());
+  return {peer.handle, peer.rank, reserved_tag + 1 + peer.tag * range + static_cast<int>(kind % range)};
+}
 
 }  // namespace
 
@@ -81,22 +89,30 @@ void MpiTransfer::receive_piece(void* begin, int count, DType dtype, MessagePeer
   state_->requests.back().count = count;
 }
 
-void MpiTransfer::send_message(Tensor const& tensor, MessagePeer const& peer, std::int64_t elements_per_call) {
+void MpiTransfer::send_message(Tensor const& tensor, MessagePeer const& peer, MessageRules const& rules) {
   state_->header = {static_cast<std::int64_t>(tensor.dtype()), tensor.size()};
   check_mpi(MPI_Isend(&state_->header, header_words, MPI_INT64_T, peer.rank, peer.tag, peer.handle, add_request()),
             state_->verb);
-  for (auto const [begin, count] : message_pieces(tensor.size(), elements_per_call)) {
-    send_piece(address(tensor, begin), count, tensor.dtype(), peer);
+  for (auto const [begin, count] : pieces(tensor.size(), rules.elements_per_call)) {
+    send_piece(address(tensor, begin), count, tensor.dtype(), data_peer(peer, tensor, rules));
   }
 }
 
-void MpiTransfer::receive_message(Tensor const& tensor, MessagePeer const& peer, std::int64_t elements_per_call) {
+void MpiTransfer::receive_message(Tensor const& tensor, MessagePeer const& peer, MessageRules const& rules,
+                                  bool post_at_once) {
   check_mpi(MPI_Irecv(&state_->header, header_words, MPI_INT64_T, peer.rank, peer.tag, peer.handle, add_request()),
             state_->verb);
-  for (auto const [begin, count] : message_pieces(tensor.size(), elements_per_call)) {
-    receive_piece(address(tensor, begin), count, tensor.dtype(), peer);
+  state_->expected = Expected{tensor, peer, rules};
+  if (post_at_once) {
+    post_data(tensor);
   }
-  state_->expected = Expected{tensor, peer, elements_per_call};
+}
+
+void MpiTransfer::post_data(Tensor const& target) {
+  Expected const& expected = *state_->expected;
+  for (auto const [begin, count] : pieces(target.size(), expected.rules.elements_per_call)) {
+    receive_piece(address(target, begin), count, target.dtype(), data_peer(expected.peer, target, expected.rules));
+  }
 }
 
 bool MpiTransfer::progress() {
@@ -123,6 +139,9 @@ bool MpiTransfer::advance(bool blocking) {
       check_header();
     }
   }
+  if (state_->expected && !state_->expected->mismatch.empty()) {
+    throw Error(state_->expected->mismatch);
+  }
   return true;
 }
 
@@ -140,42 +159,27 @@ void MpiTransfer::check_completed(MPI_Status const& status) const {
 }
 
 void MpiTransfer::check_header() {
-  auto const& [tensor, peer, elements_per_call] = *state_->expected;
-  auto const [dtype_number, elements] = state_->header;
-  auto const dtype = static_cast<DType>(dtype_number);
+  auto& [tensor, peer, rules, mismatch] = *state_->expected;
+  auto& requests = state_->requests;
+  bool const posted = requests.size() > 1;
+  auto const dtype = static_cast<DType>(state_->header.dtype);
+  std::int64_t const elements = state_->header.elements;
   if (dtype == tensor.dtype() && elements == tensor.size()) {
+    if (!posted) {
+      post_data(tensor);
+    }
     return;
   }
-  take_mismatched(elements, dtype);
-  throw Error(fmt::format("{}: expected {} {} from rank {} with tag {}, but it sent {} elements of {}", state_->verb,
-                          name_of(tensor.dtype()), tensor.shape().to_string(), peer.rank, peer.tag, elements,
-                          name_of(dtype)));
-}
-
-/// The sender may be waiting, and the next message must not be met by the wrong one.
-void MpiTransfer::take_mismatched(std::int64_t elements, DType dtype) {
-  auto& requests = state_->requests;
-  auto const& [tensor, peer, elements_per_call] = *state_->expected;
-  auto const sent = message_pieces(elements, elements_per_call);
-  for (std::size_t index = 0; index < std::max(sent.size(), requests.size() - 1); ++index) {
-    if (index + 1 >= requests.size()) {
-      Tensor const rest = Tensor::allocate(dtype, {sent[index].count});
-      check_mpi(
-          MPI_Recv(rest.raw(), sent[index].count, mpi_type(dtype), peer.rank, peer.tag, peer.handle, MPI_STATUS_IGNORE),
-          state_->verb);
-      continue;
-    }
-    if (index >= sent.size()) {
-      check_mpi(MPI_Cancel(&requests[index + 1].handle), state_->verb);
-    }
-    int const code = MPI_Wait(&requests[index + 1].handle, MPI_STATUS_IGNORE);
-    int error_class = MPI_SUCCESS;
-    check_mpi(MPI_Error_class(code, &error_class), state_->verb);
-    if (error_class != MPI_ERR_TRUNCATE) {
-      check_mpi(code, state_->verb);
-    }
+  mismatch =
+      fmt::format("{}: expected {} {} from rank {} with tag {}, but it sent {} elements of {}", state_->verb,
+                  name_of(tensor.dtype()), tensor.shape().to_string(), peer.rank, peer.tag, elements, name_of(dtype));
+  for (; requests.size() > 1; requests.pop_back()) {
+    check_mpi(MPI_Cancel(&requests.back().handle), state_->verb);
+    check_mpi(MPI_Wait(&requests.back().handle, MPI_STATUS_IGNORE), state_->verb);
   }
-  state_->completed = requests.size();
+  // Taken off the wire all the same: the sender may be waiting.
+  state_->kept.push_back(Tensor::allocate(dtype, {elements}));
+  post_data(state_->kept.back());
 }
 
 }  // namespace heddle

@@ -19,6 +19,15 @@ struct MessagePeer {
   int tag;
 };
 
+/// What both ends of a group agree on.
+struct MessageRules {
+  std::int64_t elements_per_call;
+  int largest_tag;
+};
+
+/// Tags of messages are below this one, which is the group's own.
+inline constexpr int reserved_tag = 8192;
+
 /// Requests under way, with what their bytes live in. They are completed in the order in which they were added.
 class MpiTransfer final : public TransferBackend {
  public:
@@ -31,12 +40,13 @@ class MpiTransfer final : public TransferBackend {
   bool progress() override;
   void wait() override;
 
-  /// A message: a header with its dtype and count goes ahead, since MPI itself accepts a shorter message and any type
-  /// of element. The whole tensor, in pieces.
-  void send_message(Tensor const& tensor, MessagePeer const& peer, std::int64_t elements_per_call);
-  /// Its receiver, who posts everything at once: the messages of one peer and tag can not mix. A message of another
-  /// dtype or count is taken off the wire all the same, and throws.
-  void receive_message(Tensor const& tensor, MessagePeer const& peer, std::int64_t elements_per_call);
+  /// A message: a header with its dtype and count goes ahead with the peer's tag, since MPI itself accepts a shorter
+  /// message and any type of element. The elements follow, in pieces, with a tag that dtype and count are part of.
+  void send_message(Tensor const& tensor, MessagePeer const& peer, MessageRules const& rules);
+  /// Its receiver. A message of another dtype or count is taken off the wire all the same, and throws. With
+  /// `post_at_once` the elements' place is known to MPI from the start, so that the sender never waits for this rank's
+  /// progress; a wrong message may then mix with later ones from the same peer. Without, the header comes first.
+  void receive_message(Tensor const& tensor, MessagePeer const& peer, MessageRules const& rules, bool post_at_once);
 
   /// Elements alone, between ranks that have agreed on what goes where; a piece of another count throws.
   void send_piece(void const* begin, int count, DType dtype, MessagePeer const& peer);
@@ -49,8 +59,8 @@ class MpiTransfer final : public TransferBackend {
 
   bool advance(bool blocking);
   void check_completed(MPI_Status const& status) const;
+  void post_data(Tensor const& target);
   void check_header();
-  void take_mismatched(std::int64_t elements, DType dtype);
 
   std::unique_ptr<State> state_;
   int exceptions_at_start_ = std::uncaught_exceptions();

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <heddle/core/error.hpp>
 #include <heddle/core/mesh.hpp>
 #include <map>
@@ -9,6 +10,7 @@ namespace heddle {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -59,22 +61,63 @@ TEST(MeshTest, RanksOfOneColorDifferOnlyAlongTheAxis) {
   }
 }
 
-TEST(MeshTest, ALayoutThatDoesNotFitTheRanksSaysWhatWould) {
+TEST(MeshTest, ALayoutThatDoesNotFitTheRanksSaysWhichWould) {
   EXPECT_THAT(
       [] {
         Mesh({1, 1, 1, 2}, 0, 8);
       },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("needs 2 ranks, but 8 run"), HasSubstr("parallel.data = 4"))));
-  EXPECT_THAT(
-      [] {
-        Mesh({2, 2, 1, 2}, 0, 6);
-      },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("pipeline 2"), HasSubstr("a multiple of 4 ranks"))));
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("tensor 2 needs 2 ranks, but 8 run; the nearest layouts of 8: "),
+                                       HasSubstr(": parallel.pipeline = 1, data = 4, context = 1, tensor = 2; or "))));
   EXPECT_THAT(
       [] {
         Mesh({1, 0, 1, 1}, 0, 1);
       },
       ThrowsMessage<ConfigError>(HasSubstr("parallel.data = 0 must be at least 1")));
+}
+
+TEST(MeshTest, ALayoutOfMoreRanksThanCanBeCountedDoesNotFitEither) {
+  EXPECT_THAT(
+      [] {
+        Mesh({65536, 65536, 1, 1}, 0, 2);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("at least 2147483647 ranks")));
+}
+
+using Layout = std::array<int, mesh_axes>;
+
+bool any(Layout const& /*layout*/) {
+  return true;
+}
+
+TEST(NearestLayoutsTest, ChangeFewAxesByLittleAndDataFirst) {
+  EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 8, any, 1), ElementsAre(Layout{2, 2, 1, 2}));
+  // One axis by a factor of 2, data before others; only then one by more or two.
+  EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 4, any, 4),
+              ElementsAre(Layout{2, 1, 1, 2}, Layout{1, 2, 1, 2}, Layout{2, 2, 1, 1}, Layout{1, 1, 1, 4}));
+  // No single change makes 8 ranks 6; 3/2 · 2 is the least that two changes can be.
+  EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 6, any, 3),
+              ElementsAre(Layout{2, 1, 1, 3}, Layout{3, 1, 1, 2}, Layout{1, 3, 1, 2}));
+}
+
+TEST(NearestLayoutsTest, LeaveOpenWhatWasLeftOpen) {
+  EXPECT_THAT(nearest_layouts({2, 0, 1, 1}, 12, any, 1), ElementsAre(Layout{2, 6, 1, 1}));
+  EXPECT_THAT(nearest_layouts({1, 0, 1, 4}, 6, any, 2), ElementsAre(Layout{1, 2, 1, 3}, Layout{1, 1, 1, 6}));
+}
+
+TEST(NearestLayoutsTest, NameOnlyWhatWorks) {
+  auto const heads_divide = [](Layout const& layout) { return 4 % layout[3] == 0; };
+  auto const nearest = nearest_layouts({1, 1, 1, 8}, 8, heads_divide, 100);
+  EXPECT_EQ(nearest.front(), (Layout{1, 2, 1, 4}));
+  EXPECT_EQ(nearest.size(), 19U);  // of the 20 ways to write 8 as four factors, all but tensor = 8
+  EXPECT_TRUE(std::ranges::all_of(nearest, heads_divide));
+  EXPECT_TRUE(nearest_layouts({1, 1, 1, 8}, 8, [](Layout const&) { return false; }).empty());
+}
+
+TEST(NearestLayoutsTest, AreListedAsTheConfigWritesThem) {
+  std::vector<Layout> const layouts{{1, 2, 1, 4}, {2, 1, 1, 4}};
+  EXPECT_EQ(list_layouts(layouts),
+            "parallel.pipeline = 1, data = 2, context = 1, tensor = 4; "
+            "or parallel.pipeline = 2, data = 1, context = 1, tensor = 4");
 }
 
 }  // namespace

@@ -175,6 +175,15 @@ TEST_F(CommunicatorTest, MeshGroupsHoldTheRanksAlongTheirAxis) {
     check(state.data, MeshAxis::data);
     check(state.context, MeshAxis::context);
     check(state.tensor, MeshAxis::tensor);
+    Communicator const& replicas = state.replicas;
+    EXPECT_EQ(replicas.size(), mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context));
+    EXPECT_EQ(replicas.rank(),
+              mesh.coordinate(MeshAxis::data) * mesh.size(MeshAxis::context) + mesh.coordinate(MeshAxis::context));
+    Tensor const shard =
+        tensor_of(std::vector<std::int32_t>{mesh.coordinate(MeshAxis::pipeline), mesh.coordinate(MeshAxis::tensor)});
+    auto const own = to_host<std::int32_t>(shard);
+    replicas.broadcast(shard, 0);
+    EXPECT_EQ(to_host<std::int32_t>(shard), own);
   }
 }
 
@@ -219,6 +228,7 @@ TEST_F(CommunicatorTest, ErrorsOfMpiNameTheVerb) {
   EXPECT_THAT([&] { world_.send(tensor, 0, -7); },
               ThrowsMessage<Error>(AllOf(HasSubstr("send: MPI error"), HasSubstr("MPI_ERR_TAG"))));
   EXPECT_THAT([&] { world_.send(tensor, world_.size(), 0); }, ThrowsMessage<Error>(HasSubstr("there is no rank")));
+  EXPECT_THAT([&] { world_.receive(tensor, 0, 8192); }, ThrowsMessage<Error>(HasSubstr("receive: tag 8192")));
 }
 
 TEST_F(CommunicatorTest, MayOutliveMpi) {

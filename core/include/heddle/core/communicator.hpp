@@ -86,6 +86,7 @@ class CommunicatorBackend {
   virtual void all_to_all_uneven(Tensor const& input, Counts send_counts, Tensor const& output,
                                  Counts receive_counts) = 0;
   virtual void broadcast(Tensor const& tensor, int root) = 0;
+  virtual void receive(Tensor const& tensor, int source, int tag) = 0;
   virtual void barrier() = 0;
   virtual std::unique_ptr<TransferBackend> start_send(Tensor const& tensor, int destination, int tag) = 0;
   virtual std::unique_ptr<TransferBackend> start_receive(Tensor const& tensor, int source, int tag) = 0;
@@ -127,14 +128,15 @@ class Communicator {
   void all_to_all_rows(Tensor const& input, Rows send_rows, Tensor const& output, Rows receive_rows) const;
 
   void broadcast(Tensor const& tensor, int root) const;
+  /// tag: 0 … 8191.
   void send(Tensor const& tensor, int destination, int tag = 0) const;
   /// The tensor's dtype and size must be the sender's; otherwise throws.
   void receive(Tensor const& tensor, int source, int tag = 0) const;
   void barrier() const;
 
   /// The non-blocking forms, which meet the blocking ones: messages between two ranks with one tag arrive in the order
-  /// in which they were started. Ranks that send to each other at once do not wait for one another. After an error of
-  /// one receive, others already started with the same source and tag are not to be relied on.
+  /// in which they were started. Ranks that send to each other at once do not wait for one another. Where a started
+  /// receive met a wrong message, others with the same source and tag are not to be relied on.
   [[nodiscard]] Transfer start_send(Tensor const& tensor, int destination, int tag = 0) const;
   [[nodiscard]] Transfer start_receive(Tensor const& tensor, int source, int tag = 0) const;
   /// Collectives are started in the same order on every rank.
@@ -148,6 +150,8 @@ class Communicator {
 
  private:
   void count(Verb verb, std::int64_t bytes) const;
+  /// Checks and counts.
+  void begin_receive(Tensor const& tensor, int source) const;
 
   std::shared_ptr<CommunicatorBackend> backend_;
   std::shared_ptr<Ledger> ledger_;

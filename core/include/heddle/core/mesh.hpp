@@ -2,8 +2,11 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace heddle {
 
@@ -20,7 +23,7 @@ std::string_view name_of(MeshAxis axis);
 class Mesh {
  public:
   Mesh() = default;
-  /// Throws ConfigError where the product of `sizes` is not `ranks`, with layouts that would fit.
+  /// Throws ConfigError where the product of `sizes` is not `ranks`, with the nearest layouts that would fit.
   Mesh(std::array<int, mesh_axes> sizes, int rank, int ranks);
 
   int size(MeshAxis axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
@@ -34,5 +37,15 @@ class Mesh {
   std::array<int, mesh_axes> sizes_{1, 1, 1, 1};
   int rank_ = 0;
 };
+
+/// The layouts of `ranks` ranks for which `works` is true, at most `count` of them, nearest to `wanted` first: fewest
+/// axes changed, then the smallest factors between old and new sizes, then changes of data rather than of other axes.
+/// A wanted size of 0 is left open: any size there is no change. Empty where none works.
+std::vector<std::array<int, mesh_axes>> nearest_layouts(
+    std::array<int, mesh_axes> const& wanted, int ranks,
+    std::function<bool(std::array<int, mesh_axes> const&)> const& works, std::size_t count = 3);
+
+/// The layouts for an error's reader: "parallel.pipeline = 2, data = 1, context = 1, tensor = 2; or parallel.…".
+std::string list_layouts(std::span<std::array<int, mesh_axes> const> layouts);
 
 }  // namespace heddle
