@@ -41,7 +41,6 @@ Trainer::Trainer(TrainerSetup const& setup)
       valid_data_(open_valid(config_, train_data_)),
       batches_(train_data_, {config_.train.batch_tokens, config_.model.max_length}, config_.train.seed),
       parameters_(setup.parallel.mesh),
-      tensor_ops_(kernels_of(setup).tensor_ops({DType::float32})),
       checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep),
       loss_sum_(Tensor::allocate(DType::float64, {1})) {
   LayerSpec const spec{.name = "",
@@ -55,8 +54,10 @@ Trainer::Trainer(TrainerSetup const& setup)
                                        VocabularySizes{train_data_.source_tokenizer().size(),
                                                        train_data_.target_tokenizer().size(), train_data_.joint()});
   parameters_.allocate(DType::float32);
-  optimizer_ = std::make_unique<Optimizer>(config_.optimizer, kernels_of(setup), parameters_);
-  reducer_ = std::make_unique<GradientReducer>(setup.parallel, parameters_, tensor_ops_, setup.execution, GradientReducer::Options());
+  whole_model_ = std::make_unique<WholeModel>(setup.parallel, parameters_);
+  optimizer_ = std::make_unique<DistributedOptimizer>(
+      config_.optimizer, kernels_of(setup), setup.parallel, parameters_, setup.execution,
+      DistributedOptimizer::Options{.shard = config_.parallel.shard_optimizer});
   resume_or_start();
 }
 
@@ -96,7 +97,7 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
       fmt::print("changed since the checkpoint: {}\n", change);
     }
   }
-  load_training_state(checkpoint, parameters_, *optimizer_);
+  load_training_state(checkpoint, *whole_model_, parameters_, *optimizer_);
   state_ = checkpoint.state();
   batches_.seek(state_.epoch, state_.position);
   committed_step_ = state_.step;
@@ -105,12 +106,8 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
 void Trainer::print_start() const {
   std::string const resolved = to_toml(config_);
   directory_->replace_file("config.toml", resolved);
-  std::int64_t parameters = 0;
-  for (Parameter const& parameter : parameters_.all()) {
-    parameters += parameter.spec.shape.size();
-  }
   fmt::print(
-      "{}\n{} parameters, {} training pairs{}, {}\n", resolved, parameters, train_data_.size(),
+      "{}\n{} parameters, {} training pairs{}, {}\n", resolved, whole_model_->elements(), train_data_.size(),
       batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out()) : "",
       setup_.parallel.mesh.to_string());
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
@@ -151,7 +148,7 @@ StepReport Trainer::train_step() {
   accumulate_gradients(batch);
   double const loss = to_host<double>(loss_sum_).front() / static_cast<double>(batch.target_tokens);
   double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
-  double const norm = std::isfinite(loss) ? optimizer_->update(setup_.execution, rate, state_.step + 1) : loss;
+  double const norm = std::isfinite(loss) ? optimizer_->update(rate, state_.step + 1) : loss;
   if (!std::isfinite(norm)) {
     throw Error(
         fmt::format("step {}: the {} is {}; nothing was changed by it. A lower optimizer.learning_rate, a longer "
@@ -167,14 +164,15 @@ StepReport Trainer::train_step() {
 }
 
 void Trainer::accumulate_gradients(GlobalBatch const& batch) {
-  tensor_ops_->fill(setup_.execution, parameters_.gradients(), 0);
+  optimizer_->zero_gradients();
   double const zero = 0;
   copy_from_host(loss_sum_, &zero);
   std::span<std::int64_t const> const pairs = batch.pairs;
   if (config_.train.deterministic) {
     auto const ranges = cut_by_tokens(train_data_, pairs, config_.train.micro_batch_tokens);
-    reducer_->reduce_tree(static_cast<std::int64_t>(ranges.size()), loss_sum_,
-                          [&](std::int64_t index) { run_micro_batch(batch, ranges[static_cast<std::size_t>(index)]); });
+    optimizer_->reduce_tree(static_cast<std::int64_t>(ranges.size()), loss_sum_, [&](std::int64_t index) {
+      run_micro_batch(batch, ranges[static_cast<std::size_t>(index)]);
+    });
     return;
   }
   Communicator const& data = setup_.parallel.data;
@@ -183,7 +181,7 @@ void Trainer::accumulate_gradients(GlobalBatch const& batch) {
   for (PairRange const& range : cut_by_tokens(train_data_, my_pairs, config_.train.micro_batch_tokens)) {
     run_micro_batch(batch, {mine.begin + range.begin, mine.begin + range.end});
   }
-  reducer_->reduce(loss_sum_);
+  optimizer_->reduce(loss_sum_);
 }
 
 void Trainer::run_micro_batch(GlobalBatch const& batch, PairRange const& range) {
@@ -247,25 +245,32 @@ bool Trainer::stop_requested(StopSignal const& signal) const {
 }
 
 void Trainer::commit_checkpoint(bool best) {
-  if (committed_step_ != state_.step) {
-    check_replicas(setup_.parallel, parameters_);  // what has diverged must not be kept
+  bool const writes = committed_step_ != state_.step;
+  if (!writes && !best) {
+    return;
   }
-  if (speaks() && (committed_step_ != state_.step || best)) {
+  if (speaks()) {
     log_->pause();
     state_.seconds = log_->seconds();
-    if (committed_step_ != state_.step) {
-      auto const copy = copy_for_checkpoint(state_, config_, train_data_.vocabulary(), parameters_, *optimizer_);
+  }
+  if (writes) {
+    check_replicas(setup_.parallel, parameters_);  // what has diverged must not be kept
+    auto tensors = gather_whole_tensors(setup_.parallel, *whole_model_, parameters_, *optimizer_);
+    if (speaks()) {
+      auto const copy = copy_for_checkpoint(state_, config_, train_data_.vocabulary(), std::move(tensors));
       CommitResult const result = checkpoints_.commit(copy.contents);
       for (std::string const& note : result.notes) {
         log_->say(note);
       }
     }
+    committed_step_ = state_.step;
+  }
+  if (speaks()) {
     if (best) {
       checkpoints_.mark_best(state_.step);
     }
     log_->resume();
   }
-  committed_step_ = state_.step;
 }
 
 }  // namespace heddle

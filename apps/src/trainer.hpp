@@ -2,9 +2,8 @@
 
 #include <filesystem>
 #include <heddle/core/encoder_decoder.hpp>
-#include <heddle/core/optimizer.hpp>
 #include <heddle/core/registries.hpp>
-#include <heddle/dist/gradient_reducer.hpp>
+#include <heddle/dist/whole_model.hpp>
 #include <heddle/io/batches.hpp>
 #include <heddle/io/checkpoint_store.hpp>
 #include <memory>
@@ -61,9 +60,8 @@ class Trainer {
   BatchPlanner batches_;
   ParameterSet parameters_;
   std::unique_ptr<EncoderDecoder> model_;
-  std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<GradientReducer> reducer_;
-  std::shared_ptr<TensorOps> tensor_ops_;
+  std::unique_ptr<WholeModel> whole_model_;
+  std::unique_ptr<DistributedOptimizer> optimizer_;
   CheckpointStore checkpoints_;
   Arena arena_;
   Tensor loss_sum_;  ///< float64 [1]: this step's smoothed loss

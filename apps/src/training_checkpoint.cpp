@@ -8,28 +8,25 @@
 namespace heddle {
 
 CheckpointCopy copy_for_checkpoint(TrainingState const& state, Config const& config, Vocabulary const& vocabulary,
-                                   ParameterSet const& parameters, Optimizer const& optimizer) {
+                                   std::vector<WholeTensor> tensors) {
   CheckpointCopy copy;
+  copy.tensors = std::move(tensors);
   copy.contents.state = state;
   copy.contents.config = to_toml(config);
   copy.contents.source_model = vocabulary.source.model();
   copy.contents.target_model = vocabulary.target.model();
-  copy.elements.reserve(3 * parameters.all().size());
-  auto const host = [&](Tensor const& tensor) -> std::span<float const> {
-    return copy.elements.emplace_back(to_host<float>(tensor));
-  };
-  for (Parameter const& parameter : parameters.all()) {
-    copy.contents.tensors.push_back({parameter.spec.name, parameter.spec.shape.to_vector(), host(parameter.value),
-                                     host(optimizer.moment_of(parameter, optimizer.first_moments())),
-                                     host(optimizer.moment_of(parameter, optimizer.second_moments()))});
+  for (WholeTensor const& tensor : copy.tensors) {
+    copy.contents.tensors.push_back(
+        {tensor.name, tensor.shape.to_vector(), tensor.value, tensor.first_moment, tensor.second_moment});
   }
   return copy;
 }
 
-void load_training_state(Checkpoint const& checkpoint, ParameterSet& parameters, Optimizer const& optimizer) {
-  if (checkpoint.tensors().size() != parameters.all().size()) {
+void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
+                         DistributedOptimizer& optimizer) {
+  if (static_cast<std::int64_t>(checkpoint.tensors().size()) != model.parameters()) {
     throw DataError(fmt::format("{}: holds {} parameters, the model has {}", checkpoint.directory().string(),
-                                checkpoint.tensors().size(), parameters.all().size()));
+                                checkpoint.tensors().size(), model.parameters()));
   }
   for (Parameter const& parameter : parameters.all()) {
     std::string const& name = parameter.spec.name;
@@ -40,12 +37,11 @@ void load_training_state(Checkpoint const& checkpoint, ParameterSet& parameters,
     }
     int const axis = parameter.spec.shard.axis;
     std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
-    auto const load = [&](Checkpoint::Part part, Tensor const& into) {
-      copy_from_host(into, checkpoint.read(name, part, axis, parameter.shard_begin, count).data());
+    auto const part = [&](Checkpoint::Part of) {
+      return checkpoint.read(name, of, axis, parameter.shard_begin, count);
     };
-    load(Checkpoint::Part::value, parameter.value);
-    load(Checkpoint::Part::first_moment, optimizer.moment_of(parameter, optimizer.first_moments()));
-    load(Checkpoint::Part::second_moment, optimizer.moment_of(parameter, optimizer.second_moments()));
+    copy_from_host(parameter.value, part(Checkpoint::Part::value).data());
+    optimizer.set_moments(parameter, part(Checkpoint::Part::first_moment), part(Checkpoint::Part::second_moment));
   }
   parameters.bump_versions();
 }

@@ -1,25 +1,25 @@
 #pragma once
 
-#include <heddle/core/optimizer.hpp>
+#include <heddle/dist/whole_model.hpp>
 #include <heddle/io/checkpoint.hpp>
 #include <heddle/io/tokenizer.hpp>
 
 namespace heddle {
 
-/// A copy on the host of all that a checkpoint holds. `tensors` of `contents` refer into `elements`.
+/// A copy on the host of all that a checkpoint holds. The spans of `contents.tensors` refer into `tensors`.
 struct CheckpointCopy {
+  std::vector<WholeTensor> tensors;
   CheckpointContents contents;
-  std::vector<std::vector<float>> elements;
 };
 
-/// What a checkpoint of this moment is. Parameters are whole on this rank (the mesh has no tensor or pipeline axis
-/// yet).
+/// What a checkpoint of this moment is; `tensors` are those that gather_whole_tensors has brought to this rank.
 CheckpointCopy copy_for_checkpoint(TrainingState const& state, Config const& config, Vocabulary const& vocabulary,
-                                   ParameterSet const& parameters, Optimizer const& optimizer);
+                                   std::vector<WholeTensor> tensors);
 
-/// Reads this rank's part of every parameter and its moments. DataError names a parameter that is missing, superfluous
-/// or of another shape.
-void load_training_state(Checkpoint const& checkpoint, ParameterSet& parameters, Optimizer const& optimizer);
+/// Reads this rank's part of every parameter and of the moments that it keeps; the layout may be another than the one
+/// that wrote. DataError names a parameter that is missing, superfluous or of another shape.
+void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
+                         DistributedOptimizer& optimizer);
 
 /// ConfigError where going on from `checkpoint` with `config` would not be the same run: another model, another order
 /// of the data; DataError where the vocabulary is another one.

@@ -136,7 +136,7 @@ void ParameterSet::allocate(DType dtype) {
   std::int64_t const divisible = alignment_elements * replicas;
   size_ = 0;
   for (Parameter& parameter : parameters_) {
-    bool const shared = !parameter.spec.stages.empty();
+    bool const shared = parameter.spec.stages.size() > 1;
     std::int64_t const begin = shared ? rounded_up(size_, divisible) : size_;
     parameter.place = {begin, begin + reserved_elements(parameter, mesh_)};
     size_ = shared ? rounded_up(parameter.place.end, divisible) : parameter.place.end;

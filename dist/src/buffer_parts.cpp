@@ -35,7 +35,7 @@ std::vector<Share> segments_of(std::vector<PlacedParameter> const& parameters) {
 std::vector<PlacedParameter> placed_parameters(ParameterSet const& parameters) {
   std::vector<PlacedParameter> placed;
   for (Parameter const& parameter : parameters.all()) {
-    placed.push_back({parameter.place, !parameter.spec.stages.empty()});
+    placed.push_back({parameter.place, parameter.spec.stages.size() > 1});
   }
   return placed;
 }

@@ -29,7 +29,7 @@ GradientNorm::GradientNorm(ParallelState const& parallel, ParameterSet const& pa
     : parallel_(parallel), parameters_(parameters), operations_(std::move(operations)), execution_(execution) {
   bool joins = false;
   for (Parameter const& parameter : parameters.all()) {
-    bool const shared = !parameter.spec.stages.empty();
+    bool const shared = parameter.spec.stages.size() > 1;
     if (!counts_here(parameter.spec, parallel.mesh)) {
       joins = false;
       continue;

@@ -8,6 +8,7 @@
 #include <heddle/core/random.hpp>
 #include <heddle/dist/replica_check.hpp>
 #include <map>
+#include <string>
 #include <vector>
 
 namespace heddle {
@@ -33,16 +34,24 @@ std::string describe_groups(std::map<std::uint64_t, std::vector<int>> const& ran
   return text;
 }
 
-/// What one rank tells of itself: its world rank, then each parameter's digest. Two int32 words each, the communicator
-/// having no 64-bit integers.
-std::vector<std::uint64_t> own_report(ParallelState const& parallel, ParameterSet const& parameters) {
-  std::vector<std::uint64_t> report{static_cast<std::uint64_t>(parallel.world.rank())};
-  for (Parameter const& parameter : parameters.all()) {
-    report.push_back(digest(parameter.value));
+struct NamedDigest {
+  std::string name;
+  std::uint64_t digest;
+};
+
+/// What one rank tells of itself: its world rank, then a hash of each parameter's name and its digest; padded with
+/// zeros to `parameters` of them, as stages hold different ones.
+std::vector<std::uint64_t> report_of(int world_rank, std::vector<NamedDigest> const& held, std::size_t parameters) {
+  std::vector<std::uint64_t> report{static_cast<std::uint64_t>(world_rank)};
+  for (NamedDigest const& parameter : held) {
+    report.push_back(random_key(0, parameter.name));
+    report.push_back(parameter.digest);
   }
+  report.resize(1 + 2 * parameters);
   return report;
 }
 
+/// Two int32 words for each, the communicator having no 64-bit integers.
 std::vector<std::uint64_t> all_reports(Communicator const& group, std::vector<std::uint64_t> const& own) {
   auto const words = static_cast<std::int64_t>(2 * own.size());
   Tensor const input = Tensor::allocate(DType::int32, {words});
@@ -52,6 +61,37 @@ std::vector<std::uint64_t> all_reports(Communicator const& group, std::vector<st
   std::vector<std::uint64_t> reports(own.size() * static_cast<std::size_t>(group.size()));
   copy_to_host(reports.data(), output);
   return reports;
+}
+
+std::size_t largest_of(Communicator const& group, std::size_t count) {
+  Tensor const largest = from_host<std::int32_t>(std::array{static_cast<std::int32_t>(count)}, {1});
+  group.all_reduce(largest, ReduceOp::max);
+  return static_cast<std::size_t>(to_host<std::int32_t>(largest).front());
+}
+
+/// Of the parameters that `held` names, those whose digests differ among the ranks of the group that hold them: how
+/// they differ, by name. Collective over the group.
+std::map<std::string, std::string> differences(Communicator const& group, int world_rank,
+                                               std::vector<NamedDigest> const& held) {
+  if (group.size() == 1) {
+    return {};
+  }
+  std::size_t const parameters = largest_of(group, held.size());
+  auto const reports = all_reports(group, report_of(world_rank, held, parameters));
+  std::map<std::uint64_t, std::map<std::uint64_t, std::vector<int>>> ranks_by_name_and_digest;
+  for (std::size_t begin = 0; begin < reports.size(); begin += 1 + 2 * parameters) {
+    for (std::size_t index = begin + 1; index < begin + 1 + 2 * parameters; index += 2) {
+      ranks_by_name_and_digest[reports[index]][reports[index + 1]].push_back(static_cast<int>(reports[begin]));
+    }
+  }
+  std::map<std::string, std::string> found;
+  for (NamedDigest const& parameter : held) {
+    auto const& ranks_by_digest = ranks_by_name_and_digest.at(random_key(0, parameter.name));
+    if (ranks_by_digest.size() > 1) {
+      found.emplace(parameter.name, describe_groups(ranks_by_digest));
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -79,27 +119,32 @@ std::uint64_t digest(Tensor const& tensor) {
 }
 
 void check_replicas(ParallelState const& parallel, ParameterSet const& parameters) {
-  auto const own = own_report(parallel, parameters);
-  auto const reports = all_reports(parallel.data, own);
-  std::size_t const stride = own.size();
-  std::size_t differing = 0;
-  std::string first;
-  for (std::size_t index = 1; index < stride; ++index) {
-    std::map<std::uint64_t, std::vector<int>> ranks_by_digest;
-    for (std::size_t report = 0; report < reports.size(); report += stride) {
-      ranks_by_digest[reports[report + index]].push_back(static_cast<int>(reports[report]));
+  std::vector<NamedDigest> all;
+  std::vector<NamedDigest> on_each_tensor_rank;
+  std::vector<NamedDigest> on_several_stages;
+  for (Parameter const& parameter : parameters.all()) {
+    ParameterSpec const& spec = parameter.spec;
+    NamedDigest const& held = all.emplace_back(NamedDigest{spec.name, digest(parameter.value)});
+    if (spec.shard.axis < 0 || spec.shard.mesh_axis != MeshAxis::tensor) {
+      on_each_tensor_rank.push_back(held);
     }
-    if (ranks_by_digest.size() > 1 && ++differing == 1) {
-      first = fmt::format("parameter {} differs between ranks {}", parameters.all()[index - 1].spec.name,
-                          describe_groups(ranks_by_digest));
+    if (spec.stages.size() > 1) {
+      on_several_stages.push_back(held);
     }
   }
-  if (differing > 0) {
-    throw Error(
-        fmt::format("replicas diverged: {} ({} of {} parameters differ); data-parallel ranks must hold the same "
-                    "bits, so a rank computed or received something wrong: go on from the last checkpoint",
-                    first, differing, stride - 1),
-        ExitCode::replicas_diverged);
+  // All is compared before anyone throws, so that no rank waits for one that has thrown.
+  int const world_rank = parallel.world.rank();
+  auto differing = differences(parallel.replicas, world_rank, all);
+  differing.merge(differences(parallel.tensor, world_rank, on_each_tensor_rank));
+  differing.merge(differences(parallel.pipeline, world_rank, on_several_stages));
+  for (NamedDigest const& parameter : all) {
+    if (auto const first = differing.find(parameter.name); first != differing.end()) {
+      throw Error(fmt::format("replicas diverged: parameter {} differs between ranks {} ({} of {} parameters differ); "
+                              "ranks that hold the same parameter must hold the same bits, so a rank computed or "
+                              "received something wrong: go on from the last checkpoint",
+                              first->first, first->second, differing.size(), all.size()),
+                  ExitCode::replicas_diverged);
+    }
   }
 }
 

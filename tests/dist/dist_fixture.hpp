@@ -35,4 +35,20 @@ inline std::vector<std::array<int, mesh_axes>> layouts_of(int ranks) {
   return layouts;
 }
 
+/// Every layout of `ranks` ranks.
+inline std::vector<std::array<int, mesh_axes>> all_layouts_of(int ranks) {
+  std::vector<std::array<int, mesh_axes>> layouts;
+  for (int pipeline = 1; pipeline <= ranks; ++pipeline) {
+    for (int data = 1; pipeline * data <= ranks; ++data) {
+      for (int context = 1; pipeline * data * context <= ranks; ++context) {
+        int const tensor = ranks / (pipeline * data * context);
+        if (pipeline * data * context * tensor == ranks) {
+          layouts.push_back({pipeline, data, context, tensor});
+        }
+      }
+    }
+  }
+  return layouts;
+}
+
 }  // namespace heddle

@@ -10,9 +10,10 @@ namespace heddle {
 /// intent.
 std::uint64_t digest(Tensor const& tensor);
 
-/// Compares every parameter's value, bit by bit through digests, over the data group, whose ranks must hold the same.
-/// Throws Error with ExitCode::replicas_diverged on all of them otherwise, naming the first parameter that differs and
-/// the world ranks on either side. Collective over the data group.
+/// Compares every parameter's value, bit by bit through digests, among the ranks that must hold the same: the replicas,
+/// for what is not split over tensor the tensor group, for what several stages hold those stages. Throws Error with
+/// ExitCode::replicas_diverged on every rank of a group that differs, naming the first such parameter and the world
+/// ranks on either side. Collective over the world.
 void check_replicas(ParallelState const& parallel, ParameterSet const& parameters);
 
 }  // namespace heddle
