@@ -124,7 +124,8 @@ class Communicator {
   void all_gather_rows(Tensor const& input, Tensor const& output, Rows rows) const;
   /// input: every rank's rows; output: this rank's rows of the sum.
   void reduce_scatter_rows(Tensor const& input, Tensor const& output, Rows rows) const;
-  /// input: send_rows[i] rows for rank i, one rank after another; output: receive_rows[i] rows from rank i.
+  /// input: send_rows[i] rows for rank i, one rank after another; output: receive_rows[i] rows from rank i, who must
+  /// send just as many: fewer throw, more MPI itself may not survive.
   void all_to_all_rows(Tensor const& input, Rows send_rows, Tensor const& output, Rows receive_rows) const;
 
   void broadcast(Tensor const& tensor, int root) const;
