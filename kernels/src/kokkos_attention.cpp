@@ -119,7 +119,8 @@ KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Real> const& head
         }
       }
     }
-    for (std::int64_t i = 0; (begin > 0 || head.view.accumulate) && i < queries.count; ++i) {
+    std::int64_t const begun = begin > 0 || head.view.accumulate ? queries.count : 0;
+    for (std::int64_t i = 0; i < begun; ++i) {
       for (std::int64_t d = 0; d < stride; ++d) {
         sums[i][d] *= softmax.correction[i];
       }
