@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <heddle/core/execution.hpp>
 #include <heddle/core/kernel_registry.hpp>
 #include <heddle/core/random.hpp>
@@ -24,6 +25,7 @@ class MadeUpModel {
     bool shard = false;
     double clip_norm = 0;
     std::int64_t bucket_elements = 64;
+    bool exact = true;
   };
 
   MadeUpModel(ParallelState const& state, Options const& options)
@@ -32,7 +34,8 @@ class MadeUpModel {
         parameters(declared(state.mesh)),
         model(state, parameters),
         optimizer(config_of(options), {registries, choices}, state, parameters, execution,
-                  {.shard = options.shard, .bucket_elements = options.bucket_elements}) {}
+                  {.shard = options.shard, .bucket_elements = options.bucket_elements}),
+        exact_(options.exact) {}
 
   /// Pipeline coordinate of a layer.
   static int stage_of(int layer, Mesh const& mesh) { return layer * mesh.size(MeshAxis::pipeline) / layers; }
@@ -44,7 +47,7 @@ class MadeUpModel {
       std::uint64_t const key = random_key(17, parameter.spec.name);
       Share const mine = part_of(parameter);
       for_each_element(parameter, [&](std::size_t local, std::int64_t global) {
-        gradient[local] += static_cast<float>(number(key, micro_batch, mine, global));
+        gradient[local] += scale(global, micro_batch) * static_cast<float>(number(key, micro_batch, mine, global));
       });
       copy_from_host(parameter.gradient, gradient.data());
     }
@@ -214,6 +217,13 @@ class MadeUpModel {
     }
     return result;
   }
+
+  /// From 1e-3 to 1e3.
+  float scale(std::int64_t global, std::int64_t micro_batch) const {
+    return exact_ ? 1 : std::pow(10.0F, static_cast<float>((global + 7 * micro_batch) % 61) / 10 - 3);
+  }
+
+  bool exact_;
 };
 
 }  // namespace heddle
