@@ -102,7 +102,7 @@ diff <(sed 's/,"tokens_per_second.*//' whole/metrics.jsonl) <(sed 's/,"tokens_pe
   fail "the metrics of whole and cut differ"
 
 job_is "$wrong" JobState=FAILED ExitCode=78:0 Restarts=0 || fail "the job with a wrong key did not simply fail"
-! grep -q "back into the queue" wrong.log || fail "the job with a wrong key was queued again"
+! grep -q "to be queued again" wrong.log || fail "the job with a wrong key was queued again"
 
 # Pre-empted with grace time and SIGTERM, Slurm's default: the ranks end at once, and the script asks for the requeue itself.
 submit preempted --set train.steps=1000000 --set checkpoint.every_steps=10
