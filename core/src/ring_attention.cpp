@@ -196,6 +196,7 @@ void ContextAttention::ring_backward(Place const& place, Kept const& kept, Tenso
   ArenaScope const scope(place.arena);
   BlockRing blocks(context_, place, *tensor_ops_, call);
   std::vector<GradientRing> block_gradients;
+  block_gradients.reserve(static_cast<std::size_t>(slices_of(call)));
   for (int index = 0; index < slices_of(call); ++index) {
     block_gradients.emplace_back(context_, place, call.k.dtype(), slice_of(call, index).width());
   }
