@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <heddle/core/error.hpp>
+#include <heddle/core/layout.hpp>
 #include <heddle/core/runtime.hpp>
 #include <heddle/dist/mpi.hpp>
 #include <iostream>
@@ -46,10 +47,12 @@ CommandSyntax train_syntax(TrainOptions& options) {
   return syntax;
 }
 
-Mesh make_mesh(ParallelConfig const& parallel, Communicator const& world) {
-  int const others = parallel.pipeline * parallel.context * parallel.tensor;
-  int const data = parallel.data > 0 ? parallel.data : std::max(1, world.size() / others);
-  return {{parallel.pipeline, data, parallel.context, parallel.tensor}, world.rank(), world.size()};
+/// The mesh's groups, and how [parallel] uses them; collective over `world`.
+ParallelState make_parallel(Config const& config, Communicator const& world) {
+  ParallelState parallel = make_parallel_state(world, make_mesh(config, world.rank(), world.size()));
+  parallel.sequence_parallel = config.parallel.sequence_parallel;
+  parallel.context_mode = config.parallel.context_mode;
+  return parallel;
 }
 
 /// run.directory, or with --fresh the first of NAME-2, NAME-3, … that does not exist, as rank 0 sees it.
@@ -78,7 +81,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   Runtime runtime;
   Registries registries;
   register_everything(config.plugins.paths, registries);
-  ParallelState const parallel = make_parallel_state(world, make_mesh(config.parallel, world));
+  ParallelState const parallel = make_parallel(config, world);
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
   Trainer trainer({config, registries, parallel, runtime.execution(), directory});
   return trainer.run(signal);

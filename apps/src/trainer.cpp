@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <heddle/core/error.hpp>
+#include <heddle/core/layout.hpp>
 #include <heddle/core/schedule.hpp>
 #include <heddle/dist/mpi.hpp>
 #include <heddle/dist/replica_check.hpp>
@@ -15,10 +16,6 @@
 namespace heddle {
 
 namespace {
-
-KernelSource kernels_of(TrainerSetup const& setup) {
-  return {setup.registries.kernels, setup.config.kernels};
-}
 
 std::optional<Dataset> open_valid(Config const& config, Dataset const& train) {
   if (config.train.validate_every == 0) {
@@ -32,6 +29,10 @@ std::optional<Dataset> open_valid(Config const& config, Dataset const& train) {
   return valid;
 }
 
+VocabularySizes vocabulary_sizes(Dataset const& data) {
+  return {data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()};
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainerSetup const& setup)
@@ -40,24 +41,10 @@ Trainer::Trainer(TrainerSetup const& setup)
       train_data_(Dataset::open(config_.data.train)),
       valid_data_(open_valid(config_, train_data_)),
       batches_(train_data_, {config_.train.batch_tokens, config_.model.max_length}, config_.train.seed),
-      parameters_(setup.parallel.mesh),
-      checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep),
-      loss_sum_(Tensor::allocate(DType::float64, {1})) {
-  LayerSpec const spec{.name = "",
-                       .model = config_.model,
-                       .dtype = DType::float32,
-                       .kernels = kernels_of(setup),
-                       .parallel = setup.parallel,
-                       .parameters = parameters_};
-  model_ =
-      std::make_unique<EncoderDecoder>(spec, setup.registries.layers,
-                                       VocabularySizes{train_data_.source_tokenizer().size(),
-                                                       train_data_.target_tokenizer().size(), train_data_.joint()});
-  parameters_.allocate(DType::float32);
-  whole_model_ = std::make_unique<WholeModel>(setup.parallel, parameters_);
-  optimizer_ = std::make_unique<DistributedOptimizer>(
-      config_.optimizer, kernels_of(setup), setup.parallel, parameters_, setup.execution,
-      DistributedOptimizer::Options{.shard = config_.parallel.shard_optimizer});
+      engine_({config_, setup.registries, setup.parallel, setup.execution, vocabulary_sizes(train_data_)}),
+      whole_model_(setup.parallel, engine_.parameters()),
+      checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep) {
+  require_long_enough(config_, setup.parallel.mesh, setup.parallel.world.size(), batches_.longest());
   resume_or_start();
 }
 
@@ -75,7 +62,7 @@ void Trainer::resume_or_start() {
   std::int32_t const step = to_host<std::int32_t>(chosen).front();
   if (step < 0) {
     state_.seed = config_.train.seed;
-    parameters_.initialize(config_.train.seed);
+    engine_.parameters().initialize(config_.train.seed);
   } else if (newest) {
     take_up(*newest);
   } else {
@@ -97,7 +84,7 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
       fmt::print("changed since the checkpoint: {}\n", change);
     }
   }
-  load_training_state(checkpoint, *whole_model_, parameters_, *optimizer_);
+  load_training_state(checkpoint, whole_model_, engine_.parameters(), engine_.optimizer());
   state_ = checkpoint.state();
   batches_.seek(state_.epoch, state_.position);
   committed_step_ = state_.step;
@@ -107,7 +94,7 @@ void Trainer::print_start() const {
   std::string const resolved = to_toml(config_);
   directory_->replace_file("config.toml", resolved);
   fmt::print(
-      "{}\n{} parameters, {} training pairs{}, {}\n", resolved, whole_model_->elements(), train_data_.size(),
+      "{}\n{} parameters, {} training pairs{}, {}\n", resolved, whole_model_.elements(), train_data_.size(),
       batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out()) : "",
       setup_.parallel.mesh.to_string());
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
@@ -145,10 +132,9 @@ ExitCode Trainer::run(StopSignal const& signal) {
 
 StepReport Trainer::train_step() {
   GlobalBatch const batch = batches_.next();
-  accumulate_gradients(batch);
-  double const loss = to_host<double>(loss_sum_).front() / static_cast<double>(batch.target_tokens);
+  double const loss = engine_.accumulate(micro_batches_of(batch));
   double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
-  double const norm = std::isfinite(loss) ? optimizer_->update(rate, state_.step + 1) : loss;
+  double const norm = std::isfinite(loss) ? engine_.update(rate, state_.step + 1) : loss;
   if (!std::isfinite(norm)) {
     throw Error(
         fmt::format("step {}: the {} is {}; nothing was changed by it. A lower optimizer.learning_rate, a longer "
@@ -163,39 +149,33 @@ StepReport Trainer::train_step() {
   return {state_.step, loss, rate, norm, batch.tokens};
 }
 
-void Trainer::accumulate_gradients(GlobalBatch const& batch) {
-  optimizer_->zero_gradients();
-  double const zero = 0;
-  copy_from_host(loss_sum_, &zero);
+TrainingBatch Trainer::micro_batches_of(GlobalBatch const& batch) const {
   std::span<std::int64_t const> const pairs = batch.pairs;
+  std::int64_t const most_tokens = config_.train.micro_batch_tokens;
+  std::vector<PairRange> ranges;
+  std::size_t first = 0;
   if (config_.train.deterministic) {
-    auto const ranges = cut_by_tokens(train_data_, pairs, config_.train.micro_batch_tokens);
-    optimizer_->reduce_tree(static_cast<std::int64_t>(ranges.size()), loss_sum_, [&](std::int64_t index) {
-      run_micro_batch(batch, ranges[static_cast<std::size_t>(index)]);
-    });
-    return;
+    ranges = cut_by_tokens(train_data_, pairs, most_tokens);
+  } else {
+    Communicator const& data = setup_.parallel.data;
+    PairRange const mine = cut_evenly(train_data_, pairs, data.size())[static_cast<std::size_t>(data.rank())];
+    first = mine.begin;
+    auto const my_pairs = pairs.subspan(mine.begin, mine.end - mine.begin);
+    ranges = cut_by_tokens(train_data_, my_pairs, most_tokens);
+    if (setup_.parallel.pipeline.size() > 1 && !ranges.empty()) {
+      // The stages work side by side where micro-batches take equally long.
+      ranges = cut_evenly(train_data_, my_pairs, static_cast<int>(ranges.size()));
+      std::erase_if(ranges, [](PairRange const& range) { return range.begin == range.end; });
+    }
   }
-  Communicator const& data = setup_.parallel.data;
-  PairRange const mine = cut_evenly(train_data_, pairs, data.size())[static_cast<std::size_t>(data.rank())];
-  auto const my_pairs = pairs.subspan(mine.begin, mine.end - mine.begin);
-  for (PairRange const& range : cut_by_tokens(train_data_, my_pairs, config_.train.micro_batch_tokens)) {
-    run_micro_batch(batch, {mine.begin + range.begin, mine.begin + range.end});
-  }
-  optimizer_->reduce(loss_sum_);
-}
-
-void Trainer::run_micro_batch(GlobalBatch const& batch, PairRange const& range) {
-  Pack const pack = read_pack(train_data_, batch.pairs, range);
-  Context context{.execution = setup_.execution,
-                  .arena = arena_,
-                  .pack = pack,
-                  .training = true,
-                  .seed = config_.train.seed,
-                  .step = static_cast<std::uint32_t>(state_.step)};
-  LossSums const sums =
-      model_->forward_backward(context, {config_.train.label_smoothing, 1 / static_cast<double>(batch.target_tokens)});
-  double const loss = to_host<double>(loss_sum_).front() + sums.smoothed;
-  copy_from_host(loss_sum_, &loss);
+  return {.micro_batches = static_cast<std::int64_t>(ranges.size()),
+          .make_pack =
+              [this, pairs, first, ranges = std::move(ranges)](std::int64_t index) {
+                PairRange const& range = ranges[static_cast<std::size_t>(index)];
+                return read_pack(train_data_, pairs, {first + range.begin, first + range.end}, engine_.context());
+              },
+          .target_tokens = batch.target_tokens,
+          .step = static_cast<std::uint32_t>(state_.step)};
 }
 
 void Trainer::after_step(StepReport const& report) {
@@ -206,7 +186,7 @@ void Trainer::after_step(StepReport const& report) {
     if (speaks()) {
       log_->pause();
     }
-    validation = validate({config_, *valid_data_, *model_, setup_.parallel, setup_.execution, arena_});
+    validation = validate({config_, *valid_data_, engine_, setup_.parallel, setup_.execution});
     best = std::isfinite(validation->loss) && (state_.best_step == 0 || validation->loss < state_.best_valid_loss);
     state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
     if (best) {
@@ -254,8 +234,8 @@ void Trainer::commit_checkpoint(bool best) {
     state_.seconds = log_->seconds();
   }
   if (writes) {
-    check_replicas(setup_.parallel, parameters_);  // what has diverged must not be kept
-    auto tensors = gather_whole_tensors(setup_.parallel, *whole_model_, parameters_, *optimizer_);
+    check_replicas(setup_.parallel, engine_.parameters());  // what has diverged must not be kept
+    auto tensors = gather_whole_tensors(setup_.parallel, whole_model_, engine_.parameters(), engine_.optimizer());
     if (speaks()) {
       auto const copy = copy_for_checkpoint(state_, config_, train_data_.vocabulary(), std::move(tensors));
       CommitResult const result = checkpoints_.commit(copy.contents);

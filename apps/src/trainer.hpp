@@ -1,8 +1,7 @@
 #pragma once
 
 #include <filesystem>
-#include <heddle/core/encoder_decoder.hpp>
-#include <heddle/core/registries.hpp>
+#include <heddle/dist/training_engine.hpp>
 #include <heddle/dist/whole_model.hpp>
 #include <heddle/io/batches.hpp>
 #include <heddle/io/checkpoint_store.hpp>
@@ -41,9 +40,8 @@ class Trainer {
   void take_up(Checkpoint const& checkpoint);
   void print_start() const;
   StepReport train_step();
-  /// Leaves the global batch's gradients and smoothed loss, both summed, on every rank.
-  void accumulate_gradients(GlobalBatch const& batch);
-  void run_micro_batch(GlobalBatch const& batch, PairRange const& range);
+  /// What of a global batch this rank computes.
+  TrainingBatch micro_batches_of(GlobalBatch const& batch) const;
   /// What follows a step: validation, checkpoints.
   void after_step(StepReport const& report);
   bool stopped_early() const;
@@ -58,13 +56,9 @@ class Trainer {
   Dataset train_data_;
   std::optional<Dataset> valid_data_;
   BatchPlanner batches_;
-  ParameterSet parameters_;
-  std::unique_ptr<EncoderDecoder> model_;
-  std::unique_ptr<WholeModel> whole_model_;
-  std::unique_ptr<DistributedOptimizer> optimizer_;
+  TrainingEngine engine_;
+  WholeModel whole_model_;
   CheckpointStore checkpoints_;
-  Arena arena_;
-  Tensor loss_sum_;  ///< float64 [1]: this step's smoothed loss
   TrainingState state_;
   std::int64_t committed_step_ = -1;
   std::unique_ptr<RunDirectory> directory_;  ///< rank 0's

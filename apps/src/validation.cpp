@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <heddle/core/error.hpp>
 #include <heddle/core/generation.hpp>
-#include <heddle/dist/gradient_reducer.hpp>
+#include <heddle/core/share.hpp>
 #include <heddle/io/bleu.hpp>
 #include <string>
 #include <vector>
@@ -32,39 +32,47 @@ double validation_loss(ValidationSetup const& setup, std::vector<std::int64_t> c
   // Each micro-batch has its own slots, added up in one order: the sum does not depend on who computed what.
   std::vector<double> sums(2 * ranges.size(), 0.0);
   Share const mine = share(count, data.rank(), data.size());
-  for (std::int64_t index = mine.begin; index < mine.end; ++index) {
-    auto const slot = static_cast<std::size_t>(index);
-    Pack const pack = read_pack(setup.dataset, pairs, ranges[slot]);
-    Context context{.execution = setup.execution, .arena = setup.arena, .pack = pack};
-    LossSums const loss = setup.model.forward(context, 0);
-    sums[2 * slot] = loss.negative_log_likelihood;
-    sums[2 * slot + 1] = static_cast<double>(loss.tokens);
-  }
+  auto const slot = [&](std::int64_t index) { return static_cast<std::size_t>(mine.begin + index); };
+  setup.engine.pipeline().evaluate({.micro_batches = mine.count(),
+                                    .make_pack =
+                                        [&](std::int64_t index) {
+                                          return read_pack(setup.dataset, pairs, ranges[slot(index)],
+                                                           setup.engine.context());
+                                        },
+                                    .loss = {},
+                                    .stream = setup.engine.stream(),
+                                    .on_loss =
+                                        [&](std::int64_t index, LossSums const& loss) {
+                                          sums[2 * slot(index)] = loss.negative_log_likelihood;
+                                          sums[2 * slot(index) + 1] = static_cast<double>(loss.tokens);
+                                        }});
   Tensor const shared = from_host<double>(sums, {2 * count});
-  data.all_reduce(shared);
+  setup.parallel.replicas.all_reduce(shared);
+  setup.parallel.pipeline.all_reduce(shared);
   sums = to_host<double>(shared);
   double loss = 0;
   double tokens = 0;
-  for (std::size_t slot = 0; slot < ranges.size(); ++slot) {
-    loss += sums[2 * slot];
-    tokens += sums[2 * slot + 1];
+  for (std::size_t range = 0; range < ranges.size(); ++range) {
+    loss += sums[2 * range];
+    tokens += sums[2 * range + 1];
   }
   return loss / tokens;
 }
 
 double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {
-  Communicator const& data = setup.parallel.data;
+  Communicator const& replicas = setup.parallel.replicas;
   Tokenizer const& tokenizer = setup.dataset.target_tokenizer();
-  GenerationModel const model{setup.model, setup.dataset.source_tokenizer().end_id(), tokenizer.begin_id(),
+  GenerationModel const model{setup.engine.model(), setup.dataset.source_tokenizer().end_id(), tokenizer.begin_id(),
                               tokenizer.end_id(), setup.config.model.max_length};
   auto const count = static_cast<std::int64_t>(pairs.size());
-  Share const mine = share(count, data.rank(), data.size());
+  Share const mine = share(count, replicas.rank(), replicas.size());
   std::vector<std::vector<std::int32_t>> sources;
   for (std::int64_t index = mine.begin; index < mine.end; ++index) {
     sources.push_back(setup.dataset.source(pairs[static_cast<std::size_t>(index)]));
   }
+  Arena arena;
   auto const generated =
-      generate(setup.execution, setup.arena, model, sources, {.beam_size = setup.config.train.validate_beam_size});
+      generate(setup.execution, arena, model, sources, {.beam_size = setup.config.train.validate_beam_size});
 
   // Every rank gets all translations: a row per sentence holds its length and tokens, zero where another rank filled
   // it.
@@ -73,7 +81,7 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
     longest = std::max(longest, static_cast<std::int32_t>(hypotheses.front().tokens.size()));
   }
   Tensor const shared_longest = from_host<std::int32_t>(std::span(&longest, 1), {1});
-  data.all_reduce(shared_longest, ReduceOp::max);
+  replicas.all_reduce(shared_longest, ReduceOp::max);
   std::int64_t const columns = to_host<std::int32_t>(shared_longest).front() + 1;
   std::vector<std::int32_t> table(static_cast<std::size_t>(count * columns), 0);
   for (std::size_t sentence = 0; sentence < generated.size(); ++sentence) {
@@ -83,7 +91,7 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
     std::copy(tokens.begin(), tokens.end(), table.begin() + static_cast<std::ptrdiff_t>(row + 1));
   }
   Tensor const shared = from_host<std::int32_t>(table, {count, columns});
-  data.all_reduce(shared);
+  replicas.all_reduce(shared);
   table = to_host<std::int32_t>(shared);
 
   std::vector<std::string> hypotheses;

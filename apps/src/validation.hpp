@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/encoder_decoder.hpp>
+#include <heddle/dist/training_engine.hpp>
 #include <heddle/io/batches.hpp>
 
 #include "training_log.hpp"
@@ -11,15 +11,14 @@ namespace heddle {
 struct ValidationSetup {
   Config const& config;
   Dataset const& dataset;
-  EncoderDecoder const& model;
+  TrainingEngine& engine;
   ParallelState const& parallel;
   Execution& execution;
-  Arena& arena;
 };
 
-/// Loss over the whole set and, where train.validate_bleu asks for it, the BLEU of its translations. The work is
-/// split over the data group; the result is the same on every rank, and the same for any number of them. Collective
-/// over it.
+/// Loss over the whole set and, where train.validate_bleu asks for it, the BLEU of its translations. The loss's
+/// micro-batches are dealt out to the data group, the sentences to translate to all replicas; the result is the same on
+/// every rank, and the same for any number of data ranks. Collective over the world.
 ValidationResult validate(ValidationSetup const& setup);
 
 }  // namespace heddle

@@ -6,18 +6,6 @@
 namespace heddle {
 namespace {
 
-void require_one(std::string_view key, int value) {
-  if (value != 1) {
-    throw ConfigError(fmt::format("{} = {} is not built yet; {} = 1 works", key, value, key));
-  }
-}
-
-void require_off(std::string_view key, bool value) {
-  if (value) {
-    throw ConfigError(fmt::format("{} = true is not built yet; {} = false works", key, key));
-  }
-}
-
 void require_given(std::string_view key, std::string const& value, std::string_view example) {
   if (value.empty()) {
     throw ConfigError(fmt::format("{} is not set, and training needs it; for example {} = \"{}\"", key, key, example));
@@ -32,11 +20,6 @@ void require_supported(Config const& config) {
   if (config.train.validate_every > 0) {
     require_given("data.valid", config.data.valid, "data/demo/valid.h5");
   }
-  require_one("parallel.tensor", config.parallel.tensor);
-  require_one("parallel.pipeline", config.parallel.pipeline);
-  require_one("parallel.context", config.parallel.context);
-  require_off("parallel.sequence_parallel", config.parallel.sequence_parallel);
-  require_off("parallel.shard_optimizer", config.parallel.shard_optimizer);
   if (config.train.precision != Precision::float32) {
     throw ConfigError(fmt::format("train.precision = \"{}\" is not built yet; train.precision = \"float32\" works",
                                   name_of(config.train.precision)));

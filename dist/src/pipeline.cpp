@@ -150,6 +150,9 @@ class Pipeline::Run {
   Stream forward(Call const& call, Arena& arena, Saved& saved) {
     Context here = context(call.action, arena);
     auto const [stream, loss] = part(call.action).forward(here, call.input, saved, step_.loss);
+    if (step_.on_loss && part(call.action).ends_decoder()) {
+      step_.on_loss(call.action.micro_batch, loss);
+    }
     loss_.smoothed += loss.smoothed;
     loss_.negative_log_likelihood += loss.negative_log_likelihood;
     loss_.tokens += loss.tokens;

@@ -60,6 +60,14 @@ GlobalBatch BatchPlanner::next() {
   return batch;
 }
 
+std::int64_t BatchPlanner::longest() const {
+  std::int64_t longest = 0;
+  for (std::int64_t const pair : usable_) {
+    longest = std::max(longest, pair_tokens(dataset_, pair));
+  }
+  return longest;
+}
+
 void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
   if (epoch < 0 || position < 0 || position > static_cast<std::int64_t>(order_.size())) {
     throw DataError(
@@ -112,13 +120,14 @@ std::vector<PairRange> cut_evenly(Dataset const& dataset, std::span<std::int64_t
   return ranges;
 }
 
-Pack read_pack(Dataset const& dataset, std::span<std::int64_t const> pairs, PairRange const& range) {
+Pack read_pack(Dataset const& dataset, std::span<std::int64_t const> pairs, PairRange const& range,
+               ContextSplit split) {
   std::vector<SentencePair> sentences;
   for (std::size_t index = range.begin; index < range.end; ++index) {
     sentences.push_back({static_cast<std::int32_t>(index), dataset.source(pairs[index]), dataset.target(pairs[index])});
   }
   Tokenizer const& tokenizer = dataset.target_tokenizer();
-  return make_pack(sentences, tokenizer.begin_id(), dataset.source_tokenizer().end_id(), tokenizer.end_id());
+  return make_pack(sentences, tokenizer.begin_id(), dataset.source_tokenizer().end_id(), tokenizer.end_id(), split);
 }
 
 }  // namespace heddle

@@ -247,11 +247,6 @@ TEST(Config, WhatIsNotBuiltIsRefusedBeforeTraining) {
     }
     return std::string("accepted");
   };
-  EXPECT_EQ(refused("parallel.tensor=2"), "parallel.tensor = 2 is not built yet; parallel.tensor = 1 works");
-  EXPECT_THAT(refused("parallel.pipeline=2"), HasSubstr("parallel.pipeline = 1 works"));
-  EXPECT_THAT(refused("parallel.context=2"), HasSubstr("parallel.context = 1 works"));
-  EXPECT_THAT(refused("parallel.sequence_parallel=true"), HasSubstr("= false works"));
-  EXPECT_THAT(refused("parallel.shard_optimizer=true"), HasSubstr("= false works"));
   EXPECT_THAT(refused("train.precision=bfloat16"), HasSubstr("train.precision = \"float32\" works"));
   EXPECT_EQ(refused("parallel.data=8"), "accepted");
 }

@@ -19,6 +19,8 @@ struct PipelineStep {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   StreamSplit stream{};
+  /// Called on the last stage with each micro-batch's loss.
+  std::function<void(std::int64_t index, LossSums const& loss)> on_loss = {};
 };
 
 /// Runs a step's micro-batches through the stages of a model (one is enough), by 1F1B or, where a stage holds two

@@ -36,6 +36,8 @@ class BatchPlanner {
   std::int64_t position() const { return position_; }
   /// Throws DataError for a position outside the epoch.
   void seek(std::int64_t epoch, std::int64_t position);
+  /// Tokens of the longest side of any usable pair, with its end token.
+  std::int64_t longest() const;
   /// Pairs too long for the model.
   std::int64_t left_out() const { return dataset_.size() - static_cast<std::int64_t>(usable_.size()); }
 
@@ -64,7 +66,9 @@ std::vector<PairRange> cut_by_tokens(Dataset const& dataset, std::span<std::int6
 /// Exactly `parts` ranges of about equal tokens, in order; some are empty where there are fewer pairs.
 std::vector<PairRange> cut_evenly(Dataset const& dataset, std::span<std::int64_t const> pairs, int parts);
 
-/// The pairs of `range` as one micro-batch; a pair's sample number is its place in `pairs`.
-Pack read_pack(Dataset const& dataset, std::span<std::int64_t const> pairs, PairRange const& range);
+/// The pairs of `range` as one micro-batch; a pair's sample number is its place in `pairs`. With a split of several
+/// context ranks: this rank's part.
+Pack read_pack(Dataset const& dataset, std::span<std::int64_t const> pairs, PairRange const& range,
+               ContextSplit split = {});
 
 }  // namespace heddle
