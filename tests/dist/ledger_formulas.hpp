@@ -1,0 +1,240 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/communicator.hpp>
+#include <heddle/core/config.hpp>
+#include <heddle/core/pack.hpp>
+#include <heddle/core/share.hpp>
+#include <string>
+#include <vector>
+
+#include "layouts.hpp"
+
+// What a training step moves, by the formulas of the literature; docs/parallelism.md has them as a table. Sizes divide
+// by whatever they are split over, so that no buffer has padding.
+namespace heddle::ledger_formulas {
+
+inline constexpr std::int64_t d_model = 128;
+inline constexpr std::int64_t d_ff = 256;
+inline constexpr std::int64_t heads = 8;
+inline constexpr std::int64_t vocabulary = 32;
+inline constexpr std::int64_t element = 4;     // bytes, of float32
+inline constexpr std::int64_t statistics = 4;  // float32 numbers a token, of the loss
+inline constexpr std::int64_t number = 8;      // bytes, of a loss sum or a gradient norm
+inline constexpr std::int64_t logits_chunk = 256;
+inline constexpr std::int64_t most_slices = 8;
+
+/// What a step costs over each of a rank's groups.
+struct Ledgers {
+  Ledger tensor{}, context{}, pipeline{}, replicas{}, data{}, world{};
+
+  static Ledgers of(ParallelState const& parallel) {
+    return {parallel.tensor.ledger(),   parallel.context.ledger(), parallel.pipeline.ledger(),
+            parallel.replicas.ledger(), parallel.data.ledger(),    parallel.world.ledger()};
+  }
+};
+
+inline void add(Ledger& ledger, Verb verb, std::int64_t operations, std::int64_t bytes) {
+  ledger[static_cast<std::size_t>(verb)].operations += operations;
+  ledger[static_cast<std::size_t>(verb)].bytes += bytes;
+}
+
+inline Ledger operator-(Ledger left, Ledger const& right) {
+  for (std::size_t verb = 0; verb < verbs; ++verb) {
+    left[verb].operations -= right[verb].operations;
+    left[verb].bytes -= right[verb].bytes;
+  }
+  return left;
+}
+
+inline Ledgers operator-(Ledgers const& left, Ledgers const& right) {
+  return {left.tensor - right.tensor,     left.context - right.context, left.pipeline - right.pipeline,
+          left.replicas - right.replicas, left.data - right.data,       left.world - right.world};
+}
+
+inline std::string describe(Ledger const& ledger) {
+  std::string text;
+  for (std::size_t verb = 0; verb < verbs; ++verb) {
+    if (ledger[verb].operations != 0 || ledger[verb].bytes != 0) {
+      text += fmt::format("{}{} {} of {} bytes", text.empty() ? "" : ", ", ledger[verb].operations,
+                          name_of(static_cast<Verb>(verb)), ledger[verb].bytes);
+    }
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+/// One side of a micro-batch: the tokens of each rank of the context group.
+struct Tokens {
+  std::vector<std::int64_t> held;
+  int rank = 0;
+
+  Tokens(TokenRows const& own, ContextRows const& rows, Communicator const& context) : rank(context.rank()) {
+    for (TokenRows const& shard : rows.shards) {
+      held.push_back(shard.tokens);
+    }
+    if (held.empty()) {
+      held.push_back(own.tokens);
+    }
+  }
+  std::int64_t here() const { return held[static_cast<std::size_t>(rank)]; }
+  std::int64_t next() const { return held[static_cast<std::size_t>(rank + 1) % held.size()]; }
+  std::int64_t all() const {
+    std::int64_t sum = 0;
+    for (std::int64_t const tokens : held) {
+      sum += tokens;
+    }
+    return sum;
+  }
+};
+
+/// A rank's costs, formula by formula. n: tokens on this context rank, t, c, r: ranks of the tensor and the context
+/// group and replicas.
+class Formulas {
+ public:
+  Formulas(Layout const& layout, ParallelState const& parallel) : layout_(layout), parallel_(parallel) {}
+
+  Ledgers const& ledgers() const { return ledgers_; }
+
+  /// Shoeybi et al. 2019: all-reduces of n d_model, one forward and one backward for each sublayer. Korthikanti et al.
+  /// 2022: an all-gather in, a reduce-scatter out, and their conjugates; a further all-gather brings the sublayer's
+  /// input back for the gradient of its weight.
+  void tensor_sublayer(std::int64_t tokens) {
+    if (layout_.sequence_parallel) {
+      over_tensor(Verb::all_gather, 3, tokens);
+      over_tensor(Verb::reduce_scatter, 2, tokens);
+    } else {
+      over_tensor(Verb::all_reduce, 2, tokens);
+    }
+  }
+  /// What enters or leaves the split work once each way: the stream's begin, the memory, the output's input.
+  void tensor_passage(std::int64_t tokens) {
+    if (layout_.sequence_parallel) {
+      over_tensor(Verb::all_gather, 1, tokens);
+      over_tensor(Verb::reduce_scatter, 1, tokens);
+    } else {
+      over_tensor(Verb::all_reduce, 1, tokens);
+    }
+  }
+
+  /// Liu et al. 2023: blocks of keys and values go round, and in backward once more with their gradients. Jacobs et al.
+  /// 2023: queries, keys, values and outputs change hands.
+  void attention(Tokens const& queries, Tokens const& keys, bool self) {
+    std::int64_t const c = parallel_.context.size();
+    if (c == 1) {
+      return;
+    }
+    std::int64_t const columns = d_model / parallel_.tensor.size() * element;
+    if (layout_.mode == ContextMode::ulysses) {
+      add(ledgers_.context, Verb::all_to_all, self ? 4 : 6,
+          columns * (2 * queries.here() + 2 * keys.here()) + columns / c * (2 * queries.all() + 2 * keys.all()));
+      return;
+    }
+    std::int64_t const slices = std::min<std::int64_t>(heads / parallel_.tensor.size(), most_slices);
+    std::int64_t const messages = 2 * (c - 1) + slices * c;
+    add(ledgers_.context, Verb::send, messages, 2 * columns * (3 * keys.all() - 2 * keys.next()));
+    add(ledgers_.context, Verb::receive, messages, 2 * columns * (3 * keys.all() - 2 * keys.here()));
+  }
+
+  void encoder_layer(Tokens const& source) {
+    for (int sublayer = 0; sublayer < 2; ++sublayer) {
+      tensor_sublayer(source.here());
+    }
+    attention(source, source, true);
+  }
+  void decoder_layer(Tokens const& source, Tokens const& target) {
+    for (int sublayer = 0; sublayer < 3; ++sublayer) {
+      tensor_sublayer(target.here());
+    }
+    attention(target, target, true);
+    attention(target, source, false);
+  }
+
+  /// Four numbers a token from every rank of the tensor group to every other, chunk by chunk of the logits.
+  void loss_statistics(std::int64_t tokens) {
+    if (parallel_.tensor.size() > 1) {
+      add(ledgers_.tensor, Verb::all_gather, (tokens + logits_chunk - 1) / logits_chunk,
+          parallel_.tensor.size() * statistics * tokens * element);
+    }
+  }
+
+  /// What crosses the border before a layer, both ways: {hidden, memory}, each a message with this tensor rank's rows.
+  void border(std::int64_t layer, ModelConfig const& model, Tokens const& source, Tokens const& target) {
+    if (layer == 0 || layer == model.encoder_layers + model.decoder_layers) {
+      return;
+    }
+    if (layer != model.encoder_layers) {
+      message(layer < model.encoder_layers ? source.here() : target.here());
+    }
+    if (layer >= model.encoder_layers) {
+      message(source.here());
+    }
+  }
+
+  /// The gradients' sum over the replicas, `elements` in so many buckets; ZeRO-1 (Rajbhandari et al. 2020): the same
+  /// bytes once as a reduce-scatter and once, of the values, as an all-gather.
+  void gradients(std::int64_t elements, std::int64_t buckets) {
+    if (parallel_.replicas.size() == 1) {
+      return;
+    }
+    if (layout_.shard_optimizer) {
+      add(ledgers_.replicas, Verb::reduce_scatter, buckets, elements * element);
+      add(ledgers_.replicas, Verb::all_gather, buckets, elements * element);
+    } else {
+      add(ledgers_.replicas, Verb::all_reduce, buckets, elements * element);
+    }
+  }
+  /// Over the tensor group: gradients of what meets a part of the tokens on each of its ranks.
+  void partial_gradients(std::int64_t elements) {
+    if (elements > 0) {
+      add(ledgers_.tensor, Verb::all_reduce, 1, elements * element);
+    }
+  }
+  /// A table of which so many stages hold a copy: each sends the gradient of its part to each other one.
+  void shared_table(std::size_t stages) {
+    std::int64_t const others = static_cast<std::int64_t>(stages) - 1;
+    std::int64_t const replicas = layout_.shard_optimizer ? parallel_.replicas.size() : 1;
+    std::int64_t const bytes = others * vocabulary * d_model / parallel_.tensor.size() / replicas * element;
+    add(ledgers_.pipeline, Verb::send, others, bytes);
+    add(ledgers_.pipeline, Verb::receive, others, bytes);
+  }
+  /// The step's loss, and the gradient's norm.
+  void scalars() {
+    one_number(parallel_.replicas, ledgers_.replicas, layout_.shard_optimizer ? 2 : 1);
+    one_number(parallel_.pipeline, ledgers_.pipeline, 2);
+    one_number(parallel_.tensor, ledgers_.tensor, 1);
+  }
+
+ private:
+  void over_tensor(Verb verb, std::int64_t operations, std::int64_t tokens) {
+    if (parallel_.tensor.size() > 1) {
+      add(ledgers_.tensor, verb, operations, operations * tokens * d_model * element);
+    }
+  }
+  void message(std::int64_t tokens) {
+    int const ranks = layout_.sequence_parallel ? parallel_.tensor.size() : 1;
+    std::int64_t const rows = share(tokens, parallel_.tensor.rank() % ranks, ranks).count();
+    add(ledgers_.pipeline, Verb::send, 1, rows * d_model * element);
+    add(ledgers_.pipeline, Verb::receive, 1, rows * d_model * element);
+  }
+  static void one_number(Communicator const& group, Ledger& ledger, std::int64_t times) {
+    if (group.size() > 1) {
+      add(ledger, Verb::all_reduce, times, times * number);
+    }
+  }
+
+  Layout layout_;
+  ParallelState const& parallel_;
+  Ledgers ledgers_;
+};
+
+/// Parameters of one layer on each of t tensor ranks.
+inline std::int64_t layer_elements(std::int64_t attentions, std::int64_t t) {
+  std::int64_t const attention = 4 * d_model * d_model / t + 3 * d_model / t + d_model;
+  std::int64_t const feed_forward = 2 * d_model * d_ff / t + d_ff / t + d_model;
+  std::int64_t const norms = 2 * d_model * (attentions + 1);
+  return attentions * attention + feed_forward + norms;
+}
+
+}  // namespace heddle::ledger_formulas
