@@ -158,8 +158,7 @@ train 0 0 --set run.directory=timed --set train.steps=60
 # Refusals, which leave nothing behind.
 train 0 78 --set run.directory=refused --set kernels.gemm=nonsense
 [ ! -e refused ] || fail "a refused run left its directory behind"
-train 2 78 --set parallel.tensor=2
-train 2 78 --set parallel.data=3
+train 2 78 --set run.directory=refused --set parallel.data=3
 train 0 78 --set train.precision=bfloat16
 train 0 78 --set run.directory=alone --set model.d_ff=64
 train 2 78 --set model.dropuot=0.1
