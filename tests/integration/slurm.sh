@@ -19,7 +19,7 @@ fail() { echo "FAILED: $*"; tail -n 15 -- log ./*.log; exit 1; }
 "$HEDDLE" demo-data --out text --train 4000 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
 "$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
   --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
-layout="pipeline 1 × data 4 × context 1 × tensor 1"
+layout="pipeline 1 × data 2 × context 1 × tensor 2"
 cat > run.toml << 'TOML'
 [data]
 train = "data/train.h5"
@@ -33,17 +33,18 @@ heads = 2
 dropout = 0.1
 max_length = 64
 [train]
-steps = 100
+steps = 300
 batch_tokens = 1024
 micro_batch_tokens = 128
-validate_every = 50
+validate_every = 150
 validate_bleu = false
 log_every = 1
 [optimizer]
 learning_rate = 0.003
 warmup_steps = 20
 [parallel]
-data = 4
+tensor = 2
+data = 2
 TOML
 
 mkdir slurm
@@ -83,7 +84,7 @@ submit whole
 whole=$job
 submit cut
 cut=$job
-until_true 60 "cut's step 20" came_to cut 20
+until_true 60 "cut's step 5" came_to cut 5
 run scancel --batch --signal=USR1 "$cut" # as --signal=B:USR1 has it sent
 until_true 30 "cut back in the queue" job_is "$cut" Restarts=1
 until_true 120 "the end of whole" job_is "$whole" JobState=COMPLETED Restarts=0
@@ -94,10 +95,10 @@ grep -q "^training ended with exit code 75" cut.log || fail "cut did not end wit
 grep -q "^resuming after step" cut.log || fail "cut did not resume"
 [ "$(grep -c "^job $cut, restart [01], on n\[1-4\]" cut.log)" -eq 2 ] || fail "cut did not run twice on four nodes"
 [ "$(grep -c "$layout" cut.log)" -eq 2 ] || fail "cut was not sharded as $layout"
-# A comparison that could not tell two runs apart would prove nothing: step 50 is not step 100.
+# A comparison that could not tell two runs apart would prove nothing: step 150 is not step 300.
 state() { echo "$1"/checkpoints/step-00000"$2"/*.h5; }
-! h5diff -q "$(state whole 050)" "$(state whole 100)" /parameters > /dev/null || fail "training changed nothing"
-h5diff "$(state whole 100)" "$(state cut 100)" /parameters > log || fail "the parameters of whole and cut differ"
+! h5diff -q "$(state whole 150)" "$(state whole 300)" /parameters > /dev/null || fail "training changed nothing"
+h5diff "$(state whole 300)" "$(state cut 300)" /parameters > log || fail "the parameters of whole and cut differ"
 diff <(sed 's/,"tokens_per_second.*//' whole/metrics.jsonl) <(sed 's/,"tokens_per_second.*//' cut/metrics.jsonl) > log ||
   fail "the metrics of whole and cut differ"
 
