@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <heddle/core/communicator.hpp>
+#include <heddle/core/error.hpp>
 #include <heddle/dist/mpi.hpp>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace heddle {
@@ -19,6 +21,17 @@ class DistTest : public testing::Test {
 template <class Element>
 Tensor tensor_of(std::vector<Element> const& elements) {
   return from_host(std::span<Element const>(elements), {static_cast<std::int64_t>(elements.size())});
+}
+
+/// What `action` throws, called once: a matcher would call it again to explain a failure, and wait for ranks that do
+/// not.
+inline std::string error_of(auto const& action) {
+  try {
+    action();
+  } catch (Error const& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
 }
 
 /// Layouts of `ranks` ranks, pipeline × data × context × tensor, that use each axis alone and several together.
