@@ -1,0 +1,378 @@
+// Step time, memory and traffic of a training step, layout by layout: mpirun -np N bench_layouts --help
+#include "layouts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/program_options.hpp>
+#include <chrono>
+#include <heddle/core/error.hpp>
+#include <heddle/core/layout.hpp>
+#include <heddle/core/runtime.hpp>
+#include <heddle/dist/mpi.hpp>
+#include <heddle/dist/training_engine.hpp>
+#include <heddle/kernels/register.hpp>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <random>
+#include <sstream>
+
+namespace heddle {
+namespace {
+
+namespace program_options = boost::program_options;
+
+struct Options {
+  ModelConfig model;
+  std::int64_t vocabulary = 10000;
+  std::int64_t tokens = 1650;
+  std::int64_t micro_batches = 8;
+  std::int64_t shortest = 10;
+  std::int64_t longest = 50;
+  std::int64_t steps = 1;
+  std::int64_t repetitions = 3;
+  std::vector<std::string> layouts;
+  bool brief = false;
+};
+
+program_options::options_description described(Options& options) {
+  program_options::options_description description(
+      "mpirun -np N bench_layouts [options]: a training step in float32, on random sentences, of every layout of N "
+      "ranks "
+      "that works for the model, or of the given ones");
+  auto const value = [](auto& field) { return program_options::value(&field)->default_value(field); };
+  description.add_options()                                                                                    //
+      ("help", "print this")                                                                                   //
+      ("d-model", value(options.model.d_model))                                                                //
+      ("d-ff", value(options.model.d_ff))                                                                      //
+      ("heads", value(options.model.heads))                                                                    //
+      ("encoder-layers", value(options.model.encoder_layers))                                                  //
+      ("decoder-layers", value(options.model.decoder_layers))                                                  //
+      ("vocabulary", value(options.vocabulary))                                                                //
+      ("tokens", value(options.tokens), "of a micro-batch: the sum of its pairs' longer sides, end included")  //
+      ("micro-batches", value(options.micro_batches), "of the global batch")                                   //
+      ("shortest", value(options.shortest), "tokens of a sentence, end included; lengths are uniform ...")     //
+      ("longest", value(options.longest), "... up to this")                                                    //
+      ("steps", value(options.steps), "timed as one, after a warm-up, in each repetition")                     //
+      ("repetitions", value(options.repetitions), "of the whole list of layouts; the median counts")           //
+      ("layout", program_options::value(&options.layouts),
+       "KEY=VALUE,... with pipeline, context, tensor (1 where not given; the rest is data) and the switches "
+       "sequence_parallel, interleaved, ulysses, shard_optimizer; can be repeated")  //
+      ("brief", program_options::bool_switch(&options.brief), "print tokens per second alone, a line per layout");
+  return description;
+}
+
+std::optional<Options> options_of(int argc, char** argv, bool speaks) {
+  Options options;
+  auto const description = described(options);
+  program_options::variables_map values;
+  try {
+    program_options::store(program_options::parse_command_line(argc, argv, description), values);
+    program_options::notify(values);
+  } catch (program_options::error const& error) {
+    throw UsageError(fmt::format("{}; bench_layouts --help shows the options", error.what()));
+  }
+  if (values.contains("help")) {
+    if (speaks) {
+      std::cout << description;
+    }
+    return std::nullopt;
+  }
+  if (options.shortest < 1 || options.longest < options.shortest || options.tokens < options.longest ||
+      options.micro_batches < 1 || options.steps < 1 || options.repetitions < 1) {
+    throw UsageError("1 <= --shortest <= --longest <= --tokens, and every count at least 1");
+  }
+  options.model.max_length = options.longest;
+  return options;
+}
+
+/// "pipeline=2,tensor=2,sequence_parallel" on so many ranks.
+Layout layout_of(std::string const& text, int ranks) {
+  Layout layout;
+  std::map<std::string, bool*> const switches{{"sequence_parallel", &layout.sequence_parallel},
+                                              {"shard_optimizer", &layout.shard_optimizer}};
+  std::map<std::string, int*> const sizes{
+      {"pipeline", &layout.sizes[0]}, {"context", &layout.sizes[2]}, {"tensor", &layout.sizes[3]}};
+  std::istringstream items(text);
+  for (std::string item; std::getline(items, item, ',');) {
+    auto const equals = item.find('=');
+    std::string const key = item.substr(0, equals);
+    std::string const number = equals == std::string::npos ? "" : item.substr(equals + 1);
+    bool const counts =
+        !number.empty() && number.size() < 6 && number.find_first_not_of("0123456789") == std::string::npos;
+    if (sizes.contains(key) && counts && std::stoi(number) > 0) {
+      *sizes.at(key) = std::stoi(number);
+    } else if (switches.contains(item)) {
+      *switches.at(item) = true;
+    } else if (item == "interleaved") {
+      layout.schedule = PipelineSchedule::interleaved;
+    } else if (item == "ulysses") {
+      layout.mode = ContextMode::ulysses;
+    } else {
+      throw UsageError(
+          fmt::format("--layout {}: \"{}\" is not understood; write for example "
+                      "pipeline=2,tensor=2,sequence_parallel",
+                      text, item));
+    }
+  }
+  layout.sizes[1] = std::max(ranks / (layout.sizes[0] * layout.sizes[2] * layout.sizes[3]), 1);
+  return layout;
+}
+
+/// The global batch: the same on every rank and for every layout.
+class Batch {
+ public:
+  explicit Batch(Options const& options) {
+    std::mt19937 random(1);  // NOLINT: the same numbers in each run
+    auto const sentence = [&](std::int64_t pieces) {
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(pieces));
+      for (std::int32_t& id : ids) {
+        id = static_cast<std::int32_t>(3 + random() % static_cast<std::uint64_t>(options.vocabulary - 3));
+      }
+      return ids;
+    };
+    std::uniform_int_distribution<std::int64_t> length(options.shortest, options.longest);
+    std::int32_t sample = 0;
+    for (std::int64_t index = 0; index < options.micro_batches; ++index) {
+      std::vector<SentencePair> pairs;
+      std::int64_t filled = 0;
+      while (true) {
+        std::int64_t const source = length(random);
+        // A translation is about as long as its source.
+        std::int64_t const target =
+            std::clamp(source * (90 + length(random) % 21) / 100, options.shortest, options.longest);
+        filled += std::max(source, target);
+        if (filled > options.tokens) {
+          break;
+        }
+        pairs.push_back({sample++, sentence(source - 1), sentence(target - 1)});
+        target_tokens_ += target;
+        tokens_ += source + target;
+      }
+      micro_batches_.push_back(std::move(pairs));
+    }
+  }
+
+  std::int64_t micro_batches() const { return static_cast<std::int64_t>(micro_batches_.size()); }
+  std::int64_t target_tokens() const { return target_tokens_; }
+  /// Source and target, ends included.
+  std::int64_t tokens() const { return tokens_; }
+  Pack pack(std::int64_t index, ContextSplit const& split) const {
+    return make_pack(micro_batches_[static_cast<std::size_t>(index)], 1, 2, 2, split);
+  }
+
+ private:
+  std::vector<std::vector<SentencePair>> micro_batches_;
+  std::int64_t target_tokens_ = 0;
+  std::int64_t tokens_ = 0;
+};
+
+constexpr std::array group_names{"pipeline", "data", "context", "tensor", "replicas"};
+using Ledgers = std::array<Ledger, group_names.size()>;
+
+Ledgers ledgers_of(ParallelState const& parallel) {
+  return {parallel.pipeline.ledger(), parallel.data.ledger(), parallel.context.ledger(), parallel.tensor.ledger(),
+          parallel.replicas.ledger()};
+}
+
+/// What one layout's steps gave. Of memory and traffic the most that any rank has.
+struct Measured {
+  std::vector<double> seconds;  ///< of a step, one for each repetition
+  double activation_bytes = 0;
+  double state_bytes = 0;       ///< parameters, gradients, moments
+  std::vector<double> traffic;  ///< operations and bytes of a step, by group and verb
+  std::optional<PipelineTimes> times;
+
+  double median() const {
+    std::vector<double> sorted = seconds;
+    std::ranges::sort(sorted);
+    return sorted[sorted.size() / 2];
+  }
+};
+
+class Bench {
+ public:
+  Bench(Options const& options, Communicator const& world, Execution& execution)
+      : options_(options), world_(world), execution_(execution), batch_(options) {
+    register_built_in_kernels(registries_.kernels);
+    register_built_in_layers(registries_.layers);
+  }
+
+  /// Throws ConfigError, on every rank, where the layout can not be.
+  void measure(Layout const& layout, Measured& measured) {
+    Config const config = config_of(layout);
+    make_mesh(config, world_.rank(), world_.size());  // for its checks
+    ParallelState const parallel = parallel_of(layout, world_);
+    TrainingEngine engine(
+        {config, registries_, parallel, execution_, {options_.vocabulary, options_.vocabulary, true}});
+    engine.parameters().initialize(1);
+    step(engine, parallel, parallel.data.size() * parallel.pipeline.size(), 0);  // a warm-up
+    double seconds = 0;
+    Ledgers before{};
+    Ledgers after{};
+    for (std::int64_t index = 1; index <= options_.steps; ++index) {
+      before = ledgers_of(parallel);
+      seconds += step(engine, parallel, batch_.micro_batches(), index);
+      after = ledgers_of(parallel);
+      add_times(measured, parallel, engine);
+    }
+    measured.seconds.push_back(seconds / static_cast<double>(options_.steps));
+    take_most(measured, engine, before, after);
+  }
+
+  Batch const& batch() const { return batch_; }
+
+ private:
+  Config config_of(Layout const& layout) const {
+    Config config;
+    config.model = options_.model;
+    config.train.seed = 1;
+    config.parallel.pipeline = layout.sizes[0];
+    config.parallel.data = layout.sizes[1];
+    config.parallel.context = layout.sizes[2];
+    config.parallel.tensor = layout.sizes[3];
+    config.parallel.sequence_parallel = layout.sequence_parallel;
+    config.parallel.context_mode = layout.mode;
+    config.parallel.pipeline_schedule = layout.schedule;
+    config.parallel.shard_optimizer = layout.shard_optimizer;
+    return config;
+  }
+
+  /// Seconds, of the slowest rank.
+  double step(TrainingEngine& engine, ParallelState const& parallel, std::int64_t micro_batches, std::int64_t index) {
+    world_.barrier();
+    auto const begin = std::chrono::steady_clock::now();
+    Share const mine =
+        share(std::min(micro_batches, batch_.micro_batches()), parallel.data.rank(), parallel.data.size());
+    engine.accumulate({.micro_batches = mine.count(),
+                       .make_pack = [&](std::int64_t own) { return batch_.pack(mine.begin + own, engine.context()); },
+                       .target_tokens = batch_.target_tokens(),
+                       .step = static_cast<std::uint32_t>(index)});
+    engine.update(1e-4, index + 1);
+    world_.barrier();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  static void add_times(Measured& measured, ParallelState const& parallel, TrainingEngine& engine) {
+    if (parallel.pipeline.size() > 1) {
+      PipelineTimes const times = gather_times(parallel.pipeline, engine.pipeline().events());
+      measured.times ? measured.times->add(times) : static_cast<void>(measured.times = times);
+    }
+  }
+
+  /// The ledgers are those before and after one step: all steps are alike.
+  void take_most(Measured& measured, TrainingEngine& engine, Ledgers const& before, Ledgers const& after) {
+    std::int64_t const state = 2 * engine.parameters().values().bytes() + engine.optimizer().moment_bytes();
+    std::vector<double> mine{static_cast<double>(engine.pipeline().peak_bytes()), static_cast<double>(state)};
+    for (std::size_t group = 0; group < after.size(); ++group) {
+      for (std::size_t verb = 0; verb < verbs; ++verb) {
+        mine.push_back(static_cast<double>(after[group][verb].operations - before[group][verb].operations));
+        mine.push_back(static_cast<double>(after[group][verb].bytes - before[group][verb].bytes));
+      }
+    }
+    Tensor const most = from_host(std::span<double const>(mine), {static_cast<std::int64_t>(mine.size())});
+    world_.all_reduce(most, ReduceOp::max);
+    mine = to_host<double>(most);
+    measured.activation_bytes = mine[0];
+    measured.state_bytes = mine[1];
+    measured.traffic.assign(mine.begin() + 2, mine.end());
+  }
+
+  Options const& options_;
+  Communicator world_;
+  Execution& execution_;
+  Registries registries_;
+  Batch batch_;
+};
+
+constexpr double mebibyte = 1024.0 * 1024.0;
+
+void print(Layout const& layout, Measured const& measured, Options const& options, Batch const& batch) {
+  double const speed = static_cast<double>(batch.tokens()) / measured.median();
+  if (options.brief) {
+    fmt::print("{:.1f}\n", speed);
+    return;
+  }
+  auto const [least, most] = std::ranges::minmax(measured.seconds);
+  fmt::print(
+      "\n{}\n  step {:.4f} s ({:.4f} to {:.4f})   {:.0f} tokens/s   activations {:.1f} MiB   "
+      "parameters, gradients, moments {:.1f} MiB\n",
+      describe(layout), measured.median(), least, most, speed, measured.activation_bytes / mebibyte,
+      measured.state_bytes / mebibyte);
+  for (std::size_t group = 0; group < group_names.size(); ++group) {
+    for (std::size_t verb = 0; verb < verbs; ++verb) {
+      std::size_t const place = 2 * (group * verbs + verb);
+      if (measured.traffic[place] > 0) {
+        fmt::print("  {:<10} {:<16} {:>8.0f} operations {:>12.3f} MiB\n", group_names[group],
+                   name_of(static_cast<Verb>(verb)), measured.traffic[place], measured.traffic[place + 1] / mebibyte);
+      }
+    }
+  }
+  if (measured.times) {
+    fmt::print("{}", measured.times->to_string());
+  }
+}
+
+int run(Options const& options, Communicator const& world, Execution& execution) {
+  bool const speaks = world.rank() == 0;
+  std::vector<Layout> layouts;
+  for (std::string const& text : options.layouts) {
+    layouts.push_back(layout_of(text, world.size()));
+  }
+  if (layouts.empty()) {
+    layouts = layouts_on(world.size());
+  }
+  Bench bench(options, world, execution);
+  std::vector<Measured> measured(layouts.size());
+  for (std::int64_t repetition = 0; repetition < options.repetitions; ++repetition) {
+    for (std::size_t index = 0; index < layouts.size(); ++index) {
+      if (repetition > 0 && measured[index].seconds.empty()) {
+        continue;
+      }
+      try {
+        bench.measure(layouts[index], measured[index]);
+      } catch (ConfigError const& error) {
+        if (!options.layouts.empty()) {
+          throw;
+        }
+        if (speaks) {
+          fmt::print("left out: {}: {}\n", describe(layouts[index]), error.what());
+        }
+      }
+    }
+  }
+  if (speaks && !options.brief) {
+    fmt::print(
+        "{} + {} layers, d_model {}, d_ff {}, {} heads, vocabulary {}; {} micro-batches, {} tokens a step; "
+        "medians of {}; of memory and traffic the most of any rank, a step\n",
+        options.model.encoder_layers, options.model.decoder_layers, options.model.d_model, options.model.d_ff,
+        options.model.heads, options.vocabulary, options.micro_batches, bench.batch().tokens(), options.repetitions);
+  }
+  for (std::size_t index = 0; speaks && index < layouts.size(); ++index) {
+    if (!measured[index].seconds.empty()) {
+      print(layouts[index], measured[index], options, bench.batch());
+    }
+  }
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace
+}  // namespace heddle
+
+int main(int argc, char** argv) {
+  heddle::MpiSession const session;
+  heddle::Communicator const world = session.world();
+  try {
+    auto const options = heddle::options_of(argc, argv, world.rank() == 0);
+    if (!options) {
+      return static_cast<int>(heddle::ExitCode::done);
+    }
+    heddle::Runtime runtime;
+    return heddle::run(*options, world, runtime.execution());
+  } catch (heddle::Error const& error) {
+    fmt::print(stderr, "bench_layouts, rank {}: {}\n", world.rank(), error.what());
+    session.abort(static_cast<int>(error.code()));
+  }
+}
