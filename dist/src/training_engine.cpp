@@ -42,13 +42,12 @@ LayerSpec TrainingEngine::layer_spec() {
 }
 
 double TrainingEngine::accumulate(TrainingBatch const& batch) {
-  PipelineStep const step{
-      .micro_batches = batch.micro_batches,
-      .make_pack = batch.make_pack,
-      .loss = {setup_.config.train.label_smoothing, 1 / static_cast<double>(batch.target_tokens)},
-      .seed = setup_.config.train.seed,
-      .step = batch.step,
-      .stream = stream_};
+  PipelineStep const step{.micro_batches = batch.micro_batches,
+                          .make_pack = batch.make_pack,
+                          .loss = {setup_.config.train.label_smoothing, 1 / static_cast<double>(batch.target_tokens)},
+                          .seed = setup_.config.train.seed,
+                          .step = batch.step,
+                          .stream = stream_};
   if (setup_.config.train.deterministic) {
     // A micro-batch is a leaf of the tree, so each passes the pipeline by itself.
     optimizer_.reduce_tree(batch.micro_batches, loss_sum_, [&](std::int64_t index) { train(step, index, 1); });

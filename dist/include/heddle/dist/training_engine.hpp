@@ -49,8 +49,8 @@ class TrainingEngine {
   /// Forward and backward of the whole batch: its gradients, reduced. Returns the smoothed loss per target token, the
   /// same on every rank.
   double accumulate(TrainingBatch const& batch);
-  /// Applies them; `step` is 1 for the first update. Returns the gradient's norm before clipping; where it is not finite
-  /// nothing is changed.
+  /// Applies them; `step` is 1 for the first update. Returns the gradient's norm before clipping; where it is not
+  /// finite nothing is changed.
   double update(double learning_rate, std::int64_t step) { return optimizer_.update(learning_rate, step); }
 
  private:

@@ -5,8 +5,8 @@
 
 namespace heddle {
 
-/// What self- and cross-attention share: the kernel and the shape of its calls. Heads are split over the tensor group and,
-/// where the pack is, tokens over the context group.
+/// What self- and cross-attention share: the kernel and the shape of its calls. Heads are split over the tensor group
+/// and, where the pack is, tokens over the context group.
 class AttentionCore {
  public:
   AttentionCore(LayerSpec const& spec, bool causal);
