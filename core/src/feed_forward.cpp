@@ -2,28 +2,18 @@
 
 namespace heddle {
 
-namespace {
-
-/// This rank's first hidden column.
-std::int64_t first_hidden_column(LayerSpec const& spec) {
-  return spec.model.d_ff / spec.parallel.tensor.size() * spec.parallel.tensor.rank();
-}
-
-}  // namespace
-
 FeedForward::FeedForward(LayerSpec const& spec)
     : name_(spec.name),
       side_(spec.side),
       function_(spec.model.activation),
       dropout_(spec.model.activation_dropout),
-      first_column_(first_hidden_column(spec)),
       up_(spec.named(spec.name + ".up"), {spec.model.d_model, spec.model.d_ff}, Linear::Split::outputs),
       down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, Linear::Split::inputs),
       activation_(spec.kernels.activation({spec.dtype, spec.model.activation})) {}
 
 ActivationCall FeedForward::activation_call(Context const& context, Tensor const& hidden) const {
   ActivationCall call{function_, hidden, make_dropout(context, dropout_, name_ + ".dropout", side_)};
-  call.dropout.first_column = static_cast<std::int32_t>(first_column_);
+  call.dropout.first_column = up_.first_output();
   return call;
 }
 

@@ -108,8 +108,15 @@ Tensor Linear::backward(Context& context, Tensor const& grad_y, Tensor const& x)
 }
 
 void Linear::backward_add(Context& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const {
-  add_parameter_gradients(context, grad_y, x);
-  grad_input(context, grad_y, grad_x, true);
+  ArenaScope const scope(context.arena);
+  if (region_.split() && split_ == Split::outputs) {
+    // Only the ranks' parts may be summed over the group, not what was in grad_x.
+    tensor_ops_->add(context.execution, grad_x, backward(context, grad_y, x));
+    return;
+  }
+  Tensor const whole_grad_y = split_ == Split::inputs ? region_.enter(context, grad_y) : grad_y;
+  add_parameter_gradients(context, whole_grad_y, x);
+  grad_input(context, whole_grad_y, grad_x, true);
 }
 
 void Linear::add_parameter_gradients(Context& context, Tensor const& grad_y, Tensor const& x) const {

@@ -86,6 +86,17 @@ train halves 0 --set "plugins.paths=[\"$plugin\"]"
 grep -q "resuming after step" log || fail "the stopped run did not resume"
 h5diff "$(parameters whole)" "$(parameters halves)" /parameters > log || fail "the resumed run ended elsewhere"
 
+# Spread over tensor ranks, which share its columns and, the second time, the tokens: the same trajectory.
+loss_of() { sed -n '60s/.*"train_loss":\([^,]*\).*/\1/p' "$1/metrics.jsonl"; }
+for sequence_parallel in false true; do
+  spread=spread_$sequence_parallel
+  "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set run.directory=$spread --plugin $plugin --set parallel.tensor=2 \
+    --set parallel.sequence_parallel=$sequence_parallel > log 2>&1 || fail "training on two tensor ranks"
+  awk -v one="$(loss_of whole)" -v two="$(loss_of $spread)" \
+    'BEGIN { gap = one - two; if (gap < 0) gap = -gap; exit !(one > 0 && gap < 0.002 * one) }' ||
+    fail "a loss of $(loss_of whole) on one rank and $(loss_of $spread) on two"
+done
+
 # The checkpoint knows its plug-in.
 head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole > translated 2> log || fail "translate"
 [ "$(wc -l < translated)" -eq 3 ] || fail "not as many translations as lines"

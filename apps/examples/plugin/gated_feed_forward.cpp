@@ -43,7 +43,9 @@ GatedFeedForward::GatedFeedForward(heddle::LayerSpec const& spec)
       activation_(spec.kernels.activation({spec.dtype, spec.model.activation})) {}
 
 heddle::ActivationCall GatedFeedForward::activation_call(Context const& context, Tensor const& gate) const {
-  return {function_, gate, heddle::make_dropout(context, dropout_, name_ + ".dropout", side_)};
+  heddle::ActivationCall call{function_, gate, heddle::make_dropout(context, dropout_, name_ + ".dropout", side_)};
+  call.dropout.first_column = gate_.first_output();  // columns are split over the tensor group
+  return call;
 }
 
 Stream GatedFeedForward::forward(Context& context, Stream const& input, Saved& saved) const {

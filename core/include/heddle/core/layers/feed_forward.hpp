@@ -24,7 +24,6 @@ class FeedForward : public Layer {
   Side side_;
   std::string function_;
   double dropout_;
-  std::int64_t first_column_;  ///< global index of this rank's first hidden column
   Linear up_;
   Linear down_;
   std::shared_ptr<Activation> activation_;

@@ -26,8 +26,11 @@ class Linear {
   Tensor forward(Context& context, Tensor const& x) const;
   /// Returns the gradient of x (=); weight and bias gradients +=. `x` is forward's. Collective over the tensor group.
   Tensor backward(Context& context, Tensor const& grad_y, Tensor const& x) const;
-  /// As backward, but adds the gradient of x into `grad_x` (+=). Not where x enters or y leaves a split region.
+  /// As backward, but adds the gradient of x into `grad_x` (+=).
   void backward_add(Context& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const;
+
+  /// The global index, within its part, of this rank's first output: a dropout's first_column.
+  std::int32_t first_output() const { return static_cast<std::int32_t>(bias_.shard_begin); }
 
  private:
   void add_parameter_gradients(Context& context, Tensor const& grad_y, Tensor const& x) const;
