@@ -45,12 +45,22 @@ std::string remaining(double seconds) {
                        : fmt::format("{}m{:02}s", whole / 60, whole % 60);
 }
 
+/// {"tensor.all_reduce": {"operations": 3, "bytes": 96}, …}
+boost::json::object to_json(TrafficByGroup const& traffic) {
+  boost::json::object object;
+  for_each_traffic(traffic, [&](std::string const& name, Traffic const& entry) {
+    object[name] = boost::json::object{{"operations", entry.operations}, {"bytes", entry.bytes}};
+  });
+  return object;
+}
+
 }  // namespace
 
 TrainingLog::TrainingLog(RunDirectory const& directory, Start const& start)
     : start_(start),
       terminal_(start.terminal),
       tokens_(start.tokens),
+      traffic_(traffic_of(start.parallel)),
       window_began_(start.seconds),
       last_progress_(start.seconds) {
   auto const metrics = directory.path() / metrics_name;
@@ -109,12 +119,17 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
     }
     say(text);
   }
+  TrafficByGroup const traffic = traffic_of(start_.parallel);
+  if (auto communication = to_json(traffic - traffic_); !communication.empty()) {
+    line["communication"] = std::move(communication);
+  }
   metrics_ << boost::json::serialize(line) << '\n' << std::flush;
   if (!metrics_) {
     throw Error("metrics.jsonl can not be written (is the disk full?)");
   }
   window_steps_ = window_tokens_ = 0;
   window_loss_ = 0;
+  traffic_ = traffic;
   window_began_ = now;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <heddle/dist/traffic_report.hpp>
 #include <optional>
 
 #include "run_directory.hpp"
@@ -34,7 +35,8 @@ class TrainingLog {
     std::int64_t tokens = 0;
     double seconds = 0;
     std::int64_t every = 10;
-    bool terminal = false;  ///< the progress line rewrites itself; otherwise a line every few seconds
+    bool terminal = false;        ///< the progress line rewrites itself; otherwise a line every few seconds
+    ParallelState parallel = {};  ///< whose traffic since the line before is told, where there is any
   };
   /// Goes on with the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went further
   /// than its last checkpoint, are dropped. Throws Error where the file can not be written.
@@ -69,6 +71,7 @@ class TrainingLog {
   std::int64_t window_steps_ = 0;
   std::int64_t window_tokens_ = 0;
   double window_loss_ = 0;
+  TrafficByGroup traffic_;  ///< up to the last line
   double window_began_;
   double last_progress_;
 };

@@ -131,7 +131,7 @@ Parameter& ParameterSet::declare(ParameterSpec spec) {
   return parameters_.emplace_back(std::move(parameter));
 }
 
-void ParameterSet::allocate(DType dtype) {
+void ParameterSet::arrange() {
   std::int64_t const replicas = mesh_.size(MeshAxis::data) * mesh_.size(MeshAxis::context);
   std::int64_t const divisible = alignment_elements * replicas;
   size_ = 0;
@@ -142,6 +142,10 @@ void ParameterSet::allocate(DType dtype) {
     size_ = shared ? rounded_up(parameter.place.end, divisible) : parameter.place.end;
   }
   size_ = rounded_up(size_, divisible);
+}
+
+void ParameterSet::allocate(DType dtype) {
+  arrange();
   values_ = Tensor::allocate(dtype, {size_});
   gradients_ = Tensor::allocate(dtype, {size_});
   for (Parameter& parameter : parameters_) {

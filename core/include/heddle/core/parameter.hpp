@@ -66,7 +66,9 @@ class ParameterSet {
 
   /// Throws Error for a name that is taken and ConfigError where a rank would hold nothing of the parameter.
   Parameter& declare(ParameterSpec spec);
-  /// Makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
+  /// Gives every parameter its place, and the set its size, without any memory.
+  void arrange();
+  /// Arranges and makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
   void allocate(DType dtype);
   /// Fills every value from (seed, name, global index).
   void initialize(std::uint64_t seed);

@@ -1,0 +1,25 @@
+#include "run_report.hpp"
+
+#include <heddle/dist/mesh_report.hpp>
+#include <heddle/dist/traffic_report.hpp>
+
+namespace heddle {
+
+RunReport::RunReport(Config const& config, Registries const& registries, ParallelState const& parallel,
+                     VocabularySizes const& vocabulary)
+    : parallel_(parallel), memory_{plan_memory(config, parallel.mesh, vocabulary, registries.layers), {}, 0} {
+  beginning_ = describe_mesh(config, parallel.mesh, vocabulary, gather_hosts(parallel.world)) +
+               describe_prediction(gather_memory(parallel.world, memory_));
+}
+
+std::string RunReport::end(TrainingEngine& engine) const {
+  TrafficByGroup const own = traffic_of(parallel_);  // before the report's own
+  MemoryReport const memory{memory_.predicted, measure_memory(engine), peak_resident_bytes()};
+  std::string text = describe_memory(gather_memory(parallel_.world, memory));
+  if (parallel_.world.size() > 1) {
+    text += describe_traffic("rank 0", own, sum_over_ranks(parallel_.world, own));
+  }
+  return text;
+}
+
+}  // namespace heddle
