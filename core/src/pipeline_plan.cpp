@@ -29,12 +29,14 @@ struct Cut {
   }
 };
 
-/// The best cuts of each number of first layers into one part more than `fewer` has. ends[i]: cost of the first i.
-std::vector<Cut> one_part_more(std::vector<Cut> const& fewer, std::vector<std::int64_t> const& ends) {
+/// The best cuts of each number of first layers into one part more than `fewer` has. ends[i]: cost of the first i;
+/// `beside`: of what the part's stage has to do besides.
+std::vector<Cut> one_part_more(std::vector<Cut> const& fewer, std::vector<std::int64_t> const& ends,
+                               std::int64_t beside) {
   std::vector<Cut> more(ends.size());
   for (std::size_t end = 1; end < ends.size(); ++end) {
     for (std::size_t begin = end; begin-- > 0;) {
-      std::int64_t const cost = ends[end] - ends[begin];
+      std::int64_t const cost = ends[end] - ends[begin] + beside;
       if (cost > more[end].dearest) {
         break;  // and so is every longer part
       }
@@ -49,19 +51,20 @@ std::vector<Cut> one_part_more(std::vector<Cut> const& fewer, std::vector<std::i
   return more;
 }
 
-/// Cuts `layers` into non-empty parts of which the dearest is as cheap as can be. There are at least as many layers.
-std::vector<LayerRange> cut_by_cost(LayerRange const& layers, int parts, ModelConfig const& model,
-                                    std::int64_t vocabulary) {
+/// Cuts `layers` into as many non-empty parts as `beside` has entries, so that the dearest stage, a part and what
+/// stands beside it, is as cheap as can be. There are at least as many layers.
+std::vector<LayerRange> cut_by_cost(LayerRange const& layers, std::vector<std::int64_t> const& beside,
+                                    ModelConfig const& model, std::int64_t vocabulary) {
   std::vector<std::int64_t> ends{0};
   for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
     ends.push_back(ends.back() + estimate_part_cost({layer, layer + 1}, model, vocabulary));
   }
   std::vector<std::vector<Cut>> best{std::vector<Cut>(ends.size())};
   best.front().front().dearest = 0;
-  for (int part = 0; part < parts; ++part) {
-    best.push_back(one_part_more(best.back(), ends));
+  for (std::int64_t const cost : beside) {
+    best.push_back(one_part_more(best.back(), ends, cost));
   }
-  std::vector<LayerRange> ranges(static_cast<std::size_t>(parts));
+  std::vector<LayerRange> ranges(beside.size());
   std::int64_t end = layers.count();
   for (std::size_t part = ranges.size(); part-- > 0;) {
     std::int64_t const begin = best[part + 1][static_cast<std::size_t>(end)].last_begin;
@@ -106,7 +109,7 @@ std::vector<LayerRange> cut_whole(ModelConfig const& model, ParallelConfig const
         parallel.pipeline, model.encoder_layers, model.decoder_layers, all.count()));
   }
   if (parallel.stage_layers.empty()) {
-    return cut_by_cost(all, parallel.pipeline, model, vocabulary);
+    return cut_by_cost(all, std::vector<std::int64_t>(static_cast<std::size_t>(parallel.pipeline)), model, vocabulary);
   }
   require_count(parallel, static_cast<std::size_t>(parallel.pipeline), "the layers of each stage");
   if (sum(parallel.stage_layers) != all.count()) {
@@ -128,10 +131,13 @@ std::vector<LayerRange> cut_stacks(ModelConfig const& model, ParallelConfig cons
   }
   LayerRange const encoder{0, model.encoder_layers};
   LayerRange const decoder{encoder.end, encoder.end + model.decoder_layers};
-  std::vector<LayerRange> ranges;
   if (parallel.stage_layers.empty()) {
-    ranges = cut_by_cost(encoder, parallel.pipeline, model, vocabulary);
-    std::vector<LayerRange> const rest = cut_by_cost(decoder, parallel.pipeline, model, vocabulary);
+    // The decoder's parts first, which come in coarser steps; the encoder's then even the stages out.
+    std::vector<std::int64_t> beside(static_cast<std::size_t>(parallel.pipeline));
+    std::vector<LayerRange> const rest = cut_by_cost(decoder, beside, model, vocabulary);
+    std::transform(rest.begin(), rest.end(), beside.begin(),
+                   [&](LayerRange const& part) { return estimate_part_cost(part, model, vocabulary); });
+    std::vector<LayerRange> ranges = cut_by_cost(encoder, beside, model, vocabulary);
     ranges.insert(ranges.end(), rest.begin(), rest.end());
     return ranges;
   }

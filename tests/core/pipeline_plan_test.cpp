@@ -5,7 +5,9 @@
 #include <functional>
 #include <heddle/core/error.hpp>
 #include <heddle/core/pipeline_plan.hpp>
+#include <limits>
 #include <numeric>
+#include <span>
 
 namespace heddle {
 namespace {
@@ -45,31 +47,38 @@ std::vector<LayerRange> ranges_of(PipelinePlan const& plan) {
   return ranges;
 }
 
-/// The cheapest dearest part of any cut of layers [begin, end) into `parts`: every cut is tried.
-std::int64_t least_dearest(LayerRange const& layers, int parts, ModelConfig const& model, std::int64_t vocabulary) {
-  if (parts == 1) {
-    return estimate_part_cost(layers, model, vocabulary);
+using Costs = std::span<std::int64_t const>;
+
+/// The cheapest dearest stage of any cut of `layers` into parts that stand beside these costs: every cut is tried.
+std::int64_t least_dearest(LayerRange const& layers, Costs beside, ModelConfig const& model, std::int64_t vocabulary) {
+  if (beside.size() == 1) {
+    return estimate_part_cost(layers, model, vocabulary) + beside.front();
   }
+  auto const rest = static_cast<std::int64_t>(beside.size()) - 1;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t cut = layers.begin + 1; cut + parts - 1 <= layers.end; ++cut) {
-    least = std::min(least, std::max(estimate_part_cost({layers.begin, cut}, model, vocabulary),
-                                     least_dearest({cut, layers.end}, parts - 1, model, vocabulary)));
+  for (std::int64_t cut = layers.begin + 1; cut + rest <= layers.end; ++cut) {
+    least = std::min(least, std::max(estimate_part_cost({layers.begin, cut}, model, vocabulary) + beside.front(),
+                                     least_dearest({cut, layers.end}, beside.subspan(1), model, vocabulary)));
   }
   return least;
 }
 
-void expect_best(LayerRange const& layers, std::vector<LayerRange> const& ranges, ModelConfig const& model,
-                 std::int64_t vocabulary) {
+/// Returns the parts' costs.
+std::vector<std::int64_t> expect_best(LayerRange const& layers, std::vector<LayerRange> const& ranges, Costs beside,
+                                      ModelConfig const& model, std::int64_t vocabulary) {
+  std::vector<std::int64_t> costs;
   std::int64_t dearest = 0;
   std::int64_t next = layers.begin;
   for (LayerRange const& range : ranges) {
     EXPECT_EQ(range.begin, next);
     EXPECT_GT(range.end, range.begin);
     next = range.end;
-    dearest = std::max(dearest, estimate_part_cost(range, model, vocabulary));
+    dearest = std::max(dearest, estimate_part_cost(range, model, vocabulary) + beside[costs.size()]);
+    costs.push_back(estimate_part_cost(range, model, vocabulary));
   }
   EXPECT_EQ(next, layers.end);
-  EXPECT_EQ(dearest, least_dearest(layers, static_cast<int>(ranges.size()), model, vocabulary));
+  EXPECT_EQ(dearest, least_dearest(layers, beside, model, vocabulary));
+  return costs;
 }
 
 TEST(PipelinePlan, CostsAreThoseOfTheMatrixProducts) {
@@ -93,15 +102,18 @@ TEST(PipelinePlan, TheDearestStageIsAsCheapAsCanBe) {
           PipelinePlan const plan = plan_pipeline(model, stages_of(stages), vocabulary);
           EXPECT_EQ(plan.stages(), stages);
           EXPECT_EQ(plan.parts_per_stage(), 1);
-          expect_best(all, ranges_of(plan), model, vocabulary);
+          std::vector<std::int64_t> const nothing(static_cast<std::size_t>(stages));
+          expect_best(all, ranges_of(plan), nothing, model, vocabulary);
         }
         for (int stages = 2; stages <= std::min(encoder_layers, decoder_layers); ++stages) {
           PipelinePlan const plan = plan_pipeline(model, interleaved(stages), vocabulary);
           EXPECT_EQ(plan.stages(), stages);
           EXPECT_EQ(plan.parts_per_stage(), 2);
           std::vector<LayerRange> const ranges = ranges_of(plan);
-          expect_best({0, encoder_layers}, {ranges.begin(), ranges.begin() + stages}, model, vocabulary);
-          expect_best({encoder_layers, all.end}, {ranges.begin() + stages, ranges.end()}, model, vocabulary);
+          std::vector<std::int64_t> const nothing(static_cast<std::size_t>(stages));
+          auto const decoder_costs = expect_best({encoder_layers, all.end}, {ranges.begin() + stages, ranges.end()},
+                                                 nothing, model, vocabulary);
+          expect_best({0, encoder_layers}, {ranges.begin(), ranges.begin() + stages}, decoder_costs, model, vocabulary);
         }
       }
     }

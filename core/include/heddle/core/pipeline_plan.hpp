@@ -33,8 +33,9 @@ struct PipelinePlan {
 
 /// Cuts the layers into parallel.pipeline stages: as parallel.stage_layers says or, where that is empty, so that the
 /// dearest part is as cheap as can be by estimate_part_cost. Cuts may lie inside either stack; an interleaved plan cuts
-/// each stack into as many parts as there are stages. One stage is one part, whatever the schedule. `vocabulary` is the
-/// target's. Throws ConfigError where the layers are too few for the stages, or stage_layers' count or sum is wrong.
+/// each stack into as many parts as there are stages, the encoder so that stages come out even. One stage is one part,
+/// whatever the schedule. `vocabulary` is the target's. Throws ConfigError where the layers are too few for the stages,
+/// or stage_layers' count or sum is wrong.
 PipelinePlan plan_pipeline(ModelConfig const& model, ParallelConfig const& parallel, std::int64_t vocabulary);
 
 /// Multiplications of a forward pass per token in matrix products with parameters, which is what a layer's time mostly
