@@ -220,10 +220,12 @@ void expect_equal(Ledgers const& measured, Ledgers const& expected) {
 
 class LedgerFormulasTest : public DistTest {
  protected:
+  /// The measured numbers of docs/parallelism.md: rank 0's, of two.
   void print(Layout const& layout, char const* what, Ledgers const& ledgers) const {
     if (world_.rank() == 0 && world_.size() == 2) {
-      fmt::print("{}: {}: tensor: {}; context: {}; replicas: {}\n", describe(layout), what, describe(ledgers.tensor),
-                 describe(ledgers.context), describe(ledgers.replicas));
+      fmt::print("{}: {}: tensor: {}; context: {}; pipeline: {}; replicas: {}\n", describe(layout), what,
+                 describe(ledgers.tensor), describe(ledgers.context), describe(ledgers.pipeline),
+                 describe(ledgers.replicas));
     }
   }
 };
@@ -241,7 +243,11 @@ TEST_F(LedgerFormulasTest, AStepMovesWhatTheFormulasSay) {
       if (world_.size() <= 2 || model == index % models.size()) {
         SCOPED_TRACE(fmt::format("{} + {} layers", models[model].encoder, models[model].decoder));
         LedgerRun run(models[model], layout, world_);
-        expect_equal(run.measured(), run.expected());
+        Ledgers const measured = run.measured();
+        expect_equal(measured, run.expected());
+        if (model == 0) {
+          print(layout, "the whole step", measured);
+        }
       }
     }
   }
