@@ -43,6 +43,7 @@ Trainer::Trainer(TrainerSetup const& setup)
       batches_(train_data_, {config_.train.batch_tokens, config_.model.max_length}, config_.train.seed),
       engine_({config_, setup.registries, setup.parallel, setup.execution, vocabulary_sizes(train_data_)}),
       whole_model_(setup.parallel, engine_.parameters()),
+      report_(config_, setup.registries, setup.parallel, vocabulary_sizes(train_data_)),
       checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep) {
   require_long_enough(config_, setup.parallel.mesh, setup.parallel.world.size(), batches_.longest());
   resume_or_start();
@@ -72,8 +73,9 @@ void Trainer::resume_or_start() {
     directory_ = std::make_unique<RunDirectory>(setup_.directory);
     print_start();
     log_ = std::make_unique<TrainingLog>(
-        *directory_, TrainingLog::Start{state_.step, config_.train.steps, state_.tokens, state_.seconds,
-                                        config_.train.log_every, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi()});
+        *directory_,
+        TrainingLog::Start{state_.step, config_.train.steps, state_.tokens, state_.seconds, config_.train.log_every,
+                           isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(), setup_.parallel});
   }
 }
 
@@ -94,9 +96,9 @@ void Trainer::print_start() const {
   std::string const resolved = to_toml(config_);
   directory_->replace_file("config.toml", resolved);
   fmt::print(
-      "{}\n{} parameters, {} training pairs{}, {}\n", resolved, whole_model_.elements(), train_data_.size(),
+      "{}\n{} parameters, {} training pairs{}\n{}", resolved, whole_model_.elements(), train_data_.size(),
       batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out()) : "",
-      setup_.parallel.mesh.to_string());
+      report_.beginning());
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
     fmt::print(
@@ -107,6 +109,13 @@ void Trainer::print_start() const {
   fmt::print("{} in {}\n", state_.step > 0 ? fmt::format("resuming after step {}", state_.step) : "starting",
              setup_.directory.string());
   std::fflush(stdout);
+}
+
+void Trainer::print_end() {
+  std::string const text = report_.end(engine_);
+  if (speaks()) {
+    log_->say(text);
+  }
 }
 
 ExitCode Trainer::run(StopSignal const& signal) {
@@ -123,6 +132,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
     }
   }
   commit_checkpoint(false);
+  print_end();
   if (speaks()) {
     log_->say(
         fmt::format("done: step {}, {} tokens, {:.1f} s of training", state_.step, state_.tokens, log_->seconds()));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "run_report.hpp"
 #include "stop_signal.hpp"
 #include "training_log.hpp"
 
@@ -39,6 +40,8 @@ class Trainer {
   void resume_or_start();
   void take_up(Checkpoint const& checkpoint);
   void print_start() const;
+  /// Memory and communication; collective over the world.
+  void print_end();
   StepReport train_step();
   /// What of a global batch this rank computes.
   TrainingBatch micro_batches_of(GlobalBatch const& batch) const;
@@ -58,6 +61,7 @@ class Trainer {
   BatchPlanner batches_;
   TrainingEngine engine_;
   WholeModel whole_model_;
+  RunReport report_;
   CheckpointStore checkpoints_;
   TrainingState state_;
   std::int64_t committed_step_ = -1;

@@ -155,6 +155,19 @@ printf '3\n{"step": 7' >> timed/metrics.jsonl
 train 0 0 --set run.directory=timed --set train.steps=60
 [ "$(wc -l < timed/metrics.jsonl)" -eq 60 ] || fail "metrics.jsonl was not mended"
 
+# What a run tells of its ranks: who holds what, memory before and after, communication in lines and at the end.
+train 2 0 --set run.directory=told --set parallel.tensor=2 --set train.steps=3
+grep -q "^2 ranks on one host: .*tensor 2" log || fail "no mesh"
+grep -Eq "^1 .* 1 +1 +24-47 +75-149$" log || fail "the mesh does not say what rank 1 holds"
+[ "$(grep -c "predicted" log)" -ge 2 ] || fail "no prediction of memory at the beginning and at the end"
+grep -Eq "measured( +[0-9.]+){6}$" log || fail "no measured memory"
+grep -Eq "^tensor\.all_reduce +[1-9][0-9]* .* [1-9][0-9]* " log || fail "no table of communication"
+[ "$(grep -c '"communication":{.*"tensor.all_reduce":{"operations":[1-9]' told/metrics.jsonl)" -eq 3 ] ||
+  fail "metrics.jsonl tells of no communication"
+train 0 0 --set run.directory=untold --set train.steps=3
+grep -q "^one rank on " log || fail "one rank does not tell where it is"
+! grep -q '"communication"' untold/metrics.jsonl || fail "one rank tells of communication"
+
 # Refusals, which leave nothing behind.
 train 0 78 --set run.directory=refused --set kernels.gemm=nonsense
 [ ! -e refused ] || fail "a refused run left its directory behind"
