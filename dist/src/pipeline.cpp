@@ -72,13 +72,14 @@ class Pipeline::Run {
   /// An action whose input is on its way.
   struct Call {
     PipelineAction action;
-    Slot* slot = nullptr;  ///< a training forward's activations; otherwise what comes and goes
+    Slot* slot = nullptr;  ///< what comes and, but for a training forward, goes
     Stream input;
     std::vector<Transfer> receives;
   };
 
   struct Activations {
     Slot* slot = nullptr;
+    Slot* input = nullptr;
     Saved saved;
   };
 
@@ -109,13 +110,12 @@ class Pipeline::Run {
       micro_batch.parts.resize(static_cast<std::size_t>(parts()));
       micro_batches_.emplace(action.micro_batch, std::move(micro_batch));
     }
-    bool const keeps = forward && training_;
     if (!training_) {
       // Forward passes alone depend on no later stage, so that the first would run far ahead of the others. An encoder
       // part's outputs wait for the end of their group, which has less than two for each stage.
       pipeline_.messages_->finish(2 * static_cast<std::size_t>(stages()));
     }
-    Call call{action, &(keeps ? pipeline_.activations_ : pipeline_.messages_)->take(), {}, {}};
+    Call call{action, &pipeline_.messages_->take(), {}, {}};
     Context here = context(action, call.slot->arena);
     int const source = virtual_stage(action) + (forward ? -1 : 1);
     if (source >= 0 && source < stages() * parts()) {
@@ -133,12 +133,14 @@ class Pipeline::Run {
       backward(call);
     } else if (training_) {
       Activations& kept = activations(call.action);
-      kept.slot = call.slot;
-      send(call, forward(call, call.slot->arena, kept.saved));
+      kept.slot = &pipeline_.activations_->take();
+      kept.input = call.slot;
+      send(call, *kept.slot, forward(call, kept.slot->arena, kept.saved));
     } else {
-      ArenaScope const scope(pipeline_.temporary_);
+      Slot& here = pipeline_.activations_->take();
       Saved saved;
-      send_copy(call, forward(call, pipeline_.temporary_, saved));
+      send_copy(call, forward(call, here.arena, saved));
+      pipeline_.activations_->give_back(here);
       pipeline_.messages_->give_back(*call.slot);
     }
     MicroBatch& micro_batch = micro_batches_.at(call.action.micro_batch);
@@ -168,6 +170,7 @@ class Pipeline::Run {
     }
     kept.saved = Saved();
     pipeline_.activations_->give_back(*kept.slot);
+    pipeline_.messages_->give_back(*kept.input);
     pipeline_.messages_->give_back(*call.slot);
   }
 
@@ -186,18 +189,17 @@ class Pipeline::Run {
       pipeline_.tensor_ops_->copy(pipeline_.execution_, tensor, copy);
       return copy;
     };
-    send(call, {moved(stream.hidden), moved(stream.memory)});
+    send(call, *call.slot, {moved(stream.hidden), moved(stream.memory)});
   }
 
-  /// Starts to send what the next virtual stage needs; the slot keeps it.
-  void send(Call& call, Stream const& stream) {
+  /// Starts to send what the next virtual stage needs; the slot, whose it is, keeps it.
+  void send(Call const& call, Slot& slot, Stream const& stream) {
     if (!has_destination(call.action)) {
       return;
     }
     int const to = destination(call.action);
     for_each_tensor(stream, [&](Field field, Tensor const& tensor) {
-      call.slot->sends.push_back(
-          pipeline_.pipeline_.start_send(tensor, to % stages(), tag(call.action.pass, to, field)));
+      slot.sends.push_back(pipeline_.pipeline_.start_send(tensor, to % stages(), tag(call.action.pass, to, field)));
     });
   }
 

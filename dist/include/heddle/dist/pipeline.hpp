@@ -55,8 +55,8 @@ class Pipeline {
   std::shared_ptr<TensorOps> tensor_ops_;
   Execution& execution_;
   std::unique_ptr<ArenaSlots> activations_;  ///< of each forward whose backward is to come
-  std::unique_ptr<ArenaSlots> messages_;     ///< of other passes: what comes and goes
-  Arena temporary_;                          ///< what one such pass alone needs
+  std::unique_ptr<ArenaSlots> messages_;     ///< what comes, and what leaves a backward or an evaluating pass
+  Arena temporary_;                          ///< what one backward pass alone needs
   std::vector<PipelineEvent> events_;
 };
 
