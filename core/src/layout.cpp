@@ -4,6 +4,7 @@
 #include <heddle/core/error.hpp>
 #include <heddle/core/layout.hpp>
 #include <heddle/core/pipeline_plan.hpp>
+#include <limits>
 
 namespace heddle {
 
@@ -13,6 +14,17 @@ using Sizes = std::array<int, mesh_axes>;
 
 int size_of_axis(Sizes const& sizes, MeshAxis axis) {
   return sizes[static_cast<std::size_t>(axis)];
+}
+
+constexpr int uncountable = std::numeric_limits<int>::max();
+
+/// The ranks that a layout needs, or `uncountable`.
+int product_of(Sizes const& sizes) {
+  std::int64_t product = 1;
+  for (int const size : sizes) {
+    product = std::min<std::int64_t>(product * size, uncountable);
+  }
+  return static_cast<int>(product);
 }
 
 /// "1, 2, 4 and 8": the numbers up to `most` that divide `whole`.
@@ -92,17 +104,16 @@ std::string layout_problem(Config const& config, Sizes const& sizes, std::int64_
 
 Mesh make_mesh(Config const& config, int rank, int ranks) {
   ParallelConfig const& parallel = config.parallel;
-  int const others = parallel.pipeline * parallel.context * parallel.tensor;
   Sizes const wanted{parallel.pipeline, parallel.data, parallel.context, parallel.tensor};
-  Sizes sizes = wanted;
-  if (parallel.data <= 0) {
-    sizes[static_cast<std::size_t>(MeshAxis::data)] = std::max(1, ranks / others);
-  }
+  Sizes sizes{parallel.pipeline, 1, parallel.context, parallel.tensor};
+  int& data = sizes[static_cast<std::size_t>(MeshAxis::data)];
+  data = parallel.data > 0 ? parallel.data : std::max(1, ranks / product_of(sizes));
   std::string problem = layout_problem(config, sizes, config.model.max_length);
-  int const product = others * size_of_axis(sizes, MeshAxis::data);
+  int const product = product_of(sizes);
   if (problem.empty() && product != ranks) {
-    problem = fmt::format("the layout pipeline {} × data {} × context {} × tensor {} needs {} ranks, but {} run",
-                          sizes[0], sizes[1], sizes[2], sizes[3], product, ranks);
+    problem =
+        fmt::format("the layout pipeline {} × data {} × context {} × tensor {} needs {}{} ranks, but {} run", sizes[0],
+                    sizes[1], sizes[2], sizes[3], product == uncountable ? "at least " : "", product, ranks);
   }
   if (!problem.empty()) {
     refuse(config, wanted, ranks, problem, config.model.max_length);

@@ -48,6 +48,15 @@ TEST(Layout, AProductThatIsNotTheRanksIsRefusedWithLayoutsThatWork) {
   EXPECT_THAT(refused(config_with(1, 0, 1, 4), 6), HasSubstr("but 6 run"));
 }
 
+TEST(Layout, MoreRanksThanCanBeCountedAreRefused) {
+  EXPECT_THAT(refused(config_with(65536, 0, 65536, 1), 2), HasSubstr("layouts of 2 ranks that work"));
+  EXPECT_THAT(refused(config_with(5, 1 << 20, 64, 4), 2), HasSubstr("needs 1342177280 ranks, but 2 run"));
+  Config many_heads = config_with(1, 1 << 20, 64, 64);
+  many_heads.model.heads = 64;
+  many_heads.model.d_ff = 64;
+  EXPECT_THAT(refused(many_heads, 2), HasSubstr("needs at least 2147483647 ranks"));
+}
+
 TEST(Layout, HeadsAndColumnsThatDoNotDivideAreRefusedWithNumbersThatWouldDo) {
   EXPECT_THAT(refused(config_with(1, 1, 1, 3), 3),
               AllOf(HasSubstr("model.heads = 4"), HasSubstr("parallel.tensor = 3; 1, 2 and 4 would do"),
