@@ -20,6 +20,11 @@ void require_divisible(LayerSpec const& spec, Linear::Extents const& extents, Li
   }
 }
 
+/// What is not split meets the stream's rows as they are.
+std::vector<MeshAxis> partial_over(LayerSpec const& spec, Linear::Split split) {
+  return split == Linear::Split::none ? spec.stream_axes() : std::vector<MeshAxis>();
+}
+
 /// A split of the inputs leaves the bias whole: it is added once, after the partial products are summed.
 ParameterSpec weight_spec(LayerSpec const& spec, Linear::Extents const& extents, Linear::Split split) {
   bool const one_part = extents.parts == 1;
@@ -27,12 +32,14 @@ ParameterSpec weight_spec(LayerSpec const& spec, Linear::Extents const& extents,
       one_part ? Shape{extents.outputs, extents.inputs} : Shape{extents.parts, extents.outputs, extents.inputs};
   int const last = shape.rank() - 1;
   int const axis = split == Linear::Split::none ? -1 : by_outputs(split) ? last - 1 : last;
-  return {spec.name + ".weight", shape, Initializer::xavier_uniform(extents.inputs, extents.outputs), {axis}, {}};
+  return {spec.name + ".weight",     shape, Initializer::xavier_uniform(extents.inputs, extents.outputs), {axis},
+          partial_over(spec, split), {}};
 }
 
 ParameterSpec bias_spec(LayerSpec const& spec, Linear::Extents const& extents, Linear::Split split) {
   Shape const shape = extents.parts == 1 ? Shape{extents.outputs} : Shape{extents.parts, extents.outputs};
-  return {spec.name + ".bias", shape, Initializer::zeros(), {by_outputs(split) ? shape.rank() - 1 : -1}, {}};
+  return {spec.name + ".bias",       shape, Initializer::zeros(), {by_outputs(split) ? shape.rank() - 1 : -1},
+          partial_over(spec, split), {}};
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Config config_of(Variant const& variant, Layout const& layout) {
   config.model.d_model = 16;
   config.model.d_ff = 24;
   config.model.heads = 8;
-  config.model.max_length = 12;
+  config.model.max_length = 8;
   config.model.norm = variant.norm;
   config.model.tie_embeddings = variant.tied;
   config.model.positions = variant.tied ? Positions::sinusoidal : Positions::learned;
@@ -40,7 +40,7 @@ Translations translate(Variant const& variant, Layout const& layout, Communicato
   ParallelState const parallel = parallel_of(layout, world);
   TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary, DType::float64});
   engine.parameters().initialize(config.train.seed);
-  std::vector<Tokens> const sources{{3, 4, 5}, {}, {22, 9, 14, 7, 3, 11, 20}, {6}, {18, 17}};
+  std::vector<Tokens> const sources{{3, 4, 5}, {}, {22, 9, 14, 7, 3, 11}, {6}, {18, 17}};
   GenerationModel const model{engine.model(), end_id, begin_id, end_id, config.model.max_length};
   // Batches of few tokens, so that there are several.
   return generate(bench.execution(), bench.arena(), model, sources, {.beam_size = 3, .n_best = 2, .batch_tokens = 30});
@@ -49,7 +49,7 @@ Translations translate(Variant const& variant, Layout const& layout, Communicato
 class GenerationTest : public DistTest {};
 
 TEST_F(GenerationTest, EveryLayoutTranslatesAsOneRank) {
-  for (Variant const& variant : all_variants()) {
+  for (Variant const& variant : {Variant{NormPlacement::post, true}, {NormPlacement::pre, false}}) {
     Translations const expected = translate(variant, Layout{}, Communicator::self());
     for (Layout const& layout : layouts_on(world_.size())) {
       if (layout.sizes[1] > 1 || layout.sizes[2] > 1) {

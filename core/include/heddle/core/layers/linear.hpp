@@ -16,7 +16,7 @@ class Linear {
   };
   /// How the work is split over the tensor group: by outputs (columns of y; x is the stream's and enters the region),
   /// by inputs (y is a sum of parts and leaves the region, the bias added once), or by outputs with an x that is
-  /// inside.
+  /// inside. `none`: every tensor rank does all of it, x and y are the stream's.
   enum class Split : std::uint8_t { none, outputs, inputs, outputs_inside };
 
   /// Throws ConfigError where what is split does not divide.
