@@ -124,6 +124,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
     if (stop_requested(signal)) {
       commit_checkpoint(false);
       if (state_.step < config_.train.steps && !stopped_early()) {
+        print_end();
         if (speaks()) {
           log_->say(fmt::format("stopped by SIGUSR1 after step {}; the same command goes on from there", state_.step));
         }
@@ -148,8 +149,10 @@ StepReport Trainer::train_step() {
   if (!std::isfinite(norm)) {
     throw Error(
         fmt::format("step {}: the {} is {}; nothing was changed by it. A lower optimizer.learning_rate, a longer "
-                    "warm-up or optimizer.clip_norm may help; the last checkpoint is of step {}",
-                    state_.step + 1, std::isfinite(loss) ? "gradient's norm" : "loss", norm, committed_step_),
+                    "warm-up or optimizer.clip_norm may help; {}",
+                    state_.step + 1, std::isfinite(loss) ? "gradient's norm" : "loss", norm,
+                    committed_step_ < 0 ? "there is no checkpoint yet"
+                                        : fmt::format("the last checkpoint is of step {}", committed_step_)),
         ExitCode::loss_not_finite);
   }
   ++state_.step;

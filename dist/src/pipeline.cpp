@@ -192,14 +192,15 @@ class Pipeline::Run {
     send(call, *call.slot, {moved(stream.hidden), moved(stream.memory)});
   }
 
-  /// Starts to send what the next virtual stage needs; the slot, whose it is, keeps it.
+  /// Starts to send what the next virtual stage needs from `slot`, or passes on what came: whose it is keeps it.
   void send(Call const& call, Slot& slot, Stream const& stream) {
     if (!has_destination(call.action)) {
       return;
     }
     int const to = destination(call.action);
     for_each_tensor(stream, [&](Field field, Tensor const& tensor) {
-      slot.sends.push_back(pipeline_.pipeline_.start_send(tensor, to % stages(), tag(call.action.pass, to, field)));
+      Slot& owner = tensor.raw() == call.input.memory.raw() ? *call.slot : slot;
+      owner.sends.push_back(pipeline_.pipeline_.start_send(tensor, to % stages(), tag(call.action.pass, to, field)));
     });
   }
 
