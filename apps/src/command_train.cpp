@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <heddle/core/error.hpp>
 #include <heddle/core/layout.hpp>
+#include <heddle/core/random.hpp>
 #include <heddle/core/runtime.hpp>
 #include <heddle/dist/mpi.hpp>
 #include <iostream>
@@ -47,6 +49,20 @@ CommandSyntax train_syntax(TrainOptions& options) {
   return syntax;
 }
 
+/// Throws where ranks were started with different configurations: they would wait for each other's messages, or train
+/// apart. Collective over `world`.
+void require_same_config(Config const& config, Communicator const& world) {
+  std::uint64_t const key = random_key(0, to_toml(config));
+  std::array<std::int32_t, 2> const own{static_cast<std::int32_t>(key), static_cast<std::int32_t>(key >> 32)};
+  Tensor const least = from_host<std::int32_t>(own, {2});
+  Tensor const most = from_host<std::int32_t>(own, {2});
+  world.all_reduce(least, ReduceOp::min);
+  world.all_reduce(most, ReduceOp::max);
+  if (to_host<std::int32_t>(least) != to_host<std::int32_t>(most)) {
+    throw ConfigError("the ranks were started with different configurations; give all the same file and --set options");
+  }
+}
+
 /// The mesh's groups, and how [parallel] uses them; collective over `world`.
 ParallelState make_parallel(Config const& config, Communicator const& world) {
   ParallelState parallel = make_parallel_state(world, make_mesh(config, world.rank(), world.size()));
@@ -79,6 +95,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   config.plugins.paths.insert(config.plugins.paths.end(), options.plugins.begin(), options.plugins.end());
   require_supported(config);
   Runtime runtime;
+  require_same_config(config, world);
   Registries registries;
   register_everything(config.plugins.paths, registries);
   ParallelState const parallel = make_parallel(config, world);

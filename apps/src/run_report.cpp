@@ -1,5 +1,8 @@
 #include "run_report.hpp"
 
+#include <fmt/format.h>
+
+#include <heddle/core/error.hpp>
 #include <heddle/dist/mesh_report.hpp>
 #include <heddle/dist/traffic_report.hpp>
 
@@ -7,9 +10,15 @@ namespace heddle {
 
 RunReport::RunReport(Config const& config, Registries const& registries, ParallelState const& parallel,
                      VocabularySizes const& vocabulary)
-    : parallel_(parallel), memory_{plan_memory(config, parallel.mesh, vocabulary, registries.layers), {}, 0} {
-  beginning_ = describe_mesh(config, parallel.mesh, vocabulary, gather_hosts(parallel.world)) +
-               describe_prediction(gather_memory(parallel.world, memory_));
+    : parallel_(parallel), beginning_(describe_mesh(config, parallel.mesh, vocabulary, gather_hosts(parallel.world))) {
+  std::string failure;
+  try {
+    memory_.predicted = plan_memory(config, parallel.mesh, vocabulary, registries.layers);
+  } catch (Error const& error) {
+    // What is only told must not end a run that may well succeed, as real micro-batches may be smaller.
+    failure = fmt::format("memory of rank {} could not be predicted: {}\n", parallel.world.rank(), error.what());
+  }
+  beginning_ += describe_prediction(gather_memory(parallel.world, memory_)) + failure;
 }
 
 std::string RunReport::end(TrainingEngine& engine) const {

@@ -12,7 +12,7 @@ namespace heddle {
 /// `end` are collective over the world; texts are the same on every rank and end with a line break.
 class RunReport {
  public:
-  /// Rehearses this rank's step (see plan_memory). The references must outlive the report.
+  /// Rehearses this rank's step (see plan_memory). `parallel` must outlive the report.
   RunReport(Config const& config, Registries const& registries, ParallelState const& parallel,
             VocabularySizes const& vocabulary);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <heddle/core/error.hpp>
 #include <heddle/core/layout.hpp>
@@ -41,12 +42,32 @@ Trainer::Trainer(TrainerSetup const& setup)
       train_data_(Dataset::open(config_.data.train)),
       valid_data_(open_valid(config_, train_data_)),
       batches_(train_data_, {config_.train.batch_tokens, config_.model.max_length}, config_.train.seed),
+      report_(announce()),
       engine_({config_, setup.registries, setup.parallel, setup.execution, vocabulary_sizes(train_data_)}),
       whole_model_(setup.parallel, engine_.parameters()),
-      report_(config_, setup.registries, setup.parallel, vocabulary_sizes(train_data_)),
       checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep) {
-  require_long_enough(config_, setup.parallel.mesh, setup.parallel.world.size(), batches_.longest());
   resume_or_start();
+}
+
+RunReport Trainer::announce() const {
+  ParallelState const& parallel = setup_.parallel;
+  require_long_enough(config_, parallel.mesh, parallel.world.size(), batches_.longest());
+  Config largest = config_;  // no batch has more than all data
+  largest.train.batch_tokens = std::min(config_.train.batch_tokens, batches_.tokens());
+  largest.train.micro_batch_tokens = std::min(config_.train.micro_batch_tokens, largest.train.batch_tokens);
+  if (speaks()) {
+    fmt::print("{}\n", to_toml(config_));
+    std::fflush(stdout);
+  }
+  RunReport report(largest, setup_.registries, parallel, vocabulary_sizes(train_data_));
+  if (speaks()) {
+    fmt::print("{}", report.beginning());
+    for (std::string const& note : switches_without_effect(config_.parallel, parallel.mesh)) {
+      fmt::print("note: {}\n", note);
+    }
+    std::fflush(stdout);
+  }
+  return report;
 }
 
 void Trainer::resume_or_start() {
@@ -93,12 +114,10 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
 }
 
 void Trainer::print_start() const {
-  std::string const resolved = to_toml(config_);
-  directory_->replace_file("config.toml", resolved);
+  directory_->replace_file("config.toml", to_toml(config_));
   fmt::print(
-      "{}\n{} parameters, {} training pairs{}\n{}", resolved, whole_model_.elements(), train_data_.size(),
-      batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out()) : "",
-      report_.beginning());
+      "{} parameters, {} training pairs{}\n", whole_model_.elements(), train_data_.size(),
+      batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out()) : "");
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
     fmt::print(

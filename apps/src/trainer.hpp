@@ -39,6 +39,8 @@ class Trainer {
  private:
   void resume_or_start();
   void take_up(Checkpoint const& checkpoint);
+  /// Says what is going to be trained, and where, before memory is taken for it.
+  RunReport announce() const;
   void print_start() const;
   /// Memory and communication; collective over the world.
   void print_end();
@@ -59,9 +61,9 @@ class Trainer {
   Dataset train_data_;
   std::optional<Dataset> valid_data_;
   BatchPlanner batches_;
+  RunReport report_;
   TrainingEngine engine_;
   WholeModel whole_model_;
-  RunReport report_;
   CheckpointStore checkpoints_;
   TrainingState state_;
   std::int64_t committed_step_ = -1;

@@ -83,12 +83,21 @@ std::string pipeline_problem(Config const& config, int pipeline) {
 
 [[noreturn]] void refuse(Config const& config, Sizes const& wanted, int ranks, std::string const& reason,
                          std::int64_t longest_sequence) {
-  auto const nearest = nearest_layouts(
-      wanted, ranks, [&](Sizes const& sizes) { return layout_problem(config, sizes, longest_sequence).empty(); });
-  throw ConfigError(fmt::format("{}; {}", reason,
-                                nearest.empty()
-                                    ? fmt::format("no layout of {} ranks works for this model", ranks)
-                                    : fmt::format("layouts of {} ranks that work: {}", ranks, list_layouts(nearest))));
+  auto const nearest = [&](Config const& tried) {
+    return nearest_layouts(wanted, ranks,
+                           [&](Sizes const& sizes) { return layout_problem(tried, sizes, longest_sequence).empty(); });
+  };
+  auto layouts = nearest(config);
+  std::string without;
+  if (layouts.empty() && !config.parallel.stage_layers.empty()) {
+    Config by_cost = config;
+    by_cost.parallel.stage_layers.clear();
+    layouts = nearest(by_cost);
+    without = " without parallel.stage_layers";
+  }
+  throw ConfigError(layouts.empty() ? fmt::format("{}; no layout of {} ranks works for this model", reason, ranks)
+                                    : fmt::format("{}; layouts of {} ranks that work{}: {}", reason, ranks, without,
+                                                  list_layouts(layouts)));
 }
 
 }  // namespace
@@ -128,6 +137,22 @@ void require_long_enough(Config const& config, Mesh const& mesh, int ranks, std:
     Sizes const wanted{mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), context, mesh.size(MeshAxis::tensor)};
     refuse(config, wanted, ranks, problem, longest_sequence);
   }
+}
+
+std::vector<std::string> switches_without_effect(ParallelConfig const& parallel, Mesh const& mesh) {
+  std::vector<std::string> notes;
+  auto const note = [&](bool set, MeshAxis axis, std::string_view key) {
+    if (set && mesh.size(axis) == 1) {
+      notes.push_back(fmt::format("parallel.{} has no effect where parallel.{} is 1", key, name_of(axis)));
+    }
+  };
+  note(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
+  note(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
+  note(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");
+  if (parallel.shard_optimizer && mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context) == 1) {
+    notes.push_back("parallel.shard_optimizer has no effect where parallel.data and parallel.context are 1");
+  }
+  return notes;
 }
 
 }  // namespace heddle

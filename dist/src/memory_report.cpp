@@ -37,13 +37,28 @@ MemoryReport extreme(std::vector<MemoryReport> ranks, std::function<bool(std::in
   return result;
 }
 
-/// Alike but for what their processes have resident, of which the most is told.
+double mebibytes(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
+std::string row(std::string_view label, std::string_view kind, MemoryUse const& use) {
+  return fmt::format("{:<16} {:<9} {:>10.1f} {:>10.1f} {:>10.1f} {:>11.1f} {:>10.1f}", label, kind,
+                     mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.moments),
+                     mebibytes(use.activations), mebibytes(use.total()));
+}
+
+/// To the reader the same, but for what their processes have resident.
+bool alike(MemoryReport const& one, MemoryReport const& other) {
+  return row("", "", one.predicted) == row("", "", other.predicted) &&
+         row("", "", one.measured) == row("", "", other.measured);
+}
+
+/// A line for neighbours that are alike, with the most of each number.
 std::vector<Line> lines_of(std::vector<MemoryReport> const& ranks) {
   std::vector<Line> lines;
   for (auto begin = ranks.begin(); begin != ranks.end();) {
-    auto const end = std::find_if(begin, ranks.end(), [&](MemoryReport const& rank) {
-      return !(rank.predicted == begin->predicted && rank.measured == begin->measured);
-    });
+    auto const end =
+        std::find_if_not(begin, ranks.end(), [&](MemoryReport const& rank) { return alike(*begin, rank); });
     auto const first = std::distance(ranks.begin(), begin);
     auto const last = std::distance(ranks.begin(), end) - 1;
     lines.push_back({first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last),
@@ -54,16 +69,6 @@ std::vector<Line> lines_of(std::vector<MemoryReport> const& ranks) {
     lines = {{"least of a rank", extreme(ranks, std::less<>())}, {"most of a rank", extreme(ranks, std::greater<>())}};
   }
   return lines;
-}
-
-double mebibytes(std::int64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 20);
-}
-
-std::string row(std::string_view label, std::string_view kind, MemoryUse const& use) {
-  return fmt::format("{:<16} {:<9} {:>10.1f} {:>10.1f} {:>10.1f} {:>11.1f} {:>10.1f}", label, kind,
-                     mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.moments),
-                     mebibytes(use.activations), mebibytes(use.total()));
 }
 
 std::string header(std::string_view rest) {

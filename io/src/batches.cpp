@@ -68,6 +68,14 @@ std::int64_t BatchPlanner::longest() const {
   return longest;
 }
 
+std::int64_t BatchPlanner::tokens() const {
+  std::int64_t tokens = 0;
+  for (std::int64_t const pair : usable_) {
+    tokens += pair_tokens(dataset_, pair);
+  }
+  return tokens;
+}
+
 void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
   if (epoch < 0 || position < 0 || position > static_cast<std::int64_t>(order_.size())) {
     throw DataError(

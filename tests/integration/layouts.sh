@@ -104,11 +104,11 @@ near one shared
 setsid "$HEDDLE_MPIRUN" -np 4 "$HEDDLE" train run.toml --set run.directory=killed --set parallel.tensor=2 \
   --set parallel.pipeline=2 --set parallel.pipeline_schedule=interleaved --set parallel.sequence_parallel=true > log 2>&1 &
 launcher=$!
-for _ in $(seq 600); do
+for _ in $(seq 3000); do
   [ "$(cat killed/metrics.jsonl 2> /dev/null | wc -l)" -lt 13 ] || break
   sleep 0.02
 done
-victim=$(pgrep -P "$launcher" | tail -n 1)
+victim=$(pgrep -P "$launcher" | tail -n 1) || fail "the run to be killed never began"
 kill -KILL "$victim"
 code=0
 wait "$launcher" || code=$?

@@ -79,7 +79,7 @@ same two two_again
 
 # Killed outright, resumed, and killed again; stopped by SIGUSR1 and resumed: bitwise the undisturbed run.
 wait_for_step() {
-  for _ in $(seq 600); do
+  for _ in $(seq 3000); do
     [ "$(cat "$1/metrics.jsonl" 2> /dev/null | wc -l)" -lt "$2" ] || return 0
     sleep 0.02
   done

@@ -17,4 +17,7 @@ Mesh make_mesh(Config const& config, int rank, int ranks);
 /// Throws as make_mesh does where the data's longest sequence is too short for the mesh.
 void require_long_enough(Config const& config, Mesh const& mesh, int ranks, std::int64_t longest_sequence);
 
+/// A sentence for each key of [parallel] that is set to something but idle on this mesh.
+std::vector<std::string> switches_without_effect(ParallelConfig const& parallel, Mesh const& mesh);
+
 }  // namespace heddle

@@ -38,6 +38,8 @@ class BatchPlanner {
   void seek(std::int64_t epoch, std::int64_t position);
   /// Tokens of the longest side of any usable pair, with its end token.
   std::int64_t longest() const;
+  /// Of all usable pairs, each counting its longer side.
+  std::int64_t tokens() const;
   /// Pairs too long for the model.
   std::int64_t left_out() const { return dataset_.size() - static_cast<std::int64_t>(usable_.size()); }
 
