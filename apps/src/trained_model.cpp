@@ -163,7 +163,7 @@ TrainedModel::TrainedModel(std::vector<Checkpoint> const& checkpoints, TrainedMo
       LayerSpec{"",
                 Side::source,
                 config_.model,
-                DType::float32,
+                dtype_of(config_.train.precision),
                 {registries_.kernels, config_.kernels},
                 parallel_,
                 parameters_},

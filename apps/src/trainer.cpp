@@ -43,7 +43,8 @@ Trainer::Trainer(TrainerSetup const& setup)
       valid_data_(open_valid(config_, train_data_)),
       batches_(train_data_, {config_.train.batch_tokens, config_.model.max_length}, config_.train.seed),
       report_(announce()),
-      engine_({config_, setup.registries, setup.parallel, setup.execution, vocabulary_sizes(train_data_)}),
+      engine_({config_, setup.registries, setup.parallel, setup.execution, vocabulary_sizes(train_data_),
+               dtype_of(config_.train.precision)}),
       whole_model_(setup.parallel, engine_.parameters()),
       checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep) {
   resume_or_start();

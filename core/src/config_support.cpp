@@ -20,10 +20,6 @@ void require_supported(Config const& config) {
   if (config.train.validate_every > 0) {
     require_given("data.valid", config.data.valid, "data/demo/valid.h5");
   }
-  if (config.train.precision != Precision::float32) {
-    throw ConfigError(fmt::format("train.precision = \"{}\" is not built yet; train.precision = \"float32\" works",
-                                  name_of(config.train.precision)));
-  }
 }
 
 }  // namespace heddle

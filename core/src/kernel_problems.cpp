@@ -15,6 +15,7 @@ namespace heddle {
 GemmProblem GemmCall::problem() const {
   GemmProblem problem;
   problem.dtype = a.dtype();
+  problem.b_dtype = b.dtype();
   problem.output_dtype = c.dtype();
   problem.m = c.dim(0);
   problem.n = c.dim(1);
@@ -27,9 +28,10 @@ GemmProblem GemmCall::problem() const {
     return transposed ? Shape{columns, rows} : Shape{rows, columns};
   };
   a.require(problem.dtype, oriented(transpose_a, problem.m, problem.k), "a GEMM's a");
-  b.require(problem.dtype, oriented(transpose_b, problem.k, problem.n), "a GEMM's b");
+  bool const rounded = problem.dtype == DType::bfloat16 && problem.b_dtype == DType::float32;
+  b.require(rounded ? DType::float32 : problem.dtype, oriented(transpose_b, problem.k, problem.n), "a GEMM's b");
   if (problem.bias) {
-    bias.require(problem.output_dtype, Shape{problem.n}, "a GEMM's bias");
+    bias.require(statistics_dtype(problem.output_dtype), Shape{problem.n}, "a GEMM's bias");
   }
   return problem;
 }
@@ -59,8 +61,8 @@ EmbeddingProblem EmbeddingCall::problem(DType output) const {
 }
 
 std::string describe(GemmProblem const& problem) {
-  return fmt::format("a multiplication of {} to {} with m = {}, n = {}, k = {}{}{}{}{}", name_of(problem.dtype),
-                     name_of(problem.output_dtype), problem.m, problem.n, problem.k,
+  return fmt::format("a multiplication of {} by {} to {} with m = {}, n = {}, k = {}{}{}{}{}", name_of(problem.dtype),
+                     name_of(problem.b_dtype), name_of(problem.output_dtype), problem.m, problem.n, problem.k,
                      problem.transpose_a ? ", a transposed" : "", problem.transpose_b ? ", b transposed" : "",
                      problem.accumulate ? ", accumulated" : "", problem.bias ? ", with bias" : "");
 }

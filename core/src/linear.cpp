@@ -50,6 +50,7 @@ Linear::Linear(LayerSpec const& spec, Extents const& extents, Split split)
       weight_(spec.parameters.declare(weight_spec(spec, extents, split))),
       bias_(spec.parameters.declare(bias_spec(spec, extents, split))),
       gemm_(spec.kernels.gemm({.dtype = spec.dtype,
+                               .b_dtype = statistics_dtype(spec.dtype),
                                .output_dtype = spec.dtype,
                                .m = 64,
                                .n = extents.outputs,

@@ -25,6 +25,7 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
       region_(spec.parallel, Side::target),
       table_(table),
       gemm_(spec.kernels.gemm({.dtype = spec.dtype,
+                               .b_dtype = statistics_dtype(spec.dtype),
                                .output_dtype = spec.dtype,
                                .m = chunk_tokens,
                                .n = table.local_shape[0],

@@ -12,9 +12,6 @@ namespace heddle {
 
 namespace {
 
-/// What require_supported allows of train.precision.
-constexpr DType dtype = DType::float32;
-
 /// More micro-batches than this take no more memory than so many.
 constexpr std::int64_t most_micro_batches = 256;
 
@@ -38,25 +35,26 @@ class Rehearsal {
  public:
   Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, LayerRegistry const& layers)
       : config_(config),
+        dtype_(dtype_of(config.train.precision)),
         parallel_(idle_parallel_state(mesh, config.parallel)),
         parameters_(mesh),
         model_({.name = "",
                 .model = config.model,
-                .dtype = dtype,
+                .dtype = dtype_,
                 .kernels = kernels(),
                 .parallel = parallel_,
                 .parameters = parameters_},
                layers, vocabulary, plan_pipeline(config.model, config.parallel, vocabulary.target)),
-        pipeline_(parallel_.pipeline, model_, kernels().tensor_ops({dtype}), execution_) {
+        pipeline_(parallel_.pipeline, model_, kernels().tensor_ops({dtype_}), execution_) {
     parameters_.arrange();
     for (Parameter& parameter : parameters_.all()) {
-      parameter.value = values_.allocate(dtype, parameter.local_shape);
-      parameter.gradient = values_.allocate(dtype, parameter.local_shape);
+      parameter.value = values_.allocate(statistics_dtype(dtype_), parameter.local_shape);
+      parameter.gradient = values_.allocate(statistics_dtype(dtype_), parameter.local_shape);
     }
   }
 
   MemoryUse run() {
-    auto const element = static_cast<std::int64_t>(size_of(dtype));
+    auto const element = static_cast<std::int64_t>(size_of(statistics_dtype(dtype_)));
     std::int64_t const buffer = parameters_.size() * element;
     return {buffer, buffer, 2 * moments() * element, activations()};
   }
@@ -105,6 +103,7 @@ class Rehearsal {
   }
 
   Config const& config_;
+  DType dtype_;
   KernelRegistries kernels_ = idle_kernels();
   KernelChoices choices_;
   ParallelState parallel_;

@@ -15,7 +15,7 @@ StreamSplit stream_of(ParallelState const& parallel) {
 
 /// The set with its buffers, once the model has declared what it needs.
 ParameterSet& allocated(ParameterSet& parameters, DType dtype) {
-  parameters.allocate(dtype);
+  parameters.allocate(statistics_dtype(dtype));
   return parameters;
 }
 

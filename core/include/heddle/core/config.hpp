@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <heddle/core/dtype.hpp>
 #include <heddle/core/kernel_registry.hpp>
 #include <heddle/core/mesh.hpp>
 #include <string>
@@ -27,6 +28,11 @@ std::string_view name_of(OptimizerName value);
 std::string_view name_of(Schedule value);
 std::string_view name_of(ContextMode value);
 std::string_view name_of(PipelineSchedule value);
+
+/// Of activations.
+constexpr DType dtype_of(Precision precision) {
+  return precision == Precision::bfloat16 ? DType::bfloat16 : DType::float32;
+}
 
 struct RunConfig {
   std::string directory;

@@ -27,7 +27,7 @@ class TrainingEngine {
     ParallelState const& parallel;
     Execution& execution;
     VocabularySizes vocabulary;
-    DType dtype = DType::float32;
+    DType dtype = DType::float32;  ///< of activations; parameters are float32 beside bfloat16
   };
 
   /// Values are left uninitialised: parameters().initialize or a checkpoint fills them. Throws ConfigError for a layout

@@ -6,8 +6,9 @@
 namespace heddle {
 
 struct GemmProblem {
-  DType dtype = DType::float32;         ///< of a and b
-  DType output_dtype = DType::float32;  ///< of c and bias
+  DType dtype = DType::float32;         ///< of a
+  DType b_dtype = DType::float32;       ///< a's, or float32 where a is bfloat16: b's elements are rounded to it first
+  DType output_dtype = DType::float32;  ///< of c
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
 };
@@ -16,9 +17,9 @@ std::string describe(GemmProblem const& problem);
 
 struct GemmCall {
   Tensor a;     ///< [m, k], or [k, m] when transposed; rows may be strided
-  Tensor b;     ///< [k, n], or [n, k] when transposed; rows may be strided
+  Tensor b;     ///< [k, n], or [n, k] when transposed; rows may be strided; see GemmProblem::b_dtype
   Tensor c;     ///< [m, n]; rows may be strided
-  Tensor bias;  ///< [n], or empty
+  Tensor bias;  ///< [n] in statistics_dtype(c's), or empty
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;   ///< c += instead of c =
