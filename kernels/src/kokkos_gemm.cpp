@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "factories.hpp"
-#include "kernel_parts.hpp"
+#include "gemm_types.hpp"
 
 namespace heddle {
 
@@ -16,18 +16,19 @@ template <class Real>
 constexpr int tile_columns = 128 / static_cast<int>(sizeof(Real));
 /// How much of k a packed panel holds at once (with tile_columns: half of an L1 cache).
 constexpr Index block_depth = 128;
-/// Rows of c that one work item computes, tile by tile: a panel is used so often while it is in the L1 cache.
-constexpr Index block_rows = 128;
+/// Rows of c that one work item computes, tile by tile: a panel is used so often while it is in the L1 cache. Their
+/// sums stay on the work item's stack until they are complete, and are rounded once.
+constexpr Index block_rows = 32;
 
 /// A matrix that may be transposed: element (i, j) is data[i * row_stride + j * column_stride].
-template <class Real>
+template <class Element>
 struct Oriented {
-  Real const* data;
+  Element const* data;
   Index row_stride;
   Index column_stride;
 
   Oriented(Tensor const& tensor, bool transposed)
-      : data(tensor.data<Real>()),
+      : data(tensor.data<Element>()),
         row_stride(transposed ? 1 : tensor.row_stride()),
         column_stride(transposed ? tensor.row_stride() : 1) {}
 };
@@ -44,20 +45,23 @@ struct PackedPanels {
   }
 };
 
-template <class Real>
+template <class A, class C>
 struct Product {
+  using Real = parts::Arithmetic<A>;
+
   Index m, n, k;
-  Oriented<Real> a;
+  Oriented<A> a;
   PackedPanels<Real> b;
-  parts::Rows<Real> c;
+  parts::Rows<C> c;
   Real const* bias;
   bool accumulate;
 
   KOKKOS_INLINE_FUNCTION Index depth_at(Index p) const { return k - p < block_depth ? k - p : block_depth; }
 };
 
-template <class Real>
-void pack(Execution& execution, Oriented<Real> const& b, Product<Real> const& product) {
+template <class A, class B, class C>
+void pack(Execution& execution, Oriented<B> const& b, Product<A, C> const& product) {
+  using Real = parts::Arithmetic<A>;
   constexpr int width = tile_columns<Real>;
   Index const panels = product.b.columns / width;
   Index const blocks = (product.k + block_depth - 1) / block_depth;
@@ -67,25 +71,25 @@ void pack(Execution& execution, Oriented<Real> const& b, Product<Real> const& pr
         Index const depth = product.depth_at(begin);
         Index const column = item % panels * width;
         Index const filled = product.n - column < width ? product.n - column : width;
-        Real const* const from = b.data + begin * b.row_stride + column * b.column_stride;
+        B const* const from = b.data + begin * b.row_stride + column * b.column_stride;
         Real* const to = product.b.panel(begin, depth, item % panels);
         for (Index p = 0; p < depth; ++p) {
           for (Index j = 0; j < width; ++j) {
-            to[p * width + j] = j < filled ? from[p * b.row_stride + j * b.column_stride] : Real{0};
+            to[p * width + j] = j < filled ? parts::factor<A>(from[p * b.row_stride + j * b.column_stride]) : Real{0};
           }
         }
       });
 }
 
-/// sums = the rows' elements 0, stride, …, (depth - 1) * stride times the panel.
+/// Adds a (tile_rows × depth, its column p at left[p]) times the panel to the sums.
 template <class Real>
-KOKKOS_INLINE_FUNCTION void multiply_panel(Real const* const (&rows)[tile_rows], Index stride, Real const* panel,
-                                           Index depth, Real (&sums)[tile_rows][tile_columns<Real>]) {
+KOKKOS_INLINE_FUNCTION void multiply_panel(Real const (*left)[tile_rows], Real const* panel, Index depth,
+                                           Real (*sums)[tile_columns<Real>]) {
   constexpr int width = tile_columns<Real>;
   Real totals[tile_rows][width] = {};
   for (Index p = 0; p < depth; ++p) {
     for (int i = 0; i < tile_rows; ++i) {
-      Real const value = rows[i][p * stride];
+      Real const value = left[p][i];
       for (int j = 0; j < width; ++j) {
         totals[i][j] += value * panel[p * width + j];
       }
@@ -93,100 +97,86 @@ KOKKOS_INLINE_FUNCTION void multiply_panel(Real const* const (&rows)[tile_rows],
   }
   for (int i = 0; i < tile_rows; ++i) {
     for (int j = 0; j < width; ++j) {
-      sums[i][j] = totals[i][j];
+      sums[i][j] += totals[i][j];
     }
   }
 }
 
-/// Adds `sums` to a row's `columns` columns, or replaces them where `keep` is false.
-template <class Real>
-KOKKOS_INLINE_FUNCTION void store_row(Real* to, Real const* sums, Real const* bias, Index columns, bool keep) {
-  if (keep) {
-    for (Index j = 0; j < columns; ++j) {
-      to[j] += sums[j];
+/// Rows [row, row + tile_rows) and columns [p, p + depth) of op(a), column by column; beyond the last row are zeros.
+template <class A, class C>
+KOKKOS_INLINE_FUNCTION void copy_left(Product<A, C> const& product, Index row, Index p, Index depth,
+                                      parts::Arithmetic<A> (*left)[tile_rows]) {
+  using Real = parts::Arithmetic<A>;
+  for (int i = 0; i < tile_rows; ++i) {
+    if (row + i >= product.m) {
+      for (Index q = 0; q < depth; ++q) {
+        left[q][i] = 0;
+      }
+      continue;
     }
-  } else {
-    for (Index j = 0; j < columns; ++j) {
-      to[j] = sums[j];
-    }
-  }
-  if (bias != nullptr) {
-    for (Index j = 0; j < columns; ++j) {
-      to[j] += bias[j];
+    A const* const from = product.a.data + (row + i) * product.a.row_stride + p * product.a.column_stride;
+    for (Index q = 0; q < depth; ++q) {
+      left[q][i] = static_cast<Real>(from[q * product.a.column_stride]);
     }
   }
 }
 
-/// Adds a micro-tile's sums to c, or makes them c where this is the first block of k and nothing is accumulated.
-template <class Real>
-KOKKOS_INLINE_FUNCTION void store(Product<Real> const& product, Real const (&sums)[tile_rows][tile_columns<Real>],
-                                  Index row, Index column, bool first) {
-  constexpr Index width = tile_columns<Real>;
-  Index const rows = product.m - row < tile_rows ? product.m - row : tile_rows;
-  Index const columns = product.n - column < width ? product.n - column : width;
-  bool const keep = product.accumulate || !first;
-  Real const* const bias = first && product.bias != nullptr ? product.bias + column : nullptr;
-  for (Index i = 0; i < rows; ++i) {
-    // The usual number of columns as a constant: whole vectors without a remainder.
-    if (columns == width) {
-      store_row(product.c[row + i] + column, sums[i], bias, width, keep);
-    } else {
-      store_row(product.c[row + i] + column, sums[i], bias, columns, keep);
-    }
+/// One row of c from its sums: = or +=, with the bias if there is one.
+template <class A, class C>
+KOKKOS_INLINE_FUNCTION void store_row(Product<A, C> const& product, parts::Arithmetic<A> const* sums, Index row,
+                                      Index column, Index columns) {
+  using Real = parts::Arithmetic<A>;
+  C* const to = product.c[row] + column;
+  Real const* const bias = product.bias != nullptr ? product.bias + column : nullptr;
+  for (Index j = 0; j < columns; ++j) {
+    Real const before = product.accumulate ? static_cast<Real>(to[j]) : Real{0};
+    to[j] = static_cast<C>(before + sums[j] + (bias != nullptr ? bias[j] : Real{0}));
   }
 }
 
 /// Rows [row_begin, row_begin + block_rows) of c in one panel's columns.
-template <class Real>
-KOKKOS_INLINE_FUNCTION void multiply_block(Product<Real> const& product, Index row_begin, Index panel) {
+template <class A, class C>
+KOKKOS_INLINE_FUNCTION void multiply_block(Product<A, C> const& product, Index row_begin, Index panel) {
+  using Real = parts::Arithmetic<A>;
+  constexpr Index width = tile_columns<Real>;
   Index const row_end = row_begin + block_rows < product.m ? row_begin + block_rows : product.m;
+  Real sums[block_rows][width] = {};
+  Real left[block_depth][tile_rows];
   for (Index p = 0; p < product.k; p += block_depth) {
     Index const depth = product.depth_at(p);
     for (Index row = row_begin; row < row_end; row += tile_rows) {
-      Real const* rows[tile_rows];
-      for (int i = 0; i < tile_rows; ++i) {
-        // Past the last row its elements are read again, and the sums are not stored.
-        Index const existing = row + i < row_end ? row + i : row_end - 1;
-        rows[i] = product.a.data + existing * product.a.row_stride + p * product.a.column_stride;
-      }
-      Real sums[tile_rows][tile_columns<Real>];
-      multiply_panel(rows, product.a.column_stride, product.b.panel(p, depth, panel), depth, sums);
-      store(product, sums, row, panel * tile_columns<Real>, p == 0);
+      copy_left(product, row, p, depth, left);
+      multiply_panel(left, product.b.panel(p, depth, panel), depth, sums + (row - row_begin));
+    }
+  }
+  Index const column = panel * width;
+  Index const columns = product.n - column < width ? product.n - column : width;
+  for (Index row = row_begin; row < row_end; ++row) {
+    // The usual number of columns as a constant: whole vectors without a remainder.
+    if (columns == width) {
+      store_row(product, sums[row - row_begin], row, column, width);
+    } else {
+      store_row(product, sums[row - row_begin], row, column, columns);
     }
   }
 }
 
-/// Without a reduction dimension the loop over its blocks does nothing: c = bias, or c += bias.
-template <class Real>
-void multiply_nothing(Execution& execution, Product<Real> const& product) {
-  parts::for_each(
-      execution, "heddle::gemm_empty", product.m, KOKKOS_LAMBDA(Index row) {
-        for (Index j = 0; j < product.n; ++j) {
-          Real const bias = product.bias != nullptr ? product.bias[j] : Real{0};
-          product.c[row][j] = (product.accumulate ? product.c[row][j] : Real{0}) + bias;
-        }
-      });
-}
-
-template <class Real>
+template <class A, class B, class C>
 void multiply_as(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
+  using Real = parts::Arithmetic<A>;
   constexpr Index width = tile_columns<Real>;
   Index const panels = (problem.n + width - 1) / width;
   ArenaScope const scope(execution.scratch);
-  Tensor const packed = execution.scratch.allocate(problem.dtype, Shape{problem.k, panels * width});
-  Product<Real> const product{problem.m,
+  Tensor const packed = execution.scratch.allocate(DTypeOf<Real>::value, Shape{problem.k, panels * width});
+  Product<A, C> const product{problem.m,
                               problem.n,
                               problem.k,
-                              Oriented<Real>(call.a, problem.transpose_a),
+                              Oriented<A>(call.a, problem.transpose_a),
                               {packed.data<Real>(), panels * width},
-                              parts::rows_of<Real>(call.c),
+                              parts::rows_of<C>(call.c),
                               problem.bias ? call.bias.data<Real>() : nullptr,
                               problem.accumulate};
-  if (problem.k == 0) {
-    multiply_nothing(execution, product);
-    return;
-  }
-  pack(execution, Oriented<Real>(call.b, problem.transpose_b), product);
+  pack<A, B, C>(execution, Oriented<B>(call.b, problem.transpose_b), product);
   Index const row_blocks = (problem.m + block_rows - 1) / block_rows;
   parts::for_each(
       execution, "heddle::gemm", row_blocks * panels,
@@ -196,14 +186,12 @@ void multiply_as(Execution& execution, GemmCall const& call, GemmProblem const& 
 /// Packed panels of b and a register-tiled inner loop that the compiler vectorises.
 class KokkosGemm final : public Gemm {
  public:
-  bool supports(GemmProblem const& problem) const override {
-    return problem.dtype == problem.output_dtype &&
-           (problem.dtype == DType::float32 || problem.dtype == DType::float64);
-  }
+  bool supports(GemmProblem const& problem) const override { return parts::has_gemm_types(problem); }
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
-    parts::with_real(problem.dtype, [&]<class Real>(Real) { multiply_as<Real>(execution, call, problem); });
+    parts::with_gemm_types(problem,
+                           [&]<class A, class B, class C>(A, B, C) { multiply_as<A, B, C>(execution, call, problem); });
   }
 };
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "factories.hpp"
-#include "kernel_parts.hpp"
+#include "gemm_types.hpp"
 #include "lru_cache.hpp"
 
 namespace heddle {
@@ -46,7 +46,7 @@ struct WeightKey {
   void const* data;
   std::int64_t n, k, stride;
   bool transposed;
-  DType dtype, output_dtype;
+  DType dtype, b_dtype, output_dtype;
 
   auto operator<=>(WeightKey const&) const = default;
 };
@@ -77,7 +77,7 @@ dnnl::matmul::primitive_desc describe(MatmulKey const& key, dnnl::memory::desc c
   }
   auto const a = matrix(key.dtype, key.m, key.k, key.a_stride, key.transpose_a);
   auto const c = matrix(key.output_dtype, key.m, key.n, key.c_stride, false);
-  auto const bias = matrix(key.output_dtype, 1, key.n, key.n, false);
+  auto const bias = matrix(DType::float32, 1, key.n, key.n, false);
   auto const operation = key.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
   return {operation, attributes, engine};
 }
@@ -117,10 +117,8 @@ class OneDnnGemm final : public Gemm {
     if (!Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space>::accessible) {
       return false;
     }
-    if (problem.dtype == DType::bfloat16) {
-      return (problem.output_dtype == DType::bfloat16 || problem.output_dtype == DType::float32) && has_bfloat16();
-    }
-    return problem.dtype == DType::float32 && problem.output_dtype == DType::float32;
+    return problem.dtype != DType::float64 && parts::has_gemm_types(problem) &&
+           (problem.dtype != DType::bfloat16 || has_bfloat16());
   }
 
   void multiply(Execution& execution, GemmCall const& call) override {
@@ -146,6 +144,10 @@ class OneDnnGemm final : public Gemm {
   /// The rows of a are tokens: rows of c, or the reduction dimension where a is transposed. That dimension is cut.
   void multiply_chunks(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
     bool const pack = call.b_weight.id != 0 && !problem.transpose_a;
+    if (!pack && problem.b_dtype != problem.dtype) {
+      multiply_rounded(execution, call);
+      return;
+    }
     PackedWeight* const packed = pack ? &packed_weight(call, problem) : nullptr;
     // Partial sums in bfloat16 would be rounded once per chunk.
     bool const whole = problem.transpose_a && problem.output_dtype == DType::bfloat16;
@@ -154,6 +156,21 @@ class OneDnnGemm final : public Gemm {
       chunk = whole ? Chunk{0, rows} : next_chunk(chunk.begin, rows);
       multiply_chunk(execution, call, problem, chunk, packed);
     }
+  }
+
+  /// b is float32, a is bfloat16, and there is no packed copy of b that would be worth keeping.
+  void multiply_rounded(Execution& execution, GemmCall const& call) {
+    ArenaScope const scope(execution.scratch);
+    GemmCall rounded = call;
+    rounded.b = execution.scratch.allocate(DType::bfloat16, call.b.shape());
+    rounded.b_weight = {};
+    auto const from = parts::rows_of<float>(call.b);
+    auto const to = parts::rows_of<BFloat16>(rounded.b);
+    std::int64_t const columns = call.b.dim(1);
+    for (std::int64_t row = 0; row < call.b.dim(0); ++row) {
+      std::transform(from[row], from[row] + columns, to[row], [](float element) { return BFloat16(element); });
+    }
+    multiply_chunks(execution, rounded, rounded.problem());
   }
 
   void multiply_chunk(Execution& execution, GemmCall const& call, GemmProblem const& problem, Chunk const& chunk,
@@ -221,11 +238,11 @@ class OneDnnGemm final : public Gemm {
 
   /// b in the layout that oneDNN likes best for chunks of this n and k, packed anew where the version is another one.
   PackedWeight& packed_weight(GemmCall const& call, GemmProblem const& problem) {
-    WeightKey const key{call.b_weight.id,    call.b.raw(),        problem.n,     problem.k,
-                        call.b.row_stride(), problem.transpose_b, problem.dtype, problem.output_dtype};
+    WeightKey const key{call.b_weight.id,    call.b.raw(),  problem.n,       problem.k,           call.b.row_stride(),
+                        problem.transpose_b, problem.dtype, problem.b_dtype, problem.output_dtype};
     PackedWeight& packed = weights_.find_or_make(key, [&] { return make_packed(problem); });
     if (!packed.filled || packed.version != call.b_weight.version) {
-      auto const plain = matrix(problem.dtype, problem.k, problem.n, key.stride, key.transposed);
+      auto const plain = matrix(problem.b_dtype, problem.k, problem.n, key.stride, key.transposed);
       dnnl::memory source(plain, engine_, call.b.raw());
       dnnl::reorder(source, packed.memory).execute(stream_, source, packed.memory);
       stream_.wait();
