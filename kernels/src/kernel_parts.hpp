@@ -29,6 +29,29 @@ Rows<Element> rows_of(Tensor const& tensor) {
   return tensor.empty() ? Rows<Element>{} : Rows<Element>{tensor.data<Element>(), tensor.row_stride()};
 }
 
+/// What elements of a floating type are computed in by the fast kernels, and what their statistics are stored in.
+template <class Element>
+struct Arithmetic {
+  using Type = Element;
+};
+template <>
+struct Arithmetic<BFloat16> {
+  using Type = float;
+};
+template <class Element>
+using ArithmeticType = typename Arithmetic<Element>::Type;
+
+/// An element as a `Real` to compute with, which holds it exactly.
+template <class Real, class Element>
+KOKKOS_INLINE_FUNCTION constexpr Real wide(Element element) {
+  return static_cast<Real>(static_cast<ArithmeticType<Element>>(element));
+}
+/// The `Element` nearest to what was computed.
+template <class Element, class Real>
+KOKKOS_INLINE_FUNCTION constexpr Element narrow(Real value) {
+  return static_cast<Element>(static_cast<ArithmeticType<Element>>(value));
+}
+
 /// Calls `work(Real{})` for the float32 or float64 that `dtype` says.
 template <class Work>
 void with_real(DType dtype, Work&& work) {
@@ -40,6 +63,22 @@ void with_real(DType dtype, Work&& work) {
     default:
       throw Error("a kernel was called with " + std::string(name_of(dtype)) + ", which its supports() refuses");
   }
+}
+
+/// Calls `work(Element{})` for a floating dtype's element type.
+template <class Work>
+void with_floating(DType dtype, Work&& work) {
+  switch (dtype) {
+    case DType::float32:
+      return work(float{});
+    case DType::float64:
+      return work(double{});
+    case DType::bfloat16:
+      return work(BFloat16{});
+    case DType::int32:
+      break;
+  }
+  throw Error("a kernel needs floating-point elements, not " + std::string(name_of(dtype)));
 }
 
 /// Calls `body(index)` for 0 ≤ index < count, in parallel.
@@ -167,18 +206,19 @@ struct DropoutRule {
     }
   }
 
-  /// Calls `visit(begin, end, multipliers)` for consecutive chunks of the row's `columns` columns, at most
+  /// Calls `visit(begin, end, multipliers)` for consecutive chunks of the row's columns from `first` to `last`, at most
   /// dropout_chunk long; multipliers[c - begin] belongs to column c. They are all 1 where dropout is off.
   template <class Real, class Visit>
-  KOKKOS_INLINE_FUNCTION void for_each_chunk(std::int64_t row, std::int64_t columns, Visit const& visit) const {
+  KOKKOS_INLINE_FUNCTION void for_each_chunk(std::int64_t row, std::int64_t first, std::int64_t last,
+                                             Visit const& visit) const {
     std::uint32_t counter[4][philox_lanes];
     Real multipliers[dropout_chunk];
     for (Real& multiplier : multipliers) {
       multiplier = 1;
     }
-    auto group = static_cast<std::uint32_t>(first_column / 8);
-    std::int64_t skipped = first_column % 8;
-    for (std::int64_t begin = 0; begin < columns;) {
+    auto group = static_cast<std::uint32_t>((first_column + first) / 8);
+    std::int64_t skipped = active ? (first_column + first) % 8 : 0;
+    for (std::int64_t begin = first; begin < last;) {
       if (active) {
         for (std::uint32_t lane = 0; lane < philox_lanes; ++lane) {
           counter[0][lane] = static_cast<std::uint32_t>(sample[row]);
@@ -188,12 +228,17 @@ struct DropoutRule {
         fill(counter, multipliers);
       }
       std::int64_t const available = dropout_chunk - skipped;
-      std::int64_t const end = columns - begin < available ? columns : begin + available;
+      std::int64_t const end = last - begin < available ? last : begin + available;
       visit(begin, end, static_cast<Real const*>(multipliers + skipped));
       begin = end;
       group += philox_lanes;
       skipped = 0;
     }
+  }
+  /// The same for all `columns` columns of the row.
+  template <class Real, class Visit>
+  KOKKOS_INLINE_FUNCTION void for_each_chunk(std::int64_t row, std::int64_t columns, Visit const& visit) const {
+    for_each_chunk<Real>(row, 0, columns, visit);
   }
 };
 

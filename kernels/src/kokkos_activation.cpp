@@ -56,71 +56,72 @@ struct Gelu {
   }
 };
 
-template <class Function, class Real>
+template <class Function, class Element, class Real = parts::ArithmeticType<Element>>
 void forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {
-  auto const input = parts::rows_of<Real>(call.input);
-  auto const outputs = parts::rows_of<Real>(output);
+  auto const input = parts::rows_of<Element>(call.input);
+  auto const outputs = parts::rows_of<Element>(output);
   parts::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.input.dim(1);
   parts::for_each(
       execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Real const* const x = input[row];
-        Real* const y = outputs[row];
+        Element const* const x = input[row];
+        Element* const y = outputs[row];
         if (!dropout.active) {
           for (std::int64_t j = 0; j < columns; ++j) {
-            y[j] = Function::value(x[j]);
+            y[j] = parts::narrow<Element>(Function::value(parts::wide<Real>(x[j])));
           }
           return;
         }
-        dropout.template for_each_chunk<Real>(row, columns,
-                                              [=](std::int64_t begin, std::int64_t end, Real const* kept) {
-                                                for (std::int64_t j = begin; j < end; ++j) {
-                                                  y[j] = Function::value(x[j]) * kept[j - begin];
-                                                }
-                                              });
+        dropout.template for_each_chunk<Real>(
+            row, columns, [=](std::int64_t begin, std::int64_t end, Real const* kept) {
+              for (std::int64_t j = begin; j < end; ++j) {
+                y[j] = parts::narrow<Element>(Function::value(parts::wide<Real>(x[j])) * kept[j - begin]);
+              }
+            });
       });
 }
 
-template <class Function, class Real>
+template <class Function, class Element, class Real = parts::ArithmeticType<Element>>
 void backward_as(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                  Tensor const& grad_input) {
-  auto const input = parts::rows_of<Real>(call.input);
-  auto const grad_outputs = parts::rows_of<Real>(grad_output);
-  auto const grad_inputs = parts::rows_of<Real>(grad_input);
+  auto const input = parts::rows_of<Element>(call.input);
+  auto const grad_outputs = parts::rows_of<Element>(grad_output);
+  auto const grad_inputs = parts::rows_of<Element>(grad_input);
   parts::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.input.dim(1);
   parts::for_each(
       execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Real const* const x = input[row];
-        Real const* const grad_y = grad_outputs[row];
-        Real* const grad_x = grad_inputs[row];
+        Element const* const x = input[row];
+        Element const* const grad_y = grad_outputs[row];
+        Element* const grad_x = grad_inputs[row];
         if (!dropout.active) {
           for (std::int64_t j = 0; j < columns; ++j) {
-            grad_x[j] = grad_y[j] * Function::derivative(x[j]);
+            grad_x[j] =
+                parts::narrow<Element>(parts::wide<Real>(grad_y[j]) * Function::derivative(parts::wide<Real>(x[j])));
           }
           return;
         }
-        dropout.template for_each_chunk<Real>(row, columns,
-                                              [=](std::int64_t begin, std::int64_t end, Real const* kept) {
-                                                for (std::int64_t j = begin; j < end; ++j) {
-                                                  grad_x[j] = grad_y[j] * kept[j - begin] * Function::derivative(x[j]);
-                                                }
-                                              });
+        dropout.template for_each_chunk<Real>(
+            row, columns, [=](std::int64_t begin, std::int64_t end, Real const* kept) {
+              for (std::int64_t j = begin; j < end; ++j) {
+                grad_x[j] = parts::narrow<Element>(parts::wide<Real>(grad_y[j]) * kept[j - begin] *
+                                                   Function::derivative(parts::wide<Real>(x[j])));
+              }
+            });
       });
 }
 
 class KokkosActivation final : public Activation {
  public:
   bool supports(ActivationProblem const& problem) const override {
-    return (problem.dtype == DType::float32 || problem.dtype == DType::float64) &&
-           (problem.function == "relu" || problem.function == "gelu");
+    return problem.dtype != DType::int32 && (problem.function == "relu" || problem.function == "gelu");
   }
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
     output.require(call.input.dtype(), call.input.shape(), "an activation's output");
-    parts::with_real(call.input.dtype(), [&]<class Real>(Real) {
-      call.function == "relu" ? forward_as<Relu, Real>(execution, call, output)
-                              : forward_as<Gelu, Real>(execution, call, output);
+    parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+      call.function == "relu" ? forward_as<Relu, Element>(execution, call, output)
+                              : forward_as<Gelu, Element>(execution, call, output);
     });
   }
 
@@ -128,9 +129,9 @@ class KokkosActivation final : public Activation {
                 Tensor const& grad_input) override {
     grad_output.require(call.input.dtype(), call.input.shape(), "an activation's grad_output");
     grad_input.require(call.input.dtype(), call.input.shape(), "an activation's grad_input");
-    parts::with_real(call.input.dtype(), [&]<class Real>(Real) {
-      call.function == "relu" ? backward_as<Relu, Real>(execution, call, grad_output, grad_input)
-                              : backward_as<Gelu, Real>(execution, call, grad_output, grad_input);
+    parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+      call.function == "relu" ? backward_as<Relu, Element>(execution, call, grad_output, grad_input)
+                              : backward_as<Gelu, Element>(execution, call, grad_output, grad_input);
     });
   }
 };

@@ -10,14 +10,16 @@ constexpr std::int64_t rows_per_block = 64;
 constexpr std::int64_t columns_per_block = 64;
 
 /// What both directions know of a call, as raw pointers.
-template <class Real>
+template <class Element>
 struct NormView {
-  parts::Rows<Real> residual;
-  parts::Rows<Real> branch;
+  using Real = parts::ArithmeticType<Element>;
+
+  parts::Rows<Element> residual;
+  parts::Rows<Element> branch;
   Real const* weight;
   Real const* bias;
-  parts::Rows<Real> sum;
-  parts::Rows<Real> normalized;
+  parts::Rows<Element> sum;
+  parts::Rows<Element> normalized;
   Real* mean;
   Real* reciprocal_deviation;
   parts::DropoutRule dropout;
@@ -25,12 +27,12 @@ struct NormView {
   Real epsilon;
 
   NormView(ResidualNormCall const& call, ResidualNormOutput const& output)
-      : residual(parts::rows_of<Real>(call.residual)),
-        branch(parts::rows_of<Real>(call.branch)),
+      : residual(parts::rows_of<Element>(call.residual)),
+        branch(parts::rows_of<Element>(call.branch)),
         weight(parts::rows_of<Real>(call.weight).data),
         bias(parts::rows_of<Real>(call.bias).data),
-        sum(parts::rows_of<Real>(output.sum)),
-        normalized(parts::rows_of<Real>(output.normalized)),
+        sum(parts::rows_of<Element>(output.sum)),
+        normalized(parts::rows_of<Element>(output.normalized)),
         mean(parts::rows_of<Real>(output.mean).data),
         reciprocal_deviation(parts::rows_of<Real>(output.reciprocal_deviation).data),
         dropout(call.dropout),
@@ -39,45 +41,46 @@ struct NormView {
 
   /// sum = residual + dropout(branch), through a buffer so that any of them may be the same memory.
   KOKKOS_INLINE_FUNCTION void add(std::int64_t row) const {
-    Real const* const from = residual[row];
-    Real const* const branch_row = branch[row];
-    Real* const to = sum[row];
-    dropout.template for_each_chunk<Real>(row, columns,
-                                          [=](std::int64_t begin, std::int64_t end, Real const* multipliers) {
-                                            Real buffer[parts::dropout_chunk];
-                                            for (std::int64_t c = begin; c < end; ++c) {
-                                              buffer[c - begin] = from[c] + branch_row[c] * multipliers[c - begin];
-                                            }
-                                            for (std::int64_t c = begin; c < end; ++c) {
-                                              to[c] = buffer[c - begin];
-                                            }
-                                          });
+    Element const* const from = residual[row];
+    Element const* const branch_row = branch[row];
+    Element* const to = sum[row];
+    dropout.template for_each_chunk<Real>(
+        row, columns, [=](std::int64_t begin, std::int64_t end, Real const* multipliers) {
+          Real buffer[parts::dropout_chunk];
+          for (std::int64_t c = begin; c < end; ++c) {
+            buffer[c - begin] = parts::wide<Real>(from[c]) + parts::wide<Real>(branch_row[c]) * multipliers[c - begin];
+          }
+          for (std::int64_t c = begin; c < end; ++c) {
+            to[c] = parts::narrow<Element>(buffer[c - begin]);
+          }
+        });
   }
 
   /// normalized = (x - mean) / deviation * weight + bias; the variance in a second visit, which loses no digits.
-  KOKKOS_INLINE_FUNCTION void normalize(std::int64_t row, Real const* x) const {
+  KOKKOS_INLINE_FUNCTION void normalize(std::int64_t row, Element const* x) const {
     Real total = 0;
     for (std::int64_t c = 0; c < columns; ++c) {
-      total += x[c];
+      total += parts::wide<Real>(x[c]);
     }
     Real const average = total / static_cast<Real>(columns);
     Real squares = 0;
     for (std::int64_t c = 0; c < columns; ++c) {
-      squares += (x[c] - average) * (x[c] - average);
+      Real const distance = parts::wide<Real>(x[c]) - average;
+      squares += distance * distance;
     }
     Real const reciprocal = Real{1} / std::sqrt(squares / static_cast<Real>(columns) + epsilon);
-    Real* const to = normalized[row];
+    Element* const to = normalized[row];
     for (std::int64_t c = 0; c < columns; ++c) {
-      to[c] = (x[c] - average) * reciprocal * weight[c] + bias[c];
+      to[c] = parts::narrow<Element>((parts::wide<Real>(x[c]) - average) * reciprocal * weight[c] + bias[c]);
     }
     mean[row] = average;
     reciprocal_deviation[row] = reciprocal;
   }
 };
 
-template <class Real>
+template <class Element>
 void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
-  NormView<Real> const view(call, output);
+  NormView<Element> const view(call, output);
   parts::for_each(
       execution, "residual norm forward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         if (view.branch) {
@@ -94,29 +97,32 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
 }
 
 /// The pointers of a backward call.
-template <class Real>
+template <class Element>
 struct GradientView {
-  NormView<Real> forward;
-  parts::Rows<Real> grad_normalized;
-  parts::Rows<Real> grad_sum;
-  parts::Rows<Real> grad_residual;
-  parts::Rows<Real> grad_branch;
+  using Real = parts::ArithmeticType<Element>;
+
+  NormView<Element> forward;
+  parts::Rows<Element> grad_normalized;
+  parts::Rows<Element> grad_sum;
+  parts::Rows<Element> grad_residual;
+  parts::Rows<Element> grad_branch;
 
   /// Adds a row's share to the sums over rows, and returns what the row's gradient needs of all columns:
   /// mean(g) and mean(g * standardised x) with g = grad_normalized * weight.
   KOKKOS_INLINE_FUNCTION void reduce(std::int64_t row, Real* weight_sums, Real* bias_sums, Real& mean_grad,
                                      Real& mean_grad_standard) const {
-    Real const* const x = forward.sum[row];
-    Real const* const grad = grad_normalized[row];
+    Element const* const x = forward.sum[row];
+    Element const* const grad = grad_normalized[row];
     Real const average = forward.mean[row];
     Real const reciprocal = forward.reciprocal_deviation[row];
     Real sum_grad = 0;
     Real sum_grad_standard = 0;
     for (std::int64_t c = 0; c < forward.columns; ++c) {
-      Real const standard = (x[c] - average) * reciprocal;
-      Real const weighted = grad[c] * forward.weight[c];
-      weight_sums[c] += grad[c] * standard;
-      bias_sums[c] += grad[c];
+      Real const standard = (parts::wide<Real>(x[c]) - average) * reciprocal;
+      auto const grad_c = parts::wide<Real>(grad[c]);
+      Real const weighted = grad_c * forward.weight[c];
+      weight_sums[c] += grad_c * standard;
+      bias_sums[c] += grad_c;
       sum_grad += weighted;
       sum_grad_standard += weighted * standard;
     }
@@ -126,12 +132,12 @@ struct GradientView {
 
   /// The row's gradients of residual and branch, through a buffer because they may overwrite what they are made from.
   KOKKOS_INLINE_FUNCTION void write(std::int64_t row, Real mean_grad, Real mean_grad_standard) const {
-    Real const* const x = forward.sum[row];
-    Real const* const grad = grad_normalized[row];
-    Real const* const stream = grad_sum[row];
+    Element const* const x = forward.sum[row];
+    Element const* const grad = grad_normalized[row];
+    Element const* const stream = grad_sum[row];
     Real const* const weight = forward.weight;
-    Real* const to_residual = grad_residual[row];
-    Real* const to_branch = grad_branch[row];
+    Element* const to_residual = grad_residual[row];
+    Element* const to_branch = grad_branch[row];
     bool const with_norm = static_cast<bool>(grad_normalized);
     bool const with_stream = static_cast<bool>(grad_sum);
     bool const with_branch = static_cast<bool>(grad_branch);
@@ -140,19 +146,20 @@ struct GradientView {
     auto const visit = [=](std::int64_t begin, std::int64_t end, Real const* multipliers) {
       Real buffer[parts::dropout_chunk];
       for (std::int64_t c = begin; c < end; ++c) {
-        buffer[c - begin] = with_stream ? stream[c] : Real{0};
+        buffer[c - begin] = with_stream ? parts::wide<Real>(stream[c]) : Real{0};
       }
       if (with_norm) {
         for (std::int64_t c = begin; c < end; ++c) {
-          Real const standard = (x[c] - average) * reciprocal;
-          buffer[c - begin] += reciprocal * (grad[c] * weight[c] - mean_grad - standard * mean_grad_standard);
+          Real const standard = (parts::wide<Real>(x[c]) - average) * reciprocal;
+          buffer[c - begin] +=
+              reciprocal * (parts::wide<Real>(grad[c]) * weight[c] - mean_grad - standard * mean_grad_standard);
         }
       }
       for (std::int64_t c = begin; c < end; ++c) {
-        to_residual[c] = buffer[c - begin];
+        to_residual[c] = parts::narrow<Element>(buffer[c - begin]);
       }
       for (std::int64_t c = begin; with_branch && c < end; ++c) {
-        to_branch[c] = buffer[c - begin] * multipliers[c - begin];
+        to_branch[c] = parts::narrow<Element>(buffer[c - begin] * multipliers[c - begin]);
       }
     };
     forward.dropout.template for_each_chunk<Real>(row, forward.columns, visit);
@@ -182,8 +189,8 @@ void add_block_sums(Execution& execution, Real const* sums, std::int64_t stride,
       });
 }
 
-template <class Real>
-void run_backward(Execution& execution, GradientView<Real> const& view, std::int64_t rows,
+template <class Element, class Real = parts::ArithmeticType<Element>>
+void run_backward(Execution& execution, GradientView<Element> const& view, std::int64_t rows,
                   ResidualNormGradients const& gradients) {
   ArenaScope const scope(execution.scratch);
   std::int64_t const columns = view.forward.columns;
@@ -218,23 +225,21 @@ void run_backward(Execution& execution, GradientView<Real> const& view, std::int
 
 class KokkosResidualNorm : public ResidualNorm {
  public:
-  bool supports(ResidualNormProblem const& problem) const override {
-    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
-  }
+  bool supports(ResidualNormProblem const& problem) const override { return problem.dtype != DType::int32; }
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
-    parts::with_real(call.residual.dtype(), [&](auto real) { run_forward<decltype(real)>(execution, call, output); });
+    parts::with_floating(call.residual.dtype(),
+                         [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
   }
   void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                 Tensor const& grad_normalized, Tensor const& grad_sum,
                 ResidualNormGradients const& gradients) override {
-    parts::with_real(call.residual.dtype(), [&](auto real) {
-      using Real = decltype(real);
-      GradientView<Real> const view{{call, output},
-                                    parts::rows_of<Real>(grad_normalized),
-                                    parts::rows_of<Real>(grad_sum),
-                                    parts::rows_of<Real>(gradients.residual),
-                                    parts::rows_of<Real>(gradients.branch)};
-      run_backward<Real>(execution, view, call.residual.dim(0), gradients);
+    parts::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
+      GradientView<Element> const view{{call, output},
+                                       parts::rows_of<Element>(grad_normalized),
+                                       parts::rows_of<Element>(grad_sum),
+                                       parts::rows_of<Element>(gradients.residual),
+                                       parts::rows_of<Element>(gradients.branch)};
+      run_backward<Element>(execution, view, call.residual.dim(0), gradients);
     });
   }
 };

@@ -13,8 +13,8 @@ struct RowSums {
   Real sum;
 };
 
-template <class Real>
-KOKKOS_INLINE_FUNCTION RowSums<Real> maximum_and_sum(Real const* logits, std::int64_t columns) {
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION RowSums<Real> maximum_and_sum(Element const* logits, std::int64_t columns) {
   Real maxima[lanes];
   Real sums[lanes];
   for (int lane = 0; lane < lanes; ++lane) {
@@ -24,15 +24,16 @@ KOKKOS_INLINE_FUNCTION RowSums<Real> maximum_and_sum(Real const* logits, std::in
   std::int64_t const whole = columns - columns % lanes;
   for (std::int64_t c = 0; c < whole; c += lanes) {
     for (int lane = 0; lane < lanes; ++lane) {
-      Real const logit = logits[c + lane];
+      auto const logit = parts::wide<Real>(logits[c + lane]);
       maxima[lane] = logit > maxima[lane] ? logit : maxima[lane];
       sums[lane] += logit;
     }
   }
   RowSums<Real> result{-std::numeric_limits<Real>::infinity(), 0};
   for (std::int64_t c = whole; c < columns; ++c) {
-    result.maximum = logits[c] > result.maximum ? logits[c] : result.maximum;
-    result.sum += logits[c];
+    auto const logit = parts::wide<Real>(logits[c]);
+    result.maximum = logit > result.maximum ? logit : result.maximum;
+    result.sum += logit;
   }
   for (int lane = 0; lane < lanes; ++lane) {
     result.maximum = maxima[lane] > result.maximum ? maxima[lane] : result.maximum;
@@ -41,29 +42,29 @@ KOKKOS_INLINE_FUNCTION RowSums<Real> maximum_and_sum(Real const* logits, std::in
   return result;
 }
 
-template <class Real>
-KOKKOS_INLINE_FUNCTION Real sum_of_exponentials(Real const* logits, std::int64_t columns, Real maximum) {
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION Real sum_of_exponentials(Element const* logits, std::int64_t columns, Real maximum) {
   Real sum = 0;
   for (std::int64_t c = 0; c < columns; ++c) {
-    sum += parts::fast_exp(logits[c] - maximum);
+    sum += parts::fast_exp(parts::wide<Real>(logits[c]) - maximum);
   }
   return sum;
 }
 
-template <class Real>
+template <class Element, class Real = parts::ArithmeticType<Element>>
 void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
-  auto const logits = parts::rows_of<Real>(call.logits);
+  auto const logits = parts::rows_of<Element>(call.logits);
   auto const out = parts::rows_of<Real>(statistics);
   auto const* const targets = call.targets.data<std::int32_t>();
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
   parts::for_each(
       execution, "cross entropy statistics", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        auto const sums = maximum_and_sum<Real>(logits[row], columns);
+        auto const sums = maximum_and_sum<Element>(logits[row], columns);
         std::int64_t const target = targets[row] - first;
         out[row][0] = sums.maximum;
-        out[row][1] = sum_of_exponentials<Real>(logits[row], columns, sums.maximum);
-        out[row][2] = target >= 0 && target < columns ? logits[row][target] : Real{0};
+        out[row][1] = sum_of_exponentials<Element>(logits[row], columns, sums.maximum);
+        out[row][2] = target >= 0 && target < columns ? parts::wide<Real>(logits[row][target]) : Real{0};
         out[row][3] = sums.sum;
       });
 }
@@ -113,9 +114,9 @@ void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Ten
       });
 }
 
-template <class Real>
+template <class Element, class Real = parts::ArithmeticType<Element>>
 void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics, double scale) {
-  auto const logits = parts::rows_of<Real>(call.logits);
+  auto const logits = parts::rows_of<Element>(call.logits);
   auto const in = parts::rows_of<Real>(statistics);
   auto const* const targets = call.targets.data<std::int32_t>();
   std::int64_t const columns = call.logits.dim(1);
@@ -126,25 +127,28 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
       execution, "cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Real const maximum = in[row][0];
         Real const factor = static_cast<Real>(scale) / in[row][1];
-        Real* const row_logits = logits[row];
-        for (std::int64_t c = 0; c < columns; ++c) {
-          row_logits[c] = parts::fast_exp(row_logits[c] - maximum) * factor - of_all;
-        }
+        Element* const row_logits = logits[row];
+        auto const gradient = [=](Element logit, Real wanted) {
+          return parts::narrow<Element>(parts::fast_exp(parts::wide<Real>(logit) - maximum) * factor - wanted);
+        };
         std::int64_t const target = targets[row] - first;
-        if (target >= 0 && target < columns) {
-          row_logits[target] -= of_target;
+        bool const here = target >= 0 && target < columns;
+        Element const at_target = here ? gradient(row_logits[target], of_all + of_target) : Element{};
+        for (std::int64_t c = 0; c < columns; ++c) {
+          row_logits[c] = gradient(row_logits[c], of_all);
+        }
+        if (here) {
+          row_logits[target] = at_target;
         }
       });
 }
 
 class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
  public:
-  bool supports(SoftmaxCrossEntropyProblem const& problem) const override {
-    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
-  }
+  bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }
   void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
-    parts::with_real(call.logits.dtype(),
-                     [&](auto real) { write_statistics<decltype(real)>(execution, call, statistics); });
+    parts::with_floating(call.logits.dtype(),
+                         [&]<class Element>(Element) { write_statistics<Element>(execution, call, statistics); });
   }
   void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
     parts::with_real(statistics.dtype(),
@@ -157,8 +161,8 @@ class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
   }
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {
-    parts::with_real(call.logits.dtype(),
-                     [&](auto real) { write_gradient<decltype(real)>(execution, call, statistics, scale); });
+    parts::with_floating(call.logits.dtype(),
+                         [&]<class Element>(Element) { write_gradient<Element>(execution, call, statistics, scale); });
   }
 };
 

@@ -22,33 +22,34 @@ struct Gelu {
   }
 };
 
-template <class Function, class Real>
+template <class Function, class Element>
 void forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {
-  auto const x = parts::rows_of<Real>(call.input);
-  auto const y = parts::rows_of<Real>(output);
+  auto const x = parts::rows_of<Element>(call.input);
+  auto const y = parts::rows_of<Element>(output);
   parts::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.input.dim(1);
   parts::for_each(
       execution, "heddle::reference_activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t j = 0; j < columns; ++j) {
-          y[row][j] = static_cast<Real>(Function::value(x[row][j]) * dropout.multiplier(row, j));
+          y[row][j] =
+              parts::narrow<Element>(Function::value(parts::wide<double>(x[row][j])) * dropout.multiplier(row, j));
         }
       });
 }
 
-template <class Function, class Real>
+template <class Function, class Element>
 void backward_as(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                  Tensor const& grad_input) {
-  auto const x = parts::rows_of<Real>(call.input);
-  auto const grad_y = parts::rows_of<Real>(grad_output);
-  auto const grad_x = parts::rows_of<Real>(grad_input);
+  auto const x = parts::rows_of<Element>(call.input);
+  auto const grad_y = parts::rows_of<Element>(grad_output);
+  auto const grad_x = parts::rows_of<Element>(grad_input);
   parts::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.input.dim(1);
   parts::for_each(
       execution, "heddle::reference_activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t j = 0; j < columns; ++j) {
-          double const grad = static_cast<double>(grad_y[row][j]) * dropout.multiplier(row, j);
-          grad_x[row][j] = static_cast<Real>(grad * Function::derivative(x[row][j]));
+          double const grad = parts::wide<double>(grad_y[row][j]) * dropout.multiplier(row, j);
+          grad_x[row][j] = parts::narrow<Element>(grad * Function::derivative(parts::wide<double>(x[row][j])));
         }
       });
 }
@@ -57,15 +58,14 @@ void backward_as(Execution& execution, ActivationCall const& call, Tensor const&
 class ReferenceActivation final : public Activation {
  public:
   bool supports(ActivationProblem const& problem) const override {
-    return (problem.dtype == DType::float32 || problem.dtype == DType::float64) &&
-           (problem.function == "relu" || problem.function == "gelu");
+    return problem.dtype != DType::int32 && (problem.function == "relu" || problem.function == "gelu");
   }
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
     output.require(call.input.dtype(), call.input.shape(), "an activation's output");
-    parts::with_real(call.input.dtype(), [&]<class Real>(Real) {
-      call.function == "relu" ? forward_as<Relu, Real>(execution, call, output)
-                              : forward_as<Gelu, Real>(execution, call, output);
+    parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+      call.function == "relu" ? forward_as<Relu, Element>(execution, call, output)
+                              : forward_as<Gelu, Element>(execution, call, output);
     });
   }
 
@@ -73,9 +73,9 @@ class ReferenceActivation final : public Activation {
                 Tensor const& grad_input) override {
     grad_output.require(call.input.dtype(), call.input.shape(), "an activation's grad_output");
     grad_input.require(call.input.dtype(), call.input.shape(), "an activation's grad_input");
-    parts::with_real(call.input.dtype(), [&]<class Real>(Real) {
-      call.function == "relu" ? backward_as<Relu, Real>(execution, call, grad_output, grad_input)
-                              : backward_as<Gelu, Real>(execution, call, grad_output, grad_input);
+    parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+      call.function == "relu" ? backward_as<Relu, Element>(execution, call, grad_output, grad_input)
+                              : backward_as<Gelu, Element>(execution, call, grad_output, grad_input);
     });
   }
 };

@@ -6,14 +6,15 @@ namespace heddle {
 namespace {
 
 bool supported(EmbeddingProblem const& problem) {
-  return problem.dtype == problem.table_dtype && (problem.dtype == DType::float32 || problem.dtype == DType::float64);
+  return problem.dtype != DType::int32 && problem.table_dtype == statistics_dtype(problem.dtype);
 }
 
-template <class Real>
+template <class Element>
 void forward_as(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
-  auto const table = parts::rows_of<Real>(call.table);
-  auto const positions = parts::rows_of<Real>(call.positions);
-  auto const y = parts::rows_of<Real>(output);
+  using Parameter = parts::ArithmeticType<Element>;
+  auto const table = parts::rows_of<Parameter>(call.table);
+  auto const positions = parts::rows_of<Parameter>(call.positions);
+  auto const y = parts::rows_of<Element>(output);
   std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
   std::int32_t const* const position = call.rows.position.data<std::int32_t>();
   parts::DropoutRule const dropout(call.dropout);
@@ -28,18 +29,19 @@ void forward_as(Execution& execution, EmbeddingCall const& call, Tensor const& o
         for (std::int64_t j = 0; j < columns; ++j) {
           double const embedded = here ? scale * static_cast<double>(table[token][j]) : 0.0;
           double const placed = positions ? static_cast<double>(positions[position[row]][j]) : 0.0;
-          y[row][j] = static_cast<Real>((embedded + placed) * dropout.multiplier(row, j));
+          y[row][j] = parts::narrow<Element>((embedded + placed) * dropout.multiplier(row, j));
         }
       });
 }
 
 /// Column by column, so that each sum is made by one work item, row after row.
-template <class Real>
+template <class Element>
 void backward_as(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
                  Tensor const& grad_positions) {
-  auto const grad_y = parts::rows_of<Real>(grad_output);
-  auto const to_table = parts::rows_of<Real>(grad_table);
-  auto const to_positions = parts::rows_of<Real>(grad_positions);
+  using Parameter = parts::ArithmeticType<Element>;
+  auto const grad_y = parts::rows_of<Element>(grad_output);
+  auto const to_table = parts::rows_of<Parameter>(grad_table);
+  auto const to_positions = parts::rows_of<Parameter>(grad_positions);
   std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
   std::int32_t const* const position = call.rows.position.data<std::int32_t>();
   parts::DropoutRule const dropout(call.dropout);
@@ -50,13 +52,13 @@ void backward_as(Execution& execution, EmbeddingCall const& call, Tensor const& 
   parts::for_each(
       execution, "heddle::reference_embedding", grad_output.dim(1), KOKKOS_LAMBDA(std::int64_t j) {
         for (std::int64_t row = 0; row < rows; ++row) {
-          double const grad = static_cast<double>(grad_y[row][j]) * dropout.multiplier(row, j);
+          double const grad = parts::wide<double>(grad_y[row][j]) * dropout.multiplier(row, j);
           std::int64_t const token = id[row] - first_token;
           if (token >= 0 && token < vocabulary) {
-            to_table[token][j] += static_cast<Real>(scale * grad);
+            to_table[token][j] += static_cast<Parameter>(scale * grad);
           }
           if (to_positions) {
-            to_positions[position[row]][j] += static_cast<Real>(grad);
+            to_positions[position[row]][j] += static_cast<Parameter>(grad);
           }
         }
       });
@@ -68,13 +70,13 @@ class ReferenceEmbedding final : public Embedding {
   bool supports(EmbeddingProblem const& problem) const override { return supported(problem); }
 
   void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) override {
-    parts::with_real(output.dtype(), [&]<class Real>(Real) { forward_as<Real>(execution, call, output); });
+    parts::with_floating(output.dtype(), [&]<class Element>(Element) { forward_as<Element>(execution, call, output); });
   }
 
   void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
                 Tensor const& grad_positions) override {
-    parts::with_real(grad_output.dtype(), [&]<class Real>(Real) {
-      backward_as<Real>(execution, call, grad_output, grad_table, grad_positions);
+    parts::with_floating(grad_output.dtype(), [&]<class Element>(Element) {
+      backward_as<Element>(execution, call, grad_output, grad_table, grad_positions);
     });
   }
 };

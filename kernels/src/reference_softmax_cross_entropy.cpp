@@ -4,9 +4,10 @@
 namespace heddle {
 namespace {
 
-template <class Real>
+template <class Element>
 void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
-  auto const logits = parts::rows_of<Real>(call.logits);
+  using Real = parts::ArithmeticType<Element>;
+  auto const logits = parts::rows_of<Element>(call.logits);
   auto const out = parts::rows_of<Real>(statistics);
   auto const* const targets = call.targets.data<std::int32_t>();
   std::int64_t const columns = call.logits.dim(1);
@@ -16,18 +17,18 @@ void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call,
         double maximum = -INFINITY;
         double sum = 0;
         for (std::int64_t c = 0; c < columns; ++c) {
-          double const logit = logits[row][c];
+          double const logit = parts::wide<double>(logits[row][c]);
           maximum = logit > maximum ? logit : maximum;
           sum += logit;
         }
         double sum_exp = 0;
         for (std::int64_t c = 0; c < columns; ++c) {
-          sum_exp += std::exp(logits[row][c] - maximum);
+          sum_exp += std::exp(parts::wide<double>(logits[row][c]) - maximum);
         }
         std::int64_t const target = targets[row] - first;
         out[row][0] = static_cast<Real>(maximum);
         out[row][1] = static_cast<Real>(sum_exp);
-        out[row][2] = target >= 0 && target < columns ? logits[row][target] : Real{0};
+        out[row][2] = target >= 0 && target < columns ? parts::wide<Real>(logits[row][target]) : Real{0};
         out[row][3] = static_cast<Real>(sum);
       });
 }
@@ -77,10 +78,10 @@ void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Ten
       });
 }
 
-template <class Real>
+template <class Element>
 void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics, double scale) {
-  auto const logits = parts::rows_of<Real>(call.logits);
-  auto const in = parts::rows_of<Real>(statistics);
+  auto const logits = parts::rows_of<Element>(call.logits);
+  auto const in = parts::rows_of<parts::ArithmeticType<Element>>(statistics);
   auto const* const targets = call.targets.data<std::int32_t>();
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
@@ -91,21 +92,19 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
         double const maximum = in[row][0];
         double const sum_exp = in[row][1];
         for (std::int64_t c = 0; c < columns; ++c) {
-          double const probability = std::exp(logits[row][c] - maximum) / sum_exp;
+          double const probability = std::exp(parts::wide<double>(logits[row][c]) - maximum) / sum_exp;
           double const wanted = (c + first == targets[row] ? 1 - smoothing : 0.0) + smoothing / vocabulary;
-          logits[row][c] = static_cast<Real>(scale * (probability - wanted));
+          logits[row][c] = parts::narrow<Element>(scale * (probability - wanted));
         }
       });
 }
 
 class ReferenceSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
  public:
-  bool supports(SoftmaxCrossEntropyProblem const& problem) const override {
-    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
-  }
+  bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }
   void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
-    parts::with_real(call.logits.dtype(),
-                     [&](auto real) { write_statistics<decltype(real)>(execution, call, statistics); });
+    parts::with_floating(call.logits.dtype(),
+                         [&]<class Element>(Element) { write_statistics<Element>(execution, call, statistics); });
   }
   void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
     parts::with_real(statistics.dtype(),
@@ -118,8 +117,8 @@ class ReferenceSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
   }
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {
-    parts::with_real(call.logits.dtype(),
-                     [&](auto real) { write_gradient<decltype(real)>(execution, call, statistics, scale); });
+    parts::with_floating(call.logits.dtype(),
+                         [&]<class Element>(Element) { write_gradient<Element>(execution, call, statistics, scale); });
   }
 };
 

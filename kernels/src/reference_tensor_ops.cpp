@@ -6,14 +6,10 @@ namespace heddle {
 
 namespace {
 
-/// Bodies of the loops; `double` holds every floating element exactly.
+/// `double` holds every floating element exactly.
 template <class Element>
 KOKKOS_INLINE_FUNCTION double wide(Element element) {
-  return static_cast<double>(static_cast<parts::ArithmeticType<Element>>(element));
-}
-template <class Element>
-KOKKOS_INLINE_FUNCTION Element narrow(double value) {
-  return static_cast<Element>(static_cast<parts::ArithmeticType<Element>>(value));
+  return parts::wide<double>(element);
 }
 
 template <class From, class To>
@@ -24,7 +20,7 @@ void copy_as(Execution& execution, Tensor const& from, Tensor const& to) {
   parts::for_each(
       execution, "heddle::reference_copy", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t j = 0; j < extents.columns; ++j) {
-          target[row][j] = narrow<To>(wide(source[row][j]));
+          target[row][j] = parts::narrow<To>(wide(source[row][j]));
         }
       });
 }
@@ -36,7 +32,7 @@ void fill_as(Execution& execution, Tensor const& tensor, double value) {
   parts::for_each(
       execution, "heddle::reference_fill", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t j = 0; j < extents.columns; ++j) {
-          target[row][j] = narrow<Element>(value);
+          target[row][j] = parts::narrow<Element>(value);
         }
       });
 }
@@ -49,7 +45,7 @@ void add_as(Execution& execution, Tensor const& into, Tensor const& from) {
   parts::for_each(
       execution, "heddle::reference_add", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t j = 0; j < extents.columns; ++j) {
-          target[row][j] = narrow<Element>(wide(target[row][j]) + wide(source[row][j]));
+          target[row][j] = parts::narrow<Element>(wide(target[row][j]) + wide(source[row][j]));
         }
       });
 }

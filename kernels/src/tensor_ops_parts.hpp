@@ -6,34 +6,6 @@
 
 namespace heddle::parts {
 
-/// What elements of a floating type are computed in.
-template <class Element>
-struct Arithmetic {
-  using Type = Element;
-};
-template <>
-struct Arithmetic<BFloat16> {
-  using Type = float;
-};
-template <class Element>
-using ArithmeticType = typename Arithmetic<Element>::Type;
-
-/// Calls `work(Element{})` for a floating dtype's element type.
-template <class Work>
-void with_floating(DType dtype, Work&& work) {
-  switch (dtype) {
-    case DType::float32:
-      return work(float{});
-    case DType::float64:
-      return work(double{});
-    case DType::bfloat16:
-      return work(BFloat16{});
-    case DType::int32:
-      break;
-  }
-  throw Error("a tensor operation needs floating-point elements, not " + std::string(name_of(dtype)));
-}
-
 /// A tensor as rows: axis 0, which may be strided, and all the others.
 struct Extents {
   std::int64_t rows;

@@ -54,7 +54,7 @@ class ExamplePlugin : public testing::Test {
 TEST_F(ExamplePlugin, SwishIsXTimesItsSigmoid) {
   TestBench bench(model(), DType::float64);
   KernelSource const kernels{registries_.kernels, choices_};
-  for (DType const dtype : {DType::float64, DType::float32}) {
+  for (DType const dtype : {DType::float64, DType::float32, DType::bfloat16}) {
     auto const swish = kernels.activation({dtype, "swish"});
     Tensor const input = testing_support::tensor_of({-40, -1, 0, 0.5, 2, 40}, dtype, {2, 3});
     Tensor const output = Tensor::allocate(dtype, {2, 3});

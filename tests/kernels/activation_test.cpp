@@ -56,7 +56,7 @@ TEST_F(ActivationTest, EveryImplementationAgreesWithTheReference) {
   for (auto const& entry : registries_.activation.entries()) {
     for (char const* const function : {"relu", "gelu"}) {
       for (float const rate : {0.0F, 0.3F}) {
-        for (DType const dtype : {DType::float32, DType::float64}) {
+        for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
           ActivationCall const call = make_call(dtype, function, rate, 5);
           ASSERT_TRUE(entry.kernel->supports(call.problem()));
           compare(*entry.kernel, call, entry.name + " " + function + " " + std::string(name_of(dtype)));

@@ -26,10 +26,12 @@ struct Gradients {
 class EmbeddingTest : public BuiltInKernelsTest {
  protected:
   /// Ids from 0 to 19, so some are outside [4, 17); repeated ones; sequences with and without tokens.
+  /// For outputs of `dtype`.
   static EmbeddingCall make_call(DType dtype, std::int64_t columns, Variant const& variant) {
     EmbeddingCall call;
-    call.table = random_tensor(dtype, Shape{vocabulary, columns}, 1);
-    call.positions = variant.positions ? random_tensor(dtype, Shape{max_length, columns}, 2) : Tensor();
+    call.table = random_tensor(statistics_dtype(dtype), Shape{vocabulary, columns}, 1);
+    call.positions =
+        variant.positions ? random_tensor(statistics_dtype(dtype), Shape{max_length, columns}, 2) : Tensor();
     call.rows = token_rows({5, 0, 9, 1, 7});
     std::vector<std::int32_t> ids;
     for (std::int64_t row = 0; row < call.rows.tokens; ++row) {
@@ -55,8 +57,8 @@ class EmbeddingTest : public BuiltInKernelsTest {
     }
   }
 
-  Tensor forward(Embedding& embedding, EmbeddingCall const& call) {
-    Tensor const output = Tensor::allocate(call.table.dtype(), Shape{call.rows.tokens, call.table.dim(1)});
+  Tensor forward(Embedding& embedding, EmbeddingCall const& call, DType dtype) {
+    Tensor const output = Tensor::allocate(dtype, Shape{call.rows.tokens, call.table.dim(1)});
     embedding.forward(execution_, call, output);
     return output;
   }
@@ -79,7 +81,7 @@ class EmbeddingTest : public BuiltInKernelsTest {
     EmbeddingCall const call = make_call(dtype, columns, variant);
     EmbeddingCall const oracle = make_call(DType::float64, columns, variant);
     ASSERT_TRUE(embedding.supports(call.problem(dtype)));
-    expect_close(forward(embedding, call), forward(reference(), oracle), dtype, what);
+    expect_close(forward(embedding, call, dtype), forward(reference(), oracle, DType::float64), dtype, what);
     Tensor const grad_output = random_tensor(dtype, Shape{call.rows.tokens, columns}, 7);
     Gradients const actual = backward(embedding, call, grad_output);
     Gradients const expected = backward(reference(), oracle, converted(grad_output, DType::float64));
@@ -96,7 +98,7 @@ TEST_F(EmbeddingTest, EveryImplementationAgreesWithTheReference) {
   for (auto const& entry : registries_.embedding.entries()) {
     for (std::int64_t const columns : {std::int64_t{1}, std::int64_t{67}, std::int64_t{200}}) {
       for (Variant const& variant : variants) {
-        for (DType const dtype : {DType::float32, DType::float64}) {
+        for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
           compare(*entry.kernel, columns, variant, dtype, entry.name.c_str());
         }
       }
@@ -108,7 +110,7 @@ TEST_F(EmbeddingTest, BackwardOfTheReferenceByCentralDifferences) {
   for (Variant const& variant : variants) {
     EmbeddingCall const call = make_call(DType::float64, 5, variant);
     Tensor const upstream = random_tensor(DType::float64, Shape{call.rows.tokens, 5}, 7);
-    auto const loss = [&] { return weighted_sum(upstream, forward(reference(), call)); };
+    auto const loss = [&] { return weighted_sum(upstream, forward(reference(), call, DType::float64)); };
     Gradients const gradients = backward(reference(), call, upstream);
     expect_gradient(loss, call.table, gradients.table, "table", already);
     if (variant.positions) {
@@ -133,7 +135,7 @@ TEST_F(EmbeddingTest, TokensOfOtherRanksGiveZeroRows) {
       }
     }
     EXPECT_GT(zero_rows, 0);
-    expect_values(forward(*entry.kernel, call), expected, DType::float32, entry.name);
+    expect_values(forward(*entry.kernel, call, DType::float32), expected, DType::float32, entry.name);
   }
 }
 
@@ -143,7 +145,7 @@ TEST_F(EmbeddingTest, NoTokens) {
     call.rows = token_rows({});
     call.tokens = {int_tensor({}), int_tensor({})};
     set_dropout(call, 0.3F);
-    EXPECT_EQ(forward(*entry.kernel, call).size(), 0);
+    EXPECT_EQ(forward(*entry.kernel, call, DType::float32).size(), 0);
     Gradients const gradients = backward(*entry.kernel, call, Tensor::allocate(DType::float32, Shape{0, 6}));
     expect_values(gradients.table, Values(vocabulary * 6, already), DType::float32, entry.name);
   }

@@ -182,6 +182,18 @@ TEST_F(ResidualNormProperties, TheVarianceOfLargeNumbersKeepsItsDigits) {
   }
 }
 
+// Backward reads the stored sum again, so the statistics must be those of what was stored.
+TEST_F(ResidualNormProperties, TheMeanIsThatOfTheSumAsRounded) {
+  for (auto const& entry : registries_.residual_norm.entries()) {
+    Problem problem({"", 1, 32, true, true, 0, true, true}, DType::bfloat16);
+    problem.call.residual = tensor_of(std::vector<double>(32, 256), DType::bfloat16, {1, 32});
+    problem.call.branch = tensor_of(std::vector<double>(32, 1.25), DType::bfloat16, {1, 32});
+    entry.kernel->forward(execution_, problem.call, problem.output);
+    EXPECT_EQ(values(problem.output.sum)[0], 258) << entry.name;
+    EXPECT_EQ(values(problem.output.mean)[0], 258) << entry.name;
+  }
+}
+
 TEST_F(ResidualNormProperties, RowsAreBitwiseTheSameInAnotherPack) {
   Case const all_rows{"", 50, 100, true, true, 0.3F, true, true};
   for (auto const& entry : registries_.residual_norm.entries()) {

@@ -3,6 +3,8 @@
 #include <Kokkos_Core.hpp>
 #include <heddle/core/execution.hpp>
 
+#include "elements.hpp"
+
 namespace swish {
 namespace {
 
@@ -11,22 +13,23 @@ using heddle::Saved;
 using heddle::Stream;
 using heddle::Tensor;
 
-template <class Real>
+template <class Element>
 void multiply_as(heddle::Execution& execution, Tensor const& a, Tensor const& b, Tensor const& product) {
   using Policy = Kokkos::RangePolicy<Kokkos::DefaultExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-  Real const* const factor_a = a.data<Real>();
-  Real const* const factor_b = b.data<Real>();
-  Real* const result = product.data<Real>();
+  using Real = ArithmeticType<Element>;
+  Element const* const factor_a = a.data<Element>();
+  Element const* const factor_b = b.data<Element>();
+  Element* const result = product.data<Element>();
   Kokkos::parallel_for(
-      "gated_feed_forward", Policy(execution.space, 0, product.size()),
-      KOKKOS_LAMBDA(std::int64_t i) { result[i] = factor_a[i] * factor_b[i]; });
+      "gated_feed_forward", Policy(execution.space, 0, product.size()), KOKKOS_LAMBDA(std::int64_t i) {
+        result[i] = static_cast<Element>(static_cast<Real>(factor_a[i]) * static_cast<Real>(factor_b[i]));
+      });
 }
 
 /// a ∘ b, from the arena. The layer's own tensors are contiguous.
 Tensor multiply(Context& context, Tensor const& a, Tensor const& b) {
   Tensor const product = context.arena.allocate(a.dtype(), a.shape());
-  a.dtype() == heddle::DType::float64 ? multiply_as<double>(context.execution, a, b, product)
-                                      : multiply_as<float>(context.execution, a, b, product);
+  with_element(a.dtype(), [&]<class Element>(Element) { multiply_as<Element>(context.execution, a, b, product); });
   return product;
 }
 

@@ -5,6 +5,8 @@
 #include <heddle/core/error.hpp>
 #include <heddle/core/execution.hpp>
 
+#include "elements.hpp"
+
 namespace swish {
 namespace {
 
@@ -15,14 +17,18 @@ using heddle::Philox;
 using heddle::Tensor;
 
 /// The rows of a matrix, which may be strided.
-template <class Real>
+template <class Element>
 struct Rows {
-  Real* data;
+  using Real = ArithmeticType<Element>;
+  Element* data;
   std::int64_t stride;
 
-  explicit Rows(Tensor const& tensor) : data(tensor.data<Real>()), stride(tensor.row_stride()) {}
-  KOKKOS_INLINE_FUNCTION Real& operator()(std::int64_t row, std::int64_t column) const {
-    return data[row * stride + column];
+  explicit Rows(Tensor const& tensor) : data(tensor.data<Element>()), stride(tensor.row_stride()) {}
+  KOKKOS_INLINE_FUNCTION Real read(std::int64_t row, std::int64_t column) const {
+    return static_cast<Real>(data[row * stride + column]);
+  }
+  KOKKOS_INLINE_FUNCTION void write(std::int64_t row, std::int64_t column, Real value) const {
+    data[row * stride + column] = static_cast<Element>(value);
   }
 };
 
@@ -74,53 +80,53 @@ void for_each_element(Execution& execution, Tensor const& matrix, Body const& bo
       KOKKOS_LAMBDA(std::int64_t index) { body(index / columns, index % columns); });
 }
 
-template <class Real>
+template <class Element>
 void forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {
-  Rows<Real> const x(call.input);
-  Rows<Real> const y(output);
+  using Real = ArithmeticType<Element>;
+  Rows<Element> const x(call.input);
+  Rows<Element> const y(output);
   Mask const mask(call.dropout);
   for_each_element(
       execution, call.input, KOKKOS_LAMBDA(std::int64_t row, std::int64_t column) {
-        Real const value = x(row, column);
-        y(row, column) = value / (1 + std::exp(-value)) * static_cast<Real>(mask(row, column));
+        Real const value = x.read(row, column);
+        y.write(row, column, value / (1 + std::exp(-value)) * static_cast<Real>(mask(row, column)));
       });
 }
 
-template <class Real>
+template <class Element>
 void backward_as(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                  Tensor const& grad_input) {
-  Rows<Real> const x(call.input);
-  Rows<Real> const grad_y(grad_output);
-  Rows<Real> const grad_x(grad_input);
+  using Real = ArithmeticType<Element>;
+  Rows<Element> const x(call.input);
+  Rows<Element> const grad_y(grad_output);
+  Rows<Element> const grad_x(grad_input);
   Mask const mask(call.dropout);
   for_each_element(
       execution, call.input, KOKKOS_LAMBDA(std::int64_t row, std::int64_t column) {
-        Real const value = x(row, column);
+        Real const value = x.read(row, column);
         Real const sigmoid = 1 / (1 + std::exp(-value));
         Real const derivative = sigmoid * (1 + value * (1 - sigmoid));
-        grad_x(row, column) = grad_y(row, column) * derivative * static_cast<Real>(mask(row, column));
+        grad_x.write(row, column, grad_y.read(row, column) * derivative * static_cast<Real>(mask(row, column)));
       });
 }
 
 class Swish final : public heddle::Activation {
  public:
   bool supports(heddle::ActivationProblem const& problem) const override {
-    return problem.function == "swish" &&
-           (problem.dtype == heddle::DType::float32 || problem.dtype == heddle::DType::float64);
+    return problem.function == "swish" && problem.dtype != heddle::DType::int32;
   }
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
     output.require(call.input.dtype(), call.input.shape(), "swish's output");
-    call.input.dtype() == heddle::DType::float32 ? forward_as<float>(execution, call, output)
-                                                 : forward_as<double>(execution, call, output);
+    with_element(call.input.dtype(), [&]<class Element>(Element) { forward_as<Element>(execution, call, output); });
   }
 
   void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                 Tensor const& grad_input) override {
     grad_output.require(call.input.dtype(), call.input.shape(), "swish's grad_output");
     grad_input.require(call.input.dtype(), call.input.shape(), "swish's grad_input");
-    call.input.dtype() == heddle::DType::float32 ? backward_as<float>(execution, call, grad_output, grad_input)
-                                                 : backward_as<double>(execution, call, grad_output, grad_input);
+    with_element(call.input.dtype(),
+                 [&]<class Element>(Element) { backward_as<Element>(execution, call, grad_output, grad_input); });
   }
 };
 
