@@ -12,10 +12,12 @@ namespace heddle::parts {
 
 constexpr std::int64_t attention_block = 64;
 
-/// The call's pointers.
-template <class Real>
+/// The call's pointers. Elements are what memory holds, Real what is computed in.
+template <class Element>
 struct AttentionView {
-  Rows<Real> q, k, v;
+  using Real = ArithmeticType<Element>;
+
+  Rows<Element> q, k, v;
   std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
   std::int32_t const *query_position, *key_position;  ///< of each row; null: rows of a sequence are consecutive
   std::int64_t count, heads, head_dim, query_blocks;
@@ -24,9 +26,9 @@ struct AttentionView {
   DropoutRule dropout;
 
   explicit AttentionView(AttentionCall const& call)
-      : q(rows_of<Real>(call.q)),
-        k(rows_of<Real>(call.k)),
-        v(rows_of<Real>(call.v)),
+      : q(rows_of<Element>(call.q)),
+        k(rows_of<Element>(call.k)),
+        v(rows_of<Element>(call.v)),
         query_begin(call.queries.begin.data<std::int32_t>()),
         query_length(call.queries.length.data<std::int32_t>()),
         key_begin(call.keys.begin.data<std::int32_t>()),
@@ -56,13 +58,16 @@ KOKKOS_INLINE_FUNCTION Block block_at(std::int64_t begin, std::int64_t length) {
   return {begin, length - begin < attention_block ? length - begin : attention_block};
 }
 
-template <class Real>
+template <class Element>
 struct AttentionHead {
-  AttentionView<Real> const& view;
+  using Real = ArithmeticType<Element>;
+
+  AttentionView<Element> const& view;
   std::int64_t query_row, queries, key_row, keys;  ///< the sequence's first rows and lengths
   std::int64_t head;
 
-  KOKKOS_INLINE_FUNCTION AttentionHead(AttentionView<Real> const& call, std::int64_t sequence, std::int64_t head_index)
+  KOKKOS_INLINE_FUNCTION AttentionHead(AttentionView<Element> const& call, std::int64_t sequence,
+                                       std::int64_t head_index)
       : view(call),
         query_row(call.query_begin[sequence]),
         queries(call.query_length[sequence]),
@@ -70,18 +75,18 @@ struct AttentionHead {
         keys(call.key_length[sequence]),
         head(head_index) {}
 
-  KOKKOS_INLINE_FUNCTION Real* at(Rows<Real> const& rows, std::int64_t row) const {
+  KOKKOS_INLINE_FUNCTION Element* at(Rows<Element> const& rows, std::int64_t row) const {
     return rows[row] + head * view.head_dim;
   }
 
   /// tile[i] = scale * (row first + i of this head), for `count` rows, zero beyond them and beyond head_dim.
-  KOKKOS_INLINE_FUNCTION void load(Rows<Real> const& rows, std::int64_t first, std::int64_t count, Tile<Real> tile,
+  KOKKOS_INLINE_FUNCTION void load(Rows<Element> const& rows, std::int64_t first, std::int64_t count, Tile<Real> tile,
                                    Real scale = 1) const {
     for (std::int64_t i = 0; i < count; ++i) {
-      Real const* const from = at(rows, first + i);
+      Element const* const from = at(rows, first + i);
       Real* const to = tile[i];
       for (std::int64_t d = 0; d < view.head_dim; ++d) {
-        to[d] = from[d] * scale;
+        to[d] = static_cast<Real>(from[d]) * scale;
       }
       for (std::int64_t d = view.head_dim; d < tile.stride; ++d) {
         to[d] = 0;
@@ -90,6 +95,18 @@ struct AttentionHead {
     for (std::int64_t i = count; i < round_up(count, tile_columns); ++i) {
       for (std::int64_t d = 0; d < tile.stride; ++d) {
         tile[i][d] = 0;
+      }
+    }
+  }
+
+  /// Rows first … first + count of this head = scale * tile, or += it where the call accumulates.
+  KOKKOS_INLINE_FUNCTION void store(Tile<Real> tile, Rows<Element> const& rows, std::int64_t first, std::int64_t count,
+                                    Real scale = 1) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      Element* const to = at(rows, first + i);
+      Real const* const from = tile[i];
+      for (std::int64_t d = 0; d < view.head_dim; ++d) {
+        to[d] = static_cast<Element>(view.accumulate ? static_cast<Real>(to[d]) + scale * from[d] : scale * from[d]);
       }
     }
   }

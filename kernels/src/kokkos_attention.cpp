@@ -81,9 +81,10 @@ struct OnlineSoftmax {
 };
 
 /// The output of one block of queries of one head of one sequence.
-template <class Real>
-KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Real> const& head, Block queries, Rows<Real> output,
-                                          Rows<Real> log_sum_exp, parts::Scratch<Real> scratch, std::int64_t stride) {
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Element> const& head, Block queries,
+                                          Rows<Element> output, Rows<Real> log_sum_exp, parts::Scratch<Real> scratch,
+                                          std::int64_t stride) {
   auto const q_transposed = scratch.tile(head.view.head_dim, attention_block);
   auto const k = scratch.tile(attention_block, stride);
   auto const v = scratch.tile(attention_block, stride);
@@ -129,19 +130,20 @@ KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Real> const& head
   }
   for (std::int64_t i = 0; i < queries.count; ++i) {
     Real const factor = softmax.sum[i] > 0 ? 1 / softmax.sum[i] : Real{0};
-    Real* const to = head.at(output, first_row + i);
+    Element* const to = head.at(output, first_row + i);
     for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
-      to[d] = sums[i][d] * factor;
+      to[d] = static_cast<Element>(sums[i][d] * factor);
     }
     log_sum_exp[first_row + i][head.head] =
         softmax.sum[i] > 0 ? softmax.maximum[i] + std::log(softmax.sum[i]) : softmax.maximum[i];
   }
 }
 
-template <class Real>
+template <class Element>
 void run_forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
-  parts::AttentionView<Real> const view(call);
-  auto const out = parts::rows_of<Real>(output);
+  using Real = parts::ArithmeticType<Element>;
+  parts::AttentionView<Element> const view(call);
+  auto const out = parts::rows_of<Element>(output);
   auto const statistics = parts::rows_of<Real>(log_sum_exp);
   std::int64_t const stride = view.stride();
   std::int64_t const elements =
@@ -150,7 +152,7 @@ void run_forward(Execution& execution, AttentionCall const& call, Tensor const& 
       execution, "attention forward", view.count * view.heads * view.query_blocks, elements,
       KOKKOS_LAMBDA(std::int64_t item, parts::Scratch<Real> scratch) {
         std::int64_t const of_head = item / view.query_blocks;
-        parts::AttentionHead<Real> const head(view, of_head / view.heads, of_head % view.heads);
+        parts::AttentionHead<Element> const head(view, of_head / view.heads, of_head % view.heads);
         std::int64_t const begin = item % view.query_blocks * attention_block;
         if (begin < head.queries) {
           Block const block = parts::block_at(begin, head.queries);
@@ -162,19 +164,21 @@ void run_forward(Execution& execution, AttentionCall const& call, Tensor const& 
 }
 
 /// What backward reads and writes beside the call.
-template <class Real>
+template <class Element>
 struct BackwardRows {
-  Rows<Real> output, log_sum_exp, grad_output;
-  Rows<Real> grad_q, grad_k, grad_v;
+  Rows<Element> output, grad_output;
+  Rows<Element> grad_q, grad_k, grad_v;
+  Rows<parts::ArithmeticType<Element>> log_sum_exp;
 };
 
 /// The tiles of a work item of the backward visit. Transposed ones are [head_dim, queries].
 template <class Real>
 struct BackwardTiles {
   Tile<Real> k, v, grad_k, grad_v;                  ///< [keys, head_dim]
-  Tile<Real> q, grad_output, grad_q;                ///< [queries, head_dim]; q is scaled
+  Tile<Real> q, grad_output;                        ///< [queries, head_dim]; q is scaled
   Tile<Real> q_transposed, grad_output_transposed;  ///< [head_dim, queries]
   Tile<Real> weights, grad_scores, kept;            ///< [keys, queries]
+  Tile<Real> grad_q;                                ///< [all queries of the sequence, head_dim]
   Real log_sum_exp[attention_block];
   Real delta[attention_block];
 
@@ -185,19 +189,21 @@ struct BackwardTiles {
         grad_v(scratch.tile(attention_block, stride)),
         q(scratch.tile(attention_block, stride)),
         grad_output(scratch.tile(attention_block, stride)),
-        grad_q(scratch.tile(attention_block, stride)),
         q_transposed(scratch.tile(head_dim, attention_block)),
         grad_output_transposed(scratch.tile(head_dim, attention_block)),
         weights(scratch.tile(attention_block, attention_block)),
         grad_scores(scratch.tile(attention_block, attention_block)),
-        kept(scratch.tile(attention_block, attention_block)) {}
+        kept(scratch.tile(attention_block, attention_block)),
+        grad_q{scratch.next, stride} {}
 
-  static std::int64_t elements(std::int64_t stride) { return attention_block * (9 * stride + 3 * attention_block); }
+  static std::int64_t elements(std::int64_t stride, std::int64_t query_blocks) {
+    return attention_block * ((8 + query_blocks) * stride + 3 * attention_block);
+  }
 };
 
-template <class Real>
-KOKKOS_INLINE_FUNCTION void load_queries(parts::AttentionHead<Real> const& head, Block queries,
-                                         BackwardRows<Real> const& rows, BackwardTiles<Real>& tiles) {
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void load_queries(parts::AttentionHead<Element> const& head, Block queries,
+                                         BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
   std::int64_t const first_row = head.query_row + queries.begin;
   head.load(head.view.q, first_row, queries.count, tiles.q, head.view.scale);
   head.load(rows.grad_output, first_row, queries.count, tiles.grad_output);
@@ -210,11 +216,11 @@ KOKKOS_INLINE_FUNCTION void load_queries(parts::AttentionHead<Real> const& head,
     if (i < queries.count) {
       Real const normalizer = rows.log_sum_exp[first_row + i][head.head];
       tiles.log_sum_exp[i] = normalizer == -std::numeric_limits<Real>::infinity() ? -normalizer : normalizer;
-      Real const* const output = head.at(rows.output, first_row + i);
+      Element const* const output = head.at(rows.output, first_row + i);
       Real const* const grad = tiles.grad_output[i];
       Real sum = 0;
       for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
-        sum += grad[d] * output[d];
+        sum += grad[d] * static_cast<Real>(output[d]);
       }
       tiles.delta[i] = sum;
     }
@@ -222,8 +228,8 @@ KOKKOS_INLINE_FUNCTION void load_queries(parts::AttentionHead<Real> const& head,
 }
 
 /// From the scores and grad_weights (in grad_scores) to the dropped-out weights and the scores' gradients.
-template <class Real>
-KOKKOS_INLINE_FUNCTION void differentiate_softmax(parts::AttentionHead<Real> const& head, Block queries, Block keys,
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void differentiate_softmax(parts::AttentionHead<Element> const& head, Block queries, Block keys,
                                                   BackwardTiles<Real> const& tiles) {
   std::int64_t const lanes = parts::round_up(queries.count, parts::tile_columns);
   bool const dropout = head.view.dropout.active;
@@ -251,9 +257,9 @@ KOKKOS_INLINE_FUNCTION void differentiate_softmax(parts::AttentionHead<Real> con
 }
 
 /// What a block of queries and a block of keys give to each other's gradients.
-template <class Real>
-KOKKOS_INLINE_FUNCTION void backward_blocks(parts::AttentionHead<Real> const& head, Block queries, Block keys,
-                                            BackwardRows<Real> const& rows, BackwardTiles<Real>& tiles) {
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void backward_blocks(parts::AttentionHead<Element> const& head, Block queries, Block keys,
+                                            BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
   std::int64_t const head_dim = head.view.head_dim;
   load_queries(head, queries, rows, tiles);
   head.score(tiles.k, tiles.q_transposed, tiles.weights, queries, keys);
@@ -262,65 +268,51 @@ KOKKOS_INLINE_FUNCTION void backward_blocks(parts::AttentionHead<Real> const& he
   differentiate_softmax(head, queries, keys, tiles);
   parts::multiply<true>(tiles.weights.plain(), tiles.grad_output, tiles.grad_v, {keys.count, head_dim, queries.count});
   parts::multiply<true>(tiles.grad_scores.plain(), tiles.q, tiles.grad_k, {keys.count, head_dim, queries.count});
-  parts::multiply<false>(tiles.grad_scores.transposed(), tiles.k, tiles.grad_q, {queries.count, head_dim, keys.count});
-  for (std::int64_t i = 0; i < queries.count; ++i) {
-    Real* const to = head.at(rows.grad_q, head.query_row + queries.begin + i);
-    Real const* const from = tiles.grad_q[i];
-    for (std::int64_t d = 0; d < head_dim; ++d) {
-      to[d] += from[d] * head.view.scale;
-    }
+  Tile<Real> const grad_q{tiles.grad_q[queries.begin], tiles.grad_q.stride};
+  parts::multiply<true>(tiles.grad_scores.transposed(), tiles.k, grad_q, {queries.count, head_dim, keys.count});
+}
+
+template <class Real>
+KOKKOS_INLINE_FUNCTION void set_zero(Tile<Real> tile, std::int64_t rows) {
+  for (std::int64_t i = 0; i < parts::round_up(rows, parts::tile_rows) * tile.stride; ++i) {
+    tile.data[i] = 0;
   }
 }
 
-/// rows first … first + count of this head = the tile, or += it where the call accumulates.
-template <class Real>
-KOKKOS_INLINE_FUNCTION void store(parts::AttentionHead<Real> const& head, Rows<Real> rows, std::int64_t first,
-                                  std::int64_t count, Tile<Real> tile) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    Real* const to = head.at(rows, first + i);
-    for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
-      to[d] = head.view.accumulate ? to[d] + tile[i][d] : tile[i][d];
-    }
-  }
-}
-
-/// All gradients of one head of one sequence: the queries' add up in memory while the blocks of keys pass by.
-template <class Real>
-KOKKOS_INLINE_FUNCTION void backward_head(parts::AttentionHead<Real> const& head, BackwardRows<Real> const& rows,
+/// All gradients of one head of one sequence: the queries' add up in scratch while the blocks of keys pass by.
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void backward_head(parts::AttentionHead<Element> const& head, BackwardRows<Element> const& rows,
                                           parts::Scratch<Real> scratch, std::int64_t stride) {
   BackwardTiles<Real> tiles(scratch, head.view.head_dim, stride);
-  for (std::int64_t i = 0; !head.view.accumulate && i < head.queries; ++i) {
-    for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
-      head.at(rows.grad_q, head.query_row + i)[d] = 0;
-    }
-  }
+  set_zero(tiles.grad_q, head.queries);
   for (std::int64_t key_begin = 0; key_begin < head.keys; key_begin += attention_block) {
     Block const keys = parts::block_at(key_begin, head.keys);
     head.load(head.view.k, head.key_row + key_begin, keys.count, tiles.k);
     head.load(head.view.v, head.key_row + key_begin, keys.count, tiles.v);
-    for (std::int64_t i = 0; i < parts::round_up(keys.count, parts::tile_rows) * stride; ++i) {
-      tiles.grad_k.data[i] = 0;
-      tiles.grad_v.data[i] = 0;
-    }
+    set_zero(tiles.grad_k, keys.count);
+    set_zero(tiles.grad_v, keys.count);
     for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
       Block const queries = parts::block_at(begin, head.queries);
       if (head.seen(key_begin, queries)) {
         backward_blocks(head, queries, keys, rows, tiles);
       }
     }
-    store(head, rows.grad_k, head.key_row + key_begin, keys.count, tiles.grad_k);
-    store(head, rows.grad_v, head.key_row + key_begin, keys.count, tiles.grad_v);
+    head.store(tiles.grad_k, rows.grad_k, head.key_row + key_begin, keys.count);
+    head.store(tiles.grad_v, rows.grad_v, head.key_row + key_begin, keys.count);
   }
+  head.store(tiles.grad_q, rows.grad_q, head.query_row, head.queries, head.view.scale);
 }
 
-template <class Real>
-void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<Real> const& rows) {
-  parts::AttentionView<Real> const view(call);
+template <class Element>
+void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<Element> const& rows) {
+  using Real = parts::ArithmeticType<Element>;
+  parts::AttentionView<Element> const view(call);
   std::int64_t const stride = view.stride();
   for_each_with_scratch<Real>(
-      execution, "attention backward", view.count * view.heads, BackwardTiles<Real>::elements(stride),
+      execution, "attention backward", view.count * view.heads,
+      BackwardTiles<Real>::elements(stride, view.query_blocks),
       KOKKOS_LAMBDA(std::int64_t item, parts::Scratch<Real> scratch) {
-        parts::AttentionHead<Real> const head(view, item / view.heads, item % view.heads);
+        parts::AttentionHead<Element> const head(view, item / view.heads, item % view.heads);
         backward_head(head, rows, scratch, stride);
       });
 }
@@ -328,21 +320,21 @@ void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<
 class KokkosAttention : public Attention {
  public:
   bool supports(AttentionProblem const& problem) const override {
-    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
+    return problem.dtype == DType::float32 || problem.dtype == DType::float64 || problem.dtype == DType::bfloat16;
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
-    parts::with_real(call.q.dtype(),
-                     [&](auto real) { run_forward<decltype(real)>(execution, call, output, log_sum_exp); });
+    parts::with_floating(call.q.dtype(),
+                         [&]<class Element>(Element) { run_forward<Element>(execution, call, output, log_sum_exp); });
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
-    parts::with_real(call.q.dtype(), [&](auto real) {
-      using Real = decltype(real);
-      BackwardRows<Real> const rows{parts::rows_of<Real>(output),      parts::rows_of<Real>(log_sum_exp),
-                                    parts::rows_of<Real>(grad_output), parts::rows_of<Real>(gradients.q),
-                                    parts::rows_of<Real>(gradients.k), parts::rows_of<Real>(gradients.v)};
-      run_backward<Real>(execution, call, rows);
+    parts::with_floating(call.q.dtype(), [&]<class Element>(Element) {
+      BackwardRows<Element> const rows{
+          parts::rows_of<Element>(output),      parts::rows_of<Element>(grad_output),
+          parts::rows_of<Element>(gradients.q), parts::rows_of<Element>(gradients.k),
+          parts::rows_of<Element>(gradients.v), parts::rows_of<parts::ArithmeticType<Element>>(log_sum_exp)};
+      run_backward<Element>(execution, call, rows);
     });
   }
 };

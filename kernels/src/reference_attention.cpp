@@ -5,17 +5,17 @@ namespace heddle {
 namespace {
 
 /// One head of one sequence, with the formulas as they stand in a textbook: scores are computed again wherever needed.
-template <class Real>
+template <class Element>
 struct Head {
   std::int64_t query_begin, query_count, key_begin, key_count;
   std::int64_t head, head_dim;
   double scale;
   bool causal;
-  parts::Rows<Real> q, k, v;
+  parts::Rows<Element> q, k, v;
   std::int32_t const *query_position, *key_position;
   parts::DropoutRule dropout;
 
-  KOKKOS_INLINE_FUNCTION Real* of(parts::Rows<Real> const& rows, std::int64_t row) const {
+  KOKKOS_INLINE_FUNCTION Element* of(parts::Rows<Element> const& rows, std::int64_t row) const {
     return rows[row] + head * head_dim;
   }
   KOKKOS_INLINE_FUNCTION bool sees(std::int64_t query, std::int64_t key) const {
@@ -26,10 +26,10 @@ struct Head {
   KOKKOS_INLINE_FUNCTION std::int64_t position_of(std::int64_t key) const {
     return key_position == nullptr ? key : key_position[key_begin + key];
   }
-  KOKKOS_INLINE_FUNCTION double dot(Real const* a, Real const* b) const {
+  KOKKOS_INLINE_FUNCTION double dot(Element const* a, Element const* b) const {
     double sum = 0;
     for (std::int64_t i = 0; i < head_dim; ++i) {
-      sum += static_cast<double>(a[i]) * b[i];
+      sum += parts::wide<double>(a[i]) * parts::wide<double>(b[i]);
     }
     return sum;
   }
@@ -55,9 +55,39 @@ struct Head {
   }
 };
 
-template <class Real>
+/// A row times a factor.
+template <class Element>
+struct Term {
+  double factor;
+  Element const* row;
+};
+
+/// to[d] = share * to[d] + the sum of the terms 0 ≤ i < count of column d, rounded once.
+template <class Element, class TermOf>
+KOKKOS_INLINE_FUNCTION void sum_terms(Element* to, std::int64_t head_dim, double share, std::int64_t count,
+                                      TermOf const& term_of) {
+  constexpr std::int64_t columns = 32;  // at once
+  for (std::int64_t begin = 0; begin < head_dim; begin += columns) {
+    std::int64_t const end = head_dim - begin < columns ? head_dim : begin + columns;
+    double sums[columns];
+    for (std::int64_t d = begin; d < end; ++d) {
+      sums[d - begin] = share > 0 ? share * parts::wide<double>(to[d]) : 0.0;
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      Term<Element> const term = term_of(i);
+      for (std::int64_t d = begin; term.factor != 0 && d < end; ++d) {
+        sums[d - begin] += term.factor * parts::wide<double>(term.row[d]);
+      }
+    }
+    for (std::int64_t d = begin; d < end; ++d) {
+      to[d] = parts::narrow<Element>(sums[d - begin]);
+    }
+  }
+}
+
+template <class Element>
 struct Call {
-  parts::Rows<Real> q, k, v;
+  parts::Rows<Element> q, k, v;
   std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
   std::int32_t const *query_position, *key_position;
   std::int64_t count, heads, head_dim;
@@ -66,9 +96,9 @@ struct Call {
   parts::DropoutRule dropout;
 
   explicit Call(AttentionCall const& call)
-      : q(parts::rows_of<Real>(call.q)),
-        k(parts::rows_of<Real>(call.k)),
-        v(parts::rows_of<Real>(call.v)),
+      : q(parts::rows_of<Element>(call.q)),
+        k(parts::rows_of<Element>(call.k)),
+        v(parts::rows_of<Element>(call.v)),
         query_begin(call.queries.begin.data<std::int32_t>()),
         query_length(call.queries.length.data<std::int32_t>()),
         key_begin(call.keys.begin.data<std::int32_t>()),
@@ -83,7 +113,7 @@ struct Call {
         accumulate(call.accumulate),
         dropout(call.dropout) {}
 
-  KOKKOS_INLINE_FUNCTION Head<Real> head(std::int64_t item) const {
+  KOKKOS_INLINE_FUNCTION Head<Element> head(std::int64_t item) const {
     std::int64_t const sequence = item / heads;
     return {query_begin[sequence],
             query_length[sequence],
@@ -102,87 +132,85 @@ struct Call {
   }
 };
 
-template <class Real>
+template <class Element>
 void run_forward(Execution& execution, AttentionCall const& attention, Tensor const& output,
                  Tensor const& log_sum_exp) {
-  Call<Real> const call(attention);
-  auto const out = parts::rows_of<Real>(output);
+  using Real = parts::ArithmeticType<Element>;
+  Call<Element> const call(attention);
+  auto const out = parts::rows_of<Element>(output);
   auto const statistics = parts::rows_of<Real>(log_sum_exp);
   parts::for_each(
       execution, "reference attention forward", call.count * call.heads, KOKKOS_LAMBDA(std::int64_t item) {
-        Head<Real> const head = call.head(item);
+        Head<Element> const head = call.head(item);
         for (std::int64_t query = 0; query < head.query_count; ++query) {
           Real& statistic = statistics[head.query_begin + query][head.head];
           double const others = call.accumulate ? static_cast<double>(statistic) : -INFINITY;
           double const normalizer = head.log_sum_exp(query, others);
           double const share = others > -INFINITY ? std::exp(others - normalizer) : 0.0;
           statistic = static_cast<Real>(normalizer);
-          Real* const to = head.of(out, head.query_begin + query);
-          for (std::int64_t d = 0; d < head.head_dim; ++d) {
-            to[d] = share > 0 ? static_cast<Real>(share * to[d]) : Real{0};
-          }
-          for (std::int64_t key = 0; key < head.key_count; ++key) {
-            double const weight = head.sees(query, key) ? std::exp(head.score(query, key) - normalizer) : 0.0;
-            double const kept = head.kept(query, key);
-            for (std::int64_t d = 0; d < head.head_dim; ++d) {
-              to[d] += static_cast<Real>(weight * kept * head.of(head.v, head.key_begin + key)[d]);
-            }
-          }
+          sum_terms(head.of(out, head.query_begin + query), head.head_dim, share, head.key_count,
+                    [&](std::int64_t key) {
+                      double const weight = head.sees(query, key) ? std::exp(head.score(query, key) - normalizer) : 0.0;
+                      return Term<Element>{weight * head.kept(query, key), head.of(head.v, head.key_begin + key)};
+                    });
         }
       });
 }
 
-template <class Real>
-struct Gradients {
-  parts::Rows<Real> q, k, v;
+/// What backward reads and writes beside the call.
+template <class Element>
+struct BackwardRows {
+  parts::Rows<Element> output, grad_output;
+  parts::Rows<Element> grad_q, grad_k, grad_v;
+  parts::Rows<parts::ArithmeticType<Element>> log_sum_exp;
 };
 
-/// Adds what the pair of a query and a key contributes. With weight p, kept multiplier m, dp = grad_output · v and
-/// delta = grad_output · output: dv += p m grad_output, d(score) = p (m dp - delta).
-template <class Real>
-KOKKOS_INLINE_FUNCTION void add_pair(Head<Real> const& head, Gradients<Real> const& gradients, std::int64_t query,
-                                     std::int64_t key, double normalizer, double delta, Real const* grad_output) {
-  std::int64_t const query_row = head.query_begin + query;
-  std::int64_t const key_row = head.key_begin + key;
-  double const weight = std::exp(head.score(query, key) - normalizer);
-  double const kept = head.kept(query, key);
-  double const grad_weight = kept * head.dot(grad_output, head.of(head.v, key_row));
-  double const grad_score = head.scale * weight * (grad_weight - delta);
-  for (std::int64_t d = 0; d < head.head_dim; ++d) {
-    head.of(gradients.q, query_row)[d] += static_cast<Real>(grad_score * head.of(head.k, key_row)[d]);
-    head.of(gradients.k, key_row)[d] += static_cast<Real>(grad_score * head.of(head.q, query_row)[d]);
-    head.of(gradients.v, key_row)[d] += static_cast<Real>(weight * kept * grad_output[d]);
+/// What the pair of a query and a key contributes is these times a row.
+struct PairFactors {
+  double grad_output = 0;  ///< to grad_v
+  double score = 0;        ///< times k to grad_q, times q to grad_k
+};
+
+/// With weight p, kept multiplier m, dp = grad_output · v and delta = grad_output · output: dv += p m grad_output,
+/// d(score) = p (m dp - delta).
+template <class Element>
+KOKKOS_INLINE_FUNCTION PairFactors pair_factors(Head<Element> const& head, BackwardRows<Element> const& rows,
+                                                std::int64_t query, std::int64_t key) {
+  if (!head.sees(query, key)) {
+    return {};
   }
+  std::int64_t const row = head.query_begin + query;
+  Element const* const grad = head.of(rows.grad_output, row);
+  double const delta = head.dot(grad, head.of(rows.output, row));
+  double const weight = std::exp(head.score(query, key) - parts::wide<double>(rows.log_sum_exp[row][head.head]));
+  double const kept = head.kept(query, key);
+  double const grad_weight = kept * head.dot(grad, head.of(head.v, head.key_begin + key));
+  return {weight * kept, head.scale * weight * (grad_weight - delta)};
 }
 
-template <class Real>
-void run_backward(Execution& execution, AttentionCall const& attention, Tensor const& output, Tensor const& log_sum_exp,
-                  Tensor const& grad_output, Gradients<Real> const& gradients) {
-  Call<Real> const call(attention);
-  auto const out = parts::rows_of<Real>(output);
-  auto const statistics = parts::rows_of<Real>(log_sum_exp);
-  auto const grad_out = parts::rows_of<Real>(grad_output);
+template <class Element>
+void run_backward(Execution& execution, AttentionCall const& attention, BackwardRows<Element> const& rows) {
+  Call<Element> const call(attention);
+  double const share = call.accumulate ? 1 : 0;
   parts::for_each(
       execution, "reference attention backward", call.count * call.heads, KOKKOS_LAMBDA(std::int64_t item) {
-        Head<Real> const head = call.head(item);
-        for (std::int64_t d = 0; !call.accumulate && d < head.head_dim; ++d) {
-          for (std::int64_t query = 0; query < head.query_count; ++query) {
-            head.of(gradients.q, head.query_begin + query)[d] = 0;
-          }
-          for (std::int64_t key = 0; key < head.key_count; ++key) {
-            head.of(gradients.k, head.key_begin + key)[d] = 0;
-            head.of(gradients.v, head.key_begin + key)[d] = 0;
-          }
-        }
+        Head<Element> const head = call.head(item);
         for (std::int64_t query = 0; query < head.query_count; ++query) {
-          std::int64_t const row = head.query_begin + query;
-          Real const* const grad = head.of(grad_out, row);
-          double const delta = head.dot(grad, head.of(out, row));
-          for (std::int64_t key = 0; key < head.key_count; ++key) {
-            if (head.sees(query, key)) {
-              add_pair<Real>(head, gradients, query, key, statistics[row][head.head], delta, grad);
-            }
-          }
+          sum_terms(
+              head.of(rows.grad_q, head.query_begin + query), head.head_dim, share, head.key_count,
+              [&](std::int64_t key) {
+                return Term<Element>{pair_factors(head, rows, query, key).score, head.of(head.k, head.key_begin + key)};
+              });
+        }
+        for (std::int64_t key = 0; key < head.key_count; ++key) {
+          std::int64_t const row = head.key_begin + key;
+          sum_terms(head.of(rows.grad_k, row), head.head_dim, share, head.query_count, [&](std::int64_t query) {
+            return Term<Element>{pair_factors(head, rows, query, key).score, head.of(head.q, head.query_begin + query)};
+          });
+          sum_terms(head.of(rows.grad_v, row), head.head_dim, share, head.query_count, [&](std::int64_t query) {
+            return Term<Element>{pair_factors(head, rows, query, key).grad_output,
+                                 head.of(rows.grad_output, head.query_begin + query)};
+          });
         }
       });
 }
@@ -190,20 +218,21 @@ void run_backward(Execution& execution, AttentionCall const& attention, Tensor c
 class ReferenceAttention : public Attention {
  public:
   bool supports(AttentionProblem const& problem) const override {
-    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
+    return problem.dtype == DType::float32 || problem.dtype == DType::float64 || problem.dtype == DType::bfloat16;
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
-    parts::with_real(call.q.dtype(),
-                     [&](auto real) { run_forward<decltype(real)>(execution, call, output, log_sum_exp); });
+    parts::with_floating(call.q.dtype(),
+                         [&]<class Element>(Element) { run_forward<Element>(execution, call, output, log_sum_exp); });
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
-    parts::with_real(call.q.dtype(), [&](auto real) {
-      using Real = decltype(real);
-      Gradients<Real> const to{parts::rows_of<Real>(gradients.q), parts::rows_of<Real>(gradients.k),
-                               parts::rows_of<Real>(gradients.v)};
-      run_backward<Real>(execution, call, output, log_sum_exp, grad_output, to);
+    parts::with_floating(call.q.dtype(), [&]<class Element>(Element) {
+      BackwardRows<Element> const rows{
+          parts::rows_of<Element>(output),      parts::rows_of<Element>(grad_output),
+          parts::rows_of<Element>(gradients.q), parts::rows_of<Element>(gradients.k),
+          parts::rows_of<Element>(gradients.v), parts::rows_of<parts::ArithmeticType<Element>>(log_sum_exp)};
+      run_backward<Element>(execution, call, rows);
     });
   }
 };

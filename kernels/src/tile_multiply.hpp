@@ -38,14 +38,14 @@ struct Tile {
   KOKKOS_INLINE_FUNCTION Factor<Real> transposed() const { return {data, 1, stride}; }
 };
 
-struct Extents {
+struct ProductExtents {
   std::int64_t rows, columns, depth;
 };
 
 /// c = a b, or c += a b. Rows are rounded up to tile_rows and columns to tile_columns: the tiles must have room for
 /// them.
 template <bool accumulate, class Real>
-KOKKOS_INLINE_FUNCTION void multiply(Factor<Real> a, Tile<Real> b, Tile<Real> c, Extents extents) {
+KOKKOS_INLINE_FUNCTION void multiply(Factor<Real> a, Tile<Real> b, Tile<Real> c, ProductExtents extents) {
   for (std::int64_t column = 0; column < extents.columns; column += tile_columns) {
     for (std::int64_t row = 0; row < extents.rows; row += tile_rows) {
       Real sums[tile_rows][tile_columns] = {};

@@ -63,7 +63,7 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
             .v = random_tensor(dtype, keys, 7),
             .grad_output = random_tensor(dtype, queries, 8),
             .output = Tensor::allocate(dtype, queries),
-            .log_sum_exp = Tensor::allocate(dtype, {queries[0], heads}),
+            .log_sum_exp = Tensor::allocate(statistics_dtype(dtype), {queries[0], heads}),
             .grad_q = Tensor::allocate(dtype, queries),
             .grad_k = Tensor::allocate(dtype, keys),
             .grad_v = Tensor::allocate(dtype, keys)};
@@ -158,7 +158,7 @@ TEST_P(AttentionBlocksTest, PartsJoinToTheWhole) {
   reference->backward(execution_, whole, expected.output, expected.log_sum_exp, expected.grad_output,
                       {expected.grad_q, expected.grad_k, expected.grad_v});
   for (auto const& entry : registries_.attention.entries()) {
-    for (DType const dtype : {DType::float32, DType::float64}) {
+    for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       for (int const parts : {1, 2, 3}) {
         SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)) + ", parts: " + std::to_string(parts));
         Activations const actual = activations(dtype);

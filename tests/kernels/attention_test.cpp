@@ -172,28 +172,53 @@ TEST_F(AttentionProperties, AQueryWithoutKeysGivesZeroAndMinusInfinity) {
   }
 }
 
+// The sums over 300 tokens, of many blocks, are those of float32: only the results are rounded, once.
+TEST_F(AttentionProperties, BFloat16ResultsAreFloat32ResultsRoundedOnce) {
+  Case const test{"", {300}, {}, 1, 16, false, 0};
+  for (auto const& entry : registries_.attention.entries()) {
+    SCOPED_TRACE(entry.name);
+    Result const exact = run(*entry.kernel, Problem(test, DType::float32));
+    Result const rounded = run(*entry.kernel, Problem(test, DType::bfloat16));
+    auto const compare = [](Tensor const& actual, Tensor const& expected, double slack, char const* what) {
+      Values const is = values(actual);
+      Values const should_be = values(expected);
+      for (std::size_t i = 0; i < is.size(); ++i) {
+        ASSERT_LE(std::abs(is[i] - should_be[i]), std::abs(should_be[i]) / 256 + slack) << what << " " << i;
+      }
+    };
+    compare(rounded.output, exact.output, 1e-6, "output");
+    compare(rounded.log_sum_exp, exact.log_sum_exp, 1e-5, "log_sum_exp");
+    // Backward may start from the rounded output.
+    compare(rounded.grad_q, exact.grad_q, 2e-4, "grad q");
+    compare(rounded.grad_k, exact.grad_k, 2e-4, "grad k");
+    compare(rounded.grad_v, exact.grad_v, 1e-6, "grad v");
+  }
+}
+
 // What context parallelism, re-batching and another number of ranks rely on: a sequence's rows depend on nothing else.
 TEST_F(AttentionProperties, ASequenceIsBitwiseTheSameInAnotherPack) {
   std::vector<std::int32_t> const lengths = {12, 70, 9};
-  Problem const whole({"", lengths, {}, 2, 12, true, 0.3F}, DType::float32);
-  for (auto const& entry : registries_.attention.entries()) {
-    SCOPED_TRACE(entry.name);
-    Result const all = run(*entry.kernel, whole);
-    std::int64_t const begin = lengths[0];
-    std::int64_t const rows = lengths[1];
-    Problem part({"", {lengths[1]}, {}, 2, 12, true, 0.3F}, DType::float32);
-    part.call.q = whole.call.q.rows(begin, rows);
-    part.call.k = whole.call.k.rows(begin, rows);
-    part.call.v = whole.call.v.rows(begin, rows);
-    part.call.dropout.sample = whole.call.dropout.sample.rows(begin, rows);
-    part.call.dropout.position = whole.call.dropout.position.rows(begin, rows);
-    part.grad_output = whole.grad_output.rows(begin, rows);
-    Result const alone = run(*entry.kernel, part);
-    expect_same_bits(alone.output, all.output.rows(begin, rows), "output");
-    expect_same_bits(alone.log_sum_exp, all.log_sum_exp.rows(begin, rows), "log_sum_exp");
-    expect_same_bits(alone.grad_q, all.grad_q.rows(begin, rows), "grad q");
-    expect_same_bits(alone.grad_k, all.grad_k.rows(begin, rows), "grad k");
-    expect_same_bits(alone.grad_v, all.grad_v.rows(begin, rows), "grad v");
+  for (DType const dtype : {DType::float32, DType::bfloat16}) {
+    for (auto const& entry : registries_.attention.entries()) {
+      SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
+      Problem const whole({"", lengths, {}, 2, 12, true, 0.3F}, dtype);
+      Result const all = run(*entry.kernel, whole);
+      std::int64_t const begin = lengths[0];
+      std::int64_t const rows = lengths[1];
+      Problem part({"", {lengths[1]}, {}, 2, 12, true, 0.3F}, dtype);
+      part.call.q = whole.call.q.rows(begin, rows);
+      part.call.k = whole.call.k.rows(begin, rows);
+      part.call.v = whole.call.v.rows(begin, rows);
+      part.call.dropout.sample = whole.call.dropout.sample.rows(begin, rows);
+      part.call.dropout.position = whole.call.dropout.position.rows(begin, rows);
+      part.grad_output = whole.grad_output.rows(begin, rows);
+      Result const alone = run(*entry.kernel, part);
+      expect_same_bits(alone.output, all.output.rows(begin, rows), "output");
+      expect_same_bits(alone.log_sum_exp, all.log_sum_exp.rows(begin, rows), "log_sum_exp");
+      expect_same_bits(alone.grad_q, all.grad_q.rows(begin, rows), "grad q");
+      expect_same_bits(alone.grad_k, all.grad_k.rows(begin, rows), "grad k");
+      expect_same_bits(alone.grad_v, all.grad_v.rows(begin, rows), "grad v");
+    }
   }
 }
 
