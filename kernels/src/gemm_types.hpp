@@ -29,17 +29,13 @@ void with_gemm_types(GemmProblem const& problem, Work&& work) {
   problem.b_dtype == DType::bfloat16 ? with_output(BFloat16{}) : with_output(float{});
 }
 
-/// What products of `Element`s are summed in where speed counts.
-template <class Element>
-using Arithmetic = std::conditional_t<std::is_same_v<Element, double>, double, float>;
-
 /// An element of b as it is multiplied with elements of type A: float32 beside bfloat16 is rounded to it.
 template <class A, class B>
-KOKKOS_INLINE_FUNCTION Arithmetic<A> factor(B element) {
+KOKKOS_INLINE_FUNCTION ArithmeticType<A> factor(B element) {
   if constexpr (std::is_same_v<A, BFloat16> && std::is_same_v<B, float>) {
     return static_cast<float>(BFloat16(element));
   } else {
-    return static_cast<Arithmetic<A>>(element);
+    return static_cast<ArithmeticType<A>>(element);
   }
 }
 

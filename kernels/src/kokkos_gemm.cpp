@@ -47,7 +47,7 @@ struct PackedPanels {
 
 template <class A, class C>
 struct Product {
-  using Real = parts::Arithmetic<A>;
+  using Real = parts::ArithmeticType<A>;
 
   Index m, n, k;
   Oriented<A> a;
@@ -61,7 +61,7 @@ struct Product {
 
 template <class A, class B, class C>
 void pack(Execution& execution, Oriented<B> const& b, Product<A, C> const& product) {
-  using Real = parts::Arithmetic<A>;
+  using Real = parts::ArithmeticType<A>;
   constexpr int width = tile_columns<Real>;
   Index const panels = product.b.columns / width;
   Index const blocks = (product.k + block_depth - 1) / block_depth;
@@ -105,8 +105,8 @@ KOKKOS_INLINE_FUNCTION void multiply_panel(Real const (*left)[tile_rows], Real c
 /// Rows [row, row + tile_rows) and columns [p, p + depth) of op(a), column by column; beyond the last row are zeros.
 template <class A, class C>
 KOKKOS_INLINE_FUNCTION void copy_left(Product<A, C> const& product, Index row, Index p, Index depth,
-                                      parts::Arithmetic<A> (*left)[tile_rows]) {
-  using Real = parts::Arithmetic<A>;
+                                      parts::ArithmeticType<A> (*left)[tile_rows]) {
+  using Real = parts::ArithmeticType<A>;
   for (int i = 0; i < tile_rows; ++i) {
     if (row + i >= product.m) {
       for (Index q = 0; q < depth; ++q) {
@@ -123,9 +123,9 @@ KOKKOS_INLINE_FUNCTION void copy_left(Product<A, C> const& product, Index row, I
 
 /// One row of c from its sums: = or +=, with the bias if there is one.
 template <class A, class C>
-KOKKOS_INLINE_FUNCTION void store_row(Product<A, C> const& product, parts::Arithmetic<A> const* sums, Index row,
+KOKKOS_INLINE_FUNCTION void store_row(Product<A, C> const& product, parts::ArithmeticType<A> const* sums, Index row,
                                       Index column, Index columns) {
-  using Real = parts::Arithmetic<A>;
+  using Real = parts::ArithmeticType<A>;
   C* const to = product.c[row] + column;
   Real const* const bias = product.bias != nullptr ? product.bias + column : nullptr;
   for (Index j = 0; j < columns; ++j) {
@@ -137,7 +137,7 @@ KOKKOS_INLINE_FUNCTION void store_row(Product<A, C> const& product, parts::Arith
 /// Rows [row_begin, row_begin + block_rows) of c in one panel's columns.
 template <class A, class C>
 KOKKOS_INLINE_FUNCTION void multiply_block(Product<A, C> const& product, Index row_begin, Index panel) {
-  using Real = parts::Arithmetic<A>;
+  using Real = parts::ArithmeticType<A>;
   constexpr Index width = tile_columns<Real>;
   Index const row_end = row_begin + block_rows < product.m ? row_begin + block_rows : product.m;
   Real sums[block_rows][width] = {};
@@ -163,7 +163,7 @@ KOKKOS_INLINE_FUNCTION void multiply_block(Product<A, C> const& product, Index r
 
 template <class A, class B, class C>
 void multiply_as(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
-  using Real = parts::Arithmetic<A>;
+  using Real = parts::ArithmeticType<A>;
   constexpr Index width = tile_columns<Real>;
   Index const panels = (problem.n + width - 1) / width;
   ArenaScope const scope(execution.scratch);

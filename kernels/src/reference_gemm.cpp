@@ -10,7 +10,7 @@ void multiply_as(Execution& execution, GemmCall const& call, GemmProblem const& 
   auto const a = parts::rows_of<A>(call.a);
   auto const b = parts::rows_of<B>(call.b);
   auto const c = parts::rows_of<C>(call.c);
-  using Real = parts::Arithmetic<C>;
+  using Real = parts::ArithmeticType<C>;
   Real const* const bias = problem.bias ? call.bias.data<Real>() : nullptr;
   parts::for_each(
       execution, "heddle::reference_gemm", problem.m, KOKKOS_LAMBDA(std::int64_t i) {
