@@ -16,8 +16,9 @@
 #include <iostream>
 #include <map>
 #include <optional>
-#include <random>
 #include <sstream>
+
+#include "made_up_batch.hpp"
 
 namespace heddle {
 namespace {
@@ -26,11 +27,7 @@ namespace program_options = boost::program_options;
 
 struct Options {
   ModelConfig model;
-  std::int64_t vocabulary = 10000;
-  std::int64_t tokens = 1650;
-  std::int64_t micro_batches = 8;
-  std::int64_t shortest = 10;
-  std::int64_t longest = 50;
+  MadeUpText text;
   std::int64_t steps = 1;
   std::int64_t repetitions = 3;
   std::vector<std::string> layouts;
@@ -43,20 +40,20 @@ program_options::options_description described(Options& options) {
       "ranks "
       "that works for the model, or of the given ones");
   auto const value = [](auto& field) { return program_options::value(&field)->default_value(field); };
-  description.add_options()                                                                                    //
-      ("help", "print this")                                                                                   //
-      ("d-model", value(options.model.d_model))                                                                //
-      ("d-ff", value(options.model.d_ff))                                                                      //
-      ("heads", value(options.model.heads))                                                                    //
-      ("encoder-layers", value(options.model.encoder_layers))                                                  //
-      ("decoder-layers", value(options.model.decoder_layers))                                                  //
-      ("vocabulary", value(options.vocabulary))                                                                //
-      ("tokens", value(options.tokens), "of a micro-batch: the sum of its pairs' longer sides, end included")  //
-      ("micro-batches", value(options.micro_batches), "of the global batch")                                   //
-      ("shortest", value(options.shortest), "tokens of a sentence, end included; lengths are uniform ...")     //
-      ("longest", value(options.longest), "... up to this")                                                    //
-      ("steps", value(options.steps), "timed as one, after a warm-up, in each repetition")                     //
-      ("repetitions", value(options.repetitions), "of the whole list of layouts; the median counts")           //
+  description.add_options()                                                                                         //
+      ("help", "print this")                                                                                        //
+      ("d-model", value(options.model.d_model))                                                                     //
+      ("d-ff", value(options.model.d_ff))                                                                           //
+      ("heads", value(options.model.heads))                                                                         //
+      ("encoder-layers", value(options.model.encoder_layers))                                                       //
+      ("decoder-layers", value(options.model.decoder_layers))                                                       //
+      ("vocabulary", value(options.text.vocabulary))                                                                //
+      ("tokens", value(options.text.tokens), "of a micro-batch: the sum of its pairs' longer sides, end included")  //
+      ("micro-batches", value(options.text.micro_batches), "of the global batch")                                   //
+      ("shortest", value(options.text.shortest), "tokens of a sentence, end included; lengths are uniform ...")     //
+      ("longest", value(options.text.longest), "... up to this")                                                    //
+      ("steps", value(options.steps), "timed as one, after a warm-up, in each repetition")                          //
+      ("repetitions", value(options.repetitions), "of the whole list of layouts; the median counts")                //
       ("layout", program_options::value(&options.layouts),
        "KEY=VALUE,... with pipeline, context, tensor (1 where not given; the rest is data) and the switches "
        "sequence_parallel, interleaved, ulysses, shard_optimizer; can be repeated")  //
@@ -80,11 +77,12 @@ std::optional<Options> options_of(int argc, char** argv, bool speaks) {
     }
     return std::nullopt;
   }
-  if (options.shortest < 1 || options.longest < options.shortest || options.tokens < options.longest ||
-      options.micro_batches < 1 || options.steps < 1 || options.repetitions < 1) {
+  if (options.text.shortest < 1 || options.text.longest < options.text.shortest ||
+      options.text.tokens < options.text.longest || options.text.micro_batches < 1 || options.steps < 1 ||
+      options.repetitions < 1) {
     throw UsageError("1 <= --shortest <= --longest <= --tokens, and every count at least 1");
   }
-  options.model.max_length = options.longest;
+  options.model.max_length = options.text.longest;
   return options;
 }
 
@@ -121,54 +119,6 @@ Layout layout_of(std::string const& text, int ranks) {
   return layout;
 }
 
-/// The global batch: the same on every rank and for every layout.
-class Batch {
- public:
-  explicit Batch(Options const& options) {
-    std::mt19937 random(1);  // NOLINT: the same numbers in each run
-    auto const sentence = [&](std::int64_t pieces) {
-      std::vector<std::int32_t> ids(static_cast<std::size_t>(pieces));
-      for (std::int32_t& id : ids) {
-        id = static_cast<std::int32_t>(3 + random() % static_cast<std::uint64_t>(options.vocabulary - 3));
-      }
-      return ids;
-    };
-    std::uniform_int_distribution<std::int64_t> length(options.shortest, options.longest);
-    std::int32_t sample = 0;
-    for (std::int64_t index = 0; index < options.micro_batches; ++index) {
-      std::vector<SentencePair> pairs;
-      std::int64_t filled = 0;
-      while (true) {
-        std::int64_t const source = length(random);
-        // A translation is about as long as its source.
-        std::int64_t const target =
-            std::clamp(source * (90 + length(random) % 21) / 100, options.shortest, options.longest);
-        filled += std::max(source, target);
-        if (filled > options.tokens) {
-          break;
-        }
-        pairs.push_back({sample++, sentence(source - 1), sentence(target - 1)});
-        target_tokens_ += target;
-        tokens_ += source + target;
-      }
-      micro_batches_.push_back(std::move(pairs));
-    }
-  }
-
-  std::int64_t micro_batches() const { return static_cast<std::int64_t>(micro_batches_.size()); }
-  std::int64_t target_tokens() const { return target_tokens_; }
-  /// Source and target, ends included.
-  std::int64_t tokens() const { return tokens_; }
-  Pack pack(std::int64_t index, ContextSplit const& split) const {
-    return make_pack(micro_batches_[static_cast<std::size_t>(index)], 1, 2, 2, split);
-  }
-
- private:
-  std::vector<std::vector<SentencePair>> micro_batches_;
-  std::int64_t target_tokens_ = 0;
-  std::int64_t tokens_ = 0;
-};
-
 constexpr std::array group_names{"pipeline", "data", "context", "tensor", "replicas"};
 using Ledgers = std::array<Ledger, group_names.size()>;
 
@@ -195,7 +145,7 @@ struct Measured {
 class Bench {
  public:
   Bench(Options const& options, Communicator const& world, Execution& execution)
-      : options_(options), world_(world), execution_(execution), batch_(options) {
+      : options_(options), world_(world), execution_(execution), batch_(options.text) {
     register_built_in_kernels(registries_.kernels);
     register_built_in_layers(registries_.layers);
   }
@@ -206,7 +156,7 @@ class Bench {
     make_mesh(config, world_.rank(), world_.size());  // for its checks
     ParallelState const parallel = parallel_of(layout, world_);
     TrainingEngine engine(
-        {config, registries_, parallel, execution_, {options_.vocabulary, options_.vocabulary, true}});
+        {config, registries_, parallel, execution_, {options_.text.vocabulary, options_.text.vocabulary, true}});
     engine.parameters().initialize(1);
     step(engine, parallel, parallel.data.size() * parallel.pipeline.size(), 0);  // a warm-up
     double seconds = 0;
@@ -222,7 +172,7 @@ class Bench {
     take_most(measured, engine, before, after);
   }
 
-  Batch const& batch() const { return batch_; }
+  MadeUpBatch const& batch() const { return batch_; }
 
  private:
   Config config_of(Layout const& layout) const {
@@ -284,12 +234,12 @@ class Bench {
   Communicator world_;
   Execution& execution_;
   Registries registries_;
-  Batch batch_;
+  MadeUpBatch batch_;
 };
 
 constexpr double mebibyte = 1024.0 * 1024.0;
 
-void print(Layout const& layout, Measured const& measured, Options const& options, Batch const& batch) {
+void print(Layout const& layout, Measured const& measured, Options const& options, MadeUpBatch const& batch) {
   double const speed = static_cast<double>(batch.tokens()) / measured.median();
   if (options.brief) {
     fmt::print("{:.1f}\n", speed);
@@ -348,7 +298,8 @@ int run(Options const& options, Communicator const& world, Execution& execution)
         "{} + {} layers, d_model {}, d_ff {}, {} heads, vocabulary {}; {} micro-batches, {} tokens a step; "
         "medians of {}; of memory and traffic the most of any rank, a step\n",
         options.model.encoder_layers, options.model.decoder_layers, options.model.d_model, options.model.d_ff,
-        options.model.heads, options.vocabulary, options.micro_batches, bench.batch().tokens(), options.repetitions);
+        options.model.heads, options.text.vocabulary, options.text.micro_batches, bench.batch().tokens(),
+        options.repetitions);
   }
   for (std::size_t index = 0; speaks && index < layouts.size(); ++index) {
     if (!measured[index].seconds.empty()) {

@@ -1,0 +1,132 @@
+#include "breakdown.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/execution.hpp>
+
+namespace heddle {
+
+namespace {
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+double median_of(std::vector<StepTimes> const& steps, double StepTimes::*member) {
+  std::vector<double> values;
+  for (StepTimes const& step : steps) {
+    values.push_back(step.*member);
+  }
+  return median(values);
+}
+
+void print_line(std::string const& name, Work const& work, double step_seconds) {
+  auto const optional = [](bool given, double value) { return given ? fmt::format("{:.1f}", value) : ""; };
+  bool const multiplies = work.operations > 0;
+  std::string floor;
+  if (work.floor_seconds > 0) {
+    auto const most = std::ranges::max_element(work.floors, {}, [](auto const& entry) { return entry.second; });
+    floor =
+        fmt::format("{:>9.3f} {:>8.2f}  {}", 1e3 * work.floor_seconds, work.seconds / work.floor_seconds, most->first);
+  }
+  fmt::print("{:<42} {:>9.3f} {:>6.1f} {:>7.0f} {:>8} {:>8} {}\n", name, 1e3 * work.seconds,
+             100 * work.seconds / step_seconds, work.calls, optional(multiplies, 1e-9 * work.operations / work.seconds),
+             optional(!multiplies && work.bytes > 0, 1e-9 * work.bytes / work.seconds), floor);
+}
+
+Work outside(double seconds) {
+  Work work;
+  work.seconds = seconds;
+  return work;
+}
+
+}  // namespace
+
+Work& Work::operator+=(Work const& other) {
+  seconds += other.seconds;
+  calls += other.calls;
+  operations += other.operations;
+  bytes += other.bytes;
+  floor_seconds += other.floor_seconds;
+  for (auto const& [of, floor] : other.floors) {
+    floors[of] += floor;
+  }
+  return *this;
+}
+
+void Breakdown::run(Execution& execution, Part const& part, Cost const& cost, std::function<void()> const& call) {
+  execution.space.fence();
+  auto const begin = std::chrono::steady_clock::now();
+  call();
+  execution.space.fence();
+  std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;
+  double const peak = peaks_.matmul(cost.dtype).operations_per_second;
+  double const computing = cost.operations > 0 && peak > 0 ? cost.operations / peak : 0;
+  Bandwidth const& bandwidth = peaks_.bandwidth(cost.bytes);
+  double const moving = cost.bytes / bandwidth.bytes_per_second;
+  double const floor = std::max(computing, moving);
+  parts_[part] += {seconds.count(), 1,     cost.operations,
+                   cost.bytes,      floor, {{computing >= moving ? "matmul" : bandwidth.level, floor}}};
+}
+
+StepTimes typical(std::vector<StepTimes> const& steps) {
+  StepTimes result{median_of(steps, &StepTimes::seconds),
+                   median_of(steps, &StepTimes::communication),
+                   median_of(steps, &StepTimes::data),
+                   {}};
+  std::map<Part, std::vector<double>> seconds;
+  for (StepTimes const& step : steps) {
+    for (auto const& [part, work] : step.parts) {
+      result.parts[part] += work;
+      seconds[part].push_back(work.seconds);
+    }
+  }
+  double const share = 1 / static_cast<double>(steps.size());
+  for (auto& [part, work] : result.parts) {
+    seconds[part].resize(steps.size());  // a step without the part took no time for it
+    work.seconds = median(seconds[part]);
+    work.calls *= share;
+    work.operations *= share;
+    work.bytes *= share;
+    work.floor_seconds *= share;
+  }
+  return result;
+}
+
+Work sum_of(Parts const& parts, std::string_view beginning) {
+  Work sum;
+  for (auto const& [part, work] : parts) {
+    if (part.name.starts_with(beginning)) {
+      sum += work;
+    }
+  }
+  return sum;
+}
+
+void print(StepTimes const& step, bool details) {
+  fmt::print("\n{:<42} {:>9} {:>6} {:>7} {:>8} {:>8} {:>9} {:>8}  {}\n", "a step of one rank", "ms", "%", "calls",
+             "GFLOP/s", "GB/s", "floor ms", "x floor", "floor of");
+  for (auto part = step.parts.begin(); part != step.parts.end();) {
+    std::string const& name = part->first.name;
+    auto const end = std::find_if(part, step.parts.end(), [&](auto const& entry) { return entry.first.name != name; });
+    Work whole;
+    std::for_each(part, end, [&](auto const& entry) { whole += entry.second; });
+    print_line(name, whole, step.seconds);
+    for (auto detail = part; details && detail != end; ++detail) {
+      if (!detail->first.detail.empty()) {
+        print_line("    " + detail->first.detail, detail->second, step.seconds);
+      }
+    }
+    part = end;
+  }
+  Work const kernels = sum_of(step.parts, "");
+  print_line("all kernels", kernels, step.seconds);
+  print_line("communication, waiting for other ranks", outside(step.communication), step.seconds);
+  print_line("data: reading and packing sentences", outside(step.data), step.seconds);
+  print_line("other", outside(step.seconds - kernels.seconds - step.communication - step.data), step.seconds);
+  print_line("the step", outside(step.seconds), step.seconds);
+}
+
+}  // namespace heddle

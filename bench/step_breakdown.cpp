@@ -1,0 +1,392 @@
+// Where a training step's time goes, beside what each part can not take less than: mpirun -np N bench_step_breakdown
+// --help
+#include <fmt/format.h>
+
+#include <array>
+#include <boost/program_options.hpp>
+#include <heddle/core/error.hpp>
+#include <heddle/core/execution.hpp>
+#include <heddle/core/layout.hpp>
+#include <heddle/core/runtime.hpp>
+#include <heddle/dist/mpi.hpp>
+#include <heddle/dist/training_engine.hpp>
+#include <heddle/io/batches.hpp>
+#include <heddle/kernels/register.hpp>
+#include <iostream>
+#include <limits>
+#include <optional>
+
+#include "breakdown.hpp"
+#include "made_up_batch.hpp"
+#include "timed_communicator.hpp"
+#include "timed_kernels.hpp"
+
+namespace heddle {
+namespace {
+
+namespace program_options = boost::program_options;
+
+struct Options {
+  std::string model = "tiny";
+  std::string precision = "float32";
+  std::string data;
+  std::int64_t vocabulary = 0;
+  std::int64_t batch_tokens = 4096;
+  std::int64_t micro_batch_tokens = 4096;
+  double dropout = 0.1;
+  double activation_dropout = 0;
+  std::int64_t steps = 10;
+  std::int64_t warm_up = 3;
+  std::string gemm = "auto";
+  bool details = false;
+  bool json = false;
+};
+
+/// Parameters of Vaswani et al. 2017's base and big and of the Multi30k literature's tiny; the vocabulary without data.
+std::int64_t take_model(std::string const& name, ModelConfig& model) {
+  if (name == "tiny") {
+    model.encoder_layers = model.decoder_layers = 4;
+    model.d_model = 128, model.d_ff = 256, model.heads = 4;
+    return 10000;
+  }
+  if (name == "base") {
+    return 10000;  // ModelConfig's defaults
+  }
+  if (name == "big") {
+    model.d_model = 1024, model.d_ff = 4096, model.heads = 16;
+    return 32000;
+  }
+  throw UsageError(fmt::format("--model {}: expected tiny, base or big", name));
+}
+
+Precision precision_of(std::string const& name) {
+  for (Precision const precision : {Precision::float32, Precision::bfloat16}) {
+    if (name == name_of(precision)) {
+      return precision;
+    }
+  }
+  throw UsageError(fmt::format("--precision {}: expected float32 or bfloat16", name));
+}
+
+program_options::options_description described(Options& options) {
+  program_options::options_description description(
+      "mpirun -np N bench_step_breakdown [options]: where a training step's time goes on one of N data-parallel ranks, "
+      "beside\nthe floor of each part: its operations at the peak of large matrix products, or its bytes at the "
+      "bandwidth of the level that\nholds them, all measured at the beginning of the same run");
+  auto const value = [](auto& field) { return program_options::value(&field)->default_value(field); };
+  description.add_options()                                                                                          //
+      ("help", "print this")                                                                                         //
+      ("model", value(options.model), "tiny: 4 + 4 layers, 128; base: 6 + 6, 512; big: 6 + 6, 1024")                 //
+      ("precision", value(options.precision), "float32 or bfloat16")                                                 //
+      ("data", value(options.data), "a prepared train.h5; without one, random sentences of 10 to 50 tokens")         //
+      ("vocabulary", value(options.vocabulary), "0: the data's, or 10000, of big 32000; at least the data's")        //
+      ("batch-tokens", value(options.batch_tokens), "of a step, over all ranks: train.batch_tokens")                 //
+      ("micro-batch-tokens", value(options.micro_batch_tokens), "train.micro_batch_tokens")                          //
+      ("dropout", value(options.dropout))                                                                            //
+      ("activation-dropout", value(options.activation_dropout))                                                      //
+      ("steps", value(options.steps), "medians of so many")                                                          //
+      ("warm-up", value(options.warm_up), "steps before them")                                                       //
+      ("gemm", value(options.gemm), "which implementation multiplies matrices")                                      //
+      ("details", program_options::bool_switch(&options.details), "matrix products by shape, attention by kind")     //
+      ("json", program_options::bool_switch(&options.json), "print what bench/compare_pytorch reads, on one line");  //
+  return description;
+}
+
+std::optional<Options> options_of(int argc, char** argv, bool speaks) {
+  Options options;
+  auto const description = described(options);
+  program_options::variables_map values;
+  try {
+    program_options::store(program_options::parse_command_line(argc, argv, description), values);
+    program_options::notify(values);
+  } catch (program_options::error const& error) {
+    throw UsageError(fmt::format("{}; bench_step_breakdown --help shows the options", error.what()));
+  }
+  if (values.contains("help")) {
+    if (speaks) {
+      std::cout << description;
+    }
+    return std::nullopt;
+  }
+  if (options.steps < 1 || options.warm_up < 1 || options.batch_tokens < 64 || options.micro_batch_tokens < 64) {
+    throw UsageError("--steps and --warm-up at least 1, --batch-tokens and --micro-batch-tokens at least 64");
+  }
+  return options;
+}
+
+/// A step's sentences, as one rank meets them.
+struct Batch {
+  TrainingBatch training;
+  std::int64_t tokens = 0;  ///< of all ranks, source and target, ends included
+};
+
+/// Sentences of a dataset, dealt out as `heddle train` does, or made-up ones, always the same.
+class Sentences {
+ public:
+  Sentences(Options const& options, std::int64_t vocabulary, Communicator const& world)
+      : options_(options), world_(world) {
+    if (options.data.empty()) {
+      std::int64_t const tokens = std::min(options.batch_tokens / world.size(), options.micro_batch_tokens);
+      made_up_.emplace(MadeUpText{.vocabulary = vocabulary,
+                                  .tokens = tokens,
+                                  .micro_batches = std::max<std::int64_t>(options.batch_tokens / tokens, 1)});
+    } else {
+      dataset_.emplace(Dataset::open(options.data));
+      planner_.emplace(*dataset_, BatchPlanner::Limits{options.batch_tokens, ModelConfig().max_length}, 1);
+    }
+  }
+
+  std::int64_t vocabulary() const { return dataset_ ? dataset_->target_tokenizer().size() : 0; }
+
+  Batch next(std::uint32_t step, Stopwatch& watch) { return dataset_ ? read(step, watch) : made_up(step, watch); }
+
+ private:
+  Batch read(std::uint32_t step, Stopwatch& watch) {
+    current_ = watch.time([&] { return planner_->next(); });
+    auto const rank = static_cast<std::size_t>(world_.rank());
+    PairRange const mine = cut_evenly(*dataset_, current_.pairs, world_.size())[rank];
+    std::span<std::int64_t const> const pairs = current_.pairs;
+    auto const ranges =
+        cut_by_tokens(*dataset_, pairs.subspan(mine.begin, mine.end - mine.begin), options_.micro_batch_tokens);
+    return {{.micro_batches = static_cast<std::int64_t>(ranges.size()),
+             .make_pack =
+                 [this, &watch, pairs, mine, ranges](std::int64_t index) {
+                   PairRange const& range = ranges[static_cast<std::size_t>(index)];
+                   return watch.time([&] {
+                     return read_pack(*dataset_, pairs, {mine.begin + range.begin, mine.begin + range.end});
+                   });
+                 },
+             .target_tokens = current_.target_tokens,
+             .step = step},
+            current_.tokens};
+  }
+
+  Batch made_up(std::uint32_t step, Stopwatch& watch) {
+    Share const mine = share(made_up_->micro_batches(), world_.rank(), world_.size());
+    return {{.micro_batches = mine.count(),
+             .make_pack =
+                 [this, &watch, mine](std::int64_t index) {
+                   return watch.time([&] { return made_up_->pack(mine.begin + index); });
+                 },
+             .target_tokens = made_up_->target_tokens(),
+             .step = step},
+            made_up_->tokens()};
+  }
+
+  Options const& options_;
+  Communicator world_;
+  std::optional<MadeUpBatch> made_up_;
+  std::optional<Dataset> dataset_;
+  std::optional<BatchPlanner> planner_;
+  GlobalBatch current_;
+};
+
+double mean_over(Communicator const& world, double value) {
+  Tensor const sum = from_host<double>(std::span(&value, 1), {1});
+  world.all_reduce(sum);
+  return to_host<double>(sum).front() / world.size();
+}
+
+/// What a run gave; of one rank unless said otherwise.
+struct Result {
+  StepTimes step;
+  double tokens = 0;               ///< of a step, all ranks
+  double products_seconds = 0;     ///< the matrix products of one step, done again by themselves
+  double products_tokens = 0;      ///< of that step, all ranks
+  double products_operations = 0;  ///< of that step
+};
+
+class Measurement {
+ public:
+  Measurement(Options const& options, Communicator const& world, Execution& execution)
+      : world_(world), execution_(execution) {
+    Config config;
+    std::int64_t vocabulary = take_model(options.model, config.model);
+    config.train.precision = precision_of(options.precision);
+    config.model.dropout = options.dropout;
+    config.model.activation_dropout = options.activation_dropout;
+    config.kernels.gemm = options.gemm;
+    config.parallel.data = world.size();
+    config_ = config;
+    vocabulary = options.vocabulary > 0 ? options.vocabulary : vocabulary;
+    sentences_.emplace(options, vocabulary, world);
+    if (options.vocabulary > 0 && sentences_->vocabulary() > options.vocabulary) {
+      throw UsageError(fmt::format("--vocabulary {}: the data has {} pieces", vocabulary, sentences_->vocabulary()));
+    }
+    vocabulary_ = options.vocabulary == 0 && sentences_->vocabulary() > 0 ? sentences_->vocabulary() : vocabulary;
+  }
+
+  Config const& config() const { return config_; }
+  std::int64_t vocabulary() const { return vocabulary_; }
+
+  Peaks peaks() {
+    register_built_in_kernels(kernels_);
+    world_.barrier();
+    return measure_peaks(kernels_, execution_, world_.size());
+  }
+
+  Result run(Options const& options, Breakdown& breakdown) {
+    Registries registries;
+    registries.kernels = timed(kernels_, vocabulary_, breakdown, recording_);
+    register_built_in_layers(registries.layers);
+    Mesh const mesh = make_mesh(config_, world_.rank(), world_.size());
+    ParallelState const parallel = make_parallel_state(timed(world_, communication_), mesh);
+    TrainingEngine engine({config_,
+                           registries,
+                           parallel,
+                           execution_,
+                           {vocabulary_, vocabulary_, true},
+                           dtype_of(config_.train.precision)});
+    engine.parameters().initialize(1);
+    std::vector<StepTimes> steps;
+    Result result;
+    for (std::int64_t index = 0; index < options.warm_up + options.steps; ++index) {
+      StepTimes const times = step(engine, breakdown, index, result.tokens);
+      if (index >= options.warm_up) {
+        steps.push_back(times);
+      }
+    }
+    result.step = typical(steps);
+    result.tokens /= static_cast<double>(options.warm_up + options.steps);
+    recording_.on = true;
+    StepTimes const recorded = step(engine, breakdown, options.warm_up + options.steps, result.products_tokens);
+    result.products_operations = sum_of(recorded.parts, "gemm").operations;
+    result.products_seconds = products_alone();
+    return result;
+  }
+
+ private:
+  StepTimes step(TrainingEngine& engine, Breakdown& breakdown, std::int64_t index, double& tokens) {
+    world_.barrier();
+    static_cast<void>(breakdown.take()), static_cast<void>(communication_.take()), static_cast<void>(data_.take());
+    Stopwatch whole;
+    whole.time([&] {
+      Batch const batch = sentences_->next(static_cast<std::uint32_t>(index), data_);
+      tokens += static_cast<double>(batch.tokens);
+      engine.accumulate(batch.training);
+      engine.update(1e-4, index + 1);
+    });
+    return {whole.take(), communication_.take(), data_.take(), breakdown.take()};
+  }
+
+  /// The same calls on the same memory, weights packed already. What they leave behind is of no use.
+  double products_alone() {
+    double least = std::numeric_limits<double>::infinity();
+    for (int repetition = 0; repetition < 4; ++repetition) {
+      world_.barrier();
+      Stopwatch watch;
+      watch.time([&] {
+        for (auto const& [kernel, call] : recording_.products) {
+          kernel->multiply(execution_, call);
+        }
+        execution_.space.fence();
+      });
+      least = std::min(least, watch.take());
+    }
+    return least;
+  }
+
+  Communicator world_;
+  Execution& execution_;
+  Config config_;
+  std::optional<Sentences> sentences_;
+  std::int64_t vocabulary_ = 0;
+  KernelRegistries kernels_;
+  GemmRecording recording_;
+  Stopwatch communication_;
+  Stopwatch data_;
+};
+
+/// Tokens per second of all ranks: as it is, and if a step were nothing but its matrix products.
+struct Speeds {
+  double measured = 0;
+  double at_peak = 0;         ///< at the rate of large ones
+  double products_alone = 0;  ///< as fast as the kernels do just these
+};
+
+Speeds speeds_of(Result const& result, double peak, Communicator const& world) {
+  // Ranks meet at the end of each step, so the mean rank stands for all.
+  double const at_peak = mean_over(world, result.products_operations / peak);
+  double const alone = mean_over(world, result.products_seconds);
+  return {result.tokens / mean_over(world, result.step.seconds), result.products_tokens / at_peak,
+          result.products_tokens / alone};
+}
+
+void print_json(Speeds const& speeds, Peaks const& peaks) {
+  fmt::print(
+      "{{\"tokens_per_second\": {:.1f}, \"floor_at_peak\": {:.1f}, \"products_alone\": {:.1f}, "
+      "\"peak_float32\": {:.4g}, \"peak_bfloat16\": {:.4g}}}\n",
+      speeds.measured, speeds.at_peak, speeds.products_alone, peaks.float32.operations_per_second,
+      peaks.bfloat16.operations_per_second);
+}
+
+void print_peaks(Peaks const& peaks, int ranks) {
+  auto const rate = [](MatmulPeak const& peak) {
+    return peak.operations_per_second > 0
+               ? fmt::format("{:.1f} GFLOP/s ({})", 1e-9 * peak.operations_per_second, peak.implementation)
+               : std::string("no implementation");
+  };
+  fmt::print("peaks of one of {} ranks, all busy: large matrix products in float32 {}, in bfloat16 {};\n", ranks,
+             rate(peaks.float32), rate(peaks.bfloat16));
+  fmt::print("  y += a x from");
+  for (Bandwidth const& bandwidth : peaks.bandwidths) {
+    fmt::print(" {} {:.1f} GB/s", bandwidth.level, 1e-9 * bandwidth.bytes_per_second);
+  }
+  fmt::print(
+      "; a call that touches more bytes than L2, or a rank's part of L3, holds is counted one level further out\n");
+}
+
+void print_summary(Result const& result, Speeds const& speeds) {
+  fmt::print(
+      "\n{:.0f} tokens/s on all ranks, {:.0f} a step (source and target, ends included; with the timing's own cost)\n"
+      "GEMM floor: {:.0f} tokens/s if a step were its matrix products at the peak of large ones; reached: {:.1f} %\n"
+      "products alone: {:.0f} tokens/s if it were just these products, one after another; reached: {:.1f} %\n",
+      speeds.measured, result.tokens, speeds.at_peak, 100 * speeds.measured / speeds.at_peak, speeds.products_alone,
+      100 * speeds.measured / speeds.products_alone);
+}
+
+int run(Options const& options, Communicator const& world, Execution& execution) {
+  Measurement measurement(options, world, execution);
+  Breakdown breakdown(measurement.peaks());
+  DType const dtype = dtype_of(measurement.config().train.precision);
+  if (breakdown.peaks().matmul(dtype).operations_per_second <= 0) {
+    throw ConfigError(fmt::format("no GEMM but the reference supports {} here", name_of(dtype)));
+  }
+  Result const result = measurement.run(options, breakdown);
+  Speeds const speeds = speeds_of(result, breakdown.peaks().matmul(dtype).operations_per_second, world);
+  if (world.rank() != 0) {
+    return static_cast<int>(ExitCode::done);
+  }
+  if (options.json) {
+    print_json(speeds, breakdown.peaks());
+    return static_cast<int>(ExitCode::done);
+  }
+  ModelConfig const& model = measurement.config().model;
+  fmt::print("{}, {}: {} + {} layers, d_model {}, d_ff {}, {} heads, vocabulary {}; {}; medians of {} steps\n",
+             options.model, options.precision, model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff,
+             model.heads, measurement.vocabulary(), options.data.empty() ? "random sentences" : "sentences of --data",
+             options.steps);
+  print_peaks(breakdown.peaks(), world.size());
+  print(result.step, options.details);
+  print_summary(result, speeds);
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace
+}  // namespace heddle
+
+int main(int argc, char** argv) {
+  heddle::MpiSession const session;
+  heddle::Communicator const world = session.world();
+  try {
+    auto const options = heddle::options_of(argc, argv, world.rank() == 0);
+    if (!options) {
+      return static_cast<int>(heddle::ExitCode::done);
+    }
+    heddle::Runtime runtime;
+    return heddle::run(*options, world, runtime.execution());
+  } catch (heddle::Error const& error) {
+    fmt::print(stderr, "bench_step_breakdown, rank {}: {}\n", world.rank(), error.what());
+    session.abort(static_cast<int>(error.code()));
+  }
+}

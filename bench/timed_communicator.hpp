@@ -1,0 +1,13 @@
+#pragma once
+
+#include <heddle/core/communicator.hpp>
+
+#include "breakdown.hpp"
+
+namespace heddle {
+
+/// The same ranks; the time spent in verbs, in unfinished transfers and in what it is split into goes to `watch`, which
+/// must outlive them all.
+Communicator timed(Communicator const& communicator, Stopwatch& watch);
+
+}  // namespace heddle
