@@ -9,6 +9,8 @@
 #include <string>
 #include <system_error>
 
+#include "huge_pages.hpp"
+
 namespace heddle {
 
 namespace {
@@ -49,8 +51,7 @@ Block reserve(std::size_t wanted) {
       munmap(static_cast<std::byte*>(block) + kept, bytes - kept);
       bytes = kept;
     }
-    // Advice only: a kernel without transparent huge pages says no, and small pages serve.
-    static_cast<void>(madvise(block, bytes, MADV_HUGEPAGE));
+    advise_huge_pages(block, bytes);
     return {static_cast<std::byte*>(block), bytes};
   } else {
     return {static_cast<std::byte*>(Kokkos::kokkos_malloc<Memory>("heddle::Arena", wanted)), wanted};

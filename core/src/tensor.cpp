@@ -4,6 +4,8 @@
 #include <heddle/core/error.hpp>
 #include <heddle/core/tensor.hpp>
 
+#include "huge_pages.hpp"
+
 namespace heddle {
 
 namespace {
@@ -43,7 +45,12 @@ Tensor Tensor::allocate(DType dtype, Shape const& shape) {
   // Kokkos zeroes element by element.
   std::size_t const bytes = std::max<std::size_t>(64, static_cast<std::size_t>(shape.size()) * size_of(dtype));
   using Words = Kokkos::View<std::uint64_t*, Memory>;
-  Words const view("heddle::Tensor", (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
+  Words const view(Kokkos::view_alloc("heddle::Tensor", Kokkos::WithoutInitializing),
+                   (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
+  if constexpr (std::is_same_v<Memory, Kokkos::HostSpace>) {
+    advise_huge_pages(view.data(), view.size() * sizeof(std::uint64_t));
+  }
+  Kokkos::deep_copy(view, std::uint64_t{0});
   Tensor tensor = borrow(view.data(), dtype, shape);
   tensor.owner_ = std::make_shared<Words>(view);
   return tensor;

@@ -233,22 +233,15 @@ TEST(Config, TheDocumentationHasTheDescriptionWordForWord) {
       << describe_config();
 }
 
-TEST(Config, WhatIsNotBuiltIsRefusedBeforeTraining) {
+TEST(Config, WhatTrainingNeedsIsAskedForBefore) {
   Config config;
   EXPECT_THROW(require_supported(config), ConfigError) << "no run.directory";
   config.run.directory = "runs/x";
-  config.data = {"train.h5", "valid.h5"};
+  EXPECT_THROW(require_supported(config), ConfigError) << "no data.train";
+  config.data.train = "train.h5";
+  EXPECT_THROW(require_supported(config), ConfigError) << "no data.valid";
+  config.data.valid = "valid.h5";
   EXPECT_NO_THROW(require_supported(config));
-  auto const refused = [&](std::string const& override_text) {
-    try {
-      require_supported(parse_config(to_toml(config), "run.toml", {override_text}));
-    } catch (ConfigError const& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
-  };
-  EXPECT_THAT(refused("train.precision=bfloat16"), HasSubstr("train.precision = \"float32\" works"));
-  EXPECT_EQ(refused("parallel.data=8"), "accepted");
 }
 
 TEST(Spelling, NearestIsNearOrNothing) {

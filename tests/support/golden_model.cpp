@@ -42,7 +42,7 @@ Execution& TestBench::execution() {
 }
 
 void TestBench::allocate() {
-  parameters_.allocate(dtype_);
+  parameters_.allocate(statistics_dtype(dtype_));
   set_golden_values(parameters_);
 }
 

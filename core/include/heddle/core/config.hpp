@@ -140,8 +140,7 @@ std::string to_toml(Config const& config);
 /// Every key with its type, default and meaning, one section after the other.
 std::string describe_config();
 
-/// Throws ConfigError where training could not start with this configuration in this build: a value that is not built
-/// yet (with the one that works), or a key that training can not do without.
+/// Throws ConfigError for a key that is not set and that training can not do without.
 void require_supported(Config const& config);
 
 }  // namespace heddle

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <heddle/core/execution.hpp>
+#include <heddle/dist/training_engine.hpp>
+
+#include "golden_model.hpp"
+#include "layouts.hpp"
+
+namespace heddle {
+
+inline constexpr std::int64_t micro_batches = 4;  // of a global batch
+inline constexpr VocabularySizes vocabulary{23, 23, true};
+
+inline std::vector<std::int32_t> tokens_of(std::int32_t seed, int length) {
+  std::vector<std::int32_t> tokens;
+  for (int place = 0; place < length; ++place) {
+    tokens.push_back(3 + (seed * 7 + place * 5) % 20);
+  }
+  return tokens;
+}
+
+/// Two pairs a micro-batch, of unequal lengths, shorter and longer than any context group; other ones in every step.
+inline std::vector<SentencePair> pairs_of(int step, std::int64_t micro_batch) {
+  std::vector<SentencePair> pairs;
+  for (std::int32_t index = 0; index < 2; ++index) {
+    auto const sample = static_cast<std::int32_t>(2 * micro_batch) + index;
+    pairs.push_back({sample, tokens_of(sample + step, (sample * 5 + step) % 11), tokens_of(sample, (sample * 3) % 8)});
+  }
+  return pairs;
+}
+
+inline std::int64_t target_tokens(int step) {
+  std::int64_t tokens = 0;
+  for (std::int64_t index = 0; index < micro_batches; ++index) {
+    for (SentencePair const& pair : pairs_of(step, index)) {
+      tokens += static_cast<std::int64_t>(pair.target.size()) + 1;
+    }
+  }
+  return tokens;
+}
+
+inline Config config_of(Variant const& variant, Layout const& layout) {
+  Config config;
+  config.model.encoder_layers = 4;
+  config.model.decoder_layers = 4;
+  config.model.d_model = 16;
+  config.model.d_ff = 24;
+  config.model.heads = 8;
+  config.model.max_length = 32;
+  config.model.norm = variant.norm;
+  config.model.tie_embeddings = variant.tied;
+  config.model.positions = variant.tied ? Positions::sinusoidal : Positions::learned;
+  config.model.dropout = 0.1;
+  config.model.attention_dropout = 0.1;
+  config.model.activation_dropout = 0.1;
+  config.train.label_smoothing = 0.1;
+  config.train.seed = 3;
+  config.optimizer.clip_norm = 0.5;
+  config.parallel.pipeline = layout.sizes[0];
+  config.parallel.data = layout.sizes[1];
+  config.parallel.context = layout.sizes[2];
+  config.parallel.tensor = layout.sizes[3];
+  config.parallel.pipeline_schedule = layout.schedule;
+  config.parallel.shard_optimizer = layout.shard_optimizer;
+  return config;
+}
+
+/// A model on a mesh, ready to train.
+class LayoutRun {
+ public:
+  LayoutRun(Variant const& variant, Layout const& layout, Communicator const& world, DType dtype = DType::float64)
+      : config_(config_of(variant, layout)),
+        bench_(config_.model, dtype, KernelChoices{}),
+        parallel_(parallel_of(layout, world)),
+        engine_({config_, bench_.registries(), parallel_, bench_.execution(), vocabulary, dtype}) {
+    engine_.parameters().initialize(config_.train.seed);
+  }
+
+  Pack pack(int step, std::int64_t index) const { return make_pack(pairs_of(step, index), 1, 2, 2, engine_.context()); }
+
+  double accumulate(int step) {
+    Share const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
+    return engine_.accumulate({.micro_batches = mine.count(),
+                               .make_pack = [&](std::int64_t index) { return pack(step, mine.begin + index); },
+                               .target_tokens = target_tokens(step),
+                               .step = static_cast<std::uint32_t>(step)});
+  }
+
+  /// The last layer's output for one micro-batch with dropout, on the last stage; empty elsewhere. Goes from part to
+  /// part by hand.
+  Tensor output(Pack const& pack_in) {
+    Communicator const& pipeline = parallel_.pipeline;
+    Context context{bench_.execution(), bench_.arena(), pack_in, true, 3, 0, engine_.stream()};
+    int const parts = engine_.plan().parts_per_stage();
+    Tensor hidden;
+    for (int part = 0; part < parts; ++part) {
+      ModelPart const& mine = engine_.model().parts()[static_cast<std::size_t>(part)];
+      Stream const input = mine.allocate_input(context);
+      int const previous = (pipeline.rank() + pipeline.size() - 1) % pipeline.size();
+      for (Tensor const& tensor : {input.hidden, input.memory}) {
+        if (!tensor.empty()) {
+          pipeline.receive(tensor, previous);
+        }
+      }
+      Saved saved;
+      Stream const stream = mine.forward(context, input, saved, {0, 0}).stream;
+      if (mine.ends_decoder()) {
+        hidden = stream.hidden;
+        continue;
+      }
+      for (Tensor const& tensor : {stream.hidden, stream.memory}) {
+        if (!tensor.empty()) {
+          pipeline.send(tensor, (pipeline.rank() + 1) % pipeline.size());
+        }
+      }
+    }
+    return hidden;
+  }
+
+  TrainingEngine& engine() { return engine_; }
+  Communicator const& context() const { return parallel_.context; }
+  double rate() const { return 0.01; }
+
+ private:
+  Config config_;
+  TestBench bench_;
+  ParallelState parallel_;
+  TrainingEngine engine_;
+};
+
+}  // namespace heddle
