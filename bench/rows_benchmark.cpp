@@ -142,6 +142,11 @@ void add_cross_entropy(Bench const& bench, heddle::SoftmaxCrossEntropy& kernel, 
   add(shaped(name + "/training_with_copy", tokens, vocabulary), {4 * tokens * vocabulary * element, tokens},
       [=, &bench, &kernel, &ops] {
         ops.copy(bench.execution, fresh, call.logits);
+        kernel.losses_and_gradient(bench.execution, call, 0.5, losses);
+      });
+  add(shaped(name + "/sharded_with_copy", tokens, vocabulary), {4 * tokens * vocabulary * element, tokens},
+      [=, &bench, &kernel, &ops] {
+        ops.copy(bench.execution, fresh, call.logits);
         kernel.statistics(bench.execution, call, statistics);
         kernel.losses(bench.execution, call, statistics, losses);
         kernel.gradient(bench.execution, call, statistics, 0.5);

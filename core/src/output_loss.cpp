@@ -74,14 +74,21 @@ LossSums OutputLoss::visit(Context& context, Tensor const& hidden, Tensor const&
     Tensor const chunk = whole.rows(begin, count);
     Tensor const chunk_logits = logits(context, chunk);
     auto const chunk_call = call(chunk_logits, targets.rows(begin, count), training.label_smoothing);
-    Tensor const chunk_statistics = statistics(context, chunk_call);
-    Tensor const losses = context.arena.allocate(chunk_statistics.dtype(), {count, 2});
-    cross_entropy_->losses(context.execution, chunk_call, chunk_statistics, losses);
+    Tensor const losses = context.arena.allocate(statistics_dtype(chunk_logits.dtype()), {count, 2});
+    bool const with_gradient = !grad_hidden.empty();
+    if (with_gradient && !region_.split()) {
+      cross_entropy_->losses_and_gradient(context.execution, chunk_call, training.scale, losses);
+    } else {
+      Tensor const chunk_statistics = statistics(context, chunk_call);
+      cross_entropy_->losses(context.execution, chunk_call, chunk_statistics, losses);
+      if (with_gradient) {
+        cross_entropy_->gradient(context.execution, chunk_call, chunk_statistics, training.scale);
+      }
+    }
     losses.dtype() == DType::float64 ? add_losses<double>(losses, sums) : add_losses<float>(losses, sums);
-    if (grad_hidden.empty()) {
+    if (!with_gradient) {
       continue;
     }
-    cross_entropy_->gradient(context.execution, chunk_call, chunk_statistics, training.scale);
     gemm_->multiply(context.execution, {.a = chunk_logits,
                                         .b = table_.value,
                                         .c = grad_whole.rows(begin, count),

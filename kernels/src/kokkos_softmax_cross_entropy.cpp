@@ -42,11 +42,38 @@ KOKKOS_INLINE_FUNCTION RowSums<Real> maximum_and_sum(Element const* logits, std:
   return result;
 }
 
+/// What a row's losses and gradient are made with.
+template <class Real>
+struct LossRule {
+  Real smoothing;
+  Real share;          ///< of one entry of the vocabulary: 1 / its size
+  Real scale;          ///< of the gradient
+  Real wanted_of_all;  ///< scaled, of every entry, and what the target has on top of it
+  Real wanted_of_target;
+
+  explicit LossRule(SoftmaxCrossEntropyCall const& call, double scale_of_gradient = 1)
+      : smoothing(static_cast<Real>(call.label_smoothing)),
+        share(Real{1} / static_cast<Real>(call.vocabulary_size)),
+        scale(static_cast<Real>(scale_of_gradient)),
+        wanted_of_all(
+            static_cast<Real>(scale_of_gradient * call.label_smoothing / static_cast<double>(call.vocabulary_size))),
+        wanted_of_target(static_cast<Real>(scale_of_gradient * (1 - call.label_smoothing))) {}
+
+  /// From a row's statistics, the smoothed loss and the plain one.
+  KOKKOS_INLINE_FUNCTION void write_losses(Real const* statistics, Real* losses) const {
+    Real const log_normalizer = statistics[0] + std::log(statistics[1]);
+    Real const of_target = log_normalizer - statistics[2];
+    Real const of_all = log_normalizer - statistics[3] * share;
+    losses[0] = of_target + smoothing * (of_all - of_target);
+    losses[1] = of_target;
+  }
+};
+
 template <class Element, class Real = parts::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION Real sum_of_exponentials(Element const* logits, std::int64_t columns, Real maximum) {
   Real sum = 0;
   for (std::int64_t c = 0; c < columns; ++c) {
-    sum += parts::fast_exp(parts::wide<Real>(logits[c]) - maximum);
+    sum += parts::exp_of_negative(parts::wide<Real>(logits[c]) - maximum);
   }
   return sum;
 }
@@ -102,16 +129,10 @@ void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Ten
                   Tensor const& losses) {
   auto const in = parts::rows_of<Real>(statistics);
   auto const out = parts::rows_of<Real>(losses);
-  auto const smoothing = static_cast<Real>(call.label_smoothing);
-  Real const share = Real{1} / static_cast<Real>(call.vocabulary_size);
+  LossRule<Real> const rule(call);
   parts::for_each(
-      execution, "cross entropy losses", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Real const log_normalizer = in[row][0] + std::log(in[row][1]);
-        Real const of_target = log_normalizer - in[row][2];
-        Real const of_all = log_normalizer - in[row][3] * share;
-        out[row][0] = of_target + smoothing * (of_all - of_target);
-        out[row][1] = of_target;
-      });
+      execution, "cross entropy losses", statistics.dim(0),
+      KOKKOS_LAMBDA(std::int64_t row) { rule.write_losses(in[row], out[row]); });
 }
 
 template <class Element, class Real = parts::ArithmeticType<Element>>
@@ -121,25 +142,65 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
   auto const* const targets = call.targets.data<std::int32_t>();
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
-  auto const of_all = static_cast<Real>(scale * call.label_smoothing / static_cast<double>(call.vocabulary_size));
-  auto const of_target = static_cast<Real>(scale * (1 - call.label_smoothing));
+  LossRule<Real> const rule(call, scale);
   parts::for_each(
       execution, "cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Real const maximum = in[row][0];
-        Real const factor = static_cast<Real>(scale) / in[row][1];
+        Real const factor = rule.scale / in[row][1];
         Element* const row_logits = logits[row];
         auto const gradient = [=](Element logit, Real wanted) {
-          return parts::narrow<Element>(parts::fast_exp(parts::wide<Real>(logit) - maximum) * factor - wanted);
+          return parts::narrow<Element>(parts::exp_of_negative(parts::wide<Real>(logit) - maximum) * factor - wanted);
         };
         std::int64_t const target = targets[row] - first;
         bool const here = target >= 0 && target < columns;
-        Element const at_target = here ? gradient(row_logits[target], of_all + of_target) : Element{};
+        Element const at_target =
+            here ? gradient(row_logits[target], rule.wanted_of_all + rule.wanted_of_target) : Element{};
         for (std::int64_t c = 0; c < columns; ++c) {
-          row_logits[c] = gradient(row_logits[c], of_all);
+          row_logits[c] = gradient(row_logits[c], rule.wanted_of_all);
         }
         if (here) {
           row_logits[target] = at_target;
         }
+      });
+}
+
+/// Replaces each logit by exp(logit - maximum), rounded, and returns the sum of them before they are.
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION Real write_exponentials(Element* logits, std::int64_t columns, Real maximum) {
+  Real sum = 0;
+  for (std::int64_t c = 0; c < columns; ++c) {
+    Real const exponential = parts::exp_of_negative(parts::wide<Real>(logits[c]) - maximum);
+    sum += exponential;
+    logits[c] = parts::narrow<Element>(exponential);
+  }
+  return sum;
+}
+
+/// A row at a time, which stays in the first cache: its maximum, its exponentials in its place, its gradient.
+template <class Element, class Real = parts::ArithmeticType<Element>>
+void write_losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                               Tensor const& losses) {
+  auto const logits = parts::rows_of<Element>(call.logits);
+  auto const out = parts::rows_of<Real>(losses);
+  auto const* const targets = call.targets.data<std::int32_t>();
+  std::int64_t const columns = call.logits.dim(1);
+  std::int64_t const first = call.first_token;
+  LossRule<Real> const rule(call, scale);
+  parts::for_each(
+      execution, "cross entropy losses and gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        Element* const values = logits[row];
+        std::int64_t const target = targets[row] - first;
+        auto const sums = maximum_and_sum<Element>(values, columns);
+        auto const of_target = parts::wide<Real>(values[target]);
+        Real const sum = write_exponentials<Element>(values, columns, sums.maximum);
+        Real const statistics[] = {sums.maximum, sum, of_target, sums.sum};
+        rule.write_losses(statistics, out[row]);
+        Real const factor = rule.scale / sum;
+        Real const probability = parts::exp_of_negative(of_target - sums.maximum) * factor;
+        for (std::int64_t c = 0; c < columns; ++c) {
+          values[c] = parts::narrow<Element>(parts::wide<Real>(values[c]) * factor - rule.wanted_of_all);
+        }
+        values[target] = parts::narrow<Element>(probability - rule.wanted_of_all - rule.wanted_of_target);
       });
 }
 
@@ -158,6 +219,12 @@ class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
               Tensor const& losses) override {
     parts::with_real(statistics.dtype(),
                      [&](auto real) { write_losses<decltype(real)>(execution, call, statistics, losses); });
+  }
+  void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                           Tensor const& losses) override {
+    parts::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+      write_losses_and_gradient<Element>(execution, call, scale, losses);
+    });
   }
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {

@@ -23,7 +23,8 @@ struct SoftmaxCrossEntropyCall {
   SoftmaxCrossEntropyProblem problem() const;
 };
 
-/// Two visits, so that a sharded vocabulary reduces four numbers a token in between and never gathers logits.
+/// One visit where this rank holds the whole vocabulary (losses_and_gradient); two where it is sharded, so that four
+/// numbers a token are reduced in between and logits are never gathered (statistics, combine, losses, gradient).
 class SoftmaxCrossEntropy : public Kernel {
  public:
   static constexpr char const* operation = "softmax_cross_entropy";
@@ -42,6 +43,10 @@ class SoftmaxCrossEntropy : public Kernel {
   /// Replaces the logits by scale * d(smoothed loss)/d(logits).
   virtual void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                         double scale) = 0;
+  /// Of logits over the whole vocabulary: `losses` as above, and the logits replaced as by `gradient`. As it is here it
+  /// makes the two visits; an implementation may override it to read and write the logits once.
+  virtual void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                                   Tensor const& losses);
 };
 
 }  // namespace heddle
