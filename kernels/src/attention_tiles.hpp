@@ -217,4 +217,22 @@ struct Scratch {
   }
 };
 
+/// Calls `body(item, scratch)` for each item, with its own scratch of `elements` elements.
+template <class Real, class Body>
+void for_each_with_scratch(Execution& execution, char const* name, std::int64_t items, std::int64_t elements,
+                           Body const& body) {
+  using Policy = Kokkos::TeamPolicy<Kokkos::DefaultExecutionSpace>;
+  auto const bytes = static_cast<std::size_t>(elements) * sizeof(Real);
+  constexpr std::size_t alignment = 64;
+  auto const policy = Policy(execution.space, static_cast<int>(items), 1)
+                          .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes + alignment)));
+  if (items > 0) {
+    Kokkos::parallel_for(
+        name, policy, KOKKOS_LAMBDA(typename Policy::member_type const& member) {
+          void* const memory = member.team_scratch(1).get_shmem_aligned(static_cast<std::ptrdiff_t>(bytes), alignment);
+          body(member.league_rank(), Scratch<Real>{static_cast<Real*>(memory)});
+        });
+  }
+}
+
 }  // namespace heddle::parts

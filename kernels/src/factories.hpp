@@ -20,6 +20,7 @@ std::shared_ptr<Gemm> make_onednn_gemm();
 
 std::shared_ptr<Attention> make_reference_attention();
 std::shared_ptr<Attention> make_kokkos_attention();
+std::shared_ptr<Attention> make_simd_attention();
 
 std::shared_ptr<ResidualNorm> make_reference_residual_norm();
 std::shared_ptr<ResidualNorm> make_kokkos_residual_norm();

@@ -10,26 +10,6 @@ using parts::Block;
 using parts::Rows;
 using parts::Tile;
 
-using Policy = Kokkos::TeamPolicy<Kokkos::DefaultExecutionSpace>;
-using Member = Policy::member_type;
-
-/// Calls `body(item, scratch)` for each item, with its own scratch of `elements` elements.
-template <class Real, class Body>
-void for_each_with_scratch(Execution& execution, char const* name, std::int64_t items, std::int64_t elements,
-                           Body const& body) {
-  auto const bytes = static_cast<std::size_t>(elements) * sizeof(Real);
-  constexpr std::size_t alignment = 64;
-  auto const policy = Policy(execution.space, static_cast<int>(items), 1)
-                          .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes + alignment)));
-  if (items > 0) {
-    Kokkos::parallel_for(
-        name, policy, KOKKOS_LAMBDA(Member const& member) {
-          void* const memory = member.team_scratch(1).get_shmem_aligned(static_cast<std::ptrdiff_t>(bytes), alignment);
-          body(member.league_rank(), parts::Scratch<Real>{static_cast<Real*>(memory)});
-        });
-  }
-}
-
 /// The running softmax of a block of queries: after each block of keys, sum = Σ exp(score - maximum) over the keys so
 /// far.
 template <class Real>
@@ -148,7 +128,7 @@ void run_forward(Execution& execution, AttentionCall const& call, Tensor const& 
   std::int64_t const stride = view.stride();
   std::int64_t const elements =
       attention_block * (parts::round_up(view.head_dim, parts::tile_columns) + 3 * stride + 2 * attention_block);
-  for_each_with_scratch<Real>(
+  parts::for_each_with_scratch<Real>(
       execution, "attention forward", view.count * view.heads * view.query_blocks, elements,
       KOKKOS_LAMBDA(std::int64_t item, parts::Scratch<Real> scratch) {
         std::int64_t const of_head = item / view.query_blocks;
@@ -308,7 +288,7 @@ void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<
   using Real = parts::ArithmeticType<Element>;
   parts::AttentionView<Element> const view(call);
   std::int64_t const stride = view.stride();
-  for_each_with_scratch<Real>(
+  parts::for_each_with_scratch<Real>(
       execution, "attention backward", view.count * view.heads,
       BackwardTiles<Real>::elements(stride, view.query_blocks),
       KOKKOS_LAMBDA(std::int64_t item, parts::Scratch<Real> scratch) {

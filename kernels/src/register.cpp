@@ -1,3 +1,4 @@
+#include <Kokkos_Core.hpp>
 #include <heddle/core/kernel_registry.hpp>
 #include <heddle/kernels/register.hpp>
 
@@ -10,7 +11,12 @@ namespace {
 // What `auto` goes by: the fastest supporting implementation wins.
 constexpr int reference_speed = 0;
 constexpr int portable_speed = 10;
+constexpr int simd_speed = 15;
 constexpr int vendor_speed = 20;
+
+/// Whether tensors lie where host code can read them.
+constexpr bool on_host =
+    Kokkos::SpaceAccessibility<Kokkos::HostSpace, Kokkos::DefaultExecutionSpace::memory_space>::accessible;
 
 }  // namespace
 
@@ -22,6 +28,9 @@ void register_built_in_kernels(KernelRegistries& registries) {
   add(registries.gemm, make_reference_gemm(), make_kokkos_gemm());
   registries.gemm.add("onednn", vendor_speed, make_onednn_gemm());
   add(registries.attention, make_reference_attention(), make_kokkos_attention());
+  if constexpr (on_host) {
+    registries.attention.add("simd", simd_speed, make_simd_attention());
+  }
   add(registries.residual_norm, make_reference_residual_norm(), make_kokkos_residual_norm());
   add(registries.activation, make_reference_activation(), make_kokkos_activation());
   add(registries.softmax_cross_entropy, make_reference_softmax_cross_entropy(), make_kokkos_softmax_cross_entropy());

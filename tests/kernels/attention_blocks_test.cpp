@@ -162,6 +162,9 @@ TEST_P(AttentionBlocksTest, PartsJoinToTheWhole) {
       for (int const parts : {1, 2, 3}) {
         SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)) + ", parts: " + std::to_string(parts));
         Activations const actual = activations(dtype);
+        if (!entry.kernel->supports(call_of(actual, GetParam().queries, GetParam().keys).problem())) {
+          continue;
+        }
         registries_.tensor_ops.select("reference", {})->fill(execution_, actual.log_sum_exp, -INFINITY);
         run_in_parts(*entry.kernel, actual, parts);
         expect_close(actual.output, expected.output, dtype, "output");

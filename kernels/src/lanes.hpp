@@ -1,0 +1,137 @@
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <heddle/core/dtype.hpp>
+
+/// 16 float32 side by side, in GCC's and Clang's vector types: for host code that has to fill the registers exactly.
+/// Compilers split them where the machine's vectors are shorter.
+namespace heddle::lanes {
+
+constexpr std::int64_t width = 16;
+
+using Floats = float __attribute__((vector_size(64)));
+using Integers = std::int32_t __attribute__((vector_size(64)));
+using Words = std::uint32_t __attribute__((vector_size(64)));
+using Halves = std::uint16_t __attribute__((vector_size(32)));
+
+inline Floats load(float const* from) {
+  Floats result;
+  std::memcpy(&result, from, sizeof(result));
+  return result;
+}
+inline Floats load(BFloat16 const* from) {
+  Halves upper;
+  std::memcpy(&upper, from, sizeof(upper));
+  return std::bit_cast<Floats>(__builtin_convertvector(upper, Words) << 16);
+}
+
+inline void store(Floats value, float* to) {
+  std::memcpy(to, &value, sizeof(value));
+}
+inline void store(Floats value, BFloat16* to) {
+  Words const word = std::bit_cast<Words>(value);
+  Words const nearest = word + 0x7fffU + ((word >> 16) & 1U);
+  Words const kept = (word & 0x7fffffffU) > 0x7f800000U ? word | 0x400000U : nearest;  // NaN stays NaN
+  Halves const upper = __builtin_convertvector(kept >> 16, Halves);
+  std::memcpy(static_cast<void*>(to), &upper, sizeof(upper));
+}
+
+/// The first `count` elements, zero beyond them.
+template <class Element>
+inline Floats load(Element const* from, std::int64_t count) {
+  if (count >= width) {
+    return load(from);
+  }
+  Element part[width] = {};
+  std::memcpy(static_cast<void*>(part), from, static_cast<std::size_t>(count) * sizeof(Element));
+  return load(part);
+}
+/// The first `count` elements.
+template <class Element>
+inline void store(Floats value, Element* to, std::int64_t count) {
+  if (count >= width) {
+    return store(value, to);
+  }
+  Element part[width];
+  store(value, part);
+  std::memcpy(static_cast<void*>(to), part, static_cast<std::size_t>(count) * sizeof(Element));
+}
+
+inline Floats all(float value) {
+  return Floats{} + value;
+}
+
+inline Floats maximum(Floats a, Floats b) {
+  return a > b ? a : b;
+}
+
+inline Integers indices() {
+  return Integers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+}
+
+inline float sum(Floats value) {
+  float result = 0;
+  for (int i = 0; i < width; ++i) {
+    result += value[i];
+  }
+  return result;
+}
+
+/// 2^x for x that are at most 0 but for rounding errors, to about 2 units in the last place; below -126 it is 0. NaN
+/// stays.
+inline Floats exp2_of_negative(Floats x) {
+  Floats const bounded = x < -126.0F ? all(-126.0F) : x;
+  Integers const power = __builtin_convertvector(bounded - 0.5F, Integers);  // cut off towards 0: the nearest integer
+  Floats const rest = bounded - __builtin_convertvector(power, Floats);
+  Floats series = 1.32647266e-3F * rest + 9.67151296e-3F;
+  series = series * rest + 5.55073375e-2F;
+  series = series * rest + 2.40222421e-1F;
+  series = series * rest + 6.93146978e-1F;
+  series = series * rest + 1.0F;
+  Integers const scaled = std::bit_cast<Integers>(series) + (power << 23);
+  return x < -126.0F ? Floats{} : std::bit_cast<Floats>(scaled);
+}
+
+/// ln x for normal x > 0, to about 2 units in the last place (the series of Moshier's Cephes).
+inline Floats log_of_positive(Floats x) {
+  Integers const bits = std::bit_cast<Integers>(x);
+  Integers const power = (bits - std::bit_cast<std::int32_t>(0.707106781F)) >> 23;
+  Floats const rest = std::bit_cast<Floats>(bits - (power << 23)) - 1.0F;
+  Floats series = 7.0376836292e-2F * rest - 1.1514610310e-1F;
+  series = series * rest + 1.1676998740e-1F;
+  series = series * rest - 1.2420140846e-1F;
+  series = series * rest + 1.4249322787e-1F;
+  series = series * rest - 1.6668057665e-1F;
+  series = series * rest + 2.0000714765e-1F;
+  series = series * rest - 2.4999993993e-1F;
+  series = series * rest + 3.3333331174e-1F;
+  Floats const square = rest * rest;
+  return 0.693147181F * __builtin_convertvector(power, Floats) + (rest - 0.5F * square + series * rest * square);
+}
+
+/// Swaps element j of vector i with element i of vector j.
+inline void transpose(Floats (&block)[width]) {
+  auto const exchange = [&](auto step, Integers const& low, Integers const& high) {
+    for (int i = 0; i < width; ++i) {
+      if ((i & step) == 0) {
+        Floats const a = block[i];
+        Floats const b = block[i + step];
+        block[i] = __builtin_shuffle(a, b, low);
+        block[i + step] = __builtin_shuffle(a, b, high);
+      }
+    }
+  };
+  exchange(8, Integers{0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23},
+           Integers{8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31});
+  exchange(4, Integers{0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27},
+           Integers{4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31});
+  exchange(2, Integers{0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29},
+           Integers{2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31});
+  exchange(1, Integers{0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30},
+           Integers{1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31});
+}
+
+}  // namespace heddle::lanes
