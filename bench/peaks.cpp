@@ -44,7 +44,7 @@ GemmCall square(DType dtype, std::int64_t size) {
 
 MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execution, DType dtype) {
   MatmulPeak peak;
-  for (std::int64_t const size : {1024, 1536}) {
+  for (std::int64_t const size : {512, 1024}) {
     GemmCall const call = square(dtype, size);
     double const operations = 2.0 * static_cast<double>(size * size * size);
     for (auto const& entry : registry.entries()) {

@@ -18,7 +18,8 @@ double bytes_of(std::initializer_list<Tensor> tensors) {
   return static_cast<double>(bytes);
 }
 
-/// What every decorator has: whom it stands for and where it reports to.
+/// What every decorator has: whom it stands for and where it reports to. A decorator overrides every method of its
+/// interface, those with a default, too: the default would make do with the others where the implementation has better.
 template <class Interface>
 class Timed : public Interface {
  public:
@@ -185,6 +186,12 @@ class TimedSoftmaxCrossEntropy : public Timed<SoftmaxCrossEntropy> {
                 double scale) override {
     run(execution, "gradient", bytes_of({call.logits, call.logits, statistics}),
         [&] { kernel_->gradient(execution, call, statistics, scale); });
+  }
+
+  void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                           Tensor const& losses) override {
+    run(execution, "losses and gradient", bytes_of({call.logits, call.logits, losses}),
+        [&] { kernel_->losses_and_gradient(execution, call, scale, losses); });
   }
 };
 
