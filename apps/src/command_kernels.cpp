@@ -5,10 +5,14 @@
 #include <heddle/core/plugin.hpp>
 #include <heddle/core/plugin_entry.hpp>
 #include <heddle/core/runtime.hpp>
+#include <heddle/io/kernel_timings_file.hpp>
 #include <iostream>
+#include <limits>
 #include <string_view>
 
 #include "commands.hpp"
+#include "kernel_benchmark.hpp"
+#include "kernel_cache.hpp"
 #include "options.hpp"
 #include "registration.hpp"
 
@@ -31,26 +35,80 @@ struct TypicalProblems {
   auto of(TensorOps const&) const { return TensorOpsProblem{}; }
 };
 
+struct KernelsOptions {
+  std::vector<std::string> plugins;
+  TypicalProblems problems;
+  std::string config;
+  std::vector<std::string> overrides;
+  bool benchmark = false;
+  std::int64_t vocabulary = 10000;
+  bool all = false;
+};
+
 /// Each implementation of an operation, the fastest first, and a mark at the one that `auto` would run.
 template <class Interface>
 void print_operation(KernelRegistry<Interface> const& registry, TypicalProblems const& problems) {
   std::cout << "  " << Interface::operation << '\n';
   auto entries = registry.entries();
   std::stable_sort(entries.begin(), entries.end(), [](auto const& a, auto const& b) { return a.speed > b.speed; });
-  bool taken = false;
+  bool const any = std::any_of(entries.begin(), entries.end(),
+                               [&](auto const& e) { return e.kernel->supports(problems.of(*e.kernel)); });
+  auto const taken = any ? registry.select("auto", problems.of(*entries.front().kernel)) : nullptr;
   for (auto const& entry : entries) {
-    bool const supported = entry.kernel->supports(problems.of(*entry.kernel));
-    std::cout << fmt::format("  {} {:<12} speed {:>2}   {}\n", supported && !taken ? '*' : ' ', entry.name, entry.speed,
-                             entry.origin);
-    taken = taken || supported;
+    std::cout << fmt::format("  {} {:<12} speed {:>2}   {}\n", entry.kernel == taken ? '*' : ' ', entry.name,
+                             entry.speed, entry.origin);
   }
+}
+
+/// What this machine has measured, and what `auto` makes of it.
+template <class Interface>
+void print_measured(KernelRegistry<Interface> const& registry, KernelTimings const& timings) {
+  auto const operation = timings.find(Interface::operation);
+  if (operation == timings.end()) {
+    return;
+  }
+  auto entries = registry.entries();
+  std::stable_sort(entries.begin(), entries.end(), [](auto const& a, auto const& b) { return a.speed > b.speed; });
+  for (auto const& [key, times] : operation->second) {
+    std::vector<std::string> names;
+    for (auto const& entry : entries) {
+      if (times.contains(entry.name)) {
+        names.push_back(entry.name);
+      }
+    }
+    std::string const choice = names.empty() ? "" : measured_choice(times, names.front(), names);
+    std::cout << fmt::format("  {}: {}\n   ", Interface::operation, key);
+    for (std::string const& name : names) {
+      std::cout << fmt::format(" {}{} {:.3f} ms", name == choice ? "* " : "  ", name, times.at(name) * 1e3);
+    }
+    std::cout << '\n';
+  }
+}
+
+/// The cache's times go into the registries and are shown.
+void use_cache(Config const& config, Registries& registries) {
+  auto const path = kernel_cache_path(config.kernels.cache);
+  std::string note;
+  KernelTimings const timings = read_own_timings(path, note);
+  registries.kernels.set_timings(timings);
+  std::cout << fmt::format("Machine: {}\n", machine_name());
+  if (!note.empty()) {
+    std::cerr << fmt::format("note: {}\n", note);
+  } else if (timings.empty()) {
+    std::cout << "Nothing is measured on this machine: `auto` goes by speed (--benchmark measures).\n";
+  } else {
+    std::cout << fmt::format("Measured on this machine, in {}; * is what `auto` takes:\n", path.string());
+    registries.kernels.for_each([&](auto& registry) { print_measured(registry, timings); });
+  }
+  std::cout << '\n';
 }
 
 void print_registries(Registries& registries, TypicalProblems const& problems) {
   std::cout
       << fmt::format("Execution space: {}\nABI tag of plug-ins: {}\n", Runtime::execution_space(), abi_tag())
       << "\nOperations and their implementations, by speed; `auto` runs the one marked * where the problem is of\n"
-      << fmt::format("ordinary shape, in float32, and the activation function is {}:\n", problems.activation);
+      << fmt::format("the default model's shape, in float32, and the activation function is {}:\n",
+                     problems.activation);
   registries.kernels.for_each([&](auto& registry) { print_operation(registry, problems); });
   std::cout << "\nLayers, for model.encoder_sublayers and model.decoder_sublayers:\n";
   for (LayerRegistry::Entry const& entry : registries.layers.entries()) {
@@ -69,30 +127,71 @@ void require_activation(KernelRegistry<Activation> const& registry, std::string 
   }
 }
 
+CommandSyntax kernels_syntax(KernelsOptions& options) {
+  namespace po = boost::program_options;
+  CommandSyntax syntax;
+  syntax.name = "kernels";
+  syntax.usage = "[--benchmark [--config RUN.toml] [--set SECTION.KEY=VALUE]...] [--plugin LIBRARY]... [options]";
+  syntax.summary =
+      "Lists what is registered: each operation's implementations, which of them would run, and the layers.\n"
+      "`kernels.OPERATION` in the configuration names one instead of `auto`.\n"
+      "With --benchmark: times the implementations in a training step of the configured model and keeps the times in\n"
+      "kernels.cache, so that `auto` takes the fastest in runs that begin later on this machine.";
+  syntax.options.add_options()  //
+      ("plugin", po::value(&options.plugins)->composing()->value_name("LIBRARY"),
+       "load this plug-in first; repeatable")  //
+      ("activation", po::value(&options.problems.activation)->default_value("relu")->value_name("FUNCTION"),
+       "the activation function for which `auto` is shown")  //
+      ("benchmark", po::bool_switch(&options.benchmark),
+       "time implementations")  //
+      ("config", po::value(&options.config)->value_name("RUN.toml"),
+       "the configuration; without it every key has its default, which is the paper's base model")  //
+      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
+       "a key's value in place of the file's; can be given again")  //
+      ("vocabulary", po::value(&options.vocabulary)->default_value(options.vocabulary)->value_name("PIECES"),
+       "for made-up sentences, where the configuration has no data.train")  //
+      ("all", po::bool_switch(&options.all), "time implementations of speed 0, too: hours for large models");
+  return syntax;
+}
+
+void benchmark(KernelsOptions const& options, Config const& config, Registries const& registries,
+               Execution& execution) {
+  if (options.vocabulary < 1 || options.vocabulary > std::numeric_limits<std::int32_t>::max()) {
+    throw UsageError(fmt::format("--vocabulary is {}; expected 1 to {}", options.vocabulary,
+                                 std::numeric_limits<std::int32_t>::max()));
+  }
+  fmt::print("Machine: {}\n", machine_name());
+  KernelTimings const timings = benchmark_kernels({config, registries, execution, options.vocabulary, options.all});
+  auto const path = kernel_cache_path(config.kernels.cache);
+  if (path.empty()) {
+    fmt::print("\nkernels.cache names no file: nothing is kept.\n");
+    return;
+  }
+  add_kernel_timings(path, {{machine_name(), timings}});
+  fmt::print("\nKept in {}; runs that begin from now on choose by it.\n", path.string());
+}
+
 }  // namespace
 
 int run_kernels(Arguments const& arguments) {
-  namespace po = boost::program_options;
-  std::vector<std::string> plugins;
-  TypicalProblems problems;
-  CommandSyntax syntax;
-  syntax.name = "kernels";
-  syntax.usage = "[--plugin LIBRARY]... [options]";
-  syntax.summary =
-      "Lists what is registered: each operation's implementations, which of them would run, and the layers.\n"
-      "`kernels.OPERATION` in the configuration names one instead of `auto`.";
-  syntax.options.add_options()                                                                                    //
-      ("plugin", po::value(&plugins)->composing()->value_name("LIBRARY"), "load this plug-in first; repeatable")  //
-      ("activation", po::value(&problems.activation)->default_value("relu")->value_name("FUNCTION"),
-       "the activation function for which `auto` is shown");
-  if (!parse_options(syntax, arguments)) {
+  KernelsOptions options;
+  if (!parse_options(kernels_syntax(options), arguments)) {
     return static_cast<int>(ExitCode::done);
   }
-  Runtime const runtime;
+  Config const config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
+                                               : load_config(options.config, options.overrides);
+  std::vector<std::string> plugins = config.plugins.paths;
+  plugins.insert(plugins.end(), options.plugins.begin(), options.plugins.end());
+  Runtime runtime;
   Registries registries;
   register_everything(plugins, registries);
-  require_activation(registries.kernels.activation, problems.activation);
-  print_registries(registries, problems);
+  if (options.benchmark) {
+    benchmark(options, config, registries, runtime.execution());
+  } else {
+    require_activation(registries.kernels.activation, options.problems.activation);
+    use_cache(config, registries);
+    print_registries(registries, options.problems);
+  }
   return static_cast<int>(ExitCode::done);
 }
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "commands.hpp"
+#include "kernel_cache.hpp"
 #include "options.hpp"
 #include "registration.hpp"
 #include "trainer.hpp"
@@ -100,7 +101,9 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   register_everything(config.plugins.paths, registries);
   ParallelState const parallel = make_parallel(config, world);
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
-  Trainer trainer({config, registries, parallel, runtime.execution(), directory});
+  RunKernels const kernels = choose_run_kernels(config.kernels.cache, directory, world);
+  registries.kernels.set_timings(kernels.timings);
+  Trainer trainer({config, registries, kernels, parallel, runtime.execution(), directory});
   return trainer.run(signal);
 }
 

@@ -116,6 +116,12 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
 
 void Trainer::print_start() const {
   directory_->replace_file("config.toml", to_toml(config_));
+  if (!setup_.kernels.file.empty()) {
+    directory_->replace_file("kernels.json", setup_.kernels.file);
+  }
+  if (!setup_.kernels.note.empty()) {
+    fmt::print("note: {}\n", setup_.kernels.note);
+  }
   fmt::print(
       "{} parameters, {} training pairs{}\n", whole_model_.elements(), train_data_.size(),
       batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out()) : "");

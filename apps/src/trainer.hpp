@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel_cache.hpp"
 #include "run_report.hpp"
 #include "stop_signal.hpp"
 #include "training_log.hpp"
@@ -20,6 +21,7 @@ namespace heddle {
 struct TrainerSetup {
   Config const& config;
   Registries const& registries;
+  RunKernels const& kernels;
   ParallelState const& parallel;
   Execution& execution;
   std::filesystem::path directory;  ///< of the run; made once everything else has been found right

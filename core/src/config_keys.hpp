@@ -187,6 +187,7 @@ void visit_extensions(Visitor& visitor, Config& config) {
   visitor.key("embedding", kernels.embedding, NotEmpty{}, choice);
   visitor.key("adam", kernels.adam, NotEmpty{}, choice);
   visitor.key("tensor_ops", kernels.tensor_ops, NotEmpty{}, choice);
+  visitor.key("cache", kernels.cache, Unchecked{}, "what `heddle kernels --benchmark` measured; \"\": nothing");
   visitor.section("plugins", "shared libraries with kernels and layers");
   visitor.key("paths", config.plugins.paths, Unchecked{}, "loaded in this order before anything is built");
 }

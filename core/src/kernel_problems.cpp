@@ -99,4 +99,42 @@ std::string describe(TensorOpsProblem const& problem) {
   return fmt::format("tensors of {}", name_of(problem.dtype));
 }
 
+// One choice serves all of a layer's calls, so the number of rows and which of a Linear's three products it is do not
+// count, nor does how much is dropped.
+
+std::string timing_key(GemmProblem const& problem) {
+  return fmt::format("{} by {} to {}, {} columns of {}", name_of(problem.dtype), name_of(problem.b_dtype),
+                     name_of(problem.output_dtype), problem.n, problem.k);
+}
+
+std::string timing_key(AttentionProblem const& problem) {
+  return fmt::format("{} {}, {} heads of {}{}", problem.causal ? "causal" : "full", name_of(problem.dtype),
+                     problem.heads, problem.head_dim, problem.dropout_rate > 0 ? ", dropout" : "");
+}
+
+std::string timing_key(ResidualNormProblem const& problem) {
+  return fmt::format("{} columns of {}{}", problem.d_model, name_of(problem.dtype),
+                     problem.dropout_rate > 0 ? ", dropout" : "");
+}
+
+std::string timing_key(ActivationProblem const& problem) {
+  return fmt::format("{} of {}", problem.function, name_of(problem.dtype));
+}
+
+std::string timing_key(SoftmaxCrossEntropyProblem const& problem) {
+  return describe(problem);
+}
+
+std::string timing_key(EmbeddingProblem const& problem) {
+  return describe(problem);
+}
+
+std::string timing_key(AdamProblem const& problem) {
+  return describe(problem);
+}
+
+std::string timing_key(TensorOpsProblem const& problem) {
+  return describe(problem);
+}
+
 }  // namespace heddle

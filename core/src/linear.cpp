@@ -20,6 +20,14 @@ void require_divisible(LayerSpec const& spec, Linear::Extents const& extents, Li
   }
 }
 
+/// A local weight's, its parts one below another.
+std::int64_t columns_of(Shape const& weight) {
+  return weight[weight.rank() - 1];
+}
+std::int64_t rows_of(Shape const& weight) {
+  return weight.size() / columns_of(weight);
+}
+
 /// What is not split meets the stream's rows as they are.
 std::vector<MeshAxis> partial_over(LayerSpec const& spec, Linear::Split split) {
   return split == Linear::Split::none ? spec.stream_axes() : std::vector<MeshAxis>();
@@ -53,8 +61,8 @@ Linear::Linear(LayerSpec const& spec, Extents const& extents, Split split)
                                .b_dtype = statistics_dtype(spec.dtype),
                                .output_dtype = spec.dtype,
                                .m = 64,
-                               .n = extents.outputs,
-                               .k = extents.inputs,
+                               .n = rows_of(weight_.local_shape),
+                               .k = columns_of(weight_.local_shape),
                                .transpose_b = true,
                                .bias = true})),
       tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {
@@ -62,8 +70,7 @@ Linear::Linear(LayerSpec const& spec, Extents const& extents, Split split)
 }
 
 Tensor Linear::matrix(Tensor const& weight) const {
-  std::int64_t const inputs = weight.dim(weight.shape().rank() - 1);
-  return weight.reshaped({weight.size() / inputs, inputs});
+  return weight.reshaped({rows_of(weight.shape()), columns_of(weight.shape())});
 }
 
 void Linear::multiply(Context& context, Tensor const& x, Tensor const& y) const {

@@ -3,10 +3,9 @@
 #include <heddle/core/encoder_decoder.hpp>
 #include <heddle/core/execution.hpp>
 #include <heddle/dist/memory_plan.hpp>
+#include <heddle/dist/rehearsal.hpp>
 #include <heddle/dist/training_engine.hpp>
 #include <string>
-
-#include "rehearsal.hpp"
 
 namespace heddle {
 

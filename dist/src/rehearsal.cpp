@@ -1,6 +1,5 @@
-#include "rehearsal.hpp"
-
 #include <heddle/core/error.hpp>
+#include <heddle/dist/rehearsal.hpp>
 
 namespace heddle {
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <heddle/core/error.hpp>
+#include <heddle/core/kernel_timings.hpp>
 #include <heddle/core/kernels/activation.hpp>
 #include <heddle/core/kernels/adam.hpp>
 #include <heddle/core/kernels/attention.hpp>
@@ -12,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -30,6 +34,8 @@ namespace kernel_registry_errors {
 template <class Interface>
 class KernelRegistry {
  public:
+  using Problem = typename Interface::Problem;
+
   struct Entry {
     std::string name;
     int speed;  ///< `auto` takes the supporting implementation with the highest; reference 0, kokkos 10, vendor 20
@@ -47,22 +53,37 @@ class KernelRegistry {
     entries_.push_back({std::move(name), speed, origin_, std::move(kernel)});
   }
 
-  /// The implementation `choice` names, or the fastest that supports the problem for "auto". ConfigError says why not.
-  std::shared_ptr<Interface> select(std::string_view choice, typename Interface::Problem const& problem) const {
-    Entry const* best = nullptr;
+  /// The implementation `choice` names or, for "auto", of those that support the problem the fastest: by speed, but by
+  /// measured times where the one that is fastest by speed has been timed for such problems. ConfigError says why not.
+  std::shared_ptr<Interface> select(std::string_view choice, Problem const& problem) const {
     std::vector<std::string> names;
+    std::vector<std::string> supporting;
+    Entry const* best = nullptr;
     for (Entry const& entry : entries_) {
       names.push_back(entry.name);
       bool const wanted = choice == "auto" || choice == entry.name;
-      if (wanted && entry.kernel->supports(problem) && (best == nullptr || entry.speed > best->speed)) {
-        best = &entry;
+      if (wanted && entry.kernel->supports(problem)) {
+        supporting.push_back(entry.name);
+        best = best == nullptr || entry.speed > best->speed ? &entry : best;
       }
     }
     if (best == nullptr) {
       kernel_registry_errors::none_selected(Interface::operation, choice, names, describe(problem));
     }
-    return best->kernel;
+    if (auto const times = timings_.find(timing_key(problem)); times != timings_.end()) {
+      auto const measured = measured_choice(times->second, best->name, supporting);
+      best = &*std::find_if(entries_.begin(), entries_.end(), [&](auto& entry) { return entry.name == measured; });
+    }
+    return wrapper_ ? wrapper_(problem, best->kernel) : best->kernel;
   }
+
+  /// Times of this machine, which `auto` goes by from now on.
+  void set_timings(TimesByProblem timings) { timings_ = std::move(timings); }
+
+  using Wrapper =
+      std::function<std::shared_ptr<Interface>(Problem const& problem, std::shared_ptr<Interface> const& selected)>;
+  /// Every selection is from now on what `wrapper` makes of it: something that times each call, for example.
+  void set_wrapper(Wrapper wrapper) { wrapper_ = std::move(wrapper); }
 
   std::vector<Entry> const& entries() const { return entries_; }
   /// What entries added from now on say of where they come from.
@@ -71,6 +92,8 @@ class KernelRegistry {
  private:
   std::vector<Entry> entries_;
   std::string origin_ = "built-in";
+  TimesByProblem timings_;
+  Wrapper wrapper_;
 };
 
 /// Every operation's implementations. Filled by registration functions and plug-ins, then only read.
@@ -84,6 +107,14 @@ struct KernelRegistries {
   KernelRegistry<Adam> adam;
   KernelRegistry<TensorOps> tensor_ops;
 
+  /// What `auto` goes by from now on, for every operation.
+  void set_timings(KernelTimings const& timings) {
+    for_each([&]<class Interface>(KernelRegistry<Interface>& registry) {
+      auto const found = timings.find(Interface::operation);
+      registry.set_timings(found == timings.end() ? TimesByProblem() : found->second);
+    });
+  }
+
   /// Calls `visit(registry)` for each operation.
   template <class Visitor>
   void for_each(Visitor&& visit) {
@@ -92,7 +123,7 @@ struct KernelRegistries {
   }
 };
 
-/// `[kernels]` of the config: one name per operation.
+/// `[kernels]` of the config: one name per operation, and where times are kept.
 struct KernelChoices {
   std::string gemm = "auto";
   std::string attention = "auto";
@@ -102,6 +133,7 @@ struct KernelChoices {
   std::string embedding = "auto";
   std::string adam = "auto";
   std::string tensor_ops = "auto";
+  std::string cache = "auto";  ///< a file of measured times; "auto": the user's, "": none
 };
 
 }  // namespace heddle

@@ -12,6 +12,8 @@ struct ActivationProblem {
 };
 /// In words, for messages.
 std::string describe(ActivationProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(ActivationProblem const& problem);
 
 struct ActivationCall {
   std::string function;

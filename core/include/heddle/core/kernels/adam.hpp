@@ -10,6 +10,8 @@ struct AdamProblem {
 };
 /// In words, for messages.
 std::string describe(AdamProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(AdamProblem const& problem);
 
 /// Kingma & Ba 2015; `decoupled` weight decay is Loshchilov & Hutter 2019, otherwise the decay joins the gradient.
 struct AdamCall {

@@ -16,6 +16,8 @@ struct AttentionProblem {
 };
 /// In words, for messages.
 std::string describe(AttentionProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(AttentionProblem const& problem);
 
 /// Sequence i of `queries` attends to sequence i of `keys`. Causal: query p of a sequence of length n sees keys ≤ p +
 /// (m - n), m being the keys' length, so that the last query sees every key. Sequences may have no tokens.

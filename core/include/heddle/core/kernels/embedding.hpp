@@ -14,6 +14,8 @@ struct EmbeddingProblem {
 };
 /// In words, for messages.
 std::string describe(EmbeddingProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(EmbeddingProblem const& problem);
 
 struct EmbeddingCall {
   Tensor table;      ///< [local vocabulary, d_model]

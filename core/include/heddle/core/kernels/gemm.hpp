@@ -9,11 +9,13 @@ struct GemmProblem {
   DType dtype = DType::float32;         ///< of a
   DType b_dtype = DType::float32;       ///< a's, or float32 where a is bfloat16: b's elements are rounded to it first
   DType output_dtype = DType::float32;  ///< of c
-  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t m = 0, n = 0, k = 0;     ///< m of a problem to select by: about, it changes from call to call
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
 };
 /// In words, for messages.
 std::string describe(GemmProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(GemmProblem const& problem);
 
 struct GemmCall {
   Tensor a;     ///< [m, k], or [k, m] when transposed; rows may be strided

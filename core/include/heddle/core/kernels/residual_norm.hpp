@@ -13,6 +13,8 @@ struct ResidualNormProblem {
 };
 /// In words, for messages.
 std::string describe(ResidualNormProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(ResidualNormProblem const& problem);
 
 /// One visit of the residual stream between two sublayers: sum = residual + dropout(branch), normalized =
 /// LayerNorm(sum). Either half can be left out: an empty `branch` gives sum = residual (a norm alone), an empty

@@ -11,6 +11,8 @@ struct SoftmaxCrossEntropyProblem {
 };
 /// In words, for messages.
 std::string describe(SoftmaxCrossEntropyProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(SoftmaxCrossEntropyProblem const& problem);
 
 /// A chunk of tokens' logits over this rank's part of the vocabulary.
 struct SoftmaxCrossEntropyCall {

@@ -10,6 +10,8 @@ struct TensorOpsProblem {
 };
 /// In words, for messages.
 std::string describe(TensorOpsProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(TensorOpsProblem const& problem);
 
 /// The small visits of memory that belong to no other operation. Tensors are contiguous unless said otherwise.
 class TensorOps : public Kernel {

@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <heddle/core/kernel_timings.hpp>
+#include <heddle/core/plugin.hpp>
+#include <heddle/core/random.hpp>
+#include <set>
+#include <sstream>
+
+namespace heddle {
+
+namespace {
+
+/// The rest of the flags changes with the system's version.
+bool is_arithmetic(std::string const& flag) {
+  constexpr std::array kinds{"sse", "avx", "fma", "f16c", "amx", "asimd", "sve", "bf16", "i8mm"};
+  return std::any_of(kinds.begin(), kinds.end(), [&](char const* kind) { return flag.starts_with(kind); });
+}
+
+bool is_number(std::string const& word) {
+  return std::all_of(word.begin(), word.end(), [](char letter) { return letter >= '0' && letter <= '9'; });
+}
+
+/// The user's word to the OpenMP runtime of vendor libraries; 1 where there is none.
+int openmp_threads() {
+  char const* const text = std::getenv("OMP_NUM_THREADS");
+  return text == nullptr ? 1 : std::max(1, std::atoi(text));
+}
+
+}  // namespace
+
+std::string measured_choice(TimesByName const& times, std::string const& by_speed,
+                            std::vector<std::string> const& names) {
+  auto const known = times.find(by_speed);
+  std::string choice = by_speed;
+  double least = known == times.end() ? 0 : 0.97 * known->second;
+  for (std::string const& name : names) {
+    auto const found = times.find(name);
+    if (found != times.end() && found->second < least) {
+      choice = name;
+      least = found->second;
+    }
+  }
+  return choice;
+}
+
+std::string describe_cpu(std::istream& cpuinfo) {
+  constexpr std::array names{"model name", "cpu", "CPU implementer", "CPU part"};
+  constexpr std::array kinds{"cpu family", "model", "flags", "Features"};
+  std::string name;
+  std::set<std::string> features;
+  for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {  // a blank line ends the first processor
+    auto const colon = std::min(line.find(':'), line.size());
+    std::string const key = line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1);
+    std::istringstream words(line.substr(std::min(colon + 1, line.size())));
+    bool const is_name = std::find(names.begin(), names.end(), key) != names.end();
+    bool const is_kind = std::find(kinds.begin(), kinds.end(), key) != kinds.end();
+    for (std::string word; (is_name || is_kind) && words >> word;) {
+      if (is_name) {
+        name += (name.empty() ? "" : " ") + word;
+      } else if (is_number(word) || is_arithmetic(word)) {
+        features.insert(is_number(word) ? key + "=" + word : word);
+      }
+    }
+  }
+  std::string text;
+  for (std::string const& feature : features) {
+    text += feature + " ";
+  }
+  return fmt::format("{} (kind {:08x})", name.empty() ? "unknown processor" : name, random_key(0, text) & 0xffffffffU);
+}
+
+std::string machine_name() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  int const threads = std::max(Kokkos::DefaultExecutionSpace().concurrency(), openmp_threads());
+  return fmt::format("{}, {} thread{}, {}", describe_cpu(cpuinfo), threads, threads == 1 ? "" : "s", abi_tag());
+}
+
+}  // namespace heddle

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Measured kernels as a user meets them: --benchmark, the cache, and a run that keeps what it began with.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CACHE_HOME=$work/cache
+export OMP_NUM_THREADS=1  # part of a machine's name; mpirun may set it for its ranks
+
+fail() { echo "FAILED: $*"; for file in listing log; do [ ! -e $file ] || tail -n 40 $file; done; exit 1; }
+
+"$HEDDLE" demo-data --out text --train 1000 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
+"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
+  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
+cat > run.toml << 'TOML'
+[data]
+train = "data/train.h5"
+valid = "data/valid.h5"
+[model]
+encoder_layers = 2
+decoder_layers = 2
+d_model = 32
+d_ff = 48
+heads = 2
+max_length = 128
+[train]
+steps = 20
+batch_tokens = 512
+micro_batch_tokens = 256
+validate_every = 0
+[optimizer]
+warmup_steps = 20
+[checkpoint]
+every_steps = 10
+TOML
+default=$XDG_CACHE_HOME/heddle/kernels.json
+
+"$HEDDLE" kernels > listing 2> log || fail "heddle kernels without a cache"
+grep -q 'Nothing is measured on this machine' listing || fail "without a cache it is not said that nothing is measured"
+
+# Every operation of the model's step, every implementation, one winner a problem, all of it in the cache.
+"$HEDDLE" kernels --benchmark --config run.toml --all > listing 2> log || fail "--benchmark"
+grep -Eq '^Peak of multiplications: [1-9][0-9.]* GFLOP/s; of copies( [0-9]+ KiB: [1-9][0-9.]* GB/s,?)+$' listing || fail "no peaks"
+for operation in gemm attention residual_norm activation softmax_cross_entropy embedding adam tensor_ops; do
+  grep -q "^$operation: " listing || fail "no table of $operation"
+  grep -q "\"$operation\": {" "$default" || fail "$operation is not in the cache"
+done
+grep -Eq '^  weight gradient, 48 x 32 x [0-9]+ +[a-z]+ .* %( +[0-9.]+){2} %$' listing || fail "no line of a weight gradient"
+[ "$(grep -Ec '^ .* \* [a-z]+ ' listing)" -eq "$(grep -Ec '^[a-z_]+: ' listing)" ] || fail "not one winner a problem"
+for name in reference kokkos onednn; do
+  grep -q "\"$name\": " "$default" || fail "$name is not in the cache"
+done
+"$HEDDLE" kernels > listing 2> log || fail "heddle kernels with a cache"
+grep -Fq "$default" listing || fail "the cache is not named"
+grep -Fq '48 columns of 32' listing || fail "the measured problems are not listed"
+
+# Where it is, is configurable; a layout's problems are its own; precision and plug-ins come from the configuration, too.
+"$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache=other.json --set parallel.tensor=2 > listing 2> log ||
+  fail "--benchmark of a tensor layout"
+grep -Fq '24 columns of 32' other.json || fail "the layout's shapes are not its tensor ranks'"
+"$HEDDLE" kernels --benchmark --set 'kernels.cache=""' --set model.d_model=32 --set model.d_ff=32 --set model.heads=2 \
+  --set train.micro_batch_tokens=256 --set train.batch_tokens=256 --set model.max_length=64 --vocabulary 50 > listing 2> log ||
+  fail "--benchmark without data"
+grep -q 'nothing is kept' listing || fail "kernels.cache = \"\" keeps times"
+code=0
+"$HEDDLE" kernels --benchmark --vocabulary 0 > log 2>&1 || code=$?
+[ $code -eq 64 ] || fail "--vocabulary 0: exit code $code"
+
+# A cache in which the portable GEMM has won everything: a line a problem, "name": seconds.
+sed -E 's/"onednn": [^,}]+/"onednn": 1/; s/"simd": [^,}]+/"simd": 1/; s/"kokkos": [^,}]+/"kokkos": 1e-6/' "$default" > portable.json
+train() {
+  local directory=$1
+  shift
+  "$HEDDLE" train run.toml --set run.directory="$directory" "$@" > log 2>&1 || fail "train into $directory with $*"
+}
+state() { echo "$1/checkpoints/step-00000020"; }
+equal() { h5diff -q "$(state "$1")"/*.h5 "$(state "$2")"/*.h5 /parameters > /dev/null; }
+
+train by_speed --set 'kernels.cache=""'
+! grep -q 'chosen by' log || fail "a run without a cache talks of one"
+train named --set 'kernels.cache=""' --set kernels.gemm=kokkos --set kernels.attention=kokkos --set kernels.residual_norm=kokkos \
+  --set kernels.activation=kokkos --set kernels.softmax_cross_entropy=kokkos --set kernels.embedding=kokkos \
+  --set kernels.adam=kokkos --set kernels.tensor_ops=kokkos
+train measured --set kernels.cache=portable.json
+grep -q 'kernels are chosen by the times in portable.json' log || fail "it is not said how kernels are chosen"
+equal measured named || fail "auto does not take what was fastest"
+! equal measured by_speed || fail "kokkos and the fastest by speed compute the same: this test tells nothing"
+
+# A run goes on with what it began with, whatever the cache says by then.
+train kept --set kernels.cache=portable.json --set train.steps=10
+train kept --set 'kernels.cache=""'
+equal kept measured || fail "a resumed run has lost its kernels"
+train late --set 'kernels.cache=""' --set train.steps=10
+train late --set kernels.cache=portable.json
+equal late by_speed || fail "a resumed run has taken times that came later"
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set kernels.cache=portable.json --set run.directory=ranks \
+  --set train.deterministic=true > log 2>&1 || fail "train on two ranks"
+train alone --set kernels.cache=portable.json --set train.deterministic=true
+equal ranks alone || fail "two ranks have not chosen as one did"
+
+# On another machine a run says so and goes by speed; a damaged cache is named and not used.
+train moved --set kernels.cache=portable.json --set train.steps=10
+sed -i -E 's/\(kind [0-9a-f]+\)/(kind of another machine)/' moved/kernels.json
+train moved --set kernels.cache=portable.json
+grep -q 'is of another machine .*: kernels are chosen by speed' log || fail "another machine is not told"
+grep -q 'kind of another machine' moved/kernels.json || fail "what the run began with is lost"
+head -c 300 portable.json > damaged.json
+train damaged --set kernels.cache=damaged.json
+grep -q 'not used: damaged.json: holds no kernel times' log || fail "a damaged cache is not named"
+equal damaged by_speed || fail "a damaged cache was used"
+sed -E 's/\(kind [0-9a-f]+\)/(kind of another machine)/' portable.json > foreign.json
+train foreign --set kernels.cache=foreign.json
+equal foreign by_speed || fail "another machine's times were used"
+echo "kernels: measured, cached, kept"
