@@ -99,6 +99,37 @@ void for_each(Execution& execution, char const* name, std::int64_t count, Body c
   }
 }
 
+/// Counters of one batch of random numbers.
+constexpr int philox_lanes = 16;
+/// Elements whose dropout is decided by one batch of counters.
+constexpr int dropout_chunk = 8 * philox_lanes;
+
+/// Calls `body(i)` for 0 ≤ i < count ≤ dropout_chunk. Each call touches element i of its arrays alone, so arrays may be
+/// the same memory, and the compiler need not look; a whole chunk, the usual one, is a loop of known length to it.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void for_each_of_chunk(std::int64_t count, Body const& body) {
+  if (count == dropout_chunk) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < dropout_chunk; ++i) {
+      body(i);
+    }
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      body(i);
+    }
+  }
+}
+
+/// The same for all columns of a row.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void for_each_column(std::int64_t columns, Body const& body) {
+  for (std::int64_t begin = 0; begin < columns; begin += dropout_chunk) {
+    for_each_of_chunk(columns - begin < dropout_chunk ? columns - begin : dropout_chunk,
+                      [&](std::int64_t i) { body(begin + i); });
+  }
+}
+
 /// e^x to about 2 units in the last place; below -87.3 it is 0, above 88 infinity; NaN stays. Free of branches, so that
 /// loops over it vectorise. The two fused operations are written as such because the compiler may reassociate all
 /// others.
@@ -147,10 +178,6 @@ KOKKOS_INLINE_FUNCTION float exp_of_negative(float x) {
 KOKKOS_INLINE_FUNCTION double exp_of_negative(double x) {
   return std::exp(x);
 }
-
-constexpr int philox_lanes = 16;
-/// Elements whose dropout is decided by one batch of counters.
-constexpr int dropout_chunk = 8 * philox_lanes;
 
 /// Philox::words for `philox_lanes` counters at once; counter[i][lane] is word i. The words sit in 64-bit lanes, of
 /// which only the lower half counts: so compilers find the widening multiplication of vectors.
@@ -216,51 +243,62 @@ struct DropoutRule {
     return active ? multiplier(row, global / 8, global % 8) : 1.0;
   }
 
-  /// Turns a batch of counters (words 0 to 2 set: sample, position, group) into their elements' multipliers: those of
-  /// lane i are out[8 i], …, out[8 i + 7].
-  template <class Real>
-  KOKKOS_INLINE_FUNCTION void fill(std::uint32_t (&counter)[4][philox_lanes], Real (&out)[dropout_chunk]) const {
+  /// Turns a batch of counters (words 0 to 2 set: sample, position, group) into what decides their elements: the 16
+  /// bits of lane i are out[8 i], …, out[8 i + 7].
+  KOKKOS_INLINE_FUNCTION void fill(std::uint32_t (&counter)[4][philox_lanes],
+                                   std::uint16_t (&out)[dropout_chunk]) const {
     for (int lane = 0; lane < philox_lanes; ++lane) {
       counter[3][lane] = step;
     }
     philox_words(key, counter);
-    std::uint32_t words[4 * philox_lanes];
     for (int lane = 0; lane < philox_lanes; ++lane) {
       for (int word = 0; word < 4; ++word) {
-        words[4 * lane + word] = counter[word][lane];
+        out[8 * lane + 2 * word] = static_cast<std::uint16_t>(counter[word][lane] & 0xffffU);
+        out[8 * lane + 2 * word + 1] = static_cast<std::uint16_t>(counter[word][lane] >> 16);
       }
-    }
-    auto const kept = static_cast<Real>(scale);
-    for (int i = 0; i < 4 * philox_lanes; ++i) {
-      out[2 * i] = (words[i] & 0xffffU) < threshold ? kept : Real{0};
-      out[2 * i + 1] = (words[i] >> 16) < threshold ? kept : Real{0};
     }
   }
 
+  /// The multipliers of a chunk of columns, from their 16 bits each.
+  template <class Real>
+  struct Multipliers {
+    std::uint16_t const* halves;
+    std::uint32_t threshold;
+    Real scale;
+
+    KOKKOS_INLINE_FUNCTION Real operator[](std::int64_t i) const { return halves[i] < threshold ? scale : Real{0}; }
+  };
+  /// Those where dropout is off, known to the compiler.
+  template <class Real>
+  struct Ones {
+    KOKKOS_INLINE_FUNCTION constexpr Real operator[](std::int64_t) const { return Real{1}; }
+  };
+
   /// Calls `visit(begin, end, multipliers)` for consecutive chunks of the row's columns from `first` to `last`, at most
-  /// dropout_chunk long; multipliers[c - begin] belongs to column c. They are all 1 where dropout is off.
+  /// dropout_chunk long; multipliers[c - begin] belongs to column c.
   template <class Real, class Visit>
   KOKKOS_INLINE_FUNCTION void for_each_chunk(std::int64_t row, std::int64_t first, std::int64_t last,
                                              Visit const& visit) const {
-    std::uint32_t counter[4][philox_lanes];
-    Real multipliers[dropout_chunk];
-    for (Real& multiplier : multipliers) {
-      multiplier = 1;
-    }
-    auto group = static_cast<std::uint32_t>((first_column + first) / 8);
-    std::int64_t skipped = active ? (first_column + first) % 8 : 0;
-    for (std::int64_t begin = first; begin < last;) {
-      if (active) {
-        for (std::uint32_t lane = 0; lane < philox_lanes; ++lane) {
-          counter[0][lane] = static_cast<std::uint32_t>(sample[row]);
-          counter[1][lane] = static_cast<std::uint32_t>(position[row]);
-          counter[2][lane] = group + lane;
-        }
-        fill(counter, multipliers);
+    if (!active) {
+      for (std::int64_t begin = first; begin < last; begin += dropout_chunk) {
+        visit(begin, last - begin < dropout_chunk ? last : begin + dropout_chunk, Ones<Real>{});
       }
+      return;
+    }
+    std::uint32_t counter[4][philox_lanes];
+    std::uint16_t halves[dropout_chunk];
+    auto group = static_cast<std::uint32_t>((first_column + first) / 8);
+    std::int64_t skipped = (first_column + first) % 8;
+    for (std::int64_t begin = first; begin < last;) {
+      for (std::uint32_t lane = 0; lane < philox_lanes; ++lane) {
+        counter[0][lane] = static_cast<std::uint32_t>(sample[row]);
+        counter[1][lane] = static_cast<std::uint32_t>(position[row]);
+        counter[2][lane] = group + lane;
+      }
+      fill(counter, halves);
       std::int64_t const available = dropout_chunk - skipped;
       std::int64_t const end = last - begin < available ? last : begin + available;
-      visit(begin, end, static_cast<Real const*>(multipliers + skipped));
+      visit(begin, end, Multipliers<Real>{halves + skipped, threshold, static_cast<Real>(scale)});
       begin = end;
       group += philox_lanes;
       skipped = 0;

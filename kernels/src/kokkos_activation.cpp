@@ -66,17 +66,11 @@ void forward_as(Execution& execution, ActivationCall const& call, Tensor const& 
       execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Element const* const x = input[row];
         Element* const y = outputs[row];
-        if (!dropout.active) {
-          for (std::int64_t j = 0; j < columns; ++j) {
-            y[j] = parts::narrow<Element>(Function::value(parts::wide<Real>(x[j])));
-          }
-          return;
-        }
         dropout.template for_each_chunk<Real>(
-            row, columns, [=](std::int64_t begin, std::int64_t end, Real const* kept) {
-              for (std::int64_t j = begin; j < end; ++j) {
-                y[j] = parts::narrow<Element>(Function::value(parts::wide<Real>(x[j])) * kept[j - begin]);
-              }
+            row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
+              parts::for_each_of_chunk(end - begin, [=](std::int64_t i) {
+                y[begin + i] = parts::narrow<Element>(Function::value(parts::wide<Real>(x[begin + i])) * kept[i]);
+              });
             });
       });
 }
@@ -94,19 +88,12 @@ void backward_as(Execution& execution, ActivationCall const& call, Tensor const&
         Element const* const x = input[row];
         Element const* const grad_y = grad_outputs[row];
         Element* const grad_x = grad_inputs[row];
-        if (!dropout.active) {
-          for (std::int64_t j = 0; j < columns; ++j) {
-            grad_x[j] =
-                parts::narrow<Element>(parts::wide<Real>(grad_y[j]) * Function::derivative(parts::wide<Real>(x[j])));
-          }
-          return;
-        }
         dropout.template for_each_chunk<Real>(
-            row, columns, [=](std::int64_t begin, std::int64_t end, Real const* kept) {
-              for (std::int64_t j = begin; j < end; ++j) {
-                grad_x[j] = parts::narrow<Element>(parts::wide<Real>(grad_y[j]) * kept[j - begin] *
-                                                   Function::derivative(parts::wide<Real>(x[j])));
-              }
+            row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
+              parts::for_each_of_chunk(end - begin, [=](std::int64_t i) {
+                Real const derivative = Function::derivative(parts::wide<Real>(x[begin + i]));
+                grad_x[begin + i] = parts::narrow<Element>(parts::wide<Real>(grad_y[begin + i]) * kept[i] * derivative);
+              });
             });
       });
 }

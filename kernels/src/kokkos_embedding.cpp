@@ -28,7 +28,7 @@ void forward_as(Execution& execution, EmbeddingCall const& call, Tensor const& o
         Real const* const embedding = table[here ? token : 0];
         Real const* const place = positions ? positions[position[row]] : nullptr;
         dropout.template for_each_chunk<Real>(
-            row, columns, [=](std::int64_t begin, std::int64_t end, Real const* kept) {
+            row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
               if (place != nullptr) {
                 for (std::int64_t j = begin; j < end; ++j) {
                   y[j] = parts::narrow<Element>(((here ? scale * embedding[j] : Real{0}) + place[j]) * kept[j - begin]);
@@ -66,7 +66,7 @@ void add_to_table(Execution& execution, EmbeddingCall const& call, Tensor const&
         for (std::int64_t i = first; i < rows && id[order[i]] == segment; ++i) {
           Element const* const KOKKOS_RESTRICT row = grads[order[i]];
           dropout.template for_each_chunk<Real>(order[i], columns,
-                                                [=](std::int64_t begin, std::int64_t end, Real const* kept) {
+                                                [=](std::int64_t begin, std::int64_t end, auto const& kept) {
                                                   for (std::int64_t j = begin; j < end; ++j) {
                                                     sum[j] += scale * kept[j - begin] * parts::wide<Real>(row[j]);
                                                   }
@@ -94,7 +94,7 @@ void add_to_positions(Execution& execution, EmbeddingCall const& call, Tensor co
           Element const* const KOKKOS_RESTRICT from = grads[row];
           Real* const KOKKOS_RESTRICT sum = sums[position[row]];
           dropout.template for_each_chunk<Real>(row, first, last,
-                                                [=](std::int64_t begin, std::int64_t end, Real const* kept) {
+                                                [=](std::int64_t begin, std::int64_t end, auto const& kept) {
                                                   for (std::int64_t j = begin; j < end; ++j) {
                                                     sum[j] += kept[j - begin] * parts::wide<Real>(from[j]);
                                                   }

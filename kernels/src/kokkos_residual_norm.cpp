@@ -6,8 +6,13 @@ namespace {
 
 /// Rows whose share of the weight gradients is summed by one work item.
 constexpr std::int64_t rows_per_block = 64;
+/// Rows that take each step of the arithmetic together: what one row waits for, its sums above all, the others hide.
+constexpr std::int64_t rows_at_once = 8;
 /// Columns whose shares one work item then adds up.
 constexpr std::int64_t columns_per_block = 64;
+
+using parts::for_each_column;
+using parts::for_each_of_chunk;
 
 /// What both directions know of a call, as raw pointers.
 template <class Element>
@@ -39,62 +44,91 @@ struct NormView {
         columns(call.residual.dim(1)),
         epsilon(static_cast<Real>(call.epsilon)) {}
 
-  /// sum = residual + dropout(branch), through a buffer so that any of them may be the same memory.
+  KOKKOS_INLINE_FUNCTION Element const* normed(std::int64_t row) const { return sum ? sum[row] : residual[row]; }
+
+  /// sum = residual + dropout(branch); any of them may be the same memory.
   KOKKOS_INLINE_FUNCTION void add(std::int64_t row) const {
     Element const* const from = residual[row];
     Element const* const branch_row = branch[row];
     Element* const to = sum[row];
     dropout.template for_each_chunk<Real>(
-        row, columns, [=](std::int64_t begin, std::int64_t end, Real const* multipliers) {
-          Real buffer[parts::dropout_chunk];
-          for (std::int64_t c = begin; c < end; ++c) {
-            buffer[c - begin] = parts::wide<Real>(from[c]) + parts::wide<Real>(branch_row[c]) * multipliers[c - begin];
-          }
-          for (std::int64_t c = begin; c < end; ++c) {
-            to[c] = parts::narrow<Element>(buffer[c - begin]);
-          }
+        row, columns, [=](std::int64_t begin, std::int64_t end, auto const& multipliers) {
+          for_each_of_chunk(end - begin, [=](std::int64_t i) {
+            to[begin + i] = parts::narrow<Element>(parts::wide<Real>(from[begin + i]) +
+                                                   parts::wide<Real>(branch_row[begin + i]) * multipliers[i]);
+          });
         });
   }
 
-  /// normalized = (x - mean) / deviation * weight + bias; the variance in a second visit, which loses no digits.
-  KOKKOS_INLINE_FUNCTION void normalize(std::int64_t row, Element const* x) const {
+  KOKKOS_INLINE_FUNCTION Real mean_of(Element const* x) const {
     Real total = 0;
-    for (std::int64_t c = 0; c < columns; ++c) {
-      total += parts::wide<Real>(x[c]);
-    }
-    Real const average = total / static_cast<Real>(columns);
+    for_each_column(columns, [&](std::int64_t c) { total += parts::wide<Real>(x[c]); });
+    return total / static_cast<Real>(columns);
+  }
+
+  /// In a visit of its own, so that no digits are lost.
+  KOKKOS_INLINE_FUNCTION Real reciprocal_deviation_of(Element const* x, Real average) const {
     Real squares = 0;
-    for (std::int64_t c = 0; c < columns; ++c) {
+    for_each_column(columns, [&](std::int64_t c) {
       Real const distance = parts::wide<Real>(x[c]) - average;
       squares += distance * distance;
-    }
-    Real const reciprocal = Real{1} / std::sqrt(squares / static_cast<Real>(columns) + epsilon);
-    Element* const to = normalized[row];
-    for (std::int64_t c = 0; c < columns; ++c) {
-      to[c] = parts::narrow<Element>((parts::wide<Real>(x[c]) - average) * reciprocal * weight[c] + bias[c]);
-    }
-    mean[row] = average;
-    reciprocal_deviation[row] = reciprocal;
+    });
+    return Real{1} / std::sqrt(squares / static_cast<Real>(columns) + epsilon);
+  }
+
+  /// normalized = (x - mean) / deviation * weight + bias.
+  KOKKOS_INLINE_FUNCTION void normalize(std::int64_t row) const {
+    Element const* const x = normed(row);
+    Element* const KOKKOS_RESTRICT to = normalized[row];
+    Real const average = mean[row];
+    Real const reciprocal = reciprocal_deviation[row];
+    Real const* const KOKKOS_RESTRICT factors = weight;
+    Real const* const KOKKOS_RESTRICT offsets = bias;
+    for_each_column(columns, [=](std::int64_t c) {
+      to[c] = parts::narrow<Element>((parts::wide<Real>(x[c]) - average) * reciprocal * factors[c] + offsets[c]);
+    });
   }
 };
 
 template <class Element>
 void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
   NormView<Element> const view(call, output);
+  std::int64_t const rows = call.residual.dim(0);
   parts::for_each(
-      execution, "residual norm forward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        if (view.branch) {
-          view.add(row);
-        } else if (view.sum) {
-          for (std::int64_t c = 0; c < view.columns; ++c) {
-            view.sum[row][c] = view.residual[row][c];
+      execution, "residual norm forward", (rows + rows_at_once - 1) / rows_at_once, KOKKOS_LAMBDA(std::int64_t item) {
+        std::int64_t const begin = item * rows_at_once;
+        std::int64_t const end = rows - begin < rows_at_once ? rows : begin + rows_at_once;
+        for (std::int64_t row = begin; row < end; ++row) {
+          if (view.branch) {
+            view.add(row);
+          } else if (view.sum) {
+            for (std::int64_t c = 0; c < view.columns; ++c) {
+              view.sum[row][c] = view.residual[row][c];
+            }
           }
         }
-        if (view.weight != nullptr) {
-          view.normalize(row, view.sum ? view.sum[row] : view.residual[row]);
+        if (view.weight == nullptr) {
+          return;
+        }
+        for (std::int64_t row = begin; row < end; ++row) {
+          view.mean[row] = view.mean_of(view.normed(row));
+        }
+        for (std::int64_t row = begin; row < end; ++row) {
+          view.reciprocal_deviation[row] = view.reciprocal_deviation_of(view.normed(row), view.mean[row]);
+        }
+        for (std::int64_t row = begin; row < end; ++row) {
+          view.normalize(row);
         }
       });
 }
+
+/// mean(g) and mean(g * standardised x) of a row, with g = grad_normalized * weight: what its gradient needs of all its
+/// columns.
+template <class Real>
+struct RowMeans {
+  Real grad = 0;
+  Real grad_standard = 0;
+};
 
 /// The pointers of a backward call.
 template <class Element>
@@ -107,62 +141,118 @@ struct GradientView {
   parts::Rows<Element> grad_residual;
   parts::Rows<Element> grad_branch;
 
-  /// Adds a row's share to the sums over rows, and returns what the row's gradient needs of all columns:
-  /// mean(g) and mean(g * standardised x) with g = grad_normalized * weight.
-  KOKKOS_INLINE_FUNCTION void reduce(std::int64_t row, Real* weight_sums, Real* bias_sums, Real& mean_grad,
-                                     Real& mean_grad_standard) const {
+  KOKKOS_INLINE_FUNCTION RowMeans<Real> means_of(std::int64_t row) const {
     Element const* const x = forward.sum[row];
     Element const* const grad = grad_normalized[row];
+    Real const* const weight = forward.weight;
     Real const average = forward.mean[row];
-    Real const reciprocal = forward.reciprocal_deviation[row];
     Real sum_grad = 0;
-    Real sum_grad_standard = 0;
-    for (std::int64_t c = 0; c < forward.columns; ++c) {
-      Real const standard = (parts::wide<Real>(x[c]) - average) * reciprocal;
-      auto const grad_c = parts::wide<Real>(grad[c]);
-      Real const weighted = grad_c * forward.weight[c];
-      weight_sums[c] += grad_c * standard;
-      bias_sums[c] += grad_c;
+    Real sum_grad_distance = 0;
+    for_each_column(forward.columns, [&](std::int64_t c) {
+      Real const weighted = parts::wide<Real>(grad[c]) * weight[c];
       sum_grad += weighted;
-      sum_grad_standard += weighted * standard;
-    }
-    mean_grad = sum_grad / static_cast<Real>(forward.columns);
-    mean_grad_standard = sum_grad_standard / static_cast<Real>(forward.columns);
+      sum_grad_distance += weighted * (parts::wide<Real>(x[c]) - average);
+    });
+    auto const count = static_cast<Real>(forward.columns);
+    return {sum_grad / count, sum_grad_distance * forward.reciprocal_deviation[row] / count};
   }
 
-  /// The row's gradients of residual and branch, through a buffer because they may overwrite what they are made from.
-  KOKKOS_INLINE_FUNCTION void write(std::int64_t row, Real mean_grad, Real mean_grad_standard) const {
+  /// Adds what `count` rows from `first` on contribute to the gradients of weight and bias.
+  template <int count>
+  KOKKOS_INLINE_FUNCTION void add_weight_gradients(std::int64_t first, Real* weight_sums, Real* bias_sums) const {
+    Element const* x[count];
+    Element const* grad[count];
+    Real average[count];
+    Real reciprocal[count];
+    for (int i = 0; i < count; ++i) {
+      x[i] = forward.sum[first + i];
+      grad[i] = grad_normalized[first + i];
+      average[i] = forward.mean[first + i];
+      reciprocal[i] = forward.reciprocal_deviation[first + i];
+    }
+    for_each_column(forward.columns, [=](std::int64_t c) {
+      Real of_weight = weight_sums[c];
+      Real of_bias = bias_sums[c];
+      for (int i = 0; i < count; ++i) {
+        auto const grad_c = parts::wide<Real>(grad[i][c]);
+        of_weight += grad_c * ((parts::wide<Real>(x[i][c]) - average[i]) * reciprocal[i]);
+        of_bias += grad_c;
+      }
+      weight_sums[c] = of_weight;
+      bias_sums[c] = of_bias;
+    });
+  }
+
+  /// The row's gradients of residual and branch, which may overwrite what they are made from.
+  template <bool with_norm, bool with_stream, bool with_branch>
+  KOKKOS_INLINE_FUNCTION void write_as(std::int64_t row, RowMeans<Real> means) const {
     Element const* const x = forward.sum[row];
     Element const* const grad = grad_normalized[row];
     Element const* const stream = grad_sum[row];
     Real const* const weight = forward.weight;
     Element* const to_residual = grad_residual[row];
     Element* const to_branch = grad_branch[row];
-    bool const with_norm = static_cast<bool>(grad_normalized);
-    bool const with_stream = static_cast<bool>(grad_sum);
-    bool const with_branch = static_cast<bool>(grad_branch);
     Real const average = with_norm ? forward.mean[row] : Real{0};
     Real const reciprocal = with_norm ? forward.reciprocal_deviation[row] : Real{0};
-    auto const visit = [=](std::int64_t begin, std::int64_t end, Real const* multipliers) {
-      Real buffer[parts::dropout_chunk];
-      for (std::int64_t c = begin; c < end; ++c) {
-        buffer[c - begin] = with_stream ? parts::wide<Real>(stream[c]) : Real{0};
+    Real const slope = reciprocal * means.grad_standard;
+    auto const gradient = [=](std::int64_t c) {
+      Real value = 0;
+      if constexpr (with_norm) {
+        Real const distance = parts::wide<Real>(x[c]) - average;
+        value = reciprocal * (parts::wide<Real>(grad[c]) * weight[c] - means.grad - distance * slope);
       }
-      if (with_norm) {
-        for (std::int64_t c = begin; c < end; ++c) {
-          Real const standard = (parts::wide<Real>(x[c]) - average) * reciprocal;
-          buffer[c - begin] +=
-              reciprocal * (parts::wide<Real>(grad[c]) * weight[c] - mean_grad - standard * mean_grad_standard);
-        }
+      if constexpr (with_stream) {
+        value += parts::wide<Real>(stream[c]);
       }
-      for (std::int64_t c = begin; c < end; ++c) {
-        to_residual[c] = parts::narrow<Element>(buffer[c - begin]);
-      }
-      for (std::int64_t c = begin; with_branch && c < end; ++c) {
-        to_branch[c] = parts::narrow<Element>(buffer[c - begin] * multipliers[c - begin]);
-      }
+      return value;
     };
-    forward.dropout.template for_each_chunk<Real>(row, forward.columns, visit);
+    if constexpr (with_branch) {
+      forward.dropout.template for_each_chunk<Real>(
+          row, forward.columns, [=](std::int64_t begin, std::int64_t end, auto const& multipliers) {
+            for_each_of_chunk(end - begin, [=](std::int64_t i) {
+              Real const value = gradient(begin + i);
+              to_residual[begin + i] = parts::narrow<Element>(value);
+              to_branch[begin + i] = parts::narrow<Element>(value * multipliers[i]);
+            });
+          });
+    } else {
+      for_each_column(forward.columns, [=](std::int64_t c) { to_residual[c] = parts::narrow<Element>(gradient(c)); });
+    }
+  }
+
+  template <bool with_norm, bool with_stream>
+  KOKKOS_INLINE_FUNCTION void write_of(std::int64_t row, RowMeans<Real> means) const {
+    grad_branch ? write_as<with_norm, with_stream, true>(row, means)
+                : write_as<with_norm, with_stream, false>(row, means);
+  }
+
+  KOKKOS_INLINE_FUNCTION void write(std::int64_t row, RowMeans<Real> means) const {
+    if (!grad_normalized) {
+      write_of<false, true>(row, means);
+    } else {
+      grad_sum ? write_of<true, true>(row, means) : write_of<true, false>(row, means);
+    }
+  }
+
+  /// The gradients of the rows from `first` to `last`, at most rows_at_once; the sums are of [weight, bias].
+  KOKKOS_INLINE_FUNCTION void visit(std::int64_t first, std::int64_t last, Real* sums) const {
+    RowMeans<Real> means[rows_at_once];
+    if (grad_normalized) {
+      Real* const bias_sums = sums + forward.columns;
+      for (std::int64_t row = first; row < last; ++row) {
+        means[row - first] = means_of(row);
+      }
+      std::int64_t row = first;
+      for (; row + 4 <= last; row += 4) {
+        add_weight_gradients<4>(row, sums, bias_sums);
+      }
+      for (; row < last; ++row) {
+        add_weight_gradients<1>(row, sums, bias_sums);
+      }
+    }
+    for (std::int64_t row = first; row < last; ++row) {
+      write(row, means[row - first]);
+    }
   }
 };
 
@@ -208,13 +298,9 @@ void run_backward(Execution& execution, GradientView<Element> const& view, std::
         }
         std::int64_t const begin = block * rows_per_block;
         std::int64_t const end = rows - begin < rows_per_block ? rows : begin + rows_per_block;
-        for (std::int64_t row = begin; row < end; ++row) {
-          Real mean_grad = 0;
-          Real mean_grad_standard = 0;
-          if (with_norm) {
-            view.reduce(row, weight_sums, weight_sums + columns, mean_grad, mean_grad_standard);
-          }
-          view.write(row, mean_grad, mean_grad_standard);
+        for (std::int64_t first = begin; first < end; first += rows_at_once) {
+          std::int64_t const last = end - first < rows_at_once ? end : first + rows_at_once;
+          view.visit(first, last, weight_sums);
         }
       });
   if (sums != nullptr) {

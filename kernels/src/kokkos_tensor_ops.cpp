@@ -66,7 +66,7 @@ void add_as(Execution& execution, Tensor const& into, Tensor const& from) {
         Element const* const source = sources[row];
         Element* const target = targets[row];
         for (Index j = begin; j < end; ++j) {
-          target[j] = static_cast<Element>(static_cast<Sum>(target[j]) + static_cast<Sum>(source[j]));
+          target[j] = parts::narrow<Element>(parts::wide<Sum>(target[j]) + parts::wide<Sum>(source[j]));
         }
       });
 }
