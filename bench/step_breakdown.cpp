@@ -2,7 +2,7 @@
 // --help
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <heddle/core/error.hpp>
 #include <heddle/core/execution.hpp>
@@ -251,7 +251,7 @@ class Measurement {
     recording_.on = true;
     StepTimes const recorded = step(engine, breakdown, options.warm_up + options.steps, result.products_tokens);
     result.products_operations = sum_of(recorded.parts, "gemm").operations;
-    result.products_seconds = products_alone();
+    result.products_seconds = products_alone(recorded.seconds);
     return result;
   }
 
@@ -269,10 +269,12 @@ class Measurement {
     return {whole.take(), communication_.take(), data_.take(), breakdown.take()};
   }
 
-  /// The same calls on the same memory, weights packed already. What they leave behind is of no use.
-  double products_alone() {
+  /// The same calls on the same memory, weights packed already: the least seconds of as many repetitions as take about
+  /// two, `step_seconds` being more than one takes. What they leave behind is of no use.
+  double products_alone(double step_seconds) {
+    auto const repetitions = static_cast<int>(std::clamp(2 / mean_over(world_, step_seconds), 1.0, 20.0));
     double least = std::numeric_limits<double>::infinity();
-    for (int repetition = 0; repetition < 4; ++repetition) {
+    for (int repetition = 0; repetition < repetitions; ++repetition) {
       world_.barrier();
       Stopwatch watch;
       watch.time([&] {
