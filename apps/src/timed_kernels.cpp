@@ -13,7 +13,7 @@ namespace {
 
 constexpr int fewest_rounds = 3;
 constexpr int most_rounds = 20;
-constexpr double enough_seconds = 0.1;  ///< of each implementation, after the fewest rounds
+constexpr double enough_seconds = 0.2;  ///< of each implementation, after the fewest rounds
 constexpr double most_seconds = 1;      ///< of all together, after which no round begins
 
 struct Work {

@@ -62,6 +62,13 @@ train() {
   "$HEDDLE" train run.toml --set run.directory="$directory" "$@" > log 2>&1 || code=$?
   [ "$code" -eq "$expected" ] || fail "train with '$*': exit code $code instead of $expected"
 }
+
+# The plug-in's layer and its kernel are timed as a step meets them.
+"$HEDDLE" kernels --benchmark --plugin $plugin --config run.toml --set 'kernels.cache="times.json"' > listing 2> log ||
+  fail "heddle kernels --benchmark --plugin"
+grep -q '^activation: swish of float32' listing || fail "the plug-in's kernel was not timed: $(cat listing)"
+grep -Fq '48 columns of 32"' times.json || fail "the plug-in's layer was not timed: $(cat times.json)"
+
 parameters() { echo "$1"/checkpoints/step-00000060/*.h5; }
 
 train whole 0 --plugin $plugin

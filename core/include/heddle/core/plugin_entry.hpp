@@ -8,7 +8,7 @@
 namespace heddle::plugin {
 
 /// Goes up with each change to what plug-ins see: the headers of heddle/core.
-inline constexpr int abi_number = 1;
+inline constexpr int abi_number = 2;
 inline constexpr char const* heddle_version = "0.1.0";
 
 /// What this translation unit was compiled with. Of internal linkage: each library has to answer for itself and must
