@@ -1,10 +1,12 @@
 #include <benchmark/benchmark.h>
 
 #include <cmath>
+#include <heddle/core/arena.hpp>
 #include <heddle/core/execution.hpp>
 #include <heddle/core/kernel_registry.hpp>
 #include <heddle/core/runtime.hpp>
 #include <heddle/kernels/register.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -57,7 +59,9 @@ std::int64_t total(std::vector<std::int32_t> const& lengths) {
   return sum;
 }
 
-Tensor filled(Shape const& shape, DType dtype) {
+/// Taken from the arena, as a training step's tensors are: its pages are huge ones.
+Tensor filled(heddle::Arena& arena, Shape const& shape, DType dtype) {
+  Tensor const tensor = arena.allocate(dtype, shape);
   std::vector<float> elements(static_cast<std::size_t>(shape.size()));
   std::vector<heddle::BFloat16> rounded(elements.size());
   std::uint32_t seed = 1;
@@ -66,12 +70,13 @@ Tensor filled(Shape const& shape, DType dtype) {
     elements[i] = static_cast<float>(seed >> 8) / 8388608.0F - 1;
     rounded[i] = heddle::BFloat16(elements[i]);
   }
-  return dtype == DType::bfloat16 ? heddle::from_host<heddle::BFloat16>(rounded, shape)
-                                  : heddle::from_host<float>(elements, shape);
+  copy_from_host(tensor, dtype == DType::bfloat16 ? static_cast<void const*>(rounded.data()) : elements.data());
+  return tensor;
 }
 
 /// A call and all that it writes.
 struct Operands {
+  std::shared_ptr<heddle::Arena> arena = std::make_shared<heddle::Arena>();
   heddle::AttentionCall call;
   Tensor output, log_sum_exp, grad_output;
   heddle::AttentionGradients gradients;
@@ -81,11 +86,11 @@ struct Operands {
     std::int64_t const rows = total(work.queries);
     std::int64_t const key_rows = total(work.keys);
     std::int64_t const first = work.self ? width : 0;  // column of k
-    Tensor const fused = filled({key_rows, first + 2 * width}, dtype);
-    Tensor const grad = filled({key_rows, first + 2 * width}, dtype);
-    call.q = work.self ? fused.columns(0, width) : filled({rows, width}, dtype);
+    Tensor const fused = filled(*arena, {key_rows, first + 2 * width}, dtype);
+    Tensor const grad = filled(*arena, {key_rows, first + 2 * width}, dtype);
+    call.q = work.self ? fused.columns(0, width) : filled(*arena, {rows, width}, dtype);
     call.k = fused.columns(first, width), call.v = fused.columns(first + width, width);
-    gradients = {work.self ? grad.columns(0, width) : filled({rows, width}, dtype), grad.columns(first, width),
+    gradients = {work.self ? grad.columns(0, width) : filled(*arena, {rows, width}, dtype), grad.columns(first, width),
                  grad.columns(first + width, width)};
     call.queries = sequences_of(work.queries);
     call.keys = sequences_of(work.keys);
@@ -99,9 +104,9 @@ struct Operands {
       call.dropout.sample = heddle::from_host<std::int32_t>(samples, Shape{rows});
       call.dropout.position = heddle::from_host<std::int32_t>(samples, Shape{rows});
     }
-    output = filled({rows, width}, dtype);
-    log_sum_exp = filled({rows, work.heads}, DType::float32);
-    grad_output = filled({rows, width}, dtype);
+    output = filled(*arena, {rows, width}, dtype);
+    log_sum_exp = filled(*arena, {rows, work.heads}, DType::float32);
+    grad_output = filled(*arena, {rows, width}, dtype);
   }
 };
 

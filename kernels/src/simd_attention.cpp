@@ -24,6 +24,18 @@ template <class Element>
 using Head = parts::AttentionHead<Element>;
 using Scratch = parts::Scratch<float>;
 
+/// The call's heads one after another; the last one for what lies beyond them.
+template <class Element>
+Head<Element> head_at(parts::AttentionView<Element> const& view, std::int64_t item) {
+  std::int64_t const last = view.count * view.heads - 1;
+  std::int64_t const bounded = item < last ? item : last;
+  return {view, bounded / view.heads, bounded % view.heads};
+}
+
+std::int64_t block_rows(std::int64_t length) {
+  return length < attention_block ? length : attention_block;
+}
+
 /// tile [count, head_dim] = rows first … first + count of this head.
 template <class Element>
 void load(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first, std::int64_t count,
@@ -32,6 +44,18 @@ void load(Head<Element> const& head, Rows<Element> const& rows, std::int64_t fir
     Element const* const from = head.at(rows, first + i);
     for (std::int64_t d = 0; d < tile.stride; d += lanes::width) {
       lanes::store(lanes::load(from + d, head.view.head_dim - d), tile[i] + d);
+    }
+  }
+}
+
+/// Asks the second-level cache for the first block of rows of this head, before they are needed: one head's rows are
+/// too short for the machine's own prefetching, and waiting for them would cost as much as computing with them.
+template <class Element>
+void prefetch(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first, std::int64_t count) {
+  constexpr std::int64_t line = 64 / sizeof(Element);
+  for (std::int64_t i = 0; i < block_rows(count); ++i) {
+    for (std::int64_t d = 0; d < head.view.head_dim; d += line) {
+      __builtin_prefetch(head.at(rows, first + i) + d, 0, 2);
     }
   }
 }
@@ -149,14 +173,10 @@ void scale_elements(Tile<float> tile, std::int64_t rows, Tile<float> factors) {
   }
 }
 
-std::int64_t block_rows(std::int64_t length) {
-  return length < attention_block ? length : attention_block;
-}
-
 /// The output of one block of queries of one head of one sequence.
 template <class Element>
-void forward_block(Head<Element> const& head, Block queries, Rows<Element> output, Rows<float> log_sum_exp,
-                   Scratch scratch) {
+void forward_block(Head<Element> const& head, Head<Element> const& next, Block queries, Rows<Element> output,
+                   Rows<float> log_sum_exp, Scratch scratch) {
   auto const& view = head.view;
   std::int64_t const stride = view.stride();
   std::int64_t const columns = round_up(queries.count, lanes::width);
@@ -170,6 +190,7 @@ void forward_block(Head<Element> const& head, Block queries, Rows<Element> outpu
   auto const kept = scratch.tile(round_up(most_keys, 8), columns);
 
   load_transposed(head, view.q, first_row, queries.count, view.scale * log2_e, q_transposed);
+  prefetch(next, view.q, next.query_row, next.queries);
   OnlineSoftmax softmax;
   bool begun = view.accumulate;
   if (begun) {
@@ -183,7 +204,9 @@ void forward_block(Head<Element> const& head, Block queries, Rows<Element> outpu
     load(head, view.k, head.key_row + begin, keys.count, k);
     load(head, view.v, head.key_row + begin, keys.count, v);
     score(head, k, q_transposed, scores, queries, keys);
+    prefetch(next, view.k, next.key_row, next.keys);
     softmax.take(scores, keys.count);
+    prefetch(next, view.v, next.key_row, next.keys);
     if (view.dropout.active) {
       head.fill_kept(kept, queries, keys);
       scale_elements(scores, keys.count, kept);
@@ -194,6 +217,7 @@ void forward_block(Head<Element> const& head, Block queries, Rows<Element> outpu
     lanes::multiply({scores.transposed(), v, sums, keys.count, begun}, queries.count, stride);
     begun = true;
   }
+  prefetch(next, output, next.query_row, next.queries);
   Floats inverse[block_vectors];
   for (std::int64_t i = 0; i < queries.count; i += lanes::width) {
     std::int64_t const vector = i / lanes::width;
@@ -313,8 +337,8 @@ void differentiate_softmax(BackwardTiles& tiles, std::int64_t keys, bool dropout
 
 /// What a block of queries and a block of keys give to each other's gradients.
 template <class Element>
-void backward_blocks(Head<Element> const& head, Block queries, Block keys, BackwardRows<Element> const& rows,
-                     BackwardTiles& tiles) {
+void backward_blocks(Head<Element> const& head, Head<Element> const& next, Block queries, Block keys,
+                     BackwardRows<Element> const& rows, BackwardTiles& tiles) {
   std::int64_t const stride = head.view.stride();
   bool const all_keys = keys.count == head.keys && !head.view.accumulate;
   load_queries(head, queries, rows, tiles);
@@ -322,17 +346,24 @@ void backward_blocks(Head<Element> const& head, Block queries, Block keys, Backw
     load_delta(head, queries, rows, tiles);
   }
   score(head, tiles.k, tiles.q_transposed, tiles.weights, queries, keys);
+  prefetch(next, head.view.q, next.query_row, next.queries);
   lanes::multiply({tiles.v.plain(), tiles.grad_output_transposed, tiles.grad_scores, head.view.head_dim}, keys.count,
                   tiles.grad_scores.stride);
+  prefetch(next, head.view.k, next.key_row, next.keys);
   bool const dropout = head.view.dropout.active;
   if (dropout) {
     head.fill_kept(tiles.kept, queries, keys);
   }
   differentiate_softmax(tiles, keys.count, dropout, all_keys, head.view.scale);
+  prefetch(next, head.view.v, next.key_row, next.keys);
   lanes::multiply({tiles.weights.plain(), tiles.grad_output, tiles.grad_v, queries.count, true}, keys.count, stride);
+  prefetch(next, rows.grad_output, next.query_row, next.queries);
   lanes::multiply({tiles.grad_scores.plain(), tiles.q, tiles.grad_k, queries.count, true}, keys.count, stride);
+  prefetch(next, rows.grad_q, next.query_row, next.queries);
   Tile<float> const grad_q{tiles.grad_q[queries.begin], tiles.grad_q.stride};
   lanes::multiply({tiles.grad_scores.transposed(), tiles.k, grad_q, keys.count, true}, queries.count, stride);
+  prefetch(next, rows.grad_k, next.key_row, next.keys);
+  prefetch(next, rows.grad_v, next.key_row, next.keys);
 }
 
 void set_zero(Tile<float> tile, std::int64_t rows) {
@@ -343,7 +374,8 @@ void set_zero(Tile<float> tile, std::int64_t rows) {
 
 /// All gradients of one head of one sequence: the queries' add up in scratch while the blocks of keys pass by.
 template <class Element>
-void backward_head(Head<Element> const& head, BackwardRows<Element> const& rows, Scratch scratch) {
+void backward_head(Head<Element> const& head, Head<Element> const& next, BackwardRows<Element> const& rows,
+                   Scratch scratch) {
   BackwardTiles tiles(scratch, head.view.stride(), head.queries, head.keys);
   set_zero(tiles.grad_q, head.queries);
   for (std::int64_t key_begin = 0; key_begin < head.keys; key_begin += attention_block) {
@@ -355,7 +387,7 @@ void backward_head(Head<Element> const& head, BackwardRows<Element> const& rows,
     for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
       Block const queries = parts::block_at(begin, head.queries);
       if (head.seen(key_begin, queries)) {
-        backward_blocks(head, queries, keys, rows, tiles);
+        backward_blocks(head, next, queries, keys, rows, tiles);
       }
     }
     store(head, tiles.grad_k, rows.grad_k, head.key_row + key_begin, keys.count);
@@ -370,26 +402,27 @@ void run_forward(Execution& execution, AttentionCall const& call, Tensor const& 
   auto const out = parts::rows_of<Element>(output);
   auto const statistics = parts::rows_of<float>(log_sum_exp);
   std::int64_t const elements = attention_block * (4 * view.stride() + 2 * attention_block);
-  parts::for_each_with_scratch<float>(execution, "simd attention forward", view.count * view.heads, elements,
-                                      [=](std::int64_t item, Scratch scratch) {
-                                        Head<Element> const head(view, item / view.heads, item % view.heads);
-                                        for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
-                                          Block const block = parts::block_at(begin, head.queries);
-                                          if (!view.accumulate || (head.keys > 0 && head.seen(0, block))) {
-                                            forward_block(head, block, out, statistics, scratch);
-                                          }
-                                        }
-                                      });
+  auto const work = [=](std::int64_t item, Scratch scratch) {
+    Head<Element> const head = head_at(view, item);
+    Head<Element> const next = head_at(view, item + 1);
+    for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
+      Block const block = parts::block_at(begin, head.queries);
+      if (!view.accumulate || (head.keys > 0 && head.seen(0, block))) {
+        forward_block(head, next, block, out, statistics, scratch);
+      }
+    }
+  };
+  parts::for_each_with_scratch<float>(execution, "simd attention forward", view.count * view.heads, elements, work);
 }
 
 template <class Element>
 void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<Element> const& rows) {
   parts::AttentionView<Element> const view(call);
-  parts::for_each_with_scratch<float>(
-      execution, "simd attention backward", view.count * view.heads,
-      BackwardTiles::elements(view.stride(), call.queries.max_length), [=](std::int64_t item, Scratch scratch) {
-        backward_head(Head<Element>(view, item / view.heads, item % view.heads), rows, scratch);
-      });
+  std::int64_t const elements = BackwardTiles::elements(view.stride(), call.queries.max_length);
+  auto const work = [=](std::int64_t item, Scratch scratch) {
+    backward_head(head_at(view, item), head_at(view, item + 1), rows, scratch);
+  };
+  parts::for_each_with_scratch<float>(execution, "simd attention backward", view.count * view.heads, elements, work);
 }
 
 class SimdAttention : public Attention {
