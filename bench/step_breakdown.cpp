@@ -11,6 +11,7 @@
 #include <heddle/dist/mpi.hpp>
 #include <heddle/dist/training_engine.hpp>
 #include <heddle/io/batches.hpp>
+#include <heddle/io/kernel_timings_file.hpp>
 #include <heddle/kernels/register.hpp>
 #include <iostream>
 #include <limits>
@@ -38,6 +39,7 @@ struct Options {
   std::int64_t steps = 10;
   std::int64_t warm_up = 3;
   std::string gemm = "auto";
+  std::string kernel_times;
   bool details = false;
   bool json = false;
 };
@@ -87,6 +89,7 @@ program_options::options_description described(Options& options) {
       ("steps", value(options.steps), "medians of so many")                                                          //
       ("warm-up", value(options.warm_up), "steps before them")                                                       //
       ("gemm", value(options.gemm), "which implementation multiplies matrices")                                      //
+      ("kernel-times", value(options.kernel_times), "a kernels.json, a run's for example, that auto goes by")        //
       ("details", program_options::bool_switch(&options.details), "matrix products by shape, attention by kind")     //
       ("json", program_options::bool_switch(&options.json), "print what bench/compare_pytorch reads, on one line");  //
   return description;
@@ -208,6 +211,11 @@ class Measurement {
     config.kernels.gemm = options.gemm;
     config.parallel.data = world.size();
     config_ = config;
+    register_built_in_kernels(registries_.kernels);
+    register_built_in_layers(registries_.layers);
+    if (!options.kernel_times.empty()) {
+      registries_.kernels.set_timings(read_kernel_timings(options.kernel_times)[machine_name()]);
+    }
     vocabulary = options.vocabulary > 0 ? options.vocabulary : vocabulary;
     sentences_.emplace(options, vocabulary, world);
     if (options.vocabulary > 0 && sentences_->vocabulary() > options.vocabulary) {
@@ -220,19 +228,16 @@ class Measurement {
   std::int64_t vocabulary() const { return vocabulary_; }
 
   Peaks peaks() {
-    register_built_in_kernels(kernels_);
     world_.barrier();
-    return measure_peaks(kernels_, execution_, world_.size());
+    return measure_peaks(registries_.kernels, execution_, world_.size());
   }
 
   Result run(Options const& options, Breakdown& breakdown) {
-    Registries registries;
-    registries.kernels = timed(kernels_, vocabulary_, breakdown, recording_);
-    register_built_in_layers(registries.layers);
+    time_kernels(registries_.kernels, vocabulary_, breakdown, recording_);
     Mesh const mesh = make_mesh(config_, world_.rank(), world_.size());
     ParallelState const parallel = make_parallel_state(timed(world_, communication_), mesh);
     TrainingEngine engine({config_,
-                           registries,
+                           registries_,
                            parallel,
                            execution_,
                            {vocabulary_, vocabulary_, true},
@@ -293,7 +298,7 @@ class Measurement {
   Config config_;
   std::optional<Sentences> sentences_;
   std::int64_t vocabulary_ = 0;
-  KernelRegistries kernels_;
+  Registries registries_;
   GemmRecording recording_;
   Stopwatch communication_;
   Stopwatch data_;

@@ -247,27 +247,29 @@ class TimedTensorOps : public Timed<TensorOps> {
   }
 };
 
-template <class Decorator, class Interface, class... Arguments>
-void decorate(KernelRegistry<Interface> const& from, KernelRegistry<Interface>& to, Arguments&... arguments) {
-  for (auto const& entry : from.entries()) {
-    to.add(entry.name, entry.speed, std::make_shared<Decorator>(entry.kernel, arguments...));
-  }
+/// What is selected from now on reports to `breakdown`.
+template <class Decorator, class Interface>
+void decorate(KernelRegistry<Interface>& registry, Breakdown& breakdown) {
+  registry.set_wrapper([&breakdown](typename Interface::Problem const&, std::shared_ptr<Interface> const& selected) {
+    return std::make_shared<Decorator>(selected, breakdown);
+  });
 }
 
 }  // namespace
 
-KernelRegistries timed(KernelRegistries const& registries, std::int64_t vocabulary, Breakdown& breakdown,
-                       GemmRecording& recording) {
-  KernelRegistries result;
-  decorate<TimedGemm>(registries.gemm, result.gemm, breakdown, vocabulary, recording);
-  decorate<TimedAttention>(registries.attention, result.attention, breakdown);
-  decorate<TimedResidualNorm>(registries.residual_norm, result.residual_norm, breakdown);
-  decorate<TimedActivation>(registries.activation, result.activation, breakdown);
-  decorate<TimedSoftmaxCrossEntropy>(registries.softmax_cross_entropy, result.softmax_cross_entropy, breakdown);
-  decorate<TimedEmbedding>(registries.embedding, result.embedding, breakdown);
-  decorate<TimedAdam>(registries.adam, result.adam, breakdown);
-  decorate<TimedTensorOps>(registries.tensor_ops, result.tensor_ops, breakdown);
-  return result;
+void time_kernels(KernelRegistries& registries, std::int64_t vocabulary, Breakdown& breakdown,
+                  GemmRecording& recording) {
+  registries.gemm.set_wrapper(
+      [vocabulary, &breakdown, &recording](GemmProblem const&, std::shared_ptr<Gemm> const& selected) {
+        return std::make_shared<TimedGemm>(selected, breakdown, vocabulary, recording);
+      });
+  decorate<TimedAttention>(registries.attention, breakdown);
+  decorate<TimedResidualNorm>(registries.residual_norm, breakdown);
+  decorate<TimedActivation>(registries.activation, breakdown);
+  decorate<TimedSoftmaxCrossEntropy>(registries.softmax_cross_entropy, breakdown);
+  decorate<TimedEmbedding>(registries.embedding, breakdown);
+  decorate<TimedAdam>(registries.adam, breakdown);
+  decorate<TimedTensorOps>(registries.tensor_ops, breakdown);
 }
 
 }  // namespace heddle

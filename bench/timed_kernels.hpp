@@ -19,9 +19,9 @@ struct GemmRecording {
   std::vector<Product> products;
 };
 
-/// The same implementations under the same names and speeds, each call timed and counted. `breakdown` and `recording`
-/// must outlive them. A product with `vocabulary` as an extent counts as one of the logits.
-KernelRegistries timed(KernelRegistries const& registries, std::int64_t vocabulary, Breakdown& breakdown,
-                       GemmRecording& recording);
+/// What is selected from now on is timed and counted, call by call, in `breakdown` and `recording`, which must outlive
+/// it. A product with `vocabulary` as an extent counts as one of the logits.
+void time_kernels(KernelRegistries& registries, std::int64_t vocabulary, Breakdown& breakdown,
+                  GemmRecording& recording);
 
 }  // namespace heddle
