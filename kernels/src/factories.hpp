@@ -17,6 +17,7 @@ namespace heddle {
 std::shared_ptr<Gemm> make_reference_gemm();
 std::shared_ptr<Gemm> make_kokkos_gemm();
 std::shared_ptr<Gemm> make_onednn_gemm();
+std::shared_ptr<Gemm> make_avx512_gemm();
 
 std::shared_ptr<Attention> make_reference_attention();
 std::shared_ptr<Attention> make_kokkos_attention();

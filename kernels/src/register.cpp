@@ -27,6 +27,7 @@ void register_built_in_kernels(KernelRegistries& registries) {
   };
   add(registries.gemm, make_reference_gemm(), make_kokkos_gemm());
   registries.gemm.add("onednn", vendor_speed, make_onednn_gemm());
+  registries.gemm.add("avx512", vendor_speed - 1, make_avx512_gemm());
   add(registries.attention, make_reference_attention(), make_kokkos_attention());
   if constexpr (on_host) {
     registries.attention.add("simd", simd_speed, make_simd_attention());

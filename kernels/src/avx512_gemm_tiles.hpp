@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+
+/// The inner parts of the avx512 GEMM, which alone are compiled for AVX-512. This header is seen by those files too, so
+/// it must define nothing that other files could get from them: plain structs only.
+///
+/// Both factors are packed in words of 32 bits: a float32, or two bfloat16 that follow one another along the reduction
+/// dimension k. A step multiplies one word of each row of a by one word of each column of b.
+namespace heddle::avx512 {
+
+/// A tile of c: sums live in 28 of 32 vector registers.
+constexpr int tile_rows = 14;
+constexpr int tile_columns = 32;
+/// Steps in one block of k, of which a tile reads 14 KiB of a and 32 KiB of b.
+constexpr std::int64_t block_steps = 256;
+/// Words from one row of packed a to the next where k is contiguous, and from one step to the next where it is not.
+/// These and the two below lie beside powers of two, so that rows and panels do not share cache sets.
+constexpr std::int64_t left_row_stride = block_steps + 16;
+constexpr std::int64_t left_step_stride = 16;
+
+/// Words from one panel of packed factors to the next.
+constexpr std::int64_t left_panel_stride(std::int64_t steps) {
+  return (steps + 1) * left_step_stride;
+}
+constexpr std::int64_t right_panel_stride(std::int64_t steps) {
+  return (steps + 1) * tile_columns;
+}
+
+/// A factor as it is given: `extent` rows of op(a) or columns of op(b), `k` elements each.
+struct Factor {
+  void const* data;
+  std::int64_t stride;  ///< elements between rows as stored
+  std::int64_t extent, k;
+  bool k_contiguous;  ///< a plain, or b transposed
+  bool float32;       ///< its elements; rounded to bfloat16 where the words hold those
+};
+
+/// What becomes of a tile's sums: destination = or += sums + bias + partial.
+struct Destination {
+  void* data;  ///< float32 or bfloat16
+  std::int64_t stride;
+  bool bfloat16, accumulate;
+  float const* bias;     ///< or null
+  float const* partial;  ///< sums of earlier blocks of k, or null
+  std::int64_t partial_stride;
+};
+
+struct Tile {
+  void const* left;             ///< rows of words, packed or as they are given, or a packed panel, step by step
+  std::int64_t left_row_bytes;  ///< from one of those rows to the next; 0: it is a panel
+  std::uint32_t const* right;   ///< a panel of tile_columns columns, step by step
+  std::int64_t steps;
+  int rows, columns;  ///< at most tile_rows and tile_columns
+  void const* ahead;  ///< with each step a cache line from here on is fetched, for what will be packed next
+  std::int64_t ahead_bytes;
+  Destination destination;
+};
+
+struct Tiles {
+  std::int64_t elements_per_word;
+  /// Packs op(a): where k is contiguous its rows, at most block_steps words each; else panels of `panel_rows` rows.
+  void (*pack_left)(Factor const& a, int panel_rows, std::uint32_t* packed);
+  /// Packs op(b)'s columns by panels of tile_columns, each step by step; columns that do not exist are zeros.
+  void (*pack_right)(Factor const& b, std::uint32_t* packed);
+  void (*multiply)(Tile const& tile);
+};
+
+/// Null where this CPU can not run them.
+Tiles const* float32_tiles();
+Tiles const* bfloat16_tiles();
+
+/// Whether the CPU has matrix registers for bfloat16 (AMX), which nothing here uses.
+bool cpu_has_matrix_registers();
+
+}  // namespace heddle::avx512
