@@ -25,6 +25,7 @@ std::shared_ptr<Attention> make_simd_attention();
 
 std::shared_ptr<ResidualNorm> make_reference_residual_norm();
 std::shared_ptr<ResidualNorm> make_kokkos_residual_norm();
+std::shared_ptr<ResidualNorm> make_simd_residual_norm();
 
 std::shared_ptr<Activation> make_reference_activation();
 std::shared_ptr<Activation> make_kokkos_activation();

@@ -29,15 +29,16 @@ void register_built_in_kernels(KernelRegistries& registries) {
   registries.gemm.add("onednn", vendor_speed, make_onednn_gemm());
   registries.gemm.add("avx512", vendor_speed - 1, make_avx512_gemm());
   add(registries.attention, make_reference_attention(), make_kokkos_attention());
-  if constexpr (on_host) {
-    registries.attention.add("simd", simd_speed, make_simd_attention());
-  }
   add(registries.residual_norm, make_reference_residual_norm(), make_kokkos_residual_norm());
   add(registries.activation, make_reference_activation(), make_kokkos_activation());
   add(registries.softmax_cross_entropy, make_reference_softmax_cross_entropy(), make_kokkos_softmax_cross_entropy());
   add(registries.embedding, make_reference_embedding(), make_kokkos_embedding());
   add(registries.adam, make_reference_adam(), make_kokkos_adam());
   add(registries.tensor_ops, make_reference_tensor_ops(), make_kokkos_tensor_ops());
+  if constexpr (on_host) {
+    registries.attention.add("simd", simd_speed, make_simd_attention());
+    registries.residual_norm.add("simd", simd_speed, make_simd_residual_norm());
+  }
 }
 
 }  // namespace heddle

@@ -62,6 +62,9 @@ TEST_F(DropoutKernelTest, FollowsTheRuleElementByElement) {
   }
   Tensor const wanted = tensor_of(expected, DType::float32, {rows, columns});
   for (auto const& entry : registries_.residual_norm.entries()) {
+    if (!entry.kernel->supports({DType::float32, columns, dropout.rate})) {
+      continue;  // compared with the reference in its own tests
+    }
     expect_same_bits(dropped_ones(*entry.kernel, dropout, rows, columns), wanted, entry.name.c_str());
   }
 }

@@ -107,15 +107,20 @@ TEST_P(ResidualNormTest, EveryImplementationAgreesWithTheReference) {
 
 TEST_P(ResidualNormTest, TheResidualsGradientMayOverwriteWhatItIsMadeFrom) {
   for (auto const& entry : registries_.residual_norm.entries()) {
-    SCOPED_TRACE(entry.name);
-    Problem const expected(GetParam(), DType::float32);
-    run(*entry.kernel, expected);
-    for (Tensor Problem::*const overwritten : {&Problem::grad_sum, &Problem::grad_normalized}) {
-      Problem problem(GetParam(), DType::float32);
-      if (!(problem.*overwritten).empty()) {
-        problem.gradients.residual = problem.*overwritten;
-        run(*entry.kernel, problem);
-        compare(problem, expected, DType::float32);
+    for (DType const dtype : {DType::float32, DType::bfloat16}) {
+      SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
+      Problem const expected(GetParam(), dtype);
+      if (!entry.kernel->supports(expected.call.problem())) {
+        continue;
+      }
+      run(*entry.kernel, expected);
+      for (Tensor Problem::*const overwritten : {&Problem::grad_sum, &Problem::grad_normalized}) {
+        Problem problem(GetParam(), dtype);
+        if (!(problem.*overwritten).empty()) {
+          problem.gradients.residual = problem.*overwritten;
+          run(*entry.kernel, problem);
+          compare(problem, expected, dtype);
+        }
       }
     }
   }
@@ -130,6 +135,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, ResidualNormTest,
                                          Case{"norm_alone_without_stream", 3, 128, false, true, 0, true, false},
                                          Case{"sum_alone", 6, 130, true, false, 0.5F, false, true},
                                          Case{"neither", 4, 5, false, false, 0, false, true},
+                                         Case{"pairs", 7, 96, true, true, 0.3F, true, true},
+                                         Case{"pairs_without_stream", 6, 320, true, true, 0.1F, true, false},
+                                         Case{"pairs_norm_alone", 9, 128, false, true, 0, true, true},
+                                         Case{"pairs_norm_unused", 5, 32, true, true, 0.2F, false, true},
                                          Case{"one_column", 3, 1, true, true, 0, true, true},
                                          Case{"no_rows", 0, 8, true, true, 0.1F, true, true}),
                          [](auto const& tested) { return std::string(tested.param.name); });
@@ -177,6 +186,9 @@ TEST_F(ResidualNormProperties, TheVarianceOfLargeNumbersKeepsItsDigits) {
   for (auto const& entry : registries_.residual_norm.entries()) {
     Problem problem({"", 1, 64, false, true, 0, true, false}, DType::float32);
     problem.call.residual = tensor_of(row, DType::float32, {1, 64});
+    if (!entry.kernel->supports(problem.call.problem())) {
+      continue;  // bfloat16 has no such digits
+    }
     entry.kernel->forward(execution_, problem.call, problem.output);
     EXPECT_NEAR(values(problem.output.reciprocal_deviation)[0], 1, 1e-5) << entry.name;
   }
@@ -195,23 +207,44 @@ TEST_F(ResidualNormProperties, TheMeanIsThatOfTheSumAsRounded) {
 }
 
 TEST_F(ResidualNormProperties, RowsAreBitwiseTheSameInAnotherPack) {
-  Case const all_rows{"", 50, 100, true, true, 0.3F, true, true};
   for (auto const& entry : registries_.residual_norm.entries()) {
-    SCOPED_TRACE(entry.name);
-    Problem const whole(all_rows, DType::float32);
-    run(*entry.kernel, whole);
-    Problem part({"", 17, 100, true, true, 0.3F, true, true}, DType::float32);
-    part.call.residual = whole.call.residual.rows(33, 17);
-    part.call.branch = whole.call.branch.rows(33, 17);
-    part.call.dropout.sample = whole.call.dropout.sample.rows(33, 17);
-    part.call.dropout.position = whole.call.dropout.position.rows(33, 17);
-    part.grad_normalized = whole.grad_normalized.rows(33, 17);
-    part.grad_sum = whole.grad_sum.rows(33, 17);
-    run(*entry.kernel, part);
-    expect_same_bits(part.output.sum, whole.output.sum.rows(33, 17), "sum");
-    expect_same_bits(part.output.normalized, whole.output.normalized.rows(33, 17), "normalized");
-    expect_same_bits(part.gradients.residual, whole.gradients.residual.rows(33, 17), "grad residual");
-    expect_same_bits(part.gradients.branch, whole.gradients.branch.rows(33, 17), "grad branch");
+    for (auto const& [dtype, columns] : {std::pair{DType::float32, 100}, std::pair{DType::bfloat16, 96}}) {
+      SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
+      Problem const whole({"", 50, columns, true, true, 0.3F, true, true}, dtype);
+      if (!entry.kernel->supports(whole.call.problem())) {
+        continue;
+      }
+      run(*entry.kernel, whole);
+      Problem part({"", 17, columns, true, true, 0.3F, true, true}, dtype);
+      part.call.residual = whole.call.residual.rows(33, 17);
+      part.call.branch = whole.call.branch.rows(33, 17);
+      part.call.dropout.sample = whole.call.dropout.sample.rows(33, 17);
+      part.call.dropout.position = whole.call.dropout.position.rows(33, 17);
+      part.grad_normalized = whole.grad_normalized.rows(33, 17);
+      part.grad_sum = whole.grad_sum.rows(33, 17);
+      run(*entry.kernel, part);
+      expect_same_bits(part.output.sum, whole.output.sum.rows(33, 17), "sum");
+      expect_same_bits(part.output.normalized, whole.output.normalized.rows(33, 17), "normalized");
+      expect_same_bits(part.gradients.residual, whole.gradients.residual.rows(33, 17), "grad residual");
+      expect_same_bits(part.gradients.branch, whole.gradients.branch.rows(33, 17), "grad branch");
+    }
+  }
+}
+
+// A split of d_model that cuts through a group of eight random numbers is one that vectors may leave to others.
+TEST_F(ResidualNormProperties, DropoutStartsAtAnyColumn) {
+  Case const test{"", 6, 64, true, true, 0.4F, true, true};
+  for (std::int32_t const first_column : {8, 13}) {
+    Problem expected(test, DType::float64);
+    expected.call.dropout.first_column = first_column;
+    run(reference(), expected);
+    for (auto const& entry : registries_.residual_norm.entries()) {
+      Problem problem(test, DType::bfloat16);
+      problem.call.dropout.first_column = first_column;
+      SCOPED_TRACE(entry.name);
+      run(*entry.kernel, problem);
+      compare(problem, expected, DType::bfloat16);
+    }
   }
 }
 
