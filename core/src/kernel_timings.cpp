@@ -63,7 +63,7 @@ std::string describe_cpu(std::istream& cpuinfo) {
       if (is_name) {
         name += (name.empty() ? "" : " ") + word;
       } else if (is_number(word) || is_arithmetic(word)) {
-        features.insert(is_number(word) ? key + "=" + word : word);
+        features.insert(is_number(word) ? fmt::format("{}={}", key, word) : word);
       }
     }
   }
