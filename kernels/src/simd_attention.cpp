@@ -36,15 +36,18 @@ std::int64_t block_rows(std::int64_t length) {
   return length < attention_block ? length : attention_block;
 }
 
-/// tile [count, head_dim] = rows first … first + count of this head.
+/// tile [count, head_dim] = rows first … first + count of this head, zero beyond head_dim.
 template <class Element>
 void load(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first, std::int64_t count,
           Tile<float> tile) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    Element const* const from = head.at(rows, first + i);
-    for (std::int64_t d = 0; d < tile.stride; d += lanes::width) {
-      lanes::store(lanes::load(from + d, head.view.head_dim - d), tile[i] + d);
+  std::int64_t const head_dim = head.view.head_dim;
+  Element const* from = head.at(rows, first);
+  std::int64_t const from_stride = rows.stride;
+  for (float* to = tile.data; to < tile[count]; to += tile.stride) {
+    for (std::int64_t d = 0; d < head_dim; d += lanes::width) {
+      lanes::store(lanes::load(from + d, head_dim - d), to + d);
     }
+    from += from_stride;
   }
 }
 
@@ -63,27 +66,27 @@ void prefetch(Head<Element> const& head, Rows<Element> const& rows, std::int64_t
 /// Rows first … first + count of this head = the tile, or += it where the call accumulates.
 template <class Element>
 void store(Head<Element> const& head, Tile<float> tile, Rows<Element> const& rows, std::int64_t first,
-           std::int64_t row_count) {
-  for (std::int64_t i = 0; i < row_count; ++i) {
-    Element* const to = head.at(rows, first + i);
-    for (std::int64_t d = 0; d < tile.stride; d += lanes::width) {
+           std::int64_t count) {
+  std::int64_t const head_dim = head.view.head_dim;
+  bool const accumulate = head.view.accumulate;
+  Element* to = head.at(rows, first);
+  for (std::int64_t i = 0; i < count; ++i, to += rows.stride) {
+    for (std::int64_t d = 0; d < head_dim; d += lanes::width) {
       Floats const value = lanes::load(tile[i] + d);
-      std::int64_t const count = head.view.head_dim - d;
-      lanes::store(head.view.accumulate ? lanes::load(to + d, count) + value : value, to + d, count);
+      lanes::store(accumulate ? lanes::load(to + d, head_dim - d) + value : value, to + d, head_dim - d);
     }
   }
 }
 
-/// to [head_dim, count] = scale * transposed rows of this head, zero beyond `count` up to the next whole vector.
+/// to [head_dim, count] = scale * `count` rows transposed, zero beyond them up to the next whole vector.
 template <class Element>
-void load_transposed(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first, std::int64_t count,
-                     float scale, Tile<float> to) {
+void transpose(Rows<Element const> from, std::int64_t count, std::int64_t head_dim, float scale, Tile<float> to) {
   for (std::int64_t begin = 0; begin < count; begin += lanes::width) {
-    for (std::int64_t d = 0; d < head.view.head_dim; d += lanes::width) {
-      Floats block[lanes::width];
-      for (std::int64_t i = 0; i < lanes::width; ++i) {
-        block[i] = begin + i < count ? scale * lanes::load(head.at(rows, first + begin + i) + d, head.view.head_dim - d)
-                                     : Floats{};
+    std::int64_t const rows = count - begin < lanes::width ? count - begin : lanes::width;
+    for (std::int64_t d = 0; d < head_dim; d += lanes::width) {
+      Floats block[lanes::width] = {};
+      for (std::int64_t i = 0; i < rows; ++i) {
+        block[i] = scale * lanes::load(from[begin + i] + d, head_dim - d);
       }
       lanes::transpose(block);
       for (std::int64_t i = 0; i < lanes::width; ++i) {
@@ -166,6 +169,12 @@ void scale_rows(Tile<float> tile, std::int64_t rows, Floats const* factors) {
   }
 }
 
+void set_zero(Tile<float> tile, std::int64_t rows) {
+  for (std::int64_t i = 0; i < rows * tile.stride; i += lanes::width) {
+    lanes::store(Floats{}, tile.data + i);
+  }
+}
+
 /// tile *= factors, both [rows, tile.stride].
 void scale_elements(Tile<float> tile, std::int64_t rows, Tile<float> factors) {
   for (std::int64_t i = 0; i < rows * tile.stride; i += lanes::width) {
@@ -178,6 +187,7 @@ template <class Element>
 void forward_block(Head<Element> const& head, Head<Element> const& next, Block queries, Rows<Element> output,
                    Rows<float> log_sum_exp, Scratch scratch) {
   auto const& view = head.view;
+  std::int64_t const head_dim = view.head_dim;
   std::int64_t const stride = view.stride();
   std::int64_t const columns = round_up(queries.count, lanes::width);
   std::int64_t const most_keys = block_rows(head.keys);
@@ -189,7 +199,8 @@ void forward_block(Head<Element> const& head, Head<Element> const& next, Block q
   auto const sums = scratch.tile(queries.count, stride);
   auto const kept = scratch.tile(round_up(most_keys, 8), columns);
 
-  load_transposed(head, view.q, first_row, queries.count, view.scale * log2_e, q_transposed);
+  transpose(Rows<Element const>{head.at(view.q, first_row), view.q.stride}, queries.count, view.head_dim,
+            view.scale * log2_e, q_transposed);
   prefetch(next, view.q, next.query_row, next.queries);
   OnlineSoftmax softmax;
   bool begun = view.accumulate;
@@ -227,11 +238,14 @@ void forward_block(Head<Element> const& head, Head<Element> const& next, Block q
       log_sum_exp[first_row + i + lane][head.head] = normalizer[lane];
     }
   }
-  for (std::int64_t i = 0; i < queries.count; ++i) {
+  if (!begun) {
+    set_zero(sums, queries.count);  // no keys
+  }
+  Element* to = head.at(output, first_row);
+  for (std::int64_t i = 0; i < queries.count; ++i, to += output.stride) {
     float const factor = inverse[i / lanes::width][i % lanes::width];
-    Element* const to = head.at(output, first_row + i);
     for (std::int64_t d = 0; d < stride; d += lanes::width) {
-      lanes::store(begun ? factor * lanes::load(sums[i] + d) : Floats{}, to + d, view.head_dim - d);
+      lanes::store(factor * lanes::load(sums[i] + d), to + d, head_dim - d);
     }
   }
 }
@@ -285,8 +299,10 @@ void load_queries(Head<Element> const& head, Block queries, BackwardRows<Element
   tiles.set_columns(round_up(queries.count, lanes::width));
   load(head, head.view.q, first_row, queries.count, tiles.q);
   load(head, rows.grad_output, first_row, queries.count, tiles.grad_output);
-  load_transposed(head, head.view.q, first_row, queries.count, head.view.scale * log2_e, tiles.q_transposed);
-  load_transposed(head, rows.grad_output, first_row, queries.count, 1, tiles.grad_output_transposed);
+  std::int64_t const stride = tiles.q.stride;
+  transpose(Rows<float const>{tiles.q.data, stride}, queries.count, stride, head.view.scale * log2_e,
+            tiles.q_transposed);
+  transpose(Rows<float const>{tiles.grad_output.data, stride}, queries.count, stride, 1, tiles.grad_output_transposed);
   for (std::int64_t i = 0; i < tiles.q_transposed.stride; ++i) {
     // A query that sees no key, or is no query, has no weights: 2^(score - infinity).
     float const normalizer = i < queries.count ? rows.log_sum_exp[first_row + i][head.head] : -infinity;
@@ -364,12 +380,6 @@ void backward_blocks(Head<Element> const& head, Head<Element> const& next, Block
   lanes::multiply({tiles.grad_scores.transposed(), tiles.k, grad_q, keys.count, true}, queries.count, stride);
   prefetch(next, rows.grad_k, next.key_row, next.keys);
   prefetch(next, rows.grad_v, next.key_row, next.keys);
-}
-
-void set_zero(Tile<float> tile, std::int64_t rows) {
-  for (std::int64_t i = 0; i < rows * tile.stride; i += lanes::width) {
-    lanes::store(Floats{}, tile.data + i);
-  }
 }
 
 /// All gradients of one head of one sequence: the queries' add up in scratch while the blocks of keys pass by.
