@@ -266,13 +266,13 @@ void add_optimizer(Bench const& bench, heddle::Adam& adam, heddle::TensorOps& op
   });
 }
 
-template <class Registry, class Visit>
-void for_each_fast(Registry const& registry, Bench const& bench, Visit const& visit) {
+template <class Registry, class Problem, class Visit>
+void for_each_fast(Registry const& registry, Problem const& problem, Visit const& visit) {
   for (auto const& entry : registry.entries()) {
     using Kernel = typename decltype(entry.kernel)::element_type;
-    if (entry.name != "reference") {
+    if (entry.name != "reference" && entry.kernel->supports(problem)) {
       visit(*entry.kernel,
-            std::string(Kernel::operation) + "/" + entry.name + "/" + std::string(heddle::name_of(bench.dtype)));
+            std::string(Kernel::operation) + "/" + entry.name + "/" + std::string(heddle::name_of(problem.dtype)));
     }
   }
 }
@@ -284,25 +284,28 @@ void add_all(Bench const& bench, heddle::KernelRegistries const& registries) {
   };
   for (Shapes const& shapes :
        {Shapes{200, 128, 256, 10000}, Shapes{3300, 128, 256, 10000}, Shapes{1500, 512, 2048, 32000}}) {
-    for_each_fast(registries.residual_norm, bench, [&](auto& kernel, std::string const& name) {
-      add_residual_norm(bench, kernel, name, shapes.rows, shapes.d_model);
-    });
-    for_each_fast(registries.activation, bench, [&](auto& kernel, std::string const& name) {
-      add_activation(bench, kernel, name, shapes.rows, shapes.d_ff);
-    });
-    for_each_fast(registries.softmax_cross_entropy, bench, [&](auto& kernel, std::string const& name) {
-      add_cross_entropy(bench, kernel, ops, name, shapes.vocabulary);
-    });
-    for_each_fast(registries.embedding, bench, [&](auto& kernel, std::string const& name) {
-      add_embedding(bench, kernel, name, shapes.rows, shapes.d_model);
-    });
-    for_each_fast(registries.tensor_ops, bench, [&](auto& kernel, std::string const& name) {
-      add_tensor_ops(bench, kernel, name, shapes.rows, shapes.d_model);
-      add_tensor_ops(bench, kernel, name, shapes.rows, shapes.d_ff);
-    });
+    for_each_fast(registries.residual_norm, heddle::ResidualNormProblem{bench.dtype, shapes.d_model},
+                  [&](auto& kernel, std::string const& name) {
+                    add_residual_norm(bench, kernel, name, shapes.rows, shapes.d_model);
+                  });
+    for_each_fast(
+        registries.activation, heddle::ActivationProblem{bench.dtype, "relu"},
+        [&](auto& kernel, std::string const& name) { add_activation(bench, kernel, name, shapes.rows, shapes.d_ff); });
+    for_each_fast(
+        registries.softmax_cross_entropy, heddle::SoftmaxCrossEntropyProblem{bench.dtype, shapes.vocabulary},
+        [&](auto& kernel, std::string const& name) { add_cross_entropy(bench, kernel, ops, name, shapes.vocabulary); });
+    for_each_fast(registries.embedding, heddle::EmbeddingProblem{bench.dtype, bench.statistics, shapes.d_model},
+                  [&](auto& kernel, std::string const& name) {
+                    add_embedding(bench, kernel, name, shapes.rows, shapes.d_model);
+                  });
+    for_each_fast(registries.tensor_ops, heddle::TensorOpsProblem{bench.dtype},
+                  [&](auto& kernel, std::string const& name) {
+                    add_tensor_ops(bench, kernel, name, shapes.rows, shapes.d_model);
+                    add_tensor_ops(bench, kernel, name, shapes.rows, shapes.d_ff);
+                  });
   }
   if (bench.dtype == DType::float32) {
-    for_each_fast(registries.adam, bench, [&](auto& kernel, std::string const& name) {
+    for_each_fast(registries.adam, heddle::AdamProblem{bench.dtype}, [&](auto& kernel, std::string const& name) {
       add_optimizer(bench, kernel, ops, name, std::int64_t{1} << 20);
       add_optimizer(bench, kernel, ops, name, std::int64_t{1} << 25);
     });

@@ -32,6 +32,7 @@ std::shared_ptr<Activation> make_kokkos_activation();
 
 std::shared_ptr<SoftmaxCrossEntropy> make_reference_softmax_cross_entropy();
 std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy();
+std::shared_ptr<SoftmaxCrossEntropy> make_simd_softmax_cross_entropy();
 
 std::shared_ptr<Embedding> make_reference_embedding();
 std::shared_ptr<Embedding> make_kokkos_embedding();

@@ -38,6 +38,7 @@ void register_built_in_kernels(KernelRegistries& registries) {
   if constexpr (on_host) {
     registries.attention.add("simd", simd_speed, make_simd_attention());
     registries.residual_norm.add("simd", simd_speed, make_simd_residual_norm());
+    registries.softmax_cross_entropy.add("simd", simd_speed, make_simd_softmax_cross_entropy());
   }
 }
 

@@ -70,6 +70,9 @@ TEST_P(SoftmaxCrossEntropyTest, OneVisitGivesTheSameAsTwo) {
     for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
       Problem const two(GetParam(), dtype);
+      if (!entry.kernel->supports(two.call.problem())) {
+        continue;
+      }
       run(*entry.kernel, two, 0.25);
       Problem const one(GetParam(), dtype);
       entry.kernel->losses_and_gradient(execution_, one.call, 0.25, one.losses);
@@ -92,6 +95,9 @@ TEST_P(SoftmaxCrossEntropyTest, AShardedVocabularyGivesTheSameAfterReducingTheSt
   std::int64_t const cut = GetParam().vocabulary / 3;
   for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
     SCOPED_TRACE(entry.name);
+    if (!entry.kernel->supports(expected.call.problem())) {
+      continue;  // what is not in float64 hands sharded vocabularies to kokkos
+    }
     Problem left(GetParam(), DType::float64);
     Problem right(GetParam(), DType::float64);
     right.call.logits = left.call.logits.columns(cut, GetParam().vocabulary - cut);
@@ -151,6 +157,9 @@ TEST_F(SoftmaxCrossEntropyProperties, TheLossesAreThoseOfTheDefinition) {
     for (std::size_t c = 0; c < 5; ++c) {
       smoothed -= ((c == 0 ? 1 - smoothing : 0) + smoothing / 5) * (logits[c] - std::log(sum));
     }
+    if (!entry.kernel->supports(problem.call.problem())) {
+      continue;
+    }
     run(*entry.kernel, problem, 1);
     EXPECT_NEAR(values(problem.losses)[0], smoothed, 1e-12) << entry.name;
     EXPECT_NEAR(values(problem.losses)[1], std::log(sum) - logits[0], 1e-12) << entry.name;
@@ -159,15 +168,20 @@ TEST_F(SoftmaxCrossEntropyProperties, TheLossesAreThoseOfTheDefinition) {
 
 TEST_F(SoftmaxCrossEntropyProperties, NotANumberIsNotHidden) {
   for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
-    Problem problem({"", 1, 100, 0.1, 2}, DType::float32);
-    std::vector<double> logits(100, 1.0);
-    logits[70] = NAN;
-    problem.call.logits = tensor_of(logits, DType::float32, {1, 100});
-    run(*entry.kernel, problem, 1);
-    EXPECT_TRUE(std::isnan(values(problem.losses)[1])) << entry.name;
-    problem.call.logits = tensor_of(logits, DType::float32, {1, 100});
-    entry.kernel->losses_and_gradient(execution_, problem.call, 1, problem.losses);
-    EXPECT_TRUE(std::isnan(values(problem.losses)[1])) << entry.name;
+    for (DType const dtype : {DType::float32, DType::bfloat16}) {
+      Problem problem({"", 1, 100, 0.1, 2}, dtype);
+      if (!entry.kernel->supports(problem.call.problem())) {
+        continue;
+      }
+      std::vector<double> logits(100, 1.0);
+      logits[70] = NAN;
+      problem.call.logits = tensor_of(logits, dtype, {1, 100});
+      run(*entry.kernel, problem, 1);
+      EXPECT_TRUE(std::isnan(values(problem.losses)[1])) << entry.name;
+      problem.call.logits = tensor_of(logits, dtype, {1, 100});
+      entry.kernel->losses_and_gradient(execution_, problem.call, 1, problem.losses);
+      EXPECT_TRUE(std::isnan(values(problem.losses)[1])) << entry.name;
+    }
   }
 }
 
