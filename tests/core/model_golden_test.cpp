@@ -38,8 +38,9 @@ class ModelGoldenTest : public testing::TestWithParam<char const*> {
     EXPECT_LE(relative_error({sums.negative_log_likelihood / tokens}, golden_.tensor("negative_log_likelihood")),
               tolerance.logits);
     LossSums const again = test.model.forward(context, golden_.number("label_smoothing"));
-    EXPECT_EQ(again.smoothed, sums.smoothed);
-    EXPECT_EQ(again.negative_log_likelihood, sums.negative_log_likelihood);
+    // Without gradients a kernel may take its sums in another order.
+    EXPECT_NEAR(again.smoothed, sums.smoothed, tolerance.losses * sums.smoothed);
+    EXPECT_NEAR(again.negative_log_likelihood, sums.negative_log_likelihood, tolerance.losses * sums.smoothed);
     for (Parameter const& parameter : test.bench.parameters().all()) {
       std::string const& name = parameter.spec.name;
       EXPECT_LE(relative_error(testing_support::values(parameter.gradient), golden_.tensor("gradient:" + name)),

@@ -134,6 +134,18 @@ spent=$(h5dump -a /training/seconds "$(state timed)"/*.h5 | awk '/\(0\)/ {print 
 awk -v spent="$spent" -v wall="$(($(date +%s%N) - began))" 'BEGIN { exit !(spent > 0 && spent < wall / 1e9) }' ||
   fail "the checkpoint tells of $spent s, more than went by"
 
+# bfloat16: resumed bitwise, the same on any number of data ranks, and near float32 in what it learns.
+narrow="--set train.precision=bfloat16 --set train.deterministic=true"
+train 2 0 --set run.directory=narrow $narrow
+train 0 0 --set run.directory=narrow_resumed $narrow --set train.steps=20
+train 2 0 --set run.directory=narrow_resumed $narrow
+same narrow narrow_resumed
+differ narrow deterministic1
+valid_loss() { sed -n 's/.*"step":50,.*"valid_loss":\([0-9.E-]*\).*/\1/p' "$1/metrics.jsonl"; }
+awk -v narrow="$(valid_loss narrow)" -v wide="$(valid_loss deterministic1)" \
+  'BEGIN { exit !(wide > 0 && narrow < 1.01 * wide && narrow > 0.99 * wide) }' ||
+  fail "validation loss $(valid_loss narrow) in bfloat16, $(valid_loss deterministic1) in float32"
+
 # Early stopping is an end: the same command again finds nothing to do.
 stop_early() { train 0 0 --set run.directory=early --set train.early_stopping=1 --set train.validate_every=5 \
   --set optimizer.learning_rate=0.0 --set train.steps=1000; }
@@ -172,7 +184,6 @@ grep -q "^one rank on " log || fail "one rank does not tell where it is"
 train 0 78 --set run.directory=refused --set kernels.gemm=nonsense
 [ ! -e refused ] || fail "a refused run left its directory behind"
 train 2 78 --set run.directory=refused --set parallel.data=3
-train 0 78 --set train.precision=bfloat16
 train 0 78 --set run.directory=alone --set model.d_ff=64
 train 2 78 --set model.dropuot=0.1
 grep -q "dropout" log || fail "no suggestion for a misspelt key"
