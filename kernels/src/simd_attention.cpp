@@ -51,12 +51,13 @@ void load(Head<Element> const& head, Rows<Element> const& rows, std::int64_t fir
   }
 }
 
-/// Asks the second-level cache for the first block of rows of this head, before they are needed: one head's rows are
-/// too short for the machine's own prefetching, and waiting for them would cost as much as computing with them.
+/// Asks the second-level cache for a short sequence's rows of this head before they are needed: they are too few for
+/// the machine's own prefetching, and waiting for them would cost as much as computing with them.
 template <class Element>
 void prefetch(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first, std::int64_t count) {
   constexpr std::int64_t line = 64 / sizeof(Element);
-  for (std::int64_t i = 0; i < block_rows(count); ++i) {
+  std::int64_t const ahead = count > attention_block ? 0 : count;
+  for (std::int64_t i = 0; i < ahead; ++i) {
     for (std::int64_t d = 0; d < head.view.head_dim; d += line) {
       __builtin_prefetch(head.at(rows, first + i) + d, 0, 2);
     }
