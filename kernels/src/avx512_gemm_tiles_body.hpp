@@ -69,7 +69,7 @@ void copy_rows(Factor const& a, std::uint32_t* packed) {
 
 /// Panels of `width` rows or columns, `stride` words a step; the factor's rows as stored hold one k each.
 template <class Words, std::int64_t stride>
-void pack_across(Factor const given, int width, std::uint32_t* packed) {
+void pack_across(Factor const& given, int width, std::uint32_t* packed) {
   Factor const factor = given;  // its own copy, which no store can change
   std::int64_t const steps = (factor.k + Words::elements - 1) / Words::elements;
   std::int64_t const panel_stride = (steps + 1) * stride;
@@ -93,7 +93,8 @@ void pack_across(Factor const given, int width, std::uint32_t* packed) {
 
 /// Panels of tile_columns columns, step by step; the factor's rows as stored hold all of k.
 template <class Words>
-void pack_along(Factor const& factor, std::uint32_t* packed) {
+void pack_along(Factor const& given, std::uint32_t* packed) {
+  Factor const factor = given;
   std::int64_t const steps = (factor.k + Words::elements - 1) / Words::elements;
   for (std::int64_t column = 0; column < factor.extent; column += tile_columns, packed += right_panel_stride(steps)) {
     for (int part = 0; part < tile_columns; part += lanes) {

@@ -10,6 +10,7 @@
 #include "factories.hpp"
 #include "gemm_types.hpp"
 #include "lru_cache.hpp"
+#include "packed_weights.hpp"
 
 namespace heddle {
 
@@ -24,7 +25,6 @@ constexpr std::int64_t large_chunk = 512;
 constexpr std::int64_t small_chunk = 64;
 /// Each primitive's code takes about 66 KiB.
 constexpr std::size_t most_primitives = 512;
-constexpr std::size_t most_packed_weights = 1024;
 
 dnnl::memory::data_type to_onednn(DType dtype) {
   return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -38,23 +38,6 @@ struct MatmulKey {
   bool transpose_a, transpose_b, accumulate, bias;
 
   auto operator<=>(MatmulKey const&) const = default;
-};
-
-/// Whose packed copy it is. A view of some of a parameter's rows has its own.
-struct WeightKey {
-  std::uint64_t id;
-  void const* data;
-  std::int64_t n, k, stride;
-  bool transposed;
-  DType dtype, b_dtype, output_dtype;
-
-  auto operator<=>(WeightKey const&) const = default;
-};
-
-struct PackedWeight {
-  std::uint64_t version = 0;
-  bool filled = false;
-  dnnl::memory memory;
 };
 
 struct Matmul {
@@ -148,7 +131,7 @@ class OneDnnGemm final : public Gemm {
       multiply_rounded(execution, call);
       return;
     }
-    PackedWeight* const packed = pack ? &packed_weight(call, problem) : nullptr;
+    dnnl::memory const* const packed = pack ? &packed_weight(call, problem) : nullptr;
     // Partial sums in bfloat16 would be rounded once per chunk.
     bool const whole = problem.transpose_a && problem.output_dtype == DType::bfloat16;
     std::int64_t const rows = call.a.dim(0);
@@ -174,7 +157,7 @@ class OneDnnGemm final : public Gemm {
   }
 
   void multiply_chunk(Execution& execution, GemmCall const& call, GemmProblem const& problem, Chunk const& chunk,
-                      PackedWeight const* packed) {
+                      dnnl::memory const* packed) {
     bool const reduced = problem.transpose_a;
     bool const first = !reduced || chunk.begin == 0;
     MatmulKey key{problem.dtype,
@@ -207,11 +190,11 @@ class OneDnnGemm final : public Gemm {
     run(execution, matmul, packed);
   }
 
-  void run(Execution& execution, Matmul& matmul, PackedWeight const* packed) {
+  void run(Execution& execution, Matmul& matmul, dnnl::memory const* packed) {
     ArenaScope const scope(execution.scratch);
     matmul.scratch.set_data_handle(execution.scratch.allocate(DType::int32, Shape{matmul.scratch_bytes / 4 + 1}).raw());
     std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, matmul.a},
-                                                    {DNNL_ARG_WEIGHTS, packed != nullptr ? packed->memory : matmul.b},
+                                                    {DNNL_ARG_WEIGHTS, packed != nullptr ? *packed : matmul.b},
                                                     {DNNL_ARG_DST, matmul.c},
                                                     {DNNL_ARG_SCRATCHPAD, matmul.scratch}};
     if (matmul.bias) {
@@ -221,9 +204,9 @@ class OneDnnGemm final : public Gemm {
     stream_.wait();
   }
 
-  Matmul make_matmul(MatmulKey const& key, PackedWeight const* packed) const {
+  Matmul make_matmul(MatmulKey const& key, dnnl::memory const* packed) const {
     auto const b =
-        packed != nullptr ? packed->memory.get_desc() : matrix(key.dtype, key.k, key.n, key.b_stride, key.transpose_b);
+        packed != nullptr ? packed->get_desc() : matrix(key.dtype, key.k, key.n, key.b_stride, key.transpose_b);
     auto const description = describe(key, b, engine_);
     auto const unset = [&](dnnl::memory::desc const& desc) { return dnnl::memory(desc, engine_, nullptr); };
     Matmul matmul{dnnl::matmul(description),
@@ -236,23 +219,19 @@ class OneDnnGemm final : public Gemm {
     return matmul;
   }
 
-  /// b in the layout that oneDNN likes best for chunks of this n and k, packed anew where the version is another one.
-  PackedWeight& packed_weight(GemmCall const& call, GemmProblem const& problem) {
-    WeightKey const key{call.b_weight.id,    call.b.raw(),  problem.n,       problem.k,           call.b.row_stride(),
-                        problem.transpose_b, problem.dtype, problem.b_dtype, problem.output_dtype};
-    PackedWeight& packed = weights_.find_or_make(key, [&] { return make_packed(problem); });
-    if (!packed.filled || packed.version != call.b_weight.version) {
-      auto const plain = matrix(problem.b_dtype, problem.k, problem.n, key.stride, key.transposed);
-      dnnl::memory source(plain, engine_, call.b.raw());
-      dnnl::reorder(source, packed.memory).execute(stream_, source, packed.memory);
+  /// b in the layout that oneDNN likes best for chunks of this n and k.
+  dnnl::memory& packed_weight(GemmCall const& call, GemmProblem const& problem) {
+    auto const fill = [&](dnnl::memory& packed) {
+      dnnl::memory source(matrix(problem.b_dtype, problem.k, problem.n, call.b.row_stride(), problem.transpose_b),
+                          engine_, call.b.raw());
+      dnnl::reorder(source, packed).execute(stream_, source, packed);
       stream_.wait();
-      packed.version = call.b_weight.version;
-      packed.filled = true;
-    }
-    return packed;
+    };
+    return weights_.current(
+        call, problem, [&] { return make_packed(problem); }, fill);
   }
 
-  PackedWeight make_packed(GemmProblem const& problem) const {
+  dnnl::memory make_packed(GemmProblem const& problem) const {
     MatmulKey const typical{problem.dtype,
                             problem.output_dtype,
                             large_chunk,
@@ -266,7 +245,7 @@ class OneDnnGemm final : public Gemm {
                             false,
                             false};
     dnnl::memory::desc const any({problem.k, problem.n}, to_onednn(problem.dtype), dnnl::memory::format_tag::any);
-    return {0, false, dnnl::memory(describe(typical, any, engine_).weights_desc(), engine_)};
+    return {describe(typical, any, engine_).weights_desc(), engine_};
   }
 
   void multiply_nothing(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
@@ -298,7 +277,7 @@ class OneDnnGemm final : public Gemm {
   dnnl::stream stream_;
   bool threads_limited_ = false;
   LruCache<MatmulKey, Matmul> primitives_{most_primitives};
-  LruCache<WeightKey, PackedWeight> weights_{most_packed_weights};
+  PackedWeights<dnnl::memory> weights_;
 };
 
 }  // namespace

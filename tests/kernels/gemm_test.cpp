@@ -247,6 +247,47 @@ TEST_F(GemmTest, TheSameCallGivesTheSameBits) {
   }
 }
 
+TEST_F(GemmTest, ARowOfTheResultDoesNotDependOnTheOthers) {
+  // Of `reference`, `kokkos` and `avx512`; oneDNN picks its code by the number of rows.
+  for (auto const& entry : registries_.gemm.entries()) {
+    for (Types const& types : {float32_types, bfloat16_types[1], bfloat16_types[2]}) {
+      for (std::int64_t const row : {0, 57, 299}) {
+        GemmCall const all = make_call({300, 41, 530}, {false, true, false, true, true}, types);
+        if (entry.name == "onednn" || !entry.kernel->supports(all.problem())) {
+          continue;
+        }
+        GemmCall one = all;
+        one.a = all.a.rows(row, 1);
+        one.c = Tensor::allocate(types.c, Shape{1, 41});
+        entry.kernel->multiply(execution_, all);
+        entry.kernel->multiply(execution_, one);
+        Values const whole = values(all.c);
+        ASSERT_EQ(values(one.c), Values(whole.begin() + row * 41, whole.begin() + row * 41 + 41)) << entry.name;
+      }
+    }
+  }
+}
+
+TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
+  // More rows than avx512 packs at once, more of k than its block; in the last size rows of a share cache sets.
+  for (auto const& entry : registries_.gemm.entries()) {
+    for (Types const& types : {float32_types, bfloat16_types[0], bfloat16_types[1], bfloat16_types[2]}) {
+      for (Sizes const& size : {Sizes{281, 33, 517}, Sizes{29, 70, 1101}, Sizes{31, 64, 1024}}) {
+        for (Variant const& variant :
+             {Variant{false, true, false, true, false}, Variant{false, false, true, false, true},
+              Variant{true, false, true, true, false}}) {
+          for (std::uint64_t const weight : {0, 8}) {
+            GemmCall call = make_call(size, variant, types);
+            call.b_weight = {weight, 1};
+            check(entry, call, " blocks" + types.name() + variant.name());
+            ASSERT_FALSE(HasFailure());
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_F(GemmTest, MoreShapesThanAreCachedStayRight) {
   auto const& entries = registries_.gemm.entries();
   auto const onednn = std::ranges::find(entries, "onednn", &KernelRegistry<Gemm>::Entry::name);
