@@ -52,7 +52,7 @@ TEST_F(RegistryTest, AutoTakesTheFastestThatSupportsTheProblem) {
     fastest = candidate.kernel->supports({}) && candidate.speed > 20 ? candidate.name : fastest;
   }
   EXPECT_EQ(registries_.gemm.select("auto", {}), entry(fastest));
-  EXPECT_EQ(registries_.gemm.select("auto", {DType::float64, DType::float64}), entry("kokkos"));
+  EXPECT_EQ(registries_.gemm.select("auto", {DType::float64, DType::float64, DType::float64}), entry("kokkos"));
   EXPECT_EQ(registries_.gemm.select("reference", {}), entry("reference"));
   auto const slow = std::make_shared<FakeGemm>(true);
   auto const unfit = std::make_shared<FakeGemm>(false);
@@ -68,7 +68,7 @@ TEST_F(RegistryTest, AnUnknownOrUnfitNameIsAConfigErrorThatListsTheNames) {
                                                HasSubstr("reference"), HasSubstr("kokkos"), HasSubstr("onednn"))));
   EXPECT_THAT(
       [&] {
-        registries_.gemm.select("onednn", {DType::float64, DType::float64});
+        registries_.gemm.select("onednn", {DType::float64, DType::float64, DType::float64});
       },
       ThrowsMessage<ConfigError>(AllOf(HasSubstr("kernels.gemm = 'onednn' does not support"), HasSubstr("float64"))));
   EXPECT_THAT(
