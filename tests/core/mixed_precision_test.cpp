@@ -139,7 +139,7 @@ TEST_P(MixedPrecision, LearnsAsFloat32Does) {
   auto const narrow = learn(GetParam(), DType::bfloat16);
   EXPECT_LT(wide.back(), 0.75 * wide.front()) << "the task can be learnt";
   for (std::size_t step = 0; step < wide.size(); ++step) {
-    EXPECT_NEAR(narrow[step], wide[step], 0.04 * wide[step]) << "step " << step;
+    EXPECT_NEAR(narrow[step], wide[step], 0.1 * wide[step]) << "step " << step;
   }
 }
 
