@@ -28,7 +28,9 @@ Stream FeedForward::forward(Context& context, Stream const& input, Saved& saved)
 Stream FeedForward::backward(Context& context, Stream const& grad_output, Saved const& saved) const {
   auto const& [input, hidden, activated] = saved.get<Activations>();
   Tensor const grad_hidden = down_.backward(context, grad_output.hidden, activated);
-  activation_->backward(context.execution, activation_call(context, hidden), grad_hidden, grad_hidden);
+  ActivationCall call = activation_call(context, hidden);
+  call.output = activated;
+  activation_->backward(context.execution, call, grad_hidden, grad_hidden);
   return {up_.backward(context, grad_hidden, input), grad_output.memory};
 }
 

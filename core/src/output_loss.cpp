@@ -34,7 +34,11 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
       cross_entropy_(spec.kernels.softmax_cross_entropy({spec.dtype, table.local_shape[0]})) {}
 
 Tensor OutputLoss::logits(Context& context, Tensor const& hidden) const {
-  Tensor const logits = context.arena.allocate(hidden.dtype(), {hidden.dim(0), table_.value.dim(0)});
+  return logits(context, hidden, statistics_dtype(hidden.dtype()));
+}
+
+Tensor OutputLoss::logits(Context& context, Tensor const& hidden, DType dtype) const {
+  Tensor const logits = context.arena.allocate(dtype, {hidden.dim(0), table_.value.dim(0)});
   gemm_->multiply(context.execution, {.a = hidden,
                                       .b = table_.value,
                                       .c = logits,
@@ -72,7 +76,7 @@ LossSums OutputLoss::visit(Context& context, Tensor const& hidden, Tensor const&
     ArenaScope const scope(context.arena);
     std::int64_t const count = std::min(chunk_tokens, whole.dim(0) - begin);
     Tensor const chunk = whole.rows(begin, count);
-    Tensor const chunk_logits = logits(context, chunk);
+    Tensor const chunk_logits = logits(context, chunk, chunk.dtype());
     auto const chunk_call = call(chunk_logits, targets.rows(begin, count), training.label_smoothing);
     Tensor const losses = context.arena.allocate(statistics_dtype(chunk_logits.dtype()), {count, 2});
     bool const with_gradient = !grad_hidden.empty();

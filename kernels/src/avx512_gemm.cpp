@@ -12,9 +12,7 @@ namespace {
 class Avx512Gemm final : public Gemm {
  public:
   bool supports(GemmProblem const& problem) const override {
-    using Space = Kokkos::DefaultExecutionSpace::memory_space;
-    return Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space>::accessible && parts::has_gemm_types(problem) &&
-           tiles_for(problem.dtype) != nullptr;
+    return parts::runs_on_one_host_thread() && parts::has_gemm_types(problem) && tiles_for(problem.dtype) != nullptr;
   }
 
   void multiply(Execution& execution, GemmCall const& call) override {

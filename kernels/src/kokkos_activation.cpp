@@ -98,6 +98,27 @@ void backward_as(Execution& execution, ActivationCall const& call, Tensor const&
       });
 }
 
+/// relu's gradient where forward's output is at hand: what is zero there was below zero or dropped.
+template <class Element, class Real = parts::ArithmeticType<Element>>
+void relu_backward_from_output(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                               Tensor const& grad_input) {
+  auto const output = parts::rows_of<Element>(call.output);
+  auto const grad_outputs = parts::rows_of<Element>(grad_output);
+  auto const grad_inputs = parts::rows_of<Element>(grad_input);
+  auto const scale = static_cast<Real>(parts::DropoutRule(call.dropout).scale);
+  std::int64_t const columns = call.output.dim(1);
+  parts::for_each(
+      execution, "heddle::activation", call.output.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        Element const* const y = output[row];
+        Element const* const grad_y = grad_outputs[row];
+        Element* const grad_x = grad_inputs[row];
+        for (std::int64_t j = 0; j < columns; ++j) {
+          Real const factor = parts::wide<Real>(y[j]) > Real{0} ? scale : Real{0};
+          grad_x[j] = parts::narrow<Element>(parts::wide<Real>(grad_y[j]) * factor);
+        }
+      });
+}
+
 class KokkosActivation final : public Activation {
  public:
   bool supports(ActivationProblem const& problem) const override {
@@ -117,8 +138,13 @@ class KokkosActivation final : public Activation {
     grad_output.require(call.input.dtype(), call.input.shape(), "an activation's grad_output");
     grad_input.require(call.input.dtype(), call.input.shape(), "an activation's grad_input");
     parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
-      call.function == "relu" ? backward_as<Relu, Element>(execution, call, grad_output, grad_input)
-                              : backward_as<Gelu, Element>(execution, call, grad_output, grad_input);
+      if (call.function == "relu" && !call.output.empty()) {
+        relu_backward_from_output<Element>(execution, call, grad_output, grad_input);
+      } else if (call.function == "relu") {
+        backward_as<Relu, Element>(execution, call, grad_output, grad_input);
+      } else {
+        backward_as<Gelu, Element>(execution, call, grad_output, grad_input);
+      }
     });
   }
 };

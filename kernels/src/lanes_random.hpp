@@ -39,7 +39,7 @@ inline void random_words(std::uint64_t key, Philox::Counter const& counter, std:
   }
   auto key_0 = static_cast<std::uint32_t>(key);
   auto key_1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < Philox::rounds; ++round) {
+  for (int round = 0; round < Philox::dropout_rounds; ++round) {
     for (Longs(&of_batch)[4] : words) {
       Longs const product_0 = product_of_lower_halves(of_batch[0], Philox::multiplier_0);
       Longs const product_1 = product_of_lower_halves(of_batch[2], Philox::multiplier_1);

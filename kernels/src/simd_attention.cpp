@@ -357,7 +357,7 @@ template <class Element>
 void backward_blocks(Head<Element> const& head, Head<Element> const& next, Block queries, Block keys,
                      BackwardRows<Element> const& rows, BackwardTiles& tiles) {
   std::int64_t const stride = head.view.stride();
-  bool const all_keys = keys.count == head.keys && !head.view.accumulate;
+  bool const all_keys = keys.count == head.keys && head.view.key_position == nullptr && !head.view.accumulate;
   load_queries(head, queries, rows, tiles);
   if (!all_keys) {
     load_delta(head, queries, rows, tiles);

@@ -296,12 +296,14 @@ bool whole_groups(Dropout const& dropout) {
 class SimdResidualNorm final : public ResidualNorm {
  public:
   bool supports(ResidualNormProblem const& problem) const override {
-    return problem.dtype == DType::bfloat16 && problem.d_model % pair_width == 0 && problem.d_model <= longest;
+    return parts::runs_on_one_host_thread() && problem.dtype == DType::bfloat16 && problem.d_model % pair_width == 0 &&
+           problem.d_model <= longest;
   }
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
     if (!whole_groups(call.dropout)) {
       return portable_->forward(execution, call, output);
     }
+    execution.space.fence();  // what was launched before must have ended
     Forward(call, output).run(call.residual.dim(0));
   }
   void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
@@ -310,6 +312,7 @@ class SimdResidualNorm final : public ResidualNorm {
     if (!whole_groups(call.dropout)) {
       return portable_->backward(execution, call, output, grad_normalized, grad_sum, gradients);
     }
+    execution.space.fence();
     Backward(call, output, grad_normalized, grad_sum, gradients).run(call.residual.dim(0), gradients);
   }
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -94,8 +95,14 @@ class ContextAttentionTest : public DistTest {
   }
 
   std::shared_ptr<Attention> kernel(char const* name) { return registries_.attention.select(name, {}); }
-  ContextAttention context_attention(Communicator const& group, ContextMode mode) {
-    return {group, mode, kernel("kokkos"), tensor_ops_};
+  /// What is compared with the whole pack on one rank.
+  struct Tested {
+    char const* kernel;
+    DType dtype;
+    ContextMode mode;
+  };
+  ContextAttention context_attention(Communicator const& group, ContextMode mode, char const* name = "kokkos") {
+    return {group, mode, kernel(name), tensor_ops_};
   }
 
   AttentionCall call_of(Rows const& rows, Pack const& pack, Attended const& attended) const {
@@ -141,7 +148,8 @@ class ContextAttentionTest : public DistTest {
     return part;
   }
 
-  void check_against_one_rank(Communicator const& group, ContextMode mode, Attended const& attended, Rows const& whole);
+  void check_against_one_rank(Communicator const& group, Tested const& tested, Attended const& attended,
+                              Rows const& whole);
 
   KernelRegistries registries_;
   Arena scratch_;
@@ -157,41 +165,50 @@ class ContextAttentionTest : public DistTest {
   }
 };
 
-void expect_near(Tensor const& actual, Tensor const& expected, char const* what) {
+/// Results meet on several ranks: in bfloat16 they are rounded each time.
+double tolerance_of(DType dtype) {
+  return dtype == DType::float64 ? 1e-12 : 3 * testing_support::tolerance(dtype);
+}
+
+void expect_near(Tensor const& actual, Tensor const& expected, DType dtype, char const* what) {
   ASSERT_TRUE(actual.shape() == expected.shape()) << what << ": " << actual.shape().to_string();
   auto const found = values(actual);
   auto const wanted = values(expected);
   for (std::size_t i = 0; i < found.size(); ++i) {
-    ASSERT_TRUE(found[i] == wanted[i] || std::abs(found[i] - wanted[i]) <= 1e-12 * (1 + std::abs(wanted[i])))
+    ASSERT_TRUE(found[i] == wanted[i] ||
+                std::abs(found[i] - wanted[i]) <= tolerance_of(dtype) * (1 + std::abs(wanted[i])))
         << what << ": element " << i << " is " << found[i] << " instead of " << wanted[i];
   }
 }
 
-void ContextAttentionTest::check_against_one_rank(Communicator const& group, ContextMode mode, Attended const& attended,
-                                                  Rows const& whole) {
+void ContextAttentionTest::check_against_one_rank(Communicator const& group, Tested const& tested,
+                                                  Attended const& attended, Rows const& whole) {
   Pack const pack = pack_of(uneven, {group.rank(), group.size()});
   ContextRows const& queries = pack.context(attended.queries);
   ContextRows const& keys = pack.context(attended.keys);
   auto const of_queries = [&](Tensor const& tensor) { return local(tensor, queries, group.rank()); };
   auto const of_keys = [&](Tensor const& tensor) { return local(tensor, keys, group.rank()); };
-  Rows const mine({of_queries(whole.q), of_keys(whole.k), of_keys(whole.v), of_queries(whole.grad_output)}, heads);
+  auto const as_tested = [&](Tensor const& tensor) { return testing_support::converted(tensor, tested.dtype); };
+  Rows const mine({as_tested(of_queries(whole.q)), as_tested(of_keys(whole.k)), as_tested(of_keys(whole.v)),
+                   as_tested(of_queries(whole.grad_output))},
+                  heads);
 
-  ContextAttention const attention = context_attention(group, mode);
+  ContextAttention const attention = context_attention(group, tested.mode, tested.kernel);
   ContextAttention::Place const place{execution_, arena_, queries, keys};
   auto const kept = attention.forward(place, call_of(mine, pack, attended), mine.output);
   std::size_t const after_forward = arena_.mark();
   attention.backward(place, kept, mine.grad_output, mine.gradients);
   EXPECT_EQ(arena_.mark(), after_forward);
 
-  expect_near(mine.output, of_queries(whole.output), "output");
-  bool const ring = mode == ContextMode::ring;
+  expect_near(mine.output, of_queries(whole.output), tested.dtype, "output");
+  bool const ring = tested.mode == ContextMode::ring;
   std::int64_t const heads_here = heads / group.size();
   expect_near(kept.log_sum_exp,
               ring ? of_queries(whole.log_sum_exp) : whole.log_sum_exp.columns(group.rank() * heads_here, heads_here),
-              "log_sum_exp");
-  expect_near(mine.gradients.q, of_queries(whole.gradients.q), "grad q");
-  expect_near(mine.gradients.k, of_keys(whole.gradients.k), "grad k");
-  expect_near(mine.gradients.v, of_keys(whole.gradients.v), "grad v");
+              tested.dtype, "log_sum_exp");
+  expect_near(mine.gradients.q, of_queries(whole.gradients.q), tested.dtype, "grad q");
+  expect_near(mine.gradients.k, of_keys(whole.gradients.k), tested.dtype, "grad k");
+  expect_near(mine.gradients.v, of_keys(whole.gradients.v), tested.dtype, "grad v");
   arena_.release(0);
 }
 
@@ -203,8 +220,13 @@ TEST_F(ContextAttentionTest, EqualsOneRankOnTheWholePack) {
       Rows const whole = whole_of(attended);
       for_each_group([&](Communicator const& group) {
         for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
-          SCOPED_TRACE(std::string(name_of(mode)) + ", " + describe(attended));
-          check_against_one_rank(group, mode, attended, whole);
+          for (Tested const& tested :
+               {Tested{"kokkos", DType::float64, mode}, Tested{"auto", DType::float32, mode},
+                Tested{"kokkos", DType::bfloat16, mode}, Tested{"auto", DType::bfloat16, mode}}) {
+            SCOPED_TRACE(fmt::format("{}, {}, {} in {}", name_of(mode), describe(attended), tested.kernel,
+                                     name_of(tested.dtype)));
+            check_against_one_rank(group, tested, attended, whole);
+          }
         }
       });
     }

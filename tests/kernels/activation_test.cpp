@@ -98,6 +98,24 @@ TEST_F(ActivationTest, WorksInPlace) {
   }
 }
 
+TEST_F(ActivationTest, ReluKnowsFromItsOutputWhatWasDropped) {
+  for (auto const& entry : registries_.activation.entries()) {
+    for (DType const dtype : {DType::float64, DType::float32, DType::bfloat16}) {
+      for (float const rate : {0.0F, 0.4F}) {
+        ActivationCall call = make_call(dtype, "relu", rate, 3);
+        Tensor const grad = random_matrix(dtype, columns, 4);
+        Tensor const drawn = Tensor::allocate(dtype, call.input.shape());
+        Tensor const read = Tensor::allocate(dtype, call.input.shape());
+        entry.kernel->backward(execution_, call, grad, drawn);
+        call.output = Tensor::allocate(dtype, call.input.shape());
+        entry.kernel->forward(execution_, call, call.output);
+        entry.kernel->backward(execution_, call, grad, read);
+        expect_close(read, drawn, dtype, entry.name.c_str());
+      }
+    }
+  }
+}
+
 TEST_F(ActivationTest, GeluIsTheExactOne) {
   for (auto const& entry : registries_.activation.entries()) {
     ActivationCall const call = make_call(DType::float32, "gelu", 0, 0);

@@ -97,8 +97,8 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
     }
   }
 
-  /// The call of one part of the queries with one part of the keys.
-  AttentionCall part_call(AttentionCall const& whole, Part const& queries, Part const& keys) {
+  /// The call of one part of the queries with one part of the keys, the first or a later one that they meet.
+  AttentionCall part_call(AttentionCall const& whole, Part const& queries, Part const& keys, bool first) {
     AttentionCall call = whole;
     call.q = taken(whole.q, queries.rows);
     call.k = taken(whole.k, keys.rows);
@@ -107,7 +107,7 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
     call.keys = sequences_of(keys.lengths);
     call.query_position = int_tensor(queries.positions);
     call.key_position = int_tensor(keys.positions);
-    call.accumulate = true;
+    call.accumulate = !first;
     if (whole.dropout.active()) {
       call.dropout.sample = int_rows(whole.dropout.sample, queries.rows);
       call.dropout.position = int_rows(whole.dropout.position, queries.rows);
@@ -132,14 +132,25 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
       Tensor const log_sum_exp = taken(all.log_sum_exp, queries.rows);
       for (int j = 0; j < parts; ++j) {
         Part const keys = part_of(GetParam().keys, (i + j) % parts, parts);
-        kernel.forward(execution_, part_call(whole, queries, keys), output, log_sum_exp);
+        kernel.forward(execution_, part_call(whole, queries, keys, j == 0), output, log_sum_exp);
       }
       Tensor const grad_output = taken(all.grad_output, queries.rows);
       Tensor const grad_q = taken(all.grad_q, queries.rows);
       for (int j = 0; j < parts; ++j) {
         Part const keys = part_of(GetParam().keys, (i + j) % parts, parts);
         AttentionGradients const gradients{grad_q, taken(all.grad_k, keys.rows), taken(all.grad_v, keys.rows)};
-        kernel.backward(execution_, part_call(whole, queries, keys), output, log_sum_exp, grad_output, gradients);
+        AttentionCall const call = part_call(whole, queries, keys, j == 0);
+        if (j == 0 && i > 0) {
+          // What other queries gave these keys is not this call's to overwrite.
+          AttentionGradients const own{grad_q, converted(gradients.k, gradients.k.dtype()),
+                                       converted(gradients.v, gradients.v.dtype())};
+          kernel.backward(execution_, call, output, log_sum_exp, grad_output, own);
+          auto const tensor_ops = registries_.tensor_ops.select("reference", {grad_q.dtype()});
+          tensor_ops->add(execution_, gradients.k, own.k);
+          tensor_ops->add(execution_, gradients.v, own.v);
+        } else {
+          kernel.backward(execution_, call, output, log_sum_exp, grad_output, gradients);
+        }
         put(gradients.k, keys.rows, all.grad_k);
         put(gradients.v, keys.rows, all.grad_v);
       }

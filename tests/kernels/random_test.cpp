@@ -5,13 +5,18 @@
 namespace heddle::testing_support {
 namespace {
 
-// The known-answer vectors of Random123's philox4x32-7.
+// The known-answer vectors of Random123's philox4x32-10 and philox4x32-7.
 TEST(Philox, GivesTheKnownAnswers) {
-  EXPECT_EQ(Philox::words(0, {0, 0, 0, 0}), (Philox::Counter{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}));
-  EXPECT_EQ(Philox::words(~0ULL, {~0U, ~0U, ~0U, ~0U}),
-            (Philox::Counter{0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662}));
-  EXPECT_EQ(Philox::words(0x299f31d0a4093822ULL, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}),
-            (Philox::Counter{0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a}));
+  using Counter = Philox::Counter;
+  Counter const ones{~0U, ~0U, ~0U, ~0U};
+  Counter const pi{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344};
+  constexpr std::uint64_t pi_key = 0x299f31d0a4093822ULL;
+  EXPECT_EQ(Philox::words(0, {0, 0, 0, 0}), (Counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox::words(~0ULL, ones), (Counter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox::words(pi_key, pi), (Counter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(Philox::words(0, {0, 0, 0, 0}, 7), (Counter{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}));
+  EXPECT_EQ(Philox::words(~0ULL, ones, 7), (Counter{0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662}));
+  EXPECT_EQ(Philox::words(pi_key, pi, 7), (Counter{0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a}));
 }
 
 TEST(Philox, KeysDifferByNameAndSeed) {
@@ -53,8 +58,10 @@ TEST_F(DropoutKernelTest, FollowsTheRuleElementByElement) {
   std::vector<double> expected;
   for (std::size_t row = 0; row < rows; ++row) {
     for (std::uint32_t column = 13; column < 13 + columns; ++column) {
-      auto const words = Philox::words(dropout.key, {static_cast<std::uint32_t>(samples[row]),
-                                                     static_cast<std::uint32_t>(positions[row]), column / 8, 3});
+      auto const words = Philox::words(
+          dropout.key,
+          {static_cast<std::uint32_t>(samples[row]), static_cast<std::uint32_t>(positions[row]), column / 8, 3},
+          Philox::dropout_rounds);
       std::uint32_t const word = words[column % 8 / 2];
       std::uint32_t const half = column % 2 == 0 ? word & 0xffffU : word >> 16;
       expected.push_back(half < Dropout::keep_threshold(0.3F) ? Dropout::keep_scale(0.3F) : 0.0);

@@ -7,8 +7,8 @@
 
 namespace heddle {
 
-/// Philox4x32-7 (Salmon et al. 2011): four random words that depend on nothing but key and counter. Seven rounds are
-/// the fewest that passed every test of BigCrush; dropout is where a step spends them.
+/// Philox4x32 (Salmon et al. 2011): four random words that depend on nothing but key and counter. Ten rounds are usual;
+/// seven, the fewest that passed every test of BigCrush, are what dropout takes, where a step spends its time on them.
 struct Philox {
   using Counter = std::array<std::uint32_t, 4>;
 
@@ -16,12 +16,13 @@ struct Philox {
   static constexpr std::uint32_t multiplier_1 = 0xCD9E8D57U;
   static constexpr std::uint32_t weyl_0 = 0x9E3779B9U;
   static constexpr std::uint32_t weyl_1 = 0xBB67AE85U;
-  static constexpr int rounds = 7;
+  static constexpr int rounds = 10;
+  static constexpr int dropout_rounds = 7;
 
-  static constexpr Counter words(std::uint64_t key, Counter counter) {
+  static constexpr Counter words(std::uint64_t key, Counter counter, int round_count = rounds) {
     auto key_0 = static_cast<std::uint32_t>(key);
     auto key_1 = static_cast<std::uint32_t>(key >> 32);
-    for (int round = 0; round < rounds; ++round) {
+    for (int round = 0; round < round_count; ++round) {
       std::uint64_t const product_0 = std::uint64_t{multiplier_0} * counter[0];
       std::uint64_t const product_1 = std::uint64_t{multiplier_1} * counter[2];
       counter = {
@@ -53,7 +54,7 @@ constexpr std::uint64_t random_key(std::uint64_t seed, std::string_view name) {
 /// Dropout of a [rows, columns] matrix whose rows are tokens. Which elements are kept depends on the key, the step, the
 /// token's sample and position and the element's global column alone, never on how the work was split:
 ///
-///   words = Philox::words(key, {sample[row], position[row], column / 8, step})
+///   words = Philox::words(key, {sample[row], position[row], column / 8, step}, Philox::dropout_rounds)
 ///   half  = 16 bits of words: lane = column % 8; word = words[lane / 2]; low half for even lanes, high half for odd
 ///   ones kept  = half < keep_threshold(rate), scaled by 65536 / keep_threshold(rate)
 ///

@@ -19,6 +19,9 @@ struct ActivationCall {
   std::string function;
   Tensor input;  ///< [tokens, d_ff]
   Dropout dropout{};
+  /// For backward: what forward gave, where the caller has kept it (or empty). It tells a function such as relu, whose
+  /// derivative is that of what it keeps, which elements were dropped, without random numbers.
+  Tensor output{};
 
   ActivationProblem problem() const { return {input.dtype(), function}; }
 };

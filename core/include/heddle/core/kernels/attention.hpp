@@ -40,7 +40,8 @@ struct AttentionCall {
   Tensor key_position{};    ///< int32 [key tokens], ascending in each sequence
   /// The call's keys join others that the same queries have met in earlier calls. Forward: `output` and `log_sum_exp`
   /// already hold the result over those (0 and -infinity: none yet) and end with that over all (online softmax).
-  /// Backward: gradients are added (+=); `output` and `log_sum_exp` are those over all keys.
+  /// Backward: gradients are added (+=). In any call with positions `output` and `log_sum_exp` are those over all keys
+  /// that the queries meet, of which the call may hold only some, whether or not it accumulates.
   bool accumulate = false;
 
   /// Throws where the heads do not divide the columns or the positions are not one per row of q and k.
