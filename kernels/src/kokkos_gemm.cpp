@@ -2,6 +2,7 @@
 
 #include "factories.hpp"
 #include "gemm_types.hpp"
+#include "packed_weights.hpp"
 
 namespace heddle {
 
@@ -16,8 +17,8 @@ template <class Real>
 constexpr int tile_columns = 128 / static_cast<int>(sizeof(Real));
 /// How much of k a packed panel holds at once (with tile_columns: half of an L1 cache).
 constexpr Index block_depth = 128;
-/// Rows of c that one work item computes, tile by tile: a panel is used so often while it is in the L1 cache. Their
-/// sums stay on the work item's stack until they are complete, and are rounded once.
+/// Rows of c that one work item computes, tile by tile: a panel is used so often while it is in the L1 cache. They and
+/// their sums stay on the work item's stack, the sums until they are complete and rounded once.
 constexpr Index block_rows = 32;
 
 /// A matrix that may be transposed: element (i, j) is data[i * row_stride + j * column_stride].
@@ -34,16 +35,42 @@ struct Oriented {
 };
 
 /// op(b) in panels of tile_columns columns and block_depth rows, so that the innermost loop reads it in order; columns
-/// beyond n are zero. Panel `panel` of the rows from `p` on is at p * columns + panel * depth * tile_columns.
+/// beyond n are zero.
 template <class Real>
 struct PackedPanels {
   Real* data;
-  Index columns;  ///< n rounded up to whole panels
+  Index k, n;
 
-  KOKKOS_INLINE_FUNCTION Real* panel(Index p, Index depth, Index index) const {
-    return data + p * columns + index * depth * tile_columns<Real>;
+  KOKKOS_INLINE_FUNCTION static Index count(Index n) { return (n + tile_columns<Real> - 1) / tile_columns<Real>; }
+  static Shape shape(GemmProblem const& problem) { return {problem.k, count(problem.n) * tile_columns<Real>}; }
+
+  KOKKOS_INLINE_FUNCTION Index depth_at(Index p) const { return k - p < block_depth ? k - p : block_depth; }
+  /// Panel `index` of the rows [p, p + depth_at(p)).
+  KOKKOS_INLINE_FUNCTION Real* panel(Index p, Index index) const {
+    return data + (p * count(n) + index * depth_at(p)) * tile_columns<Real>;
   }
 };
+
+template <class A, class B, class Real>
+void pack(Execution& execution, Oriented<B> const& b, PackedPanels<Real> const& packed) {
+  constexpr int width = tile_columns<Real>;
+  Index const panels = packed.count(packed.n);
+  Index const blocks = (packed.k + block_depth - 1) / block_depth;
+  parts::for_each(
+      execution, "heddle::gemm_pack", panels * blocks, KOKKOS_LAMBDA(Index item) {
+        Index const begin = item / panels * block_depth;
+        Index const depth = packed.depth_at(begin);
+        Index const column = item % panels * width;
+        Index const filled = packed.n - column < width ? packed.n - column : width;
+        B const* const KOKKOS_RESTRICT from = b.data + begin * b.row_stride + column * b.column_stride;
+        Real* const KOKKOS_RESTRICT to = packed.panel(begin, item % panels);
+        for (Index p = 0; p < depth; ++p) {
+          for (Index j = 0; j < width; ++j) {
+            to[p * width + j] = j < filled ? parts::factor<A>(from[p * b.row_stride + j * b.column_stride]) : Real{0};
+          }
+        }
+      });
+}
 
 template <class A, class C>
 struct Product {
@@ -55,41 +82,60 @@ struct Product {
   parts::Rows<C> c;
   Real const* bias;
   bool accumulate;
-
-  KOKKOS_INLINE_FUNCTION Index depth_at(Index p) const { return k - p < block_depth ? k - p : block_depth; }
 };
 
-template <class A, class B, class C>
-void pack(Execution& execution, Oriented<B> const& b, Product<A, C> const& product) {
-  using Real = parts::ArithmeticType<A>;
-  constexpr int width = tile_columns<Real>;
-  Index const panels = product.b.columns / width;
-  Index const blocks = (product.k + block_depth - 1) / block_depth;
-  parts::for_each(
-      execution, "heddle::gemm_pack", panels * blocks, KOKKOS_LAMBDA(Index item) {
-        Index const begin = item / panels * block_depth;
-        Index const depth = product.depth_at(begin);
-        Index const column = item % panels * width;
-        Index const filled = product.n - column < width ? product.n - column : width;
-        B const* const from = b.data + begin * b.row_stride + column * b.column_stride;
-        Real* const to = product.b.panel(begin, depth, item % panels);
-        for (Index p = 0; p < depth; ++p) {
-          for (Index j = 0; j < width; ++j) {
-            to[p * width + j] = j < filled ? parts::factor<A>(from[p * b.row_stride + j * b.column_stride]) : Real{0};
-          }
-        }
-      });
-}
+/// Rows of op(a) and one block of k as `Real`s, in the order in which memory holds them, so that whole vectors are
+/// copied: element (i, p) is at data[i * row_step + p * depth_step].
+template <class Real, bool by_rows>
+struct LeftBlock {
+  static constexpr Index row_step = by_rows ? block_depth : 1;
+  static constexpr Index depth_step = by_rows ? 1 : block_rows;
 
-/// Adds a (tile_rows × depth, its column p at left[p]) times the panel to the sums.
-template <class Real>
-KOKKOS_INLINE_FUNCTION void multiply_panel(Real const (*left)[tile_rows], Real const* panel, Index depth,
+  Real data[block_rows * block_depth];
+
+  /// Rows [row, row + rows) and columns [p, p + depth) of op(a). Rows beyond them are zeros up to a whole tile.
+  template <class A, class C>
+  KOKKOS_INLINE_FUNCTION void copy(Product<A, C> const& product, Index row, Index rows, Index p, Index depth) {
+    Oriented<A> const& a = product.a;
+    A const* const KOKKOS_RESTRICT from = a.data + row * a.row_stride + p * a.column_stride;
+    if constexpr (by_rows) {
+      for (Index i = 0; i < rows; ++i) {
+        copy_run(from + i * a.row_stride, depth, data + i * row_step);
+      }
+    } else if (rows == block_rows) {
+      for (Index q = 0; q < depth; ++q) {
+        copy_run(from + q * a.column_stride, block_rows, data + q * depth_step);
+      }
+    } else {
+      for (Index q = 0; q < depth; ++q) {
+        copy_run(from + q * a.column_stride, rows, data + q * depth_step);
+      }
+    }
+    for (Index i = rows; i % tile_rows != 0; ++i) {
+      for (Index q = 0; q < depth; ++q) {
+        data[i * row_step + q * depth_step] = 0;
+      }
+    }
+  }
+
+ private:
+  template <class A>
+  KOKKOS_INLINE_FUNCTION static void copy_run(A const* KOKKOS_RESTRICT from, Index count, Real* KOKKOS_RESTRICT to) {
+    for (Index i = 0; i < count; ++i) {
+      to[i] = parts::wide<Real>(from[i]);
+    }
+  }
+};
+
+/// Adds a tile of tile_rows rows from `left` on times the panel to the sums.
+template <class Left, class Real>
+KOKKOS_INLINE_FUNCTION void multiply_panel(Real const* left, Real const* panel, Index depth,
                                            Real (*sums)[tile_columns<Real>]) {
   constexpr int width = tile_columns<Real>;
   Real totals[tile_rows][width] = {};
   for (Index p = 0; p < depth; ++p) {
     for (int i = 0; i < tile_rows; ++i) {
-      Real const value = left[p][i];
+      Real const value = left[i * Left::row_step + p * Left::depth_step];
       for (int j = 0; j < width; ++j) {
         totals[i][j] += value * panel[p * width + j];
       }
@@ -102,25 +148,6 @@ KOKKOS_INLINE_FUNCTION void multiply_panel(Real const (*left)[tile_rows], Real c
   }
 }
 
-/// Rows [row, row + tile_rows) and columns [p, p + depth) of op(a), column by column; beyond the last row are zeros.
-template <class A, class C>
-KOKKOS_INLINE_FUNCTION void copy_left(Product<A, C> const& product, Index row, Index p, Index depth,
-                                      parts::ArithmeticType<A> (*left)[tile_rows]) {
-  using Real = parts::ArithmeticType<A>;
-  for (int i = 0; i < tile_rows; ++i) {
-    if (row + i >= product.m) {
-      for (Index q = 0; q < depth; ++q) {
-        left[q][i] = 0;
-      }
-      continue;
-    }
-    A const* const from = product.a.data + (row + i) * product.a.row_stride + p * product.a.column_stride;
-    for (Index q = 0; q < depth; ++q) {
-      left[q][i] = static_cast<Real>(from[q * product.a.column_stride]);
-    }
-  }
-}
-
 /// One row of c from its sums: = or +=, with the bias if there is one.
 template <class A, class C>
 KOKKOS_INLINE_FUNCTION void store_row(Product<A, C> const& product, parts::ArithmeticType<A> const* sums, Index row,
@@ -129,70 +156,93 @@ KOKKOS_INLINE_FUNCTION void store_row(Product<A, C> const& product, parts::Arith
   C* const to = product.c[row] + column;
   Real const* const bias = product.bias != nullptr ? product.bias + column : nullptr;
   for (Index j = 0; j < columns; ++j) {
-    Real const before = product.accumulate ? static_cast<Real>(to[j]) : Real{0};
-    to[j] = static_cast<C>(before + sums[j] + (bias != nullptr ? bias[j] : Real{0}));
+    Real const before = product.accumulate ? parts::wide<Real>(to[j]) : Real{0};
+    to[j] = parts::narrow<C>(before + sums[j] + (bias != nullptr ? bias[j] : Real{0}));
   }
 }
 
 /// Rows [row_begin, row_begin + block_rows) of c in one panel's columns.
-template <class A, class C>
+template <bool by_rows, class A, class C>
 KOKKOS_INLINE_FUNCTION void multiply_block(Product<A, C> const& product, Index row_begin, Index panel) {
   using Real = parts::ArithmeticType<A>;
+  using Left = LeftBlock<Real, by_rows>;
   constexpr Index width = tile_columns<Real>;
-  Index const row_end = row_begin + block_rows < product.m ? row_begin + block_rows : product.m;
+  Index const rows = product.m - row_begin < block_rows ? product.m - row_begin : block_rows;
   Real sums[block_rows][width] = {};
-  Real left[block_depth][tile_rows];
+  Left left;
   for (Index p = 0; p < product.k; p += block_depth) {
-    Index const depth = product.depth_at(p);
-    for (Index row = row_begin; row < row_end; row += tile_rows) {
-      copy_left(product, row, p, depth, left);
-      multiply_panel(left, product.b.panel(p, depth, panel), depth, sums + (row - row_begin));
+    Index const depth = product.b.depth_at(p);
+    left.copy(product, row_begin, rows, p, depth);
+    for (Index i = 0; i < rows; i += tile_rows) {
+      multiply_panel<Left>(left.data + i * Left::row_step, product.b.panel(p, panel), depth, sums + i);
     }
   }
   Index const column = panel * width;
   Index const columns = product.n - column < width ? product.n - column : width;
-  for (Index row = row_begin; row < row_end; ++row) {
+  for (Index i = 0; i < rows; ++i) {
     // The usual number of columns as a constant: whole vectors without a remainder.
     if (columns == width) {
-      store_row(product, sums[row - row_begin], row, column, width);
+      store_row(product, sums[i], row_begin + i, column, width);
     } else {
-      store_row(product, sums[row - row_begin], row, column, columns);
+      store_row(product, sums[i], row_begin + i, column, columns);
     }
   }
 }
 
-template <class A, class B, class C>
-void multiply_as(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
+template <class A, class C>
+void multiply_packed(Execution& execution, GemmCall const& call, GemmProblem const& problem,
+                     PackedPanels<parts::ArithmeticType<A>> const& b) {
   using Real = parts::ArithmeticType<A>;
-  constexpr Index width = tile_columns<Real>;
-  Index const panels = (problem.n + width - 1) / width;
-  ArenaScope const scope(execution.scratch);
-  Tensor const packed = execution.scratch.allocate(DTypeOf<Real>::value, Shape{problem.k, panels * width});
   Product<A, C> const product{problem.m,
                               problem.n,
                               problem.k,
                               Oriented<A>(call.a, problem.transpose_a),
-                              {packed.data<Real>(), panels * width},
+                              b,
                               parts::rows_of<C>(call.c),
                               problem.bias ? call.bias.data<Real>() : nullptr,
                               problem.accumulate};
-  pack<A, B, C>(execution, Oriented<B>(call.b, problem.transpose_b), product);
+  Index const panels = b.count(problem.n);
   Index const row_blocks = (problem.m + block_rows - 1) / block_rows;
+  bool const by_rows = !problem.transpose_a;
   parts::for_each(
-      execution, "heddle::gemm", row_blocks * panels,
-      KOKKOS_LAMBDA(Index item) { multiply_block(product, item / panels * block_rows, item % panels); });
+      execution, "heddle::gemm", row_blocks * panels, KOKKOS_LAMBDA(Index item) {
+        Index const row = item / panels * block_rows;
+        by_rows ? multiply_block<true>(product, row, item % panels)
+                : multiply_block<false>(product, row, item % panels);
+      });
 }
 
-/// Packed panels of b and a register-tiled inner loop that the compiler vectorises.
+/// Packed panels of b and a register-tiled inner loop that the compiler vectorises. All arithmetic is in float32 where
+/// elements are bfloat16, and so are the packed panels; those of weights are kept.
 class KokkosGemm final : public Gemm {
  public:
   bool supports(GemmProblem const& problem) const override { return parts::has_gemm_types(problem); }
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
-    parts::with_gemm_types(problem,
-                           [&]<class A, class B, class C>(A, B, C) { multiply_as<A, B, C>(execution, call, problem); });
+    parts::with_gemm_types(problem, [&]<class A, class B, class C>(A, B, C) {
+      using Real = parts::ArithmeticType<A>;
+      Shape const shape = PackedPanels<Real>::shape(problem);
+      auto const panels = [&](Tensor const& memory) {
+        return PackedPanels<Real>{memory.data<Real>(), problem.k, problem.n};
+      };
+      auto const fill = [&](Tensor const& memory) {
+        pack<A>(execution, Oriented<B>(call.b, problem.transpose_b), panels(memory));
+      };
+      if (call.b_weight.id != 0) {
+        auto const make = [&] { return Tensor::allocate(DTypeOf<Real>::value, shape); };
+        Tensor const& kept = weights_.current(call, problem, make, fill);
+        return multiply_packed<A, C>(execution, call, problem, panels(kept));
+      }
+      ArenaScope const scope(execution.scratch);
+      Tensor const packed = execution.scratch.allocate(DTypeOf<Real>::value, shape);
+      fill(packed);
+      multiply_packed<A, C>(execution, call, problem, panels(packed));
+    });
   }
+
+ private:
+  PackedWeights<Tensor> weights_;
 };
 
 }  // namespace
