@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <heddle/core/error.hpp>
 #include <heddle/core/execution.hpp>
 #include <heddle/core/random.hpp>
@@ -253,12 +254,15 @@ struct DropoutRule {
       counter[3][lane] = step;
     }
     philox_words(key, counter);
+    std::uint32_t words[philox_lanes][4];
     for (int lane = 0; lane < philox_lanes; ++lane) {
       for (int word = 0; word < 4; ++word) {
-        out[8 * lane + 2 * word] = static_cast<std::uint16_t>(counter[word][lane] & 0xffffU);
-        out[8 * lane + 2 * word + 1] = static_cast<std::uint16_t>(counter[word][lane] >> 16);
+        words[lane][word] = counter[word][lane];
       }
     }
+    // A word's lower half is what decides the first of its two elements, and what memory holds first.
+    static_assert(std::endian::native == std::endian::little && sizeof(words) == sizeof(out));
+    std::memcpy(out, words, sizeof(words));
   }
 
   /// The multipliers of a chunk of columns, from their 16 bits each.

@@ -17,9 +17,11 @@ template <class Real>
 constexpr int tile_columns = 128 / static_cast<int>(sizeof(Real));
 /// How much of k a packed panel holds at once (with tile_columns: half of an L1 cache).
 constexpr Index block_depth = 128;
-/// Rows of c that one work item computes, tile by tile: a panel is used so often while it is in the L1 cache. They and
-/// their sums stay on the work item's stack, the sums until they are complete and rounded once.
+/// Rows of c that one work item computes, tile by tile: a panel is used so often while it is in the L1 cache. And the
+/// panels that it uses, so often it uses its copy of the rows. Both the copy and the sums stay on the work item's
+/// stack, the sums until they are complete and rounded once.
 constexpr Index block_rows = 32;
+constexpr Index block_panels = 4;
 
 /// A matrix that may be transposed: element (i, j) is data[i * row_stride + j * column_stride].
 template <class Element>
@@ -60,13 +62,26 @@ void pack(Execution& execution, Oriented<B> const& b, PackedPanels<Real> const& 
       execution, "heddle::gemm_pack", panels * blocks, KOKKOS_LAMBDA(Index item) {
         Index const begin = item / panels * block_depth;
         Index const depth = packed.depth_at(begin);
-        Index const column = item % panels * width;
-        Index const filled = packed.n - column < width ? packed.n - column : width;
-        B const* const KOKKOS_RESTRICT from = b.data + begin * b.row_stride + column * b.column_stride;
+        Index const first = item % panels * width;
+        Index const filled = packed.n - first < width ? packed.n - first : width;
+        B const* const KOKKOS_RESTRICT from = b.data + begin * b.row_stride + first * b.column_stride;
         Real* const KOKKOS_RESTRICT to = packed.panel(begin, item % panels);
-        for (Index p = 0; p < depth; ++p) {
+        if (b.row_stride == 1) {
+          // Each column as memory holds it: so its elements are rounded by whole vectors.
+          Real column[block_depth];
           for (Index j = 0; j < width; ++j) {
-            to[p * width + j] = j < filled ? parts::factor<A>(from[p * b.row_stride + j * b.column_stride]) : Real{0};
+            for (Index p = 0; p < depth; ++p) {
+              column[p] = j < filled ? parts::factor<A>(from[p + j * b.column_stride]) : Real{0};
+            }
+            for (Index p = 0; p < depth; ++p) {
+              to[p * width + j] = column[p];
+            }
+          }
+        } else {
+          for (Index p = 0; p < depth; ++p) {
+            for (Index j = 0; j < width; ++j) {
+              to[p * width + j] = j < filled ? parts::factor<A>(from[p * b.row_stride + j]) : Real{0};
+            }
           }
         }
       });
@@ -161,30 +176,37 @@ KOKKOS_INLINE_FUNCTION void store_row(Product<A, C> const& product, parts::Arith
   }
 }
 
-/// Rows [row_begin, row_begin + block_rows) of c in one panel's columns.
+/// Rows [row_begin, row_begin + block_rows) of c in the columns of the panels from `first_panel` on.
 template <bool by_rows, class A, class C>
-KOKKOS_INLINE_FUNCTION void multiply_block(Product<A, C> const& product, Index row_begin, Index panel) {
+KOKKOS_INLINE_FUNCTION void multiply_block(Product<A, C> const& product, Index row_begin, Index first_panel) {
   using Real = parts::ArithmeticType<A>;
   using Left = LeftBlock<Real, by_rows>;
   constexpr Index width = tile_columns<Real>;
   Index const rows = product.m - row_begin < block_rows ? product.m - row_begin : block_rows;
-  Real sums[block_rows][width] = {};
+  Index const left_panels = product.b.count(product.n) - first_panel;
+  Index const panels = left_panels < block_panels ? left_panels : block_panels;
+  Real sums[block_panels][block_rows][width] = {};
   Left left;
   for (Index p = 0; p < product.k; p += block_depth) {
     Index const depth = product.b.depth_at(p);
     left.copy(product, row_begin, rows, p, depth);
-    for (Index i = 0; i < rows; i += tile_rows) {
-      multiply_panel<Left>(left.data + i * Left::row_step, product.b.panel(p, panel), depth, sums + i);
+    for (Index panel = 0; panel < panels; ++panel) {
+      for (Index i = 0; i < rows; i += tile_rows) {
+        multiply_panel<Left>(left.data + i * Left::row_step, product.b.panel(p, first_panel + panel), depth,
+                             sums[panel] + i);
+      }
     }
   }
-  Index const column = panel * width;
-  Index const columns = product.n - column < width ? product.n - column : width;
-  for (Index i = 0; i < rows; ++i) {
-    // The usual number of columns as a constant: whole vectors without a remainder.
-    if (columns == width) {
-      store_row(product, sums[i], row_begin + i, column, width);
-    } else {
-      store_row(product, sums[i], row_begin + i, column, columns);
+  for (Index panel = 0; panel < panels; ++panel) {
+    Index const column = (first_panel + panel) * width;
+    Index const columns = product.n - column < width ? product.n - column : width;
+    for (Index i = 0; i < rows; ++i) {
+      // The usual number of columns as a constant: whole vectors without a remainder.
+      if (columns == width) {
+        store_row(product, sums[panel][i], row_begin + i, column, width);
+      } else {
+        store_row(product, sums[panel][i], row_begin + i, column, columns);
+      }
     }
   }
 }
@@ -201,14 +223,14 @@ void multiply_packed(Execution& execution, GemmCall const& call, GemmProblem con
                               parts::rows_of<C>(call.c),
                               problem.bias ? call.bias.data<Real>() : nullptr,
                               problem.accumulate};
-  Index const panels = b.count(problem.n);
+  Index const groups = (b.count(problem.n) + block_panels - 1) / block_panels;
   Index const row_blocks = (problem.m + block_rows - 1) / block_rows;
   bool const by_rows = !problem.transpose_a;
   parts::for_each(
-      execution, "heddle::gemm", row_blocks * panels, KOKKOS_LAMBDA(Index item) {
-        Index const row = item / panels * block_rows;
-        by_rows ? multiply_block<true>(product, row, item % panels)
-                : multiply_block<false>(product, row, item % panels);
+      execution, "heddle::gemm", row_blocks * groups, KOKKOS_LAMBDA(Index item) {
+        Index const row = item / groups * block_rows;
+        Index const panel = item % groups * block_panels;
+        by_rows ? multiply_block<true>(product, row, panel) : multiply_block<false>(product, row, panel);
       });
 }
 

@@ -18,6 +18,12 @@ constexpr Index block = 4096;
 constexpr Index column_block = 64;
 constexpr Index row_block = 128;
 
+/// The element itself, by its number: loops that assign a BFloat16, a class, are not vectorised.
+template <class Element>
+KOKKOS_INLINE_FUNCTION Element same(Element element) {
+  return parts::narrow<Element>(parts::wide<ArithmeticType<Element>>(element));
+}
+
 /// Calls `body(row, begin, end)` for pieces of each row's columns.
 template <class Body>
 void for_each_piece(Execution& execution, char const* name, parts::Extents const& extents, Body const& body) {
@@ -38,7 +44,11 @@ void copy_as(Execution& execution, Tensor const& from, Tensor const& to) {
         From const* const KOKKOS_RESTRICT source = sources[row];
         To* const KOKKOS_RESTRICT target = targets[row];
         for (Index j = begin; j < end; ++j) {
-          target[j] = static_cast<To>(static_cast<ArithmeticType<To>>(static_cast<ArithmeticType<From>>(source[j])));
+          if constexpr (std::is_same_v<From, To>) {
+            target[j] = same(source[j]);
+          } else {
+            target[j] = static_cast<To>(static_cast<ArithmeticType<To>>(static_cast<ArithmeticType<From>>(source[j])));
+          }
         }
       });
 }
@@ -46,12 +56,14 @@ void copy_as(Execution& execution, Tensor const& from, Tensor const& to) {
 template <class Element>
 void fill_as(Execution& execution, Tensor const& tensor, double value) {
   auto const targets = parts::rows_of<Element>(tensor);
-  auto const filling = static_cast<Element>(static_cast<ArithmeticType<Element>>(value));
+  auto const filling = static_cast<ArithmeticType<Element>>(value);
   for_each_piece(
       execution, "heddle::fill", parts::Extents(tensor), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
         Element* const target = targets[row];
+        // Its own copy, which no store can change.
+        ArithmeticType<Element> const element = filling;
         for (Index j = begin; j < end; ++j) {
-          target[j] = filling;
+          target[j] = parts::narrow<Element>(element);
         }
       });
 }
@@ -71,6 +83,22 @@ void add_as(Execution& execution, Tensor const& into, Tensor const& from) {
       });
 }
 
+/// total[j] += the sum of column j, for `columns` <= column_block.
+template <class Element, class Sum>
+KOKKOS_INLINE_FUNCTION void add_rows(parts::Rows<Element const> const& rows, Index count, Index columns,
+                                     Sum (&total)[column_block]) {
+  Sum part[column_block] = {};
+  for (Index row = 0; row < count; ++row) {
+    Element const* const from = rows[row];
+    for (Index j = 0; j < columns; ++j) {
+      part[j] += parts::wide<Sum>(from[j]);
+    }
+  }
+  for (Index j = 0; j < column_block; ++j) {
+    total[j] += part[j];
+  }
+}
+
 template <class Element>
 void add_column_sums_as(Execution& execution, Tensor const& matrix, Tensor const& sums) {
   using Sum = ArithmeticType<Element>;
@@ -85,16 +113,13 @@ void add_column_sums_as(Execution& execution, Tensor const& matrix, Tensor const
         Index const count = columns - first < column_block ? columns - first : column_block;
         Sum total[column_block] = {};
         for (Index begin = 0; begin < rows; begin += row_block) {
-          Index const end = rows - begin < row_block ? rows : begin + row_block;
-          Sum part[column_block] = {};
-          for (Index row = begin; row < end; ++row) {
-            Element const* const from = source[row] + first;
-            for (Index j = 0; j < count; ++j) {
-              part[j] += static_cast<Sum>(from[j]);
-            }
-          }
-          for (Index j = 0; j < column_block; ++j) {
-            total[j] += part[j];
+          parts::Rows<Element const> const part{source[begin] + first, source.stride};
+          Index const height = rows - begin < row_block ? rows - begin : row_block;
+          // The usual number of columns as a constant: their sums stay in registers.
+          if (count == column_block) {
+            add_rows(part, height, column_block, total);
+          } else {
+            add_rows(part, height, count, total);
           }
         }
         for (Index j = 0; j < count; ++j) {
@@ -137,7 +162,7 @@ void gather_rows_as(Execution& execution, Tensor const& from, Tensor const& inde
         Element const* const KOKKOS_RESTRICT source = sources[rows[i]];
         Element* const KOKKOS_RESTRICT target = targets[i];
         for (Index j = 0; j < columns; ++j) {
-          target[j] = source[j];
+          target[j] = same(source[j]);
         }
       });
 }

@@ -112,19 +112,20 @@ class Forward {
       mask_.draw(rule_, row, columns_);
     }
     for (std::int64_t c = 0; c < columns_; c += pair_width) {
-      Pair value = lanes::load_pair(residual_[row] + c);
+      Words words = lanes::load_words(residual_[row] + c);
       if (branch_) {
+        Pair const residual = lanes::pair_of(words);
         Pair branch = lanes::load_pair(branch_[row] + c);
         if (dropped) {
           Pair const kept = mask_.multipliers(c);
           branch = {branch.even * kept.even, branch.odd * kept.odd};
         }
-        value = lanes::rounded({value.even + branch.even, value.odd + branch.odd});
+        words = lanes::rounded({residual.even + branch.even, residual.odd + branch.odd});
       }
       if (sum_) {
-        lanes::store_rounded(value, sum_[row] + c);
+        lanes::store_words(words, sum_[row] + c);
       }
-      x[c / pair_width] = value;
+      x[c / pair_width] = lanes::pair_of(words);
     }
   }
 

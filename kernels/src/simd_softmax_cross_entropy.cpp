@@ -44,14 +44,17 @@ MaximumAndSum maximum_and_sum(BFloat16 const* row, std::int64_t columns) {
   return result;
 }
 
-/// Replaces each logit by exp(logit - maximum), rounded, and returns the sum of them before they are.
-float write_exponentials(BFloat16* row, std::int64_t columns, float maximum) {
+/// Replaces each logit by exp(logit - maximum), rounded, and returns the sum of them before they are. Meanwhile the row
+/// at `next` is fetched.
+float write_exponentials(BFloat16* row, std::int64_t columns, float maximum, BFloat16 const* next) {
   Pair sum{};
+  float const shift = maximum * log2_e;
   std::int64_t c = 0;
   for (; c + pair_width <= columns; c += pair_width) {
     Pair const value = lanes::load_pair(row + c);
-    Pair const exponential{lanes::exp2_of_negative((value.even - maximum) * log2_e),
-                           lanes::exp2_of_negative((value.odd - maximum) * log2_e)};
+    __builtin_prefetch(next + c);
+    Pair const exponential{lanes::rough_exp2_of_negative(value.even * log2_e - shift),
+                           lanes::rough_exp2_of_negative(value.odd * log2_e - shift)};
     sum = {sum.even + exponential.even, sum.odd + exponential.odd};
     lanes::store_pair(exponential, row + c);
   }
@@ -106,7 +109,7 @@ class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
       std::int64_t const target = targets[row] - first;
       MaximumAndSum const found = maximum_and_sum(values, columns);
       float const of_target = wide(values[target]);
-      float const sum = write_exponentials(values, columns, found.maximum);
+      float const sum = write_exponentials(values, columns, found.maximum, values + logits.stride);
       float const statistics[] = {found.maximum, sum, of_target, found.sum};
       rule.write_losses(statistics, out[row]);
       float const factor = rule.scale / sum;
