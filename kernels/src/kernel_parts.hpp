@@ -190,7 +190,7 @@ KOKKOS_INLINE_FUNCTION void philox_words(std::uint64_t key, std::uint32_t (&coun
     std::uint64_t word_1 = counter[1][lane];
     std::uint64_t word_2 = counter[2][lane];
     std::uint64_t word_3 = counter[3][lane];
-    for (std::uint32_t round = 0; round < Philox::rounds; ++round) {
+    for (std::uint32_t round = 0; round < Philox::dropout_rounds; ++round) {
       std::uint64_t const product_0 = std::uint64_t{Philox::multiplier_0} * (word_0 & lower_half);
       std::uint64_t const product_1 = std::uint64_t{Philox::multiplier_1} * (word_2 & lower_half);
       word_0 = (product_1 >> 32) ^ word_1 ^ (key_0 + round * Philox::weyl_0);
@@ -231,8 +231,10 @@ struct DropoutRule {
   /// What one element is multiplied by, by the letter of the rule: `group` = column / 8 and `lane` = column % 8.
   KOKKOS_INLINE_FUNCTION double multiplier(std::int64_t row, std::int64_t group, std::int64_t lane) const {
     auto const words =
-        Philox::words(key, {static_cast<std::uint32_t>(sample[row]), static_cast<std::uint32_t>(position[row]),
-                            static_cast<std::uint32_t>(group), step});
+        Philox::words(key,
+                      {static_cast<std::uint32_t>(sample[row]), static_cast<std::uint32_t>(position[row]),
+                       static_cast<std::uint32_t>(group), step},
+                      Philox::dropout_rounds);
     std::uint32_t const word = words[static_cast<std::size_t>(lane / 2)];
     std::uint32_t const half = lane % 2 == 0 ? word & 0xffffU : word >> 16;
     return half < threshold ? scale : 0.0;
@@ -310,5 +312,12 @@ struct DropoutRule {
     for_each_chunk<Real>(row, 0, columns, visit);
   }
 };
+
+/// Whether code on the calling thread of the host can do a kernel's work as well as a parallel_for could: its memory is
+/// the host's, and there is one thread. Kokkos runs.
+inline bool runs_on_one_host_thread() {
+  using Space = Kokkos::DefaultExecutionSpace;
+  return std::is_same_v<Space::memory_space, Kokkos::HostSpace> && Space().concurrency() == 1;
+}
 
 }  // namespace heddle::parts
