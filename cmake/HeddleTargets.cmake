@@ -13,7 +13,7 @@ function(heddle_target_options target)
   if(HEDDLE_SANITIZE)
     target_compile_options(${target} PRIVATE
       -O1 -fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
-      -Wno-maybe-uninitialized) # which the sanitizers' own code sets off
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>) # which the sanitizers' own code sets off
     target_link_options(${target} PRIVATE -fsanitize=${HEDDLE_SANITIZE})
   endif()
 endfunction()

@@ -1,3 +1,5 @@
+#include <cpuid.h>
+
 #include "avx512_gemm_blocks.hpp"
 #include "factories.hpp"
 #include "gemm_types.hpp"
@@ -6,6 +8,29 @@
 namespace heddle {
 
 namespace {
+
+/// The inner loops for an element type, or null where the CPU can not run them.
+avx512::Tiles const* tiles_for(DType dtype) {
+  bool const has_avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                          __builtin_cpu_supports("avx512vl") != 0;
+  if (dtype == DType::float32 && has_avx512) {
+    return &avx512::float32_tiles;
+  }
+  if (dtype == DType::bfloat16 && has_avx512 && __builtin_cpu_supports("avx512bf16") != 0) {
+    return &avx512::bfloat16_tiles;
+  }
+  return nullptr;
+}
+
+/// Whether the CPU has matrix registers for bfloat16 (AMX), which nothing here uses.
+bool cpu_has_matrix_registers() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  constexpr unsigned amx_bf16 = 1U << 22;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & amx_bf16) != 0;
+}
 
 /// Packed panels of both factors and tiles of c in registers (Goto, van de Geijn 2008), with AVX-512 and its bfloat16
 /// instructions. The order in which an element's products are summed depends on k alone. Used by one thread at a time.
@@ -29,20 +54,17 @@ class Avx512Gemm final : public Gemm {
     avx512::Tiles const& tiles = *tiles_for(problem.dtype);
     std::int64_t const steps = avx512::quotient_up(problem.k, tiles.elements_per_word);
     bool const weight = call.b_weight.id != 0;
+    bool const rounds_sums = problem.output_dtype == DType::bfloat16 && steps > avx512::block_steps;
+    std::int64_t const most_rows = weight ? std::min(avx512::block_rows, problem.m) : problem.m;
+    std::int64_t const rows = rounds_sums ? std::min(most_rows, avx512::partial_rows(problem.n)) : most_rows;
     std::uint32_t* const right =
         weight ? packed_weight(call, problem, tiles, steps)
                : words(avx512::packed_right_words(problem.n, std::min(steps, avx512::block_steps)));
-    bool const rounds_sums = problem.output_dtype == DType::bfloat16 && steps > avx512::block_steps;
-    float* const partial = rounds_sums ? reinterpret_cast<float*>(words(problem.m * problem.n)) : nullptr;
-    avx512::Product const product{call, problem, tiles, steps, right, words(avx512::packed_left_words), partial};
-    weight ? avx512::multiply_by_weight(product) : avx512::multiply_once(product);
+    float* const partial = rounds_sums ? reinterpret_cast<float*>(words(rows * problem.n)) : nullptr;
+    avx512::multiply({call, problem, tiles, steps, right, weight, words(avx512::packed_left_words), rows, partial});
   }
 
  private:
-  avx512::Tiles const* tiles_for(DType dtype) const {
-    return dtype == DType::bfloat16 ? bfloat16_ : (dtype == DType::float32 ? float32_ : nullptr);
-  }
-
   /// All of op(b).
   std::uint32_t* packed_weight(GemmCall const& call, GemmProblem const& problem, avx512::Tiles const& tiles,
                                std::int64_t steps) {
@@ -56,15 +78,13 @@ class Avx512Gemm final : public Gemm {
     return words(weights_.current(call, problem, make, fill));
   }
 
-  avx512::Tiles const* float32_ = avx512::float32_tiles();
-  avx512::Tiles const* bfloat16_ = avx512::bfloat16_tiles();
   PackedWeights<Tensor> weights_;
 };
 
 }  // namespace
 
-std::shared_ptr<Gemm> make_avx512_gemm() {
-  return std::make_shared<Avx512Gemm>();
+void add_avx512_gemm(KernelRegistry<Gemm>& registry) {
+  registry.add("avx512", cpu_has_matrix_registers() ? speeds::simd : speeds::own, std::make_shared<Avx512Gemm>());
 }
 
 }  // namespace heddle

@@ -57,9 +57,6 @@ struct BFloat16Words : FloatElements {
 
 }  // namespace
 
-Tiles const* bfloat16_tiles() {
-  bool const runs = float32_tiles() != nullptr && __builtin_cpu_supports("avx512bf16") != 0;
-  return runs ? &tiles<BFloat16Words> : nullptr;
-}
+constinit Tiles const bfloat16_tiles = tiles<BFloat16Words>;
 
 }  // namespace heddle::avx512

@@ -32,7 +32,7 @@ void* address(Tensor const& tensor, std::int64_t row, std::int64_t column) {
 /// Where a block's sums go, from row `row` of c on: c, or `partial` as long as blocks of k are still to come.
 Destination destination(Product const& product, std::int64_t row, Steps const& steps) {
   GemmProblem const& problem = product.problem;
-  float* const partial = product.partial != nullptr ? product.partial + row * problem.n : nullptr;
+  float* const partial = product.partial != nullptr ? product.partial + row % product.rows * problem.n : nullptr;
   if (partial != nullptr && !steps.last) {
     return {partial, problem.n, false, !steps.first, nullptr, nullptr, 0};
   }
@@ -125,11 +125,13 @@ class Ahead {
   Upcoming blocks_[2];
 };
 
-/// Rows [row, row + rows) of c from a block of k, whose first panel of packed b is `right`.
-void multiply_block(Product const& product, std::int64_t row, std::int64_t rows, Steps const& steps,
-                    std::uint32_t const* right, std::int64_t right_stride, Ahead ahead) {
+/// Rows [row, row + rows) of c from a block of k.
+void multiply_block(Product const& product, std::int64_t row, std::int64_t rows, Steps const& steps, Ahead ahead) {
   Left const left = left_block(product, row, rows, steps);
   Destination const to = destination(product, row, steps);
+  bool const all_steps = product.right_is_packed;
+  std::uint32_t const* right = product.right + (all_steps ? steps.begin * tile_columns : 0);
+  std::int64_t const right_stride = right_panel_stride(all_steps ? product.steps : steps.count);
   for (std::int64_t column = 0; column < product.problem.n; column += tile_columns, right += right_stride) {
     std::byte const* panel = left.data;
     auto const columns = static_cast<int>(std::min<std::int64_t>(tile_columns, product.problem.n - column));
@@ -139,6 +141,29 @@ void multiply_block(Product const& product, std::int64_t row, std::int64_t rows,
       ahead.next_strip(tile);
       product.tiles.multiply(tile);
     }
+  }
+}
+
+/// Rows [begin, end) of c from a block of k.
+void multiply_slice(Product const& product, std::int64_t begin, std::int64_t end, Steps const& steps) {
+  GemmCall const& call = product.call;
+  GemmProblem const& problem = product.problem;
+  if (!product.right_is_packed) {
+    product.tiles.pack_right(right_factor(call, problem, steps.k_begin, steps.k_count), product.right);
+  }
+  for (std::int64_t row = begin; row < end; row += block_rows) {
+    bool const last_rows = row + block_rows >= end;
+    std::int64_t const next_row = last_rows ? begin : row + block_rows;
+    std::int64_t const next_k = last_rows ? steps.k_begin + steps.k_count : steps.k_begin;
+    Upcoming left;
+    Upcoming right;
+    if (problem.transpose_a && next_k < problem.k) {
+      left = upcoming(call.a, next_k, next_row, std::min(block_rows, end - next_row));
+    }
+    if (!product.right_is_packed && !problem.transpose_b && last_rows && !steps.last) {
+      right = upcoming(call.b, next_k, 0, problem.n);
+    }
+    multiply_block(product, row, std::min(block_rows, end - row), steps, Ahead(product.tiles, left, right));
   }
 }
 
@@ -153,45 +178,16 @@ Factor right_factor(GemmCall const& call, GemmProblem const& problem, std::int64
           problem.b_dtype == DType::float32};
 }
 
-// Without a reduction dimension (k = 0) there is still one block of it, for the bias.
-
-/// b is packed: blocks of rows, and for each the blocks of k.
-void multiply_by_weight(Product const& product) {
-  std::int64_t const right_stride = right_panel_stride(product.steps);
-  for (std::int64_t row = 0; row < product.problem.m; row += block_rows) {
+/// Slices of rows; for each the blocks of k, and for each of those the blocks of rows, so that packed b is read while
+/// it is in the cache.
+void multiply(Product const& product) {
+  for (std::int64_t row = 0; row < product.problem.m; row += product.rows) {
     Steps steps{};
-    do {
+    do {  // without a reduction dimension (k = 0) there is still one block of it, for the bias
       steps = steps_from(product, steps.begin + steps.count);
-      multiply_block(product, row, std::min(block_rows, product.problem.m - row), steps,
-                     product.right + steps.begin * tile_columns, right_stride, Ahead(product.tiles, {}, {}));
+      multiply_slice(product, row, std::min(row + product.rows, product.problem.m), steps);
     } while (!steps.last);
   }
-}
-
-/// b is packed here: blocks of k, and for each the blocks of rows, so that packed b is read while it is in the cache.
-void multiply_once(Product const& product) {
-  GemmCall const& call = product.call;
-  std::int64_t const m = product.problem.m;
-  Steps steps{};
-  do {
-    steps = steps_from(product, steps.begin + steps.count);
-    product.tiles.pack_right(right_factor(call, product.problem, steps.k_begin, steps.k_count), product.right);
-    for (std::int64_t row = 0; row < m; row += block_rows) {
-      bool const last_rows = row + block_rows >= m;
-      std::int64_t const next_row = last_rows ? 0 : row + block_rows;
-      std::int64_t const next_k = last_rows ? steps.k_begin + steps.k_count : steps.k_begin;
-      Upcoming left;
-      Upcoming right;
-      if (product.problem.transpose_a && next_k < product.problem.k) {
-        left = upcoming(call.a, next_k, next_row, std::min(block_rows, m - next_row));
-      }
-      if (!product.problem.transpose_b && last_rows && !steps.last) {
-        right = upcoming(call.b, next_k, 0, product.problem.n);
-      }
-      multiply_block(product, row, std::min(block_rows, m - row), steps, product.right, right_panel_stride(steps.count),
-                     Ahead(product.tiles, left, right));
-    }
-  } while (!steps.last);
 }
 
 }  // namespace heddle::avx512

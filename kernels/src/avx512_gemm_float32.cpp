@@ -1,5 +1,3 @@
-#include <cpuid.h>
-
 #include "avx512_gemm_tiles_body.hpp"
 
 namespace heddle::avx512 {
@@ -31,19 +29,6 @@ struct Float32Words : FloatElements {
 
 }  // namespace
 
-Tiles const* float32_tiles() {
-  bool const runs = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-                    __builtin_cpu_supports("avx512vl") != 0;
-  return runs ? &tiles<Float32Words> : nullptr;
-}
-
-bool cpu_has_matrix_registers() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  constexpr unsigned amx_bf16 = 1U << 22;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & amx_bf16) != 0;
-}
+constinit Tiles const float32_tiles = tiles<Float32Words>;
 
 }  // namespace heddle::avx512

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 /// The inner parts of the avx512 GEMM, which alone are compiled for AVX-512. This header is seen by those files too, so
-/// it must define nothing that other files could get from them: plain structs only.
+/// it must define nothing that other files could get from them: plain structs and constants only.
 ///
 /// Both factors are packed in words of 32 bits: a float32, or two bfloat16 that follow one another along the reduction
 /// dimension k. A step multiplies one word of each row of a by one word of each column of b.
@@ -15,17 +15,11 @@ constexpr int tile_columns = 32;
 /// Steps in one block of k, of which a tile reads 14 KiB of a and 32 KiB of b.
 constexpr std::int64_t block_steps = 256;
 /// Words from one row of packed a to the next where k is contiguous, and from one step to the next where it is not.
-/// These and the two below lie beside powers of two, so that rows and panels do not share cache sets.
 constexpr std::int64_t left_row_stride = block_steps + 16;
 constexpr std::int64_t left_step_stride = 16;
-
-/// Words from one panel of packed factors to the next.
-constexpr std::int64_t left_panel_stride(std::int64_t steps) {
-  return (steps + 1) * left_step_stride;
-}
-constexpr std::int64_t right_panel_stride(std::int64_t steps) {
-  return (steps + 1) * tile_columns;
-}
+/// Steps that a panel of packed factors has room for and does not use. Rows and panels thus lie beside powers of two
+/// and do not share cache sets.
+constexpr std::int64_t panel_gap = 1;
 
 /// A factor as it is given: `extent` rows of op(a) or columns of op(b), `k` elements each.
 struct Factor {
@@ -66,11 +60,8 @@ struct Tiles {
   void (*multiply)(Tile const& tile);
 };
 
-/// Null where this CPU can not run them.
-Tiles const* float32_tiles();
-Tiles const* bfloat16_tiles();
-
-/// Whether the CPU has matrix registers for bfloat16 (AMX), which nothing here uses.
-bool cpu_has_matrix_registers();
+/// What they point to runs on CPUs with AVX-512 F, BW and VL; bfloat16_tiles' on those that have BF16, too.
+extern Tiles const float32_tiles;
+extern Tiles const bfloat16_tiles;
 
 }  // namespace heddle::avx512

@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include <cstring>
 #include <utility>
 
 #include "avx512_gemm_tiles.hpp"
@@ -72,7 +73,7 @@ template <class Words, std::int64_t stride>
 void pack_across(Factor const& given, int width, std::uint32_t* packed) {
   Factor const factor = given;  // its own copy, which no store can change
   std::int64_t const steps = (factor.k + Words::elements - 1) / Words::elements;
-  std::int64_t const panel_stride = (steps + 1) * stride;
+  std::int64_t const panel_stride = (steps + panel_gap) * stride;
   std::int64_t const whole = factor.extent / width * width;
   __mmask16 const masks[2]{first(width), first(width - lanes)};
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -96,7 +97,8 @@ template <class Words>
 void pack_along(Factor const& given, std::uint32_t* packed) {
   Factor const factor = given;
   std::int64_t const steps = (factor.k + Words::elements - 1) / Words::elements;
-  for (std::int64_t column = 0; column < factor.extent; column += tile_columns, packed += right_panel_stride(steps)) {
+  std::int64_t const panel_stride = (steps + panel_gap) * tile_columns;
+  for (std::int64_t column = 0; column < factor.extent; column += tile_columns, packed += panel_stride) {
     for (int part = 0; part < tile_columns; part += lanes) {
       for (std::int64_t step = 0; step < steps; step += lanes) {
         __m512i block[lanes];
@@ -216,8 +218,9 @@ struct LeftRows {
   __m512i word(int row) const {
     char const* const base = rows[row / 5];
     int const further = row % 5;
-    return _mm512_set1_epi32(
-        _mm_cvtsi128_si32(_mm_loadu_si32(base + (further == 3 ? three_strides : further * stride))));
+    int word = 0;
+    std::memcpy(&word, base + (further == 3 ? three_strides : further * stride), sizeof(word));
+    return _mm512_set1_epi32(word);
   }
   void advance() {
     for (char const*& row : rows) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/kernel_registry.hpp>
 #include <heddle/core/kernels/activation.hpp>
 #include <heddle/core/kernels/adam.hpp>
 #include <heddle/core/kernels/attention.hpp>
@@ -12,12 +13,23 @@
 
 namespace heddle {
 
+/// What `auto` goes by: the fastest supporting implementation wins.
+namespace speeds {
+
+constexpr int reference = 0;
+constexpr int portable = 10;
+constexpr int simd = 15;
+constexpr int vendor = 20;
+/// Made here, and faster than the vendor's where the CPU has no matrix registers.
+constexpr int own = 25;
+
+}  // namespace speeds
+
 // Each implementation lives in the .cpp file of its name and is known to the outside by this alone.
 
 std::shared_ptr<Gemm> make_reference_gemm();
 std::shared_ptr<Gemm> make_kokkos_gemm();
 std::shared_ptr<Gemm> make_onednn_gemm();
-std::shared_ptr<Gemm> make_avx512_gemm();
 
 std::shared_ptr<Attention> make_reference_attention();
 std::shared_ptr<Attention> make_kokkos_attention();
@@ -42,5 +54,10 @@ std::shared_ptr<Adam> make_kokkos_adam();
 
 std::shared_ptr<TensorOps> make_reference_tensor_ops();
 std::shared_ptr<TensorOps> make_kokkos_tensor_ops();
+
+/// Adds `avx512`, or nothing where the build has no such code.
+void add_avx512_gemm(KernelRegistry<Gemm>& registry);
+/// Adds the `simd` implementations, or nothing where Kokkos computes on a device.
+void add_simd_kernels(KernelRegistries& registries);
 
 }  // namespace heddle

@@ -288,6 +288,17 @@ TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
   }
 }
 
+TEST_F(GemmTest, UnfinishedSumsOfWideRowsDoNotMix) {
+  // So wide that avx512 finishes a few rows before it begins others.
+  for (auto const& entry : registries_.gemm.entries()) {
+    for (std::uint64_t const weight : {0, 8}) {
+      GemmCall call = make_call({29, 3300, 514}, {false, true, false, true, false}, bfloat16_types[2]);
+      call.b_weight = {weight, 1};
+      check(entry, call, " wide");
+    }
+  }
+}
+
 TEST_F(GemmTest, MoreShapesThanAreCachedStayRight) {
   auto const& entries = registries_.gemm.entries();
   auto const onednn = std::ranges::find(entries, "onednn", &KernelRegistry<Gemm>::Entry::name);
