@@ -47,18 +47,10 @@ template <class Real, class Element>
 KOKKOS_INLINE_FUNCTION constexpr Real wide(Element element) {
   return static_cast<Real>(static_cast<ArithmeticType<Element>>(element));
 }
-/// The `Element` nearest to what was computed; ties go to the even one. BFloat16's own conversion also keeps NaN whose
-/// set bits would be rounded away, but those of arithmetic are not such.
+/// The `Element` nearest to what was computed; ties go to the even one.
 template <class Element, class Real>
 KOKKOS_INLINE_FUNCTION constexpr Element narrow(Real value) {
-  if constexpr (std::is_same_v<Element, BFloat16>) {
-    auto const word = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    BFloat16 result;
-    result.bits = static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
-    return result;
-  } else {
-    return static_cast<Element>(value);
-  }
+  return static_cast<Element>(static_cast<ArithmeticType<Element>>(value));
 }
 
 /// Calls `work(Real{})` for the float32 or float64 that `dtype` says.
