@@ -56,19 +56,34 @@ Work& Work::operator+=(Work const& other) {
   return *this;
 }
 
-void Breakdown::run(Execution& execution, Part const& part, Cost const& cost, std::function<void()> const& call) {
+void Breakdown::observe(Execution& execution, KernelCall const& call) {
+  if (recording_ && call.gemm != nullptr) {
+    products_.push_back(call.make);
+  }
   execution.space.fence();
   auto const begin = std::chrono::steady_clock::now();
-  call();
+  call.make();
   execution.space.fence();
   std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;
-  double const peak = peaks_.matmul(cost.dtype).operations_per_second;
-  double const computing = cost.operations > 0 && peak > 0 ? cost.operations / peak : 0;
-  Bandwidth const& bandwidth = peaks_.bandwidth(cost.bytes);
-  double const moving = cost.bytes / bandwidth.bytes_per_second;
+  double const computing = call.flops > 0 ? call.flops / peaks_.matmul(call.dtype).operations_per_second : 0;
+  Bandwidth const& bandwidth = peaks_.bandwidth(call.bytes);
+  double const moving = call.bytes / bandwidth.bytes_per_second;
   double const floor = std::max(computing, moving);
-  parts_[part] += {seconds.count(), 1,     cost.operations,
-                   cost.bytes,      floor, {{computing >= moving ? "matmul" : bandwidth.level, floor}}};
+  parts_[part_of(call)] +=
+      {seconds.count(), 1, call.flops, call.bytes, floor, {{computing >= moving ? "matmul" : bandwidth.level, floor}}};
+}
+
+/// The details leave tokens out, of which each micro-batch has others.
+Part Breakdown::part_of(KernelCall const& call) const {
+  if (call.gemm == nullptr) {
+    return {fmt::format("{}: {}", call.operation, call.direction), std::string(call.variant)};
+  }
+  GemmProblem const problem = call.gemm->problem();
+  bool const logits = problem.m == vocabulary_ || problem.n == vocabulary_ || problem.k == vocabulary_;
+  std::int64_t const outputs = problem.transpose_a ? problem.m : problem.transpose_b ? problem.n : problem.k;
+  std::int64_t const inputs = problem.transpose_b ? problem.k : problem.n;
+  return {fmt::format("gemm, {}: {}", logits ? "logits" : "linear", call.direction),
+          fmt::format("outputs {}, inputs {}", outputs, inputs)};
 }
 
 StepTimes typical(std::vector<StepTimes> const& steps) {

@@ -1,24 +1,16 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
+#include <heddle/core/kernel_observer.hpp>
+#include <heddle/core/kernel_peaks.hpp>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "peaks.hpp"
-
 namespace heddle {
-
-/// What a kernel call computes and, at the least, moves: every operand once.
-struct Cost {
-  double operations = 0;  ///< of its matrix products: others do not count
-  double bytes = 0;
-  DType dtype = DType::float32;  ///< whose matmul peak its operations are held against
-};
 
 /// What one part of a step took.
 struct Work {
@@ -44,20 +36,28 @@ struct Part {
 
 using Parts = std::map<Part, Work>;
 
-/// Where kernels report to.
-class Breakdown {
+/// Times and counts every kernel call. A matrix product with `vocabulary` as an extent counts as one of the logits.
+class Breakdown final : public KernelObserver {
  public:
-  explicit Breakdown(Peaks peaks) : peaks_(std::move(peaks)) {}
+  Breakdown(Peaks peaks, std::int64_t vocabulary) : peaks_(std::move(peaks)), vocabulary_(vocabulary) {}
 
-  /// Runs `call`, to its end on the device, and counts it as `part`.
-  void run(Execution& execution, Part const& part, Cost const& cost, std::function<void()> const& call);
+  void observe(Execution& execution, KernelCall const& call) override;
   /// What was counted since the last take.
   Parts take() { return std::exchange(parts_, {}); }
   Peaks const& peaks() const { return peaks_; }
 
+  /// From now on matrix products are kept, to be done again by themselves.
+  void record_products() { recording_ = true; }
+  std::vector<std::function<void()>> const& products() const { return products_; }
+
  private:
+  Part part_of(KernelCall const& call) const;
+
   Peaks peaks_;
+  std::int64_t vocabulary_;
   Parts parts_;
+  bool recording_ = false;
+  std::vector<std::function<void()>> products_;
 };
 
 /// Seconds spent in something.

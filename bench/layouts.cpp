@@ -9,16 +9,14 @@
 #include <chrono>
 #include <heddle/core/error.hpp>
 #include <heddle/core/layout.hpp>
-#include <heddle/core/runtime.hpp>
-#include <heddle/dist/mpi.hpp>
 #include <heddle/dist/training_engine.hpp>
 #include <heddle/kernels/register.hpp>
-#include <iostream>
 #include <map>
 #include <optional>
 #include <sstream>
 
 #include "made_up_batch.hpp"
+#include "main.hpp"
 
 namespace heddle {
 namespace {
@@ -64,17 +62,7 @@ program_options::options_description described(Options& options) {
 std::optional<Options> options_of(int argc, char** argv, bool speaks) {
   Options options;
   auto const description = described(options);
-  program_options::variables_map values;
-  try {
-    program_options::store(program_options::parse_command_line(argc, argv, description), values);
-    program_options::notify(values);
-  } catch (program_options::error const& error) {
-    throw UsageError(fmt::format("{}; bench_layouts --help shows the options", error.what()));
-  }
-  if (values.contains("help")) {
-    if (speaks) {
-      std::cout << description;
-    }
+  if (!parse(argc, argv, description, "bench_layouts", speaks)) {
     return std::nullopt;
   }
   if (options.text.shortest < 1 || options.text.longest < options.text.shortest ||
@@ -313,17 +301,5 @@ int run(Options const& options, Communicator const& world, Execution& execution)
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  heddle::MpiSession const session;
-  heddle::Communicator const world = session.world();
-  try {
-    auto const options = heddle::options_of(argc, argv, world.rank() == 0);
-    if (!options) {
-      return static_cast<int>(heddle::ExitCode::done);
-    }
-    heddle::Runtime runtime;
-    return heddle::run(*options, world, runtime.execution());
-  } catch (heddle::Error const& error) {
-    fmt::print(stderr, "bench_layouts, rank {}: {}\n", world.rank(), error.what());
-    session.abort(static_cast<int>(error.code()));
-  }
+  return heddle::run_main(argc, argv, "bench_layouts", heddle::options_of, heddle::run);
 }

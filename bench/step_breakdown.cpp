@@ -7,20 +7,17 @@
 #include <heddle/core/error.hpp>
 #include <heddle/core/execution.hpp>
 #include <heddle/core/layout.hpp>
-#include <heddle/core/runtime.hpp>
-#include <heddle/dist/mpi.hpp>
 #include <heddle/dist/training_engine.hpp>
 #include <heddle/io/batches.hpp>
 #include <heddle/io/kernel_timings_file.hpp>
 #include <heddle/kernels/register.hpp>
-#include <iostream>
 #include <limits>
 #include <optional>
 
 #include "breakdown.hpp"
 #include "made_up_batch.hpp"
+#include "main.hpp"
 #include "timed_communicator.hpp"
-#include "timed_kernels.hpp"
 
 namespace heddle {
 namespace {
@@ -98,17 +95,7 @@ program_options::options_description described(Options& options) {
 std::optional<Options> options_of(int argc, char** argv, bool speaks) {
   Options options;
   auto const description = described(options);
-  program_options::variables_map values;
-  try {
-    program_options::store(program_options::parse_command_line(argc, argv, description), values);
-    program_options::notify(values);
-  } catch (program_options::error const& error) {
-    throw UsageError(fmt::format("{}; bench_step_breakdown --help shows the options", error.what()));
-  }
-  if (values.contains("help")) {
-    if (speaks) {
-      std::cout << description;
-    }
+  if (!parse(argc, argv, description, "bench_step_breakdown", speaks)) {
     return std::nullopt;
   }
   if (options.steps < 1 || options.warm_up < 1 || options.batch_tokens < 64 || options.micro_batch_tokens < 64) {
@@ -229,11 +216,11 @@ class Measurement {
 
   Peaks peaks() {
     world_.barrier();
-    return measure_peaks(registries_.kernels, execution_, world_.size());
+    return measure_peaks(registries_.kernels, execution_, {DType::float32, DType::bfloat16}, world_.size());
   }
 
   Result run(Options const& options, Breakdown& breakdown) {
-    time_kernels(registries_.kernels, vocabulary_, breakdown, recording_);
+    observe_kernels(registries_.kernels, breakdown);
     Mesh const mesh = make_mesh(config_, world_.rank(), world_.size());
     ParallelState const parallel = make_parallel_state(timed(world_, communication_), mesh);
     TrainingEngine engine({config_,
@@ -253,10 +240,10 @@ class Measurement {
     }
     result.step = typical(steps);
     result.tokens /= static_cast<double>(options.warm_up + options.steps);
-    recording_.on = true;
+    breakdown.record_products();
     StepTimes const recorded = step(engine, breakdown, options.warm_up + options.steps, result.products_tokens);
     result.products_operations = sum_of(recorded.parts, "gemm").operations;
-    result.products_seconds = products_alone(recorded.seconds);
+    result.products_seconds = products_alone(breakdown, recorded.seconds);
     return result;
   }
 
@@ -276,15 +263,15 @@ class Measurement {
 
   /// The same calls on the same memory, weights packed already: the least seconds of as many repetitions as take about
   /// two, `step_seconds` being more than one takes. What they leave behind is of no use.
-  double products_alone(double step_seconds) {
+  double products_alone(Breakdown const& breakdown, double step_seconds) {
     auto const repetitions = static_cast<int>(std::clamp(2 / mean_over(world_, step_seconds), 1.0, 20.0));
     double least = std::numeric_limits<double>::infinity();
     for (int repetition = 0; repetition < repetitions; ++repetition) {
       world_.barrier();
       Stopwatch watch;
       watch.time([&] {
-        for (auto const& [kernel, call] : recording_.products) {
-          kernel->multiply(execution_, call);
+        for (auto const& multiply : breakdown.products()) {
+          multiply();
         }
         execution_.space.fence();
       });
@@ -299,7 +286,6 @@ class Measurement {
   std::optional<Sentences> sentences_;
   std::int64_t vocabulary_ = 0;
   Registries registries_;
-  GemmRecording recording_;
   Stopwatch communication_;
   Stopwatch data_;
 };
@@ -323,8 +309,8 @@ void print_json(Speeds const& speeds, Peaks const& peaks) {
   fmt::print(
       "{{\"tokens_per_second\": {:.1f}, \"floor_at_peak\": {:.1f}, \"products_alone\": {:.1f}, "
       "\"peak_float32\": {:.4g}, \"peak_bfloat16\": {:.4g}}}\n",
-      speeds.measured, speeds.at_peak, speeds.products_alone, peaks.float32.operations_per_second,
-      peaks.bfloat16.operations_per_second);
+      speeds.measured, speeds.at_peak, speeds.products_alone, peaks.matmul(DType::float32).operations_per_second,
+      peaks.matmul(DType::bfloat16).operations_per_second);
 }
 
 void print_peaks(Peaks const& peaks, int ranks) {
@@ -334,8 +320,8 @@ void print_peaks(Peaks const& peaks, int ranks) {
                : std::string("no implementation");
   };
   fmt::print("peaks of one of {} ranks, all busy: large matrix products in float32 {}, in bfloat16 {};\n", ranks,
-             rate(peaks.float32), rate(peaks.bfloat16));
-  fmt::print("  y += a x from");
+             rate(peaks.matmul(DType::float32)), rate(peaks.matmul(DType::bfloat16)));
+  fmt::print("  y += x from");
   for (Bandwidth const& bandwidth : peaks.bandwidths) {
     fmt::print(" {} {:.1f} GB/s", bandwidth.level, 1e-9 * bandwidth.bytes_per_second);
   }
@@ -354,7 +340,7 @@ void print_summary(Result const& result, Speeds const& speeds) {
 
 int run(Options const& options, Communicator const& world, Execution& execution) {
   Measurement measurement(options, world, execution);
-  Breakdown breakdown(measurement.peaks());
+  Breakdown breakdown(measurement.peaks(), measurement.vocabulary());
   DType const dtype = dtype_of(measurement.config().train.precision);
   if (breakdown.peaks().matmul(dtype).operations_per_second <= 0) {
     throw ConfigError(fmt::format("no GEMM but the reference supports {} here", name_of(dtype)));
@@ -383,17 +369,5 @@ int run(Options const& options, Communicator const& world, Execution& execution)
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  heddle::MpiSession const session;
-  heddle::Communicator const world = session.world();
-  try {
-    auto const options = heddle::options_of(argc, argv, world.rank() == 0);
-    if (!options) {
-      return static_cast<int>(heddle::ExitCode::done);
-    }
-    heddle::Runtime runtime;
-    return heddle::run(*options, world, runtime.execution());
-  } catch (heddle::Error const& error) {
-    fmt::print(stderr, "bench_step_breakdown, rank {}: {}\n", world.rank(), error.what());
-    session.abort(static_cast<int>(error.code()));
-  }
+  return heddle::run_main(argc, argv, "bench_step_breakdown", heddle::options_of, heddle::run);
 }

@@ -49,8 +49,7 @@ struct KernelsOptions {
 template <class Interface>
 void print_operation(KernelRegistry<Interface> const& registry, TypicalProblems const& problems) {
   std::cout << "  " << Interface::operation << '\n';
-  auto entries = registry.entries();
-  std::stable_sort(entries.begin(), entries.end(), [](auto const& a, auto const& b) { return a.speed > b.speed; });
+  auto const entries = registry.by_speed();
   bool const any = std::any_of(entries.begin(), entries.end(),
                                [&](auto const& e) { return e.kernel->supports(problems.of(*e.kernel)); });
   auto const taken = any ? registry.select("auto", problems.of(*entries.front().kernel)) : nullptr;
@@ -67,18 +66,19 @@ void print_measured(KernelRegistry<Interface> const& registry, KernelTimings con
   if (operation == timings.end()) {
     return;
   }
-  auto entries = registry.entries();
-  std::stable_sort(entries.begin(), entries.end(), [](auto const& a, auto const& b) { return a.speed > b.speed; });
   for (auto const& [key, times] : operation->second) {
-    std::vector<std::string> names;
-    for (auto const& entry : entries) {
+    std::vector<std::string> timed;
+    std::string untimed;  // before all that are timed; whether they support the problem, its key does not tell
+    for (auto const& entry : registry.by_speed()) {
       if (times.contains(entry.name)) {
-        names.push_back(entry.name);
+        timed.push_back(entry.name);
+      } else if (timed.empty()) {
+        untimed += fmt::format(" + {} not timed", entry.name);
       }
     }
-    std::string const choice = names.empty() ? "" : measured_choice(times, names.front(), names);
-    std::cout << fmt::format("  {}: {}\n   ", Interface::operation, key);
-    for (std::string const& name : names) {
+    std::string const choice = timed.empty() ? "" : measured_choice(times, timed);
+    std::cout << fmt::format("  {}: {}\n   {}", Interface::operation, key, untimed);
+    for (std::string const& name : timed) {
       std::cout << fmt::format(" {}{} {:.3f} ms", name == choice ? "* " : "  ", name, times.at(name) * 1e3);
     }
     std::cout << '\n';
@@ -88,16 +88,20 @@ void print_measured(KernelRegistry<Interface> const& registry, KernelTimings con
 /// The cache's times go into the registries and are shown.
 void use_cache(Config const& config, Registries& registries) {
   auto const path = kernel_cache_path(config.kernels.cache);
-  std::string note;
-  KernelTimings const timings = read_own_timings(path, note);
+  std::vector<std::string> notes;
+  KernelTimings const timings = read_own_timings(path, notes);
   registries.kernels.set_timings(timings);
   std::cout << fmt::format("Machine: {}\n", machine_name());
-  if (!note.empty()) {
+  for (std::string const& note : notes) {
     std::cerr << fmt::format("note: {}\n", note);
-  } else if (timings.empty()) {
+  }
+  if (timings.empty()) {
     std::cout << "Nothing is measured on this machine: `auto` goes by speed (--benchmark measures).\n";
   } else {
-    std::cout << fmt::format("Measured on this machine, in {}; * is what `auto` takes:\n", path.string());
+    std::cout << fmt::format(
+        "Measured on this machine, in {}; * is what `auto` takes, but where it supports the\nproblem a +, which is "
+        "faster by speed and was not timed:\n",
+        path.string());
     registries.kernels.for_each([&](auto& registry) { print_measured(registry, timings); });
   }
   std::cout << '\n';
@@ -136,7 +140,7 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
       "Lists what is registered: each operation's implementations, which of them would run, and the layers.\n"
       "`kernels.OPERATION` in the configuration names one instead of `auto`.\n"
       "With --benchmark: times the implementations in a training step of the configured model and keeps the times in\n"
-      "kernels.cache, so that `auto` takes the fastest in runs that begin later on this machine.";
+      "kernels.cache, so that `auto` takes the fastest in runs on this machine that have no checkpoint yet.";
   syntax.options.add_options()  //
       ("plugin", po::value(&options.plugins)->composing()->value_name("LIBRARY"),
        "load this plug-in first; repeatable")  //
@@ -168,7 +172,7 @@ void benchmark(KernelsOptions const& options, Config const& config, Registries c
     return;
   }
   add_kernel_timings(path, {{machine_name(), timings}});
-  fmt::print("\nKept in {}; runs that begin from now on choose by it.\n", path.string());
+  fmt::print("\nKept in {}; runs that have no checkpoint yet choose by it from now on.\n", path.string());
 }
 
 }  // namespace

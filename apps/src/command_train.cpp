@@ -101,7 +101,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   register_everything(config.plugins.paths, registries);
   ParallelState const parallel = make_parallel(config, world);
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
-  RunKernels const kernels = choose_run_kernels(config.kernels.cache, directory, world);
+  RunKernels const kernels = choose_run_kernels(config.kernels, directory, world);
   registries.kernels.set_timings(kernels.timings);
   Trainer trainer({config, registries, kernels, parallel, runtime.execution(), directory});
   return trainer.run(signal);

@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <heddle/core/execution.hpp>
+#include <heddle/core/kernel_peaks.hpp>
 #include <heddle/core/layout.hpp>
 #include <heddle/core/random.hpp>
 #include <heddle/dist/rehearsal.hpp>
 #include <heddle/dist/training_engine.hpp>
 #include <heddle/io/batches.hpp>
-#include <limits>
 #include <optional>
 
 #include "timed_kernels.hpp"
@@ -71,11 +68,11 @@ Sample make_up_sample(Config const& config, std::int64_t vocabulary) {
   return {{vocabulary, vocabulary, true}, make_pack(pairs, 0, 0, 0)};
 }
 
-/// One forward and backward pass and one update, whose calls `problems` then has.
+/// One forward and backward pass and one update, whose calls the result has.
 TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, Sample const& sample) {
-  TimedProblems problems;
+  KernelTimer timer(benchmark.all);
   Registries registries = benchmark.registries;
-  registries.kernels = timed_kernels(benchmark.registries.kernels, benchmark.all, problems);
+  observe_kernels(registries.kernels, timer);
   int const ranks = config.parallel.tensor;
   ParallelState const parallel =
       ranks == 1 ? ParallelState() : idle_parallel_state(make_mesh(config, 0, ranks), config.parallel);
@@ -86,74 +83,7 @@ TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, 
                      .make_pack = [&](std::int64_t) { return sample.pack; },
                      .target_tokens = sample.pack.target_rows.tokens});
   engine.update(config.optimizer.learning_rate, 1);
-  return problems;
-}
-
-template <class Work>
-double least_seconds(Execution& execution, Work const& work) {
-  double least = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < 10; ++round) {
-    execution.space.fence();
-    auto const begin = std::chrono::steady_clock::now();
-    work();
-    execution.space.fence();
-    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  return least;
-}
-
-/// The best that this machine was seen to do.
-struct Peaks {
-  double flops = 0;                      ///< a second, of a large multiplication
-  std::map<double, double> copies = {};  ///< bytes a second of a copy that reads and writes so many bytes in all
-
-  /// Of what reads and writes so much: what fits into a cache is faster.
-  double bandwidth(double bytes) const {
-    auto const copy = copies.lower_bound(bytes);
-    return copy == copies.end() ? copies.rbegin()->second : copy->second;
-  }
-};
-
-/// Of a matrix by a square weight.
-double measure_multiplication(KernelBenchmark const& benchmark, DType dtype, std::int64_t extent) {
-  Execution& execution = benchmark.execution;
-  auto const tensor_ops = benchmark.registries.kernels.tensor_ops.select("auto", {DType::float32});
-  Tensor const ones = Tensor::allocate(statistics_dtype(dtype), {extent, extent});
-  tensor_ops->fill(execution, ones, 1);
-  Tensor const a = Tensor::allocate(dtype, ones.shape());
-  tensor_ops->copy(execution, ones, a);
-  // The weight's id is none that a parameter has.
-  auto const id = std::numeric_limits<std::uint64_t>::max() - static_cast<std::uint64_t>(extent);
-  GemmCall const call{.a = a,
-                      .b = ones,
-                      .c = Tensor::allocate(dtype, ones.shape()),
-                      .bias = {},
-                      .transpose_b = true,
-                      .b_weight = {id, 1}};
-  double best = 0;
-  for (auto const& entry : benchmark.registries.kernels.gemm.entries()) {
-    if (entry.speed > 0 && entry.kernel->supports(call.problem())) {
-      double const seconds = least_seconds(execution, [&] { entry.kernel->multiply(execution, call); });
-      best = std::max(best, 2 * std::pow(static_cast<double>(extent), 3) / seconds);
-    }
-  }
-  return best;
-}
-
-Peaks measure_peaks(KernelBenchmark const& benchmark, DType dtype) {
-  Peaks peaks;
-  for (std::int64_t const extent : {256, 512, 1024}) {
-    peaks.flops = std::max(peaks.flops, measure_multiplication(benchmark, dtype, extent));
-  }
-  auto const tensor_ops = benchmark.registries.kernels.tensor_ops.select("auto", {DType::float32});
-  for (std::int64_t elements = std::int64_t{1} << 13; elements <= std::int64_t{1} << 25; elements *= 4) {
-    Tensor const from = Tensor::allocate(DType::float32, {elements});
-    Tensor const to = Tensor::allocate(DType::float32, {elements});
-    double const bytes = 2 * static_cast<double>(from.bytes());
-    auto const copy = [&] { tensor_ops->copy(benchmark.execution, from, to); };
-    peaks.copies[bytes] = bytes / least_seconds(benchmark.execution, copy);
-  }
-  return peaks;
+  return timer.problems();
 }
 
 std::string in_words(double seconds) {
@@ -173,14 +103,14 @@ void print_rate(double amount, double seconds, double peak) {
                               : fmt::format(" {:>18}", ""));
 }
 
-void print_problem(std::string const& key, TimedProblem const& problem, Peaks const& peaks) {
+void print_problem(std::string const& key, TimedProblem const& problem, Peaks const& peaks, DType dtype) {
   fmt::print(" {}\n", key);
   for (TimedCall const& call : problem.calls) {
     std::string title = fmt::format("{}{}", call.name, call.count > 1 ? fmt::format(", {}x", call.count) : "");
     for (auto const& [name, seconds] : call.seconds) {
       print_line(title, name, seconds);
-      print_rate(call.flops, seconds, peaks.flops);
-      print_rate(call.bytes, seconds, peaks.bandwidth(call.bytes));
+      print_rate(call.flops, seconds, peaks.matmul(dtype).operations_per_second);
+      print_rate(call.bytes, seconds, peaks.bandwidth(call.bytes).bytes_per_second);
       fmt::print("\n");
       title.clear();
     }
@@ -193,14 +123,14 @@ void print_problem(std::string const& key, TimedProblem const& problem, Peaks co
   }
 }
 
-void print_tables(TimedProblems const& problems, Peaks const& peaks) {
+void print_tables(TimedProblems const& problems, Peaks const& peaks, DType dtype) {
   fmt::print("\n  {:<46} {:<12} {:>10} {:>9} {:>8} {:>9} {:>8}\n", "", "", "time", "GFLOP/s", "of peak", "GB/s",
-             "of copy");
+             "of y += x");
   for (auto const& [operation, by_key] : problems) {
     for (auto const& [key, problem] : by_key) {
       if (!problem.calls.empty()) {
         fmt::print("{}:", operation);
-        print_problem(key, problem, peaks);
+        print_problem(key, problem, peaks, dtype);
       }
     }
   }
@@ -216,17 +146,18 @@ KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
              name_of(dtype), sample.pack.source_rows.tokens, sample.pack.target_rows.tokens,
              config.data.train.empty() ? " (made up)" : " of " + config.data.train, sample.vocabulary.target,
              config.parallel.tensor > 1 ? fmt::format(", parallel.tensor = {}", config.parallel.tensor) : "");
-  Peaks const peaks = measure_peaks(benchmark, dtype);
-  fmt::print("Peak of multiplications: {:.1f} GFLOP/s; of copies", peaks.flops * 1e-9);
-  for (auto const& [bytes, rate] : peaks.copies) {
-    fmt::print("{} {:.0f} KiB: {:.1f} GB/s", bytes == peaks.copies.begin()->first ? "" : ",", bytes / 1024,
-               rate * 1e-9);
+  Peaks const peaks = measure_peaks(benchmark.registries.kernels, benchmark.execution, {dtype}, 1);
+  MatmulPeak const& matmul = peaks.matmul(dtype);
+  fmt::print("Peak of multiplications: {:.1f} GFLOP/s ({}); of y += x", matmul.operations_per_second * 1e-9,
+             matmul.implementation);
+  for (Bandwidth const& bandwidth : peaks.bandwidths) {
+    fmt::print(" in {}: {:.1f} GB/s", bandwidth.level, bandwidth.bytes_per_second * 1e-9);
   }
   fmt::print("\nTimes are the least of some calls; * is what `auto` takes with them. {}\n",
              benchmark.all ? "" : "Implementations of speed 0 are left out; --all has them, too.");
   std::fflush(stdout);
   TimedProblems const problems = time_step(benchmark, config, sample);
-  print_tables(problems, peaks);
+  print_tables(problems, peaks, dtype);
   KernelTimings timings;
   for (auto const& [operation, by_key] : problems) {
     for (auto const& [key, problem] : by_key) {

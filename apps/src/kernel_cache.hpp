@@ -5,6 +5,7 @@
 #include <heddle/core/config.hpp>
 #include <heddle/core/kernel_timings.hpp>
 #include <string>
+#include <vector>
 
 namespace heddle {
 
@@ -14,16 +15,18 @@ std::filesystem::path kernel_cache_path(std::string const& cache);
 /// The times by which a run's `auto` chooses, and how that came.
 struct RunKernels {
   KernelTimings timings;
-  std::string note;  ///< a line for the user, or empty
-  std::string file;  ///< what the run's kernels.json has to hold from now on; empty: what it holds
+  std::vector<std::string> notes;  ///< lines for the user; only on rank 0
+  std::string file;                ///< what the run's kernels.json has to hold from now on; empty: what it holds
 };
 
-/// The same on every rank, as rank 0 finds it, and after every restart: a run that begins takes the cache's times, and
-/// one that goes on those in its kernels.json, but for another machine. Collective over `world`. Kokkos runs.
-RunKernels choose_run_kernels(std::string const& cache, std::filesystem::path const& directory,
+/// Times the same on every rank, as rank 0 finds them, and after every restart: a run that has no checkpoint yet takes
+/// the cache's, and one that goes on those in its kernels.json, but for another machine. Notes tell what may change
+/// the last bits of a run: times that are not there, and ranks on different machines. Collective over `world`. Kokkos
+/// runs.
+RunKernels choose_run_kernels(KernelChoices const& choices, std::filesystem::path const& directory,
                               Communicator const& world);
 
-/// This machine's times in the file. Where it can not be used, none, and `note` is a line that says so.
-KernelTimings read_own_timings(std::filesystem::path const& file, std::string& note);
+/// This machine's times in the file. Where it can not be used, none, and `notes` get a line that says so.
+KernelTimings read_own_timings(std::filesystem::path const& file, std::vector<std::string>& notes);
 
 }  // namespace heddle

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/kernel_registry.hpp>
+#include <heddle/core/kernel_observer.hpp>
 #include <string>
 #include <vector>
 
@@ -29,10 +29,21 @@ struct TimedProblem {
 /// By operation and timing_key.
 using TimedProblems = std::map<std::string, std::map<std::string, TimedProblem>>;
 
-/// `kernels`, but a call of what they give is made by every implementation that supports it, some times over, the
-/// first time that such a call comes; the times go into `problems`. The step that makes the calls then goes on with
-/// wrong numbers: only its calls count. Implementations of speed 0 are left out where there is another, unless `all`.
-/// Both references must outlive the result.
-KernelRegistries timed_kernels(KernelRegistries const& kernels, bool all, TimedProblems& problems);
+/// Has a call made by every implementation that supports it, some times over, the first time that such a call comes.
+/// The step that makes the calls then goes on with wrong numbers: only its calls count. Implementations of speed 0 are
+/// left out where there is another, unless `all`.
+class KernelTimer final : public KernelObserver {
+ public:
+  explicit KernelTimer(bool all) : all_(all) {}
+
+  void observe(Execution& execution, KernelCall const& call) override;
+  TimedProblems const& problems() const { return problems_; }
+
+ private:
+  TimesByName measure(Execution& execution, KernelCall const& call) const;
+
+  bool all_;
+  TimedProblems problems_;
+};
 
 }  // namespace heddle

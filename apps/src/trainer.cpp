@@ -119,8 +119,8 @@ void Trainer::print_start() const {
   if (!setup_.kernels.file.empty()) {
     directory_->replace_file("kernels.json", setup_.kernels.file);
   }
-  if (!setup_.kernels.note.empty()) {
-    fmt::print("note: {}\n", setup_.kernels.note);
+  for (std::string const& note : setup_.kernels.notes) {
+    fmt::print("note: {}\n", note);
   }
   fmt::print(
       "{} parameters, {} training pairs{}\n", whole_model_.elements(), train_data_.size(),

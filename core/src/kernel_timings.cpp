@@ -31,12 +31,22 @@ int openmp_threads() {
   return text == nullptr ? 1 : std::max(1, std::atoi(text));
 }
 
+std::vector<std::string> parts_of(std::string const& name) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (auto end = name.find(", "); end != std::string::npos; end = name.find(", ", begin)) {
+    parts.push_back(name.substr(begin, end - begin));
+    begin = end + 2;
+  }
+  parts.push_back(name.substr(begin));
+  return parts;
+}
+
 }  // namespace
 
-std::string measured_choice(TimesByName const& times, std::string const& by_speed,
-                            std::vector<std::string> const& names) {
-  auto const known = times.find(by_speed);
-  std::string choice = by_speed;
+std::string measured_choice(TimesByName const& times, std::vector<std::string> const& names) {
+  std::string choice = names.front();
+  auto const known = times.find(choice);
   double least = known == times.end() ? 0 : 0.97 * known->second;
   for (std::string const& name : names) {
     auto const found = times.find(name);
@@ -78,6 +88,22 @@ std::string machine_name() {
   std::ifstream cpuinfo("/proc/cpuinfo");
   int const threads = std::max(Kokkos::DefaultExecutionSpace().concurrency(), openmp_threads());
   return fmt::format("{}, {} thread{}, {}", describe_cpu(cpuinfo), threads, threads == 1 ? "" : "s", abi_tag());
+}
+
+std::string machine_difference(std::string const& there, std::string const& here) {
+  std::vector<std::string> others = parts_of(there);
+  std::vector<std::string> own = parts_of(here);
+  if (others.size() == own.size()) {
+    std::size_t kept = 0;
+    for (std::size_t part = 0; part < own.size(); ++part) {
+      if (others[part] != own[part]) {
+        std::swap(others[kept], others[part]);
+        std::swap(own[kept++], own[part]);
+      }
+    }
+    others.resize(kept), own.resize(kept);
+  }
+  return fmt::format("\"{}\" there, \"{}\" here", fmt::join(others, ", "), fmt::join(own, ", "));
 }
 
 }  // namespace heddle

@@ -87,6 +87,13 @@ TEST(KernelTimings, RegistriesHandEachOperationItsOwn) {
   EXPECT_EQ(registries.gemm.select("auto", problem()), slow);
 }
 
+TEST(KernelTimings, MachinesDifferInTheirParts) {
+  EXPECT_EQ(machine_difference("CPU (kind 1), 1 thread, heddle 1, g++ 12", "CPU (kind 1), 2 threads, heddle 1, g++ 13"),
+            "\"1 thread, g++ 12\" there, \"2 threads, g++ 13\" here");
+  EXPECT_EQ(machine_difference("Another, CPU, 1 thread", "CPU, 1 thread"),
+            "\"Another, CPU, 1 thread\" there, \"CPU, 1 thread\" here");
+}
+
 std::string cpu(std::string const& text) {
   std::istringstream stream(text);
   return describe_cpu(stream);

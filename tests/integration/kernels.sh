@@ -40,7 +40,8 @@ grep -q 'Nothing is measured on this machine' listing || fail "without a cache i
 
 # Every operation of the model's step, every implementation, one winner a problem, all of it in the cache.
 "$HEDDLE" kernels --benchmark --config run.toml --all > listing 2> log || fail "--benchmark"
-grep -Eq '^Peak of multiplications: [1-9][0-9.]* GFLOP/s; of copies( [0-9]+ KiB: [1-9][0-9.]* GB/s,?)+$' listing || fail "no peaks"
+peaks='^Peak of multiplications: [1-9][0-9.]* GFLOP/s \([a-z0-9]+\); of y \+= x( in (L2|L3|memory): [1-9][0-9.]* GB/s){3}$'
+grep -Eq "$peaks" listing || fail "no peaks"
 for operation in gemm attention residual_norm activation softmax_cross_entropy embedding adam tensor_ops; do
   grep -q "^$operation: " listing || fail "no table of $operation"
   grep -q "\"$operation\": {" "$default" || fail "$operation is not in the cache"
@@ -53,6 +54,14 @@ done
 "$HEDDLE" kernels > listing 2> log || fail "heddle kernels with a cache"
 grep -Fq "$default" listing || fail "the cache is not named"
 grep -Fq '48 columns of 32' listing || fail "the measured problems are not listed"
+
+# What would be first by speed and has no time is no less first; without it the others' times count.
+line=$(grep -A 1 'tensor_ops: ' listing | tail -n 1)
+mkdir -p untimed/heddle
+sed -E '/"tensors of float32"/s/"kokkos": [0-9.e-]+, //' "$default" > untimed/heddle/kernels.json
+XDG_CACHE_HOME=$work/untimed "$HEDDLE" kernels > listing 2> log || fail "heddle kernels with a time less"
+grep -A 1 'tensor_ops: ' listing | tail -n 1 | grep -Eq '^ +\+ kokkos not timed \* reference ' ||
+  fail "an implementation without a time is not told, where it was: $line"
 
 # Where it is, is configurable; a layout's problems are its own; precision and plug-ins come from the configuration, too.
 "$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache=other.json --set parallel.tensor=2 > listing 2> log ||
@@ -95,15 +104,35 @@ train late --set kernels.cache=portable.json
 equal late by_speed || fail "a resumed run has taken times that came later"
 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set kernels.cache=portable.json --set run.directory=ranks \
   --set train.deterministic=true > log 2>&1 || fail "train on two ranks"
+! grep -q 'not on such a machine' log || fail "ranks that are alike are said to differ"
 train alone --set kernels.cache=portable.json --set train.deterministic=true
 equal ranks alone || fail "two ranks have not chosen as one did"
+
+# Until its first checkpoint a run has not begun: what it left behind does not keep it from times that came later.
+mkdir early
+echo '{"format": "heddle kernel times, version 1", "machines": {}}' > early/kernels.json
+mkdir -p early/checkpoints/.step-00000010.half-written
+train early --set kernels.cache=portable.json
+grep -q 'kernels are chosen by the times in portable.json' log || fail "a run without checkpoints counts as begun"
+equal early measured || fail "a run without checkpoints has not taken the cache's times"
+
+# A run that has lost its times says so.
+train lost --set kernels.cache=portable.json --set train.steps=10
+rm lost/kernels.json
+train lost --set kernels.cache=portable.json
+grep -q 'note: .*lost/kernels.json is gone: kernels are chosen by speed' log || fail "lost times are not told"
+! equal lost measured || fail "a run without its times still has them: this test tells nothing"
 
 # On another machine a run says so and goes by speed; a damaged cache is named and not used.
 train moved --set kernels.cache=portable.json --set train.steps=10
 sed -i -E 's/\(kind [0-9a-f]+\)/(kind of another machine)/' moved/kernels.json
 train moved --set kernels.cache=portable.json
-grep -q 'is of another machine .*: kernels are chosen by speed' log || fail "another machine is not told"
+grep -q 'was written in other circumstances (".* (kind of another machine)" there, ".* (kind [0-9a-f]*)" here): kernels are chosen by speed' log ||
+  fail "another machine is not told"
 grep -q 'kind of another machine' moved/kernels.json || fail "what the run began with is lost"
+train threads --set kernels.cache=portable.json --set train.steps=10
+OMP_NUM_THREADS=2 train threads
+grep -q 'other circumstances ("1 thread" there, "2 threads" here)' log || fail "it is not told what differs"
 head -c 300 portable.json > damaged.json
 train damaged --set kernels.cache=damaged.json
 grep -q 'not used: damaged.json: holds no kernel times' log || fail "a damaged cache is not named"
@@ -111,4 +140,9 @@ equal damaged by_speed || fail "a damaged cache was used"
 sed -E 's/\(kind [0-9a-f]+\)/(kind of another machine)/' portable.json > foreign.json
 train foreign --set kernels.cache=foreign.json
 equal foreign by_speed || fail "another machine's times were used"
+
+# Ranks on different machines are told of.
+"$HEDDLE_MPIRUN" -np 1 "$HEDDLE" train run.toml --set run.directory=mixed : \
+  -np 1 env OMP_NUM_THREADS=2 "$HEDDLE" train run.toml --set run.directory=mixed > log 2>&1 || fail "train on ranks that differ"
+grep -q 'note: rank 1 is not on such a machine as rank 0 ("1 thread" there, "2 threads" here)' log || fail "ranks that differ are not told of"
 echo "kernels: measured, cached, kept"

@@ -38,7 +38,9 @@ class KernelRegistry {
 
   struct Entry {
     std::string name;
-    int speed;  ///< `auto` takes the supporting implementation with the highest; reference 0, kokkos 10, vendor 20
+    /// `auto` takes the supporting implementation with the highest: reference 0, kokkos 10, simd 15, onednn 20, avx512
+    /// 25, or 15 on CPUs with AMX.
+    int speed;
     std::string origin;  ///< "built-in" or the plug-in's path
     std::shared_ptr<Interface> kernel;
   };
@@ -56,25 +58,18 @@ class KernelRegistry {
   /// The implementation `choice` names or, for "auto", of those that support the problem the fastest: by speed, but by
   /// measured times where the one that is fastest by speed has been timed for such problems. ConfigError says why not.
   std::shared_ptr<Interface> select(std::string_view choice, Problem const& problem) const {
-    std::vector<std::string> names;
-    std::vector<std::string> supporting;
-    Entry const* best = nullptr;
-    for (Entry const& entry : entries_) {
-      names.push_back(entry.name);
-      bool const wanted = choice == "auto" || choice == entry.name;
-      if (wanted && entry.kernel->supports(problem)) {
-        supporting.push_back(entry.name);
-        best = best == nullptr || entry.speed > best->speed ? &entry : best;
-      }
+    std::vector<Entry> supporting = by_speed();
+    std::erase_if(supporting, [&](Entry const& entry) {
+      return (choice != "auto" && choice != entry.name) || !entry.kernel->supports(problem);
+    });
+    if (supporting.empty()) {
+      kernel_registry_errors::none_selected(Interface::operation, choice, names_of(entries_), describe(problem));
     }
-    if (best == nullptr) {
-      kernel_registry_errors::none_selected(Interface::operation, choice, names, describe(problem));
-    }
-    if (auto const times = timings_.find(timing_key(problem)); times != timings_.end()) {
-      auto const measured = measured_choice(times->second, best->name, supporting);
-      best = &*std::find_if(entries_.begin(), entries_.end(), [&](auto& entry) { return entry.name == measured; });
-    }
-    return wrapper_ ? wrapper_(problem, best->kernel) : best->kernel;
+    auto const times = timings_.find(timing_key(problem));
+    std::string const name =
+        measured_choice(times == timings_.end() ? TimesByName() : times->second, names_of(supporting));
+    auto const selected = std::find_if(supporting.begin(), supporting.end(), [&](auto& e) { return e.name == name; });
+    return wrapper_ ? wrapper_(problem, selected->kernel) : selected->kernel;
   }
 
   /// Times of this machine, which `auto` goes by from now on.
@@ -86,10 +81,24 @@ class KernelRegistry {
   void set_wrapper(Wrapper wrapper) { wrapper_ = std::move(wrapper); }
 
   std::vector<Entry> const& entries() const { return entries_; }
+  /// The fastest by speed first; of equally fast ones the one that was registered first.
+  std::vector<Entry> by_speed() const {
+    std::vector<Entry> sorted = entries_;
+    std::stable_sort(sorted.begin(), sorted.end(), [](auto& a, auto& b) { return a.speed > b.speed; });
+    return sorted;
+  }
   /// What entries added from now on say of where they come from.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
+  static std::vector<std::string> names_of(std::vector<Entry> const& entries) {
+    std::vector<std::string> names;
+    for (Entry const& entry : entries) {
+      names.push_back(entry.name);
+    }
+    return names;
+  }
+
   std::vector<Entry> entries_;
   std::string origin_ = "built-in";
   TimesByProblem timings_;

@@ -14,10 +14,10 @@ using TimesByProblem = std::map<std::string, TimesByName>;
 /// By operation: what one machine measured.
 using KernelTimings = std::map<std::string, TimesByProblem>;
 
-/// Of `names` the one that took the least time, if `by_speed` was timed, too, and took longer by more than the noise of
-/// measurements (3 %); else `by_speed`.
-std::string measured_choice(TimesByName const& times, std::string const& by_speed,
-                            std::vector<std::string> const& names);
+/// What `auto` takes. `names`, one at least: the implementations that support the problem, the fastest by speed first.
+/// The one that took the least time, if the first was timed, too, and took longer by more than the noise of
+/// measurements (3 %); else the first.
+std::string measured_choice(TimesByName const& times, std::vector<std::string> const& names);
 
 /// The processor: its name, and a digest of its family, model and vector instructions. `cpuinfo` is text as in Linux's
 /// /proc/cpuinfo.
@@ -26,5 +26,8 @@ std::string describe_cpu(std::istream& cpuinfo);
 /// What kernels' times depend on: this processor, the threads that kernels have, Heddle's version and how it was built.
 /// Kokkos runs.
 std::string machine_name();
+
+/// The parts in which two such names differ, in words: `"1 thread" there, "2 threads" here`.
+std::string machine_difference(std::string const& there, std::string const& here);
 
 }  // namespace heddle
