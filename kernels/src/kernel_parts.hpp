@@ -47,10 +47,19 @@ template <class Real, class Element>
 KOKKOS_INLINE_FUNCTION constexpr Real wide(Element element) {
   return static_cast<Real>(static_cast<ArithmeticType<Element>>(element));
 }
-/// The `Element` nearest to what was computed; ties go to the even one.
+/// The `Element` nearest to what was computed; ties go to the even one. A processor's arithmetic gives no NaN whose set
+/// bits could be rounded away, which saves the question for it; a device's may.
 template <class Element, class Real>
 KOKKOS_INLINE_FUNCTION constexpr Element narrow(Real value) {
-  return static_cast<Element>(static_cast<ArithmeticType<Element>>(value));
+  constexpr bool on_host = std::is_same_v<Kokkos::DefaultExecutionSpace::memory_space, Kokkos::HostSpace>;
+  if constexpr (std::is_same_v<Element, BFloat16> && on_host) {
+    auto const word = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    BFloat16 result;
+    result.bits = static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
+    return result;
+  } else {
+    return static_cast<Element>(static_cast<ArithmeticType<Element>>(value));
+  }
 }
 
 /// Calls `work(Real{})` for the float32 or float64 that `dtype` says.
