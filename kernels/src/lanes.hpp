@@ -1,5 +1,9 @@
 #pragma once
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -91,19 +95,33 @@ inline float sum(Floats value) {
   return result;
 }
 
+/// 2^x for |x| ≤ 1/2.
+inline Floats exp2_series(Floats x) {
+  Floats series = 1.32647266e-3F * x + 9.67151296e-3F;
+  series = series * x + 5.55073375e-2F;
+  series = series * x + 2.40222421e-1F;
+  series = series * x + 6.93146978e-1F;
+  return series * x + 1.0F;
+}
+
 /// 2^x for x that are at most 0 but for rounding errors, to about 2 units in the last place; below -126 it is 0. NaN
 /// stays.
 inline Floats exp2_of_negative(Floats x) {
+#ifdef __AVX512DQ__
+  auto const all_of_it = static_cast<__mmask16>(-1);  // the forms without a mask read registers that GCC 12 warns of
+  __m512 const number = reinterpret_cast<__m512>(x);
+  __m512 const rest = _mm512_maskz_reduce_ps(all_of_it, number, 0);  // the distance from the nearest integer
+  __mmask16 const normal = _mm512_cmp_ps_mask(number, _mm512_set1_ps(-126.0F), _CMP_NLT_UQ);
+  Floats const series = exp2_series(reinterpret_cast<Floats>(rest));
+  return reinterpret_cast<Floats>(
+      _mm512_maskz_scalef_ps(normal, reinterpret_cast<__m512>(series), _mm512_sub_ps(number, rest)));
+#else
   Floats const bounded = x < -126.0F ? all(-126.0F) : x;
   Integers const power = __builtin_convertvector(bounded - 0.5F, Integers);  // cut off towards 0: the nearest integer
-  Floats const rest = bounded - __builtin_convertvector(power, Floats);
-  Floats series = 1.32647266e-3F * rest + 9.67151296e-3F;
-  series = series * rest + 5.55073375e-2F;
-  series = series * rest + 2.40222421e-1F;
-  series = series * rest + 6.93146978e-1F;
-  series = series * rest + 1.0F;
+  Floats const series = exp2_series(bounded - __builtin_convertvector(power, Floats));
   Integers const scaled = std::bit_cast<Integers>(series) + (power << 23);
   return x < -126.0F ? Floats{} : std::bit_cast<Floats>(scaled);
+#endif
 }
 
 /// ln x for normal x > 0, to about 2 units in the last place (the series of Moshier's Cephes).

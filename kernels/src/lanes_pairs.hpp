@@ -81,6 +81,19 @@ inline Floats rough_exp2_of_negative(Floats x) {
 #endif
 }
 
+/// sums + the products of the words' lower halves + those of their upper halves, both bfloat16. The machine's own
+/// instruction takes denormal numbers for zero.
+inline Floats add_products_of_pairs(Floats sums, Words a, Words b) {
+#ifdef __AVX512BF16__
+  return reinterpret_cast<Floats>(
+      _mm512_dpbf16_ps(reinterpret_cast<__m512>(sums), reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b)));
+#else
+  Pair const left = pair_of(a);
+  Pair const right = pair_of(b);
+  return sums + left.even * right.even + left.odd * right.odd;
+#endif
+}
+
 /// From float32 in their order.
 inline Pair load_pair(float const* from) {
   Floats const low = load(from);
