@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <heddle/core/dtype.hpp>
+#include <utility>
 
 /// 16 float32 side by side, in GCC's and Clang's vector types: for host code that has to fill the registers exactly.
 /// Compilers split them where the machine's vectors are shorter.
@@ -141,26 +142,26 @@ inline Floats log_of_positive(Floats x) {
   return 0.693147181F * __builtin_convertvector(power, Floats) + (rest - 0.5F * square + series * rest * square);
 }
 
+/// Where bit `step` of i and j differs, swaps element j of vector i with element j ^ step of vector i ^ step.
+template <std::size_t step, std::size_t... i>
+inline void exchange(Floats (&block)[width], std::index_sequence<i...>) {
+  for (std::size_t row = 0; row < width; ++row) {
+    if ((row & step) == 0) {
+      Floats const a = block[row];
+      Floats const b = block[row + step];
+      block[row] = __builtin_shufflevector(a, b, ((i & step) == 0 ? i : i + width - step)...);
+      block[row + step] = __builtin_shufflevector(a, b, ((i & step) == 0 ? i + step : i + width)...);
+    }
+  }
+}
+
 /// Swaps element j of vector i with element i of vector j.
 inline void transpose(Floats (&block)[width]) {
-  auto const exchange = [&](auto step, Integers const& low, Integers const& high) {
-    for (int i = 0; i < width; ++i) {
-      if ((i & step) == 0) {
-        Floats const a = block[i];
-        Floats const b = block[i + step];
-        block[i] = __builtin_shuffle(a, b, low);
-        block[i + step] = __builtin_shuffle(a, b, high);
-      }
-    }
-  };
-  exchange(8, Integers{0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23},
-           Integers{8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31});
-  exchange(4, Integers{0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27},
-           Integers{4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31});
-  exchange(2, Integers{0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29},
-           Integers{2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31});
-  exchange(1, Integers{0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30},
-           Integers{1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31});
+  constexpr std::make_index_sequence<width> all;
+  exchange<8>(block, all);
+  exchange<4>(block, all);
+  exchange<2>(block, all);
+  exchange<1>(block, all);
 }
 
 }  // namespace heddle::lanes

@@ -98,15 +98,18 @@ inline Floats add_products_of_pairs(Floats sums, Words a, Words b) {
 inline Pair load_pair(float const* from) {
   Floats const low = load(from);
   Floats const high = load(from + width);
-  return {__builtin_shuffle(low, high, 2 * indices()), __builtin_shuffle(low, high, 2 * indices() + 1)};
+  return {__builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
+          __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)};
 }
 
 /// to += value, float32 in their order.
 inline void add_pair(Pair value, float* to) {
-  Integers const half = indices() / 2;
-  Integers const odd = (indices() % 2) * 16;
-  store(load(to) + __builtin_shuffle(value.even, value.odd, half + odd), to);
-  store(load(to + width) + __builtin_shuffle(value.even, value.odd, half + odd + 8), to + width);
+  Floats const low =
+      __builtin_shufflevector(value.even, value.odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  Floats const high =
+      __builtin_shufflevector(value.even, value.odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  store(load(to) + low, to);
+  store(load(to + width) + high, to + width);
 }
 
 }  // namespace heddle::lanes

@@ -54,8 +54,8 @@ inline void random_words(std::uint64_t key, Philox::Counter const& counter, std:
   for (int batch = 0; batch < batches; ++batch) {
     Longs const first = (words[batch][0] & 0xffffffffU) | (words[batch][1] << 32);
     Longs const second = (words[batch][2] & 0xffffffffU) | (words[batch][3] << 32);
-    Longs const low = __builtin_shuffle(first, second, Longs{0, 8, 1, 9, 2, 10, 3, 11});
-    Longs const high = __builtin_shuffle(first, second, Longs{4, 12, 5, 13, 6, 14, 7, 15});
+    Longs const low = __builtin_shufflevector(first, second, 0, 8, 1, 9, 2, 10, 3, 11);
+    Longs const high = __builtin_shufflevector(first, second, 4, 12, 5, 13, 6, 14, 7, 15);
     std::memcpy(out + 32 * batch, &low, sizeof(low));
     std::memcpy(out + 32 * batch + 16, &high, sizeof(high));
   }
