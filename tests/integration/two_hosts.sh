@@ -15,7 +15,7 @@ trap clean_up EXIT
 cd "$work"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
+fail() { { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; } >&2; exit 1; }
 
 "$HEDDLE" demo-data --out text --train 1000 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
 "$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
@@ -74,7 +74,7 @@ train() {
 # equal DIRECTORY: losses, gradient norms and final parameters are those of the one rank, within these tolerances.
 loss_tolerance=1e-6 # relative
 norm_tolerance=1e-5 # relative
-parameter_tolerance=1e-6 # absolute
+parameter_tolerance=3e-6 # absolute: keys' biases have no gradient but rounding
 equal() {
   local field tolerance
   for field in train_loss gradient_norm valid_loss; do

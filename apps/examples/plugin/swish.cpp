@@ -62,8 +62,10 @@ struct Mask {
     }
     std::int64_t const column = first_column + local_column;
     auto const words =
-        Philox::words(key, {static_cast<std::uint32_t>(sample[row]), static_cast<std::uint32_t>(position[row]),
-                            static_cast<std::uint32_t>(column / 8), step});
+        Philox::words(key,
+                      {static_cast<std::uint32_t>(sample[row]), static_cast<std::uint32_t>(position[row]),
+                       static_cast<std::uint32_t>(column / 8), step},
+                      Philox::dropout_rounds);
     auto const lane = static_cast<std::size_t>(column % 8);
     std::uint32_t const half = lane % 2 == 0 ? words[lane / 2] & 0xffffU : words[lane / 2] >> 16;
     return half < threshold ? scale : 0;
