@@ -10,12 +10,12 @@
 #include <heddle/core/error.hpp>
 #include <heddle/core/layout.hpp>
 #include <heddle/dist/training_engine.hpp>
+#include <heddle/io/made_up_batch.hpp>
 #include <heddle/kernels/register.hpp>
 #include <map>
 #include <optional>
 #include <sstream>
 
-#include "made_up_batch.hpp"
 #include "main.hpp"
 
 namespace heddle {

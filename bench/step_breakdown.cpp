@@ -10,12 +10,12 @@
 #include <heddle/dist/training_engine.hpp>
 #include <heddle/io/batches.hpp>
 #include <heddle/io/kernel_timings_file.hpp>
+#include <heddle/io/made_up_batch.hpp>
 #include <heddle/kernels/register.hpp>
 #include <limits>
 #include <optional>
 
 #include "breakdown.hpp"
-#include "made_up_batch.hpp"
 #include "main.hpp"
 #include "timed_communicator.hpp"
 

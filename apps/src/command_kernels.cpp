@@ -160,8 +160,8 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
 
 void benchmark(KernelsOptions const& options, Config const& config, Registries const& registries,
                Execution& execution) {
-  if (options.vocabulary < 1 || options.vocabulary > std::numeric_limits<std::int32_t>::max()) {
-    throw UsageError(fmt::format("--vocabulary is {}; expected 1 to {}", options.vocabulary,
+  if (options.vocabulary < 4 || options.vocabulary > std::numeric_limits<std::int32_t>::max()) {
+    throw UsageError(fmt::format("--vocabulary is {}; expected 4 to {}", options.vocabulary,
                                  std::numeric_limits<std::int32_t>::max()));
   }
   fmt::print("Machine: {}\n", machine_name());

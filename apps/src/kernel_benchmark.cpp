@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <heddle/core/kernel_peaks.hpp>
 #include <heddle/core/layout.hpp>
-#include <heddle/core/random.hpp>
 #include <heddle/dist/rehearsal.hpp>
 #include <heddle/dist/training_engine.hpp>
 #include <heddle/io/batches.hpp>
+#include <heddle/io/made_up_batch.hpp>
 #include <optional>
 
 #include "timed_kernels.hpp"
@@ -44,28 +44,13 @@ Sample read_sample(Config const& config) {
 }
 
 Sample make_up_sample(Config const& config, std::int64_t vocabulary) {
-  Philox::Counter counter{};
-  auto const below = [&](std::int64_t limit) {
-    ++counter[0];
-    return static_cast<std::int64_t>(Philox::words(config.train.seed, counter)[0] % static_cast<std::uint64_t>(limit));
-  };
-  auto const sentence = [&](std::int64_t pieces) {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(pieces));
-    std::generate(ids.begin(), ids.end(), [&] { return static_cast<std::int32_t>(below(vocabulary)); });
-    return ids;
-  };
-  std::vector<SentencePair> pairs;
   std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);
-  std::int64_t const shortest = std::min<std::int64_t>(10, longest);
-  for (std::int64_t left = config.train.micro_batch_tokens;;) {
-    std::int64_t const tokens = shortest + below(longest - shortest + 1);
-    if (left < tokens && !pairs.empty()) {
-      break;
-    }
-    left -= tokens;
-    pairs.push_back({static_cast<std::int32_t>(pairs.size()), sentence(tokens - 1), sentence(tokens - 1)});
-  }
-  return {{vocabulary, vocabulary, true}, make_pack(pairs, 0, 0, 0)};
+  MadeUpBatch const batch({.vocabulary = vocabulary,
+                           .tokens = config.train.micro_batch_tokens,
+                           .micro_batches = 1,
+                           .shortest = std::min<std::int64_t>(10, longest),
+                           .longest = longest});
+  return {{vocabulary, vocabulary, true}, batch.pack(0)};
 }
 
 /// One forward and backward pass and one update, whose calls the result has.

@@ -95,9 +95,8 @@ std::string note_of_different_ranks(KernelChoices const& choices, Communicator c
     return "";
   }
   return fmt::format(
-      "rank {} is not on such a machine as rank 0 ({}): `auto` may choose other kernels there, and what tensor ranks "
-      "or "
-      "replicas hold in common may drift apart (exit code 70); name kernels in [kernels] that every rank has",
+      "rank {} is not on such a machine as rank 0 ({}): `auto` may choose other kernels there, and what tensor "
+      "ranks or replicas hold in common may drift apart (exit code 70); name kernels in [kernels] that every rank has",
       different, machine_difference(of_first, broadcast_text(own, different, world)));
 }
 

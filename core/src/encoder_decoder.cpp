@@ -71,6 +71,10 @@ Tensor EncoderDecoder::logits(Context& context) const {
 }
 
 Tensor EncoderDecoder::encode(Context& context) const {
+  if (pipeline_.size() == 1) {
+    Saved saved;
+    return only_part().encode(context, {}, saved);
+  }
   Tensor const memory = context.arena.allocate(dtype_, {context.pack.source_rows.tokens, d_model_});
   for (ModelPart const& part : parts_) {
     if (!part.has_encoder()) {
@@ -82,12 +86,10 @@ Tensor EncoderDecoder::encode(Context& context) const {
     }
     Saved saved;
     Tensor const hidden = part.encode(context, input.hidden, saved);
-    if (!part.ends_encoder()) {
-      pipeline_.send(hidden, pipeline_.rank() + 1);
-    } else if (pipeline_.size() == 1) {
-      return hidden;
-    } else {
+    if (part.ends_encoder()) {
       tensor_ops_->copy(context.execution, hidden, memory);
+    } else {
+      pipeline_.send(hidden, pipeline_.rank() + 1);
     }
   }
   pipeline_.broadcast(memory, memory_stage_);

@@ -58,6 +58,8 @@ class ModelPart {
 
   /// The pieces by themselves, for generation and tests. The encoder's: `hidden` is not read where this part begins it.
   Tensor encode(Context& context, Tensor const& hidden, Saved& saved) const;
+  /// The decoder's layers over the next tokens of each sequence → [rows.tokens, d_model], from the arena. `stream`:
+  /// memory [source tokens, d_model], and hidden of the previous part, not read where this one begins the decoder.
   Tensor decode(Context& context, TokenIds const& tokens, TokenRows const& rows, Stream const& stream,
                 DecodeStep const& step, std::vector<DecodeCache>& caches) const;
   std::vector<DecodeCache> make_caches() const;

@@ -17,8 +17,8 @@ struct TrainingBatch {
   std::uint32_t step = 0;          ///< steps done before, for random numbers
 };
 
-/// A model on a mesh and what trains it: this rank's parts and parameters, the pipeline, the optimizer. Every call is
-/// collective over the world.
+/// A model on a mesh and what trains it: this rank's parts and parameters, the pipeline, the optimizer. `accumulate`
+/// and `update` are collective over the world.
 class TrainingEngine {
  public:
   struct Setup {

@@ -36,7 +36,6 @@ class Linear {
   void add_parameter_gradients(Context& context, Tensor const& grad_y, Tensor const& x) const;
   void grad_input(Context& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const;
   Tensor matrix(Tensor const& weight) const;
-
   void multiply(Context& context, Tensor const& x, Tensor const& y) const;
 
   Split split_;
