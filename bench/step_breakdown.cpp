@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <filesystem>
 #include <heddle/core/error.hpp>
 #include <heddle/core/execution.hpp>
 #include <heddle/core/layout.hpp>
@@ -32,7 +33,7 @@ struct Options {
   std::int64_t batch_tokens = 4096;
   std::int64_t micro_batch_tokens = 4096;
   double dropout = 0.1;
-  double activation_dropout = 0;
+  double activation_dropout = 0.1;
   std::int64_t steps = 10;
   std::int64_t warm_up = 3;
   std::string gemm = "auto";
@@ -81,8 +82,8 @@ program_options::options_description described(Options& options) {
       ("vocabulary", value(options.vocabulary), "0: the data's, or 10000, of big 32000; at least the data's")        //
       ("batch-tokens", value(options.batch_tokens), "of a step, over all ranks: train.batch_tokens")                 //
       ("micro-batch-tokens", value(options.micro_batch_tokens), "train.micro_batch_tokens")                          //
-      ("dropout", value(options.dropout))                                                                            //
-      ("activation-dropout", value(options.activation_dropout))                                                      //
+      ("dropout", program_options::value(&options.dropout), "0.1 without it")                                        //
+      ("activation-dropout", program_options::value(&options.activation_dropout), "0.1 without it")                  //
       ("steps", value(options.steps), "medians of so many")                                                          //
       ("warm-up", value(options.warm_up), "steps before them")                                                       //
       ("gemm", value(options.gemm), "which implementation multiplies matrices")                                      //
@@ -201,6 +202,9 @@ class Measurement {
     register_built_in_kernels(registries_.kernels);
     register_built_in_layers(registries_.layers);
     if (!options.kernel_times.empty()) {
+      if (!std::filesystem::exists(options.kernel_times)) {
+        throw UsageError(fmt::format("--kernel-times {}: no such file", options.kernel_times));
+      }
       registries_.kernels.set_timings(read_kernel_timings(options.kernel_times)[machine_name()]);
     }
     vocabulary = options.vocabulary > 0 ? options.vocabulary : vocabulary;
@@ -326,7 +330,9 @@ void print_peaks(Peaks const& peaks, int ranks) {
     fmt::print(" {} {:.1f} GB/s", bandwidth.level, 1e-9 * bandwidth.bytes_per_second);
   }
   fmt::print(
-      "; a call that touches more bytes than L2, or a rank's part of L3, holds is counted one level further out\n");
+      ";\n  a call that touches more bytes than L2, or a rank's part of L3, holds is counted one level further out; "
+      "peaks "
+      "are the best seen, parts\n  medians: other work on the machine drives them apart\n");
 }
 
 void print_summary(Result const& result, Speeds const& speeds) {

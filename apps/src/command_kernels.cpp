@@ -9,6 +9,7 @@
 #include <iostream>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "commands.hpp"
 #include "kernel_benchmark.hpp"
@@ -21,23 +22,55 @@ namespace {
 
 static_assert(std::string_view(plugin::heddle_version) == HEDDLE_VERSION, "plugin_entry.hpp names another version");
 
-/// A problem as a Transformer of the paper's size has it, in float32.
-struct TypicalProblems {
-  std::string activation;
+/// One problem of each operation as a rank that trains the configured model has it, and what [kernels] says of the
+/// operation.
+struct ModelProblems {
+  Config const& config;
+  std::int64_t vocabulary;
+  std::int64_t tensor_ranks = config.parallel.tensor;
+  ModelConfig const& model = config.model;
+  DType dtype = dtype_of(config.train.precision);
+  DType statistics = statistics_dtype(dtype);
 
-  auto of(Gemm const&) const { return GemmProblem{.m = 4096, .n = 512, .k = 512, .transpose_b = true, .bias = true}; }
-  auto of(Attention const&) const { return AttentionProblem{.heads = 8, .head_dim = 64}; }
-  auto of(ResidualNorm const&) const { return ResidualNormProblem{.d_model = 512}; }
-  auto of(Activation const&) const { return ActivationProblem{.function = activation}; }
-  auto of(SoftmaxCrossEntropy const&) const { return SoftmaxCrossEntropyProblem{.vocabulary_size = 32000}; }
-  auto of(Embedding const&) const { return EmbeddingProblem{.d_model = 512}; }
-  auto of(Adam const&) const { return AdamProblem{}; }
-  auto of(TensorOps const&) const { return TensorOpsProblem{}; }
+  /// An attention's output projection.
+  auto of(Gemm const&) const {
+    return std::pair(GemmProblem{.dtype = dtype,
+                                 .b_dtype = statistics,
+                                 .output_dtype = dtype,
+                                 .m = config.train.micro_batch_tokens,
+                                 .n = model.d_model,
+                                 .k = model.d_model / tensor_ranks,
+                                 .transpose_b = true,
+                                 .bias = true},
+                     config.kernels.gemm);
+  }
+  auto of(Attention const&) const {
+    return std::pair(AttentionProblem{.dtype = dtype,
+                                      .heads = model.heads / tensor_ranks,
+                                      .head_dim = model.d_model / model.heads,
+                                      .dropout_rate = static_cast<float>(model.attention_dropout)},
+                     config.kernels.attention);
+  }
+  auto of(ResidualNorm const&) const {
+    return std::pair(ResidualNormProblem{dtype, model.d_model, static_cast<float>(model.dropout)},
+                     config.kernels.residual_norm);
+  }
+  auto of(Activation const&) const {
+    return std::pair(ActivationProblem{dtype, model.activation}, config.kernels.activation);
+  }
+  auto of(SoftmaxCrossEntropy const&) const {
+    return std::pair(SoftmaxCrossEntropyProblem{dtype, vocabulary / tensor_ranks},
+                     config.kernels.softmax_cross_entropy);
+  }
+  auto of(Embedding const&) const {
+    return std::pair(EmbeddingProblem{dtype, statistics, model.d_model}, config.kernels.embedding);
+  }
+  auto of(Adam const&) const { return std::pair(AdamProblem{statistics}, config.kernels.adam); }
+  auto of(TensorOps const&) const { return std::pair(TensorOpsProblem{dtype}, config.kernels.tensor_ops); }
 };
 
 struct KernelsOptions {
   std::vector<std::string> plugins;
-  TypicalProblems problems;
   std::string config;
   std::vector<std::string> overrides;
   bool benchmark = false;
@@ -45,14 +78,13 @@ struct KernelsOptions {
   bool all = false;
 };
 
-/// Each implementation of an operation, the fastest first, and a mark at the one that `auto` would run.
+/// Each implementation of an operation, the fastest first, and a mark at the one that would run.
 template <class Interface>
-void print_operation(KernelRegistry<Interface> const& registry, TypicalProblems const& problems) {
+void print_operation(KernelRegistry<Interface> const& registry, ModelProblems const& problems) {
   std::cout << "  " << Interface::operation << '\n';
   auto const entries = registry.by_speed();
-  bool const any = std::any_of(entries.begin(), entries.end(),
-                               [&](auto const& e) { return e.kernel->supports(problems.of(*e.kernel)); });
-  auto const taken = any ? registry.select("auto", problems.of(*entries.front().kernel)) : nullptr;
+  auto const [problem, choice] = problems.of(*entries.front().kernel);
+  auto const taken = registry.select(choice, problem);
   for (auto const& entry : entries) {
     std::cout << fmt::format("  {} {:<12} speed {:>2}   {}\n", entry.kernel == taken ? '*' : ' ', entry.name,
                              entry.speed, entry.origin);
@@ -107,12 +139,12 @@ void use_cache(Config const& config, Registries& registries) {
   std::cout << '\n';
 }
 
-void print_registries(Registries& registries, TypicalProblems const& problems) {
-  std::cout
-      << fmt::format("Execution space: {}\nABI tag of plug-ins: {}\n", Runtime::execution_space(), abi_tag())
-      << "\nOperations and their implementations, by speed; `auto` runs the one marked * where the problem is of\n"
-      << fmt::format("the default model's shape, in float32, and the activation function is {}:\n",
-                     problems.activation);
+void print_registries(Registries& registries, ModelProblems const& problems) {
+  ModelConfig const& model = problems.model;
+  std::cout << fmt::format("Execution space: {}\nABI tag of plug-ins: {}\n", Runtime::execution_space(), abi_tag())
+            << "\nOperations and their implementations, by speed; * would run, by the configuration, in training with\n"
+            << fmt::format("{}, d_model {}, {} heads, {}, vocabulary {}:\n", name_of(problems.dtype), model.d_model,
+                           model.heads, model.activation, problems.vocabulary);
   registries.kernels.for_each([&](auto& registry) { print_operation(registry, problems); });
   std::cout << "\nLayers, for model.encoder_sublayers and model.decoder_sublayers:\n";
   for (LayerRegistry::Entry const& entry : registries.layers.entries()) {
@@ -120,32 +152,21 @@ void print_registries(Registries& registries, TypicalProblems const& problems) {
   }
 }
 
-void require_activation(KernelRegistry<Activation> const& registry, std::string const& function) {
-  auto const& entries = registry.entries();
-  if (std::none_of(entries.begin(), entries.end(),
-                   [&](auto const& entry) { return entry.kernel->supports({.function = function}); })) {
-    throw ConfigError(
-        fmt::format("--activation is \"{}\", which nothing registered computes; expected relu, gelu, or "
-                    "the function of a plug-in given with --plugin",
-                    function));
-  }
-}
-
 CommandSyntax kernels_syntax(KernelsOptions& options) {
   namespace po = boost::program_options;
   CommandSyntax syntax;
   syntax.name = "kernels";
-  syntax.usage = "[--benchmark [--config RUN.toml] [--set SECTION.KEY=VALUE]...] [--plugin LIBRARY]... [options]";
+  syntax.usage = "[--benchmark] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... [options]";
   syntax.summary =
-      "Lists what is registered: each operation's implementations, which of them would run, and the layers.\n"
+      "Lists what is registered: each operation's implementations, which of them the configured model would run in "
+      "the\n"
+      "configured precision, and the layers.\n"
       "`kernels.OPERATION` in the configuration names one instead of `auto`.\n"
       "With --benchmark: times the implementations in a training step of the configured model and keeps the times in\n"
       "kernels.cache, so that `auto` takes the fastest in runs on this machine that have no checkpoint yet.";
   syntax.options.add_options()  //
       ("plugin", po::value(&options.plugins)->composing()->value_name("LIBRARY"),
        "load this plug-in first; repeatable")  //
-      ("activation", po::value(&options.problems.activation)->default_value("relu")->value_name("FUNCTION"),
-       "the activation function for which `auto` is shown")  //
       ("benchmark", po::bool_switch(&options.benchmark),
        "time implementations")  //
       ("config", po::value(&options.config)->value_name("RUN.toml"),
@@ -153,22 +174,24 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
        "a key's value in place of the file's; can be given again")  //
       ("vocabulary", po::value(&options.vocabulary)->default_value(options.vocabulary)->value_name("PIECES"),
-       "for made-up sentences, where the configuration has no data.train")  //
-      ("all", po::bool_switch(&options.all), "time implementations of speed 0, too: hours for large models");
+       "for made-up sentences, where the configuration has no data.train, and for the list")  //
+      ("all", po::bool_switch(&options.all),
+       "with --benchmark: time implementations of speed 0, too: hours for large models");
   return syntax;
 }
 
 void benchmark(KernelsOptions const& options, Config const& config, Registries const& registries,
                Execution& execution) {
-  if (options.vocabulary < 4 || options.vocabulary > std::numeric_limits<std::int32_t>::max()) {
-    throw UsageError(fmt::format("--vocabulary is {}; expected 4 to {}", options.vocabulary,
-                                 std::numeric_limits<std::int32_t>::max()));
-  }
   fmt::print("Machine: {}\n", machine_name());
-  KernelTimings const timings = benchmark_kernels({config, registries, execution, options.vocabulary, options.all});
   auto const path = kernel_cache_path(config.kernels.cache);
+  if (!path.empty()) {
+    add_kernel_timings(path, {});  // Before hours of measuring: whether the times can be kept.
+  }
+  KernelTimings const timings = benchmark_kernels({config, registries, execution, options.vocabulary, options.all});
   if (path.empty()) {
-    fmt::print("\nkernels.cache names no file: nothing is kept.\n");
+    fmt::print("\nNothing is kept: {}.\n", config.kernels.cache.empty()
+                                               ? "kernels.cache is \"\""
+                                               : "there is neither XDG_CACHE_HOME nor HOME for kernels.cache");
     return;
   }
   add_kernel_timings(path, {{machine_name(), timings}});
@@ -182,6 +205,13 @@ int run_kernels(Arguments const& arguments) {
   if (!parse_options(kernels_syntax(options), arguments)) {
     return static_cast<int>(ExitCode::done);
   }
+  if (options.vocabulary < 4 || options.vocabulary > std::numeric_limits<std::int32_t>::max()) {
+    throw UsageError(fmt::format("--vocabulary is {}; expected 4 to {}", options.vocabulary,
+                                 std::numeric_limits<std::int32_t>::max()));
+  }
+  if (options.all && !options.benchmark) {
+    throw UsageError("--all is for --benchmark, which is not given");
+  }
   Config const config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
                                                : load_config(options.config, options.overrides);
   std::vector<std::string> plugins = config.plugins.paths;
@@ -192,9 +222,8 @@ int run_kernels(Arguments const& arguments) {
   if (options.benchmark) {
     benchmark(options, config, registries, runtime.execution());
   } else {
-    require_activation(registries.kernels.activation, options.problems.activation);
     use_cache(config, registries);
-    print_registries(registries, options.problems);
+    print_registries(registries, {config, options.vocabulary});
   }
   return static_cast<int>(ExitCode::done);
 }

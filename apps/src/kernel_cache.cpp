@@ -55,7 +55,8 @@ RunKernels find_run_kernels(fs::path const& cache, fs::path const& directory) {
   RunKernels kernels;
   kernels.timings = read_own_timings(cache, kernels.notes);
   if (!kernels.timings.empty()) {
-    kernels.notes.push_back(fmt::format("kernels are chosen by the times in {}", cache.string()));
+    kernels.notes.push_back(
+        fmt::format("kernels are chosen by the times in {}, where it has the problem", cache.string()));
   }
   kernels.file = to_json(TimingsByMachine{{machine_name(), kernels.timings}});
   return kernels;

@@ -1,10 +1,10 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <heddle/core/execution.hpp>
 #include <heddle/core/kernel_peaks.hpp>
 #include <limits>
+#include <string>
 
 namespace heddle {
 
@@ -59,9 +59,20 @@ double measure_bandwidth(TensorOps& tensor_ops, Execution& execution, double byt
   return 3.0 * static_cast<double>(x.bytes() * passes) / seconds;
 }
 
-double cache_bytes(int name, double otherwise) {
-  long const bytes = sysconf(name);
-  return bytes > 0 ? static_cast<double>(bytes) : otherwise;
+/// Of the first CPU's cache of that level, as Linux tells it, or `otherwise`. (sysconf may tell of all the caches of
+/// the host where this is a virtual machine.)
+double cache_bytes(int level, double otherwise) {
+  for (int index = 0;; ++index) {
+    std::string const directory = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
+    int found = 0;
+    if (!(std::ifstream(directory + "/level") >> found)) {
+      return otherwise;
+    }
+    double kibibytes = 0;  // "32768K"
+    if (found == level && std::ifstream(directory + "/size") >> kibibytes && kibibytes > 0) {
+      return 1024 * kibibytes;
+    }
+  }
 }
 
 MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execution, DType dtype) {
@@ -84,8 +95,8 @@ MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execu
 
 std::vector<Bandwidth> measure_bandwidths(KernelRegistry<TensorOps> const& registry, Execution& execution, int ranks) {
   auto const tensor_ops = registry.select("auto", {DType::float32});
-  double const l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
-  double const l3 = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 32 << 20) / ranks;
+  double const l2 = cache_bytes(2, 1 << 20);
+  double const l3 = cache_bytes(3, 32 << 20) / ranks;
   auto const rate = [&](double bytes) { return measure_bandwidth(*tensor_ops, execution, bytes); };
   // Half of a level is surely in it.
   return {{"L2", l2, rate(l2 / 2)},

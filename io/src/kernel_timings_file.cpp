@@ -117,12 +117,7 @@ TimingsByMachine read_kernel_timings(fs::path const& path) {
 }
 
 void add_kernel_timings(fs::path const& path, TimingsByMachine const& timings) {
-  TimingsByMachine all;
-  try {
-    all = read_kernel_timings(path);
-  } catch (DataError const&) {
-    // It is of no use to anybody.
-  }
+  TimingsByMachine all = read_kernel_timings(path);
   for (auto const& [machine, operations] : timings) {
     KernelTimings& known = all[machine];
     for (auto const& [operation, problems] : operations) {

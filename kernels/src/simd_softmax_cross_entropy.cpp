@@ -48,13 +48,12 @@ MaximumAndSum maximum_and_sum(BFloat16 const* row, std::int64_t columns) {
 /// at `next` is fetched.
 float write_exponentials(BFloat16* row, std::int64_t columns, float maximum, BFloat16 const* next) {
   Pair sum{};
-  float const shift = maximum * log2_e;
   std::int64_t c = 0;
   for (; c + pair_width <= columns; c += pair_width) {
     Pair const value = lanes::load_pair(row + c);
     __builtin_prefetch(next + c);
-    Pair const exponential{lanes::rough_exp2_of_negative(value.even * log2_e - shift),
-                           lanes::rough_exp2_of_negative(value.odd * log2_e - shift)};
+    Pair const exponential{lanes::rough_exp2_of_negative((value.even - maximum) * log2_e),
+                           lanes::rough_exp2_of_negative((value.odd - maximum) * log2_e)};
     sum = {sum.even + exponential.even, sum.odd + exponential.odd};
     lanes::store_pair(exponential, row + c);
   }

@@ -70,10 +70,24 @@ grep -Fq '24 columns of 32' other.json || fail "the layout's shapes are not its 
 "$HEDDLE" kernels --benchmark --set 'kernels.cache=""' --set model.d_model=32 --set model.d_ff=32 --set model.heads=2 \
   --set train.micro_batch_tokens=256 --set train.batch_tokens=256 --set model.max_length=64 --vocabulary 50 > listing 2> log ||
   fail "--benchmark without data"
-grep -q 'nothing is kept' listing || fail "kernels.cache = \"\" keeps times"
+grep -q '^Nothing is kept' listing || fail "kernels.cache = \"\" keeps times"
 code=0
 "$HEDDLE" kernels --benchmark --vocabulary 0 > log 2>&1 || code=$?
 [ $code -eq 64 ] || fail "--vocabulary 0: exit code $code"
+
+# What is no cache is left alone, and where times can not be kept nothing is measured first.
+cp run.toml before.toml
+for cache in run.toml /proc/no/kernels.json; do
+  ! "$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache="\"$cache\"" > listing 2> log || fail "times are kept in $cache"
+  grep -q "^heddle: $cache: " log || fail "$cache is not named"
+  ! grep -q '^Peak' listing || fail "it was measured before $cache was looked at"
+done
+cmp -s run.toml before.toml || fail "--benchmark has overwritten a file that is no cache"
+
+# The list is of the configured run.
+"$HEDDLE" kernels --config run.toml --set kernels.gemm=reference --set 'kernels.cache=""' > listing 2> log || fail "the list of a configuration"
+sed -n '/^  gemm$/,/^  attention$/p' listing | grep -q '\* reference ' || fail "the configured implementation is not marked"
+grep -q 'float32, d_model 32, 2 heads' listing || fail "it is not said of which model the list is"
 
 # A cache in which the portable GEMM has won everything: a line a problem, "name": seconds.
 sed -E 's/"([a-z0-9_]+)": [0-9][^,}]*/"\1": 1/g; s/"kokkos": 1/"kokkos": 1e-6/g' "$default" > portable.json

@@ -17,7 +17,7 @@ cmake -S source -B build -G Ninja -DCMAKE_PREFIX_PATH="$HEDDLE_INSTALL" -DCMAKE_
 cmake --build build > log 2>&1 || fail "building the plug-in"
 plugin=build/swish.so
 
-"$HEDDLE" kernels --plugin $plugin --activation swish > listing 2> log || fail "heddle kernels --plugin"
+"$HEDDLE" kernels --plugin $plugin --set 'model.activation="swish"' > listing 2> log || fail "heddle kernels --plugin"
 grep -Eq '^ *\* swish +speed +[0-9]+ +build/swish\.so$' listing || fail "swish is not what would run: $(cat listing)"
 grep -Eq '^ *gated_feed_forward +build/swish\.so$' listing || fail "the layer is not listed: $(cat listing)"
 grep -Eq '^ *\* kokkos +speed +10 +built-in$' listing || fail "the built-in kernels are not listed: $(cat listing)"

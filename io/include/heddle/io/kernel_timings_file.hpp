@@ -20,8 +20,8 @@ TimingsByMachine parse_kernel_timings(std::string_view text, std::string const& 
 /// The file's; nothing where there is no such file. DataError where it can not be read or holds something else.
 TimingsByMachine read_kernel_timings(std::filesystem::path const& path);
 
-/// Adds to the file's times, whole problems being replaced; what is no such file is replaced altogether. Directories
-/// are made. The file changes at once or not at all. Error where it can not be written.
+/// Adds to the file's times, whole problems being replaced. Directories are made. The file changes at once or not at
+/// all. DataError where there is something else, which stays as it is; Error where it can not be written.
 void add_kernel_timings(std::filesystem::path const& path, TimingsByMachine const& timings);
 
 }  // namespace heddle
