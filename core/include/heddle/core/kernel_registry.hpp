@@ -93,6 +93,7 @@ class KernelRegistry {
  private:
   static std::vector<std::string> names_of(std::vector<Entry> const& entries) {
     std::vector<std::string> names;
+    names.reserve(entries.size());
     for (Entry const& entry : entries) {
       names.push_back(entry.name);
     }
