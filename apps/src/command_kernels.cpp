@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <heddle/core/error.hpp>
 #include <heddle/core/plugin.hpp>
 #include <heddle/core/plugin_entry.hpp>
