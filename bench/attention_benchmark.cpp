@@ -1,10 +1,10 @@
 #include <benchmark/benchmark.h>
 
 #include <cmath>
-#include <heddle/core/arena.hpp>
-#include <heddle/core/execution.hpp>
-#include <heddle/core/kernel_registry.hpp>
-#include <heddle/core/runtime.hpp>
+#include <heddle/core/operations/registry.hpp>
+#include <heddle/core/tensor/arena.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/core/tensor/runtime.hpp>
 #include <heddle/kernels/register.hpp>
 #include <memory>
 #include <string>

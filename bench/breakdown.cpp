@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <heddle/core/execution.hpp>
+#include <heddle/core/tensor/execution.hpp>
 
 namespace heddle {
 

@@ -2,8 +2,8 @@
 
 #include <chrono>
 #include <functional>
-#include <heddle/core/kernel_observer.hpp>
-#include <heddle/core/kernel_peaks.hpp>
+#include <heddle/core/measure/observer.hpp>
+#include <heddle/core/measure/peaks.hpp>
 #include <map>
 #include <string>
 #include <string_view>

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <heddle/core/execution.hpp>
-#include <heddle/core/kernel_registry.hpp>
-#include <heddle/core/runtime.hpp>
+#include <heddle/core/operations/registry.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/core/tensor/runtime.hpp>
 #include <heddle/kernels/register.hpp>
 #include <limits>
 #include <map>

@@ -7,10 +7,10 @@
 #include <array>
 #include <boost/program_options.hpp>
 #include <chrono>
-#include <heddle/core/error.hpp>
-#include <heddle/core/layout.hpp>
-#include <heddle/dist/training_engine.hpp>
-#include <heddle/io/made_up_batch.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <heddle/dist/training/training_engine.hpp>
+#include <heddle/io/dataset/synthetic_batch.hpp>
 #include <heddle/kernels/register.hpp>
 #include <map>
 #include <optional>
@@ -25,7 +25,7 @@ namespace program_options = boost::program_options;
 
 struct Options {
   ModelConfig model;
-  MadeUpText text;
+  SyntheticText text;
   std::int64_t steps = 1;
   std::int64_t repetitions = 3;
   std::vector<std::string> layouts;
@@ -138,7 +138,7 @@ class Bench {
     register_built_in_layers(registries_.layers);
   }
 
-  /// Throws ConfigError, on every rank, where the layout can not be.
+  /// Throws ConfigError, on every rank, where the layout cannot be.
   void measure(Layout const& layout, Measured& measured) {
     Config const config = config_of(layout);
     make_mesh(config, world_.rank(), world_.size());  // for its checks
@@ -160,7 +160,7 @@ class Bench {
     take_most(measured, engine, before, after);
   }
 
-  MadeUpBatch const& batch() const { return batch_; }
+  SyntheticBatch const& batch() const { return batch_; }
 
  private:
   Config config_of(Layout const& layout) const {
@@ -182,7 +182,7 @@ class Bench {
   double step(TrainingEngine& engine, ParallelState const& parallel, std::int64_t micro_batches, std::int64_t index) {
     world_.barrier();
     auto const begin = std::chrono::steady_clock::now();
-    Share const mine =
+    IndexRange const mine =
         share(std::min(micro_batches, batch_.micro_batches()), parallel.data.rank(), parallel.data.size());
     engine.accumulate({.micro_batches = mine.count(),
                        .make_pack = [&](std::int64_t own) { return batch_.pack(mine.begin + own, engine.context()); },
@@ -222,12 +222,12 @@ class Bench {
   Communicator world_;
   Execution& execution_;
   Registries registries_;
-  MadeUpBatch batch_;
+  SyntheticBatch batch_;
 };
 
 constexpr double mebibyte = 1024.0 * 1024.0;
 
-void print(Layout const& layout, Measured const& measured, Options const& options, MadeUpBatch const& batch) {
+void print(Layout const& layout, Measured const& measured, Options const& options, SyntheticBatch const& batch) {
   double const speed = static_cast<double>(batch.tokens()) / measured.median();
   if (options.brief) {
     fmt::print("{:.1f}\n", speed);

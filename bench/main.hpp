@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <boost/program_options.hpp>
-#include <heddle/core/error.hpp>
-#include <heddle/core/runtime.hpp>
-#include <heddle/dist/mpi.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
 #include <iostream>
 
 namespace heddle {

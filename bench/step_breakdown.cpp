@@ -1,17 +1,17 @@
-// Where a training step's time goes, beside what each part can not take less than: mpirun -np N bench_step_breakdown
+// Where a training step's time goes, beside what each part cannot take less than: mpirun -np N bench_step_breakdown
 // --help
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <filesystem>
-#include <heddle/core/error.hpp>
-#include <heddle/core/execution.hpp>
-#include <heddle/core/layout.hpp>
-#include <heddle/dist/training_engine.hpp>
-#include <heddle/io/batches.hpp>
-#include <heddle/io/kernel_timings_file.hpp>
-#include <heddle/io/made_up_batch.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/dist/training/training_engine.hpp>
+#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/dataset/synthetic_batch.hpp>
+#include <heddle/io/files/kernel_timings_file.hpp>
 #include <heddle/kernels/register.hpp>
 #include <limits>
 #include <optional>
@@ -111,16 +111,16 @@ struct Batch {
   std::int64_t tokens = 0;  ///< of all ranks, source and target, ends included
 };
 
-/// Sentences of a dataset, dealt out as `heddle train` does, or made-up ones, always the same.
+/// Sentences of a dataset, dealt out as `heddle train` does, or synthetic ones, always the same.
 class Sentences {
  public:
   Sentences(Options const& options, std::int64_t vocabulary, Communicator const& world)
       : options_(options), world_(world) {
     if (options.data.empty()) {
       std::int64_t const tokens = std::min(options.batch_tokens / world.size(), options.micro_batch_tokens);
-      made_up_.emplace(MadeUpText{.vocabulary = vocabulary,
-                                  .tokens = tokens,
-                                  .micro_batches = std::max<std::int64_t>(options.batch_tokens / tokens, 1)});
+      synthetic_.emplace(SyntheticText{.vocabulary = vocabulary,
+                                       .tokens = tokens,
+                                       .micro_batches = std::max<std::int64_t>(options.batch_tokens / tokens, 1)});
     } else {
       dataset_.emplace(Dataset::open(options.data));
       planner_.emplace(*dataset_, BatchPlanner::Limits{options.batch_tokens, ModelConfig().max_length}, 1);
@@ -129,20 +129,21 @@ class Sentences {
 
   std::int64_t vocabulary() const { return dataset_ ? dataset_->target_tokenizer().size() : 0; }
 
-  Batch next(std::uint32_t step, Stopwatch& watch) { return dataset_ ? read(step, watch) : made_up(step, watch); }
+  Batch next(std::uint32_t step, Stopwatch& watch) { return dataset_ ? read(step, watch) : synthetic(step, watch); }
 
  private:
   Batch read(std::uint32_t step, Stopwatch& watch) {
     current_ = watch.time([&] { return planner_->next(); });
     auto const rank = static_cast<std::size_t>(world_.rank());
-    PairRange const mine = cut_evenly(*dataset_, current_.pairs, world_.size())[rank];
+    IndexRange const mine = cut_evenly(*dataset_, current_.pairs, world_.size())[rank];
     std::span<std::int64_t const> const pairs = current_.pairs;
-    auto const ranges =
-        cut_by_tokens(*dataset_, pairs.subspan(mine.begin, mine.end - mine.begin), options_.micro_batch_tokens);
+    auto const ranges = cut_by_tokens(
+        *dataset_, pairs.subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.count())),
+        options_.micro_batch_tokens);
     return {{.micro_batches = static_cast<std::int64_t>(ranges.size()),
              .make_pack =
                  [this, &watch, pairs, mine, ranges](std::int64_t index) {
-                   PairRange const& range = ranges[static_cast<std::size_t>(index)];
+                   IndexRange const& range = ranges[static_cast<std::size_t>(index)];
                    return watch.time([&] {
                      return read_pack(*dataset_, pairs, {mine.begin + range.begin, mine.begin + range.end});
                    });
@@ -152,21 +153,21 @@ class Sentences {
             current_.tokens};
   }
 
-  Batch made_up(std::uint32_t step, Stopwatch& watch) {
-    Share const mine = share(made_up_->micro_batches(), world_.rank(), world_.size());
+  Batch synthetic(std::uint32_t step, Stopwatch& watch) {
+    IndexRange const mine = share(synthetic_->micro_batches(), world_.rank(), world_.size());
     return {{.micro_batches = mine.count(),
              .make_pack =
                  [this, &watch, mine](std::int64_t index) {
-                   return watch.time([&] { return made_up_->pack(mine.begin + index); });
+                   return watch.time([&] { return synthetic_->pack(mine.begin + index); });
                  },
-             .target_tokens = made_up_->target_tokens(),
+             .target_tokens = synthetic_->target_tokens(),
              .step = step},
-            made_up_->tokens()};
+            synthetic_->tokens()};
   }
 
   Options const& options_;
   Communicator world_;
-  std::optional<MadeUpBatch> made_up_;
+  std::optional<SyntheticBatch> synthetic_;
   std::optional<Dataset> dataset_;
   std::optional<BatchPlanner> planner_;
   GlobalBatch current_;

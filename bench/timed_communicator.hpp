@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/communicator.hpp>
+#include <heddle/core/parallel/communicator.hpp>
 
 #include "breakdown.hpp"
 

@@ -58,7 +58,7 @@ if(HEDDLE_MISSING)
     "Elsewhere: install them and add their prefixes to CMAKE_PREFIX_PATH (docs/dependencies.md).")
 endif()
 
-include(HeddleMendKokkos)
+include(HeddleFixKokkos)
 # MPI is used through its C interface only; the old C++ one in mpi.h costs compile time and an extra library.
 set_property(TARGET MPI::MPI_C APPEND PROPERTY
   INTERFACE_COMPILE_DEFINITIONS OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)

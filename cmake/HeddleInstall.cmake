@@ -14,5 +14,5 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/heddleConfigVersion.cmak
 install(FILES
   "${PROJECT_BINARY_DIR}/heddleConfig.cmake"
   "${PROJECT_BINARY_DIR}/heddleConfigVersion.cmake"
-  "${PROJECT_SOURCE_DIR}/cmake/HeddleMendKokkos.cmake"
+  "${PROJECT_SOURCE_DIR}/cmake/HeddleFixKokkos.cmake"
   DESTINATION "${heddle_package_dir}")

@@ -18,10 +18,10 @@ function(heddle_target_options target)
   endif()
 endfunction()
 
-# heddle_add_room(NAME [SHARED]): one library per room, from its src/*.cpp, known as heddle::NAME.
+# heddle_add_room(NAME [SHARED]): one library per room, from the *.cpp below its src, known as heddle::NAME.
 function(heddle_add_room room)
   cmake_parse_arguments(ARG "SHARED" "" "" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/*.cpp")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/*.cpp")
   if(ARG_SHARED)
     set(kind SHARED)
   else()
@@ -30,6 +30,7 @@ function(heddle_add_room room)
   add_library(heddle_${room} ${kind} ${sources})
   add_library(heddle::${room} ALIAS heddle_${room})
   set_target_properties(heddle_${room} PROPERTIES EXPORT_NAME ${room})
+  target_include_directories(heddle_${room} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/src")
   target_compile_features(heddle_${room} PUBLIC cxx_std_20)
   target_include_directories(heddle_${room} PUBLIC
     $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>

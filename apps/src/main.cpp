@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <heddle/core/error.hpp>
-#include <heddle/core/spelling.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <iostream>
 #include <string>
 #include <vector>
 
-#include "commands.hpp"
-#include "options.hpp"
+#include "commands/commands.hpp"
+#include "commands/options.hpp"
 
 namespace heddle {
 namespace {

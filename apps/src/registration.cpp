@@ -1,7 +1,7 @@
 #include "registration.hpp"
 
 #include <filesystem>
-#include <heddle/core/plugin.hpp>
+#include <heddle/core/plugins/loading.hpp>
 #include <heddle/kernels/register.hpp>
 #include <set>
 

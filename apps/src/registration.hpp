@@ -1,13 +1,13 @@
 #pragma once
 
-#include <heddle/core/registries.hpp>
+#include <heddle/core/layers/registries.hpp>
 #include <string>
 #include <vector>
 
 namespace heddle {
 
 /// Registers the built-in kernels and layers, then those of the plug-ins, in order; a library named twice is loaded
-/// once. ConfigError where one can not be loaded.
+/// once. ConfigError where one cannot be loaded.
 void register_everything(std::vector<std::string> const& plugins, Registries& registries);
 
 }  // namespace heddle

@@ -1,7 +1,7 @@
-#include <heddle/core/kernel_registry.hpp>
+#include <heddle/core/operations/registry.hpp>
 #include <heddle/kernels/register.hpp>
 
-#include "factories.hpp"
+#include "support/factories.hpp"
 
 namespace heddle {
 

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <heddle/core/communicator.hpp>
-#include <heddle/core/error.hpp>
-#include <heddle/dist/mpi.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
 #include <span>
 #include <string>
 #include <vector>

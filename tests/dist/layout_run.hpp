@@ -1,7 +1,7 @@
 #pragma once
 
-#include <heddle/core/execution.hpp>
-#include <heddle/dist/training_engine.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/dist/training/training_engine.hpp>
 
 #include "golden_model.hpp"
 #include "layouts.hpp"
@@ -79,7 +79,7 @@ class LayoutRun {
   Pack pack(int step, std::int64_t index) const { return make_pack(pairs_of(step, index), 1, 2, 2, engine_.context()); }
 
   double accumulate(int step) {
-    Share const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
+    IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
     return engine_.accumulate({.micro_batches = mine.count(),
                                .make_pack = [&](std::int64_t index) { return pack(step, mine.begin + index); },
                                .target_tokens = target_tokens(step),
@@ -90,12 +90,12 @@ class LayoutRun {
   /// part by hand.
   Tensor output(Pack const& pack_in) {
     Communicator const& pipeline = parallel_.pipeline;
-    Context context{bench_.execution(), bench_.arena(), pack_in, true, 3, 0, engine_.stream()};
+    LayerContext context{bench_.execution(), bench_.arena(), pack_in, true, 3, 0, engine_.row_split()};
     int const parts = engine_.plan().parts_per_stage();
     Tensor hidden;
     for (int part = 0; part < parts; ++part) {
       ModelPart const& mine = engine_.model().parts()[static_cast<std::size_t>(part)];
-      Stream const input = mine.allocate_input(context);
+      HiddenStates const input = mine.allocate_input(context);
       int const previous = (pipeline.rank() + pipeline.size() - 1) % pipeline.size();
       for (Tensor const& tensor : {input.hidden, input.memory}) {
         if (!tensor.empty()) {
@@ -103,7 +103,7 @@ class LayoutRun {
         }
       }
       Saved saved;
-      Stream const stream = mine.forward(context, input, saved, {0, 0}).stream;
+      HiddenStates const stream = mine.forward(context, input, saved, {0, 0}).stream;
       if (mine.ends_decoder()) {
         hidden = stream.hidden;
         continue;

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <compare>
-#include <heddle/core/communicator.hpp>
-#include <heddle/core/config.hpp>
-#include <heddle/core/parameter.hpp>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/parameters/parameter.hpp>
 #include <string>
 #include <vector>
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <heddle/core/communicator.hpp>
-#include <heddle/core/config.hpp>
-#include <heddle/core/pack.hpp>
-#include <heddle/core/share.hpp>
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/tensor/pack.hpp>
 #include <string>
 #include <vector>
 

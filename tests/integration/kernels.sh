@@ -75,7 +75,7 @@ code=0
 "$HEDDLE" kernels --benchmark --vocabulary 0 > log 2>&1 || code=$?
 [ $code -eq 64 ] || fail "--vocabulary 0: exit code $code"
 
-# What is no cache is left alone, and where times can not be kept nothing is measured first.
+# What is no cache is left alone, and where times cannot be kept nothing is measured first.
 cp run.toml before.toml
 for cache in run.toml /proc/no/kernels.json; do
   ! "$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache="\"$cache\"" > listing 2> log || fail "times are kept in $cache"

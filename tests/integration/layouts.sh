@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A model spread over ranks in every way, as a user runs it: the trajectory of one rank, a change of layout between two
-# runs, a crash, and layouts that can not be.
+# runs, a crash, and layouts that cannot be.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -122,7 +122,7 @@ h5diff "$(echo "$(state tensor_pipeline)"/*.h5)" "$(echo "$(state killed)"/*.h5)
 head -n 3 text/test.en | "$HEDDLE" translate --checkpoint all > translations 2> log || fail "translate"
 [ "$(wc -l < translations)" -eq 3 ] || fail "not every line was translated"
 
-# Layouts that can not be: before any training, with the reason and layouts that can.
+# Layouts that cannot be: before any training, with the reason and layouts that can.
 refuse() {
   local ranks=$1 reason=$2
   shift 2

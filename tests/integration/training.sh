@@ -58,7 +58,7 @@ same() {
 }
 differ() { ! h5diff -q "$(state "$1")"/*.h5 "$(state "$2")"/*.h5 /parameters > /dev/null || fail "$1 and $2 are equal"; }
 
-# Without MPI, and with one rank: the same run. (An h5diff that can not tell two runs apart would prove nothing.)
+# Without MPI, and with one rank: the same run. (An h5diff that cannot tell two runs apart would prove nothing.)
 train 0 0 --set run.directory=alone
 train 1 0 --set run.directory=one
 same alone one
@@ -165,7 +165,7 @@ wait "$victim" || true
 # What a crash left of metrics.jsonl does not stop a resume.
 printf '3\n{"step": 7' >> timed/metrics.jsonl
 train 0 0 --set run.directory=timed --set train.steps=60
-[ "$(wc -l < timed/metrics.jsonl)" -eq 60 ] || fail "metrics.jsonl was not mended"
+[ "$(wc -l < timed/metrics.jsonl)" -eq 60 ] || fail "metrics.jsonl was not fixed"
 
 # What a run tells of its ranks: who holds what, memory before and after, communication in lines and at the end.
 train 2 0 --set run.directory=told --set parallel.tensor=2 --set train.steps=3

@@ -76,9 +76,9 @@ expect 64 'is the text that is read' "$HEDDLE" translate --checkpoint run --inpu
 input=same.en expect 64 'is the text that is read' "$HEDDLE" translate --checkpoint run --output same.en
 expect 64 'is the text that is read' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output same.en
 cmp some.en same.en || fail "the input was overwritten"
-expect 1 'nowhere/x: can not write' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output nowhere/x
-[ ! -s stdout ] || fail "evaluate translated for an output that can not be written"
-expect 1 '/dev/full: can not write' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output /dev/full
+expect 1 'nowhere/x: cannot write' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output nowhere/x
+[ ! -s stdout ] || fail "evaluate translated for an output that cannot be written"
+expect 1 '/dev/full: cannot write' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output /dev/full
 grep -q '^perplexity' stdout || fail "the scores are lost with the translations"
 code=0
 "$HEDDLE" inspect run > /dev/full 2> stderr || code=$?

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <heddle/core/error.hpp>
-#include <heddle/io/checkpoint_store.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/store.hpp>
 #include <limits>
 
 #include "temporary_directory.hpp"

@@ -1,5 +1,5 @@
 #include <cmath>
-#include <heddle/core/error.hpp>
+#include <heddle/core/base/error.hpp>
 #include <numeric>
 
 #include "kernel_fixture.hpp"

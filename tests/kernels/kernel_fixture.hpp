@@ -1,7 +1,7 @@
 #pragma once
 
 #include <algorithm>
-#include <heddle/core/kernel_registry.hpp>
+#include <heddle/core/operations/registry.hpp>
 #include <heddle/kernels/register.hpp>
 #include <string>
 #include <vector>

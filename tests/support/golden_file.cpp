@@ -1,7 +1,7 @@
 #include "golden_file.hpp"
 
 #include <fstream>
-#include <heddle/core/error.hpp>
+#include <heddle/core/base/error.hpp>
 #include <sstream>
 
 #include "golden_model.hpp"
@@ -33,7 +33,7 @@ GoldenFile::GoldenFile(std::string const& variant) {
   std::string const path = std::string(HEDDLE_TEST_DATA) + "/model_" + variant + ".txt";
   std::ifstream file(path);
   if (!file) {
-    throw Error("can not read " + path);
+    throw Error("cannot read " + path);
   }
   for (std::string text; std::getline(file, text);) {
     std::istringstream line(text);

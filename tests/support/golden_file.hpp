@@ -1,8 +1,8 @@
 #pragma once
 
-#include <heddle/core/config.hpp>
-#include <heddle/core/encoder_decoder.hpp>
-#include <heddle/core/pack.hpp>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/tensor/pack.hpp>
 #include <map>
 #include <string>
 #include <vector>

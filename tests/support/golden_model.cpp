@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <heddle/core/execution.hpp>
+#include <heddle/core/tensor/execution.hpp>
 #include <heddle/kernels/register.hpp>
 #include <limits>
 
@@ -42,7 +42,7 @@ Execution& TestBench::execution() {
 }
 
 void TestBench::allocate() {
-  parameters_.allocate(statistics_dtype(dtype_));
+  parameters_.allocate(parameter_dtype(dtype_));
   set_golden_values(parameters_);
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <heddle/core/encoder_decoder.hpp>
-#include <heddle/core/optimizer.hpp>
-#include <heddle/core/registries.hpp>
+#include <heddle/core/layers/registries.hpp>
+#include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/training/optimizer.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,7 +28,7 @@ class TestBench {
   ParameterSet& parameters() { return parameters_; }
   Arena& arena() { return arena_; }
   Execution& execution();
-  Context context(Pack const& pack, bool training = false) { return {execution(), arena_, pack, training, 5, 3}; }
+  LayerContext context(Pack const& pack, bool training = false) { return {execution(), arena_, pack, training, 5, 3}; }
   /// Allocates the declared parameters and gives them the golden values.
   void allocate();
   void zero_gradients();

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <heddle/core/arena.hpp>
-#include <heddle/core/execution.hpp>
-#include <heddle/core/pack.hpp>
-#include <heddle/core/random.hpp>
-#include <heddle/core/tensor.hpp>
+#include <heddle/core/operations/dropout.hpp>
+#include <heddle/core/tensor/arena.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/core/tensor/pack.hpp>
+#include <heddle/core/tensor/tensor.hpp>
 #include <vector>
 
 namespace heddle::testing_support {

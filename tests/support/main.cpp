@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <heddle/core/runtime.hpp>
+#include <heddle/core/tensor/runtime.hpp>
 
 // The main of every test program that runs without mpirun.
 int main(int argc, char** argv) {

@@ -2,7 +2,7 @@
 #include <mpi.h>
 
 #include <cstdio>
-#include <heddle/core/runtime.hpp>
+#include <heddle/core/tensor/runtime.hpp>
 #include <string>
 
 // The main of dist_tests, which mpirun starts on 1, 2, 4 and 8 ranks: every rank runs every test, and the run fails on

@@ -20,7 +20,7 @@ class TemporaryDirectory {
   TemporaryDirectory() {
     std::string name = (std::filesystem::temp_directory_path() / "heddle-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error("can not make a temporary directory");
+      throw std::runtime_error("cannot make a temporary directory");
     }
     path_ = name;
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/dtype.hpp>
+#include <heddle/core/base/dtype.hpp>
 
 namespace swish {
 

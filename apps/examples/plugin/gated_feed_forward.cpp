@@ -1,16 +1,16 @@
 #include "gated_feed_forward.hpp"
 
 #include <Kokkos_Core.hpp>
-#include <heddle/core/execution.hpp>
+#include <heddle/core/tensor/execution.hpp>
 
 #include "elements.hpp"
 
 namespace swish {
 namespace {
 
-using heddle::Context;
+using heddle::HiddenStates;
+using heddle::LayerContext;
 using heddle::Saved;
-using heddle::Stream;
 using heddle::Tensor;
 
 template <class Element>
@@ -27,7 +27,7 @@ void multiply_as(heddle::Execution& execution, Tensor const& a, Tensor const& b,
 }
 
 /// a ∘ b, from the arena. The layer's own tensors are contiguous.
-Tensor multiply(Context& context, Tensor const& a, Tensor const& b) {
+Tensor multiply(LayerContext& context, Tensor const& a, Tensor const& b) {
   Tensor const product = context.arena.allocate(a.dtype(), a.shape());
   with_element(a.dtype(), [&]<class Element>(Element) { multiply_as<Element>(context.execution, a, b, product); });
   return product;
@@ -45,13 +45,13 @@ GatedFeedForward::GatedFeedForward(heddle::LayerSpec const& spec)
       down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, heddle::Linear::Split::inputs),
       activation_(spec.kernels.activation({spec.dtype, spec.model.activation})) {}
 
-heddle::ActivationCall GatedFeedForward::activation_call(Context const& context, Tensor const& gate) const {
+heddle::ActivationCall GatedFeedForward::activation_call(LayerContext const& context, Tensor const& gate) const {
   heddle::ActivationCall call{function_, gate, heddle::make_dropout(context, dropout_, name_ + ".dropout", side_)};
   call.dropout.first_column = gate_.first_output();  // columns are split over the tensor group
   return call;
 }
 
-Stream GatedFeedForward::forward(Context& context, Stream const& input, Saved& saved) const {
+HiddenStates GatedFeedForward::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
   Tensor const gate = gate_.forward(context, input.hidden);
   Tensor const activated = context.arena.allocate(gate.dtype(), gate.shape());
   activation_->forward(context.execution, activation_call(context, gate), activated);
@@ -61,7 +61,8 @@ Stream GatedFeedForward::forward(Context& context, Stream const& input, Saved& s
   return {down_.forward(context, product), input.memory};
 }
 
-Stream GatedFeedForward::backward(Context& context, Stream const& grad_output, Saved const& saved) const {
+HiddenStates GatedFeedForward::backward(LayerContext& context, HiddenStates const& grad_output,
+                                        Saved const& saved) const {
   auto const& [input, gate, activated, up, product] = saved.get<Activations>();
   Tensor const grad_product = down_.backward(context, grad_output.hidden, product);
   Tensor const grad_up = multiply(context, grad_product, activated);

@@ -9,9 +9,10 @@ class GatedFeedForward final : public heddle::Layer {
  public:
   explicit GatedFeedForward(heddle::LayerSpec const& spec);
 
-  heddle::Stream forward(heddle::Context& context, heddle::Stream const& input, heddle::Saved& saved) const override;
-  heddle::Stream backward(heddle::Context& context, heddle::Stream const& grad_output,
-                          heddle::Saved const& saved) const override;
+  heddle::HiddenStates forward(heddle::LayerContext& context, heddle::HiddenStates const& input,
+                               heddle::Saved& saved) const override;
+  heddle::HiddenStates backward(heddle::LayerContext& context, heddle::HiddenStates const& grad_output,
+                                heddle::Saved const& saved) const override;
 
  private:
   struct Activations {
@@ -21,7 +22,7 @@ class GatedFeedForward final : public heddle::Layer {
     heddle::Tensor up;
     heddle::Tensor product;  ///< activated ∘ up
   };
-  heddle::ActivationCall activation_call(heddle::Context const& context, heddle::Tensor const& gate) const;
+  heddle::ActivationCall activation_call(heddle::LayerContext const& context, heddle::Tensor const& gate) const;
 
   std::string name_;
   heddle::Side side_;

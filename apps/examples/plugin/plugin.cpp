@@ -1,4 +1,4 @@
-#include <heddle/core/plugin_entry.hpp>
+#include <heddle/core/plugins/entry.hpp>
 
 #include "gated_feed_forward.hpp"
 #include "swish.hpp"

@@ -2,8 +2,8 @@
 
 #include <Kokkos_Core.hpp>
 #include <cmath>
-#include <heddle/core/error.hpp>
-#include <heddle/core/execution.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/execution.hpp>
 
 #include "elements.hpp"
 

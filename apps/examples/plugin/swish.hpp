@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/kernels/activation.hpp>
+#include <heddle/core/operations/activation.hpp>
 #include <memory>
 
 namespace swish {

@@ -16,17 +16,17 @@ class AttentionCore {
     ContextAttention::Kept kept;  ///< what the kernel was called with and gave
   };
   /// Queries are the stack's side's tokens; keys those of `keys`. The result's tensors come from the arena.
-  Activations forward(Context& context, Side keys, Tensor const& q, Tensor const& k, Tensor const& v) const;
-  void backward(Context& context, Side keys, Activations const& activations, Tensor const& grad_output,
+  Activations forward(LayerContext& context, Side keys, Tensor const& q, Tensor const& k, Tensor const& v) const;
+  void backward(LayerContext& context, Side keys, Activations const& activations, Tensor const& grad_output,
                 AttentionGradients const& gradients) const;
   /// One query per row against cached keys and values.
-  Tensor decode(Context& context, Tensor const& q, Tensor const& k, Tensor const& v, Sequences const& queries,
+  Tensor decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v, Sequences const& queries,
                 Sequences const& keys) const;
 
  private:
-  AttentionCall call(Context const& context, Side keys, Activations const& activations) const;
-  ContextAttention::Place place(Context& context, Side keys) const;
-  bool spread(Context const& context) const { return !context.pack.context(side_).shards.empty(); }
+  AttentionCall call(LayerContext const& context, Side keys, Activations const& activations) const;
+  ContextAttention::Place place(LayerContext& context, Side keys) const;
+  bool spread(LayerContext const& context) const { return !context.pack.context(side_).shards.empty(); }
 
   std::string name_;
   Side side_;
@@ -44,10 +44,11 @@ class SelfAttention : public Layer {
  public:
   explicit SelfAttention(LayerSpec const& spec);
 
-  Stream forward(Context& context, Stream const& input, Saved& saved) const override;
-  Stream backward(Context& context, Stream const& grad_output, Saved const& saved) const override;
-  Stream decode(Context& context, Stream const& input, DecodeStep const& step, DecodeCache& cache) const override;
-  void reorder(Context& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const override;
+  HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const override;
+  HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override;
+  HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
+                      DecodeCache& cache) const override;
+  void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const override;
 
  private:
   struct Activations {
@@ -73,9 +74,10 @@ class CrossAttention : public Layer {
   /// Throws ConfigError on the source side, which has no memory.
   explicit CrossAttention(LayerSpec const& spec);
 
-  Stream forward(Context& context, Stream const& input, Saved& saved) const override;
-  Stream backward(Context& context, Stream const& grad_output, Saved const& saved) const override;
-  Stream decode(Context& context, Stream const& input, DecodeStep const& step, DecodeCache& cache) const override;
+  HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const override;
+  HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override;
+  HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
+                      DecodeCache& cache) const override;
 
  private:
   struct Activations {

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <heddle/core/arena.hpp>
-#include <heddle/core/communicator.hpp>
-#include <heddle/core/config.hpp>
-#include <heddle/core/kernels/attention.hpp>
-#include <heddle/core/kernels/tensor_ops.hpp>
-#include <heddle/core/pack.hpp>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/tensor/arena.hpp>
+#include <heddle/core/tensor/pack.hpp>
 #include <memory>
 
 namespace heddle {

@@ -9,8 +9,8 @@ class FeedForward : public Layer {
  public:
   explicit FeedForward(LayerSpec const& spec);
 
-  Stream forward(Context& context, Stream const& input, Saved& saved) const override;
-  Stream backward(Context& context, Stream const& grad_output, Saved const& saved) const override;
+  HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const override;
+  HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override;
 
  private:
   struct Activations {
@@ -18,7 +18,7 @@ class FeedForward : public Layer {
     Tensor hidden;     ///< before the activation
     Tensor activated;  ///< after activation and dropout
   };
-  ActivationCall activation_call(Context const& context, Tensor const& hidden) const;
+  ActivationCall activation_call(LayerContext const& context, Tensor const& hidden) const;
 
   std::string name_;
   Side side_;

@@ -23,20 +23,20 @@ class Linear {
   Linear(LayerSpec const& spec, Extents const& extents, Split split);
 
   /// x [tokens, inputs] → [tokens, parts * outputs], from the arena. Collective over the tensor group.
-  Tensor forward(Context& context, Tensor const& x) const;
+  Tensor forward(LayerContext& context, Tensor const& x) const;
   /// Returns the gradient of x (=); weight and bias gradients +=. `x` is forward's. Collective over the tensor group.
-  Tensor backward(Context& context, Tensor const& grad_y, Tensor const& x) const;
+  Tensor backward(LayerContext& context, Tensor const& grad_y, Tensor const& x) const;
   /// As backward, but adds the gradient of x into `grad_x` (+=).
-  void backward_add(Context& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const;
+  void backward_add(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const;
 
   /// The global index, within its part, of this rank's first output: a dropout's first_column.
   std::int32_t first_output() const { return static_cast<std::int32_t>(bias_.shard_begin); }
 
  private:
-  void add_parameter_gradients(Context& context, Tensor const& grad_y, Tensor const& x) const;
-  void grad_input(Context& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const;
+  void add_parameter_gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x) const;
+  void grad_input(LayerContext& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const;
   Tensor matrix(Tensor const& weight) const;
-  void multiply(Context& context, Tensor const& x, Tensor const& y) const;
+  void multiply(LayerContext& context, Tensor const& x, Tensor const& y) const;
 
   Split split_;
   TensorRegion region_;

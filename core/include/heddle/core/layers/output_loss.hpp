@@ -26,19 +26,19 @@ class OutputLoss {
   /// The loss of hidden [stream rows, d_model] and, in the same visit, grad_hidden = scale * d(smoothed
   /// loss)/d(hidden); the table's gradient is added (+=). With an empty grad_hidden the loss alone. Collective over the
   /// tensor group.
-  LossSums visit(Context& context, Tensor const& hidden, Tensor const& targets, Training const& training,
+  LossSums visit(LayerContext& context, Tensor const& hidden, Tensor const& targets, Training const& training,
                  Tensor const& grad_hidden) const;
   /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary] in statistics_dtype, from the arena:
   /// what is to be ranked is not rounded.
-  Tensor logits(Context& context, Tensor const& hidden) const;
+  Tensor logits(LayerContext& context, Tensor const& hidden) const;
   /// The global id of the logits' first column.
   std::int64_t first_token() const { return table_.shard_begin; }
 
  private:
-  Tensor logits(Context& context, Tensor const& hidden, DType dtype) const;
+  Tensor logits(LayerContext& context, Tensor const& hidden, DType dtype) const;
   SoftmaxCrossEntropyCall call(Tensor const& logits, Tensor const& targets, double label_smoothing) const;
   /// The statistics over the whole vocabulary, [tokens, 4].
-  Tensor statistics(Context& context, SoftmaxCrossEntropyCall const& call) const;
+  Tensor statistics(LayerContext& context, SoftmaxCrossEntropyCall const& call) const;
 
   Communicator tensor_;
   TensorRegion region_;

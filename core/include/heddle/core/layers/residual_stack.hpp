@@ -1,9 +1,9 @@
 #pragma once
 
 #include <functional>
-#include <heddle/core/layer_registry.hpp>
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/layers/registry.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
-#include <heddle/core/pipeline_plan.hpp>
 #include <vector>
 
 namespace heddle {
@@ -17,19 +17,21 @@ class ResidualStack {
   /// Which of the side's layers a stack has; the last of them may be another stage's. What passes from stage to stage
   /// in pre-LN is the residual sum before any norm.
   struct Layers {
-    LayerRange range;
+    IndexRange range;
     std::int64_t count = 0;  ///< of the whole side
   };
   /// `spec.name` is "encoder" or "decoder"; builds the named sublayers for each layer.
   ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, Layers const& layers,
                 std::vector<std::string> const& sublayers);
 
-  Stream forward(Context& context, Stream const& input, Saved& saved) const;
+  HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const;
   /// grad_output.memory is added into, as in Layer::backward. The result's `hidden` is grad_output.hidden's memory.
-  Stream backward(Context& context, Stream const& grad_output, Saved const& saved) const;
+  HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const;
   /// One new token per row; `caches` has one entry per sublayer (`make_caches`).
-  Stream decode(Context& context, Stream const& input, DecodeStep const& step, std::vector<DecodeCache>& caches) const;
-  void reorder(Context& context, Tensor const& parents, DecodeStep const& step, std::vector<DecodeCache>& caches) const;
+  HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
+                      std::vector<DecodeCache>& caches) const;
+  void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
+               std::vector<DecodeCache>& caches) const;
   std::vector<DecodeCache> make_caches() const { return std::vector<DecodeCache>(sublayers_.size()); }
 
  private:
@@ -52,16 +54,17 @@ class ResidualStack {
     std::vector<Saved> branches;  ///< one per sublayer
     std::vector<Joint> joints;    ///< after each sublayer
   };
-  using RunBranch = std::function<Stream(std::size_t index, Stream const& input)>;
+  using RunBranch = std::function<HiddenStates(std::size_t index, HiddenStates const& input)>;
 
-  Stream run(Context& context, Stream const& input, Activations& activations, RunBranch const& run_branch) const;
+  HiddenStates run(LayerContext& context, HiddenStates const& input, Activations& activations,
+                   RunBranch const& run_branch) const;
   /// The norm after sublayer `index`'s branch: its own (post-LN), or the next one's or the final one (pre-LN); none at
   /// the end of a stage that does not end the side.
   Norm const& norm_after(std::size_t index) const;
-  Joint join(Context& context, ResidualNormCall call) const;
+  Joint join(LayerContext& context, ResidualNormCall call) const;
   /// The norm before the first sublayer in pre-LN.
   Norm const& first_norm() const { return sublayers_.empty() ? final_norm_ : sublayers_.front().norm; }
-  void backward_sublayers(Context& context, Stream const& grad, Activations const& activations) const;
+  void backward_sublayers(LayerContext& context, HiddenStates const& grad, Activations const& activations) const;
 
   Side side_;
   TensorRegion memory_region_;

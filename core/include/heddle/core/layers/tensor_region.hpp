@@ -1,12 +1,12 @@
 #pragma once
 
-#include <heddle/core/layer.hpp>
+#include <heddle/core/layers/layer.hpp>
 
 namespace heddle {
 
 /// Where the residual stream meets work that is split over the tensor group. Inside, every rank has all of the side's
 /// rows and a part of the heads or columns. Outside, every rank has the whole stream (Shoeybi et al. 2019) or, where
-/// context.stream says so, share(rows, rank, ranks) of its rows (Korthikanti et al. 2022). The two passages are each
+/// context.row_split says so, share(rows, rank, ranks) of its rows (Korthikanti et al. 2022). The two passages are each
 /// other's conjugates: entering's backward pass is leaving, and leaving's is entering. Both are collective over the
 /// tensor group; with one rank they do nothing.
 class TensorRegion {
@@ -14,23 +14,23 @@ class TensorRegion {
   TensorRegion(ParallelState const& parallel, Side side) : tensor_(parallel.tensor), side_(side) {}
 
   /// stream [stream rows, columns] → [rows, columns]: the same tensor, or gathered into the arena.
-  Tensor enter(Context& context, Tensor const& stream) const;
+  Tensor enter(LayerContext& context, Tensor const& stream) const;
   /// A tensor for what `leave` takes: `stream` itself, or [rows, columns] from the arena.
-  Tensor partial_of(Context& context, Tensor const& stream) const;
+  Tensor partial_of(LayerContext& context, Tensor const& stream) const;
   /// stream = the sum of the ranks' partials [rows, columns] (this rank's rows of it). `partial` is what partial_of
   /// gave.
-  void leave(Context& context, Tensor const& partial, Tensor const& stream) const;
+  void leave(LayerContext& context, Tensor const& partial, Tensor const& stream) const;
 
   /// Rows of the stream on this rank where the side has `rows`.
-  static std::int64_t stream_rows(Context const& context, std::int64_t rows);
+  static std::int64_t stream_rows(LayerContext const& context, std::int64_t rows);
   /// All rows of the side.
-  std::int64_t rows(Context const& context) const { return context.pack.rows(side_).tokens; }
+  std::int64_t rows(LayerContext const& context) const { return context.pack.rows(side_).tokens; }
   bool split() const { return tensor_.size() > 1; }
   /// One rank adds what must be added once: biases, positions.
   bool first() const { return tensor_.rank() == 0; }
 
  private:
-  std::vector<std::int64_t> shares(Context const& context) const;
+  std::vector<std::int64_t> shares(LayerContext const& context) const;
 
   Communicator tensor_;
   Side side_;

@@ -13,12 +13,12 @@ class TokenEmbedding {
   TokenEmbedding(LayerSpec const& spec, Parameter& table);
 
   /// [stream rows, d_model] from the arena.
-  Tensor forward(Context& context, TokenIds const& tokens, TokenRows const& rows) const;
+  Tensor forward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows) const;
   /// Adds to the gradients of the table and of learned positions.
-  void backward(Context& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& grad_output) const;
+  void backward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& grad_output) const;
 
  private:
-  EmbeddingCall call(Context const& context, TokenIds const& tokens, TokenRows const& rows) const;
+  EmbeddingCall call(LayerContext const& context, TokenIds const& tokens, TokenRows const& rows) const;
 
   std::string name_;
   Side side_;

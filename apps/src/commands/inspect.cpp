@@ -1,0 +1,239 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/dataset/dataset.hpp>
+#include <iostream>
+
+#include "commands.hpp"
+#include "options.hpp"
+#include "translation/trained_model.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+
+struct InspectOptions {
+  std::string path;
+  std::string which = "last";
+  bool parameters = false;
+  std::int64_t samples = 3;
+};
+
+CommandSyntax inspect_syntax(InspectOptions& options) {
+  CommandSyntax syntax;
+  syntax.name = "inspect";
+  syntax.usage = "PATH [--parameters] [--samples N]";
+  syntax.summary =
+      "Shows as text what is in a dataset (a .h5 file, or the directory `heddle prepare` wrote) or in a checkpoint (a\n"
+      "run's directory, its checkpoints directory, or one checkpoint's), after checking it.";
+  syntax.options.add_options()                                                               //
+      ("path", po::value(&options.path)->value_name("PATH")->required(), "what to look at")  //
+      ("which", po::value(&options.which)->value_name("best|last")->default_value(options.which),
+       "of a run's checkpoints")  //
+      ("parameters", po::bool_switch(&options.parameters),
+       "a checkpoint's parameters: name, shape and the values' mean, standard deviation and range")  //
+      ("samples", po::value(&options.samples)->value_name("N")->default_value(options.samples),
+       "sentence pairs of a dataset to show, evenly spread over it");
+  syntax.positional.add("path", 1);
+  return syntax;
+}
+
+std::string count(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto place = static_cast<std::ptrdiff_t>(digits.size()) - 3; place > 0; place -= 3) {
+    digits.insert(static_cast<std::size_t>(place), ",");
+  }
+  return digits;
+}
+
+/// Five numbers and a histogram of ten bins up to the 99th percentile, the rest in an eleventh.
+void print_lengths(char const* side, std::vector<std::int64_t> lengths) {
+  std::sort(lengths.begin(), lengths.end());
+  auto const quantile = [&](double share) {
+    return lengths[static_cast<std::size_t>(share * static_cast<double>(lengths.size() - 1))];
+  };
+  double sum = 0;
+  for (std::int64_t const length : lengths) {
+    sum += static_cast<double>(length);
+  }
+  std::cout << fmt::format("{} tokens in a sentence: shortest {}, median {}, mean {:.1f}, 99 % up to {}, longest {}\n",
+                           side, lengths.front(), quantile(0.5), sum / static_cast<double>(lengths.size()),
+                           quantile(0.99), lengths.back());
+  constexpr std::int64_t bins = 10;
+  std::int64_t const width = std::max<std::int64_t>(1, (quantile(0.99) + bins - 1) / bins);
+  std::vector<std::int64_t> counts(bins + 1, 0);
+  for (std::int64_t const length : lengths) {
+    ++counts[static_cast<std::size_t>(std::min(bins, (length - 1) / width))];
+  }
+  std::int64_t const most = *std::max_element(counts.begin(), counts.end());
+  for (std::int64_t bin = 0; bin <= bins && bin * width < lengths.back(); ++bin) {
+    std::int64_t const inside = counts[static_cast<std::size_t>(bin)];
+    std::string const range = bin == bins  ? fmt::format("over {}", bins * width)
+                              : width == 1 ? std::to_string(bin + 1)
+                                           : fmt::format("{} - {}", bin * width + 1, (bin + 1) * width);
+    constexpr std::int64_t bar = 50;
+    std::cout << fmt::format("  {:>13} {:>11}  {}\n", range, count(inside),
+                             std::string(static_cast<std::size_t>((inside * bar + most - 1) / most), '#'));
+  }
+}
+
+void print_vocabulary(Vocabulary const& vocabulary, std::string const& digest) {
+  auto const special = [](Tokenizer const& tokenizer) {
+    return fmt::format("{} pieces (padding {}, unknown {}, begin {}, end {})", count(tokenizer.size()),
+                       tokenizer.pad_id(), tokenizer.unknown_id(), tokenizer.begin_id(), tokenizer.end_id());
+  };
+  if (vocabulary.joint()) {
+    std::cout << fmt::format("vocabulary: joint, {}\n", special(vocabulary.source));
+  } else {
+    std::cout << fmt::format("vocabularies: source {}; target {}\n", special(vocabulary.source),
+                             special(vocabulary.target));
+  }
+  std::cout << fmt::format("vocabulary digest: {}\n", digest);
+}
+
+void inspect_dataset(fs::path const& path, std::int64_t samples) {
+  Dataset const dataset = Dataset::open(path);
+  std::cout << fmt::format("dataset {}: {} sentence pairs, {} source and {} target tokens, {:.1f} MiB\n", path.string(),
+                           count(dataset.size()), count(dataset.source_tokens()), count(dataset.target_tokens()),
+                           static_cast<double>(fs::file_size(path)) / (1 << 20));
+  print_vocabulary(dataset.vocabulary(), dataset.vocabulary_digest());
+  std::vector<std::int64_t> source(static_cast<std::size_t>(dataset.size()));
+  std::vector<std::int64_t> target(source.size());
+  for (std::int64_t index = 0; index < dataset.size(); ++index) {
+    source[static_cast<std::size_t>(index)] = dataset.source_length(index);
+    target[static_cast<std::size_t>(index)] = dataset.target_length(index);
+  }
+  print_lengths("source", std::move(source));
+  print_lengths("target", std::move(target));
+  std::int64_t const shown = std::min(samples, dataset.size());
+  for (std::int64_t sample = 0; sample < shown; ++sample) {
+    std::int64_t const index = sample * dataset.size() / shown;
+    std::cout << fmt::format("pair {}\n  source: {}\n  target: {}\n", count(index),
+                             dataset.source_tokenizer().decode(dataset.source(index)),
+                             dataset.target_tokenizer().decode(dataset.target(index)));
+  }
+}
+
+std::int64_t elements(TensorInfo const& tensor) {
+  return Shape(tensor.shape).size();
+}
+
+void print_parameters(Checkpoint const& checkpoint) {
+  std::cout << fmt::format("\n{:<48} {:<18} {:>11} {:>11} {:>11} {:>11}\n", "parameter", "shape", "mean", "deviation",
+                           "least", "greatest");
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    auto const values = checkpoint.read(tensor.name, Checkpoint::Part::value);
+    if (values.empty()) {
+      continue;
+    }
+    double sum = 0;
+    for (float const value : values) {
+      sum += static_cast<double>(value);
+    }
+    double const mean = sum / static_cast<double>(values.size());
+    double squares = 0;
+    for (float const value : values) {
+      squares += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
+    }
+    auto const [least, greatest] = std::minmax_element(values.begin(), values.end());
+    std::cout << fmt::format("{:<48} {:<18} {:>11.4g} {:>11.4g} {:>11.4g} {:>11.4g}\n", tensor.name,
+                             Shape(tensor.shape).to_string(), mean,
+                             std::sqrt(squares / static_cast<double>(values.size())), *least, *greatest);
+  }
+}
+
+void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
+  TrainingState const& state = checkpoint.state();
+  std::int64_t total = 0;
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    total += elements(tensor);
+  }
+  std::cout << fmt::format("checkpoint {}: every byte verified\n", checkpoint.directory().string());
+  std::cout << fmt::format("step {}; next: epoch {}, pair {}; {} tokens seen in {:.0f} s of training; seed {}\n",
+                           count(state.step), state.epoch, count(state.position), count(state.tokens), state.seconds,
+                           state.seed);
+  if (state.best_step > 0) {
+    std::cout << fmt::format("best validation loss {:.4f}, at step {}; {} validations since without a better one\n",
+                             state.best_valid_loss, count(state.best_step), state.validations_without_improvement);
+  }
+  std::cout << fmt::format("{} parameters in {} tensors\n", count(total), checkpoint.tensors().size());
+  Vocabulary const vocabulary{Tokenizer::from_model(checkpoint.source_model()),
+                              Tokenizer::from_model(checkpoint.target_model())};
+  print_vocabulary(vocabulary, vocabulary.digest());
+  std::cout << "\n" << checkpoint.config();
+  if (parameters) {
+    print_parameters(checkpoint);
+  }
+}
+
+/// The datasets that `heddle prepare` left in a directory.
+std::vector<fs::path> datasets_in(fs::path const& directory) {
+  std::vector<fs::path> found;
+  for (char const* const name : {"train.h5", "valid.h5"}) {
+    if (fs::exists(directory / name)) {
+      found.push_back(directory / name);
+    }
+  }
+  return found;
+}
+
+void inspect_checkpoints(InspectOptions const& options) {
+  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
+  TrainedModelOptions chosen;
+  chosen.checkpoint = options.path;
+  chosen.which = options.which;
+  auto const entries = list_checkpoints(options.path, CheckpointStore::Check::sizes);
+  if (entries.empty()) {
+    throw DataError(
+        fmt::format("{}: holds neither datasets nor checkpoints; expected a directory that `heddle prepare` "
+                    "or `heddle train` wrote",
+                    options.path));
+  }
+  auto const opened = open_checkpoints(chosen, report);
+  if (entries.size() > 1) {
+    std::cout << fmt::format("{} checkpoints:", entries.size());
+    for (CheckpointEntry const& entry : entries) {
+      std::cout << fmt::format(" {}{}", entry.directory.filename().string(), entry.best ? " (best)" : "");
+    }
+    std::cout << '\n';
+  }
+  inspect_checkpoint(opened.front(), options.parameters);
+}
+
+}  // namespace
+
+int run_inspect(Arguments const& arguments) {
+  InspectOptions options;
+  if (!parse_options(inspect_syntax(options), arguments)) {
+    return static_cast<int>(ExitCode::done);
+  }
+  if (options.which != "best" && options.which != "last") {
+    throw UsageError(fmt::format("inspect: --which is \"{}\"; expected best or last", options.which));
+  }
+  if (options.samples < 0) {
+    throw UsageError(fmt::format("inspect: --samples is {}; expected at least 0", options.samples));
+  }
+  if (!fs::exists(options.path)) {
+    throw DataError(fmt::format("{}: there is no such file or directory", options.path));
+  }
+  if (!fs::is_directory(options.path)) {
+    inspect_dataset(options.path, options.samples);
+    return static_cast<int>(ExitCode::done);
+  }
+  auto const datasets = datasets_in(options.path);
+  for (fs::path const& dataset : datasets) {
+    inspect_dataset(dataset, options.samples);
+  }
+  if (datasets.empty()) {
+    inspect_checkpoints(options);
+  }
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace heddle

@@ -1,0 +1,70 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
+#include <iostream>
+
+namespace heddle {
+namespace {
+
+namespace po = boost::program_options;
+
+std::string describe_unknown(po::unknown_option const& error, po::options_description const& options) {
+  std::vector<std::string> names;
+  for (auto const& option : options.options()) {
+    names.push_back("--" + option->long_name());
+  }
+  std::string const given = error.get_option_name();
+  std::string const meant = nearest_spelling(given, names);
+  return fmt::format("there is no option {}{}", given, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
+}
+
+/// A missing option as the usage line names it: a positional one has no "--" there.
+std::string describe_missing(po::required_option const& error, CommandSyntax const& syntax) {
+  std::string name = error.get_option_name();
+  name.erase(0, name.find_first_not_of('-'));
+  for (unsigned place = 0; place < syntax.positional.max_total_count(); ++place) {
+    if (syntax.positional.name_for_position(place) == name) {
+      return syntax.options.find(name, false).semantic()->name() + " is missing";
+    }
+  }
+  return fmt::format("--{} is missing", name);
+}
+
+}  // namespace
+
+std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std::vector<std::string> const& arguments) {
+  constexpr unsigned line_length = 110;
+  po::options_description options("Options", line_length, line_length / 2);
+  for (auto const& option : syntax.options.options()) {
+    options.add(option);
+  }
+  options.add_options()("help,h", "print this and exit");
+  // Nothing is guessed from the beginning of a name: a script must not change its meaning when an option is added.
+  int const style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+  std::string problem;
+  try {
+    po::variables_map values;
+    po::store(po::command_line_parser(arguments).options(options).positional(syntax.positional).style(style).run(),
+              values);
+    if (values.count("help") > 0) {
+      std::cout << fmt::format("Usage: heddle {} {}\n\n{}\n\n", syntax.name, syntax.usage, syntax.summary) << options;
+      return std::nullopt;
+    }
+    po::notify(values);
+    return values;
+  } catch (po::unknown_option const& error) {
+    problem = describe_unknown(error, options);
+  } catch (po::required_option const& error) {
+    problem = describe_missing(error, syntax);
+  } catch (po::error const& error) {
+    problem = error.what();
+  }
+  throw UsageError(fmt::format("{}: {}\nUsage: heddle {} {}\n`heddle {} --help` shows every option.", syntax.name,
+                               problem, syntax.name, syntax.usage, syntax.name));
+}
+
+}  // namespace heddle

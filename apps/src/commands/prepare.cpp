@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/prepare.hpp>
+#include <iostream>
+
+#include "commands.hpp"
+#include "options.hpp"
+
+namespace heddle {
+namespace {
+
+namespace po = boost::program_options;
+
+CommandSyntax prepare_syntax(PrepareOptions& prepared) {
+  CommandSyntax syntax;
+  syntax.name = "prepare";
+  syntax.usage = "--source TEXT --target TEXT --out DIRECTORY [options]";
+  syntax.summary =
+      "Turns parallel text (plain or gzip, UTF-8, one sentence a line) into HDF5 datasets for `heddle train`:\n"
+      "learns a SentencePiece vocabulary, or takes an existing one, and writes DIRECTORY/train.h5, valid.h5 and\n"
+      "vocab.model (or vocab.source.model and vocab.target.model).";
+  auto const path = [](char const* name) { return po::value<std::string>()->value_name(name); };
+  syntax.options.add_options()                                                                                   //
+      ("source", path("TEXT")->required(), "training text, source side")                                         //
+      ("target", path("TEXT")->required(), "training text, target side: line n translates the source's line n")  //
+      ("valid-source", path("TEXT"), "validation text, source side")                                             //
+      ("valid-target", path("TEXT"), "validation text, target side")                                             //
+      ("vocab-size", po::value(&prepared.vocabulary_size)->default_value(prepared.vocabulary_size),
+       "pieces in the vocabulary (in each of the two where they are separate), the four special ones included")  //
+      ("vocab-type", po::value(&prepared.vocabulary_type)->default_value(prepared.vocabulary_type),
+       "bpe or unigram")  //
+      ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
+       "one vocabulary for each side instead of a joint one")                                         //
+      ("vocab-model", path("MODEL"), "an existing SentencePiece model, joint or of the source side")  //
+      ("target-vocab-model", path("MODEL"), "an existing SentencePiece model of the target side")     //
+      ("max-length", po::value(&prepared.max_length)->default_value(prepared.max_length),
+       "leave out a pair with more tokens than this on a side")     //
+      ("out", path("DIRECTORY")->required(), "where the files go")  //
+      ("overwrite", po::bool_switch(&prepared.overwrite), "replace what an earlier run left in DIRECTORY");
+  return syntax;
+}
+
+void read_paths(po::variables_map const& values, PrepareOptions& prepared) {
+  auto const optional_path = [&](char const* name) -> std::optional<std::filesystem::path> {
+    return values.count(name) > 0 ? std::optional<std::filesystem::path>(values[name].as<std::string>()) : std::nullopt;
+  };
+  prepared.source = values["source"].as<std::string>();
+  prepared.target = values["target"].as<std::string>();
+  prepared.directory = values["out"].as<std::string>();
+  prepared.valid_source = optional_path("valid-source");
+  prepared.valid_target = optional_path("valid-target");
+  prepared.source_model = optional_path("vocab-model");
+  prepared.target_model = optional_path("target-vocab-model");
+}
+
+void check_vocabulary_options(po::variables_map const& values) {
+  for (char const* const name : {"vocab-size", "vocab-type"}) {
+    if (values.count("vocab-model") > 0 && !values[name].defaulted()) {
+      throw UsageError(
+          fmt::format("--{} says how to learn a vocabulary, but --vocab-model gives one: leave out either", name));
+    }
+  }
+  std::string const& type = values["vocab-type"].as<std::string>();
+  if (type != "bpe" && type != "unigram") {
+    throw UsageError(fmt::format("--vocab-type is \"{}\"; expected bpe or unigram", type));
+  }
+}
+
+void print_text(char const* name, PreparedText const& text, PrepareOptions const& options) {
+  std::cout << fmt::format(
+      "{}: {} pairs, {} source and {} target tokens, {} of them unknown; left out: {} with an empty side, {} with more "
+      "than {} tokens\n",
+      name, text.pairs, text.source_tokens, text.target_tokens, text.unknown_tokens, text.empty, text.too_long,
+      options.max_length);
+}
+
+}  // namespace
+
+int run_prepare(Arguments const& arguments) {
+  PrepareOptions options;
+  auto const values = parse_options(prepare_syntax(options), arguments);
+  if (!values) {
+    return static_cast<int>(ExitCode::done);
+  }
+  check_vocabulary_options(*values);
+  read_paths(*values, options);
+  PrepareReport const report = prepare(options, std::cerr);
+  print_text("train", report.train, options);
+  if (report.valid) {
+    print_text("valid", *report.valid, options);
+  }
+  std::cout << (report.joint ? fmt::format("joint vocabulary: {} pieces\n", report.source_vocabulary_size)
+                             : fmt::format("vocabularies: {} source and {} target pieces\n",
+                                           report.source_vocabulary_size, report.target_vocabulary_size));
+  std::cout << fmt::format("wrote {}\n", options.directory.string());
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace heddle

@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/host_name.hpp>
+#include <heddle/core/base/random.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
+#include <iostream>
+#include <optional>
+#include <thread>
+
+#include "commands.hpp"
+#include "kernels/cache.hpp"
+#include "options.hpp"
+#include "registration.hpp"
+#include "training/trainer.hpp"
+
+namespace heddle {
+namespace {
+
+namespace po = boost::program_options;
+
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::vector<std::string> plugins;
+  bool fresh = false;
+};
+
+CommandSyntax train_syntax(TrainOptions& options) {
+  CommandSyntax syntax;
+  syntax.name = "train";
+  syntax.usage = "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh]";
+  syntax.summary =
+      "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has "
+      "checkpoints,\n"
+      "goes on from the newest that verifies. SIGUSR1: writes a checkpoint at the next step and exits with 75.";
+  syntax.options.add_options()                                                                         //
+      ("config", po::value(&options.config)->value_name("RUN.toml")->required(), "the configuration")  //
+      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
+       "a key's value in place of the file's; can be given again")  //
+      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
+       "a shared library with kernels and layers, beside those in plugins.paths; can be given again")  //
+      ("fresh", po::bool_switch(&options.fresh),
+       "start over in a new directory beside run.directory (which is left as it is)");
+  syntax.positional.add("config", 1);
+  return syntax;
+}
+
+/// Throws where ranks were started with different configurations: they would wait for each other's messages, or train
+/// apart. Collective over `world`.
+void require_same_config(Config const& config, Communicator const& world) {
+  std::uint64_t const key = random_key(0, to_toml(config));
+  std::array<std::int32_t, 2> const own{static_cast<std::int32_t>(key), static_cast<std::int32_t>(key >> 32)};
+  Tensor const least = from_host<std::int32_t>(own, {2});
+  Tensor const most = from_host<std::int32_t>(own, {2});
+  world.all_reduce(least, ReduceOp::min);
+  world.all_reduce(most, ReduceOp::max);
+  if (to_host<std::int32_t>(least) != to_host<std::int32_t>(most)) {
+    throw ConfigError("the ranks were started with different configurations; give all the same file and --set options");
+  }
+}
+
+/// The mesh's groups, and how [parallel] uses them; collective over `world`.
+ParallelState make_parallel(Config const& config, Communicator const& world) {
+  ParallelState parallel = make_parallel_state(world, make_mesh(config, world.rank(), world.size()));
+  parallel.sequence_parallel = config.parallel.sequence_parallel;
+  parallel.context_mode = config.parallel.context_mode;
+  return parallel;
+}
+
+/// run.directory, or with --fresh the first of NAME-2, NAME-3, … that does not exist, as rank 0 sees it.
+std::filesystem::path choose_run_directory(std::filesystem::path name, bool fresh, Communicator const& world) {
+  name = name.lexically_normal();
+  if (!name.has_filename()) {
+    name = name.parent_path();  // a trailing slash
+  }
+  std::filesystem::path directory = name;
+  std::int32_t number = 1;
+  if (world.rank() == 0) {
+    while (fresh && std::filesystem::exists(directory)) {
+      directory = fmt::format("{}-{}", name.string(), ++number);
+    }
+  }
+  Tensor const shared = from_host<std::int32_t>(std::span(&number, 1), {1});
+  world.broadcast(shared, 0);
+  number = to_host<std::int32_t>(shared).front();
+  return number == 1 ? name : std::filesystem::path(fmt::format("{}-{}", name.string(), number));
+}
+
+ExitCode train(TrainOptions const& options, Communicator const& world, StopSignal const& signal) {
+  Config config = load_config(options.config, options.overrides);
+  config.plugins.paths.insert(config.plugins.paths.end(), options.plugins.begin(), options.plugins.end());
+  require_supported(config);
+  Runtime runtime;
+  require_same_config(config, world);
+  Registries registries;
+  register_everything(config.plugins.paths, registries);
+  ParallelState const parallel = make_parallel(config, world);
+  auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
+  RunKernels const kernels = choose_run_kernels(config.kernels, directory, world);
+  registries.kernels.set_timings(kernels.timings);
+  Trainer trainer({config, registries, kernels, parallel, runtime.execution(), directory});
+  return trainer.run(signal);
+}
+
+/// An error ends the whole job: MPI_Abort gives mpirun the exit code. An error of all ranks is told by rank 0 alone:
+/// the others wait until its abort has ended them, and speak only where none came.
+[[noreturn]] void end_job(MpiSession const& session, int rank, std::string const& message, ExitCode code) {
+  if (rank == 0) {
+    std::cerr << "heddle: " << message << std::endl;
+  } else {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    std::cerr << fmt::format("heddle: rank {} on {}: {}\n", rank, host_name(), message) << std::flush;
+  }
+  session.abort(static_cast<int>(code));
+}
+
+}  // namespace
+
+int run_train(Arguments const& arguments) {
+  TrainOptions options;
+  if (!parse_options(train_syntax(options), arguments)) {
+    return static_cast<int>(ExitCode::done);
+  }
+  StopSignal const signal;  // from here on, so that one that comes while the model is built is not lost
+  if (!launched_by_mpi()) {
+    return static_cast<int>(train(options, Communicator::self(), signal));
+  }
+  MpiSession const session;
+  int const rank = session.world().rank();
+  try {
+    return static_cast<int>(train(options, session.world(), signal));
+  } catch (Error const& error) {
+    end_job(session, rank, error.what(), error.code());
+  } catch (std::exception const& error) {
+    end_job(session, rank, error.what(), ExitCode::failure);
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/text/text.hpp>
+#include <iostream>
+
+#include "commands.hpp"
+#include "options.hpp"
+#include "translation/text_output.hpp"
+#include "translation/translation.hpp"
+
+namespace heddle {
+namespace {
+
+namespace po = boost::program_options;
+
+struct TranslateOptions {
+  TrainedModelOptions model;
+  GenerationOptions generation{.beam_size = 5};
+  bool n_best_format = false;
+  std::string input;
+  std::string output;
+  std::int64_t window = 2000;
+};
+
+CommandSyntax translate_syntax(TranslateOptions& options) {
+  CommandSyntax syntax;
+  syntax.name = "translate";
+  syntax.usage = "--checkpoint DIRECTORY [options] < SOURCE > TRANSLATION";
+  syntax.summary =
+      "Translates text, one sentence a line, with a trained model: beam search, one line out for each line in, in the\n"
+      "same order; an empty line stays empty. With --n-best N there are up to N lines for each line in,\n"
+      "\"INDEX ||| TRANSLATION ||| SCORE\" with INDEX counting from 0.";
+  add_model_options(syntax.options, options.model);
+  add_generation_options(syntax.options, options.generation);
+  syntax.options.add_options()  //
+      ("n-best", po::value(&options.generation.n_best)->value_name("N"),
+       "so many translations of each line, with their scores")  //
+      ("input", po::value(&options.input)->value_name("TEXT"),
+       "read this text, plain or gzip, instead of the standard input")  //
+      ("output", po::value(&options.output)->value_name("TEXT"),
+       "write to this file instead of the standard output")  //
+      ("window", po::value(&options.window)->value_name("LINES")->default_value(options.window),
+       "lines read before they are translated, those of similar length together");
+  return syntax;
+}
+
+std::string format_lines(std::vector<std::vector<Translation>> const& translations, std::int64_t first_index,
+                         bool n_best) {
+  std::string text;
+  for (auto const& line : translations) {
+    for (Translation const& translation : line) {
+      text += n_best ? fmt::format("{} ||| {} ||| {:.6f}\n", first_index, translation.text, translation.score)
+                     : translation.text + "\n";
+    }
+    ++first_index;
+  }
+  return text;
+}
+
+std::vector<SourceLine> read_window(LineReader& reader, std::int64_t count) {
+  // A window is bounded in bytes too, for texts whose lines are not sentences.
+  constexpr std::size_t most_bytes = std::size_t{16} << 20;
+  std::vector<SourceLine> lines;
+  std::size_t bytes = 0;
+  std::string line;
+  while (static_cast<std::int64_t>(lines.size()) < count && bytes < most_bytes && reader.next(line)) {
+    bytes += line.size();
+    lines.push_back({line, reader.line_number()});
+  }
+  return lines;
+}
+
+}  // namespace
+
+int run_translate(Arguments const& arguments) {
+  TranslateOptions options;
+  auto const values = parse_options(translate_syntax(options), arguments);
+  if (!values) {
+    return static_cast<int>(ExitCode::done);
+  }
+  if (options.model.checkpoint.empty()) {
+    throw UsageError("translate: --checkpoint is missing: the model to translate with");
+  }
+  if (options.window < 1) {
+    throw UsageError(fmt::format("translate: --window is {}; expected at least 1", options.window));
+  }
+  bool const n_best = values->count("n-best") > 0;
+  require_valid(options.generation);
+  std::string const input = options.input.empty() ? "/dev/stdin" : options.input;
+  LineReader reader(input);
+  TrainedModel model(options.model, [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; });
+  TextOutput output(options.output, {input});
+  std::int64_t done = 0;
+  for (auto lines = read_window(reader, options.window); !lines.empty(); lines = read_window(reader, options.window)) {
+    output.write(format_lines(translate(model, lines, options.generation, std::cerr), done, n_best));
+    done += static_cast<std::int64_t>(lines.size());
+  }
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace heddle

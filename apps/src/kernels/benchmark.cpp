@@ -1,0 +1,157 @@
+#include "benchmark.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/measure/peaks.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <heddle/dist/report/rehearsal.hpp>
+#include <heddle/dist/training/training_engine.hpp>
+#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/dataset/synthetic_batch.hpp>
+#include <optional>
+
+#include "timed_kernels.hpp"
+
+namespace heddle {
+
+namespace {
+
+/// The model whose step is timed: what is repeated, or split without changing a kernel's problem, is there once.
+Config small_config(Config config) {
+  config.model.encoder_layers = config.model.decoder_layers = 1;
+  ParallelConfig parallel;
+  parallel.tensor = config.parallel.tensor;
+  parallel.data = 1;
+  config.parallel = parallel;
+  config.train.deterministic = false;
+  return config;
+}
+
+/// A micro-batch as training would begin with, or one of synthetic sentences of 10 to 50 tokens.
+struct Sample {
+  VocabularySizes vocabulary;
+  Pack pack;
+};
+
+Sample read_sample(Config const& config) {
+  Dataset const data = Dataset::open(config.data.train);
+  BatchPlanner batches(data, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
+  std::vector<std::int64_t> const pairs = batches.next().pairs;
+  IndexRange const first = cut_by_tokens(data, pairs, config.train.micro_batch_tokens).front();
+  return {{data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()},
+          read_pack(data, pairs, first)};
+}
+
+Sample make_up_sample(Config const& config, std::int64_t vocabulary) {
+  std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);
+  SyntheticBatch const batch({.vocabulary = vocabulary,
+                              .tokens = config.train.micro_batch_tokens,
+                              .micro_batches = 1,
+                              .shortest = std::min<std::int64_t>(10, longest),
+                              .longest = longest});
+  return {{vocabulary, vocabulary, true}, batch.pack(0)};
+}
+
+/// One forward and backward pass and one update, whose calls the result has.
+TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, Sample const& sample) {
+  KernelTimer timer(benchmark.all);
+  Registries registries = benchmark.registries;
+  observe_kernels(registries.kernels, timer);
+  int const ranks = config.parallel.tensor;
+  ParallelState const parallel =
+      ranks == 1 ? ParallelState() : idle_parallel_state(make_mesh(config, 0, ranks), config.parallel);
+  TrainingEngine engine(
+      {config, registries, parallel, benchmark.execution, sample.vocabulary, dtype_of(config.train.precision)});
+  engine.parameters().initialize(config.train.seed);
+  engine.accumulate({.micro_batches = 1,
+                     .make_pack = [&](std::int64_t) { return sample.pack; },
+                     .target_tokens = sample.pack.target_rows.tokens});
+  engine.update(config.optimizer.learning_rate, 1);
+  return timer.problems();
+}
+
+std::string in_words(double seconds) {
+  return seconds < 1e-3 ? fmt::format("{:.1f} us", seconds * 1e6)
+         : seconds < 1  ? fmt::format("{:.2f} ms", seconds * 1e3)
+                        : fmt::format("{:.2f} s ", seconds);
+}
+
+void print_line(std::string const& call, std::string const& name, double seconds) {
+  fmt::print("  {:<46} {:<12} {:>10}", call, name, in_words(seconds));
+}
+
+/// Rate and fraction of the peak; nothing where there is no such work.
+void print_rate(double amount, double seconds, double peak) {
+  double const rate = amount / seconds;
+  fmt::print("{}", amount > 0 ? fmt::format(" {:>9.1f} {:>6.0f} %", rate * 1e-9, 100 * rate / peak)
+                              : fmt::format(" {:>18}", ""));
+}
+
+void print_problem(std::string const& key, TimedProblem const& problem, Peaks const& peaks, DType dtype) {
+  fmt::print(" {}\n", key);
+  for (TimedCall const& call : problem.calls) {
+    std::string title = fmt::format("{}{}", call.name, call.count > 1 ? fmt::format(", {}x", call.count) : "");
+    for (auto const& [name, seconds] : call.seconds) {
+      print_line(title, name, seconds);
+      print_rate(call.flops, seconds, peaks.matmul(dtype).operations_per_second);
+      print_rate(call.bytes, seconds, peaks.bandwidth(call.bytes).bytes_per_second);
+      fmt::print("\n");
+      title.clear();
+    }
+  }
+  std::string title = "all calls";
+  for (auto const& [name, seconds] : problem.total()) {
+    print_line(title, (name == problem.fastest() ? "* " : "  ") + name, seconds);
+    fmt::print("\n");
+    title.clear();
+  }
+}
+
+void print_tables(TimedProblems const& problems, Peaks const& peaks, DType dtype) {
+  fmt::print("\n  {:<46} {:<12} {:>10} {:>9} {:>8} {:>9} {:>8}\n", "", "", "time", "GFLOP/s", "of peak", "GB/s",
+             "of y += x");
+  for (auto const& [operation, by_key] : problems) {
+    for (auto const& [key, problem] : by_key) {
+      if (!problem.calls.empty()) {
+        fmt::print("{}:", operation);
+        print_problem(key, problem, peaks, dtype);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
+  Config const config = small_config(benchmark.config);
+  Sample const sample = config.data.train.empty() ? make_up_sample(config, benchmark.vocabulary) : read_sample(config);
+  DType const dtype = dtype_of(config.train.precision);
+  fmt::print("A step of the model with one encoder and one decoder layer: {}, {} + {} tokens{}, vocabulary {}{}\n",
+             name_of(dtype), sample.pack.source_rows.tokens, sample.pack.target_rows.tokens,
+             config.data.train.empty() ? " (made up)" : " of " + config.data.train, sample.vocabulary.target,
+             config.parallel.tensor > 1 ? fmt::format(", parallel.tensor = {}", config.parallel.tensor) : "");
+  Peaks const peaks = measure_peaks(benchmark.registries.kernels, benchmark.execution, {dtype}, 1);
+  MatmulPeak const& matmul = peaks.matmul(dtype);
+  fmt::print("Peak of multiplications: {:.1f} GFLOP/s ({}); of y += x", matmul.operations_per_second * 1e-9,
+             matmul.implementation);
+  for (Bandwidth const& bandwidth : peaks.bandwidths) {
+    fmt::print(" in {}: {:.1f} GB/s", bandwidth.level, bandwidth.bytes_per_second * 1e-9);
+  }
+  fmt::print("\nTimes are the least of some calls; * is what `auto` takes with them. {}\n",
+             benchmark.all ? "" : "Implementations of speed 0 are left out; --all has them, too.");
+  std::fflush(stdout);
+  TimedProblems const problems = time_step(benchmark, config, sample);
+  print_tables(problems, peaks, dtype);
+  KernelTimings timings;
+  for (auto const& [operation, by_key] : problems) {
+    for (auto const& [key, problem] : by_key) {
+      if (TimesByName times = problem.total(); times.size() > 1) {
+        timings[operation][key] = std::move(times);
+      }
+    }
+  }
+  return timings;
+}
+
+}  // namespace heddle

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/layers/registries.hpp>
+
+namespace heddle {
+
+struct KernelBenchmark {
+  Config const& config;
+  Registries const& registries;
+  Execution& execution;
+  std::int64_t vocabulary = 0;  ///< pieces, where the configuration names no data
+  bool all = false;             ///< implementations of speed 0, too
+};
+
+/// Times every implementation in the calls of a training step of the configured model with one encoder and one decoder
+/// layer (the others are alike), as rank 0 of its tensor group makes them; prints tables; returns the times.
+KernelTimings benchmark_kernels(KernelBenchmark const& benchmark);
+
+}  // namespace heddle

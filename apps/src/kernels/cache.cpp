@@ -1,0 +1,145 @@
+#include "cache.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/files/kernel_timings_file.hpp>
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run without any starts from the beginning, whatever else it has left.
+bool has_checkpoints(fs::path const& directory) {
+  std::error_code ignored;  // what cannot be listed will be complained of by whoever reads it
+  fs::directory_iterator const entries(directory / "checkpoints", ignored);
+  return std::any_of(begin(entries), end(entries), [](fs::directory_entry const& entry) {
+    return checkpoint_step(entry.path().filename().string()).has_value();
+  });
+}
+
+/// Of a run that has begun: what its kernels.json says.
+RunKernels kernels_of_begun(fs::path const& file) {
+  RunKernels kernels;
+  try {
+    TimingsByMachine const all = read_kernel_timings(file);
+    std::string const here = machine_name();
+    if (auto const own = all.find(here); own != all.end()) {
+      kernels.timings = own->second;
+    } else if (all.empty()) {
+      kernels.notes.push_back(fmt::format(
+          "{} is gone: kernels are chosen by speed, and the run may go on with other last bits than it would "
+          "have had",
+          file.string()));
+    } else {
+      kernels.notes.push_back(fmt::format("{} was written in other circumstances ({}): kernels are chosen by speed",
+                                          file.string(), machine_difference(all.begin()->first, here)));
+    }
+  } catch (DataError const& error) {
+    kernels.notes.push_back(fmt::format("{}: kernels are chosen by speed", error.what()));
+  }
+  return kernels;
+}
+
+RunKernels find_run_kernels(fs::path const& cache, fs::path const& directory) {
+  if (has_checkpoints(directory)) {
+    return kernels_of_begun(directory / "kernels.json");
+  }
+  RunKernels kernels;
+  kernels.timings = read_own_timings(cache, kernels.notes);
+  if (!kernels.timings.empty()) {
+    kernels.notes.push_back(
+        fmt::format("kernels are chosen by the times in {}, where it has the problem", cache.string()));
+  }
+  kernels.file = to_json(TimingsByMachine{{machine_name(), kernels.timings}});
+  return kernels;
+}
+
+/// The text of the rank `root` on every rank.
+std::string broadcast_text(std::string text, int root, Communicator const& world) {
+  auto const size = static_cast<std::int32_t>(text.size());
+  Tensor const shared_size = from_host<std::int32_t>(std::span(&size, 1), {1});
+  world.broadcast(shared_size, root);
+  auto const bytes = static_cast<std::size_t>(to_host<std::int32_t>(shared_size).front());
+  std::vector<std::int32_t> words(bytes / sizeof(std::int32_t) + 1);
+  std::memcpy(words.data(), text.data(), std::min(text.size(), bytes));
+  Tensor const shared = from_host<std::int32_t>(words, {static_cast<std::int64_t>(words.size())});
+  world.broadcast(shared, root);
+  words = to_host<std::int32_t>(shared);
+  text.assign(reinterpret_cast<char const*>(words.data()), bytes);
+  return text;
+}
+
+/// Where ranks run on different machines: each chooses among the kernels that its own has, and by the speeds that they
+/// have there. Empty where it makes no difference. Collective over `world`.
+std::string note_of_different_ranks(KernelChoices const& choices, Communicator const& world) {
+  std::array const names{
+      choices.gemm,      choices.attention, choices.residual_norm, choices.activation, choices.softmax_cross_entropy,
+      choices.embedding, choices.adam,      choices.tensor_ops};
+  if (world.size() == 1 || std::find(names.begin(), names.end(), "auto") == names.end()) {
+    return "";
+  }
+  std::string const own = machine_name();
+  std::string const of_first = broadcast_text(own, 0, world);
+  std::int32_t const place = own == of_first ? world.size() : world.rank();
+  Tensor const least = from_host<std::int32_t>(std::span(&place, 1), {1});
+  world.all_reduce(least, ReduceOp::min);
+  int const different = to_host<std::int32_t>(least).front();
+  if (different == world.size()) {
+    return "";
+  }
+  return fmt::format(
+      "rank {} is not on such a machine as rank 0 ({}): `auto` may choose other kernels there, and what tensor "
+      "ranks or replicas hold in common may drift apart (exit code 70); name kernels in [kernels] that every rank has",
+      different, machine_difference(of_first, broadcast_text(own, different, world)));
+}
+
+}  // namespace
+
+fs::path kernel_cache_path(std::string const& cache) {
+  if (cache != "auto") {
+    return cache;
+  }
+  char const* const base = std::getenv("XDG_CACHE_HOME");
+  if (base != nullptr && *base == '/') {
+    return fs::path(base) / "heddle/kernels.json";
+  }
+  char const* const home = std::getenv("HOME");
+  return home == nullptr || *home == '\0' ? fs::path() : fs::path(home) / ".cache/heddle/kernels.json";
+}
+
+KernelTimings read_own_timings(fs::path const& file, std::vector<std::string>& notes) {
+  if (file.empty()) {
+    return {};
+  }
+  try {
+    TimingsByMachine const all = read_kernel_timings(file);
+    auto const own = all.find(machine_name());
+    return own == all.end() ? KernelTimings() : own->second;
+  } catch (DataError const& error) {
+    notes.push_back(fmt::format("not used: {}", error.what()));
+    return {};
+  }
+}
+
+RunKernels choose_run_kernels(KernelChoices const& choices, fs::path const& directory, Communicator const& world) {
+  RunKernels kernels;
+  if (world.rank() == 0) {
+    kernels = find_run_kernels(kernel_cache_path(choices.cache), directory);
+  }
+  std::string const text = broadcast_text(to_json(TimingsByMachine{{"rank 0", kernels.timings}}), 0, world);
+  kernels.timings = parse_kernel_timings(text, "rank 0").at("rank 0");
+  if (std::string note = note_of_different_ranks(choices, world); !note.empty()) {
+    kernels.notes.push_back(std::move(note));
+  }
+  return kernels;
+}
+
+}  // namespace heddle

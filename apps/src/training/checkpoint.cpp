@@ -1,0 +1,96 @@
+#include "checkpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <sstream>
+
+namespace heddle {
+
+CheckpointCopy copy_for_checkpoint(TrainingState const& state, Config const& config, Vocabulary const& vocabulary,
+                                   std::vector<WholeTensor> tensors) {
+  CheckpointCopy copy;
+  copy.tensors = std::move(tensors);
+  copy.contents.state = state;
+  copy.contents.config = to_toml(config);
+  copy.contents.source_model = vocabulary.source.model();
+  copy.contents.target_model = vocabulary.target.model();
+  for (WholeTensor const& tensor : copy.tensors) {
+    copy.contents.tensors.push_back(
+        {tensor.name, tensor.shape.to_vector(), tensor.value, tensor.first_moment, tensor.second_moment});
+  }
+  return copy;
+}
+
+void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
+                         DistributedOptimizer& optimizer) {
+  if (static_cast<std::int64_t>(checkpoint.tensors().size()) != model.parameters()) {
+    throw DataError(fmt::format("{}: holds {} parameters, the model has {}", checkpoint.directory().string(),
+                                checkpoint.tensors().size(), model.parameters()));
+  }
+  for (Parameter const& parameter : parameters.all()) {
+    std::string const& name = parameter.spec.name;
+    if (checkpoint.tensor(name).shape != parameter.spec.shape.to_vector()) {
+      throw DataError(fmt::format("{}: parameter {} has the shape {}, the model's has {}",
+                                  checkpoint.directory().string(), name,
+                                  Shape(checkpoint.tensor(name).shape).to_string(), parameter.spec.shape.to_string()));
+    }
+    int const axis = parameter.spec.shard.axis;
+    std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
+    auto const part = [&](Checkpoint::Part of) {
+      return checkpoint.read(name, of, axis, parameter.shard_begin, count);
+    };
+    copy_from_host(parameter.value, part(Checkpoint::Part::value).data());
+    optimizer.set_moments(parameter, part(Checkpoint::Part::first_moment), part(Checkpoint::Part::second_moment));
+  }
+  parameters.bump_versions();
+}
+
+void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabulary const& vocabulary) {
+  std::string const where = checkpoint.directory().string();
+  Config const saved = parse_config(checkpoint.config(), where + "'s config");
+  auto const model_of = [](Config const& whole) {
+    Config model;
+    model.model = whole.model;
+    return model;
+  };
+  if (!(model_of(saved) == model_of(config))) {
+    throw ConfigError(
+        fmt::format("{} was trained with another [model] than the configuration's; make them equal (`heddle "
+                    "inspect` shows the checkpoint's), or start over with --fresh",
+                    where));
+  }
+  if (saved.train.seed != config.train.seed) {
+    throw ConfigError(
+        fmt::format("{} was trained with train.seed = {}, not {}: going on would mix two orders of the data; "
+                    "set it back, or start over with --fresh",
+                    where, saved.train.seed, config.train.seed));
+  }
+  if (checkpoint.source_model() != vocabulary.source.model() ||
+      checkpoint.target_model() != vocabulary.target.model()) {
+    throw DataError(
+        fmt::format("{} was trained with another vocabulary than that of data.train; name the dataset the run "
+                    "began with, or start over with --fresh",
+                    where));
+  }
+}
+
+std::vector<std::string> changed_keys(Checkpoint const& checkpoint, Config const& config) {
+  // to_toml writes every key on a line of its own, always in the same order.
+  Config const saved = parse_config(checkpoint.config(), checkpoint.directory().string() + "'s config");
+  std::istringstream old_text(to_toml(saved));
+  std::istringstream new_text(to_toml(config));
+  std::vector<std::string> changes;
+  std::string section;
+  for (std::string before, after; std::getline(old_text, before) && std::getline(new_text, after);) {
+    if (after.starts_with('[')) {
+      section = after.substr(1, after.find(']') - 1);
+    }
+    if (before != after) {
+      changes.push_back(fmt::format("{}.{}, before {}", section, after, before.substr(before.find('=') + 2)));
+    }
+  }
+  return changes;
+}
+
+}  // namespace heddle

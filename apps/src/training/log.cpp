@@ -1,0 +1,151 @@
+#include "log.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <iostream>
+#include <string>
+
+namespace heddle {
+
+namespace {
+
+constexpr double seconds_between_lines = 5;
+constexpr char const* metrics_name = "metrics.jsonl";
+
+/// The step of a line, -1 where it is none of ours.
+std::int64_t step_of(std::string const& line) {
+  boost::json::error_code problem;
+  boost::json::value const value = boost::json::parse(line, problem);
+  auto const* const object = problem ? nullptr : value.if_object();
+  auto const* const step = object != nullptr ? object->if_contains("step") : nullptr;
+  auto const* const number = step != nullptr ? step->if_int64() : nullptr;
+  return number != nullptr ? *number : -1;
+}
+
+/// The lines of an earlier run up to `step`; torn ones (the run was killed while writing) are dropped.
+std::string earlier_lines(std::filesystem::path const& path, std::int64_t step) {
+  std::ifstream file(path);
+  std::string kept;
+  for (std::string line; std::getline(file, line);) {
+    std::int64_t const at = step_of(line);
+    if (at >= 0 && at <= step) {
+      kept += line + "\n";
+    }
+  }
+  return kept;
+}
+
+std::string remaining(double seconds) {
+  auto const whole = static_cast<std::int64_t>(seconds);
+  return whole >= 3600 ? fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60)
+                       : fmt::format("{}m{:02}s", whole / 60, whole % 60);
+}
+
+/// {"tensor.all_reduce": {"operations": 3, "bytes": 96}, …}
+boost::json::object to_json(TrafficByGroup const& traffic) {
+  boost::json::object object;
+  for_each_traffic(traffic, [&](std::string const& name, Traffic const& entry) {
+    object[name] = boost::json::object{{"operations", entry.operations}, {"bytes", entry.bytes}};
+  });
+  return object;
+}
+
+}  // namespace
+
+TrainingLog::TrainingLog(RunDirectory const& directory, Start const& start)
+    : start_(start),
+      terminal_(start.terminal),
+      tokens_(start.tokens),
+      traffic_(traffic_of(start.parallel)),
+      window_began_(start.seconds),
+      last_progress_(start.seconds) {
+  auto const metrics = directory.path() / metrics_name;
+  directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(metrics, start.step) : "");
+  metrics_.open(metrics, std::ios::app);
+  if (!metrics_) {
+    throw Error(fmt::format("{}: cannot be written", metrics.string()));
+  }
+}
+
+double TrainingLog::seconds() const {
+  double const open = busy_ ? std::chrono::duration<double>(Clock::now() - busy_since_).count() : 0;
+  return start_.seconds + busy_seconds_ + open;
+}
+
+void TrainingLog::pause() {
+  busy_seconds_ = seconds() - start_.seconds;
+  busy_ = false;
+}
+
+void TrainingLog::resume() {
+  busy_ = true;
+  busy_since_ = Clock::now();
+}
+
+void TrainingLog::step(StepReport const& report, std::optional<ValidationResult> const& validation) {
+  tokens_ += report.tokens;
+  window_tokens_ += report.tokens;
+  window_loss_ += report.loss;
+  ++window_steps_;
+  if (report.step % start_.every != 0 && !validation && report.step != start_.steps) {
+    return;
+  }
+  double const now = seconds();
+  double const rate = static_cast<double>(window_tokens_) / std::max(now - window_began_, 1e-9);
+  double const loss = window_loss_ / static_cast<double>(window_steps_);
+  boost::json::object line{{"step", report.step},
+                           {"train_loss", loss},
+                           {"learning_rate", report.learning_rate},
+                           {"gradient_norm", report.gradient_norm},
+                           {"tokens", tokens_},
+                           {"tokens_per_second", rate},
+                           {"seconds", now}};
+  if (terminal_ || now - last_progress_ >= seconds_between_lines || report.step == start_.steps) {
+    progress(report, loss, rate);
+    last_progress_ = now;
+  }
+  if (validation) {
+    line["valid_loss"] = validation->loss;
+    line["valid_perplexity"] = std::exp(validation->loss);
+    std::string text = fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", report.step, validation->loss,
+                                   std::exp(validation->loss));
+    if (validation->bleu) {
+      line["valid_bleu"] = *validation->bleu;
+      text += fmt::format(", BLEU {:.2f}", *validation->bleu);
+    }
+    say(text);
+  }
+  TrafficByGroup const traffic = traffic_of(start_.parallel);
+  if (auto communication = to_json(traffic - traffic_); !communication.empty()) {
+    line["communication"] = std::move(communication);
+  }
+  metrics_ << boost::json::serialize(line) << '\n' << std::flush;
+  if (!metrics_) {
+    throw Error("metrics.jsonl cannot be written (is the disk full?)");
+  }
+  window_steps_ = window_tokens_ = 0;
+  window_loss_ = 0;
+  traffic_ = traffic;
+  window_began_ = now;
+}
+
+void TrainingLog::progress(StepReport const& report, double loss, double rate) {
+  double const done = static_cast<double>(report.step - start_.step);
+  double const left = static_cast<double>(start_.steps - report.step) * (seconds() - start_.seconds) / done;
+  std::string const text =
+      fmt::format("step {}/{}  loss {:.4f}  lr {:.3g}  |grad| {:.3g}  {:.0f} tokens/s  {} left", report.step,
+                  start_.steps, loss, report.learning_rate, report.gradient_norm, rate, remaining(left));
+  std::cout << (terminal_ ? "\r\x1b[K" : "") << text << (terminal_ ? "" : "\n") << std::flush;
+  line_open_ = terminal_;
+}
+
+void TrainingLog::say(std::string const& text) {
+  std::cout << (line_open_ ? "\n" : "") << text << std::endl;
+  line_open_ = false;
+}
+
+}  // namespace heddle

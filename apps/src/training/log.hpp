@@ -1,0 +1,79 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <heddle/dist/report/traffic_report.hpp>
+#include <optional>
+
+#include "run_directory.hpp"
+
+namespace heddle {
+
+/// A validation's result.
+struct ValidationResult {
+  double loss = 0;  ///< unsmoothed, per target token, natural log
+  std::optional<double> bleu;
+};
+
+/// One optimizer step as the log sees it.
+struct StepReport {
+  std::int64_t step = 0;
+  double loss = 0;  ///< smoothed, per target token of this step's global batch
+  double learning_rate = 0;
+  double gradient_norm = 0;
+  std::int64_t tokens = 0;  ///< real source and target tokens of this step
+};
+
+/// `metrics.jsonl` and the progress line; used by rank 0 alone.
+class TrainingLog {
+ public:
+  struct Start {
+    std::int64_t step = 0;
+    std::int64_t steps = 0;  ///< where training ends
+    std::int64_t tokens = 0;
+    double seconds = 0;
+    std::int64_t every = 10;
+    bool terminal = false;        ///< the progress line rewrites itself; otherwise a line every few seconds
+    ParallelState parallel = {};  ///< whose traffic since the line before is told, where there is any
+  };
+  /// Goes on with the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went further
+  /// than its last checkpoint, are dropped. Throws Error where the file cannot be written.
+  TrainingLog(RunDirectory const& directory, Start const& start);
+
+  /// Every `every` steps, and where there is a validation, a line is written; train_loss is the mean since the last
+  /// one.
+  void step(StepReport const& report, std::optional<ValidationResult> const& validation);
+  /// A line of text that does not disturb the progress line.
+  void say(std::string const& text);
+
+  std::int64_t tokens() const { return tokens_; }
+  /// In training, over all restarts.
+  double seconds() const;
+  /// Time between the two is no training and counts for no rate.
+  void pause();
+  void resume();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void progress(StepReport const& report, double loss, double rate);
+
+  Start start_;
+  std::ofstream metrics_;
+  bool terminal_;
+  bool line_open_ = false;
+  std::int64_t tokens_;
+  double busy_seconds_ = 0;  ///< before busy_since_
+  bool busy_ = true;
+  Clock::time_point busy_since_ = Clock::now();
+  std::int64_t window_steps_ = 0;
+  std::int64_t window_tokens_ = 0;
+  double window_loss_ = 0;
+  TrafficByGroup traffic_;  ///< up to the last line
+  double window_began_;
+  double last_progress_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,295 @@
+#include "trainer.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <heddle/core/training/learning_rate.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
+#include <heddle/dist/state/replica_check.hpp>
+
+#include "checkpoint.hpp"
+#include "validation.hpp"
+
+namespace heddle {
+
+namespace {
+
+std::optional<Dataset> open_valid(Config const& config, Dataset const& train) {
+  if (config.train.validate_every == 0) {
+    return std::nullopt;
+  }
+  auto valid = Dataset::open(config.data.valid);
+  if (valid.vocabulary_digest() != train.vocabulary_digest()) {
+    throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
+                                config.data.train, config.data.valid));
+  }
+  return valid;
+}
+
+VocabularySizes vocabulary_sizes(Dataset const& data) {
+  return {data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()};
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerSetup const& setup)
+    : setup_(setup),
+      config_(setup.config),
+      train_data_(Dataset::open(config_.data.train)),
+      valid_data_(open_valid(config_, train_data_)),
+      batches_(train_data_, {config_.train.batch_tokens, config_.model.max_length}, config_.train.seed),
+      report_(announce()),
+      engine_({config_, setup.registries, setup.parallel, setup.execution, vocabulary_sizes(train_data_),
+               dtype_of(config_.train.precision)}),
+      whole_model_(setup.parallel, engine_.parameters()),
+      checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep) {
+  resume_or_start();
+}
+
+RunReport Trainer::announce() const {
+  ParallelState const& parallel = setup_.parallel;
+  require_long_enough(config_, parallel.mesh, parallel.world.size(), batches_.longest());
+  Config largest = config_;  // no batch has more than all data
+  largest.train.batch_tokens = std::min(config_.train.batch_tokens, batches_.tokens());
+  largest.train.micro_batch_tokens = std::min(config_.train.micro_batch_tokens, largest.train.batch_tokens);
+  if (speaks()) {
+    fmt::print("{}\n", to_toml(config_));
+    std::fflush(stdout);
+  }
+  RunReport report(largest, setup_.registries, parallel, vocabulary_sizes(train_data_));
+  if (speaks()) {
+    fmt::print("{}", report.beginning());
+    for (std::string const& note : switches_without_effect(config_.parallel, parallel.mesh)) {
+      fmt::print("note: {}\n", note);
+    }
+    std::fflush(stdout);
+  }
+  return report;
+}
+
+void Trainer::resume_or_start() {
+  // Rank 0 verifies and chooses; the others take its word, so that all go on from one checkpoint.
+  Tensor const chosen = Tensor::allocate(DType::int32, {1});
+  std::optional<Checkpoint> newest;
+  if (speaks()) {
+    newest =
+        checkpoints_.newest_verified([](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); });
+    auto const step = static_cast<std::int32_t>(newest ? newest->state().step : -1);
+    copy_from_host(chosen, &step);
+  }
+  setup_.parallel.world.broadcast(chosen, 0);
+  std::int32_t const step = to_host<std::int32_t>(chosen).front();
+  if (step < 0) {
+    state_.seed = config_.train.seed;
+    engine_.parameters().initialize(config_.train.seed);
+  } else if (newest) {
+    take_up(*newest);
+  } else {
+    take_up(Checkpoint::open_verified_elsewhere(checkpoints_.directory() / checkpoint_directory_name(step)));
+  }
+  if (speaks()) {
+    directory_ = std::make_unique<RunDirectory>(setup_.directory);
+    print_start();
+    log_ = std::make_unique<TrainingLog>(
+        *directory_,
+        TrainingLog::Start{state_.step, config_.train.steps, state_.tokens, state_.seconds, config_.train.log_every,
+                           isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(), setup_.parallel});
+  }
+}
+
+void Trainer::take_up(Checkpoint const& checkpoint) {
+  check_same_run(checkpoint, config_, train_data_.vocabulary());
+  if (speaks()) {
+    for (std::string const& change : changed_keys(checkpoint, config_)) {
+      fmt::print("changed since the checkpoint: {}\n", change);
+    }
+  }
+  load_training_state(checkpoint, whole_model_, engine_.parameters(), engine_.optimizer());
+  state_ = checkpoint.state();
+  batches_.seek(state_.epoch, state_.position);
+  committed_step_ = state_.step;
+}
+
+void Trainer::print_start() const {
+  directory_->replace_file("config.toml", to_toml(config_));
+  if (!setup_.kernels.file.empty()) {
+    directory_->replace_file("kernels.json", setup_.kernels.file);
+  }
+  for (std::string const& note : setup_.kernels.notes) {
+    fmt::print("note: {}\n", note);
+  }
+  fmt::print(
+      "{} parameters, {} training pairs{}\n", whole_model_.elements(), train_data_.size(),
+      batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out()) : "");
+  std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
+  if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
+    fmt::print(
+        "note: train.deterministic deals out about {} micro-batches a step, fewer than the {} data ranks; lower "
+        "train.micro_batch_tokens to occupy them all\n",
+        micro_batches, setup_.parallel.data.size());
+  }
+  fmt::print("{} in {}\n", state_.step > 0 ? fmt::format("resuming after step {}", state_.step) : "starting",
+             setup_.directory.string());
+  std::fflush(stdout);
+}
+
+void Trainer::print_end() {
+  std::string const text = report_.end(engine_);
+  if (speaks()) {
+    log_->say(text);
+  }
+}
+
+ExitCode Trainer::run(StopSignal const& signal) {
+  while (state_.step < config_.train.steps && !stopped_early()) {
+    after_step(train_step());
+    if (stop_requested(signal)) {
+      commit_checkpoint(false);
+      if (state_.step < config_.train.steps && !stopped_early()) {
+        print_end();
+        if (speaks()) {
+          log_->say(fmt::format("stopped by SIGUSR1 after step {}; the same command goes on from there", state_.step));
+        }
+        return ExitCode::requeue;
+      }
+    }
+  }
+  commit_checkpoint(false);
+  print_end();
+  if (speaks()) {
+    log_->say(
+        fmt::format("done: step {}, {} tokens, {:.1f} s of training", state_.step, state_.tokens, log_->seconds()));
+  }
+  return ExitCode::done;
+}
+
+StepReport Trainer::train_step() {
+  GlobalBatch const batch = batches_.next();
+  double const loss = engine_.accumulate(micro_batches_of(batch));
+  double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
+  double const norm = std::isfinite(loss) ? engine_.update(rate, state_.step + 1) : loss;
+  if (!std::isfinite(norm)) {
+    throw Error(
+        fmt::format("step {}: the {} is {}; nothing was changed by it. A lower optimizer.learning_rate, a longer "
+                    "warm-up or optimizer.clip_norm may help; {}",
+                    state_.step + 1, std::isfinite(loss) ? "gradient's norm" : "loss", norm,
+                    committed_step_ < 0 ? "there is no checkpoint yet"
+                                        : fmt::format("the last checkpoint is of step {}", committed_step_)),
+        ExitCode::loss_not_finite);
+  }
+  ++state_.step;
+  state_.epoch = batches_.epoch();
+  state_.position = batches_.position();
+  state_.tokens += batch.tokens;
+  return {state_.step, loss, rate, norm, batch.tokens};
+}
+
+TrainingBatch Trainer::micro_batches_of(GlobalBatch const& batch) const {
+  std::span<std::int64_t const> const pairs = batch.pairs;
+  std::int64_t const most_tokens = config_.train.micro_batch_tokens;
+  std::vector<IndexRange> ranges;
+  std::int64_t first = 0;
+  if (config_.train.deterministic) {
+    ranges = cut_by_tokens(train_data_, pairs, most_tokens);
+  } else {
+    Communicator const& data = setup_.parallel.data;
+    IndexRange const mine = cut_evenly(train_data_, pairs, data.size())[static_cast<std::size_t>(data.rank())];
+    first = mine.begin;
+    auto const my_pairs = pairs.subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.count()));
+    ranges = cut_by_tokens(train_data_, my_pairs, most_tokens);
+    if (setup_.parallel.pipeline.size() > 1 && !ranges.empty()) {
+      // The stages work side by side where micro-batches take equally long.
+      ranges = cut_evenly(train_data_, my_pairs, static_cast<int>(ranges.size()));
+      std::erase_if(ranges, [](IndexRange const& range) { return range.count() == 0; });
+    }
+  }
+  return {.micro_batches = static_cast<std::int64_t>(ranges.size()),
+          .make_pack =
+              [this, pairs, first, ranges = std::move(ranges)](std::int64_t index) {
+                IndexRange const& range = ranges[static_cast<std::size_t>(index)];
+                return read_pack(train_data_, pairs, {first + range.begin, first + range.end}, engine_.context());
+              },
+          .target_tokens = batch.target_tokens,
+          .step = static_cast<std::uint32_t>(state_.step)};
+}
+
+void Trainer::after_step(StepReport const& report) {
+  std::optional<ValidationResult> validation;
+  bool best = false;
+  std::int64_t const every = config_.train.validate_every;
+  if (valid_data_ && (state_.step % every == 0 || state_.step == config_.train.steps)) {
+    if (speaks()) {
+      log_->pause();
+    }
+    validation = validate({config_, *valid_data_, engine_, setup_.parallel, setup_.execution});
+    best = std::isfinite(validation->loss) && (state_.best_step == 0 || validation->loss < state_.best_valid_loss);
+    state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
+    if (best) {
+      state_.best_step = state_.step;
+      state_.best_valid_loss = validation->loss;
+    }
+    if (speaks()) {
+      log_->resume();
+    }
+  }
+  if (speaks()) {
+    log_->step(report, validation);
+  }
+  std::int64_t const save_every = config_.checkpoint.every_steps;
+  if (best || (save_every > 0 && state_.step % save_every == 0)) {
+    commit_checkpoint(best);
+  }
+  if (stopped_early() && speaks()) {
+    log_->say(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
+                          state_.best_valid_loss, state_.best_step, state_.validations_without_improvement));
+  }
+}
+
+bool Trainer::stopped_early() const {
+  return config_.train.early_stopping > 0 && state_.validations_without_improvement >= config_.train.early_stopping;
+}
+
+bool Trainer::stop_requested(StopSignal const& signal) const {
+  std::int32_t const received = signal.received() ? 1 : 0;
+  if (setup_.parallel.world.size() == 1) {
+    return received != 0;
+  }
+  Tensor const any = from_host<std::int32_t>(std::span(&received, 1), {1});
+  setup_.parallel.world.all_reduce(any, ReduceOp::max);
+  return to_host<std::int32_t>(any).front() != 0;
+}
+
+void Trainer::commit_checkpoint(bool best) {
+  bool const writes = committed_step_ != state_.step;
+  if (!writes && !best) {
+    return;
+  }
+  if (speaks()) {
+    log_->pause();
+    state_.seconds = log_->seconds();
+  }
+  if (writes) {
+    check_replicas(setup_.parallel, engine_.parameters());  // what has diverged must not be kept
+    auto tensors = gather_whole_tensors(setup_.parallel, whole_model_, engine_.parameters(), engine_.optimizer());
+    if (speaks()) {
+      auto const copy = copy_for_checkpoint(state_, config_, train_data_.vocabulary(), std::move(tensors));
+      CommitResult const result = checkpoints_.commit(copy.contents);
+      for (std::string const& note : result.notes) {
+        log_->say(note);
+      }
+    }
+    committed_step_ = state_.step;
+  }
+  if (speaks()) {
+    if (best) {
+      checkpoints_.mark_best(state_.step);
+    }
+    log_->resume();
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <heddle/dist/training/training_engine.hpp>
+#include <heddle/io/dataset/batches.hpp>
+
+#include "log.hpp"
+
+namespace heddle {
+
+/// What a validation looks at.
+struct ValidationSetup {
+  Config const& config;
+  Dataset const& dataset;
+  TrainingEngine& engine;
+  ParallelState const& parallel;
+  Execution& execution;
+};
+
+/// Loss over the whole set and, where train.validate_bleu asks for it, the BLEU of its translations. The loss's
+/// micro-batches are dealt out to the data group, the sentences to translate to all replicas; the result is the same on
+/// every rank, and the same for any number of data ranks. Collective over the world.
+ValidationResult validate(ValidationSetup const& setup);
+
+}  // namespace heddle

@@ -1,0 +1,204 @@
+#include "trained_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <iterator>
+
+#include "registration.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+
+void check_options(TrainedModelOptions const& options) {
+  if (options.which != "auto" && options.which != "best" && options.which != "last") {
+    throw UsageError(fmt::format("--which is \"{}\"; expected best, last or auto", options.which));
+  }
+  if (options.average < 1) {
+    throw UsageError(fmt::format("--average is {}; expected at least 1", options.average));
+  }
+  if (options.average > 1 && options.which == "best") {
+    throw UsageError("--average takes the newest checkpoints, --which best another one: leave out either");
+  }
+}
+
+/// In the order in which they are to be tried.
+std::vector<CheckpointEntry> candidates(TrainedModelOptions const& options) {
+  auto entries = list_checkpoints(options.checkpoint, CheckpointStore::Check::sizes);
+  if (entries.empty()) {
+    throw DataError(
+        fmt::format("{}: holds no checkpoints; expected a run's directory, its checkpoints directory or one "
+                    "of the step-… directories in it",
+                    options.checkpoint));
+  }
+  std::reverse(entries.begin(), entries.end());
+  bool const one_named = fs::equivalent(entries.front().directory, options.checkpoint);
+  if (options.which == "last" || options.average > 1 || one_named) {
+    return entries;
+  }
+  auto const best = std::find_if(entries.begin(), entries.end(), [](auto const& entry) { return entry.best; });
+  if (best != entries.end()) {
+    std::rotate(entries.begin(), best, best + 1);
+  }
+  if (options.which == "best") {
+    if (best == entries.end()) {
+      throw DataError(
+          fmt::format("{}: no checkpoint is marked as the best one (a validation does that); use --which last",
+                      options.checkpoint));
+    }
+    entries.resize(1);
+  }
+  return entries;
+}
+
+std::vector<float> averaged(std::vector<Checkpoint> const& checkpoints, Parameter const& parameter) {
+  int const axis = parameter.spec.shard.axis;
+  std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
+  std::vector<double> sums;
+  std::vector<float> values;
+  for (Checkpoint const& checkpoint : checkpoints) {
+    std::string const& name = parameter.spec.name;
+    if (checkpoint.tensor(name).shape != parameter.spec.shape.to_vector()) {
+      throw DataError(fmt::format("{}: parameter {} has the shape {}; the model's configuration gives it {}",
+                                  checkpoint.directory().string(), name,
+                                  Shape(checkpoint.tensor(name).shape).to_string(), parameter.spec.shape.to_string()));
+    }
+    values = checkpoint.read(name, Checkpoint::Part::value, axis, parameter.shard_begin, count);
+    sums.resize(values.size());
+    std::transform(values.begin(), values.end(), sums.begin(), sums.begin(),
+                   [](float value, double sum) { return sum + static_cast<double>(value); });
+  }
+  auto const scale = static_cast<double>(checkpoints.size());
+  std::transform(sums.begin(), sums.end(), values.begin(), [&](double sum) { return static_cast<float>(sum / scale); });
+  return values;
+}
+
+void check_names(Checkpoint const& checkpoint, ParameterSet const& parameters) {
+  std::string const where = checkpoint.directory().string();
+  for (Parameter const& parameter : parameters.all()) {
+    if (!checkpoint.contains(parameter.spec.name)) {
+      throw DataError(fmt::format("{}: holds no parameter {}, which the model of its configuration has", where,
+                                  parameter.spec.name));
+    }
+  }
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    if (parameters.find(tensor.name) == nullptr) {
+      throw DataError(
+          fmt::format("{}: holds a parameter {}, which the model of its configuration has not", where, tensor.name));
+    }
+  }
+}
+
+/// The plug-ins to load. A path of the checkpoint's configuration where nothing is now gives way to a file of the same
+/// name among those that were given.
+std::vector<std::string> plugins_of(Config const& config, std::vector<std::string> const& given) {
+  std::vector<std::string> plugins;
+  std::copy_if(config.plugins.paths.begin(), config.plugins.paths.end(), std::back_inserter(plugins),
+               [&](fs::path const& path) {
+                 return fs::exists(path) || std::none_of(given.begin(), given.end(), [&](fs::path const& other) {
+                          return other.filename() == path.filename();
+                        });
+               });
+  plugins.insert(plugins.end(), given.begin(), given.end());
+  return plugins;
+}
+
+}  // namespace
+
+void add_model_options(po::options_description& description, TrainedModelOptions& options) {
+  description.add_options()  //
+      ("checkpoint", po::value(&options.checkpoint)->value_name("DIRECTORY"),
+       "a run's directory, its checkpoints directory, or one checkpoint's")  //
+      ("which", po::value(&options.which)->value_name("best|last|auto")->default_value(options.which),
+       "the checkpoint to take: the one with the best validation loss, the last, or (auto) the best where there is "
+       "one, "
+       "else the last")  //
+      ("average", po::value(&options.average)->value_name("N")->default_value(options.average),
+       "average the parameters of the N newest checkpoints")  //
+      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
+       "a key's value in place of the checkpoint's, for example kernels.gemm=reference; can be given again")  //
+      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
+       "a shared library with kernels and layers, beside those the model was trained with, or in place of one of the "
+       "same "
+       "file name that is no longer where it was; can be given again");
+}
+
+std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report) {
+  check_options(options);
+  auto const wanted = static_cast<std::size_t>(options.average);
+  std::vector<Checkpoint> checkpoints;
+  std::string reasons;
+  for (CheckpointEntry const& entry : candidates(options)) {
+    if (checkpoints.size() == wanted) {
+      break;
+    }
+    try {
+      checkpoints.push_back(Checkpoint::open(entry.directory));
+    } catch (DataError const& error) {
+      reasons += fmt::format("\n  {}", error.what());
+      report(fmt::format("passed over a checkpoint that does not verify: {}", error.what()));
+    }
+  }
+  if (checkpoints.size() < wanted) {
+    throw DataError(fmt::format("{}: {} of the checkpoints there verify, {} wanted{}", options.checkpoint,
+                                checkpoints.empty() ? "none" : std::to_string(checkpoints.size()), wanted, reasons));
+  }
+  return checkpoints;
+}
+
+TrainedModel::TrainedModel(TrainedModelOptions const& options, CheckpointStore::Report const& report)
+    : TrainedModel(open_checkpoints(options, report), options) {}
+
+TrainedModel::TrainedModel(std::vector<Checkpoint> const& checkpoints, TrainedModelOptions const& options)
+    : config_(parse_config(checkpoints.front().config(), checkpoints.front().directory().string() + ": its config",
+                           options.overrides)),
+      vocabulary_{Tokenizer::from_model(checkpoints.front().source_model()),
+                  Tokenizer::from_model(checkpoints.front().target_model())} {
+  register_everything(plugins_of(config_, options.plugins), registries_);
+  model_ = std::make_unique<EncoderDecoder>(
+      LayerSpec{"",
+                Side::source,
+                config_.model,
+                dtype_of(config_.train.precision),
+                {registries_.kernels, config_.kernels},
+                parallel_,
+                parameters_},
+      registries_.layers, VocabularySizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()});
+  load(checkpoints);
+}
+
+void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
+  for (Checkpoint const& checkpoint : checkpoints) {
+    check_names(checkpoint, parameters_);
+    if (checkpoint.source_model() != checkpoints.front().source_model() ||
+        checkpoint.target_model() != checkpoints.front().target_model()) {
+      throw DataError(fmt::format("{} and {} have different vocabularies; their parameters cannot be averaged",
+                                  checkpoint.directory().string(), checkpoints.front().directory().string()));
+    }
+  }
+  parameters_.allocate(DType::float32);
+  for (Parameter const& parameter : parameters_.all()) {
+    copy_from_host(parameter.value, averaged(checkpoints, parameter).data());
+  }
+  parameters_.bump_versions();
+}
+
+std::vector<std::vector<Hypothesis>> TrainedModel::generate(std::span<std::vector<std::int32_t> const> sources,
+                                                            GenerationOptions const& options) {
+  GenerationModel const model{*model_, vocabulary_.source.end_id(), vocabulary_.target.begin_id(),
+                              vocabulary_.target.end_id(), config_.model.max_length};
+  return heddle::generate(runtime_.execution(), arena_, model, sources, options);
+}
+
+LossSums TrainedModel::loss(std::span<SentencePair const> pairs) {
+  Pack const pack =
+      make_pack(pairs, vocabulary_.target.begin_id(), vocabulary_.source.end_id(), vocabulary_.target.end_id());
+  LayerContext context{runtime_.execution(), arena_, pack};
+  return model_->forward(context, 0);
+}
+
+}  // namespace heddle

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <boost/program_options.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/generation/generation.hpp>
+#include <heddle/core/layers/registries.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/text/tokenizer.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// Which trained model a user means.
+struct TrainedModelOptions {
+  std::string checkpoint;              ///< a run's directory, its checkpoints directory, or one checkpoint's
+  std::string which = "auto";          ///< "best", "last", or "auto": the best where there is one, else the last
+  std::int64_t average = 1;            ///< so many of the newest checkpoints, their parameters averaged
+  std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
+  std::vector<std::string> plugins;    ///< beside those of the configuration, or for one of that file name
+};
+
+/// --checkpoint, --which, --average, --set, --plugin. UsageErrors that these can cause come from open_trained_model.
+void add_model_options(boost::program_options::options_description& description, TrainedModelOptions& options);
+
+/// The verified checkpoints that `options` mean, the first being the one whose configuration counts. `report` is told
+/// of each that was passed over because it did not verify. DataError where none is left, or fewer than are to be
+/// averaged; UsageError for an impossible choice.
+std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report);
+
+/// A model as its checkpoint has it, ready to compute; the process's Kokkos lives inside it. Without MPI: one rank.
+class TrainedModel {
+ public:
+  /// Throws as open_checkpoints does, and ConfigError where this build lacks a kernel, layer or plug-in that the model
+  /// was trained with, DataError where a parameter is missing, superfluous or of another shape.
+  TrainedModel(TrainedModelOptions const& options, CheckpointStore::Report const& report);
+
+  Config const& config() const { return config_; }
+  Vocabulary const& vocabulary() const { return vocabulary_; }
+  /// Most tokens of a source sentence, without its end token.
+  std::int64_t longest_source() const { return config_.model.max_length - 1; }
+
+  std::vector<std::vector<Hypothesis>> generate(std::span<std::vector<std::int32_t> const> sources,
+                                                GenerationOptions const& options);
+  /// The targets' unsmoothed loss. Sides longer than the model takes must have been left out.
+  LossSums loss(std::span<SentencePair const> pairs);
+
+ private:
+  explicit TrainedModel(std::vector<Checkpoint> const& checkpoints, TrainedModelOptions const& options);
+  void load(std::vector<Checkpoint> const& checkpoints);
+
+  Config config_;
+  Vocabulary vocabulary_;
+  Runtime runtime_;
+  Registries registries_;
+  ParallelState parallel_;
+  ParameterSet parameters_{parallel_.mesh};
+  std::unique_ptr<EncoderDecoder> model_;
+  Arena arena_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+namespace heddle {
+
+/// The indices [begin, end).
+struct IndexRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  std::int64_t count() const { return end - begin; }
+  bool operator==(IndexRange const&) const = default;
+};
+
+/// Rank `rank`'s contiguous share of [0, count) among `ranks`: [count * rank / ranks, count * (rank + 1) / ranks).
+/// Shares differ by at most one; with more ranks than indices some are empty.
+IndexRange share(std::int64_t count, int rank, int ranks);
+
+/// One rank's place in a group whose ranks divide rows among them.
+struct GroupMember {
+  int rank = 0;
+  int ranks = 1;
+};
+
+/// The rank in whose share `index` is.
+int owner_of(std::int64_t index, std::int64_t count, int ranks);
+
+}  // namespace heddle

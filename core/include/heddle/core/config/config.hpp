@@ -1,0 +1,158 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/base/dtype.hpp>
+#include <heddle/core/base/mesh_axis.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+// One plain struct per TOML section, one member per key, with the key's default. What a key means and which values it
+// takes is said once, in core/src/config_keys.hpp, from which reading, printing, checking and `describe_config` follow.
+
+enum class NormPlacement : std::uint8_t { post, pre };
+enum class Positions : std::uint8_t { sinusoidal, learned };
+enum class Precision : std::uint8_t { float32, bfloat16 };
+enum class OptimizerName : std::uint8_t { adam, adamw };
+enum class Schedule : std::uint8_t { inverse_sqrt, cosine, linear, constant };
+enum class PipelineSchedule : std::uint8_t { one_forward_one_backward, interleaved };
+
+/// The value's name in the TOML file.
+std::string_view name_of(NormPlacement value);
+std::string_view name_of(Positions value);
+std::string_view name_of(Precision value);
+std::string_view name_of(OptimizerName value);
+std::string_view name_of(Schedule value);
+std::string_view name_of(ContextMode value);
+std::string_view name_of(PipelineSchedule value);
+
+/// Of activations.
+constexpr DType dtype_of(Precision precision) {
+  return precision == Precision::bfloat16 ? DType::bfloat16 : DType::float32;
+}
+
+struct RunConfig {
+  std::string directory;
+};
+
+struct DataConfig {
+  std::string train;
+  std::string valid;
+};
+
+struct ModelConfig {
+  std::int64_t encoder_layers = 6;
+  std::int64_t decoder_layers = 6;
+  std::int64_t d_model = 512;
+  std::int64_t d_ff = 2048;
+  std::int64_t heads = 8;
+  NormPlacement norm = NormPlacement::post;
+  std::string activation = "relu";  ///< any function an activation kernel supports
+  Positions positions = Positions::sinusoidal;
+  bool tie_embeddings = true;
+  double dropout = 0.1;
+  double attention_dropout = 0.0;
+  double activation_dropout = 0.0;
+  std::int64_t max_length = 1024;                                                ///< tokens, with the end token
+  std::vector<std::string> encoder_sublayers{"self_attention", "feed_forward"};  ///< names in the layer registry
+  std::vector<std::string> decoder_sublayers{"self_attention", "cross_attention", "feed_forward"};
+};
+
+struct TrainConfig {
+  std::int64_t steps = 100000;
+  std::int64_t batch_tokens = 4096;
+  std::int64_t micro_batch_tokens = 4096;
+  Precision precision = Precision::float32;
+  double label_smoothing = 0.1;
+  std::uint64_t seed = 1;
+  bool deterministic = false;
+  std::int64_t validate_every = 500;  ///< steps; 0: never
+  bool validate_bleu = true;
+  std::int64_t validate_beam_size = 1;  ///< 1: greedy
+  std::int64_t early_stopping = 0;      ///< validations without a better loss after which training ends; 0: never
+  std::int64_t log_every = 10;          ///< steps between lines of metrics.jsonl
+};
+
+struct OptimizerConfig {
+  OptimizerName name = OptimizerName::adam;
+  double learning_rate = 0.0007;  ///< the peak
+  Schedule schedule = Schedule::inverse_sqrt;
+  std::int64_t warmup_steps = 4000;
+  double beta1 = 0.9;
+  double beta2 = 0.98;
+  double epsilon = 1e-9;
+  double weight_decay = 0.0;
+  double clip_norm = 0.0;  ///< 0: no clipping
+};
+
+struct ParallelConfig {
+  int tensor = 1;
+  int pipeline = 1;
+  int context = 1;
+  int data = 0;  ///< 0 is "auto": as many as the ranks leave
+  bool sequence_parallel = false;
+  ContextMode context_mode = ContextMode::ring;
+  PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
+  std::vector<std::int64_t> stage_layers;  ///< see plan_pipeline; empty: cut by cost
+  bool shard_optimizer = false;
+};
+
+struct CheckpointConfig {
+  std::int64_t every_steps = 1000;  ///< 0: only at the end and on a signal
+  std::int64_t keep = 3;
+};
+
+/// `[kernels]` of the config: one name per operation, and where times are kept.
+struct KernelChoices {
+  std::string gemm = "auto";
+  std::string attention = "auto";
+  std::string residual_norm = "auto";
+  std::string activation = "auto";
+  std::string softmax_cross_entropy = "auto";
+  std::string embedding = "auto";
+  std::string adam = "auto";
+  std::string tensor_ops = "auto";
+  std::string cache = "auto";  ///< a file of measured times; "auto": the user's, "": none
+};
+
+struct PluginsConfig {
+  std::vector<std::string> paths;
+};
+
+struct Config {
+  RunConfig run;
+  DataConfig data;
+  ModelConfig model;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  ParallelConfig parallel;
+  CheckpointConfig checkpoint;
+  KernelChoices kernels;
+  PluginsConfig plugins;
+};
+
+/// Every key has the same value.
+bool operator==(Config const& a, Config const& b);
+
+/// Reads a TOML file, then applies `overrides`, each "section.key=value" with a TOML value ("runs/x" may be written
+/// without its quotes). Throws ConfigError that names file, line, column and key (or the override), what is wrong and
+/// what would be right; whatever can be known without the data, the ranks and the registries has been checked when it
+/// returns.
+Config load_config(std::string const& path, std::vector<std::string> const& overrides = {});
+
+/// As load_config, of a text; `source_name` stands for the file in messages.
+Config parse_config(std::string_view text, std::string_view source_name,
+                    std::vector<std::string> const& overrides = {});
+
+/// The whole resolved configuration; parse_config gives it back unchanged.
+std::string to_toml(Config const& config);
+
+/// Every key with its type, default and meaning, one section after the other.
+std::string describe_config();
+
+/// Throws ConfigError for a key that is not set and that training cannot do without.
+void require_supported(Config const& config);
+
+}  // namespace heddle

@@ -1,0 +1,168 @@
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <functional>
+#include <heddle/core/base/random.hpp>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/operations/registry.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/parameters/parameter.hpp>
+#include <heddle/core/tensor/arena.hpp>
+#include <heddle/core/tensor/pack.hpp>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+/// What travels from layer to layer. In a decoder `memory` is the encoder's output; elsewhere it is empty.
+struct HiddenStates {
+  Tensor hidden;  ///< [tokens, d_model]
+  Tensor memory;  ///< [source tokens, d_model] or empty
+};
+
+/// What a layer computes with: one per micro-batch in flight.
+struct LayerContext {
+  Execution& execution;
+  Arena& arena;  ///< outputs and saved activations; released when the micro-batch's backward is done
+  Pack const& pack;
+  bool training = false;   ///< dropout is applied
+  std::uint64_t seed = 0;  ///< of the run's random numbers
+  std::uint32_t step = 0;
+  /// This rank holds share(rows, rank, ranks) of the residual stream: all rows, unless the ranks of a tensor group
+  /// divide them (sequence parallelism). Generation never does.
+  GroupMember row_split{};
+};
+
+/// What a forward call keeps for its backward call: any value of the layer's own, one per micro-batch.
+class Saved {
+ public:
+  template <class Value>
+  Value const& keep(Value value) {
+    return value_.emplace<Value>(std::move(value));
+  }
+  /// Throws std::bad_any_cast where forward kept something else.
+  template <class Value>
+  Value const& get() const {
+    return *checked<Value const>(std::any_cast<Value>(&value_));
+  }
+  template <class Value>
+  Value& get() {
+    return *checked<Value>(std::any_cast<Value>(&value_));
+  }
+  bool empty() const { return !value_.has_value(); }
+
+ private:
+  template <class Value>
+  static Value* checked(Value* value) {
+    if (value == nullptr) {
+      throw std::bad_any_cast();
+    }
+    return value;
+  }
+
+  std::any value_;
+};
+
+/// One step of incremental decoding: every row is one hypothesis and gets one new token.
+struct DecodeStep {
+  std::int64_t time = 0;      ///< position of the new token
+  std::int64_t capacity = 0;  ///< no hypothesis grows beyond so many tokens
+  Sequences queries;          ///< row i is a sequence of its own
+  Sequences keys;             ///< row i's time + 1 cached positions: begin = i * capacity
+  Sequences memory;           ///< row i's source sentence in the stream's memory
+};
+
+/// A layer's keys and values of the tokens decoded so far. The layer chooses what it keeps; tensors own their memory.
+using DecodeCache = Saved;
+
+/// A branch of the residual stream: forward and backward side by side. Layers are immutable but for their parameters;
+/// what a call must remember goes into `saved`. Over a tensor group `hidden` is the same on every rank, or this rank's
+/// rows (context.row_split): a layer that splits its work or whose tokens meet passes through a TensorRegion. `memory`
+/// is inside that region already: whole, and its gradient this rank's part of a sum.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  /// The branch's output in `hidden`; `memory` is passed on. Same shapes as the input.
+  virtual HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const = 0;
+
+  /// grad_output.hidden is the gradient of forward's `hidden`; returns the input's. A layer that reads the memory adds
+  /// its gradient into grad_output.memory (+=), which is passed on. Parameter gradients are added (+=).
+  virtual HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const = 0;
+
+  /// forward for one new token per row, [rows, d_model], with what earlier steps left in `cache`. A layer whose rows do
+  /// not meet needs no other code than this default.
+  virtual HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
+                              DecodeCache& cache) const {
+    static_cast<void>(step);
+    static_cast<void>(cache);
+    Saved saved;
+    return forward(context, input, saved);
+  }
+
+  /// Row i of the cache becomes what row `parents[i]` was (int32 [new rows]).
+  virtual void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const {
+    static_cast<void>(context);
+    static_cast<void>(parents);
+    static_cast<void>(step);
+    static_cast<void>(cache);
+  }
+};
+
+/// Implementations to choose from and the choice made.
+struct KernelSource {
+  KernelRegistries const& registries;
+  KernelChoices const& choices;
+
+  std::shared_ptr<Gemm> gemm(GemmProblem const& problem) const { return registries.gemm.select(choices.gemm, problem); }
+  std::shared_ptr<Attention> attention(AttentionProblem const& problem) const {
+    return registries.attention.select(choices.attention, problem);
+  }
+  std::shared_ptr<ResidualNorm> residual_norm(ResidualNormProblem const& problem) const {
+    return registries.residual_norm.select(choices.residual_norm, problem);
+  }
+  std::shared_ptr<Activation> activation(ActivationProblem const& problem) const {
+    return registries.activation.select(choices.activation, problem);
+  }
+  std::shared_ptr<SoftmaxCrossEntropy> softmax_cross_entropy(SoftmaxCrossEntropyProblem const& problem) const {
+    return registries.softmax_cross_entropy.select(choices.softmax_cross_entropy, problem);
+  }
+  std::shared_ptr<Embedding> embedding(EmbeddingProblem const& problem) const {
+    return registries.embedding.select(choices.embedding, problem);
+  }
+  std::shared_ptr<Adam> adam(AdamProblem const& problem) const { return registries.adam.select(choices.adam, problem); }
+  std::shared_ptr<TensorOps> tensor_ops(TensorOpsProblem const& problem) const {
+    return registries.tensor_ops.select(choices.tensor_ops, problem);
+  }
+};
+
+/// What a layer is built from. Parameters are declared under `name`, so code, config and checkpoint agree.
+struct LayerSpec {
+  std::string name;  ///< for example "encoder.layers.0.self_attention"
+  Side side = Side::source;
+  ModelConfig const& model;
+  DType dtype = DType::float32;
+  KernelSource kernels;
+  ParallelState const& parallel;
+  ParameterSet& parameters;
+
+  /// What a parameter that meets the stream's rows declares as gradient_partial_over.
+  std::vector<MeshAxis> stream_axes() const {
+    return parallel.sequence_parallel ? std::vector{MeshAxis::tensor} : std::vector<MeshAxis>();
+  }
+  LayerSpec named(std::string new_name) const {
+    LayerSpec copy = *this;
+    copy.name = std::move(new_name);
+    return copy;
+  }
+};
+
+/// The dropout of one place in the model, for all of a side's rows; inactive outside training.
+Dropout make_dropout(LayerContext const& context, double rate, std::string_view name, Side side);
+/// The same for the rows of the residual stream that this rank holds.
+Dropout make_stream_dropout(LayerContext const& context, double rate, std::string_view name, Side side);
+
+}  // namespace heddle

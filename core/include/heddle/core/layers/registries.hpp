@@ -1,0 +1,14 @@
+#pragma once
+
+#include <heddle/core/layers/registry.hpp>
+#include <heddle/core/operations/registry.hpp>
+
+namespace heddle {
+
+/// All that built-in code and plug-ins register, in one value made by `main`.
+struct Registries {
+  KernelRegistries kernels;
+  LayerRegistry layers;
+};
+
+}  // namespace heddle

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <heddle/core/operations/registry.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// The best rate of a large matrix multiplication and who reached it.
+struct MatmulPeak {
+  double operations_per_second = 0;  ///< 0: no implementation supports it
+  std::string implementation;
+};
+
+/// How fast memory of a level can be read and written: y += x, two reads and a write of each element.
+struct Bandwidth {
+  std::string level;  ///< "L2", "L3", "memory"
+  double holds = 0;   ///< calls that touch at most so many bytes are counted at this level
+  double bytes_per_second = 0;
+};
+
+/// What kernels can be held against: the best that this process was seen to do.
+struct Peaks {
+  std::map<DType, MatmulPeak> matmuls;
+  std::vector<Bandwidth> bandwidths;  ///< from the fastest level to memory
+
+  /// Throws where that type was not measured.
+  MatmulPeak const& matmul(DType dtype) const { return matmuls.at(dtype); }
+  Bandwidth const& bandwidth(double bytes) const;
+};
+
+/// Of matrix multiplications with activations of these types and float32 weights, as in training, by implementations of
+/// speed above 0; bandwidths by `tensor_ops`. Takes a few seconds. `ranks` share the L3: in each of them all measure at
+/// the same time, as all cores are busy in training, too.
+Peaks measure_peaks(KernelRegistries const& registries, Execution& execution, std::vector<DType> const& dtypes,
+                    int ranks);
+
+}  // namespace heddle

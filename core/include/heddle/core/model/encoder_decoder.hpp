@@ -1,0 +1,68 @@
+#pragma once
+
+#include <deque>
+#include <heddle/core/model/model_part.hpp>
+
+namespace heddle {
+
+/// The encoder-decoder Transformer, or what one pipeline stage has of it. Parameters (declared on construction, in the
+/// set of `spec`):
+///
+///   embedding.weight                      tied, joint vocabulary: both embeddings and the output projection
+///   encoder.embedding.weight, decoder.embedding.weight, output.weight      otherwise (tied: no output.weight)
+///   encoder|decoder.positions.weight      learned positions
+///   encoder|decoder.layers.I.SUBLAYER.…   see ResidualStack
+///
+/// Training a model of several stages is dist's Pipeline's affair; encoding and decoding go from stage to stage here.
+class EncoderDecoder {
+ public:
+  /// The whole model on one stage. spec.name and spec.side are not read.
+  EncoderDecoder(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary);
+  /// This rank's parts of it. `plan` has as many stages as the mesh.
+  EncoderDecoder(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
+                 PipelinePlan const& plan);
+
+  std::deque<ModelPart> const& parts() const { return parts_; }
+
+  /// One micro-batch, forward and backward; parameter gradients +=. Everything taken from the arena is released. One
+  /// stage only; collective over the tensor and context groups.
+  LossSums forward_backward(LayerContext& context, OutputLoss::Training const& training) const;
+  /// The loss alone. As forward_backward.
+  LossSums forward(LayerContext& context, double label_smoothing) const;
+  /// logits [target tokens, this rank's part of the vocabulary] of the whole pack, from the arena: for tests and small
+  /// inputs. As forward_backward.
+  Tensor logits(LayerContext& context) const;
+
+  /// The pack's source side → memory [source tokens, d_model] on every stage, from the arena. Collective over the
+  /// tensor and pipeline groups, like decode.
+  Tensor encode(LayerContext& context) const;
+  std::vector<DecodeCache> make_caches() const;
+  /// The newest token of each row (ids int32 [rows]) → logits [rows, this rank's part of the vocabulary] on the stage
+  /// that ends the decoder and an empty tensor elsewhere, from the arena. `rows` gives each row's position, `memory` is
+  /// what encode gave.
+  Tensor decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& memory,
+                DecodeStep const& step, std::vector<DecodeCache>& caches) const;
+  /// Row i of the caches becomes what row parents[i] was, after decode(step).
+  void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
+               std::vector<DecodeCache>& caches) const;
+
+  /// The stage whose decode gives the logits, and there the token of their first column.
+  int last_stage() const { return pipeline_.size() - 1; }
+  std::int64_t first_logit() const { return parts_.back().first_logit(); }
+  Communicator const& pipeline() const { return pipeline_; }
+  Communicator const& tensor() const { return tensor_; }
+
+ private:
+  ModelPart const& only_part() const;
+  ModelPart const* decoder_part() const;
+
+  Communicator pipeline_;
+  Communicator tensor_;
+  int memory_stage_;  ///< where the encoder ends
+  std::int64_t d_model_;
+  DType dtype_;
+  std::shared_ptr<TensorOps> tensor_ops_;
+  std::deque<ModelPart> parts_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <heddle/core/operations/dropout.hpp>
+#include <heddle/core/operations/kernel.hpp>
+#include <string>
+
+namespace heddle {
+
+struct ActivationProblem {
+  DType dtype = DType::float32;
+  std::string function;  ///< "relu", "gelu" (exact, with erf), or a plug-in's own
+};
+/// In words, for messages.
+std::string describe(ActivationProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(ActivationProblem const& problem);
+
+struct ActivationCall {
+  std::string function;
+  Tensor input;  ///< [tokens, d_ff]
+  Dropout dropout{};
+  /// For backward: what forward gave, where the caller has kept it (or empty). It tells a function such as relu, whose
+  /// derivative is that of what it keeps, which elements were dropped, without random numbers.
+  Tensor output{};
+
+  ActivationProblem problem() const { return {input.dtype(), function}; }
+};
+
+/// output = dropout(function(input)).
+class Activation : public Kernel {
+ public:
+  static constexpr char const* operation = "activation";
+  using Problem = ActivationProblem;
+  virtual bool supports(ActivationProblem const& problem) const = 0;
+  /// output = [tokens, d_ff]; may be the same memory as the input.
+  virtual void forward(Execution& execution, ActivationCall const& call, Tensor const& output) = 0;
+  /// grad_input = [tokens, d_ff]; may be the same memory as grad_output.
+  virtual void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                        Tensor const& grad_input) = 0;
+};
+
+}  // namespace heddle

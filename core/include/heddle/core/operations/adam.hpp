@@ -1,0 +1,40 @@
+#pragma once
+
+#include <heddle/core/operations/kernel.hpp>
+#include <string>
+
+namespace heddle {
+
+struct AdamProblem {
+  DType dtype = DType::float32;
+};
+/// In words, for messages.
+std::string describe(AdamProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(AdamProblem const& problem);
+
+/// Kingma & Ba 2015; `decoupled` weight decay is Loshchilov & Hutter 2019, otherwise the decay joins the gradient.
+struct AdamCall {
+  Tensor value;               ///< [n], updated
+  Tensor gradient;            ///< [n]
+  Tensor first_moment;        ///< [n], updated
+  Tensor second_moment;       ///< [n], updated
+  double gradient_scale = 1;  ///< multiplies the gradient first (clipping)
+  double learning_rate = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.98;
+  double epsilon = 1e-9;
+  double weight_decay = 0;
+  bool decoupled = false;
+  std::int64_t step = 1;  ///< 1 for the first update, for the bias correction
+};
+
+class Adam : public Kernel {
+ public:
+  static constexpr char const* operation = "adam";
+  using Problem = AdamProblem;
+  virtual bool supports(AdamProblem const& problem) const = 0;
+  virtual void update(Execution& execution, AdamCall const& call) = 0;
+};
+
+}  // namespace heddle

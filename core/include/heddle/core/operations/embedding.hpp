@@ -1,0 +1,45 @@
+#pragma once
+
+#include <heddle/core/operations/dropout.hpp>
+#include <heddle/core/operations/kernel.hpp>
+#include <heddle/core/tensor/pack.hpp>
+#include <string>
+
+namespace heddle {
+
+struct EmbeddingProblem {
+  DType dtype = DType::float32;        ///< of the output
+  DType table_dtype = DType::float32;  ///< of the tables and their gradients
+  std::int64_t d_model = 0;
+};
+/// In words, for messages.
+std::string describe(EmbeddingProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(EmbeddingProblem const& problem);
+
+struct EmbeddingCall {
+  Tensor table;      ///< [local vocabulary, d_model]
+  Tensor positions;  ///< [max_length, d_model] or empty
+  TokenIds tokens;   ///< ids outside this rank's part of the table give zero rows
+  TokenRows rows;
+  std::int64_t first_token = 0;  ///< the global id of the table's row 0
+  double scale = 1;
+  Dropout dropout{};
+
+  EmbeddingProblem problem(DType output) const;
+};
+
+/// output[row] = dropout(scale * table[id[row]] + positions[position[row]]).
+class Embedding : public Kernel {
+ public:
+  static constexpr char const* operation = "embedding";
+  using Problem = EmbeddingProblem;
+  virtual bool supports(EmbeddingProblem const& problem) const = 0;
+  /// output = [tokens, d_model].
+  virtual void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) = 0;
+  /// grad_table += and grad_positions += (empty: fixed positions), as sums over sorted segments: no atomics, one order.
+  virtual void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
+                        Tensor const& grad_table, Tensor const& grad_positions) = 0;
+};
+
+}  // namespace heddle

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <heddle/core/operations/kernel.hpp>
+#include <string>
+
+namespace heddle {
+
+struct GemmProblem {
+  DType dtype = DType::float32;         ///< of a
+  DType b_dtype = DType::float32;       ///< a's, or float32 where a is bfloat16: b's elements are rounded to it first
+  DType output_dtype = DType::float32;  ///< of c
+  std::int64_t m = 0, n = 0, k = 0;     ///< m of a problem to select by: about, it changes from call to call
+  bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
+};
+/// In words, for messages.
+std::string describe(GemmProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(GemmProblem const& problem);
+
+struct GemmCall {
+  Tensor a;     ///< [m, k], or [k, m] when transposed; rows may be strided
+  Tensor b;     ///< [k, n], or [n, k] when transposed; rows may be strided; see GemmProblem::b_dtype
+  Tensor c;     ///< [m, n]; rows may be strided
+  Tensor bias;  ///< [n] in parameter_dtype(c's), or empty
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;   ///< c += instead of c =
+  WeightVersion b_weight{};  ///< set where b is a parameter's value
+
+  GemmProblem problem() const;
+};
+
+/// c = op(a) op(b) + bias, or c += op(a) op(b) + bias.
+class Gemm : public Kernel {
+ public:
+  static constexpr char const* operation = "gemm";
+  using Problem = GemmProblem;
+  virtual bool supports(GemmProblem const& problem) const = 0;
+  virtual void multiply(Execution& execution, GemmCall const& call) = 0;
+};
+
+}  // namespace heddle

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <heddle/core/operations/dropout.hpp>
+#include <heddle/core/operations/kernel.hpp>
+#include <string>
+
+namespace heddle {
+
+struct ResidualNormProblem {
+  DType dtype = DType::float32;
+  std::int64_t d_model = 0;
+  float dropout_rate = 0;
+};
+/// In words, for messages.
+std::string describe(ResidualNormProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(ResidualNormProblem const& problem);
+
+/// One visit of the residual stream between two sublayers: sum = residual + dropout(branch), normalized =
+/// LayerNorm(sum). Either half can be left out: an empty `branch` gives sum = residual (a norm alone), an empty
+/// `weight` no norm.
+struct ResidualNormCall {
+  Tensor residual;  ///< [tokens, d_model]
+  Tensor branch;    ///< [tokens, d_model] or empty
+  Dropout dropout{};
+  Tensor weight;  ///< [d_model] in parameter_dtype, or empty
+  Tensor bias;    ///< [d_model] in parameter_dtype, or empty with weight
+  double epsilon = 1e-5;
+
+  ResidualNormProblem problem() const;
+};
+
+struct ResidualNormOutput {
+  Tensor sum;                   ///< [tokens, d_model]; may be empty where there is no branch (the residual is the sum)
+  Tensor normalized;            ///< [tokens, d_model]; empty without a norm
+  Tensor mean;                  ///< [tokens] in statistics_dtype; empty without a norm
+  Tensor reciprocal_deviation;  ///< as mean
+};
+
+struct ResidualNormGradients {
+  Tensor residual;  ///< =, [tokens, d_model]
+  Tensor branch;    ///< =, [tokens, d_model]; empty without a branch; never the same memory as residual
+  Tensor weight;    ///< +=, [d_model]
+  Tensor bias;      ///< +=, [d_model]
+};
+
+class ResidualNorm : public Kernel {
+ public:
+  static constexpr char const* operation = "residual_norm";
+  using Problem = ResidualNormProblem;
+  virtual bool supports(ResidualNormProblem const& problem) const = 0;
+  virtual void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) = 0;
+  /// `grad_normalized` and `grad_sum` are what flowed back to the two outputs; either may be empty (zero), not both.
+  /// gradients.residual may be the same memory as grad_sum or grad_normalized. `output.sum` is the residual where there
+  /// was no branch.
+  virtual void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
+                        Tensor const& grad_normalized, Tensor const& grad_sum,
+                        ResidualNormGradients const& gradients) = 0;
+};
+
+}  // namespace heddle

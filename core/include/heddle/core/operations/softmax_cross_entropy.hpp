@@ -1,0 +1,54 @@
+#pragma once
+
+#include <heddle/core/operations/kernel.hpp>
+#include <string>
+
+namespace heddle {
+
+struct SoftmaxCrossEntropyProblem {
+  DType dtype = DType::float32;
+  std::int64_t vocabulary_size = 0;
+};
+/// In words, for messages.
+std::string describe(SoftmaxCrossEntropyProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(SoftmaxCrossEntropyProblem const& problem);
+
+/// A chunk of tokens' logits over this rank's part of the vocabulary.
+struct SoftmaxCrossEntropyCall {
+  Tensor logits;                     ///< [tokens, local vocabulary]
+  Tensor targets;                    ///< int32 [tokens], global ids
+  std::int64_t first_token = 0;      ///< the global id of column 0
+  std::int64_t vocabulary_size = 0;  ///< global
+  double label_smoothing = 0;        ///< ε: target 1 - ε, plus ε / vocabulary_size everywhere (Szegedy et al. 2016)
+
+  SoftmaxCrossEntropyProblem problem() const;
+};
+
+/// One visit where this rank holds the whole vocabulary (losses_and_gradient); two where it is sharded, so that four
+/// numbers a token are reduced in between and logits are never gathered (statistics, combine, losses, gradient).
+class SoftmaxCrossEntropy : public Kernel {
+ public:
+  static constexpr char const* operation = "softmax_cross_entropy";
+  /// Columns of the statistics: max logit, Σ exp(logit - max), the target's logit (0 where it is elsewhere), Σ logit.
+  static constexpr std::int64_t statistics_columns = 4;
+  using Problem = SoftmaxCrossEntropyProblem;
+  virtual bool supports(SoftmaxCrossEntropyProblem const& problem) const = 0;
+  /// statistics = [tokens, 4] in statistics_dtype, of the local columns.
+  virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;
+  /// statistics [tokens, 4] = those of the whole vocabulary, from its parts' [parts, tokens, 4].
+  virtual void combine(Execution& execution, Tensor const& parts, Tensor const& statistics) = 0;
+  /// From the statistics over the whole vocabulary: losses = [tokens, 2] in statistics_dtype: the smoothed loss and the
+  /// plain negative log-likelihood (natural log).
+  virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                      Tensor const& losses) = 0;
+  /// Replaces the logits by scale * d(smoothed loss)/d(logits).
+  virtual void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                        double scale) = 0;
+  /// Of logits over the whole vocabulary: `losses` as above, and the logits replaced as by `gradient`. As it is here it
+  /// makes the two visits; an implementation may override it to read and write the logits once.
+  virtual void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                                   Tensor const& losses);
+};
+
+}  // namespace heddle

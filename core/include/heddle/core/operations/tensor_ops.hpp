@@ -1,0 +1,37 @@
+#pragma once
+
+#include <heddle/core/operations/kernel.hpp>
+#include <string>
+
+namespace heddle {
+
+struct TensorOpsProblem {
+  DType dtype = DType::float32;
+};
+/// In words, for messages.
+std::string describe(TensorOpsProblem const& problem);
+/// What of a problem measured times go by (KernelTimings).
+std::string timing_key(TensorOpsProblem const& problem);
+
+/// The small visits of memory that belong to no other operation. Tensors are contiguous unless said otherwise.
+class TensorOps : public Kernel {
+ public:
+  static constexpr char const* operation = "tensor_ops";
+  using Problem = TensorOpsProblem;
+  virtual bool supports(TensorOpsProblem const& problem) const = 0;
+  /// tensor = value everywhere; rows may be strided.
+  virtual void fill(Execution& execution, Tensor const& tensor, double value) = 0;
+  /// into += from, same shape; rows of both may be strided.
+  virtual void add(Execution& execution, Tensor const& into, Tensor const& from) = 0;
+  /// to = from, same shape; rows of both may be strided; the dtypes may be any two floating-point ones.
+  virtual void copy(Execution& execution, Tensor const& from, Tensor const& to) = 0;
+  /// sums [columns] in statistics_dtype += the column sums of matrix [rows, columns] (a bias gradient).
+  virtual void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) = 0;
+  /// Σ x² in float64, on the host, always summed in the same order.
+  virtual double sum_of_squares(Execution& execution, Tensor const& tensor) = 0;
+  /// to[i] = from[index[i]] for int32 index [n]; from and to are matrices with equal columns and distinct memory,
+  /// their rows may be strided.
+  virtual void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) = 0;
+};
+
+}  // namespace heddle

@@ -1,0 +1,178 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <heddle/core/parallel/mesh.hpp>
+#include <heddle/core/tensor/tensor.hpp>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace heddle {
+
+enum class ReduceOp : std::uint8_t { sum, max, min };
+
+/// What a ledger tells apart: the verbs, the uneven and the non-blocking forms of one counted with it.
+enum class Verb : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  broadcast,
+  send,
+  receive,
+  barrier
+};
+inline constexpr std::size_t verbs = 8;
+
+std::string_view name_of(Verb verb);
+
+/// Payload bytes: of all_reduce, broadcast, send and receive the tensor's, of all_gather the whole output's, of
+/// reduce_scatter the whole input's, of all_to_all this rank's input's; of a barrier none.
+struct Traffic {
+  std::int64_t operations = 0;
+  std::int64_t bytes = 0;
+
+  bool operator==(Traffic const&) const = default;
+};
+
+/// This rank's traffic over one communicator since it was made, by verb.
+using Ledger = std::array<Traffic, verbs>;
+
+/// What a Transfer is made of.
+class TransferBackend {
+ public:
+  /// Waits where the transfer is unfinished, except while an exception passes; never throws.
+  virtual ~TransferBackend() = default;
+  virtual bool progress() = 0;
+  virtual void wait() = 0;
+};
+
+/// A message or a collective under way: a value that is moved, not copied. It keeps its tensors' handles, but a
+/// borrowed tensor's owner must outlive it; until it is done nobody may write what it sends or read what it receives.
+/// Destroyed unfinished it waits, except while an exception passes: the other rank may then never come, so the transfer
+/// is left to MPI.
+class Transfer {
+ public:
+  /// Nothing under way: done.
+  Transfer() = default;
+  explicit Transfer(std::unique_ptr<TransferBackend> backend) : backend_(std::move(backend)) {}
+
+  /// True where it is done. MPI moves bytes of large messages in here alone, so overlap needs calls between pieces of
+  /// work. Throws as the blocking verb does.
+  bool progress();
+  void wait();
+
+ private:
+  std::unique_ptr<TransferBackend> backend_;
+};
+
+/// What a communicator of several ranks is made of; `dist` has the one over MPI. Tensors are contiguous; the verbs are
+/// those of Communicator, which has checked shapes and dtypes before it calls.
+class CommunicatorBackend {
+ public:
+  /// Consecutive elements of a tensor, one count for each rank.
+  using Counts = std::span<std::int64_t const>;
+
+  virtual ~CommunicatorBackend() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual void all_reduce(Tensor const& tensor, ReduceOp op) = 0;
+  virtual void reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) = 0;
+  virtual void reduce_scatter_uneven(Tensor const& input, Tensor const& output, Counts counts) = 0;
+  virtual void all_gather(Tensor const& input, Tensor const& output) = 0;
+  virtual void all_gather_uneven(Tensor const& input, Tensor const& output, Counts counts) = 0;
+  virtual void all_to_all(Tensor const& input, Tensor const& output) = 0;
+  virtual void all_to_all_uneven(Tensor const& input, Counts send_counts, Tensor const& output,
+                                 Counts receive_counts) = 0;
+  virtual void broadcast(Tensor const& tensor, int root) = 0;
+  virtual void receive(Tensor const& tensor, int source, int tag) = 0;
+  virtual void barrier() = 0;
+  virtual std::unique_ptr<TransferBackend> start_send(Tensor const& tensor, int destination, int tag) = 0;
+  virtual std::unique_ptr<TransferBackend> start_receive(Tensor const& tensor, int source, int tag) = 0;
+  virtual std::unique_ptr<TransferBackend> start_all_gather(Tensor const& input, Tensor const& output) = 0;
+  virtual std::shared_ptr<CommunicatorBackend> split(int color, int key) = 0;
+};
+
+/// A group of ranks and the few verbs used among them: a value, cheap to copy. Every verb but send and receive is
+/// collective over the group. Inputs and outputs do not overlap, except that all_gather's input may be this rank's part
+/// of the output itself. Errors are exceptions that name the verb.
+class Communicator {
+ public:
+  /// Rows of each rank, in rank order.
+  using Rows = std::span<std::int64_t const>;
+
+  /// One rank, no MPI.
+  static Communicator self() { return Communicator(nullptr); }
+  explicit Communicator(std::shared_ptr<CommunicatorBackend> backend);
+
+  int rank() const { return backend_ ? backend_->rank() : 0; }
+  int size() const { return backend_ ? backend_->size() : 1; }
+
+  /// In place: every rank ends with the reduction over the ranks.
+  void all_reduce(Tensor const& tensor, ReduceOp op = ReduceOp::sum) const;
+  /// input: size() equal parts; output: this rank's part of the reduction.
+  void reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op = ReduceOp::sum) const;
+  /// output: size() parts in rank order.
+  void all_gather(Tensor const& input, Tensor const& output) const;
+  /// input's part i goes to rank i, and output's part i came from rank i.
+  void all_to_all(Tensor const& input, Tensor const& output) const;
+
+  /// The uneven forms: parts are whole rows (indices of axis 0), any number of them, 0 too; a row has the same shape on
+  /// every rank. `rows` is the same list on every rank.
+  /// input: [rows[rank()], …]; output: every rank's rows in rank order.
+  void all_gather_rows(Tensor const& input, Tensor const& output, Rows rows) const;
+  /// input: every rank's rows; output: this rank's rows of the sum.
+  void reduce_scatter_rows(Tensor const& input, Tensor const& output, Rows rows) const;
+  /// input: send_rows[i] rows for rank i, one rank after another; output: receive_rows[i] rows from rank i, who must
+  /// send just as many: fewer throw, more MPI itself may not survive.
+  void all_to_all_rows(Tensor const& input, Rows send_rows, Tensor const& output, Rows receive_rows) const;
+
+  void broadcast(Tensor const& tensor, int root) const;
+  /// tag: 0 … 8191.
+  void send(Tensor const& tensor, int destination, int tag = 0) const;
+  /// The tensor's dtype and size must be the sender's; otherwise throws.
+  void receive(Tensor const& tensor, int source, int tag = 0) const;
+  void barrier() const;
+
+  /// The non-blocking forms, which meet the blocking ones: messages between two ranks with one tag arrive in the order
+  /// in which they were started. Ranks that send to each other at once do not wait for one another. Where a started
+  /// receive met a wrong message, others with the same source and tag are not to be relied on.
+  [[nodiscard]] Transfer start_send(Tensor const& tensor, int destination, int tag = 0) const;
+  [[nodiscard]] Transfer start_receive(Tensor const& tensor, int source, int tag = 0) const;
+  /// Collectives are started in the same order on every rank.
+  [[nodiscard]] Transfer start_all_gather(Tensor const& input, Tensor const& output) const;
+
+  /// The ranks that gave the same colour, ordered by key, with a ledger of its own.
+  Communicator split(int color, int key) const;
+
+  /// What this communicator and its copies have moved; a transfer counts where it starts. One rank moves nothing.
+  Ledger const& ledger() const { return *ledger_; }
+
+ private:
+  void count(Verb verb, std::int64_t bytes) const;
+  /// Checks and counts.
+  void begin_receive(Tensor const& tensor, int source) const;
+
+  std::shared_ptr<CommunicatorBackend> backend_;
+  std::shared_ptr<Ledger> ledger_;
+};
+
+/// A rank's place in the world and its groups: passed in wherever ranks matter.
+struct ParallelState {
+  Mesh mesh;
+  Communicator world = Communicator::self();
+  Communicator pipeline = Communicator::self();
+  Communicator data = Communicator::self();
+  Communicator context = Communicator::self();
+  Communicator tensor = Communicator::self();
+  /// The ranks that hold the same parameter shards: data × context, data outermost.
+  Communicator replicas = Communicator::self();
+  bool sequence_parallel = false;  ///< the tensor group shares the residual stream's rows
+  ContextMode context_mode = ContextMode::ring;
+};
+
+/// Splits `world` into the mesh's groups; collective over `world`.
+ParallelState make_parallel_state(Communicator const& world, Mesh const& mesh);
+
+}  // namespace heddle

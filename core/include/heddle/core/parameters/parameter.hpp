@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/parallel/mesh.hpp>
+#include <heddle/core/tensor/tensor.hpp>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Which axis of the global tensor is split over which mesh axis, rank r holding share(extent, r, ranks) of it.
+/// `axis < 0`: every rank holds the whole.
+struct ShardSpec {
+  int axis = -1;
+  MeshAxis mesh_axis = MeshAxis::tensor;
+};
+
+/// How a parameter starts. Values depend on (seed, name, global index) alone.
+struct Initializer {
+  enum class Kind : std::uint8_t { zeros, ones, normal, uniform };
+  Kind kind = Kind::zeros;
+  double scale = 0;  ///< standard deviation (normal) or bound (uniform)
+
+  static Initializer zeros() { return {}; }
+  static Initializer ones() { return {Kind::ones, 0}; }
+  static Initializer normal(double deviation) { return {Kind::normal, deviation}; }
+  /// Glorot & Bengio 2010.
+  static Initializer xavier_uniform(std::int64_t fan_in, std::int64_t fan_out);
+};
+
+/// What a layer declares: all that io and dist ever need to know of a parameter.
+struct ParameterSpec {
+  std::string name;
+  Shape shape;  ///< global
+  Initializer initializer;
+  ShardSpec shard;
+  /// Axes whose ranks each hold a part of the gradient's sum; data and context always are such and need not be named.
+  std::vector<MeshAxis> gradient_partial_over = {};
+  /// Pipeline coordinates that hold this same parameter, ascending; its gradient is the sum over them. Empty: one
+  /// alone.
+  std::vector<int> stages = {};
+};
+
+struct Parameter {
+  ParameterSpec spec;
+  Shape local_shape;
+  std::int64_t shard_begin = 0;  ///< first index held along spec.shard.axis
+  IndexRange place;              ///< in the set's buffers, with the padding that follows its elements
+  std::uint64_t id = 0;          ///< unique in the process, for kernels that keep packed copies
+  std::uint64_t version = 0;     ///< bumped by whoever changes `value`
+  Tensor value;                  ///< master copy, [local_shape]
+  Tensor gradient;               ///< [local_shape], added to by backward passes
+};
+
+/// A model's parameters, their values and gradients each in one contiguous buffer. Layers declare theirs while they are
+/// built and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at the
+/// same places. The buffer divides by the replicas (data × context) in whole cache lines, and so does that of a
+/// parameter which several stages hold, alone between its neighbours: what is cut into as many parts is cut alike on
+/// all of them.
+class ParameterSet {
+ public:
+  explicit ParameterSet(Mesh const& mesh) : mesh_(mesh) {}
+
+  /// Throws Error for a name that is taken and ConfigError where a rank would hold nothing of the parameter.
+  Parameter& declare(ParameterSpec spec);
+  /// Gives every parameter its place, and the set its size, without any memory.
+  void arrange();
+  /// Arranges and makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
+  void allocate(DType dtype);
+  /// Fills every value from (seed, name, global index).
+  void initialize(std::uint64_t seed);
+
+  std::deque<Parameter>& all() { return parameters_; }
+  std::deque<Parameter> const& all() const { return parameters_; }
+  /// Null where there is none.
+  Parameter* find(std::string const& name);
+  Parameter const* find(std::string const& name) const;
+  /// Elements of a buffer, padding included; the padding is and stays zero.
+  std::int64_t size() const { return size_; }
+  Tensor const& values() const { return values_; }        ///< [size]
+  Tensor const& gradients() const { return gradients_; }  ///< [size]
+  /// To be called by whoever changed the values.
+  void bump_versions();
+
+ private:
+  Mesh mesh_;
+  std::deque<Parameter> parameters_;
+  std::int64_t size_ = 0;
+  Tensor values_;
+  Tensor gradients_;
+};
+
+}  // namespace heddle

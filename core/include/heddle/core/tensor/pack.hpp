@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/tensor/tensor.hpp>
+#include <span>
+#include <vector>
+
+namespace heddle {
+
+/// Where each sequence's tokens stand in a packed [tokens, …] matrix: sequence i is rows [begin[i], begin[i] +
+/// length[i]).
+struct Sequences {
+  Tensor begin;   ///< int32 [count]
+  Tensor length;  ///< int32 [count]
+  std::int64_t count = 0;
+  std::int64_t max_length = 0;
+};
+
+/// One side of a pack: the rows' sequences and, per row, the token's sample (unique within the global batch) and its
+/// position in the sentence. Random numbers and positions come from these two, so any subset of rows is self-contained.
+struct TokenRows {
+  Sequences sequences;
+  Tensor sample;    ///< int32 [tokens]
+  Tensor position;  ///< int32 [tokens]
+  std::int64_t tokens = 0;
+};
+
+/// A token's ids and the rows sorted by id (stable), which makes the embedding's gradient a sum over segments.
+struct TokenIds {
+  Tensor id;         ///< int32 [tokens]
+  Tensor row_order;  ///< int32 [tokens]
+};
+
+enum class Side { source, target };
+
+/// How one side's tokens lie over the context group. A sequence of n tokens is cut into 2c chunks, chunk i being
+/// share(n, i, 2c); rank r holds chunk r and after it chunk 2c - 1 - r, so that causal attention is the same work for
+/// all and positions ascend within a sequence's rows. Chunks of short sequences are empty.
+struct ContextRows {
+  std::vector<TokenRows> shards;  ///< every rank's rows, in rank order; empty: the pack is not split
+  TokenRows whole;                ///< as one rank would hold them
+  Tensor to_whole;    ///< int32 [all tokens]: whole row i is row to_whole[i] of the shards one below another
+  Tensor from_whole;  ///< the inverse
+};
+
+/// One micro-batch: all sentences' tokens, no padding. Split over a context group, its rows are this rank's alone.
+struct Pack {
+  TokenRows source_rows;
+  TokenRows target_rows;
+  TokenIds source;         ///< source pieces, end
+  TokenIds target_input;   ///< begin, target pieces
+  TokenIds target_output;  ///< target pieces, end; row_order is not filled
+
+  ContextRows source_context;
+  ContextRows target_context;
+
+  TokenRows const& rows(Side side) const { return side == Side::source ? source_rows : target_rows; }
+  ContextRows const& context(Side side) const { return side == Side::source ? source_context : target_context; }
+};
+
+/// A sentence pair on the host, without begin and end tokens.
+struct SentencePair {
+  std::int32_t sample = 0;
+  std::vector<std::int32_t> source;
+  std::vector<std::int32_t> target;
+};
+
+/// Builds a pack from sentence pairs: sources end with `source_end_id`; targets begin with `begin_id` and end with
+/// `end_id`, ids of the target's vocabulary. With a split of several ranks: this rank's part of it.
+Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t source_end_id,
+               std::int32_t end_id, GroupMember split = {});
+
+/// Only the source side, for translation: every sentence gets its end token.
+Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, std::int32_t end_id);
+
+}  // namespace heddle

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <heddle/core/tensor/arena.hpp>
+#include <memory>
+#include <string>
+
+namespace heddle {
+
+struct Execution;
+
+/// Starts Kokkos for as long as it lives (once per process) and owns the default Execution. Denormals are flushed.
+class Runtime {
+ public:
+  Runtime();
+  ~Runtime();
+  Runtime(Runtime const&) = delete;
+  Runtime& operator=(Runtime const&) = delete;
+
+  Execution& execution() { return *execution_; }
+  /// The Kokkos execution space's name, for example "Serial".
+  static std::string execution_space();
+
+ private:
+  struct Guard;
+  std::unique_ptr<Guard> guard_;
+  std::unique_ptr<Arena> scratch_;
+  std::unique_ptr<Execution> execution_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <heddle/core/base/dtype.hpp>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Up to four extents, outermost first.
+class Shape {
+ public:
+  static constexpr int max_rank = 4;
+
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
+  explicit Shape(std::span<std::int64_t const> extents);
+
+  int rank() const { return rank_; }
+  std::int64_t operator[](int axis) const { return extents_[static_cast<std::size_t>(axis)]; }
+  /// The product of the extents; 1 for rank 0.
+  std::int64_t size() const;
+  std::vector<std::int64_t> to_vector() const { return {extents_.begin(), extents_.begin() + rank_}; }
+  std::string to_string() const;
+  bool operator==(Shape const&) const = default;
+
+ private:
+  std::array<std::int64_t, max_rank> extents_{};
+  int rank_ = 0;
+};
+
+/// A handle to elements in the default execution space's memory, row major. Copies share the elements, as a
+/// Kokkos::View does; a `Tensor const` protects the handle, not the elements. Only axis 0 may be strided
+/// (`row_stride`), so that a column range of a matrix is a Tensor too. Host code must not dereference `data()`; use
+/// copy_to_host/copy_from_host.
+class Tensor {
+ public:
+  /// No elements; `empty()` is true. Stands for "not given" where a call has optional tensors.
+  Tensor() = default;
+  /// Its own zeroed allocation, 64-byte aligned.
+  static Tensor allocate(DType dtype, Shape const& shape);
+  /// Elements owned by somebody else (an arena), who must outlive the handle.
+  static Tensor borrow(void* data, DType dtype, Shape const& shape);
+
+  bool empty() const { return data_ == nullptr; }
+  DType dtype() const { return dtype_; }
+  Shape const& shape() const { return shape_; }
+  std::int64_t dim(int axis) const { return shape_[axis]; }
+  std::int64_t size() const { return empty() ? 0 : shape_.size(); }
+  std::int64_t bytes() const { return size() * static_cast<std::int64_t>(size_of(dtype_)); }
+  /// Elements between the starts of consecutive indices of axis 0.
+  std::int64_t row_stride() const { return row_stride_; }
+  bool contiguous() const;
+
+  void* raw() const { return data_; }
+  /// Throws where Element is not the tensor's dtype.
+  template <class Element>
+  Element* data() const {
+    require_dtype(DTypeOf<Element>::value);
+    return static_cast<Element*>(data_);
+  }
+
+  /// The same elements under another shape of the same size; contiguous tensors only.
+  Tensor reshaped(Shape const& shape) const;
+  /// Indices [begin, begin + count) of axis 0.
+  Tensor rows(std::int64_t begin, std::int64_t count) const;
+  /// Columns [begin, begin + count) of a matrix.
+  Tensor columns(std::int64_t begin, std::int64_t count) const;
+
+  /// Throws unless the dtype and the shape are these; `what` names the tensor in the message.
+  void require(DType dtype, Shape const& shape, char const* what) const;
+
+ private:
+  void require_dtype(DType dtype) const;
+
+  std::shared_ptr<void> owner_;
+  void* data_ = nullptr;
+  DType dtype_ = DType::float32;
+  Shape shape_;
+  std::int64_t row_stride_ = 0;
+};
+
+/// Copies `bytes()` of a contiguous tensor between host memory and the tensor's memory space; waits for the copy.
+void copy_from_host(Tensor const& destination, void const* source);
+void copy_to_host(void* destination, Tensor const& source);
+
+/// A contiguous tensor's elements on the host. Throws where Element is not its dtype.
+template <class Element>
+std::vector<Element> to_host(Tensor const& tensor) {
+  static_cast<void>(tensor.data<Element>());
+  std::vector<Element> host(static_cast<std::size_t>(tensor.size()));
+  copy_to_host(host.data(), tensor);
+  return host;
+}
+
+/// A new tensor with these elements.
+template <class Element>
+Tensor from_host(std::span<Element const> elements, Shape const& shape) {
+  Tensor tensor = Tensor::allocate(DTypeOf<Element>::value, shape);
+  tensor.require(DTypeOf<Element>::value, shape, "from_host");
+  copy_from_host(tensor, elements.data());
+  return tensor;
+}
+
+}  // namespace heddle

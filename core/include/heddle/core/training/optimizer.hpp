@@ -1,0 +1,53 @@
+#pragma once
+
+#include <heddle/core/layers/layer.hpp>
+#include <vector>
+
+namespace heddle {
+
+/// Adam over a parameter set's buffers, or over some ranges of them: those whose moments this rank keeps. `update` is a
+/// whole step of one rank; of several, dist's DistributedOptimizer goes through `apply` range by range.
+class Optimizer {
+ public:
+  /// The set is allocated. Moments start at zero.
+  Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters);
+  /// Keeps moments for `parts` of the buffers alone, ascending and apart from one another.
+  Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
+            std::vector<IndexRange> parts);
+
+  /// Applies the gradients with this learning rate; `step` is 1 for the first update. Returns the gradients' norm
+  /// before clipping; where it is not finite nothing is changed. For an optimizer of the whole set.
+  double update(Execution& execution, double learning_rate, std::int64_t step);
+
+  /// What an update multiplies every gradient by, where they have this norm.
+  double gradient_scale(double norm) const;
+
+  struct Step {
+    double learning_rate = 0;
+    std::int64_t step = 1;
+    double gradient_scale = 1;
+  };
+  /// The update of the buffers' elements in `range`, which lies within one of the parts. Versions are the caller's to
+  /// bump, once.
+  void apply(Execution& execution, IndexRange const& range, Step const& step) const;
+
+  std::vector<IndexRange> const& parts() const { return parts_; }
+  /// [Σ part.count()], part after part.
+  Tensor const& first_moments() const { return first_moments_; }
+  Tensor const& second_moments() const { return second_moments_; }
+  /// The moments of the buffers' elements in `range`, [range.count()]; throws Error unless it lies within one part.
+  Tensor moments_in(Tensor const& moments, IndexRange const& range) const;
+  /// A parameter's moments in its local shape, where one part has all of them.
+  Tensor moment_of(Parameter const& parameter, Tensor const& moments) const;
+
+ private:
+  OptimizerConfig config_;
+  ParameterSet& parameters_;
+  std::vector<IndexRange> parts_;
+  Tensor first_moments_;
+  Tensor second_moments_;
+  std::shared_ptr<Adam> adam_;
+  std::shared_ptr<TensorOps> tensor_ops_;
+};
+
+}  // namespace heddle

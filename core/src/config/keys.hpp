@@ -1,0 +1,207 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <heddle/core/config/config.hpp>
+#include <limits>
+#include <type_traits>
+
+/// The one description of the configuration's keys: `visit_config` calls `visitor.section(name, meaning)` for each TOML
+/// section and `visitor.key(name, member, check, meaning)` for each key in it. Reading, printing, checking and
+/// documentation are visitors.
+namespace heddle::config_keys {
+
+template <class Enum>
+inline constexpr int names_of = 0;
+template <>
+inline constexpr std::array<std::string_view, 2> names_of<NormPlacement>{"post", "pre"};
+template <>
+inline constexpr std::array<std::string_view, 2> names_of<Positions>{"sinusoidal", "learned"};
+template <>
+inline constexpr std::array<std::string_view, 2> names_of<Precision>{"float32", "bfloat16"};
+template <>
+inline constexpr std::array<std::string_view, 2> names_of<OptimizerName>{"adam", "adamw"};
+template <>
+inline constexpr std::array<std::string_view, 4> names_of<Schedule>{"inverse_sqrt", "cosine", "linear", "constant"};
+template <>
+inline constexpr std::array<std::string_view, 2> names_of<ContextMode>{"ring", "ulysses"};
+template <>
+inline constexpr std::array<std::string_view, 2> names_of<PipelineSchedule>{"1f1b", "interleaved"};
+
+/// The type says it all.
+struct Unchecked {};
+
+/// A text may not be empty; nor a list, nor a text in it.
+struct NotEmpty {};
+
+/// Numbers from `least` to `most`, which belong to it unless they are open.
+struct Range {
+  double least = 0;
+  double most = std::numeric_limits<double>::infinity();
+  bool open_least = false;
+  bool open_most = false;
+  bool or_auto = false;  ///< "auto" stands for 0
+
+  bool holds(double value) const {
+    return (open_least ? value > least : value >= least) && (open_most ? value < most : value <= most) &&
+           value < std::numeric_limits<double>::infinity();
+  }
+  std::string words() const {
+    std::string const low = fmt::format("{} {}", open_least ? "above" : "at least", least);
+    if (most == std::numeric_limits<double>::infinity()) {
+      return low;
+    }
+    return open_least || open_most ? fmt::format("{} and {} {}", low, open_most ? "below" : "at most", most)
+                                   : fmt::format("{} to {}", least, most);
+  }
+};
+
+constexpr Range at_least(double least) {
+  return {.least = least};
+}
+constexpr Range between(double least, double most) {
+  return {.least = least, .most = most};
+}
+constexpr Range above_zero() {
+  return {.least = 0, .open_least = true};
+}
+constexpr Range below_one() {
+  return {.least = 0, .most = 1, .open_most = true};
+}
+
+// Steps, samples and tokens are int32 where ranks exchange them, and 32 bits of random numbers' counters (random.hpp).
+inline constexpr double most_steps = 2147483647.0;
+inline constexpr double most_tokens = 2147483647.0;
+inline constexpr double most_width = 1048576;
+inline constexpr double most_ranks = 1048576;
+inline constexpr double most_layers = 4096;
+
+template <class Member, class Config>
+using like = std::conditional_t<std::is_const_v<Config>, Member const, Member>;
+
+template <class Visitor, class Config>
+void visit_paths(Visitor& visitor, Config& config) {
+  visitor.section("run", "one training run");
+  visitor.key("directory", config.run.directory, Unchecked{}, "where its checkpoints, metrics and resolved config go");
+  visitor.section("data", "written by `heddle prepare`");
+  visitor.key("train", config.data.train, Unchecked{}, "the training dataset");
+  visitor.key("valid", config.data.valid, Unchecked{}, "the validation dataset");
+}
+
+template <class Visitor, class Config>
+void visit_model(Visitor& visitor, Config& config) {
+  like<ModelConfig, Config>& model = config.model;
+  visitor.section("model", "the Transformer");
+  visitor.key("encoder_layers", model.encoder_layers, between(1, most_layers), "layers of the encoder");
+  visitor.key("decoder_layers", model.decoder_layers, between(1, most_layers), "layers of the decoder");
+  visitor.key("d_model", model.d_model, between(1, most_width), "width of the residual stream; a multiple of heads");
+  visitor.key("d_ff", model.d_ff, between(1, most_width), "width inside the feed-forward sublayers");
+  visitor.key("heads", model.heads, between(1, most_layers), "attention heads");
+  visitor.key("norm", model.norm, Unchecked{}, "LayerNorm after each residual sum, or before each sublayer");
+  visitor.key("activation", model.activation, NotEmpty{}, "relu, gelu, or a plug-in's; `heddle kernels` tells");
+  visitor.key("positions", model.positions, Unchecked{}, "position embeddings: fixed sinusoids, or parameters");
+  visitor.key("tie_embeddings", model.tie_embeddings, Unchecked{}, "one matrix embeds both sides and gives the logits");
+  visitor.key("dropout", model.dropout, below_one(), "of embeddings and of each sublayer's output");
+  visitor.key("attention_dropout", model.attention_dropout, below_one(), "of attention weights");
+  visitor.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
+  visitor.key("max_length", model.max_length, between(2, most_width), "most tokens of a sentence, with its end token");
+  visitor.key("encoder_sublayers", model.encoder_sublayers, NotEmpty{}, "of each encoder layer, by registered name");
+  visitor.key("decoder_sublayers", model.decoder_sublayers, NotEmpty{}, "of each decoder layer, by registered name");
+}
+
+template <class Visitor, class Config>
+void visit_train(Visitor& visitor, Config& config) {
+  like<TrainConfig, Config>& train = config.train;
+  visitor.section("train", "how the model is trained");
+  visitor.key("steps", train.steps, between(1, most_steps), "optimizer updates");
+  visitor.key("batch_tokens", train.batch_tokens, between(1, most_tokens),
+              "tokens of a global batch, each pair counting its longer side");
+  visitor.key("micro_batch_tokens", train.micro_batch_tokens, between(1, most_tokens),
+              "tokens computed at once; when not given no more than batch_tokens");
+  visitor.key("precision", train.precision, Unchecked{}, "of activations; bfloat16 keeps float32 parameters beside it");
+  visitor.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
+  visitor.key("seed", train.seed, between(0, 9007199254740992.0), "of initial weights, batch order and dropout");
+  visitor.key("deterministic", train.deterministic, Unchecked{}, "bitwise the same on any number of data ranks");
+  visitor.key("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");
+  visitor.key("validate_bleu", train.validate_bleu, Unchecked{}, "translate the validation set for BLEU, too");
+  visitor.key("validate_beam_size", train.validate_beam_size, at_least(1),
+              "hypotheses of those translations; 1: greedy");
+  visitor.key("early_stopping", train.early_stopping, at_least(0),
+              "validations without a better loss that end the training; 0: never");
+  visitor.key("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
+}
+
+template <class Visitor, class Config>
+void visit_optimizer(Visitor& visitor, Config& config) {
+  like<OptimizerConfig, Config>& optimizer = config.optimizer;
+  visitor.section("optimizer", "how parameters are updated");
+  visitor.key("name", optimizer.name, Unchecked{}, "adamw takes weight_decay off the weights, not into the gradient");
+  visitor.key("learning_rate", optimizer.learning_rate, at_least(0), "the highest, reached when the warm-up ends");
+  visitor.key("schedule", optimizer.schedule, Unchecked{}, "how it falls; cosine and linear reach 0 at train.steps");
+  visitor.key("warmup_steps", optimizer.warmup_steps, at_least(0), "steps of linear growth from 0");
+  visitor.key("beta1", optimizer.beta1, below_one(), "decay of the gradient's mean");
+  visitor.key("beta2", optimizer.beta2, below_one(), "decay of the squared gradient's mean");
+  visitor.key("epsilon", optimizer.epsilon, above_zero(), "added to the denominator");
+  visitor.key("weight_decay", optimizer.weight_decay, at_least(0), "pull of the parameters towards 0");
+  visitor.key("clip_norm", optimizer.clip_norm, at_least(0), "highest global norm of the gradient; 0: any");
+}
+
+template <class Visitor, class Config>
+void visit_parallel(Visitor& visitor, Config& config) {
+  like<ParallelConfig, Config>& parallel = config.parallel;
+  Range data = between(1, most_ranks);
+  data.or_auto = true;
+  visitor.section("parallel", "the grid of ranks: pipeline x data x context x tensor");
+  visitor.key("tensor", parallel.tensor, between(1, most_ranks), "ranks that share each layer's heads and columns");
+  visitor.key("pipeline", parallel.pipeline, between(1, most_ranks), "stages of layers");
+  visitor.key("context", parallel.context, between(1, most_ranks), "ranks that share each sentence's tokens");
+  visitor.key("data", parallel.data, data, "replicas; \"auto\": as many as the ranks leave");
+  visitor.key("sequence_parallel", parallel.sequence_parallel, Unchecked{},
+              "tensor ranks share the tokens between layers");
+  visitor.key("context_mode", parallel.context_mode, Unchecked{}, "how context ranks exchange keys and values");
+  visitor.key("pipeline_schedule", parallel.pipeline_schedule, Unchecked{}, "order of micro-batches in a stage");
+  visitor.key("stage_layers", parallel.stage_layers, between(1, 2 * most_layers),
+              "layers of each stage; []: cut by cost");
+  visitor.key("shard_optimizer", parallel.shard_optimizer, Unchecked{}, "data ranks share the optimizer's state");
+}
+
+template <class Visitor, class Config>
+void visit_checkpoint(Visitor& visitor, Config& config) {
+  visitor.section("checkpoint", "in DIRECTORY/checkpoints");
+  visitor.key("every_steps", config.checkpoint.every_steps, at_least(0),
+              "steps between two; 0: only at the end and on SIGUSR1");
+  visitor.key("keep", config.checkpoint.keep, at_least(2), "newest ones that are kept");
+}
+
+template <class Visitor, class Config>
+void visit_extensions(Visitor& visitor, Config& config) {
+  like<KernelChoices, Config>& kernels = config.kernels;
+  char const* const choice = "an implementation, or auto: the fastest that can";
+  visitor.section("kernels", "which implementation computes an operation; `heddle kernels` lists them");
+  visitor.key("gemm", kernels.gemm, NotEmpty{}, choice);
+  visitor.key("attention", kernels.attention, NotEmpty{}, choice);
+  visitor.key("residual_norm", kernels.residual_norm, NotEmpty{}, choice);
+  visitor.key("activation", kernels.activation, NotEmpty{}, choice);
+  visitor.key("softmax_cross_entropy", kernels.softmax_cross_entropy, NotEmpty{}, choice);
+  visitor.key("embedding", kernels.embedding, NotEmpty{}, choice);
+  visitor.key("adam", kernels.adam, NotEmpty{}, choice);
+  visitor.key("tensor_ops", kernels.tensor_ops, NotEmpty{}, choice);
+  visitor.key("cache", kernels.cache, Unchecked{}, "what `heddle kernels --benchmark` measured; \"\": nothing");
+  visitor.section("plugins", "shared libraries with kernels and layers");
+  visitor.key("paths", config.plugins.paths, Unchecked{}, "loaded in this order before anything is built");
+}
+
+/// `config` is a Config or a Config const; the visitor gets references to its members.
+template <class Visitor, class Config>
+void visit_config(Visitor& visitor, Config& config) {
+  visit_paths(visitor, config);
+  visit_model(visitor, config);
+  visit_train(visitor, config);
+  visit_optimizer(visitor, config);
+  visit_parallel(visitor, config);
+  visit_checkpoint(visitor, config);
+  visit_extensions(visitor, config);
+}
+
+}  // namespace heddle::config_keys

@@ -1,0 +1,311 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/generation/generation.hpp>
+#include <limits>
+#include <numeric>
+
+#include "row_rankings.hpp"
+
+namespace heddle {
+
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+/// The tokens of a source without its end token may be so many in the target.
+std::int64_t default_length(std::size_t source_tokens) {
+  return 2 * static_cast<std::int64_t>(source_tokens) + 50;
+}
+
+struct LiveHypothesis {
+  std::size_t sentence = 0;
+  Tokens tokens;
+  double log_probability = 0;
+};
+
+struct Sentence {
+  std::int64_t longest = 0;  ///< tokens, with the end token
+  std::vector<Hypothesis> finished;
+};
+
+/// A live hypothesis of a sentence, extended by a token.
+struct Extension {
+  std::size_t row = 0;
+  RankedToken token;
+  double log_probability = 0;
+};
+
+/// One batch from its first step to its last.
+class BeamSearch {
+ public:
+  BeamSearch(Execution& execution, Arena& arena, GenerationModel const& model, GenerationOptions const& options,
+             std::span<Tokens const> sources);
+  std::vector<std::vector<Hypothesis>> run();
+
+ private:
+  Tensor upload(std::span<std::int32_t const> values) const;
+  std::vector<RowRanking> rank_rows(Tensor const& memory, DecodeStep const& step);
+  DecodeStep make_step(std::int64_t time) const;
+  void advance(std::int64_t time, std::vector<RowRanking> const& rankings);
+  void extend_sentence(std::size_t first, std::size_t last, std::int64_t time, std::vector<RowRanking> const& rankings);
+  std::vector<Extension> best_extensions(std::size_t first, std::size_t last,
+                                         std::vector<RowRanking> const& rankings) const;
+  void finish(Sentence& sentence, Tokens tokens, double log_probability) const;
+  bool is_done(Sentence const& sentence, double best_live, std::int64_t time) const;
+  double score(double log_probability, std::int64_t length) const;
+
+  Arena& arena_;
+  GenerationModel model_;
+  GenerationOptions options_;
+  Pack pack_;
+  Tokens source_begin_;  ///< the pack's source sequences, on the host
+  Tokens source_length_;
+  LayerContext context_;
+  std::vector<DecodeCache> caches_;
+  RowRankings rankings_;
+  std::vector<Sentence> sentences_;
+  std::int64_t capacity_ = 0;
+  std::vector<LiveHypothesis> live_;  ///< one per row, a sentence's side by side
+  std::vector<LiveHypothesis> next_;
+  Tokens parents_;  ///< of next_, rows of live_
+};
+
+BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const& model,
+                       GenerationOptions const& options, std::span<Tokens const> sources)
+    : arena_(arena),
+      model_(model),
+      options_(options),
+      pack_(make_source_pack(sources, model.source_end_id)),
+      source_begin_(to_host<std::int32_t>(pack_.source_rows.sequences.begin)),
+      source_length_(to_host<std::int32_t>(pack_.source_rows.sequences.length)),
+      context_{execution, arena, pack_},
+      caches_(model.model.make_caches()),
+      rankings_(model.model, static_cast<std::size_t>(2 * options.beam_size), model.end_id) {
+  for (Tokens const& source : sources) {
+    std::int64_t const tokens = options.max_length > 0 ? options.max_length : default_length(source.size());
+    live_.push_back({sentences_.size(), {}, 0});
+    sentences_.push_back({std::min(tokens + 1, model.max_length), {}});
+    capacity_ = std::max(capacity_, sentences_.back().longest);
+  }
+}
+
+std::vector<std::vector<Hypothesis>> BeamSearch::run() {
+  ArenaScope const scope(arena_);
+  Tensor const memory = model_.model.encode(context_);
+  for (std::int64_t time = 0; !live_.empty(); ++time) {
+    ArenaScope const step_scope(arena_);
+    DecodeStep const step = make_step(time);
+    advance(time, rank_rows(memory, step));
+    bool unchanged = next_.size() == live_.size();
+    for (std::size_t row = 0; unchanged && row < parents_.size(); ++row) {
+      unchanged = parents_[row] == static_cast<std::int32_t>(row);
+    }
+    if (!unchanged && !next_.empty()) {
+      model_.model.reorder(context_, upload(parents_), step, caches_);
+    }
+    live_.swap(next_);
+  }
+  std::vector<std::vector<Hypothesis>> results;
+  for (Sentence& sentence : sentences_) {
+    std::stable_sort(sentence.finished.begin(), sentence.finished.end(),
+                     [](Hypothesis const& a, Hypothesis const& b) { return a.score > b.score; });
+    auto const count = std::min(sentence.finished.size(), static_cast<std::size_t>(options_.n_best));
+    sentence.finished.resize(count);
+    results.push_back(std::move(sentence.finished));
+  }
+  return results;
+}
+
+Tensor BeamSearch::upload(std::span<std::int32_t const> values) const {
+  Tensor const tensor = arena_.allocate(DType::int32, {static_cast<std::int64_t>(values.size())});
+  copy_from_host(tensor, values.data());
+  return tensor;
+}
+
+DecodeStep BeamSearch::make_step(std::int64_t time) const {
+  auto const rows = static_cast<std::int64_t>(live_.size());
+  Tokens query_begin;
+  Tokens key_begin;
+  Tokens memory_begin;
+  Tokens memory_length;
+  for (LiveHypothesis const& hypothesis : live_) {
+    auto const row = static_cast<std::int64_t>(query_begin.size());
+    query_begin.push_back(static_cast<std::int32_t>(row));
+    key_begin.push_back(static_cast<std::int32_t>(row * capacity_));
+    memory_begin.push_back(source_begin_[hypothesis.sentence]);
+    memory_length.push_back(source_length_[hypothesis.sentence]);
+  }
+  Tensor const one_each = upload(Tokens(live_.size(), 1));
+  Tensor const time_each = upload(Tokens(live_.size(), static_cast<std::int32_t>(time + 1)));
+  return {time,
+          capacity_,
+          {upload(query_begin), one_each, rows, 1},
+          {upload(key_begin), time_each, rows, time + 1},
+          {upload(memory_begin), upload(memory_length), rows, pack_.source_rows.sequences.max_length}};
+}
+
+std::vector<RowRanking> BeamSearch::rank_rows(Tensor const& memory, DecodeStep const& step) {
+  Tokens newest;
+  for (LiveHypothesis const& hypothesis : live_) {
+    newest.push_back(hypothesis.tokens.empty() ? model_.begin_id : hypothesis.tokens.back());
+  }
+  TokenRows const rows{step.queries, upload(Tokens(live_.size(), 0)),
+                       upload(Tokens(live_.size(), static_cast<std::int32_t>(step.time))),
+                       static_cast<std::int64_t>(live_.size())};
+  Tensor const logits = model_.model.decode(context_, {upload(newest), {}}, rows, memory, step, caches_);
+  return rankings_.rank(logits, live_.size());
+}
+
+void BeamSearch::advance(std::int64_t time, std::vector<RowRanking> const& rankings) {
+  next_.clear();
+  parents_.clear();
+  for (std::size_t first = 0, last = 0; first < live_.size(); first = last) {
+    while (last < live_.size() && live_[last].sentence == live_[first].sentence) {
+      ++last;
+    }
+    Sentence& sentence = sentences_[live_[first].sentence];
+    if (time + 1 < sentence.longest) {
+      extend_sentence(first, last, time, rankings);
+      continue;
+    }
+    for (std::size_t row = first; row < last; ++row) {
+      finish(sentence, std::move(live_[row].tokens), live_[row].log_probability + rankings[row].end_log_probability);
+    }
+  }
+}
+
+std::vector<Extension> BeamSearch::best_extensions(std::size_t first, std::size_t last,
+                                                   std::vector<RowRanking> const& rankings) const {
+  std::vector<Extension> extensions;
+  for (std::size_t row = first; row < last; ++row) {
+    for (RankedToken const& token : rankings[row].best) {
+      extensions.push_back({row, token, live_[row].log_probability + token.log_probability});
+    }
+  }
+  // 2 * beam_size hold beam_size that do not end, since each row ends in one way only.
+  auto const count = std::min(extensions.size(), static_cast<std::size_t>(2 * options_.beam_size));
+  auto const better = [](Extension const& a, Extension const& b) {
+    if (a.log_probability != b.log_probability) {
+      return a.log_probability > b.log_probability;
+    }
+    return a.row != b.row ? a.row < b.row : a.token.token < b.token.token;
+  };
+  std::partial_sort(extensions.begin(), extensions.begin() + static_cast<std::ptrdiff_t>(count), extensions.end(),
+                    better);
+  extensions.resize(count);
+  return extensions;
+}
+
+void BeamSearch::extend_sentence(std::size_t first, std::size_t last, std::int64_t time,
+                                 std::vector<RowRanking> const& rankings) {
+  auto const beam_size = static_cast<std::size_t>(options_.beam_size);
+  Sentence& sentence = sentences_[live_[first].sentence];
+  std::size_t const begin = next_.size();
+  std::size_t rank = 0;
+  for (Extension const& extension : best_extensions(first, last, rankings)) {
+    LiveHypothesis const& parent = live_[extension.row];
+    if (extension.token.token == model_.end_id) {
+      if (rank < beam_size) {
+        finish(sentence, parent.tokens, extension.log_probability);
+      }
+    } else if (next_.size() - begin < beam_size) {
+      next_.push_back({parent.sentence, parent.tokens, extension.log_probability});
+      next_.back().tokens.push_back(extension.token.token);
+      parents_.push_back(static_cast<std::int32_t>(extension.row));
+    }
+    ++rank;
+  }
+  double const best_live =
+      next_.size() > begin ? next_[begin].log_probability : -std::numeric_limits<double>::infinity();
+  if (is_done(sentence, best_live, time)) {
+    next_.resize(begin);
+    parents_.resize(begin);
+  }
+}
+
+void BeamSearch::finish(Sentence& sentence, Tokens tokens, double log_probability) const {
+  auto const length = static_cast<std::int64_t>(tokens.size()) + 1;
+  sentence.finished.push_back({std::move(tokens), log_probability, score(log_probability, length)});
+}
+
+bool BeamSearch::is_done(Sentence const& sentence, double best_live, std::int64_t time) const {
+  auto const n_best = static_cast<std::size_t>(options_.n_best);
+  if (sentence.finished.size() < n_best) {
+    return false;
+  }
+  std::vector<double> scores;
+  for (Hypothesis const& hypothesis : sentence.finished) {
+    scores.push_back(hypothesis.score);
+  }
+  std::nth_element(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(n_best) - 1, scores.end(),
+                   std::greater<>());
+  // A live hypothesis has time + 1 tokens and at best loses nothing more; its score is then best at one of the two ends
+  // of what its length may become. With beam_size hypotheses finished the near end has to do: the far one keeps a
+  // search alive long after its best translation was found.
+  double reachable = score(best_live, time + 2);
+  if (sentence.finished.size() < static_cast<std::size_t>(options_.beam_size)) {
+    reachable = std::max(reachable, score(best_live, sentence.longest));
+  }
+  return reachable <= scores[n_best - 1];
+}
+
+double BeamSearch::score(double log_probability, std::int64_t length) const {
+  return log_probability / std::pow(static_cast<double>(length), options_.length_penalty);
+}
+
+void require_short_enough(GenerationModel const& model, std::span<Tokens const> sources) {
+  for (std::size_t index = 0; index < sources.size(); ++index) {
+    if (static_cast<std::int64_t>(sources[index].size()) >= model.max_length) {
+      throw DataError(
+          fmt::format("source sentence {} has {} tokens; the model takes at most {} (model.max_length = {})", index,
+                      sources[index].size(), model.max_length - 1, model.max_length));
+    }
+  }
+}
+
+}  // namespace
+
+void require_valid(GenerationOptions const& options) {
+  if (options.beam_size < 1 || options.n_best < 1 || options.n_best > options.beam_size) {
+    throw UsageError(fmt::format("beam size {} and n-best {}: expected 1 <= n-best <= beam size", options.beam_size,
+                                 options.n_best));
+  }
+  if (options.max_length < 0 || options.batch_tokens < 1 || !std::isfinite(options.length_penalty)) {
+    throw UsageError(
+        fmt::format("maximum length {}, batch tokens {}, length penalty {}: expected a maximum length of at "
+                    "least 1 (or 0 for the default), at least one batch token and a finite length penalty",
+                    options.max_length, options.batch_tokens, options.length_penalty));
+  }
+}
+
+std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
+                                              std::span<Tokens const> sources, GenerationOptions const& options) {
+  require_valid(options);
+  require_short_enough(model, sources);
+  std::vector<std::size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sources[a].size() > sources[b].size(); });
+  std::vector<std::vector<Hypothesis>> results(sources.size());
+  for (std::size_t first = 0; first < order.size();) {
+    auto const tokens_each = static_cast<std::int64_t>(sources[order[first]].size() + 1) * options.beam_size;
+    auto const wanted = static_cast<std::size_t>(std::max<std::int64_t>(1, options.batch_tokens / tokens_each));
+    std::size_t const count = std::min(wanted, order.size() - first);
+    std::vector<Tokens> batch;
+    for (std::size_t index = first; index < first + count; ++index) {
+      batch.push_back(sources[order[index]]);
+    }
+    auto batch_results = BeamSearch(execution, arena, model, options, batch).run();
+    for (std::size_t index = 0; index < count; ++index) {
+      results[order[first + index]] = std::move(batch_results[index]);
+    }
+    first += count;
+  }
+  return results;
+}
+
+}  // namespace heddle

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <heddle/core/model/encoder_decoder.hpp>
+#include <span>
+#include <vector>
+
+#include "token_ranking.hpp"
+
+namespace heddle {
+
+/// What a row's logits say.
+struct RowRanking {
+  std::vector<RankedToken> best;  ///< the most probable first, equal ones by id
+  double end_log_probability = 0;
+};
+
+/// Ranks the tokens of rows of logits, whose columns may be split over the tensor group and which only the last
+/// pipeline stage has: of each part the best and its sum of exponentials travel, never the logits. All ranks get the
+/// same.
+class RowRankings {
+ public:
+  /// The `count` best tokens of each row, or all where there are fewer.
+  RowRankings(EncoderDecoder const& model, std::size_t count, std::int32_t end_id)
+      : model_(model), count_(count), end_id_(end_id), ranking_(count) {}
+
+  /// `logits` is what the model's decode gave for `rows` rows. Collective over the tensor and pipeline groups. Throws
+  /// Error where the logits are not finite.
+  std::vector<RowRanking> rank(Tensor const& logits, std::size_t rows);
+
+ private:
+  /// A row of a part, as it travels: log Σ exp(logit), the end's log-probability, tokens, log-probabilities.
+  struct Layout;
+
+  std::vector<double> rank_part(Tensor const& logits, std::size_t rows);
+  template <class Element>
+  std::vector<double> rank_elements(std::span<Element const> logits, std::size_t rows);
+  /// The logits on the host, in `buffer`, which keeps its memory from step to step.
+  template <class Element>
+  static std::span<Element const> fetch(Tensor const& logits, std::vector<Element>& buffer);
+  /// The parts' tables one after another become one of the whole vocabulary.
+  std::vector<double> merge(std::span<double const> parts, std::size_t rows) const;
+  std::vector<RowRanking> unpack(std::span<double const> table, std::size_t rows) const;
+
+  EncoderDecoder const& model_;
+  std::size_t count_;
+  std::int32_t end_id_;
+  TokenRanking ranking_;
+  std::vector<float> float_logits_;
+  std::vector<double> double_logits_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,123 @@
+#include "token_ranking.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+
+namespace heddle {
+
+namespace {
+
+/// Independent partial results, so that the compiler may use vector instructions without reordering a sum.
+constexpr std::size_t lanes = 16;
+/// Elements whose partial sums are kept in the elements' own type.
+constexpr std::size_t block = 512;
+
+template <class Element>
+Element largest(Element const* values) {
+  std::array<Element, lanes> result;
+  std::copy_n(values, lanes, result.begin());
+  for (std::size_t width = lanes / 2; width > 0; width /= 2) {
+    for (std::size_t lane = 0; lane < width; ++lane) {
+      result[lane] = result[lane] < result[lane + width] ? result[lane + width] : result[lane];
+    }
+  }
+  return result[0];
+}
+
+double exponential(double x) {
+  return std::exp(x);
+}
+
+/// e^x for x <= 0, to a few units in the last place; the standard one would be called element by element.
+inline float exponential(float x) {
+  constexpr float round = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  float const clamped = x < -87.0F ? -87.0F : x;
+  float const shifted = clamped * 1.44269504F + round;
+  float const power = shifted - round;
+  float const rest = (clamped - power * 0.693359375F) - power * -2.12194440e-4F;
+  float const series =
+      1.0F +
+      rest * (1.0F + rest * (0.5F + rest * (0.166666667F +
+                                            rest * (0.0416666667F + rest * (0.00833333333F + rest * 0.00138888889F)))));
+  return series * std::bit_cast<float>((std::bit_cast<std::int32_t>(shifted) - 0x4B400000 + 127) << 23);
+}
+
+template <class Element>
+double sum_of_exponentials(std::span<Element const> logits, Element shift) {
+  double sum = 0;
+  std::size_t index = 0;
+  while (index + lanes <= logits.size()) {
+    std::array<Element, lanes> partial{};
+    std::size_t const end = std::min(index + block, logits.size());
+    for (; index + lanes <= end; index += lanes) {
+      for (std::size_t lane = 0; lane < lanes; ++lane) {
+        partial[lane] += exponential(logits[index + lane] - shift);
+      }
+    }
+    for (Element const value : partial) {
+      sum += static_cast<double>(value);
+    }
+  }
+  for (; index < logits.size(); ++index) {
+    sum += static_cast<double>(exponential(logits[index] - shift));
+  }
+  return sum;
+}
+
+}  // namespace
+
+void TokenRanking::insert(RankedToken const& candidate) {
+  if (best_.size() == count_) {
+    best_.pop_back();
+  }
+  auto const place = std::find_if(best_.begin(), best_.end(), [&](RankedToken const& other) {
+    return other.log_probability < candidate.log_probability;
+  });
+  best_.insert(place, candidate);
+}
+
+template <class Element>
+void TokenRanking::select(std::span<Element const> logits) {
+  best_.clear();
+  auto const consider = [&](std::size_t index) {
+    auto const value = static_cast<double>(logits[index]);
+    if (best_.size() < count_ || value > best_.back().log_probability) {
+      insert({static_cast<std::int32_t>(index), value});
+    }
+  };
+  std::size_t index = 0;
+  for (; index + lanes <= logits.size(); index += lanes) {
+    // Most groups hold none of the best: one comparison passes over them.
+    if (best_.size() == count_ && !(static_cast<double>(largest(&logits[index])) > best_.back().log_probability)) {
+      continue;
+    }
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      consider(index + lane);
+    }
+  }
+  for (; index < logits.size(); ++index) {
+    consider(index);
+  }
+}
+
+template <class Element>
+std::span<RankedToken const> TokenRanking::rank(std::span<Element const> logits) {
+  select(logits);
+  auto const top = static_cast<Element>(best_.front().log_probability);
+  log_sum_exp_ = static_cast<double>(top) + std::log(sum_of_exponentials(logits, top));
+  if (!std::isfinite(log_sum_exp_)) {
+    throw Error("the model's logits are not finite: its parameters are not those of a trained model");
+  }
+  for (RankedToken& ranked : best_) {
+    ranked.log_probability -= log_sum_exp_;
+  }
+  return best_;
+}
+
+template std::span<RankedToken const> TokenRanking::rank<float>(std::span<float const>);
+template std::span<RankedToken const> TokenRanking::rank<double>(std::span<double const>);
+
+}  // namespace heddle

@@ -1,0 +1,29 @@
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/layers/layer.hpp>
+
+namespace heddle {
+
+Dropout make_dropout(LayerContext const& context, double rate, std::string_view name, Side side) {
+  Dropout dropout;
+  if (context.training && rate > 0) {
+    TokenRows const& rows = context.pack.rows(side);
+    dropout.rate = static_cast<float>(rate);
+    dropout.key = random_key(context.seed, name);
+    dropout.step = context.step;
+    dropout.sample = rows.sample;
+    dropout.position = rows.position;
+  }
+  return dropout;
+}
+
+Dropout make_stream_dropout(LayerContext const& context, double rate, std::string_view name, Side side) {
+  Dropout dropout = make_dropout(context, rate, name, side);
+  if (dropout.active() && context.row_split.ranks > 1) {
+    IndexRange const rows = share(dropout.sample.dim(0), context.row_split.rank, context.row_split.ranks);
+    dropout.sample = dropout.sample.rows(rows.begin, rows.count());
+    dropout.position = dropout.position.rows(rows.begin, rows.count());
+  }
+  return dropout;
+}
+
+}  // namespace heddle

@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <array>
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/layers/context_attention.hpp>
+#include <vector>
+
+namespace heddle {
+
+namespace {
+
+constexpr int block_tag = 0;
+constexpr int gradient_tag = 1;
+
+/// A block's work is done in so many slices of heads at most: between two of them MPI gets to move bytes.
+constexpr int most_slices = 8;
+
+struct Ring {
+  Communicator const& context;
+
+  int ranks() const { return context.size(); }
+  int next() const { return (context.rank() + 1) % ranks(); }
+  int previous() const { return (context.rank() + ranks() - 1) % ranks(); }
+  /// Whose keys are here in a step.
+  int owner(int step) const { return (context.rank() + ranks() - step) % ranks(); }
+};
+
+std::int64_t most_rows(ContextRows const& rows) {
+  std::int64_t most = 0;
+  for (TokenRows const& shard : rows.shards) {
+    most = std::max(most, shard.tokens);
+  }
+  return most;
+}
+
+/// A matrix of keys' columns and values' columns side by side, and the same with fewer rows.
+struct KeysAndValues {
+  Tensor both;  ///< [rows, 2 * width]
+
+  KeysAndValues first(std::int64_t rows) const { return {both.rows(0, rows)}; }
+  Tensor keys() const { return both.columns(0, both.dim(1) / 2); }
+  Tensor values() const { return both.columns(both.dim(1) / 2, both.dim(1) / 2); }
+};
+
+/// The blocks of keys and values that pass by: one is here while the next one comes.
+class BlockRing {
+ public:
+  BlockRing(Communicator const& context, ContextAttention::Place const& place, TensorOps& tensor_ops,
+            AttentionCall const& call)
+      : ring_{context}, rows_(place.keys) {
+    for (KeysAndValues& buffer : buffers_) {
+      buffer.both = place.arena.allocate(call.k.dtype(), {most_rows(rows_), 2 * call.k.dim(1)});
+    }
+    tensor_ops.copy(place.execution, call.k, block().keys());
+    tensor_ops.copy(place.execution, call.v, block().values());
+  }
+
+  int owner() const { return ring_.owner(step_); }
+  int step() const { return step_; }
+  bool done() const { return step_ == ring_.ranks(); }
+  TokenRows const& rows() const { return rows_of(step_); }
+  KeysAndValues block() const { return buffers_[buffer(step_)].first(rows().tokens); }
+
+  /// The block goes on to the next rank, and the previous rank's comes; none in the last step.
+  void start() {
+    if (step_ + 1 < ring_.ranks()) {
+      KeysAndValues const coming = buffers_[buffer(step_ + 1)].first(rows_of(step_ + 1).tokens);
+      receive_ = ring_.context.start_receive(coming.both, ring_.previous(), block_tag);
+      send_ = ring_.context.start_send(block().both, ring_.next(), block_tag);
+    }
+  }
+  void progress() {
+    receive_.progress();
+    send_.progress();
+  }
+  void advance() {
+    receive_.wait();
+    send_.wait();
+    ++step_;
+  }
+
+ private:
+  static std::size_t buffer(int step) { return static_cast<std::size_t>(step % 2); }
+  TokenRows const& rows_of(int step) const { return rows_.shards[static_cast<std::size_t>(ring_.owner(step))]; }
+
+  Ring ring_;
+  ContextRows const& rows_;
+  std::array<KeysAndValues, 2> buffers_;
+  Transfer send_, receive_;
+  int step_ = 0;
+};
+
+/// The gradients of some heads of the blocks that pass by. In each step this rank adds its part to what the previous
+/// one sent and sends it on; there is a whole step's time for that, for the next step has a place of its own.
+class GradientRing {
+ public:
+  GradientRing(Communicator const& context, ContextAttention::Place const& place, DType dtype, std::int64_t width)
+      : ring_{context}, rows_(place.keys) {
+    for (KeysAndValues& buffer : buffers_) {
+      buffer.both = place.arena.allocate(dtype, {most_rows(rows_), 2 * width});
+    }
+  }
+
+  /// The gradient of the block that is here in this step, as the ranks before left it; unset in step 0.
+  KeysAndValues begin(int step) {
+    receive_.wait();
+    send_.wait();
+    receive_ = ring_.context.start_receive(at(step + 1).both, ring_.previous(), gradient_tag);
+    return at(step);
+  }
+  void end(int step) { send_ = ring_.context.start_send(at(step).both, ring_.next(), gradient_tag); }
+  void progress() {
+    receive_.progress();
+    send_.progress();
+  }
+  /// After the last step: the gradient of this rank's own block.
+  KeysAndValues home() {
+    receive_.wait();
+    send_.wait();
+    return at(ring_.ranks());
+  }
+
+ private:
+  KeysAndValues at(int step) const {
+    TokenRows const& rows = rows_.shards[static_cast<std::size_t>(ring_.owner(step % ring_.ranks()))];
+    return buffers_[static_cast<std::size_t>(step % 2)].first(rows.tokens);
+  }
+
+  Ring ring_;
+  ContextRows const& rows_;
+  std::array<KeysAndValues, 2> buffers_;
+  Transfer send_, receive_;
+};
+
+/// Some consecutive heads of a call.
+struct Slice {
+  IndexRange heads;
+  std::int64_t head_dim;
+
+  std::int64_t width() const { return heads.count() * head_dim; }
+  Tensor columns(Tensor const& matrix) const { return matrix.columns(heads.begin * head_dim, width()); }
+  Tensor statistics(Tensor const& matrix) const { return matrix.columns(heads.begin, heads.count()); }
+
+  AttentionCall of(AttentionCall call) const {
+    call.q = columns(call.q);
+    call.k = columns(call.k);
+    call.v = columns(call.v);
+    call.heads = heads.count();
+    call.dropout.first_column += static_cast<std::int32_t>(heads.begin);
+    return call;
+  }
+};
+
+int slices_of(AttentionCall const& call) {
+  return static_cast<int>(std::min<std::int64_t>(call.heads, most_slices));
+}
+
+Slice slice_of(AttentionCall const& call, int index) {
+  return {share(call.heads, index, slices_of(call)), call.q.dim(1) / call.heads};
+}
+
+/// The call with the keys that are here now.
+AttentionCall call_with(AttentionCall call, BlockRing const& blocks, TokenRows const& queries) {
+  call.k = blocks.block().keys();
+  call.v = blocks.block().values();
+  call.keys = blocks.rows().sequences;
+  call.query_position = queries.position;
+  call.key_position = blocks.rows().position;
+  call.accumulate = blocks.step() > 0;
+  return call;
+}
+
+}  // namespace
+
+ContextAttention::Kept ContextAttention::ring_forward(Place const& place, AttentionCall const& call,
+                                                      Tensor const& output) const {
+  Kept kept{call, output, place.arena.allocate(statistics_dtype(call.q.dtype()), {call.q.dim(0), call.heads})};
+  TokenRows const& queries = place.queries.shards[static_cast<std::size_t>(context_.rank())];
+  ArenaScope const scope(place.arena);
+  BlockRing blocks(context_, place, *tensor_ops_, call);
+  for (; !blocks.done(); blocks.advance()) {
+    blocks.start();
+    AttentionCall const block = call_with(call, blocks, queries);
+    for (int index = 0; index < slices_of(call); ++index) {
+      Slice const slice = slice_of(call, index);
+      attention_->forward(place.execution, slice.of(block), slice.columns(output), slice.statistics(kept.log_sum_exp));
+      blocks.progress();
+    }
+  }
+  return kept;
+}
+
+void ContextAttention::ring_backward(Place const& place, Kept const& kept, Tensor const& grad_output,
+                                     AttentionGradients const& gradients) const {
+  AttentionCall const& call = kept.call;
+  TokenRows const& queries = place.queries.shards[static_cast<std::size_t>(context_.rank())];
+  ArenaScope const scope(place.arena);
+  BlockRing blocks(context_, place, *tensor_ops_, call);
+  std::vector<GradientRing> block_gradients;
+  block_gradients.reserve(static_cast<std::size_t>(slices_of(call)));
+  for (int index = 0; index < slices_of(call); ++index) {
+    block_gradients.emplace_back(context_, place, call.k.dtype(), slice_of(call, index).width());
+  }
+  for (; !blocks.done(); blocks.advance()) {
+    blocks.start();
+    AttentionCall const block = call_with(call, blocks, queries);
+    for (int index = 0; index < slices_of(call); ++index) {
+      Slice const slice = slice_of(call, index);
+      GradientRing& ring = block_gradients[static_cast<std::size_t>(index)];
+      KeysAndValues const gradient = ring.begin(blocks.step());
+      attention_->backward(place.execution, slice.of(block), slice.columns(kept.output),
+                           slice.statistics(kept.log_sum_exp), slice.columns(grad_output),
+                           {slice.columns(gradients.q), gradient.keys(), gradient.values()});
+      ring.end(blocks.step());
+      blocks.progress();
+      std::ranges::for_each(block_gradients, &GradientRing::progress);
+    }
+  }
+  for (int index = 0; index < slices_of(call); ++index) {
+    KeysAndValues const home = block_gradients[static_cast<std::size_t>(index)].home();
+    tensor_ops_->copy(place.execution, home.keys(), slice_of(call, index).columns(gradients.k));
+    tensor_ops_->copy(place.execution, home.values(), slice_of(call, index).columns(gradients.v));
+  }
+}
+
+}  // namespace heddle

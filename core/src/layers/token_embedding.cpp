@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/token_embedding.hpp>
+
+namespace heddle {
+
+namespace {
+
+/// Sines on even columns, cosines on odd ones, of wavelengths from 2π to 10000 * 2π.
+template <class Element>
+Tensor sinusoids(std::int64_t length, std::int64_t d_model) {
+  std::vector<Element> host(static_cast<std::size_t>(length * d_model));
+  for (std::int64_t position = 0; position < length; ++position) {
+    for (std::int64_t column = 0; column < d_model; ++column) {
+      double const frequency =
+          std::exp(static_cast<double>(column / 2 * 2) * -std::log(10000.0) / static_cast<double>(d_model));
+      double const angle = static_cast<double>(position) * frequency;
+      host[static_cast<std::size_t>(position * d_model + column)] =
+          static_cast<Element>(column % 2 == 0 ? std::sin(angle) : std::cos(angle));
+    }
+  }
+  return from_host<Element>(host, {length, d_model});
+}
+
+}  // namespace
+
+TokenEmbedding::TokenEmbedding(LayerSpec const& spec, Parameter& table)
+    : name_(spec.name),
+      side_(spec.side),
+      dtype_(spec.dtype),
+      dropout_(spec.model.dropout),
+      scale_(std::sqrt(static_cast<double>(spec.model.d_model))),
+      region_(spec.parallel, spec.side),
+      table_(table),
+      embedding_(spec.kernels.embedding({spec.dtype, statistics_dtype(spec.dtype), spec.model.d_model})) {
+  Shape const shape{spec.model.max_length, spec.model.d_model};
+  if (spec.model.positions == Positions::learned) {
+    learned_positions_ =
+        &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(1 / scale_), {}, {}, {}});
+  } else {
+    fixed_positions_ =
+        spec.dtype == DType::float64 ? sinusoids<double>(shape[0], shape[1]) : sinusoids<float>(shape[0], shape[1]);
+  }
+}
+
+EmbeddingCall TokenEmbedding::call(LayerContext const& context, TokenIds const& tokens, TokenRows const& rows) const {
+  return {.table = table_.value,
+          .positions = learned_positions_ != nullptr ? learned_positions_->value : fixed_positions_,
+          .tokens = tokens,
+          .rows = rows,
+          .first_token = table_.shard_begin,
+          .scale = scale_,
+          .dropout = make_dropout(context, dropout_, name_ + ".embedding_dropout", side_)};
+}
+
+Tensor TokenEmbedding::forward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows) const {
+  Shape const shape{TensorRegion::stream_rows(context, rows.tokens), table_.value.dim(1)};
+  Tensor const output = context.arena.allocate(dtype_, shape);
+  ArenaScope const scope(context.arena);
+  Tensor const partial = region_.partial_of(context, output);
+  // Dropout is linear and the same on all ranks, so it may come before the sum.
+  EmbeddingCall part = call(context, tokens, rows);
+  if (!region_.first()) {
+    part.positions = Tensor();
+  }
+  embedding_->forward(context.execution, part, partial);
+  region_.leave(context, partial, output);
+  return output;
+}
+
+void TokenEmbedding::backward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows,
+                              Tensor const& grad_output) const {
+  ArenaScope const scope(context.arena);
+  embedding_->backward(context.execution, call(context, tokens, rows), region_.enter(context, grad_output),
+                       table_.gradient, learned_positions_ != nullptr ? learned_positions_->gradient : Tensor());
+}
+
+}  // namespace heddle

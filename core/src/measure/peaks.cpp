@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <heddle/core/measure/peaks.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <limits>
+#include <string>
+
+namespace heddle {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The least seconds that `work` took, in as many repetitions as fit in about `budget` seconds, after one that does not
+/// count.
+template <class Work>
+double least_seconds(Execution& execution, double budget, Work const& work) {
+  work();
+  execution.space.fence();
+  double least = std::numeric_limits<double>::infinity();
+  double total = 0;
+  do {
+    auto const begin = Clock::now();
+    work();
+    execution.space.fence();
+    double const seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    least = std::min(least, seconds);
+    total += seconds;
+  } while (total < budget);
+  return least;
+}
+
+/// A linear layer's forward pass, [size, size] each.
+GemmCall square(DType dtype, std::int64_t size) {
+  Tensor const activations = Tensor::allocate(dtype, {size, size});
+  Tensor const weight = Tensor::allocate(DType::float32, {size, size});
+  return {.a = activations,
+          .b = weight,
+          .c = Tensor::allocate(dtype, {size, size}),
+          .bias = {},
+          .transpose_b = true,
+          // No parameter of a model has this identity, and the version never changes: packed once.
+          .b_weight = {std::numeric_limits<std::uint64_t>::max() - static_cast<std::uint64_t>(size), 1}};
+}
+
+/// Of tensors that are so large together.
+double measure_bandwidth(TensorOps& tensor_ops, Execution& execution, double bytes) {
+  auto const count = static_cast<std::int64_t>(bytes / (2 * sizeof(float)));
+  Tensor const x = Tensor::allocate(DType::float32, {count});
+  Tensor const y = Tensor::allocate(DType::float32, {count});
+  // Enough passes for the clock.
+  auto const passes = std::max<std::int64_t>(1, (std::int64_t{1} << 22) / count);
+  double const seconds = least_seconds(execution, 0.2, [&] {
+    for (std::int64_t pass = 0; pass < passes; ++pass) {
+      tensor_ops.add(execution, y, x);
+    }
+  });
+  return 3.0 * static_cast<double>(x.bytes() * passes) / seconds;
+}
+
+/// Of the first CPU's cache of that level, as Linux tells it, or `otherwise`. (sysconf may tell of all the caches of
+/// the host where this is a virtual machine.)
+double cache_bytes(int level, double otherwise) {
+  for (int index = 0;; ++index) {
+    std::string const directory = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
+    int found = 0;
+    if (!(std::ifstream(directory + "/level") >> found)) {
+      return otherwise;
+    }
+    double kibibytes = 0;  // "32768K"
+    if (found == level && std::ifstream(directory + "/size") >> kibibytes && kibibytes > 0) {
+      return 1024 * kibibytes;
+    }
+  }
+}
+
+MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execution, DType dtype) {
+  MatmulPeak peak;
+  for (std::int64_t const size : {512, 1024}) {
+    GemmCall const call = square(dtype, size);
+    double const operations = 2.0 * static_cast<double>(size * size * size);
+    for (auto const& entry : registry.entries()) {
+      if (entry.speed <= 0 || !entry.kernel->supports(call.problem())) {
+        continue;
+      }
+      double const seconds = least_seconds(execution, 0.3, [&] { entry.kernel->multiply(execution, call); });
+      if (operations / seconds > peak.operations_per_second) {
+        peak = {operations / seconds, entry.name};
+      }
+    }
+  }
+  return peak;
+}
+
+std::vector<Bandwidth> measure_bandwidths(KernelRegistry<TensorOps> const& registry, Execution& execution, int ranks) {
+  auto const tensor_ops = registry.select("auto", {DType::float32});
+  double const l2 = cache_bytes(2, 1 << 20);
+  double const l3 = cache_bytes(3, 32 << 20) / ranks;
+  auto const rate = [&](double bytes) { return measure_bandwidth(*tensor_ops, execution, bytes); };
+  // Half of a level is surely in it.
+  return {{"L2", l2, rate(l2 / 2)},
+          {"L3", l3, rate(std::max(l3 / 2, 2 * l2))},
+          {"memory", std::numeric_limits<double>::infinity(), rate(std::max(8 * l3, 256e6))}};
+}
+
+}  // namespace
+
+Bandwidth const& Peaks::bandwidth(double bytes) const {
+  auto const level = std::ranges::find_if(bandwidths, [&](Bandwidth const& each) { return bytes <= each.holds; });
+  return level == bandwidths.end() ? bandwidths.back() : *level;
+}
+
+Peaks measure_peaks(KernelRegistries const& registries, Execution& execution, std::vector<DType> const& dtypes,
+                    int ranks) {
+  Peaks peaks;
+  for (DType const dtype : dtypes) {
+    peaks.matmuls[dtype] = measure_matmul(registries.gemm, execution, dtype);
+  }
+  peaks.bandwidths = measure_bandwidths(registries.tensor_ops, execution, ranks);
+  return peaks;
+}
+
+}  // namespace heddle

@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <heddle/core/model/pipeline_plan.hpp>
+#include <limits>
+
+namespace heddle {
+
+namespace {
+
+using Sizes = std::array<int, mesh_axes>;
+
+int size_of_axis(Sizes const& sizes, MeshAxis axis) {
+  return sizes[static_cast<std::size_t>(axis)];
+}
+
+constexpr int uncountable = std::numeric_limits<int>::max();
+
+/// The ranks that a layout needs, or `uncountable`.
+int product_of(Sizes const& sizes) {
+  std::int64_t product = 1;
+  for (int const size : sizes) {
+    product = std::min<std::int64_t>(product * size, uncountable);
+  }
+  return static_cast<int>(product);
+}
+
+/// "1, 2, 4 and 8": the numbers up to `most` that divide `whole`.
+std::string divisors(std::int64_t whole, std::int64_t most) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t number = 1; number <= std::min(whole, most); ++number) {
+    if (whole % number == 0) {
+      found.push_back(number);
+    }
+  }
+  std::string const last = std::to_string(found.back());
+  found.pop_back();
+  return found.empty() ? last : fmt::format("{} and {}", fmt::join(found, ", "), last);
+}
+
+/// Divisors that are told at most.
+constexpr std::int64_t most_divisors = 128;
+
+std::string tensor_problem(ModelConfig const& model, int tensor) {
+  if (model.heads % tensor != 0) {
+    return fmt::format("model.heads = {} do not divide among parallel.tensor = {}; {} would do", model.heads, tensor,
+                       divisors(model.heads, most_divisors));
+  }
+  if (model.d_ff % tensor != 0) {
+    return fmt::format("the {} columns of model.d_ff do not divide among parallel.tensor = {}; {} would do", model.d_ff,
+                       tensor, divisors(model.d_ff, most_divisors));
+  }
+  return "";
+}
+
+std::string context_problem(Config const& config, int context, int tensor, std::int64_t longest) {
+  if (context > longest) {
+    return fmt::format("parallel.context = {} ranks would share the tokens of sequences that have at most {}", context,
+                       longest);
+  }
+  std::int64_t const heads = config.model.heads / tensor;
+  if (config.parallel.context_mode == ContextMode::ulysses && heads % context != 0) {
+    return fmt::format(
+        "in ulysses each context rank computes some of the heads, and the {} of a rank (model.heads / parallel.tensor) "
+        "do not divide among parallel.context = {}; {} would do, or parallel.context_mode = \"ring\"",
+        heads, context, divisors(heads, most_divisors));
+  }
+  return "";
+}
+
+std::string pipeline_problem(Config const& config, int pipeline) {
+  ParallelConfig parallel = config.parallel;
+  parallel.pipeline = pipeline;
+  try {
+    plan_pipeline(config.model, parallel, config.model.d_model);
+  } catch (ConfigError const& error) {
+    return error.what();
+  }
+  return "";
+}
+
+[[noreturn]] void refuse(Config const& config, Sizes const& wanted, int ranks, std::string const& reason,
+                         std::int64_t longest_sequence) {
+  auto const nearest = [&](Config const& tried) {
+    return nearest_layouts(wanted, ranks,
+                           [&](Sizes const& sizes) { return layout_problem(tried, sizes, longest_sequence).empty(); });
+  };
+  auto layouts = nearest(config);
+  std::string without;
+  if (layouts.empty() && !config.parallel.stage_layers.empty()) {
+    Config by_cost = config;
+    by_cost.parallel.stage_layers.clear();
+    layouts = nearest(by_cost);
+    without = " without parallel.stage_layers";
+  }
+  throw ConfigError(layouts.empty() ? fmt::format("{}; no layout of {} ranks works for this model", reason, ranks)
+                                    : fmt::format("{}; layouts of {} ranks that work{}: {}", reason, ranks, without,
+                                                  list_layouts(layouts)));
+}
+
+}  // namespace
+
+std::string layout_problem(Config const& config, Sizes const& sizes, std::int64_t longest_sequence) {
+  int const tensor = size_of_axis(sizes, MeshAxis::tensor);
+  std::string problem = tensor_problem(config.model, tensor);
+  if (problem.empty()) {
+    problem = context_problem(config, size_of_axis(sizes, MeshAxis::context), tensor, longest_sequence);
+  }
+  return problem.empty() ? pipeline_problem(config, size_of_axis(sizes, MeshAxis::pipeline)) : problem;
+}
+
+Mesh make_mesh(Config const& config, int rank, int ranks) {
+  ParallelConfig const& parallel = config.parallel;
+  Sizes const wanted{parallel.pipeline, parallel.data, parallel.context, parallel.tensor};
+  Sizes sizes{parallel.pipeline, 1, parallel.context, parallel.tensor};
+  int& data = sizes[static_cast<std::size_t>(MeshAxis::data)];
+  data = parallel.data > 0 ? parallel.data : std::max(1, ranks / product_of(sizes));
+  std::string problem = layout_problem(config, sizes, config.model.max_length);
+  int const product = product_of(sizes);
+  if (problem.empty() && product != ranks) {
+    problem =
+        fmt::format("the layout pipeline {} × data {} × context {} × tensor {} needs {}{} ranks, but {} run", sizes[0],
+                    sizes[1], sizes[2], sizes[3], product == uncountable ? "at least " : "", product, ranks);
+  }
+  if (!problem.empty()) {
+    refuse(config, wanted, ranks, problem, config.model.max_length);
+  }
+  return {sizes, rank, ranks};
+}
+
+void require_long_enough(Config const& config, Mesh const& mesh, int ranks, std::int64_t longest_sequence) {
+  int const context = mesh.size(MeshAxis::context);
+  std::string const problem = context_problem(config, context, mesh.size(MeshAxis::tensor), longest_sequence);
+  if (!problem.empty()) {
+    Sizes const wanted{mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), context, mesh.size(MeshAxis::tensor)};
+    refuse(config, wanted, ranks, problem, longest_sequence);
+  }
+}
+
+std::vector<std::string> switches_without_effect(ParallelConfig const& parallel, Mesh const& mesh) {
+  std::vector<std::string> notes;
+  auto const note = [&](bool set, MeshAxis axis, std::string_view key) {
+    if (set && mesh.size(axis) == 1) {
+      notes.push_back(fmt::format("parallel.{} has no effect where parallel.{} is 1", key, name_of(axis)));
+    }
+  };
+  note(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
+  note(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
+  note(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");
+  if (parallel.shard_optimizer && mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context) == 1) {
+    notes.push_back("parallel.shard_optimizer has no effect where parallel.data and parallel.context are 1");
+  }
+  return notes;
+}
+
+}  // namespace heddle

@@ -1,0 +1,262 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <numeric>
+#include <vector>
+
+namespace heddle {
+
+namespace {
+
+constexpr std::array<std::string_view, verbs> verb_names{"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                                         "broadcast",  "send",           "receive",    "barrier"};
+
+void require_contiguous(Tensor const& tensor, char const* verb) {
+  if (tensor.empty() || !tensor.contiguous()) {
+    throw Error(fmt::format("{}: a contiguous tensor is needed", verb));
+  }
+}
+
+void require_parts(Tensor const& whole, Tensor const& part, int parts, char const* verb) {
+  require_contiguous(whole, verb);
+  require_contiguous(part, verb);
+  if (whole.dtype() != part.dtype() || whole.size() != part.size() * parts) {
+    throw Error(fmt::format("{}: {} {} is not {} parts of {} {}", verb, name_of(whole.dtype()),
+                            whole.shape().to_string(), parts, name_of(part.dtype()), part.shape().to_string()));
+  }
+}
+
+void require_rank(int rank, int size, char const* verb) {
+  if (rank < 0 || rank >= size) {
+    throw Error(fmt::format("{}: there is no rank {} among {}", verb, rank, size));
+  }
+}
+
+/// Elements of one index of axis 0.
+std::int64_t row_width(Tensor const& tensor) {
+  std::int64_t width = 1;
+  for (int axis = 1; axis < tensor.shape().rank(); ++axis) {
+    width *= tensor.dim(axis);
+  }
+  return width;
+}
+
+void require_same_rows(Tensor const& left, Tensor const& right, char const* verb) {
+  require_contiguous(left, verb);
+  require_contiguous(right, verb);
+  if (left.shape().rank() == 0 || right.shape().rank() == 0 || left.dtype() != right.dtype() ||
+      row_width(left) != row_width(right)) {
+    throw Error(fmt::format("{}: rows of {} {} are not rows of {} {}", verb, name_of(left.dtype()),
+                            left.shape().to_string(), name_of(right.dtype()), right.shape().to_string()));
+  }
+}
+
+void require_rows(Tensor const& tensor, Communicator::Rows rows, int ranks, char const* verb) {
+  bool const valid =
+      static_cast<int>(rows.size()) == ranks && std::ranges::all_of(rows, [](auto count) { return count >= 0; });
+  if (!valid || tensor.dim(0) != std::accumulate(rows.begin(), rows.end(), std::int64_t{0})) {
+    throw Error(fmt::format("{}: the {} rows of {} are not the rows [{}] of {} ranks", verb, tensor.dim(0),
+                            tensor.shape().to_string(), fmt::join(rows, ", "), ranks));
+  }
+}
+
+/// One rank's part of uneven rows, beside the whole.
+void require_rows(Tensor const& whole, Tensor const& part, Communicator::Rows rows, int rank, int ranks,
+                  char const* verb) {
+  require_same_rows(whole, part, verb);
+  require_rows(whole, rows, ranks, verb);
+  if (part.dim(0) != rows[static_cast<std::size_t>(rank)]) {
+    throw Error(fmt::format("{}: rank {} holds {} rows, but its part is {}", verb, rank,
+                            rows[static_cast<std::size_t>(rank)], part.shape().to_string()));
+  }
+}
+
+std::vector<std::int64_t> elements_of(Communicator::Rows rows, Tensor const& tensor) {
+  std::vector<std::int64_t> counts(rows.begin(), rows.end());
+  for (std::int64_t& count : counts) {
+    count *= row_width(tensor);
+  }
+  return counts;
+}
+
+/// What every data-moving verb is among one rank.
+void copy_to_self(Tensor const& input, Tensor const& output) {
+  if (input.raw() == output.raw()) {
+    return;
+  }
+  std::vector<unsigned char> host(static_cast<std::size_t>(input.bytes()));
+  copy_to_host(host.data(), input);
+  copy_from_host(output, host.data());
+}
+
+}  // namespace
+
+std::string_view name_of(Verb verb) {
+  return verb_names[static_cast<std::size_t>(verb)];
+}
+
+bool Transfer::progress() {
+  if (backend_ && backend_->progress()) {
+    backend_.reset();
+  }
+  return !backend_;
+}
+
+void Transfer::wait() {
+  if (backend_) {
+    backend_->wait();
+    backend_.reset();
+  }
+}
+
+Communicator::Communicator(std::shared_ptr<CommunicatorBackend> backend)
+    : backend_(std::move(backend)), ledger_(std::make_shared<Ledger>()) {}
+
+void Communicator::count(Verb verb, std::int64_t bytes) const {
+  if (size() > 1) {
+    Traffic& traffic = (*ledger_)[static_cast<std::size_t>(verb)];
+    ++traffic.operations;
+    traffic.bytes += bytes;
+  }
+}
+
+void Communicator::all_reduce(Tensor const& tensor, ReduceOp op) const {
+  require_contiguous(tensor, "all_reduce");
+  count(Verb::all_reduce, tensor.bytes());
+  if (backend_) {
+    backend_->all_reduce(tensor, op);
+  }
+}
+
+void Communicator::reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) const {
+  require_parts(input, output, size(), "reduce_scatter");
+  count(Verb::reduce_scatter, input.bytes());
+  backend_ ? backend_->reduce_scatter(input, output, op) : copy_to_self(input, output);
+}
+
+void Communicator::all_gather(Tensor const& input, Tensor const& output) const {
+  require_parts(output, input, size(), "all_gather");
+  count(Verb::all_gather, output.bytes());
+  backend_ ? backend_->all_gather(input, output) : copy_to_self(input, output);
+}
+
+void Communicator::all_to_all(Tensor const& input, Tensor const& output) const {
+  require_parts(output, input, 1, "all_to_all");
+  if (input.size() % size() != 0) {
+    throw Error(fmt::format("all_to_all: {} elements do not divide among {} ranks", input.size(), size()));
+  }
+  count(Verb::all_to_all, input.bytes());
+  backend_ ? backend_->all_to_all(input, output) : copy_to_self(input, output);
+}
+
+void Communicator::all_gather_rows(Tensor const& input, Tensor const& output, Rows rows) const {
+  require_rows(output, input, rows, rank(), size(), "all_gather_rows");
+  count(Verb::all_gather, output.bytes());
+  backend_ ? backend_->all_gather_uneven(input, output, elements_of(rows, input)) : copy_to_self(input, output);
+}
+
+void Communicator::reduce_scatter_rows(Tensor const& input, Tensor const& output, Rows rows) const {
+  require_rows(input, output, rows, rank(), size(), "reduce_scatter_rows");
+  count(Verb::reduce_scatter, input.bytes());
+  backend_ ? backend_->reduce_scatter_uneven(input, output, elements_of(rows, input)) : copy_to_self(input, output);
+}
+
+void Communicator::all_to_all_rows(Tensor const& input, Rows send_rows, Tensor const& output, Rows receive_rows) const {
+  require_same_rows(input, output, "all_to_all_rows");
+  require_rows(input, send_rows, size(), "all_to_all_rows");
+  require_rows(output, receive_rows, size(), "all_to_all_rows");
+  auto const here = static_cast<std::size_t>(rank());
+  if (send_rows[here] != receive_rows[here]) {
+    throw Error(fmt::format("all_to_all_rows: rank {} sends itself {} rows and receives {}", here, send_rows[here],
+                            receive_rows[here]));
+  }
+  count(Verb::all_to_all, input.bytes());
+  backend_ ? backend_->all_to_all_uneven(input, elements_of(send_rows, input), output, elements_of(receive_rows, input))
+           : copy_to_self(input, output);
+}
+
+void Communicator::broadcast(Tensor const& tensor, int root) const {
+  require_contiguous(tensor, "broadcast");
+  require_rank(root, size(), "broadcast");
+  count(Verb::broadcast, tensor.bytes());
+  if (backend_) {
+    backend_->broadcast(tensor, root);
+  }
+}
+
+void Communicator::send(Tensor const& tensor, int destination, int tag) const {
+  start_send(tensor, destination, tag).wait();
+}
+
+void Communicator::begin_receive(Tensor const& tensor, int source) const {
+  require_contiguous(tensor, "receive");
+  require_rank(source, size(), "receive");
+  if (!backend_) {
+    throw Error("receive: a communicator of one rank has nobody to receive from");
+  }
+  count(Verb::receive, tensor.bytes());
+}
+
+void Communicator::receive(Tensor const& tensor, int source, int tag) const {
+  begin_receive(tensor, source);
+  backend_->receive(tensor, source, tag);
+}
+
+void Communicator::barrier() const {
+  count(Verb::barrier, 0);
+  if (backend_) {
+    backend_->barrier();
+  }
+}
+
+Transfer Communicator::start_send(Tensor const& tensor, int destination, int tag) const {
+  require_contiguous(tensor, "send");
+  require_rank(destination, size(), "send");
+  if (!backend_) {
+    throw Error("send: a communicator of one rank has nobody to send to");
+  }
+  count(Verb::send, tensor.bytes());
+  return Transfer(backend_->start_send(tensor, destination, tag));
+}
+
+Transfer Communicator::start_receive(Tensor const& tensor, int source, int tag) const {
+  begin_receive(tensor, source);
+  return Transfer(backend_->start_receive(tensor, source, tag));
+}
+
+Transfer Communicator::start_all_gather(Tensor const& input, Tensor const& output) const {
+  require_parts(output, input, size(), "all_gather");
+  count(Verb::all_gather, output.bytes());
+  if (!backend_) {
+    copy_to_self(input, output);
+    return {};
+  }
+  return Transfer(backend_->start_all_gather(input, output));
+}
+
+Communicator Communicator::split(int color, int key) const {
+  if (!backend_) {
+    return self();
+  }
+  auto part = backend_->split(color, key);
+  return part->size() == 1 ? self() : Communicator(std::move(part));
+}
+
+ParallelState make_parallel_state(Communicator const& world, Mesh const& mesh) {
+  auto const group = [&](MeshAxis axis) { return world.split(mesh.color(axis), mesh.coordinate(axis)); };
+  auto const at = [&](MeshAxis outer, MeshAxis inner) {
+    return mesh.coordinate(outer) * mesh.size(inner) + mesh.coordinate(inner);
+  };
+  return {.mesh = mesh,
+          .world = world,
+          .pipeline = group(MeshAxis::pipeline),
+          .data = group(MeshAxis::data),
+          .context = group(MeshAxis::context),
+          .tensor = group(MeshAxis::tensor),
+          .replicas = world.split(at(MeshAxis::pipeline, MeshAxis::tensor), at(MeshAxis::data, MeshAxis::context))};
+}
+
+}  // namespace heddle

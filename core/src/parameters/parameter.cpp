@@ -1,0 +1,183 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/random.hpp>
+#include <heddle/core/parameters/parameter.hpp>
+#include <numbers>
+
+namespace heddle {
+
+namespace {
+
+/// Parameters start on cache lines, so that every micro-batch meets them with the same alignment.
+constexpr std::int64_t alignment_elements = 16;
+
+std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
+  return (size + multiple - 1) / multiple * multiple;
+}
+
+/// Null where there is none.
+template <class Parameters>
+auto find_in(Parameters& parameters, std::string const& name) -> decltype(&parameters.front()) {
+  auto const found = std::find_if(parameters.begin(), parameters.end(),
+                                  [&](Parameter const& parameter) { return parameter.spec.name == name; });
+  return found == parameters.end() ? nullptr : &*found;
+}
+
+/// What every rank reserves: the largest shard's elements.
+std::int64_t reserved_elements(Parameter const& parameter, Mesh const& mesh) {
+  auto extents = parameter.spec.shape.to_vector();
+  if (int const axis = parameter.spec.shard.axis; axis >= 0) {
+    int const parts = mesh.size(parameter.spec.shard.mesh_axis);
+    std::int64_t& extent = extents[static_cast<std::size_t>(axis)];
+    extent = (extent + parts - 1) / parts;
+  }
+  return rounded_up(Shape(extents).size(), alignment_elements);
+}
+
+/// Uniform in (0, 1) with 53 bits, from two random words.
+double uniform(std::uint32_t high, std::uint32_t low) {
+  auto const bits = (std::uint64_t{high} << 21) ^ (std::uint64_t{low} >> 11);
+  return (static_cast<double>(bits) + 0.5) * 0x1.0p-53;
+}
+
+double initial_value(Initializer const& initializer, std::uint64_t key, std::uint64_t index) {
+  switch (initializer.kind) {
+    case Initializer::Kind::zeros:
+      return 0;
+    case Initializer::Kind::ones:
+      return 1;
+    case Initializer::Kind::normal:
+    case Initializer::Kind::uniform:
+      break;
+  }
+  auto const words =
+      Philox::words(key, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), 0, 0});
+  double const first = uniform(words[0], words[1]);
+  if (initializer.kind == Initializer::Kind::uniform) {
+    return initializer.scale * (2 * first - 1);
+  }
+  double const angle = 2 * std::numbers::pi * uniform(words[2], words[3]);
+  return initializer.scale * std::sqrt(-2 * std::log(first)) * std::cos(angle);
+}
+
+/// Calls visit(local index, global index) for each element this rank holds.
+template <class Visitor>
+void for_each_element(Parameter const& parameter, Visitor const& visit) {
+  Shape const& global = parameter.spec.shape;
+  Shape const& local = parameter.local_shape;
+  int const axis = std::max(parameter.spec.shard.axis, 0);
+  std::int64_t inner = 1;
+  for (int later = axis + 1; later < global.rank(); ++later) {
+    inner *= global[later];
+  }
+  std::int64_t const local_block = inner * (local.rank() > 0 ? local[axis] : 1);
+  std::int64_t const global_block = inner * (global.rank() > 0 ? global[axis] : 1);
+  for (std::int64_t index = 0; index < local.size(); ++index) {
+    visit(index, index / local_block * global_block + parameter.shard_begin * inner + index % local_block);
+  }
+}
+
+template <class Element>
+void initialize_value(Parameter const& parameter, std::uint64_t seed) {
+  std::vector<Element> host(static_cast<std::size_t>(parameter.local_shape.size()));
+  std::uint64_t const key = random_key(seed, parameter.spec.name);
+  for_each_element(parameter, [&](std::int64_t local, std::int64_t global) {
+    host[static_cast<std::size_t>(local)] =
+        static_cast<Element>(initial_value(parameter.spec.initializer, key, static_cast<std::uint64_t>(global)));
+  });
+  copy_from_host(parameter.value, host.data());
+}
+
+/// Ids name parameters in the caches of kernels that outlive a model, so they never repeat within a process.
+std::uint64_t next_parameter_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+Initializer Initializer::xavier_uniform(std::int64_t fan_in, std::int64_t fan_out) {
+  return {Kind::uniform, std::sqrt(6.0 / static_cast<double>(fan_in + fan_out))};
+}
+
+Parameter& ParameterSet::declare(ParameterSpec spec) {
+  if (!values_.empty()) {
+    throw Error(fmt::format("parameter {}: the set is allocated already", spec.name));
+  }
+  if (find(spec.name) != nullptr) {
+    throw Error(fmt::format("parameter {}: the name is taken", spec.name));
+  }
+  Parameter parameter;
+  auto extents = spec.shape.to_vector();
+  if (spec.shard.axis >= 0) {
+    auto const axis = static_cast<std::size_t>(spec.shard.axis);
+    int const parts = mesh_.size(spec.shard.mesh_axis);
+    if (extents.at(axis) < parts) {
+      throw ConfigError(fmt::format("parameter {} {}: axis {} is too short for parallel.{} = {}; at most {} would do",
+                                    spec.name, spec.shape.to_string(), axis, name_of(spec.shard.mesh_axis), parts,
+                                    extents[axis]));
+    }
+    IndexRange const held = share(extents[axis], mesh_.coordinate(spec.shard.mesh_axis), parts);
+    extents[axis] = held.count();
+    parameter.shard_begin = held.begin;
+  }
+  parameter.local_shape = Shape(extents);
+  parameter.spec = std::move(spec);
+  parameter.id = next_parameter_id();
+  return parameters_.emplace_back(std::move(parameter));
+}
+
+void ParameterSet::arrange() {
+  std::int64_t const replicas = mesh_.size(MeshAxis::data) * mesh_.size(MeshAxis::context);
+  std::int64_t const divisible = alignment_elements * replicas;
+  size_ = 0;
+  for (Parameter& parameter : parameters_) {
+    bool const shared = parameter.spec.stages.size() > 1;
+    std::int64_t const begin = shared ? rounded_up(size_, divisible) : size_;
+    parameter.place = {begin, begin + reserved_elements(parameter, mesh_)};
+    size_ = shared ? rounded_up(parameter.place.end, divisible) : parameter.place.end;
+  }
+  size_ = rounded_up(size_, divisible);
+}
+
+void ParameterSet::allocate(DType dtype) {
+  arrange();
+  values_ = Tensor::allocate(dtype, {size_});
+  gradients_ = Tensor::allocate(dtype, {size_});
+  for (Parameter& parameter : parameters_) {
+    std::int64_t const count = parameter.local_shape.size();
+    parameter.value = values_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
+    parameter.gradient = gradients_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
+  }
+}
+
+void ParameterSet::initialize(std::uint64_t seed) {
+  for (Parameter const& parameter : parameters_) {
+    if (parameter.value.dtype() == DType::float64) {
+      initialize_value<double>(parameter, seed);
+    } else {
+      initialize_value<float>(parameter, seed);
+    }
+  }
+  bump_versions();
+}
+
+Parameter* ParameterSet::find(std::string const& name) {
+  return find_in(parameters_, name);
+}
+
+Parameter const* ParameterSet::find(std::string const& name) const {
+  return find_in(parameters_, name);
+}
+
+void ParameterSet::bump_versions() {
+  for (Parameter& parameter : parameters_) {
+    ++parameter.version;
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,71 @@
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <boost/dll/shared_library.hpp>
+#include <filesystem>
+#include <heddle/core/base/abi_tag.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/plugins/entry.hpp>
+#include <heddle/core/plugins/loading.hpp>
+
+namespace heddle {
+namespace {
+
+boost::dll::shared_library open_library(std::string const& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    throw ConfigError(fmt::format("plug-in {}: there is no such file; expected a shared library", path));
+  }
+  // Registered kernels and layers outlive the handle.
+  auto const never_unload = static_cast<boost::dll::load_mode::type>(RTLD_NODELETE);
+  try {
+    return boost::dll::shared_library(std::filesystem::absolute(path).string(),
+                                      boost::dll::load_mode::rtld_now | never_unload);
+  } catch (std::exception const& reason) {
+    throw ConfigError(
+        fmt::format("plug-in {}: cannot be loaded; expected a shared library whose symbols can all be "
+                    "found ({})",
+                    path, reason.what()));
+  }
+}
+
+template <class Function>
+auto& entry_point(boost::dll::shared_library const& library, std::string const& path, char const* name) {
+  if (!library.has(name)) {
+    throw ConfigError(
+        fmt::format("plug-in {}: it has no entry point {}; a plug-in's source ends with HEDDLE_PLUGIN(its register "
+                    "function), from <heddle/core/plugins/entry.hpp>",
+                    path, name));
+  }
+  return library.get<Function>(name);
+}
+
+}  // namespace
+
+void load_plugin(std::string const& path, Registries& registries) {
+  boost::dll::shared_library const library = open_library(path);
+  std::string const tag = entry_point<char const*()>(library, path, "heddle_plugin_abi_tag")();
+  if (tag != abi_tag()) {
+    throw ConfigError(
+        fmt::format("plug-in {}: it was built for\n  {}\nbut this is\n  {}\nBuild it against this "
+                    "installation (docs/kernels-and-plugins.md)",
+                    path, tag, abi_tag()));
+  }
+  auto& register_all = entry_point<void(Registries&)>(library, path, "heddle_plugin_register");
+  // All or nothing: a copy is filled.
+  Registries filled = registries;
+  auto const set_origin = [&](std::string const& origin) {
+    filled.kernels.for_each([&](auto& registry) { registry.set_origin(origin); });
+    filled.layers.set_origin(origin);
+  };
+  set_origin(path);
+  try {
+    register_all(filled);
+  } catch (std::exception const& reason) {
+    throw ConfigError(fmt::format("plug-in {}: {}", path, reason.what()));
+  }
+  set_origin("built-in");
+  registries = std::move(filled);
+}
+
+}  // namespace heddle

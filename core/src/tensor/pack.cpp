@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/tensor/pack.hpp>
+#include <numeric>
+
+namespace heddle {
+
+namespace {
+
+using Integers = std::vector<std::int32_t>;
+
+Tensor to_tensor(Integers const& integers) {
+  return from_host<std::int32_t>(integers, {static_cast<std::int64_t>(integers.size())});
+}
+
+Integers sorted_rows(Integers const& ids) {
+  Integers order(ids.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t left, std::int32_t right) {
+    return ids[static_cast<std::size_t>(left)] < ids[static_cast<std::size_t>(right)];
+  });
+  return order;
+}
+
+TokenIds make_ids(Integers const& ids) {
+  return {to_tensor(ids), to_tensor(sorted_rows(ids))};
+}
+
+/// What a rank holds of a sequence, by ascending position.
+std::vector<IndexRange> chunks_of(std::size_t length, GroupMember split) {
+  if (split.ranks == 1) {
+    return {{0, static_cast<std::int64_t>(length)}};
+  }
+  auto const chunk = [&](int index) { return share(static_cast<std::int64_t>(length), index, 2 * split.ranks); };
+  return {chunk(split.rank), chunk(2 * split.ranks - 1 - split.rank)};
+}
+
+/// One side's sequences: their samples, and their tokens' ids one after another.
+struct SideTokens {
+  Integers sample, length, id;
+
+  void add(std::int32_t of_sample, std::span<std::int32_t const> tokens) {
+    sample.push_back(of_sample);
+    length.push_back(static_cast<std::int32_t>(tokens.size()));
+    id.insert(id.end(), tokens.begin(), tokens.end());
+  }
+};
+
+/// One side's rows on one rank, on the host.
+struct HostRows {
+  Integers begin, length, sample, position;
+  Integers token;  ///< each row's place in SideTokens::id
+
+  HostRows(SideTokens const& side, GroupMember split) {
+    std::int32_t first_token = 0;
+    for (std::size_t sequence = 0; sequence < side.sample.size(); ++sequence) {
+      begin.push_back(static_cast<std::int32_t>(sample.size()));
+      for (IndexRange const chunk : chunks_of(static_cast<std::size_t>(side.length[sequence]), split)) {
+        for (auto at = static_cast<std::int32_t>(chunk.begin); at < chunk.end; ++at) {
+          sample.push_back(side.sample[sequence]);
+          position.push_back(at);
+          token.push_back(first_token + at);
+        }
+      }
+      length.push_back(static_cast<std::int32_t>(sample.size()) - begin.back());
+      first_token += side.length[sequence];
+    }
+  }
+
+  TokenRows upload() const {
+    TokenRows rows;
+    rows.sequences.begin = to_tensor(begin);
+    rows.sequences.length = to_tensor(length);
+    rows.sequences.count = static_cast<std::int64_t>(begin.size());
+    rows.sequences.max_length = length.empty() ? 0 : *std::max_element(length.begin(), length.end());
+    rows.sample = to_tensor(sample);
+    rows.position = to_tensor(position);
+    rows.tokens = static_cast<std::int64_t>(sample.size());
+    return rows;
+  }
+
+  /// Of the rank's rows, what each one's token has in `values`.
+  Integers pick(Integers const& values) const {
+    Integers picked(token.size());
+    std::transform(token.begin(), token.end(), picked.begin(),
+                   [&](std::int32_t place) { return values[static_cast<std::size_t>(place)]; });
+    return picked;
+  }
+};
+
+ContextRows make_context_rows(SideTokens const& side, int ranks) {
+  ContextRows rows;
+  Integers from_whole;  // tokens stand in `whole` as they do in `side`
+  for (int rank = 0; rank < ranks; ++rank) {
+    HostRows const host(side, {rank, ranks});
+    rows.shards.push_back(host.upload());
+    from_whole.insert(from_whole.end(), host.token.begin(), host.token.end());
+  }
+  Integers to_whole(from_whole.size());
+  for (std::size_t row = 0; row < from_whole.size(); ++row) {
+    to_whole[static_cast<std::size_t>(from_whole[row])] = static_cast<std::int32_t>(row);
+  }
+  rows.whole = HostRows(side, {}).upload();
+  rows.to_whole = to_tensor(to_whole);
+  rows.from_whole = to_tensor(from_whole);
+  return rows;
+}
+
+}  // namespace
+
+Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t source_end_id,
+               std::int32_t end_id, GroupMember split) {
+  SideTokens source;
+  SideTokens target;
+  Integers target_output;
+  Integers tokens;
+  for (SentencePair const& pair : pairs) {
+    tokens.assign(pair.source.begin(), pair.source.end());
+    tokens.push_back(source_end_id);
+    source.add(pair.sample, tokens);
+    tokens.assign(1, begin_id);
+    tokens.insert(tokens.end(), pair.target.begin(), pair.target.end());
+    target.add(pair.sample, tokens);
+    target_output.insert(target_output.end(), pair.target.begin(), pair.target.end());
+    target_output.push_back(end_id);
+  }
+  HostRows const source_rows(source, split);
+  HostRows const target_rows(target, split);
+  Pack pack{source_rows.upload(),
+            target_rows.upload(),
+            make_ids(source_rows.pick(source.id)),
+            make_ids(target_rows.pick(target.id)),
+            {to_tensor(target_rows.pick(target_output)), Tensor()},
+            {},
+            {}};
+  if (split.ranks > 1) {
+    pack.source_context = make_context_rows(source, split.ranks);
+    pack.target_context = make_context_rows(target, split.ranks);
+  }
+  return pack;
+}
+
+Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, std::int32_t end_id) {
+  SideTokens source;
+  std::int32_t sample = 0;
+  for (auto const& sentence : sentences) {
+    Integers tokens = sentence;
+    tokens.push_back(end_id);
+    source.add(sample++, tokens);
+  }
+  HostRows const rows(source, {});
+  return {rows.upload(), {}, make_ids(rows.pick(source.id)), {}, {}, {}, {}};
+}
+
+}  // namespace heddle

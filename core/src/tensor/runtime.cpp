@@ -1,0 +1,39 @@
+#include <heddle/core/tensor/runtime.hpp>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+#include <heddle/core/tensor/execution.hpp>
+
+namespace heddle {
+
+struct Runtime::Guard {
+  Guard() {
+#if KOKKOS_VERSION >= 30700
+    Kokkos::initialize(Kokkos::InitializationSettings());
+#else
+    Kokkos::initialize(Kokkos::InitArguments());
+#endif
+#if defined(__SSE__)
+    // Flush-to-zero and denormals-are-zero: gradients that vanish must not slow a step down a hundredfold.
+    _mm_setcsr(_mm_getcsr() | 0x8040U);
+#endif
+  }
+  ~Guard() {
+    Kokkos::finalize();
+  }
+};
+
+Runtime::Runtime()
+    : guard_(std::make_unique<Guard>()),
+      scratch_(std::make_unique<Arena>()),
+      execution_(std::make_unique<Execution>(Execution{Kokkos::DefaultExecutionSpace(), *scratch_})) {}
+
+Runtime::~Runtime() = default;
+
+std::string Runtime::execution_space() {
+  return Kokkos::DefaultExecutionSpace::name();
+}
+
+}  // namespace heddle

@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include <Kokkos_Core.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/tensor.hpp>
+
+#include "huge_pages.hpp"
+
+namespace heddle {
+
+namespace {
+
+using Memory = Kokkos::DefaultExecutionSpace::memory_space;
+using Bytes = Kokkos::View<unsigned char*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+using HostBytes = Kokkos::View<unsigned char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+}  // namespace
+
+Shape::Shape(std::span<std::int64_t const> extents) : rank_(static_cast<int>(extents.size())) {
+  if (extents.size() > max_rank) {
+    throw Error(fmt::format("a tensor has at most {} axes, not {}", max_rank, extents.size()));
+  }
+  for (std::size_t axis = 0; axis < extents.size(); ++axis) {
+    if (extents[axis] < 0) {
+      throw Error(fmt::format("axis {} of a tensor has the negative extent {}", axis, extents[axis]));
+    }
+    extents_[axis] = extents[axis];
+  }
+}
+
+std::int64_t Shape::size() const {
+  std::int64_t product = 1;
+  for (int axis = 0; axis < rank_; ++axis) {
+    product *= extents_[static_cast<std::size_t>(axis)];
+  }
+  return product;
+}
+
+std::string Shape::to_string() const {
+  return fmt::format("[{}]", fmt::join(to_vector(), ", "));
+}
+
+Tensor Tensor::allocate(DType dtype, Shape const& shape) {
+  // At least one cache line, so that a tensor without elements is still not "empty" (not given). In words, because
+  // Kokkos zeroes element by element.
+  std::size_t const bytes = std::max<std::size_t>(64, static_cast<std::size_t>(shape.size()) * size_of(dtype));
+  using Words = Kokkos::View<std::uint64_t*, Memory>;
+  Words const view(Kokkos::view_alloc("heddle::Tensor", Kokkos::WithoutInitializing),
+                   (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
+  if constexpr (std::is_same_v<Memory, Kokkos::HostSpace>) {
+    advise_huge_pages(view.data(), view.size() * sizeof(std::uint64_t));
+  }
+  Kokkos::deep_copy(view, std::uint64_t{0});
+  Tensor tensor = borrow(view.data(), dtype, shape);
+  tensor.owner_ = std::make_shared<Words>(view);
+  return tensor;
+}
+
+Tensor Tensor::borrow(void* data, DType dtype, Shape const& shape) {
+  Tensor tensor;
+  tensor.data_ = data;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = shape;
+  tensor.row_stride_ = shape.rank() == 0 || shape[0] == 0 ? 1 : shape.size() / shape[0];
+  if (shape.rank() == 2) {
+    tensor.row_stride_ = shape[1];
+  }
+  return tensor;
+}
+
+bool Tensor::contiguous() const {
+  return shape_.rank() == 0 || shape_[0] <= 1 || row_stride_ * shape_[0] == shape_.size();
+}
+
+Tensor Tensor::reshaped(Shape const& shape) const {
+  if (!contiguous() || shape.size() != shape_.size()) {
+    throw Error(fmt::format("a tensor of shape {}{} cannot take the shape {}", shape_.to_string(),
+                            contiguous() ? "" : " with strided rows", shape.to_string()));
+  }
+  Tensor result = borrow(data_, dtype_, shape);
+  result.owner_ = owner_;
+  return result;
+}
+
+Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
+  if (shape_.rank() == 0 || begin < 0 || count < 0 || begin + count > shape_[0]) {
+    throw Error(fmt::format("rows [{}, {}) of a tensor of shape {}", begin, begin + count, shape_.to_string()));
+  }
+  auto extents = shape_.to_vector();
+  extents[0] = count;
+  Tensor result = *this;
+  result.shape_ = Shape(extents);
+  result.data_ = static_cast<unsigned char*>(data_) + begin * row_stride_ * static_cast<std::int64_t>(size_of(dtype_));
+  return result;
+}
+
+Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
+  if (shape_.rank() != 2 || begin < 0 || count < 0 || begin + count > shape_[1]) {
+    throw Error(fmt::format("columns [{}, {}) of a tensor of shape {}", begin, begin + count, shape_.to_string()));
+  }
+  Tensor result = *this;
+  result.shape_ = Shape{shape_[0], count};
+  result.data_ = static_cast<unsigned char*>(data_) + begin * static_cast<std::int64_t>(size_of(dtype_));
+  return result;
+}
+
+void Tensor::require(DType dtype, Shape const& shape, char const* what) const {
+  if (empty() || dtype != dtype_ || !(shape == shape_)) {
+    throw Error(fmt::format("{} must be {} {}, but is {} {}", what, name_of(dtype), shape.to_string(),
+                            empty() ? "empty" : name_of(dtype_), shape_.to_string()));
+  }
+}
+
+void Tensor::require_dtype(DType dtype) const {
+  if (dtype != dtype_) {
+    throw Error(fmt::format("a tensor of {} was read as {}", name_of(dtype_), name_of(dtype)));
+  }
+}
+
+void copy_from_host(Tensor const& destination, void const* source) {
+  if (!destination.contiguous()) {
+    throw Error("copy_from_host needs a contiguous tensor");
+  }
+  auto const bytes = static_cast<std::size_t>(destination.bytes());
+  if (bytes > 0) {
+    HostBytes const host(static_cast<unsigned char*>(const_cast<void*>(source)), bytes);
+    Kokkos::deep_copy(Bytes(static_cast<unsigned char*>(destination.raw()), bytes), host);
+  }
+}
+
+void copy_to_host(void* destination, Tensor const& source) {
+  if (!source.contiguous()) {
+    throw Error("copy_to_host needs a contiguous tensor");
+  }
+  auto const bytes = static_cast<std::size_t>(source.bytes());
+  if (bytes > 0) {
+    HostBytes const host(static_cast<unsigned char*>(destination), bytes);
+    Kokkos::deep_copy(host, Bytes(static_cast<unsigned char*>(source.raw()), bytes));
+  }
+}
+
+}  // namespace heddle

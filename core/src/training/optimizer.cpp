@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/training/optimizer.hpp>
+
+namespace heddle {
+
+namespace {
+
+std::int64_t elements_of(std::vector<IndexRange> const& parts) {
+  std::int64_t elements = 0;
+  for (IndexRange const& part : parts) {
+    elements += part.count();
+  }
+  return elements;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters)
+    : Optimizer(config, kernels, parameters, {IndexRange{0, parameters.size()}}) {}
+
+Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
+                     std::vector<IndexRange> parts)
+    : config_(config),
+      parameters_(parameters),
+      parts_(std::move(parts)),
+      first_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
+      second_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
+      adam_(kernels.adam({parameters.values().dtype()})),
+      tensor_ops_(kernels.tensor_ops({parameters.values().dtype()})) {}
+
+double Optimizer::update(Execution& execution, double learning_rate, std::int64_t step) {
+  double const norm = std::sqrt(tensor_ops_->sum_of_squares(execution, parameters_.gradients()));
+  if (!std::isfinite(norm)) {
+    return norm;
+  }
+  apply(execution, {0, parameters_.size()}, {learning_rate, step, gradient_scale(norm)});
+  parameters_.bump_versions();
+  return norm;
+}
+
+double Optimizer::gradient_scale(double norm) const {
+  return config_.clip_norm > 0 && norm > config_.clip_norm ? config_.clip_norm / norm : 1;
+}
+
+void Optimizer::apply(Execution& execution, IndexRange const& range, Step const& step) const {
+  adam_->update(execution, {.value = parameters_.values().rows(range.begin, range.count()),
+                            .gradient = parameters_.gradients().rows(range.begin, range.count()),
+                            .first_moment = moments_in(first_moments_, range),
+                            .second_moment = moments_in(second_moments_, range),
+                            .gradient_scale = step.gradient_scale,
+                            .learning_rate = step.learning_rate,
+                            .beta1 = config_.beta1,
+                            .beta2 = config_.beta2,
+                            .epsilon = config_.epsilon,
+                            .weight_decay = config_.weight_decay,
+                            .decoupled = config_.name == OptimizerName::adamw,
+                            .step = step.step});
+}
+
+Tensor Optimizer::moments_in(Tensor const& moments, IndexRange const& range) const {
+  std::int64_t before = 0;
+  for (IndexRange const& part : parts_) {
+    if (range.begin >= part.begin && range.end <= part.end) {
+      return moments.rows(before + range.begin - part.begin, range.count());
+    }
+    before += part.count();
+  }
+  throw Error(fmt::format("the moments of [{}, {}) are not kept in one part here", range.begin, range.end));
+}
+
+Tensor Optimizer::moment_of(Parameter const& parameter, Tensor const& moments) const {
+  IndexRange const held{parameter.place.begin, parameter.place.begin + parameter.local_shape.size()};
+  return moments_in(moments, held).reshaped(parameter.local_shape);
+}
+
+}  // namespace heddle

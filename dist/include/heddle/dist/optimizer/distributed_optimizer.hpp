@@ -1,0 +1,65 @@
+#pragma once
+
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/training/optimizer.hpp>
+#include <heddle/dist/optimizer/gradient_norm.hpp>
+#include <heddle/dist/optimizer/gradient_reducer.hpp>
+#include <span>
+
+namespace heddle {
+
+/// What turns the ranks' gradients into new values, of any mesh. A step: `zero_gradients`, micro-batches that add,
+/// `reduce`, `update` — or, deterministic, `reduce_tree`, which zeroes and runs the micro-batches itself, and `update`.
+///
+/// Sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the moments of 1/d of the
+/// buffers: `reduce` is a reduce-scatter, and the values are gathered bucket by bucket while Adam computes the next
+/// one. Keeps references to the parameters and the execution.
+class DistributedOptimizer {
+ public:
+  struct Options {
+    bool shard = false;
+    std::int64_t bucket_elements = GradientReducer::default_bucket;
+  };
+
+  /// The set is allocated; moments start at zero. Not collective. Errors: see GradientReducer.
+  DistributedOptimizer(OptimizerConfig const& config, KernelSource const& kernels, ParallelState const& parallel,
+                       ParameterSet& parameters, Execution& execution, Options const& options);
+
+  void zero_gradients();
+  /// Collective over the world; see GradientReducer::reduce and reduce_tree.
+  void reduce(Tensor const& loss_sums) { reducer_.reduce(loss_sums); }
+  void reduce_tree(std::int64_t micro_batches, Tensor const& loss_sums,
+                   std::function<void(std::int64_t)> const& run_micro_batch) {
+    reducer_.reduce_tree(micro_batches, loss_sums, run_micro_batch);
+  }
+  /// Applies the reduced gradients with this learning rate; `step` is 1 for the first update. Returns the whole model's
+  /// gradient norm before clipping, the same bits on every rank; where it is not finite no rank changes anything.
+  /// Collective over the world.
+  double update(double learning_rate, std::int64_t step);
+
+  bool sharded() const { return sharded_; }
+  /// How the replicas share the buffers, where they do.
+  BufferParts const& parts() const { return reducer_.parts(); }
+  /// The ranges of the buffers whose moments are here, and those moments.
+  Optimizer const& moments() const { return optimizer_; }
+  std::int64_t bucket_elements() const { return bucket_elements_; }
+  /// Of both moments on this rank.
+  std::int64_t moment_bytes() const;
+  /// Takes from a parameter's moments, row major in its local shape, what is kept here.
+  void set_moments(Parameter const& parameter, std::span<float const> first, std::span<float const> second);
+
+ private:
+  void update_and_gather(Optimizer::Step const& step);
+
+  Communicator replicas_;
+  ParameterSet& parameters_;
+  Execution& execution_;
+  std::int64_t bucket_elements_;
+  bool sharded_;
+  std::shared_ptr<TensorOps> operations_;
+  GradientReducer reducer_;
+  GradientNorm norm_;
+  Optimizer optimizer_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/parameters/parameter.hpp>
+#include <memory>
+#include <vector>
+
+namespace heddle {
+
+struct Execution;
+class TensorOps;
+
+/// The norm of a whole model's gradient, each number counted once: what every tensor rank holds counts on the first of
+/// them, what several stages hold on the first of those. Keeps references to the parameters and the execution.
+class GradientNorm {
+ public:
+  GradientNorm(ParallelState const& parallel, ParameterSet const& parameters, std::shared_ptr<TensorOps> operations,
+               Execution& execution);
+
+  /// The same bits on every rank. Of a sum that every replica has: collective over tensor × pipeline, and the same
+  /// whatever the number of replicas.
+  double of_whole() const;
+  /// Of a sum of which each replica has `own` ranges of the gradient buffer: collective over the world.
+  double of_parts(std::vector<IndexRange> const& own) const;
+
+ private:
+  double sum_of_squares(std::vector<IndexRange> const& ranges) const;
+  double norm(double own_sum_of_squares) const;
+
+  ParallelState parallel_;
+  ParameterSet const& parameters_;
+  std::shared_ptr<TensorOps> operations_;
+  Execution& execution_;
+  std::vector<IndexRange> counted_;  ///< here; neighbours joined
+};
+
+}  // namespace heddle

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/parameters/parameter.hpp>
+
+namespace heddle {
+
+/// A 64-bit digest of a contiguous tensor's bytes: any change shows with probability 1 - 2⁻⁶⁴; no defence against
+/// intent.
+std::uint64_t digest(Tensor const& tensor);
+
+/// Compares every parameter's value, bit by bit through digests, among the ranks that must hold the same: the replicas,
+/// for what is not split over tensor the tensor group, for what several stages hold those stages. Throws Error with
+/// ExitCode::replicas_diverged on every rank of a group that differs, naming the first such parameter and the world
+/// ranks on either side. Collective over the world.
+void check_replicas(ParallelState const& parallel, ParameterSet const& parameters);
+
+}  // namespace heddle

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/parameters/parameter.hpp>
+#include <heddle/dist/optimizer/distributed_optimizer.hpp>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// One parameter of a stage, as every rank knows it.
+struct ParameterDescription {
+  std::string name;
+  Shape shape;  ///< global
+  ShardSpec shard;
+  std::vector<int> stages;  ///< that hold it, ascending; at least one
+  IndexRange place;         ///< in the stage's buffers
+};
+
+/// All parameters of a model of several stages, of which a rank holds but its own stage's.
+class WholeModel {
+ public:
+  /// The set is allocated. Collective over the pipeline group. Throws Error, on all its ranks, where stages hold the
+  /// same parameter without saying so in their `stages`, or in different shapes.
+  WholeModel(ParallelState const& parallel, ParameterSet const& parameters);
+
+  /// [stage], each in the order of its places.
+  std::vector<std::vector<ParameterDescription>> const& stages() const { return stages_; }
+  /// How many there are, each once.
+  std::int64_t parameters() const { return parameters_; }
+  /// Their elements.
+  std::int64_t elements() const { return elements_; }
+
+ private:
+  void count_and_check();
+
+  std::vector<std::vector<ParameterDescription>> stages_;
+  std::int64_t parameters_ = 0;
+  std::int64_t elements_ = 0;
+};
+
+/// A parameter in canonical form: whole, row major, on the host.
+struct WholeTensor {
+  std::string name;
+  Shape shape;
+  std::vector<float> value, first_moment, second_moment;
+};
+
+/// Every parameter of the model and its moments, each once, on world rank 0; elsewhere nothing. float32 only.
+/// Collective over the world.
+std::vector<WholeTensor> gather_whole_tensors(ParallelState const& parallel, WholeModel const& model,
+                                              ParameterSet const& parameters, DistributedOptimizer const& optimizer);
+
+}  // namespace heddle

@@ -1,0 +1,30 @@
+#include "call.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <heddle/core/base/error.hpp>
+#include <string_view>
+
+namespace heddle {
+
+void check_mpi(int code, char const* verb) {
+  if (code == MPI_SUCCESS) {
+    return;
+  }
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) {
+    length = 0;
+  }
+  throw Error(
+      fmt::format("{}: MPI error {}: {}", verb, code, std::string_view(text.data(), static_cast<std::size_t>(length))));
+}
+
+bool mpi_is_running() noexcept {
+  int started = 0;
+  int ended = 0;
+  return MPI_Initialized(&started) == MPI_SUCCESS && MPI_Finalized(&ended) == MPI_SUCCESS && started != 0 && ended == 0;
+}
+
+}  // namespace heddle

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <heddle/core/parallel/communicator.hpp>
+#include <memory>
+
+#include "elements.hpp"
+#include "transfer.hpp"
+
+namespace heddle {
+
+/// A group of ranks over MPI, which owns its MPI communicator. Errors name the verb and carry MPI's own words.
+class MpiCommunicator final : public CommunicatorBackend, public std::enable_shared_from_this<MpiCommunicator> {
+ public:
+  /// A duplicate of `parent`; collective over it.
+  static std::shared_ptr<MpiCommunicator> duplicate(MPI_Comm parent, std::int64_t elements_per_call);
+  ~MpiCommunicator() override;
+  MpiCommunicator(MpiCommunicator const&) = delete;
+  MpiCommunicator& operator=(MpiCommunicator const&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void all_reduce(Tensor const& tensor, ReduceOp op) override;
+  void reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) override;
+  void reduce_scatter_uneven(Tensor const& input, Tensor const& output, Counts counts) override;
+  void all_gather(Tensor const& input, Tensor const& output) override;
+  void all_gather_uneven(Tensor const& input, Tensor const& output, Counts counts) override;
+  void all_to_all(Tensor const& input, Tensor const& output) override;
+  void all_to_all_uneven(Tensor const& input, Counts send_counts, Tensor const& output, Counts receive_counts) override;
+  void broadcast(Tensor const& tensor, int root) override;
+  void receive(Tensor const& tensor, int source, int tag) override;
+  void barrier() override;
+  std::unique_ptr<TransferBackend> start_send(Tensor const& tensor, int destination, int tag) override;
+  std::unique_ptr<TransferBackend> start_receive(Tensor const& tensor, int source, int tag) override;
+  std::unique_ptr<TransferBackend> start_all_gather(Tensor const& input, Tensor const& output) override;
+  std::shared_ptr<CommunicatorBackend> split(int color, int key) override;
+
+ private:
+  /// Takes `handle` over.
+  MpiCommunicator(MPI_Comm handle, MessageRules const& rules,
+                  std::shared_ptr<BFloat16Operations const> bfloat16_operations);
+
+  MPI_Op operation(DType dtype, ReduceOp op) const;
+  std::unique_ptr<MpiTransfer> transfer(char const* verb, std::vector<Tensor> kept) const;
+  /// MPI's send buffer of a gather: `input`, or that it is in its place already.
+  void const* gather_source(Tensor const& input, Tensor const& output, std::int64_t own_begin) const;
+  void reduce_in_pieces(Tensor const& input, Tensor const& output, Counts counts, MPI_Op op) const;
+  void gather_in_pieces(Tensor const& input, Tensor const& output, Counts counts) const;
+
+  MPI_Comm handle_;
+  int rank_ = 0;
+  int size_ = 0;
+  MessageRules rules_;
+  std::shared_ptr<BFloat16Operations const> bfloat16_operations_;
+};
+
+}  // namespace heddle

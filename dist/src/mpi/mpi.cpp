@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <exception>
+#include <heddle/core/base/error.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
+
+#include "call.hpp"
+#include "communicator.hpp"
+
+namespace heddle {
+
+namespace {
+
+/// The number in an environment variable, 0 where there is none.
+int environment_number(char const* name) {
+  char const* const text = std::getenv(name);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+/// How many ranks the launcher says it started; 0 where no launcher speaks.
+int announced_ranks() {
+  for (char const* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    if (int const ranks = environment_number(name); ranks > 0) {
+      return ranks;
+    }
+  }
+  // A batch script, too, runs with Slurm's variables set, but only srun starts a step of several tasks.
+  int const tasks = environment_number("SLURM_STEP_NUM_TASKS");
+  return std::getenv("SLURM_PROCID") != nullptr && tasks > 1 ? tasks : 0;
+}
+
+/// Ranks that do not find each other would each train alone, and all write to one run directory.
+void require_announced_ranks(int ranks) {
+  int const announced = announced_ranks();
+  if (announced > 1 && ranks == 1) {
+    throw ConfigError(
+        fmt::format("the launcher started {} ranks, but MPI sees one: this MPI does not know the launcher; use the "
+                    "mpirun of the MPI that Heddle was built with, or srun with its --mpi type (srun --mpi=list)",
+                    announced));
+  }
+}
+
+}  // namespace
+
+bool launched_by_mpi() {
+  for (char const* const name : {"PMIX_RANK", "PMI_RANK", "PMI_FD"}) {
+    if (std::getenv(name) != nullptr) {
+      return true;
+    }
+  }
+  return announced_ranks() > 0;
+}
+
+struct MpiSession::State {
+  MPI_Comm native_world = MPI_COMM_WORLD;
+  Communicator world = Communicator::self();
+  bool owns_mpi = false;
+  int exceptions_at_start = std::uncaught_exceptions();
+};
+
+MpiSession::MpiSession(std::int64_t elements_per_call) : state_(std::make_unique<State>()) {
+  int started = 0;
+  check_mpi(MPI_Initialized(&started), "start");
+  if (started == 0) {
+    int level = MPI_THREAD_SINGLE;
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "start");
+    state_->owns_mpi = true;
+    if (level < MPI_THREAD_FUNNELED) {
+      throw ConfigError("this MPI was built without thread support; Heddle needs MPI_THREAD_FUNNELED");
+    }
+  }
+  check_mpi(MPI_Comm_set_errhandler(state_->native_world, MPI_ERRORS_RETURN), "start");
+  state_->world = Communicator(MpiCommunicator::duplicate(state_->native_world, elements_per_call));
+  require_announced_ranks(state_->world.size());
+}
+
+MpiSession::~MpiSession() {
+  bool const unwinding = std::uncaught_exceptions() > state_->exceptions_at_start;
+  if (unwinding || !mpi_is_running()) {
+    return;
+  }
+  state_->world = Communicator::self();
+  if (state_->owns_mpi) {
+    MPI_Finalize();
+  }
+}
+
+Communicator MpiSession::world() const {
+  return state_->world;
+}
+
+void MpiSession::abort(int code) const {
+  MPI_Abort(state_->native_world, code);
+  // MPI_Abort returns only where it failed: this rank's own exit is then what is left to end the job.
+  std::_Exit(code);
+}
+
+}  // namespace heddle

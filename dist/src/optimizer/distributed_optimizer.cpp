@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/dist/optimizer/distributed_optimizer.hpp>
+
+namespace heddle {
+
+namespace {
+
+/// Elements that Adam updates between two looks at the gather under way: some tens of microseconds.
+constexpr std::int64_t elements_between_looks = std::int64_t{1} << 16;
+
+}  // namespace
+
+DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, KernelSource const& kernels,
+                                           ParallelState const& parallel, ParameterSet& parameters,
+                                           Execution& execution, Options const& options)
+    : replicas_(parallel.replicas),
+      parameters_(parameters),
+      execution_(execution),
+      bucket_elements_(options.bucket_elements),
+      sharded_(options.shard && parallel.replicas.size() > 1),
+      operations_(kernels.tensor_ops({parameters.values().dtype()})),
+      reducer_(parallel, parameters, operations_, execution, {options.bucket_elements, sharded_}),
+      norm_(parallel, parameters, operations_, execution),
+      optimizer_(
+          config, kernels, parameters,
+          sharded_ ? reducer_.parts().parts_of(replicas_.rank()) : std::vector<IndexRange>{{0, parameters.size()}}) {}
+
+void DistributedOptimizer::zero_gradients() {
+  operations_->fill(execution_, parameters_.gradients(), 0);
+}
+
+double DistributedOptimizer::update(double learning_rate, std::int64_t step) {
+  double const norm = reducer_.scattered() ? norm_.of_parts(reducer_.reduced()) : norm_.of_whole();
+  if (!std::isfinite(norm)) {
+    return norm;
+  }
+  Optimizer::Step const how{learning_rate, step, optimizer_.gradient_scale(norm)};
+  if (sharded_) {
+    update_and_gather(how);
+  } else {
+    optimizer_.apply(execution_, {0, parameters_.size()}, how);
+  }
+  parameters_.bump_versions();
+  return norm;
+}
+
+void DistributedOptimizer::update_and_gather(Optimizer::Step const& step) {
+  Tensor const& values = parameters_.values();
+  Transfer gather;
+  for (IndexRange const& bucket : parts().buckets()) {
+    IndexRange const own = parts().part(bucket, replicas_.rank());
+    for (std::int64_t begin = own.begin; begin < own.end; begin += elements_between_looks) {
+      optimizer_.apply(execution_, {begin, std::min(begin + elements_between_looks, own.end)}, step);
+      gather.progress();
+    }
+    gather.wait();
+    gather = replicas_.start_all_gather(values.rows(own.begin, own.count()), values.rows(bucket.begin, bucket.count()));
+  }
+  gather.wait();
+}
+
+std::int64_t DistributedOptimizer::moment_bytes() const {
+  return optimizer_.first_moments().bytes() + optimizer_.second_moments().bytes();
+}
+
+void DistributedOptimizer::set_moments(Parameter const& parameter, std::span<float const> first,
+                                       std::span<float const> second) {
+  IndexRange const elements = elements_of(parameter);
+  auto const expected = static_cast<std::size_t>(elements.count());
+  if (first.size() != expected || second.size() != expected) {
+    throw Error(fmt::format("moments of {} and {} elements for parameter {}, which has {} here", first.size(),
+                            second.size(), parameter.spec.name, expected));
+  }
+  for (IndexRange const& piece : intersection({elements}, optimizer_.parts())) {
+    auto const offset = static_cast<std::size_t>(piece.begin - elements.begin);
+    auto const set = [&](Tensor const& moments, std::span<float const> from) {
+      Tensor const kept = optimizer_.moments_in(moments, piece);
+      kept.require(DType::float32, {piece.count()}, "moments from a checkpoint");
+      copy_from_host(kept, from.subspan(offset).data());
+    };
+    set(optimizer_.first_moments(), first);
+    set(optimizer_.second_moments(), second);
+  }
+}
+
+}  // namespace heddle

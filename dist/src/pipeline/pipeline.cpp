@@ -1,0 +1,253 @@
+#include <chrono>
+#include <deque>
+#include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/dist/pipeline/pipeline.hpp>
+#include <map>
+#include <span>
+
+#include "arena_slots.hpp"
+
+namespace heddle {
+
+namespace {
+
+/// So many actions ahead their receives are posted: the next forward's and the next backward's.
+constexpr std::size_t look_ahead = 2;
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+enum class Field : std::uint8_t { hidden, memory };
+
+/// A message's fields by name, for those that are given.
+template <class Visit>
+void for_each_tensor(HiddenStates const& stream, Visit const& visit) {
+  if (!stream.hidden.empty()) {
+    visit(Field::hidden, stream.hidden);
+  }
+  if (!stream.memory.empty()) {
+    visit(Field::memory, stream.memory);
+  }
+}
+
+}  // namespace
+
+/// One train or evaluate call.
+class Pipeline::Run {
+ public:
+  Run(Pipeline& pipeline, PipelineStep const& step, bool training)
+      : pipeline_(pipeline), step_(step), training_(training) {
+    if (!training) {
+      step_.loss.scale = 0;
+    }
+  }
+
+  LossSums act(std::span<PipelineAction const> actions) {
+    pipeline_.events_.clear();
+    std::size_t next = 0;
+    for (std::size_t index = 0; index < actions.size(); ++index) {
+      double const begin = seconds();
+      for (; next < actions.size() && next <= index + look_ahead; ++next) {
+        posted_.push_back(post(actions[next]));
+      }
+      Call call = std::move(posted_.front());
+      posted_.pop_front();
+      double const wait_begin = seconds();
+      for (Transfer& receive : call.receives) {
+        receive.wait();
+      }
+      double const wait_end = seconds();
+      perform(call);
+      pipeline_.events_.push_back({call.action, begin, seconds(), wait_end - wait_begin});
+    }
+    pipeline_.messages_->finish();
+    pipeline_.activations_->finish();
+    return loss_;
+  }
+
+ private:
+  using Slot = ArenaSlots::Slot;
+
+  /// An action whose input is on its way.
+  struct Call {
+    PipelineAction action;
+    Slot* slot = nullptr;  ///< what comes and, but for a training forward, goes
+    HiddenStates input;
+    std::vector<Transfer> receives;
+  };
+
+  struct Activations {
+    Slot* slot = nullptr;
+    Slot* input = nullptr;
+    Saved saved;
+  };
+
+  struct MicroBatch {
+    Pack pack;
+    std::vector<Activations> parts;
+    int passes_left = 0;
+  };
+
+  int stages() const { return pipeline_.pipeline_.size(); }
+  int parts() const { return static_cast<int>(pipeline_.model_.parts().size()); }
+  int virtual_stage(PipelineAction const& action) const { return action.part * stages() + pipeline_.pipeline_.rank(); }
+  ModelPart const& part(PipelineAction const& action) const {
+    return pipeline_.model_.parts()[static_cast<std::size_t>(action.part)];
+  }
+  Activations& activations(PipelineAction const& action) {
+    return micro_batches_.at(action.micro_batch).parts[static_cast<std::size_t>(action.part)];
+  }
+  LayerContext context(PipelineAction const& action, Arena& arena) {
+    Pack const& pack = micro_batches_.at(action.micro_batch).pack;
+    return {pipeline_.execution_, arena, pack, training_, step_.seed, step_.step, step_.row_split};
+  }
+
+  Call post(PipelineAction const& action) {
+    bool const forward = action.pass == Pass::forward;
+    if (forward && action.part == 0) {
+      MicroBatch micro_batch{step_.make_pack(action.micro_batch), {}, parts() * (training_ ? 2 : 1)};
+      micro_batch.parts.resize(static_cast<std::size_t>(parts()));
+      micro_batches_.emplace(action.micro_batch, std::move(micro_batch));
+    }
+    if (!training_) {
+      // Forward passes alone depend on no later stage, so that the first would run far ahead of the others. An encoder
+      // part's outputs wait for the end of their group, which has less than two for each stage.
+      pipeline_.messages_->finish(2 * static_cast<std::size_t>(stages()));
+    }
+    Call call{action, &pipeline_.messages_->take(), {}, {}};
+    LayerContext here = context(action, call.slot->arena);
+    int const source = virtual_stage(action) + (forward ? -1 : 1);
+    if (source >= 0 && source < stages() * parts()) {
+      call.input = forward ? part(action).allocate_input(here) : part(action).allocate_grad_output(here);
+      for_each_tensor(call.input, [&](Field field, Tensor const& tensor) {
+        call.receives.push_back(pipeline_.pipeline_.start_receive(tensor, source % stages(),
+                                                                  tag(action.pass, virtual_stage(action), field)));
+      });
+    }
+    return call;
+  }
+
+  void perform(Call& call) {
+    if (call.action.pass == Pass::backward) {
+      backward(call);
+    } else if (training_) {
+      Activations& kept = activations(call.action);
+      kept.slot = &pipeline_.activations_->take();
+      kept.input = call.slot;
+      send(call, *kept.slot, forward(call, kept.slot->arena, kept.saved));
+    } else {
+      Slot& here = pipeline_.activations_->take();
+      Saved saved;
+      send_copy(call, forward(call, here.arena, saved));
+      pipeline_.activations_->give_back(here);
+      pipeline_.messages_->give_back(*call.slot);
+    }
+    MicroBatch& micro_batch = micro_batches_.at(call.action.micro_batch);
+    if (--micro_batch.passes_left == 0) {
+      micro_batches_.erase(call.action.micro_batch);
+    }
+  }
+
+  HiddenStates forward(Call const& call, Arena& arena, Saved& saved) {
+    LayerContext here = context(call.action, arena);
+    auto const [stream, loss] = part(call.action).forward(here, call.input, saved, step_.loss);
+    if (step_.on_loss && part(call.action).ends_decoder()) {
+      step_.on_loss(call.action.micro_batch, loss);
+    }
+    loss_.smoothed += loss.smoothed;
+    loss_.negative_log_likelihood += loss.negative_log_likelihood;
+    loss_.tokens += loss.tokens;
+    return stream;
+  }
+
+  void backward(Call& call) {
+    Activations& kept = activations(call.action);
+    {
+      ArenaScope const scope(pipeline_.temporary_);
+      LayerContext here = context(call.action, pipeline_.temporary_);
+      send_copy(call, part(call.action).backward(here, call.input, kept.saved));
+    }
+    kept.saved = Saved();
+    pipeline_.activations_->give_back(*kept.slot);
+    pipeline_.messages_->give_back(*kept.input);
+    pipeline_.messages_->give_back(*call.slot);
+  }
+
+  /// As send, from the call's own slot: what lies elsewhere is copied there, so that nothing else need be kept for it.
+  void send_copy(Call& call, HiddenStates stream) {
+    if (!has_destination(call.action)) {
+      return;
+    }
+    auto const moved = [&](Tensor const& tensor) {
+      bool const stays =
+          tensor.empty() || tensor.raw() == call.input.hidden.raw() || tensor.raw() == call.input.memory.raw();
+      if (stays) {
+        return tensor;
+      }
+      Tensor const copy = call.slot->arena.allocate(tensor.dtype(), tensor.shape());
+      pipeline_.tensor_ops_->copy(pipeline_.execution_, tensor, copy);
+      return copy;
+    };
+    send(call, *call.slot, {moved(stream.hidden), moved(stream.memory)});
+  }
+
+  /// Starts to send what the next virtual stage needs from `slot`, or passes on what came: whose it is keeps it.
+  void send(Call const& call, Slot& slot, HiddenStates const& stream) {
+    if (!has_destination(call.action)) {
+      return;
+    }
+    int const to = destination(call.action);
+    for_each_tensor(stream, [&](Field field, Tensor const& tensor) {
+      Slot& owner = tensor.raw() == call.input.memory.raw() ? *call.slot : slot;
+      owner.sends.push_back(pipeline_.pipeline_.start_send(tensor, to % stages(), tag(call.action.pass, to, field)));
+    });
+  }
+
+  int destination(PipelineAction const& action) const {
+    return virtual_stage(action) + (action.pass == Pass::forward ? 1 : -1);
+  }
+  bool has_destination(PipelineAction const& action) const {
+    int const to = destination(action);
+    return to >= 0 && to < stages() * parts();
+  }
+
+  /// Messages of one tag have the micro-batches' order on both sides; the receiving part's number tells parts apart.
+  int tag(Pass pass, int receiver, Field field) const {
+    return 4 * (receiver / stages()) + 2 * static_cast<int>(pass) + static_cast<int>(field);
+  }
+
+  Pipeline& pipeline_;
+  PipelineStep step_;
+  bool training_;
+  std::map<std::int64_t, MicroBatch> micro_batches_;
+  std::deque<Call> posted_;
+  LossSums loss_;
+};
+
+Pipeline::Pipeline(Communicator const& pipeline, EncoderDecoder const& model, std::shared_ptr<TensorOps> tensor_ops,
+                   Execution& execution)
+    : pipeline_(pipeline),
+      model_(model),
+      tensor_ops_(std::move(tensor_ops)),
+      execution_(execution),
+      activations_(std::make_unique<ArenaSlots>()),
+      messages_(std::make_unique<ArenaSlots>()) {}
+
+Pipeline::~Pipeline() = default;
+
+LossSums Pipeline::train(PipelineStep const& step) {
+  PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
+  return Run(*this, step, true).act(training_actions(place, step.micro_batches));
+}
+
+LossSums Pipeline::evaluate(PipelineStep const& step) {
+  PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
+  return Run(*this, step, false).act(forward_actions(place, step.micro_batches));
+}
+
+std::size_t Pipeline::peak_bytes() const {
+  return activations_->peak_bytes() + messages_->peak_bytes() + temporary_.peak();
+}
+
+}  // namespace heddle

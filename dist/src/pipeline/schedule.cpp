@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <heddle/dist/pipeline/schedule.hpp>
+
+namespace heddle {
+namespace {
+
+/// Into how many groups the micro-batches go: none has fewer than `stages`, unless there are fewer at all.
+std::int64_t groups_of(std::int64_t micro_batches, int stages) {
+  return std::max<std::int64_t>(micro_batches / stages, 1);
+}
+
+/// Forward passes before the first backward.
+std::int64_t warm_up(PipelinePlace const& place, std::int64_t micro_batches) {
+  std::int64_t const behind = place.stages - place.stage - 1;
+  if (place.parts == 1) {
+    return std::min(behind, micro_batches);
+  }
+  std::int64_t const groups = groups_of(micro_batches, place.stages);
+  std::int64_t const largest = (micro_batches + groups - 1) / groups;
+  return std::min(2 * behind + (place.parts - 1) * largest, place.parts * micro_batches);
+}
+
+}  // namespace
+
+std::vector<PipelineAction> forward_actions(PipelinePlace const& place, std::int64_t micro_batches) {
+  std::vector<PipelineAction> actions;
+  std::int64_t const groups = groups_of(micro_batches, place.stages);
+  for (std::int64_t group = 0; group < groups; ++group) {
+    std::int64_t const end = micro_batches * (group + 1) / groups;
+    for (int part = 0; part < place.parts; ++part) {
+      for (std::int64_t micro_batch = micro_batches * group / groups; micro_batch < end; ++micro_batch) {
+        actions.push_back({Pass::forward, part, micro_batch});
+      }
+    }
+  }
+  return actions;
+}
+
+std::vector<PipelineAction> training_actions(PipelinePlace const& place, std::int64_t micro_batches) {
+  std::vector<PipelineAction> const forwards = forward_actions(place, micro_batches);
+  std::vector<PipelineAction> actions;
+  auto const ahead = static_cast<std::size_t>(warm_up(place, micro_batches));
+  for (std::size_t index = 0; index < forwards.size() + ahead; ++index) {
+    if (index < forwards.size()) {
+      actions.push_back(forwards[index]);
+    }
+    if (index >= ahead) {
+      // Backward passes have the order of the forward ones, through the parts from the last to the first.
+      PipelineAction const& mirrored = forwards[index - ahead];
+      actions.push_back({Pass::backward, place.parts - 1 - mirrored.part, mirrored.micro_batch});
+    }
+  }
+  return actions;
+}
+
+std::int64_t most_in_flight(std::span<PipelineAction const> actions) {
+  std::int64_t now = 0;
+  std::int64_t most = 0;
+  for (PipelineAction const& action : actions) {
+    now += action.pass == Pass::forward ? 1 : -1;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+}  // namespace heddle

@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <fstream>
+#include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/dist/report/memory_plan.hpp>
+#include <heddle/dist/report/rehearsal.hpp>
+#include <heddle/dist/training/training_engine.hpp>
+#include <string>
+
+namespace heddle {
+
+namespace {
+
+/// More micro-batches than this take no more memory than so many.
+constexpr std::int64_t most_micro_batches = 256;
+
+std::int64_t divided_up(std::int64_t count, std::int64_t by) {
+  return (count + by - 1) / by;
+}
+
+/// A micro-batch, both sides of which have so many tokens, in sequences as long as can be.
+Pack full_pack(std::int64_t tokens, std::int64_t max_length, GroupMember split) {
+  std::vector<SentencePair> pairs;
+  for (std::int64_t left = tokens; left > 0; left -= max_length) {
+    std::vector<std::int32_t> const sentence(static_cast<std::size_t>(std::min(left, max_length) - 1), 0);
+    pairs.push_back({static_cast<std::int32_t>(pairs.size()), sentence, sentence});
+  }
+  return make_pack(pairs, 0, 0, 0, split);
+}
+
+/// A rank's model with kernels that compute nothing among ranks that are not there. Its parameters are address space
+/// alone.
+class Rehearsal {
+ public:
+  Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, LayerRegistry const& layers)
+      : config_(config),
+        dtype_(dtype_of(config.train.precision)),
+        parallel_(idle_parallel_state(mesh, config.parallel)),
+        parameters_(mesh),
+        model_({.name = "",
+                .model = config.model,
+                .dtype = dtype_,
+                .kernels = kernels(),
+                .parallel = parallel_,
+                .parameters = parameters_},
+               layers, vocabulary, plan_pipeline(config.model, config.parallel, vocabulary.target)),
+        pipeline_(parallel_.pipeline, model_, kernels().tensor_ops({dtype_}), execution_) {
+    parameters_.arrange();
+    for (Parameter& parameter : parameters_.all()) {
+      parameter.value = values_.allocate(parameter_dtype(dtype_), parameter.local_shape);
+      parameter.gradient = values_.allocate(parameter_dtype(dtype_), parameter.local_shape);
+    }
+  }
+
+  MemoryUse run() {
+    auto const element = static_cast<std::int64_t>(size_of(parameter_dtype(dtype_)));
+    std::int64_t const buffer = parameters_.size() * element;
+    return {buffer, buffer, 2 * moments() * element, activations()};
+  }
+
+ private:
+  KernelSource kernels() const { return {kernels_, choices_}; }
+
+  /// Elements of one of them.
+  std::int64_t moments() const {
+    if (!config_.parallel.shard_optimizer) {
+      return parameters_.size();
+    }
+    BufferParts const parts(placed_parameters(parameters_), GradientReducer::default_bucket, parallel_.replicas.size());
+    std::int64_t elements = 0;
+    for (IndexRange const& part : parts.parts_of(parallel_.replicas.rank())) {
+      elements += part.count();
+    }
+    return elements;
+  }
+
+  std::int64_t activations() {
+    bool const deterministic = config_.train.deterministic;
+    std::int64_t const data = deterministic ? 1 : parallel_.data.size();
+    std::int64_t const tokens = divided_up(config_.train.batch_tokens, data);
+    std::int64_t const most_tokens = std::min(tokens, config_.train.micro_batch_tokens);
+    Communicator const& context = parallel_.context;
+    Pack const pack = full_pack(most_tokens, config_.model.max_length, {context.rank(), context.size()});
+    GroupMember row_split;
+    if (parallel_.sequence_parallel) {
+      row_split = {parallel_.tensor.rank(), parallel_.tensor.size()};
+    }
+    // Deterministic, each micro-batch passes the pipeline by itself.
+    PipelineStep step{
+        .micro_batches = deterministic ? 1 : std::min(divided_up(tokens, most_tokens), most_micro_batches),
+        .make_pack = [&](std::int64_t) { return pack; },
+        .loss = {config_.train.label_smoothing, 1},
+        .seed = config_.train.seed,
+        .step = 0,
+        .row_split = row_split};
+    pipeline_.train(step);
+    if (config_.train.validate_every > 0) {
+      step.micro_batches = 2 * parallel_.pipeline.size();
+      pipeline_.evaluate(step);
+    }
+    return static_cast<std::int64_t>(pipeline_.peak_bytes());
+  }
+
+  Config const& config_;
+  DType dtype_;
+  KernelRegistries kernels_ = idle_kernels();
+  KernelChoices choices_;
+  ParallelState parallel_;
+  ParameterSet parameters_;
+  Arena values_;
+  Arena scratch_;
+  Execution execution_{Kokkos::DefaultExecutionSpace(), scratch_};
+  EncoderDecoder model_;
+  Pipeline pipeline_;
+};
+
+}  // namespace
+
+MemoryUse plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
+                      LayerRegistry const& layers) {
+  return Rehearsal(config, mesh, vocabulary, layers).run();
+}
+
+MemoryUse measure_memory(TrainingEngine& engine) {
+  return {engine.parameters().values().bytes(), engine.parameters().gradients().bytes(),
+          engine.optimizer().moment_bytes(), static_cast<std::int64_t>(engine.pipeline().peak_bytes())};
+}
+
+std::int64_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word == "VmHWM:") {
+      std::int64_t kibibytes = 0;
+      status >> kibibytes;
+      return kibibytes * 1024;
+    }
+  }
+  return 0;
+}
+
+}  // namespace heddle

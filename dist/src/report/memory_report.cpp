@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <heddle/dist/report/memory_plan.hpp>
+#include <iterator>
+
+namespace heddle {
+
+namespace {
+
+constexpr std::size_t most_lines = 32;
+constexpr std::size_t numbers = 9;
+
+std::array<std::int64_t*, numbers> fields(MemoryReport& report) {
+  auto& [predicted, measured, resident] = report;
+  return {&predicted.parameters,  &predicted.gradients,  &predicted.moments,
+          &predicted.activations, &measured.parameters,  &measured.gradients,
+          &measured.moments,      &measured.activations, &resident};
+}
+
+/// A row of the table.
+struct Line {
+  std::string label;
+  MemoryReport report;
+};
+
+MemoryReport extreme(std::vector<MemoryReport> ranks, std::function<bool(std::int64_t, std::int64_t)> const& before) {
+  MemoryReport result = ranks.front();
+  for (MemoryReport& rank : ranks) {
+    for (std::size_t index = 0; index < numbers; ++index) {
+      std::int64_t& best = *fields(result)[index];
+      best = before(*fields(rank)[index], best) ? *fields(rank)[index] : best;
+    }
+  }
+  return result;
+}
+
+double mebibytes(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
+std::string row(std::string_view label, std::string_view kind, MemoryUse const& use) {
+  return fmt::format("{:<16} {:<9} {:>10.1f} {:>10.1f} {:>10.1f} {:>11.1f} {:>10.1f}", label, kind,
+                     mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.moments),
+                     mebibytes(use.activations), mebibytes(use.total()));
+}
+
+/// To the reader the same, but for what their processes have resident.
+bool alike(MemoryReport const& one, MemoryReport const& other) {
+  return row("", "", one.predicted) == row("", "", other.predicted) &&
+         row("", "", one.measured) == row("", "", other.measured);
+}
+
+/// A line for neighbours that are alike, with the most of each number.
+std::vector<Line> lines_of(std::vector<MemoryReport> const& ranks) {
+  std::vector<Line> lines;
+  for (auto begin = ranks.begin(); begin != ranks.end();) {
+    auto const end =
+        std::find_if_not(begin, ranks.end(), [&](MemoryReport const& rank) { return alike(*begin, rank); });
+    auto const first = std::distance(ranks.begin(), begin);
+    auto const last = std::distance(ranks.begin(), end) - 1;
+    lines.push_back({first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last),
+                     extreme({begin, end}, std::greater<>())});
+    begin = end;
+  }
+  if (lines.size() > most_lines) {
+    lines = {{"least of a rank", extreme(ranks, std::less<>())}, {"most of a rank", extreme(ranks, std::greater<>())}};
+  }
+  return lines;
+}
+
+std::string header(std::string_view rest) {
+  return fmt::format("{:<16} {:<9} {:>10} {:>10} {:>10} {:>11} {:>10}{}\n", "memory, MiB", "", "parameters",
+                     "gradients", "moments", "activations", "together", rest);
+}
+
+}  // namespace
+
+std::vector<MemoryReport> gather_memory(Communicator const& world, MemoryReport const& own) {
+  MemoryReport report = own;
+  std::vector<double> sent;
+  for (std::int64_t const* number : fields(report)) {
+    sent.push_back(static_cast<double>(*number));
+  }
+  auto const columns = static_cast<std::int64_t>(numbers);
+  Tensor const all = Tensor::allocate(DType::float64, {world.size(), columns});
+  world.all_gather(from_host<double>(sent, {1, columns}), all);
+  std::vector<double> const received = to_host<double>(all);
+  std::vector<MemoryReport> ranks(static_cast<std::size_t>(world.size()));
+  for (std::size_t place = 0; place < received.size(); ++place) {
+    *fields(ranks[place / numbers])[place % numbers] = static_cast<std::int64_t>(received[place]);
+  }
+  return ranks;
+}
+
+std::string describe_prediction(std::vector<MemoryReport> const& ranks) {
+  std::string text = header("");
+  for (Line const& line : lines_of(ranks)) {
+    text += row(line.label, "predicted", line.report.predicted) + "\n";
+  }
+  return text;
+}
+
+std::string describe_memory(std::vector<MemoryReport> const& ranks) {
+  std::string text = header("   resident");
+  for (Line const& line : lines_of(ranks)) {
+    text += row(line.label, "predicted", line.report.predicted) + "\n";
+    text += row("", "measured", line.report.measured) +
+            (line.report.resident > 0 ? fmt::format(" {:>10.1f}\n", mebibytes(line.report.resident)) : "\n");
+  }
+  return text;
+}
+
+}  // namespace heddle

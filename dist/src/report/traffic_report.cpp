@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include <heddle/dist/report/traffic_report.hpp>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+namespace {
+
+constexpr std::array<std::string_view, traffic_groups> group_names{"world",   "pipeline", "data",
+                                                                   "context", "tensor",   "replicas"};
+
+std::string amount(std::int64_t bytes) {
+  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) {
+    value /= 1024;
+  }
+  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, units[unit]);
+}
+
+/// Calls visit(group, verb) for every pair.
+template <class Visit>
+void for_each_entry(Visit const& visit) {
+  for (std::size_t group = 0; group < traffic_groups; ++group) {
+    for (std::size_t verb = 0; verb < verbs; ++verb) {
+      visit(group, verb);
+    }
+  }
+}
+
+std::string name_of(std::size_t group, std::size_t verb) {
+  return fmt::format("{}.{}", group_names[group], name_of(static_cast<Verb>(verb)));
+}
+
+}  // namespace
+
+TrafficByGroup traffic_of(ParallelState const& parallel) {
+  return {parallel.world.ledger(),   parallel.pipeline.ledger(), parallel.data.ledger(),
+          parallel.context.ledger(), parallel.tensor.ledger(),   parallel.replicas.ledger()};
+}
+
+TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier) {
+  TrafficByGroup difference = later;
+  for_each_entry([&](std::size_t group, std::size_t verb) {
+    difference[group][verb].operations -= earlier[group][verb].operations;
+    difference[group][verb].bytes -= earlier[group][verb].bytes;
+  });
+  return difference;
+}
+
+TrafficByGroup sum_over_ranks(Communicator const& world, TrafficByGroup const& own) {
+  std::vector<double> numbers;  // whole ones up to 2^53: eight pebibytes
+  for_each_entry([&](std::size_t group, std::size_t verb) {
+    numbers.push_back(static_cast<double>(own[group][verb].operations));
+    numbers.push_back(static_cast<double>(own[group][verb].bytes));
+  });
+  Tensor const sums = from_host<double>(numbers, {static_cast<std::int64_t>(numbers.size())});
+  world.all_reduce(sums);
+  numbers = to_host<double>(sums);
+  TrafficByGroup all{};
+  auto next = numbers.begin();
+  for_each_entry([&](std::size_t group, std::size_t verb) {
+    all[group][verb].operations = static_cast<std::int64_t>(*next++);
+    all[group][verb].bytes = static_cast<std::int64_t>(*next++);
+  });
+  return all;
+}
+
+void for_each_traffic(TrafficByGroup const& traffic,
+                      std::function<void(std::string const& name, Traffic const& traffic)> const& visit) {
+  for_each_entry([&](std::size_t group, std::size_t verb) {
+    if (traffic[group][verb].operations > 0) {
+      visit(name_of(group, verb), traffic[group][verb]);
+    }
+  });
+}
+
+std::string describe_traffic(std::string const& rank, TrafficByGroup const& own, TrafficByGroup const& all) {
+  std::string text = fmt::format("{:<24} {:>27} {:>27}\n{:<24} {:>14} {:>12} {:>14} {:>12}\n", "communication", rank,
+                                 "all ranks", "", "operations", "payload", "operations", "payload");
+  for_each_entry([&](std::size_t group, std::size_t verb) {
+    Traffic const& one = own[group][verb];
+    Traffic const& sum = all[group][verb];
+    if (sum.operations > 0) {
+      text += fmt::format("{:<24} {:>14} {:>12} {:>14} {:>12}\n", name_of(group, verb), one.operations,
+                          amount(one.bytes), sum.operations, amount(sum.bytes));
+    }
+  });
+  return text;
+}
+
+}  // namespace heddle

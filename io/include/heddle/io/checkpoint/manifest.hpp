@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// What MANIFEST.json and the state file say that they are.
+inline constexpr char const* checkpoint_format_name = "heddle-checkpoint";
+inline constexpr std::int64_t checkpoint_format_version = 1;
+
+inline constexpr char const* manifest_file_name = "MANIFEST.json";
+inline constexpr std::int64_t manifest_block_bytes = std::int64_t{4} << 20;
+
+/// A file's length and the SHA-256 of each of its blocks of manifest_block_bytes (the last one may be shorter).
+struct FileDigest {
+  std::string name;
+  std::int64_t bytes = 0;
+  std::vector<std::string> blocks;
+};
+
+/// What a checkpoint directory consists of: these files and MANIFEST.json, nothing else.
+struct Manifest {
+  std::int64_t step = 0;
+  std::vector<FileDigest> files;
+};
+
+/// Called with each block that was hashed and where it begins in the file.
+using BlockVisitor = std::function<void(std::int64_t offset, std::span<std::uint8_t const> bytes)>;
+
+/// Reads and hashes a regular file (symbolic links are refused). DataError where it cannot be read.
+FileDigest digest_file(std::filesystem::path const& path, BlockVisitor const& visit = {});
+
+/// The one text that stands for this manifest; it ends with a digest of itself, so that no bit of it can change
+/// unnoticed.
+std::string manifest_text(Manifest const& manifest);
+
+/// DataError unless the directory has a manifest that is, byte for byte, a manifest_text.
+Manifest read_manifest(std::filesystem::path const& directory);
+
+/// read_manifest, and the directory holds exactly its files, each a regular file of the length stated. Reads no data.
+Manifest verify_file_sizes(std::filesystem::path const& directory);
+
+/// verify_file_sizes, and every block of every file has its SHA-256. DataError with the first thing that is not so.
+Manifest verify_directory(std::filesystem::path const& directory);
+
+}  // namespace heddle

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <heddle/io/checkpoint/checkpoint.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// "step-00001000".
+std::string checkpoint_directory_name(std::int64_t step);
+/// The step of such a name, nothing for any other name.
+std::optional<std::int64_t> checkpoint_step(std::string const& directory_name);
+
+struct CommitResult {
+  std::filesystem::path directory;
+  bool already_there = false;      ///< a verified checkpoint of this step existed and was kept
+  std::vector<std::string> notes;  ///< for the log: what was moved aside, cleaned up, or could not be removed
+};
+
+struct CheckpointEntry {
+  std::int64_t step = 0;
+  std::filesystem::path directory;
+  std::int64_t bytes = 0;
+  bool best = false;
+  std::string problem;  ///< empty where nothing was found wrong
+};
+
+/// The checkpoints of one run: `runs/NAME/checkpoints/step-…`, and `best`, a symbolic link to one of them. Not
+/// collective: one process, rank 0, writes; any may read.
+class CheckpointStore {
+ public:
+  /// Called when commit has come to a named point: temporary_created, state_written, state_synced, read_back,
+  /// manifest_written, manifest_synced, renamed, parent_synced, pruned.
+  using Observer = std::function<void(std::string_view point)>;
+  using Report = std::function<void(std::string const& message)>;
+
+  /// Touches nothing. At least two checkpoints are kept, whatever `keep` says.
+  CheckpointStore(std::filesystem::path directory, std::int64_t keep);
+
+  std::filesystem::path const& directory() const { return directory_; }
+
+  /// Writes a checkpoint so that after a crash at any moment it is either whole and verified or not there, and then
+  /// prunes old ones (never `best`). Error where it could not; older checkpoints are then untouched.
+  CommitResult commit(CheckpointContents const& contents, Observer const& observe = {});
+
+  /// Points `best` at a committed step, atomically. Error where there is no such checkpoint.
+  void mark_best(std::int64_t step);
+  std::optional<std::int64_t> best_step() const;
+
+  /// The newest checkpoint whose bytes all verify; each newer one is reported with the reason why it does not. Nothing
+  /// where there are no checkpoints; DataError (exit 65) where there are some and none verifies.
+  std::optional<Checkpoint> newest_verified(Report const& report) const;
+
+  enum class Check { sizes, all_bytes };
+  /// All checkpoints, oldest first, each with the result of the check asked for.
+  std::vector<CheckpointEntry> list(Check check) const;
+
+ private:
+  std::filesystem::path path_of(std::int64_t step) const { return directory_ / checkpoint_directory_name(step); }
+  std::string temporary_name(std::string const& what) const;
+  bool keep_existing(std::int64_t step, CommitResult& result) const;
+  void remove_leftovers(CommitResult& result) const;
+  void prune(std::int64_t committed_step, CommitResult& result) const;
+
+  std::filesystem::path directory_;
+  std::int64_t keep_;
+};
+
+/// What a user may name: a checkpoint's own directory (or the link `best`), a checkpoints directory, or a run's. Opens
+/// the named or the newest verified checkpoint. DataError where there is none.
+Checkpoint open_checkpoint(std::filesystem::path const& place, CheckpointStore::Report const& report);
+
+/// The checkpoints at such a place, oldest first. DataError where there is no such directory.
+std::vector<CheckpointEntry> list_checkpoints(std::filesystem::path const& place, CheckpointStore::Check check);
+
+}  // namespace heddle

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+namespace heddle {
+
+/// What `heddle prepare` turns parallel text into datasets with.
+struct PrepareOptions {
+  std::filesystem::path source;  ///< plain or gzip, one sentence a line; line n of the target translates line n
+  std::filesystem::path target;
+  std::optional<std::filesystem::path> valid_source;  ///< with valid_target, or neither
+  std::optional<std::filesystem::path> valid_target;
+
+  int64_t vocabulary_size = 10000;  ///< of each vocabulary where they are separate
+  std::string vocabulary_type = "bpe";
+  bool separate_vocabularies = false;
+  std::optional<std::filesystem::path> source_model;  ///< an existing SentencePiece model instead of a new one
+  std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary
+
+  int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out
+  std::filesystem::path
+      directory;           ///< gets train.h5, valid.h5 and vocab.model (or vocab.source.model, vocab.target.model)
+  bool overwrite = false;  ///< replace what an earlier run left there
+};
+
+/// What became of one text pair.
+struct PreparedText {
+  int64_t pairs = 0;     ///< in the dataset
+  int64_t empty = 0;     ///< left out: a side without a token
+  int64_t too_long = 0;  ///< left out: a side with more than max_length tokens
+  int64_t source_tokens = 0;
+  int64_t target_tokens = 0;
+  int64_t unknown_tokens = 0;  ///< on both sides together
+};
+
+struct PrepareReport {
+  PreparedText train;
+  std::optional<PreparedText> valid;
+  int32_t source_vocabulary_size = 0;
+  int32_t target_vocabulary_size = 0;
+  bool joint = true;
+};
+
+/// Reads the texts, learns or loads the vocabulary and writes the datasets, in memory that does not grow with the texts
+/// (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). What it is doing goes to
+/// `progress`. Throws UsageError for options that do not fit together and DataError for texts that cannot be used:
+/// unequal numbers of lines, invalid UTF-8 (file and line), nothing in them; Error for a place that cannot be written.
+/// Then nothing is left behind.
+PrepareReport prepare(PrepareOptions const& options, std::ostream& progress);
+
+}  // namespace heddle

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace heddle {
+
+/// SHA-256 of bytes given piece by piece.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(Sha256 const&) = delete;
+  Sha256& operator=(Sha256 const&) = delete;
+
+  void update(std::span<std::uint8_t const> bytes);
+  void update(std::string_view bytes);
+
+  /// The digest as 64 lower-case hexadecimal digits. Ends this computation: nothing may be added afterwards.
+  std::string finish();
+
+ private:
+  struct LayerContext;
+  std::unique_ptr<LayerContext> context_;
+};
+
+std::string sha256(std::span<std::uint8_t const> bytes);
+std::string sha256(std::string_view bytes);
+
+}  // namespace heddle

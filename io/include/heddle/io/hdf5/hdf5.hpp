@@ -1,0 +1,247 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// HDF5 behind move-only values: every return code is checked and becomes a DataError that names file and object; a
+/// file that cannot be created or a write that fails is an Error. The library is used serially (one process per file);
+/// `hid_t` is an int64_t here so that hdf5.h stays in the sources.
+namespace heddle::hdf5 {
+
+/// What a dataset may hold, always stored little-endian. Nothing else is read or written.
+enum class ElementType { int32, int64, float32, float64, uint8 };
+
+char const* element_name(ElementType type);
+std::int64_t element_bytes(ElementType type);
+
+template <typename T>
+concept Element = std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t> || std::same_as<T, float> ||
+    std::same_as<T, double> || std::same_as<T, std::uint8_t>;
+
+template <Element T>
+constexpr ElementType element_type_of() {
+  if constexpr (std::same_as<T, std::int32_t>) {
+    return ElementType::int32;
+  } else if constexpr (std::same_as<T, std::int64_t>) {
+    return ElementType::int64;
+  } else if constexpr (std::same_as<T, float>) {
+    return ElementType::float32;
+  } else if constexpr (std::same_as<T, double>) {
+    return ElementType::float64;
+  } else {
+    return ElementType::uint8;
+  }
+}
+
+/// Extents, slowest axis first (row major).
+using Shape = std::vector<std::int64_t>;
+
+/// Stands for "any extent" in Dataset::expect.
+inline constexpr std::int64_t any_extent = -1;
+
+/// "[3, 4]", for messages.
+std::string to_string(Shape const& shape);
+
+/// What all handles of one file share.
+struct FileState {
+  std::string path;
+  bool writable = false;
+  bool close_failed = false;  ///< a handle's destructor could not write what it held; File::close reports it
+  int write_error = 0;        ///< errno of the first write that failed; see hdf5_write_driver.cpp
+  int open_error = 0;
+};
+
+/// Owns one HDF5 identifier. Its destructor never throws; a failed close is noted in the file's state.
+class Handle {
+ public:
+  using Closer = int (*)(std::int64_t);
+
+  Handle() = default;
+  Handle(std::int64_t id, Closer closer, std::shared_ptr<FileState> file = nullptr)
+      : id_(id), closer_(closer), file_(std::move(file)) {}
+  Handle(Handle const&) = delete;
+  Handle& operator=(Handle const&) = delete;
+  Handle(Handle&& other) noexcept
+      : id_(std::exchange(other.id_, -1)), closer_(other.closer_), file_(std::move(other.file_)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    if (this != &other) {
+      close();
+      id_ = std::exchange(other.id_, -1);
+      closer_ = other.closer_;
+      file_ = std::move(other.file_);
+    }
+    return *this;
+  }
+  ~Handle() { close(); }
+
+  std::int64_t id() const { return id_; }
+  /// False where the library reported an error.
+  bool close() noexcept;
+
+ private:
+  std::int64_t id_ = -1;
+  Closer closer_ = nullptr;
+  std::shared_ptr<FileState> file_;
+};
+
+/// What files, groups and datasets have in common: a place in a file, and attributes.
+class Object {
+ public:
+  /// For messages: "data/train.h5: /source/tokens".
+  std::string where() const;
+  std::string const& name() const { return name_; }
+
+  void set_string_attribute(std::string const& attribute, std::string_view value);
+  void set_integer_attribute(std::string const& attribute, std::int64_t value);
+  void set_unsigned_attribute(std::string const& attribute, std::uint64_t value);
+  void set_real_attribute(std::string const& attribute, double value);
+
+  bool has_attribute(std::string const& attribute) const;
+  /// DataError where the attribute is missing, is no scalar or has another type than the one asked for.
+  std::string string_attribute(std::string const& attribute) const;
+  std::int64_t integer_attribute(std::string const& attribute) const;
+  std::uint64_t unsigned_attribute(std::string const& attribute) const;
+  double real_attribute(std::string const& attribute) const;
+
+ protected:
+  Object(std::shared_ptr<FileState> file, std::string name, Handle handle)
+      : file_(std::move(file)), name_(std::move(name)), handle_(std::move(handle)) {}
+
+  std::shared_ptr<FileState> file_;
+  std::string name_;
+  Handle handle_;
+
+ private:
+  void write_attribute(std::string const& attribute, std::int64_t type, void const* value);
+  void read_attribute(std::string const& attribute, std::int64_t type, char const* type_name, void* value) const;
+};
+
+/// An N-dimensional array of one element type.
+class Dataset : public Object {
+ public:
+  ElementType type() const { return type_; }
+  Shape const& shape() const { return shape_; }
+  /// Number of elements.
+  std::int64_t size() const;
+
+  /// DataError unless the dataset holds `type` and has this shape; an extent may be `any_extent`.
+  void expect(ElementType type, Shape const& shape) const;
+
+  /// The whole array, row major. DataError where it does not hold T.
+  template <Element T>
+  std::vector<T> read() const {
+    return read<T>(Shape(shape_.size(), 0), shape_);
+  }
+  /// The hyperslab of `count` elements from `start` along each axis, row major.
+  template <Element T>
+  std::vector<T> read(Shape const& start, Shape const& count) const {
+    std::vector<T> values(static_cast<std::size_t>(check_slab(element_type_of<T>(), start, count)));
+    transfer(start, count, values.data(), nullptr);
+    return values;
+  }
+  template <Element T>
+  void read_into(Shape const& start, Shape const& count, std::span<T> values) const {
+    check_length(check_slab(element_type_of<T>(), start, count), values.size());
+    transfer(start, count, values.data(), nullptr);
+  }
+
+  template <Element T>
+  void write(std::span<T const> values) {
+    write<T>(Shape(shape_.size(), 0), shape_, values);
+  }
+  template <Element T>
+  void write(Shape const& start, Shape const& count, std::span<T const> values) {
+    check_length(check_slab(element_type_of<T>(), start, count), values.size());
+    transfer(start, count, nullptr, values.data());
+  }
+  /// Extends the first axis by whole rows; only for datasets made with create_extendible_dataset.
+  template <Element T>
+  void append(std::span<T const> rows) {
+    auto [start, count] = extend(element_type_of<T>(), static_cast<std::int64_t>(rows.size()));
+    transfer(start, count, nullptr, rows.data());
+  }
+
+  /// Where a contiguous dataset's bytes begin in the file, once written; -1 where there are none (no elements).
+  std::int64_t file_offset() const;
+
+ private:
+  friend class Group;
+  Dataset(std::shared_ptr<FileState> file, std::string name, Handle handle);
+
+  std::int64_t check_slab(ElementType type, Shape const& start, Shape const& count) const;
+  void check_length(std::int64_t expected, std::size_t given) const;
+  void transfer(Shape const& start, Shape const& count, void* destination, void const* source) const;
+  std::pair<Shape, Shape> extend(ElementType type, std::int64_t elements);
+
+  ElementType type_{};
+  Shape shape_;
+};
+
+class Group : public Object {
+ public:
+  /// Names may be paths ("parameters/encoder.0.weight/value"); only create_* needs the parent group to exist.
+  bool contains(std::string const& name) const;
+  /// The links of this group, in the order of their names.
+  std::vector<std::string> names() const;
+
+  Group create_group(std::string const& name);
+  Group group(std::string const& name) const;
+
+  /// Contiguous and of fixed shape.
+  template <Element T>
+  Dataset create_dataset(std::string const& name, Shape const& shape) {
+    return create_dataset(name, element_type_of<T>(), shape, {});
+  }
+  /// The same, and written at once.
+  template <Element T>
+  void write_dataset(std::string const& name, Shape const& shape, std::span<T const> values) {
+    create_dataset<T>(name, shape).write(values);
+  }
+  /// Chunked; starts with no rows and grows along the first axis by Dataset::append. `chunk[0]` is a chunk's number of
+  /// rows, `chunk[1..]` are the extents of a row (a 1-D dataset of tokens: `{65536}`).
+  template <Element T>
+  Dataset create_extendible_dataset(std::string const& name, Shape const& chunk) {
+    Shape shape = chunk;
+    shape.at(0) = 0;
+    return create_dataset(name, element_type_of<T>(), shape, chunk);
+  }
+  Dataset dataset(std::string const& name) const;
+  /// A one-dimensional uint8 dataset as text, and the other way round.
+  std::string read_bytes(std::string const& name) const;
+  void write_bytes(std::string const& name, std::string_view bytes);
+
+ protected:
+  using Object::Object;
+
+ private:
+  Dataset create_dataset(std::string const& name, ElementType type, Shape const& shape, Shape const& chunk);
+  std::string child(std::string const& name) const;
+};
+
+/// An HDF5 file, which is also its root group.
+class File : public Group {
+ public:
+  /// A new file, which must not exist yet. Written content is certain only after close() returned (and fsync by path).
+  static File create(std::filesystem::path const& path);
+
+  /// Read-only. Checks the whole file against the allow-list before it is handed out (see check_allow_list).
+  static File open(std::filesystem::path const& path);
+
+  /// Writes everything out. Error where that fails, DataError where objects of this file are still open.
+  void close();
+
+ private:
+  File(std::shared_ptr<FileState> state, Handle file, Handle root)
+      : Group(std::move(state), "/", std::move(root)), handle_of_file_(std::move(file)) {}
+
+  Handle handle_of_file_;
+};
+
+}  // namespace heddle::hdf5

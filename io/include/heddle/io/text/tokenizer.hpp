@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+/// What `Tokenizer::train` learns a vocabulary from.
+struct TokenizerTraining {
+  std::vector<std::filesystem::path> texts;  ///< plain or gzip, one sentence a line
+  int64_t vocabulary_size = 10000;           ///< pieces, the four special ones included
+  std::string type = "bpe";                  ///< "bpe" or "unigram"
+  double character_coverage = 1.0;           ///< share of the text's characters that get a piece of their own
+  int64_t sample_bytes = int64_t{64} << 20;  ///< at most this much text is kept in memory; evenly thinned out beyond
+};
+
+/// Text to token ids and back: a SentencePiece model as a value (copies share it; it never changes).
+class Tokenizer {
+ public:
+  /// Throws DataError when the bytes are no SentencePiece model or have no begin or end piece.
+  static Tokenizer from_model(std::string model_bytes);
+
+  /// Learns a model, the same for the same texts on every run. Special ids: padding 0, unknown 1, begin 2, end 3.
+  /// Throws DataError for texts with nothing in them, ConfigError for a vocabulary size that the texts cannot fill
+  /// (naming the largest that they can) or that does not hold their characters (naming the smallest that does).
+  static Tokenizer train(TokenizerTraining const& training);
+
+  /// Token ids, without begin and end.
+  std::vector<int32_t> encode(std::string_view text) const;
+
+  /// The text; special ids leave no trace. Throws Error for an id outside [0, size()).
+  std::string decode(std::span<int32_t const> ids) const;
+
+  int32_t size() const noexcept;
+  int32_t begin_id() const noexcept;
+  int32_t end_id() const noexcept;
+  int32_t unknown_id() const noexcept;
+  int32_t pad_id() const noexcept;  ///< -1 when the model has none (Heddle computes no padding)
+
+  /// The serialised model, as SentencePiece's own tools read it.
+  std::string const& model() const noexcept;
+
+ private:
+  struct State;
+  explicit Tokenizer(std::shared_ptr<State const> state) : state_(std::move(state)) {}
+  std::shared_ptr<State const> state_;
+};
+
+/// The source's and the target's tokenizer, which are one and the same where the vocabulary is joint.
+struct Vocabulary {
+  Tokenizer source;
+  Tokenizer target;
+
+  bool joint() const { return source.model() == target.model(); }
+
+  /// Tells vocabularies apart: SHA-256 (hexadecimal) of the two models' SHA-256 (hexadecimal), source first.
+  std::string digest() const;
+};
+
+}  // namespace heddle

@@ -1,0 +1,214 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cstring>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/files/sha256.hpp>
+#include <set>
+
+#include "files/file_descriptor.hpp"
+
+namespace heddle {
+
+namespace {
+
+namespace json = boost::json;
+namespace fs = std::filesystem;
+
+constexpr std::int64_t largest_manifest = std::int64_t{64} << 20;
+
+[[noreturn]] void reject(fs::path const& path, std::string const& reason) {
+  throw DataError(path.string() + ": " + reason);
+}
+
+FileDescriptor open_regular(fs::path const& path) {
+  FileDescriptor file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  struct stat status {};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0) {
+    reject(path, errno == ELOOP ? "is a symbolic link" : std::string("cannot be opened: ") + std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    reject(path, "is no regular file");
+  }
+  return file;
+}
+
+/// Fills `buffer` as far as the file reaches; answers how many bytes that were.
+std::size_t read_block(FileDescriptor const& file, fs::path const& path, std::span<std::uint8_t> buffer) {
+  std::size_t filled = 0;
+  while (filled < buffer.size()) {
+    ssize_t const got = ::read(file.get(), buffer.data() + filled, buffer.size() - filled);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      reject(path, std::string("cannot be read: ") + std::strerror(errno));
+    }
+    if (got == 0) {
+      break;
+    }
+    filled += static_cast<std::size_t>(got);
+  }
+  return filled;
+}
+
+std::int64_t block_count(std::int64_t bytes) {
+  return (bytes + manifest_block_bytes - 1) / manifest_block_bytes;
+}
+
+bool is_plain_name(std::string const& name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == name.npos && name != manifest_file_name;
+}
+
+/// Everything but the manifest's own digest, without the closing brace.
+std::string manifest_body(Manifest const& manifest) {
+  std::string text = "{\n  \"format\": \"" + std::string(checkpoint_format_name) + "\",\n";
+  text += "  \"version\": " + std::to_string(checkpoint_format_version) + ",\n";
+  text += "  \"step\": " + std::to_string(manifest.step) + ",\n";
+  text += "  \"block_bytes\": " + std::to_string(manifest_block_bytes) + ",\n  \"files\": [";
+  char const* between_files = "\n";
+  for (FileDigest const& file : manifest.files) {
+    text += between_files;
+    text += "    {\"name\": " + json::serialize(json::string(file.name));
+    text += ", \"bytes\": " + std::to_string(file.bytes) + ", \"sha256\": [";
+    char const* between_blocks = "\n";
+    for (std::string const& block : file.blocks) {
+      text += between_blocks;
+      text += "      \"" + block + "\"";
+      between_blocks = ",\n";
+    }
+    text += "]}";
+    between_files = ",\n";
+  }
+  return text + "],\n";
+}
+
+Manifest parse(std::string const& text) {
+  json::object const root = json::parse(text).as_object();
+  if (root.at("format").as_string() != checkpoint_format_name ||
+      root.at("version").as_int64() != checkpoint_format_version) {
+    throw Error("is not of format heddle-checkpoint, version 1");
+  }
+  Manifest manifest;
+  manifest.step = root.at("step").as_int64();
+  for (json::value const& value : root.at("files").as_array()) {
+    json::object const& file = value.as_object();
+    FileDigest digest{json::value_to<std::string>(file.at("name")), file.at("bytes").as_int64(), {}};
+    for (json::value const& block : file.at("sha256").as_array()) {
+      digest.blocks.push_back(json::value_to<std::string>(block));
+    }
+    manifest.files.push_back(std::move(digest));
+  }
+  return manifest;
+}
+
+void check_content(Manifest const& manifest, fs::path const& path) {
+  std::set<std::string> names;
+  for (FileDigest const& file : manifest.files) {
+    if (!is_plain_name(file.name) || !names.insert(file.name).second) {
+      reject(path, "names file '" + file.name + "', which is no plain name or is named twice");
+    }
+    if (file.bytes < 0 || std::ssize(file.blocks) != block_count(file.bytes)) {
+      reject(path, "has " + std::to_string(file.blocks.size()) + " digests for the " + std::to_string(file.bytes) +
+                       " bytes of " + file.name);
+    }
+  }
+  if (manifest.step < 0 || manifest.files.empty()) {
+    reject(path, "has a negative step or no files");
+  }
+}
+
+void verify_blocks(fs::path const& path, FileDigest const& expected) {
+  FileDigest const found = digest_file(path);
+  for (std::size_t block = 0; block < std::min(expected.blocks.size(), found.blocks.size()); ++block) {
+    if (found.blocks[block] != expected.blocks[block]) {
+      std::int64_t const begin = static_cast<std::int64_t>(block) * manifest_block_bytes;
+      std::int64_t const end = std::min(begin + manifest_block_bytes, expected.bytes);
+      reject(path, "bytes " + std::to_string(begin) + " to " + std::to_string(end - 1) + " (block " +
+                       std::to_string(block + 1) + " of " + std::to_string(expected.blocks.size()) +
+                       ") do not have the SHA-256 that " + manifest_file_name + " states");
+    }
+  }
+  if (found.bytes != expected.bytes) {
+    reject(path, "changed its length while it was read");
+  }
+}
+
+}  // namespace
+
+FileDigest digest_file(fs::path const& path, BlockVisitor const& visit) {
+  FileDescriptor const file = open_regular(path);
+  FileDigest digest{path.filename().string(), 0, {}};
+  std::vector<std::uint8_t> buffer(static_cast<std::size_t>(manifest_block_bytes));
+  while (std::size_t const length = read_block(file, path, buffer)) {
+    std::span<std::uint8_t const> const block(buffer.data(), length);
+    digest.blocks.push_back(sha256(block));
+    if (visit) {
+      visit(digest.bytes, block);
+    }
+    digest.bytes += static_cast<std::int64_t>(length);
+  }
+  return digest;
+}
+
+std::string manifest_text(Manifest const& manifest) {
+  std::string const body = manifest_body(manifest);
+  return body + "  \"manifest_sha256\": \"" + sha256(body) + "\"\n}\n";
+}
+
+Manifest read_manifest(fs::path const& directory) {
+  fs::path const path = directory / manifest_file_name;
+  FileDescriptor const file = open_regular(path);
+  std::vector<std::uint8_t> buffer(static_cast<std::size_t>(
+      std::min<std::uintmax_t>(fs::file_size(path) + 1, static_cast<std::uintmax_t>(largest_manifest))));
+  std::size_t const length = read_block(file, path, buffer);
+  std::string const text(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(length));
+  Manifest manifest;
+  try {
+    manifest = parse(text);
+  } catch (std::exception const& error) {
+    reject(path, std::string("is damaged or no manifest: ") + error.what());
+  }
+  if (manifest_text(manifest) != text) {
+    reject(path, "is damaged: it does not have the digest that it states of itself");
+  }
+  check_content(manifest, path);
+  return manifest;
+}
+
+Manifest verify_file_sizes(fs::path const& directory) {
+  Manifest manifest = read_manifest(directory);
+  std::set<std::string> expected{manifest_file_name};
+  for (FileDigest const& file : manifest.files) {
+    expected.insert(file.name);
+  }
+  for (auto const& entry : fs::directory_iterator(directory)) {
+    if (!expected.contains(entry.path().filename().string())) {
+      reject(entry.path(), std::string("is not listed in ") + manifest_file_name);
+    }
+  }
+  for (FileDigest const& file : manifest.files) {
+    fs::path const path = directory / file.name;
+    open_regular(path);
+    auto const bytes = static_cast<std::int64_t>(fs::file_size(path));
+    if (bytes != file.bytes) {
+      reject(path, "has " + std::to_string(bytes) + " bytes where " + manifest_file_name + " states " +
+                       std::to_string(file.bytes));
+    }
+  }
+  return manifest;
+}
+
+Manifest verify_directory(fs::path const& directory) {
+  Manifest manifest = verify_file_sizes(directory);
+  for (FileDigest const& file : manifest.files) {
+    verify_blocks(directory / file.name, file);
+  }
+  return manifest;
+}
+
+}  // namespace heddle

@@ -1,0 +1,360 @@
+#include <signal.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/host_name.hpp>
+#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+#include <new>
+#include <utility>
+
+#include "file.hpp"
+#include "files/file_descriptor.hpp"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view temporary_prefix = ".tmp-";
+constexpr std::string_view rejected_prefix = "rejected-";
+constexpr char const* best_name = "best";
+constexpr std::int64_t least_kept = 2;
+constexpr auto leftover_age = std::chrono::hours(24);
+
+struct Step {
+  std::int64_t step;
+  fs::path directory;
+};
+
+/// All entries named like checkpoints, oldest first; an empty list where the store does not exist.
+std::vector<Step> find_steps(fs::path const& directory) {
+  std::vector<Step> steps;
+  if (fs::exists(directory)) {
+    for (auto const& entry : fs::directory_iterator(directory)) {
+      if (auto const step = checkpoint_step(entry.path().filename().string())) {
+        steps.push_back({*step, entry.path()});
+      }
+    }
+  }
+  std::sort(steps.begin(), steps.end(), [](Step const& a, Step const& b) { return a.step < b.step; });
+  return steps;
+}
+
+bool has_rejected(fs::path const& directory) {
+  return fs::exists(directory) &&
+         std::any_of(fs::directory_iterator(directory), fs::directory_iterator(),
+                     [](auto const& entry) { return entry.path().filename().string().starts_with(rejected_prefix); });
+}
+
+/// What is wrong with a checkpoint, "" where nothing is.
+std::string problem_of(fs::path const& directory, CheckpointStore::Check check) {
+  try {
+    if (fs::is_symlink(directory) || !fs::is_directory(directory)) {
+      return directory.string() + ": is no directory";
+    }
+    if (check == CheckpointStore::Check::all_bytes) {
+      Checkpoint::open(directory);
+    } else {
+      verify_file_sizes(directory);
+    }
+    return "";
+  } catch (std::bad_alloc const&) {
+    throw;
+  } catch (std::exception const& error) {
+    return error.what();
+  }
+}
+
+std::int64_t bytes_in(fs::path const& directory) {
+  std::int64_t bytes = 0;
+  std::error_code ignored;
+  for (auto const& entry : fs::directory_iterator(directory, ignored)) {
+    if (entry.is_regular_file(ignored)) {
+      bytes += static_cast<std::int64_t>(entry.file_size(ignored));
+    }
+  }
+  return bytes;
+}
+
+/// Whether nobody can still be writing this: its writer, named at the end of its name, is gone from this host, or it
+/// has not changed for a day.
+bool is_abandoned(fs::path const& path) {
+  std::string const name = path.filename().string();
+  std::size_t const dash = name.rfind('-');
+  if (name.substr(0, dash).ends_with("-" + host_name())) {
+    int const writer = std::atoi(name.c_str() + dash + 1);
+    return writer <= 0 || writer == ::getpid() || (::kill(writer, 0) != 0 && errno == ESRCH);
+  }
+  return fs::last_write_time(path) + leftover_age < fs::file_time_type::clock::now();
+}
+
+/// The directory a checkpoint is written in; removed again unless it was renamed to its own name.
+class TemporaryDirectory {
+ public:
+  explicit TemporaryDirectory(fs::path path) : path_(std::move(path)) {
+    if (!fs::create_directory(path_)) {
+      throw Error(path_.string() + ": exists already");
+    }
+  }
+  TemporaryDirectory(TemporaryDirectory const&) = delete;
+  TemporaryDirectory& operator=(TemporaryDirectory const&) = delete;
+  ~TemporaryDirectory() {
+    if (!renamed_) {
+      std::error_code ignored;
+      fs::remove_all(path_, ignored);
+    }
+  }
+  fs::path const& path() const { return path_; }
+  void rename_to(fs::path const& target) {
+    if (!rename_without_replacing(path_, target)) {
+      throw Error(target.string() + ": appeared while it was being written; are two jobs running in one directory?");
+    }
+    renamed_ = true;
+  }
+
+ private:
+  fs::path path_;
+  bool renamed_ = false;
+};
+
+/// Error in advance where the file system plainly has no room; quotas still show only when writing.
+void check_free_space(fs::path const& directory, CheckpointContents const& contents) {
+  std::uint64_t needed = contents.config.size() + contents.source_model.size() + contents.target_model.size();
+  for (CheckpointTensor const& tensor : contents.tensors) {
+    needed += tensor.value.size_bytes() + tensor.first_moment.size_bytes() + tensor.second_moment.size_bytes();
+  }
+  struct statvfs status {};
+  if (::statvfs(directory.c_str(), &status) == 0) {
+    std::uint64_t const free = std::uint64_t{status.f_bavail} * status.f_frsize;
+    if (free < needed) {
+      throw Error(directory.string() + ": " + std::to_string(needed) + " bytes are needed, " + std::to_string(free) +
+                  " are free");
+    }
+  }
+}
+
+void write_directory(fs::path const& directory, CheckpointContents const& contents,
+                     CheckpointStore::Observer const& reached) {
+  fs::path const state_file = directory / state_file_name;
+  write_state_file(state_file, contents);
+  reached("state_written");
+  sync_to_disk(state_file);
+  reached("state_synced");
+  drop_from_cache(state_file);
+  Manifest const manifest{contents.state.step, {read_back_state_file(state_file, contents)}};
+  reached("read_back");
+  write_new_file(directory / manifest_file_name, manifest_text(manifest));
+  reached("manifest_written");
+  sync_to_disk(directory / manifest_file_name);
+  sync_to_disk(directory);
+  reached("manifest_synced");
+}
+
+/// Whether the user named one checkpoint and not a store of them.
+bool is_one_checkpoint(fs::path const& place) {
+  fs::path const name = place.has_filename() ? place.filename() : place.parent_path().filename();
+  return checkpoint_step(name.string()).has_value() || fs::exists(place / manifest_file_name);
+}
+
+CheckpointStore store_at(fs::path const& place) {
+  if (!fs::is_directory(place)) {
+    throw DataError(place.string() + ": no such directory; expected a run's, its checkpoints' or one checkpoint's");
+  }
+  return {fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place, least_kept};
+}
+
+}  // namespace
+
+std::string checkpoint_directory_name(std::int64_t step) {
+  std::string const digits = std::to_string(step);
+  return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
+}
+
+std::optional<std::int64_t> checkpoint_step(std::string const& directory_name) {
+  constexpr std::size_t prefix = 5;
+  if (!directory_name.starts_with("step-") || directory_name.size() > prefix + 18 ||
+      directory_name.find_first_not_of("0123456789", prefix) != std::string::npos || directory_name.size() == prefix) {
+    return std::nullopt;
+  }
+  std::int64_t const step = std::stoll(directory_name.substr(prefix));
+  return checkpoint_directory_name(step) == directory_name ? std::optional(step) : std::nullopt;
+}
+
+CheckpointStore::CheckpointStore(fs::path directory, std::int64_t keep)
+    : directory_(std::move(directory)), keep_(std::max(keep, least_kept)) {}
+
+std::string CheckpointStore::temporary_name(std::string const& what) const {
+  return std::string(temporary_prefix) + what + "-" + host_name() + "-" + std::to_string(::getpid());
+}
+
+CommitResult CheckpointStore::commit(CheckpointContents const& contents, Observer const& observe) {
+  Observer const reached = observe ? observe : [](std::string_view) {};
+  CommitResult result{path_of(contents.state.step), false, {}};
+  check_contents(contents);
+  try {
+    if (fs::create_directories(directory_)) {
+      sync_to_disk(fs::absolute(directory_).parent_path());
+    }
+    if (keep_existing(contents.state.step, result)) {
+      return result;
+    }
+    remove_leftovers(result);
+    check_free_space(directory_, contents);
+    TemporaryDirectory temporary(directory_ / temporary_name(checkpoint_directory_name(contents.state.step)));
+    reached("temporary_created");
+    write_directory(temporary.path(), contents, reached);
+    temporary.rename_to(result.directory);
+    reached("renamed");
+    sync_to_disk(directory_);
+    reached("parent_synced");
+  } catch (std::exception const& error) {
+    throw Error("checkpoint of step " + std::to_string(contents.state.step) + " was not written: " + error.what());
+  }
+  prune(contents.state.step, result);
+  reached("pruned");
+  return result;
+}
+
+bool CheckpointStore::keep_existing(std::int64_t step, CommitResult& result) const {
+  fs::path const existing = path_of(step);
+  if (!fs::exists(fs::symlink_status(existing))) {
+    return false;
+  }
+  std::string const problem = problem_of(existing, Check::all_bytes);
+  if (problem.empty()) {
+    result.already_there = true;
+    result.notes.push_back(existing.string() + ": was there already and verifies; it was kept");
+    return true;
+  }
+  // Moved aside, not deleted: a damaged checkpoint is evidence, and what is left of it may still be wanted.
+  for (int attempt = 0;; ++attempt) {
+    std::string const suffix = attempt == 0 ? "" : "-" + std::to_string(attempt);
+    fs::path const aside = directory_ / (std::string(rejected_prefix) + existing.filename().string() + suffix);
+    if (rename_without_replacing(existing, aside)) {
+      sync_to_disk(directory_);
+      result.notes.push_back("moved aside to " + aside.filename().string() + ": " + problem);
+      return false;
+    }
+  }
+}
+
+void CheckpointStore::remove_leftovers(CommitResult& result) const {
+  for (auto const& entry : fs::directory_iterator(directory_)) {
+    if (entry.path().filename().string().starts_with(temporary_prefix) && is_abandoned(entry.path())) {
+      std::error_code failure;
+      fs::remove_all(entry.path(), failure);
+      result.notes.push_back(entry.path().string() + (failure ? ": could not be removed: " + failure.message()
+                                                              : ": removed, its writer did not finish it"));
+    }
+  }
+}
+
+void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) const {
+  try {
+    auto steps = find_steps(directory_);
+    std::optional<std::int64_t> const best = best_step();
+    std::int64_t kept = 0;
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      // What is visibly torn neither counts as kept nor is deleted; nor does what is newer than the checkpoint just
+      // written: the run did not go on from it, so it did not verify.
+      if (step->step > committed_step || !problem_of(step->directory, Check::sizes).empty()) {
+        continue;
+      }
+      if (++kept <= keep_ || step->step == committed_step || step->step == best) {
+        continue;
+      }
+      // First the name goes, so that a crash in the middle leaves no checkpoint with files missing.
+      fs::path const doomed = directory_ / temporary_name("removed-" + step->directory.filename().string());
+      fs::rename(step->directory, doomed);
+      fs::remove_all(doomed);
+    }
+  } catch (std::exception const& error) {
+    result.notes.push_back(std::string("old checkpoints could not be removed: ") + error.what());
+  }
+}
+
+void CheckpointStore::mark_best(std::int64_t step) {
+  if (!fs::is_directory(path_of(step))) {
+    throw Error(path_of(step).string() + ": there is no such checkpoint to mark as the best");
+  }
+  fs::path const link = directory_ / temporary_name("best");
+  try {
+    fs::remove(link);
+    fs::create_directory_symlink(checkpoint_directory_name(step), link);
+    fs::rename(link, directory_ / best_name);
+  } catch (fs::filesystem_error const& error) {
+    throw Error((directory_ / best_name).string() + ": could not be pointed at step " + std::to_string(step) + ": " +
+                error.what());
+  }
+  sync_to_disk(directory_);
+}
+
+std::optional<std::int64_t> CheckpointStore::best_step() const {
+  std::error_code failure;
+  fs::path const target = fs::read_symlink(directory_ / best_name, failure);
+  return failure ? std::nullopt : checkpoint_step(target.string());
+}
+
+std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report) const {
+  auto const steps = find_steps(directory_);
+  std::string reasons;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    std::string problem = "is a symbolic link";
+    try {
+      if (!fs::is_symlink(step->directory)) {
+        return Checkpoint::open(step->directory);
+      }
+    } catch (std::bad_alloc const&) {
+      throw;
+    } catch (std::exception const& error) {
+      problem = error.what();
+    }
+    std::string const message = step->directory.filename().string() + " rejected: " + problem;
+    reasons += "\n  " + message;
+    if (report) {
+      report(message);
+    }
+  }
+  if (!steps.empty() || has_rejected(directory_)) {
+    throw DataError(directory_.string() + ": no checkpoint verifies" + reasons);
+  }
+  return std::nullopt;
+}
+
+std::vector<CheckpointEntry> CheckpointStore::list(Check check) const {
+  std::optional<std::int64_t> const best = best_step();
+  std::vector<CheckpointEntry> entries;
+  for (Step const& step : find_steps(directory_)) {
+    entries.push_back(
+        {step.step, step.directory, bytes_in(step.directory), step.step == best, problem_of(step.directory, check)});
+  }
+  return entries;
+}
+
+Checkpoint open_checkpoint(fs::path const& place, CheckpointStore::Report const& report) {
+  if (is_one_checkpoint(place)) {
+    return Checkpoint::open(place);
+  }
+  CheckpointStore const store = store_at(place);
+  if (auto newest = store.newest_verified(report)) {
+    return std::move(*newest);
+  }
+  throw DataError(store.directory().string() + ": holds no checkpoints");
+}
+
+std::vector<CheckpointEntry> list_checkpoints(fs::path const& place, CheckpointStore::Check check) {
+  if (!is_one_checkpoint(place)) {
+    return store_at(place).list(check);
+  }
+  fs::path const directory = fs::exists(place) ? fs::canonical(place) : place;
+  auto const step = checkpoint_step(directory.filename().string());
+  return {{step.value_or(0), directory, bytes_in(directory), false, problem_of(directory, check)}};
+}
+
+}  // namespace heddle

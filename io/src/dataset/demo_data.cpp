@@ -1,0 +1,195 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/demo_data.hpp>
+#include <list>
+#include <random>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "files/file_descriptor.hpp"
+#include "files/pending_file.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr std::array<std::string_view, 20> english_small = {
+    "zero", "one",    "two",    "three",    "four",     "five",    "six",     "seven",     "eight",    "nine",
+    "ten",  "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"};
+constexpr std::array<std::string_view, 10> english_tens = {"",      "",      "twenty",  "thirty", "forty",
+                                                           "fifty", "sixty", "seventy", "eighty", "ninety"};
+constexpr std::array<std::string_view, 20> german_small = {
+    "null", "eins", "zwei",  "drei",     "vier",     "fünf",     "sechs",    "sieben",   "acht",     "neun",
+    "zehn", "elf",  "zwölf", "dreizehn", "vierzehn", "fünfzehn", "sechzehn", "siebzehn", "achtzehn", "neunzehn"};
+constexpr std::array<std::string_view, 10> german_tens = {"",        "",        "zwanzig", "dreißig", "vierzig",
+                                                          "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"};
+
+std::string_view word(std::span<std::string_view const> words, int64_t number) {
+  return words[static_cast<std::size_t>(number)];
+}
+
+void check_range(int64_t number) {
+  if (number < 0 || number > largest_demo_number) {
+    throw UsageError(fmt::format("{} cannot be put into words: expected 0 to {}", number, largest_demo_number));
+  }
+}
+
+/// 1 to 999, with "and" before what follows the hundreds.
+std::string english_below_thousand(int64_t number) {
+  std::string text;
+  if (number >= 100) {
+    text = fmt::format("{} hundred", word(english_small, number / 100));
+    number %= 100;
+    if (number == 0) {
+      return text;
+    }
+    text += " and ";
+  }
+  if (number < 20) {
+    return text + std::string(word(english_small, number));
+  }
+  text += word(english_tens, number / 10);
+  return number % 10 == 0 ? text : fmt::format("{}-{}", text, word(english_small, number % 10));
+}
+
+/// 1 to 999; a one at the end is "eins" at the end of a word, and "ein" where more of it follows.
+std::string german_below_thousand(int64_t number, bool word_ends) {
+  auto const one_or = [](int64_t digit) { return digit == 1 ? std::string_view("ein") : word(german_small, digit); };
+  std::string text;
+  if (number >= 100) {
+    text = fmt::format("{}hundert", one_or(number / 100));
+    number %= 100;
+    if (number == 0) {
+      return text;
+    }
+  }
+  if (number < 20) {
+    text += word_ends ? word(german_small, number) : one_or(number);
+    return text;
+  }
+  if (number % 10 != 0) {
+    text += fmt::format("{}und", one_or(number % 10));
+  }
+  return text + std::string(word(german_tens, number / 10));
+}
+
+/// An integer in [0, bound), the same with every standard library (whose distributions are not). The modulo's bias is
+/// below one in 10^13 here.
+int64_t draw(std::mt19937_64& generator, int64_t bound) {
+  return static_cast<int64_t>(generator() % static_cast<uint64_t>(bound));
+}
+
+void shuffle(std::span<int64_t> numbers, std::mt19937_64& generator) {
+  for (auto left = static_cast<int64_t>(numbers.size()); left > 1; --left) {
+    std::swap(numbers[static_cast<std::size_t>(left - 1)], numbers[static_cast<std::size_t>(draw(generator, left))]);
+  }
+}
+
+/// `count` different numbers in random order, equally many of each number of digits where there are enough of them.
+std::vector<int64_t> choose_numbers(int64_t count, std::mt19937_64& generator) {
+  std::vector<int64_t> chosen;
+  int64_t low = 0;
+  for (int64_t digits = 1; digits <= 6; ++digits) {
+    int64_t const high = low == 0 ? 10 : low * 10;
+    int64_t const share = (count - std::ssize(chosen)) / (7 - digits);
+    std::vector<int64_t> candidates;
+    for (int64_t number = low; number < high; ++number) {
+      candidates.push_back(number);
+    }
+    shuffle(candidates, generator);
+    candidates.resize(static_cast<std::size_t>(std::min(share, std::ssize(candidates))));
+    chosen.insert(chosen.end(), candidates.begin(), candidates.end());
+    low = high;
+  }
+  shuffle(chosen, generator);
+  return chosen;
+}
+
+void write_lines(PendingFile& pending, std::span<int64_t const> numbers, std::string (*in_words)(int64_t)) {
+  std::string text;
+  for (int64_t const number : numbers) {
+    text += in_words(number) + '\n';
+  }
+  write_new_file(pending.temporary(), text);
+  pending.sync();
+}
+
+void check(DemoDataOptions const& options) {
+  // Half of all numbers leaves even the largest share something to be drawn from.
+  constexpr int64_t most = 500'000;
+  int64_t const least = std::min({options.train - 200, options.valid - 1, options.test - 1});
+  int64_t const largest = std::max({options.train, options.valid, options.test});
+  if (least < 0 || largest > most || options.train + options.valid + options.test > most) {
+    throw UsageError(
+        fmt::format("{} training, {} validation and {} test numbers: expected at least 200, 1 and 1, and at most {} "
+                    "together",
+                    options.train, options.valid, options.test, most));
+  }
+}
+
+}  // namespace
+
+std::string english_number(int64_t number) {
+  check_range(number);
+  int64_t const thousands = number / 1000;
+  int64_t const rest = number % 1000;
+  if (thousands == 0) {
+    return rest == 0 ? std::string(english_small[0]) : english_below_thousand(rest);
+  }
+  std::string text = english_below_thousand(thousands) + " thousand";
+  if (rest > 0) {
+    text += (rest < 100 ? " and " : " ") + english_below_thousand(rest);
+  }
+  return text;
+}
+
+std::string german_number(int64_t number) {
+  check_range(number);
+  int64_t const thousands = number / 1000;
+  int64_t const rest = number % 1000;
+  if (number == 0) {
+    return std::string(german_small[0]);
+  }
+  std::string text = thousands > 0 ? german_below_thousand(thousands, false) + "tausend" : "";
+  return rest > 0 ? text + german_below_thousand(rest, true) : text;
+}
+
+void write_demo_data(DemoDataOptions const& options) {
+  check(options);
+  std::mt19937_64 generator(options.seed);
+  std::vector<int64_t> numbers = choose_numbers(options.train + options.valid + options.test, generator);
+  // Numbers below a hundred come first, into train, which is then shuffled again.
+  std::stable_partition(numbers.begin(), numbers.end(), [](int64_t number) { return number < 100; });
+  auto const all = std::span(numbers);
+  auto const train_count = static_cast<std::size_t>(options.train);
+  auto const valid_count = static_cast<std::size_t>(options.valid);
+  shuffle(all.first(train_count), generator);
+  std::array<std::pair<char const*, std::span<int64_t const>>, 3> const parts = {{
+      {"train", all.first(train_count)},
+      {"valid", all.subspan(train_count, valid_count)},
+      {"test", all.subspan(train_count + valid_count)},
+  }};
+
+  PendingDirectory directory(options.directory);
+  std::list<PendingFile> files;
+  for (auto const& [name, part] : parts) {
+    for (auto const& [extension, in_words] : {std::pair{".en", &english_number}, std::pair{".de", &german_number}}) {
+      PendingFile& file = files.emplace_back(options.directory / (std::string(name) + extension));
+      if (!options.overwrite && std::filesystem::exists(file.target())) {
+        throw DataError(
+            fmt::format("{} exists: choose another --out, or replace it with --overwrite", file.target().string()));
+      }
+      write_lines(file, part, in_words);
+    }
+  }
+  for (PendingFile& file : files) {
+    file.commit();
+  }
+  directory.keep();
+}
+
+}  // namespace heddle

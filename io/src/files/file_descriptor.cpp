@@ -1,0 +1,72 @@
+#include "file_descriptor.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <heddle/core/base/error.hpp>
+
+namespace heddle {
+
+FileDescriptor::FileDescriptor(std::filesystem::path const& path, int flags)
+    : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+
+FileDescriptor::~FileDescriptor() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+void fail_with_errno(std::filesystem::path const& path, std::string_view what) {
+  throw Error(path.string() + ": could not " + std::string(what) + ": " + std::strerror(errno));
+}
+
+void sync_to_disk(std::filesystem::path const& path) {
+  FileDescriptor const file(path, O_RDONLY);
+  // Some network file systems answer EINVAL for a directory: their renames need no fsync.
+  if (!file.is_open() || (::fsync(file.get()) != 0 && !(errno == EINVAL && std::filesystem::is_directory(path)))) {
+    fail_with_errno(path, "write to the disk");
+  }
+}
+
+void drop_from_cache(std::filesystem::path const& path) {
+  FileDescriptor const file(path, O_RDONLY);
+  if (file.is_open()) {
+    ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+}
+
+void write_new_file(std::filesystem::path const& path, std::string_view content) {
+  FileDescriptor const file(path, O_WRONLY | O_CREAT | O_EXCL);
+  if (!file.is_open()) {
+    fail_with_errno(path, "create the file");
+  }
+  while (!content.empty()) {
+    ssize_t const written = ::write(file.get(), content.data(), content.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      fail_with_errno(path, "write the file");
+    }
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+bool rename_without_replacing(std::filesystem::path const& from, std::filesystem::path const& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
+    return true;
+  }
+  // Where the file system knows no such flag, plain rename is nearly as good: it replaces a directory only if empty.
+  if ((errno == EINVAL || errno == ENOSYS) && ::rename(from.c_str(), to.c_str()) == 0) {
+    return true;
+  }
+  if (errno == EEXIST || errno == ENOTEMPTY) {
+    return false;
+  }
+  fail_with_errno(from, "rename to " + to.string());
+}
+
+}  // namespace heddle

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+namespace heddle {
+
+/// Owns a POSIX file descriptor. Opening does not throw: ask is_open() and errno.
+class FileDescriptor {
+ public:
+  FileDescriptor(std::filesystem::path const& path, int flags);
+  FileDescriptor(FileDescriptor const&) = delete;
+  FileDescriptor& operator=(FileDescriptor const&) = delete;
+  FileDescriptor(FileDescriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&&) = delete;
+  ~FileDescriptor();
+
+  bool is_open() const { return descriptor_ >= 0; }
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+/// Error "PATH: could not WHAT: errno's text".
+[[noreturn]] void fail_with_errno(std::filesystem::path const& path, std::string_view what);
+
+/// Waits until a file's content, or a directory's entries, are on the disk. Error where that fails.
+void sync_to_disk(std::filesystem::path const& path);
+
+/// Asks the kernel to forget its cached copy, so that the next read comes from the device. Only advice: never fails.
+void drop_from_cache(std::filesystem::path const& path);
+
+/// A new file with this content. Error where it exists or cannot be written whole.
+void write_new_file(std::filesystem::path const& path, std::string_view content);
+
+/// Renames a directory unless `to` exists; answers whether it did. Error on any other trouble.
+bool rename_without_replacing(std::filesystem::path const& from, std::filesystem::path const& to);
+
+}  // namespace heddle

@@ -1,0 +1,297 @@
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <heddle/io/hdf5/hdf5.hpp>
+
+#include "internal.hpp"
+
+namespace heddle::hdf5 {
+
+static_assert(std::is_same_v<hid_t, std::int64_t>, "HDF5 1.10 or newer is needed: hid_t must be 64 bits wide");
+static_assert(std::endian::native == std::endian::little, "files hold little-endian numbers, read without conversion");
+
+namespace {
+
+constexpr std::int64_t longest_string_attribute = 60000;  // compact attributes end at 64 KiB
+
+herr_t remember_message(unsigned, H5E_error2_t const* error, void* data) {
+  if (error->desc != nullptr && *error->desc != '\0') {
+    try {
+      *static_cast<std::string*>(data) = error->desc;
+    } catch (...) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+/// No message to the terminal, and no plug-in filter from a path that the environment names.
+void prepare_library() {
+  if (H5open() < 0 || H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) < 0 || H5PLset_loading_state(0) < 0) {
+    fail("HDF5", "start the library");
+  }
+}
+
+Handle access_properties(std::string const& path) {
+  Handle access(require(H5Pcreate(H5P_FILE_ACCESS), path, "make access properties"), H5Pclose);
+  // 1.8's format checksums its metadata, and everything reads it.
+  require(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST), path, "set the format version");
+#if H5_VERSION_GE(1, 10, 7)
+  // Cluster file systems without flock must not make a read-only open fail.
+  require(H5Pset_file_locking(access.id(), 1, 1), path, "set file locking");
+#endif
+  return access;
+}
+
+Handle open_root(hid_t file, std::shared_ptr<FileState> const& state) {
+  return {require(H5Gopen2(file, "/", H5P_DEFAULT), state->path, "open the root group"), H5Gclose, state};
+}
+
+/// Creation properties without time stamps, so that equal content makes equal files.
+Handle creation_properties(hid_t property_class, std::string const& where) {
+  Handle creation(require(H5Pcreate(property_class), where, "make creation properties"), H5Pclose);
+  require(H5Pset_obj_track_times(creation.id(), 0), where, "switch time stamps off");
+  return creation;
+}
+
+}  // namespace
+
+std::string last_error() {
+  std::string message;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, remember_message, &message);
+  H5Eclear2(H5E_DEFAULT);
+  return message;
+}
+
+void fail(std::string const& where, std::string const& what) {
+  std::string const detail = last_error();
+  throw DataError(where + ": HDF5 could not " + what + (detail.empty() ? "" : " (" + detail + ")"));
+}
+
+bool Handle::close() noexcept {
+  if (id_ < 0) {
+    return true;
+  }
+  bool const closed = closer_(std::exchange(id_, -1)) >= 0;
+  if (!closed && file_) {
+    file_->close_failed = true;
+  }
+  file_.reset();
+  return closed;
+}
+
+File File::create(std::filesystem::path const& path) {
+  prepare_library();
+  auto state = std::make_shared<FileState>(FileState{path.string(), true});
+  Handle access = access_properties(state->path);
+  use_write_driver(access.id(), *state);
+  Handle creation = creation_properties(H5P_FILE_CREATE, state->path);
+  hid_t const id = H5Fcreate(state->path.c_str(), H5F_ACC_EXCL, creation.id(), access.id());
+  if (id < 0 && state->open_error != 0) {
+    last_error();
+    throw Error(state->path + ": could not be created: " + std::strerror(state->open_error));
+  }
+  Handle file(require(id, state->path, "create the file"), H5Fclose, state);
+  Handle root = open_root(file.id(), state);
+  return {std::move(state), std::move(file), std::move(root)};
+}
+
+File File::open(std::filesystem::path const& path) {
+  prepare_library();
+  auto state = std::make_shared<FileState>(FileState{path.string(), false});
+  if (!std::filesystem::is_regular_file(path)) {
+    throw DataError(state->path + ": no such file");
+  }
+  Handle access = access_properties(state->path);
+  hid_t const id = H5Fopen(state->path.c_str(), H5F_ACC_RDONLY, access.id());
+  Handle file(require(id, state->path, "open the file"), H5Fclose, state);
+  check_allow_list(file.id(), state->path);
+  Handle root = open_root(file.id(), state);
+  return {std::move(state), std::move(file), std::move(root)};
+}
+
+void File::close() {
+  if (handle_of_file_.id() < 0) {
+    return;
+  }
+  handle_.close();
+  constexpr unsigned all_but_file = H5F_OBJ_DATASET | H5F_OBJ_GROUP | H5F_OBJ_DATATYPE | H5F_OBJ_ATTR;
+  if (H5Fget_obj_count(handle_of_file_.id(), all_but_file) > 0) {
+    throw DataError(file_->path + ": closed while a group or dataset of it is still open");
+  }
+  if (file_->writable) {
+    require(H5Fflush(handle_of_file_.id(), H5F_SCOPE_LOCAL), file_->path, "write the file");
+  }
+  bool const closed = handle_of_file_.close();
+  check_written(*file_, file_->path);
+  if (!closed || file_->close_failed) {
+    fail(file_->path, "write the file out when closing it");
+  }
+}
+
+std::string Group::child(std::string const& name) const {
+  return name_ == "/" ? name_ + name : name_ + "/" + name;
+}
+
+bool Group::contains(std::string const& name) const {
+  for (std::size_t slash = name.find('/');; slash = name.find('/', slash + 1)) {
+    std::string const prefix = name.substr(0, slash);
+    if (require(H5Lexists(handle_.id(), prefix.c_str(), H5P_DEFAULT), where(), "look for '" + prefix + "'") == 0) {
+      return false;
+    }
+    if (slash == std::string::npos) {
+      return true;
+    }
+  }
+}
+
+std::vector<std::string> Group::names() const {
+  std::vector<std::string> names;
+  auto const collect = [](hid_t, char const* name, H5L_info_t const*, void* data) -> herr_t {
+    try {
+      static_cast<std::vector<std::string>*>(data)->emplace_back(name);
+      return 0;
+    } catch (...) {
+      return -1;
+    }
+  };
+  require(H5Literate(handle_.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &names), where(), "list its links");
+  return names;
+}
+
+Group Group::create_group(std::string const& name) {
+  std::string const path = child(name);
+  Handle creation = creation_properties(H5P_GROUP_CREATE, where());
+  hid_t const id = H5Gcreate2(handle_.id(), name.c_str(), H5P_DEFAULT, creation.id(), H5P_DEFAULT);
+  return {file_, path, {require(id, file_->path + ": " + path, "create the group"), H5Gclose, file_}};
+}
+
+Group Group::group(std::string const& name) const {
+  std::string const path = child(name);
+  hid_t const id = contains(name) ? H5Gopen2(handle_.id(), name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID;
+  return {file_, path, {require(id, file_->path + ": " + path, "open the group, is it missing?"), H5Gclose, file_}};
+}
+
+Dataset Group::create_dataset(std::string const& name, ElementType type, Shape const& shape, Shape const& chunk) {
+  std::string const path = child(name);
+  std::string const where = file_->path + ": " + path;
+  std::vector<hsize_t> const dimensions = extents(shape);
+  std::vector<hsize_t> maximum = dimensions;
+  Handle creation = creation_properties(H5P_DATASET_CREATE, where);
+  if (!chunk.empty()) {
+    maximum[0] = H5S_UNLIMITED;
+    auto const sizes = extents(chunk);
+    require(H5Pset_chunk(creation.id(), static_cast<int>(sizes.size()), sizes.data()), where,
+            "set the chunk's extents");
+  }
+  hid_t const space_id = H5Screate_simple(static_cast<int>(shape.size()), dimensions.data(), maximum.data());
+  Handle space(require(space_id, where, "make a space of shape " + to_string(shape)), H5Sclose);
+  hid_t const id =
+      H5Dcreate2(handle_.id(), name.c_str(), stored_type(type), space.id(), H5P_DEFAULT, creation.id(), H5P_DEFAULT);
+  return {file_, path, {require(id, where, "create the dataset"), H5Dclose, file_}};
+}
+
+Dataset Group::dataset(std::string const& name) const {
+  std::string const path = child(name);
+  hid_t const id = contains(name) ? H5Dopen2(handle_.id(), name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID;
+  return {file_, path, {require(id, file_->path + ": " + path, "open the dataset, is it missing?"), H5Dclose, file_}};
+}
+
+std::string Group::read_bytes(std::string const& name) const {
+  Dataset const bytes = dataset(name);
+  bytes.expect(ElementType::uint8, {any_extent});
+  auto const values = bytes.read<std::uint8_t>();
+  return {values.begin(), values.end()};
+}
+
+void Group::write_bytes(std::string const& name, std::string_view bytes) {
+  write_dataset<std::uint8_t>(name, {static_cast<std::int64_t>(bytes.size())},
+                              {reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()});
+}
+
+std::string Object::where() const {
+  return file_->path + ": " + name_;
+}
+
+bool Object::has_attribute(std::string const& attribute) const {
+  return require(H5Aexists(handle_.id(), attribute.c_str()), where(), "look for attribute '" + attribute + "'") > 0;
+}
+
+void Object::write_attribute(std::string const& attribute, std::int64_t type, void const* value) {
+  std::string const what = "write attribute '" + attribute + "'";
+  Handle space(require(H5Screate(H5S_SCALAR), where(), what), H5Sclose);
+  hid_t const id = H5Acreate2(handle_.id(), attribute.c_str(), type, space.id(), H5P_DEFAULT, H5P_DEFAULT);
+  Handle created(require(id, where(), what), H5Aclose, file_);
+  require(H5Awrite(created.id(), type, value), where(), what);
+}
+
+void Object::read_attribute(std::string const& attribute, std::int64_t type, char const* type_name, void* value) const {
+  std::string const what = "read attribute '" + attribute + "'";
+  hid_t const id = has_attribute(attribute) ? H5Aopen(handle_.id(), attribute.c_str(), H5P_DEFAULT) : H5I_INVALID_HID;
+  Handle opened(require(id, where(), what + ", is it missing?"), H5Aclose);
+  Handle space(require(H5Aget_space(opened.id()), where(), what), H5Sclose);
+  Handle stored(require(H5Aget_type(opened.id()), where(), what), H5Tclose);
+  if (H5Sget_simple_extent_type(space.id()) != H5S_SCALAR || H5Tequal(stored.id(), type) <= 0) {
+    throw DataError(where() + ": attribute '" + attribute + "' is not one " + type_name);
+  }
+  require(H5Aread(opened.id(), type, value), where(), what);
+}
+
+void Object::set_integer_attribute(std::string const& attribute, std::int64_t value) {
+  write_attribute(attribute, H5T_STD_I64LE, &value);
+}
+void Object::set_unsigned_attribute(std::string const& attribute, std::uint64_t value) {
+  write_attribute(attribute, H5T_STD_U64LE, &value);
+}
+void Object::set_real_attribute(std::string const& attribute, double value) {
+  write_attribute(attribute, H5T_IEEE_F64LE, &value);
+}
+
+void Object::set_string_attribute(std::string const& attribute, std::string_view value) {
+  if (std::ssize(value) > longest_string_attribute || value.find('\0') != value.npos) {
+    throw DataError(where() + ": attribute '" + attribute + "' can hold at most " +
+                    std::to_string(longest_string_attribute) + " bytes, none of them zero");
+  }
+  Handle type(require(H5Tcopy(H5T_C_S1), where(), "copy a type"), H5Tclose);
+  std::string const padded(value.empty() ? std::string(1, '\0') : std::string(value));
+  require(H5Tset_size(type.id(), padded.size()), where(), "size a string type");
+  require(H5Tset_cset(type.id(), H5T_CSET_UTF8), where(), "mark a string type as UTF-8");
+  require(H5Tset_strpad(type.id(), H5T_STR_NULLPAD), where(), "set a string type's padding");
+  write_attribute(attribute, type.id(), padded.data());
+}
+
+std::int64_t Object::integer_attribute(std::string const& attribute) const {
+  std::int64_t value = 0;
+  read_attribute(attribute, H5T_STD_I64LE, "64-bit integer", &value);
+  return value;
+}
+
+std::uint64_t Object::unsigned_attribute(std::string const& attribute) const {
+  std::uint64_t value = 0;
+  read_attribute(attribute, H5T_STD_U64LE, "unsigned 64-bit integer", &value);
+  return value;
+}
+
+double Object::real_attribute(std::string const& attribute) const {
+  double value = 0;
+  read_attribute(attribute, H5T_IEEE_F64LE, "64-bit floating-point number", &value);
+  return value;
+}
+
+std::string Object::string_attribute(std::string const& attribute) const {
+  std::string const what = "read attribute '" + attribute + "'";
+  hid_t const id = has_attribute(attribute) ? H5Aopen(handle_.id(), attribute.c_str(), H5P_DEFAULT) : H5I_INVALID_HID;
+  Handle opened(require(id, where(), what + ", is it missing?"), H5Aclose);
+  Handle type(require(H5Aget_type(opened.id()), where(), what), H5Tclose);
+  std::size_t const size = H5Tget_size(type.id());
+  if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) != 0 || size == 0 ||
+      static_cast<std::int64_t>(size) > longest_string_attribute) {
+    throw DataError(where() + ": attribute '" + attribute + "' is not one string of fixed length");
+  }
+  std::string value(size, '\0');
+  read_attribute(attribute, type.id(), "string of fixed length", value.data());
+  value.resize(std::min(value.find('\0'), value.size()));
+  return value;
+}
+
+}  // namespace heddle::hdf5

@@ -1,0 +1,192 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "internal.hpp"
+#if __has_include(<H5FDdevelop.h>)
+#include <H5FDdevelop.h>
+#endif
+
+// The file driver under files that are being written. HDF5 does not survive a write that fails (a full disk, a quota):
+// it cannot close the file any more, and the process crashes when the library shuts down at exit. So this driver tells
+// the library that every write succeeded and keeps the first errno in the FileState, where Dataset::write and
+// File::close look for it. Nothing else differs from HDF5's own POSIX driver.
+
+namespace heddle::hdf5 {
+
+namespace {
+
+struct DriverInfo {
+  FileState* state;
+};
+
+/// HDF5's view of an open file comes first: the library and this driver pass pointers to it.
+struct WrittenFile {
+  H5FD_t base;
+  FileState* state;
+  int descriptor;
+  haddr_t allocated_end;
+  haddr_t file_end;
+};
+
+WrittenFile& written(H5FD_t* file) {
+  return *reinterpret_cast<WrittenFile*>(file);
+}
+WrittenFile const& written(H5FD_t const* file) {
+  return *reinterpret_cast<WrittenFile const*>(file);
+}
+
+void note_error(WrittenFile const& file) {
+  if (file.state->write_error == 0) {
+    file.state->write_error = errno;
+  }
+}
+
+H5FD_t* open_file(char const* name, unsigned flags, hid_t access, haddr_t) {
+  auto const* info = static_cast<DriverInfo const*>(H5Pget_driver_info(access));
+  int const mode = ((flags & H5F_ACC_RDWR) != 0 ? O_RDWR : O_RDONLY) | ((flags & H5F_ACC_TRUNC) != 0 ? O_TRUNC : 0) |
+                   ((flags & H5F_ACC_CREAT) != 0 ? O_CREAT : 0) | ((flags & H5F_ACC_EXCL) != 0 ? O_EXCL : 0);
+  if (info == nullptr) {
+    return nullptr;
+  }
+  int const descriptor = ::open(name, mode | O_CLOEXEC, 0666);
+  struct stat status {};
+  if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
+    info->state->open_error = errno;
+    return nullptr;
+  }
+  auto* file = new (std::nothrow) WrittenFile{{}, info->state, descriptor, 0, static_cast<haddr_t>(status.st_size)};
+  if (file == nullptr) {
+    ::close(descriptor);
+    return nullptr;
+  }
+  return &file->base;
+}
+
+herr_t close_file(H5FD_t* base) {
+  WrittenFile* const file = &written(base);
+  if (::close(file->descriptor) != 0) {
+    note_error(*file);  // network file systems may say only now that the disk was full
+  }
+  delete file;
+  return 0;
+}
+
+herr_t query(H5FD_t const*, unsigned long* flags) {
+  *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE |
+           H5FD_FEAT_AGGREGATE_SMALLDATA;
+  return 0;
+}
+
+haddr_t get_allocated_end(H5FD_t const* file, H5FD_mem_t) {
+  return written(file).allocated_end;
+}
+
+herr_t set_allocated_end(H5FD_t* file, H5FD_mem_t, haddr_t address) {
+  written(file).allocated_end = address;
+  return 0;
+}
+
+haddr_t get_file_end(H5FD_t const* file, H5FD_mem_t) {
+  return written(file).file_end;
+}
+
+herr_t read_bytes(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, void* buffer) {
+  WrittenFile const& file = written(base);
+  auto* next = static_cast<char*>(buffer);
+  while (size > 0) {
+    ssize_t const got = ::pread(file.descriptor, next, size, static_cast<off_t>(address));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      return -1;
+    }
+    if (got == 0) {  // behind the end: zeros, as HDF5's own driver answers
+      std::memset(next, 0, size);
+      return 0;
+    }
+    next += got;
+    address += static_cast<haddr_t>(got);
+    size -= static_cast<std::size_t>(got);
+  }
+  return 0;
+}
+
+herr_t write_bytes(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, void const* buffer) {
+  WrittenFile& file = written(base);
+  auto const* next = static_cast<char const*>(buffer);
+  file.file_end = std::max(file.file_end, address + size);
+  while (size > 0 && file.state->write_error == 0) {
+    ssize_t const done = ::pwrite(file.descriptor, next, size, static_cast<off_t>(address));
+    if (done < 0 && errno == EINTR) {
+      continue;
+    }
+    if (done <= 0) {
+      errno = done == 0 ? ENOSPC : errno;
+      note_error(file);
+      break;
+    }
+    next += done;
+    address += static_cast<haddr_t>(done);
+    size -= static_cast<std::size_t>(done);
+  }
+  return 0;
+}
+
+herr_t truncate_file(H5FD_t* base, hid_t, hbool_t) {
+  WrittenFile& file = written(base);
+  if (file.file_end != file.allocated_end) {
+    if (file.state->write_error == 0 && ::ftruncate(file.descriptor, static_cast<off_t>(file.allocated_end)) != 0) {
+      note_error(file);
+    }
+    file.file_end = file.allocated_end;
+  }
+  return 0;
+}
+
+H5FD_class_t driver_class() {
+  H5FD_class_t driver{};
+#if H5_VERSION_GE(1, 14, 0)
+  driver.version = H5FD_CLASS_VERSION;
+  driver.value = static_cast<H5FD_class_value_t>(512);  // from the range that HDF5 leaves to others
+#endif
+  driver.name = "heddle_write";
+  driver.maxaddr = (haddr_t{1} << 63) - 1;
+  driver.fc_degree = H5F_CLOSE_WEAK;
+  driver.fapl_size = sizeof(DriverInfo);
+  driver.open = open_file;
+  driver.close = close_file;
+  driver.query = query;
+  driver.get_eoa = get_allocated_end;
+  driver.set_eoa = set_allocated_end;
+  driver.get_eof = get_file_end;
+  driver.read = read_bytes;
+  driver.write = write_bytes;
+  driver.truncate = truncate_file;
+  constexpr H5FD_mem_t free_lists[] = H5FD_FLMAP_DICHOTOMY;
+  std::copy(std::begin(free_lists), std::end(free_lists), std::begin(driver.fl_map));
+  return driver;
+}
+
+}  // namespace
+
+void use_write_driver(hid_t access, FileState& state) {
+  static H5FD_class_t const driver = driver_class();
+  static hid_t const driver_id = require(H5FDregister(&driver), state.path, "register the file driver");
+  DriverInfo const info{&state};
+  require(H5Pset_driver(access, driver_id, &info), state.path, "choose the file driver");
+}
+
+void check_written(FileState const& state, std::string const& where) {
+  if (state.write_error != 0) {
+    throw Error(where + ": could not be written: " + std::strerror(state.write_error));
+  }
+}
+
+}  // namespace heddle::hdf5

@@ -1,0 +1,202 @@
+#include <fmt/format.h>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/random.hpp>
+#include <heddle/io/files/sha256.hpp>
+#include <heddle/io/text/text.hpp>
+#include <heddle/io/text/tokenizer.hpp>
+#include <limits>
+#include <regex>
+#include <unordered_map>
+#include <utility>
+
+namespace heddle {
+namespace {
+
+/// 64 random bits that depend on a line's number alone, so that sampling is even and repeatable.
+uint64_t scramble(uint64_t number) noexcept {
+  constexpr uint64_t key = 0;
+  auto const words = Philox::words(key, {static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32U), 0, 0});
+  return (uint64_t{words[0]} << 32U) | words[1];
+}
+
+/// An even sample of a stream of lines within a budget of bytes: a line stays while its scrambled number is below a
+/// threshold, and the threshold is halved whenever the budget is spent.
+class LineSample {
+ public:
+  explicit LineSample(int64_t budget) : budget_(budget) {}
+
+  void add(std::string const& line) {
+    uint64_t const key = scramble(count_++);
+    if (line.empty() || key > threshold_) {
+      return;
+    }
+    lines_.push_back({key, line});
+    bytes_ += cost(line);
+    while (bytes_ > budget_ && lines_.size() > 1) {
+      threshold_ /= 2;
+      std::erase_if(lines_, [&](Line const& kept) {
+        bool const drop = kept.key > threshold_;
+        bytes_ -= drop ? cost(kept.text) : 0;
+        return drop;
+      });
+    }
+  }
+
+  bool empty() const noexcept { return lines_.empty(); }
+  std::size_t size() const noexcept { return lines_.size(); }
+  std::string const& text(std::size_t index) const { return lines_[index].text; }
+
+ private:
+  struct Line {
+    uint64_t key;
+    std::string text;
+  };
+  static int64_t cost(std::string const& line) noexcept { return static_cast<int64_t>(line.size() + sizeof(Line)); }
+
+  int64_t budget_;
+  int64_t bytes_ = 0;
+  uint64_t count_ = 0;
+  uint64_t threshold_ = std::numeric_limits<uint64_t>::max();
+  std::vector<Line> lines_;
+};
+
+class SampleIterator : public sentencepiece::SentenceIterator {
+ public:
+  explicit SampleIterator(LineSample const& sample) : sample_(sample) {}
+  bool done() const override { return index_ >= sample_.size(); }
+  void Next() override { ++index_; }
+  std::string const& value() const override { return sample_.text(index_); }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  LineSample const& sample_;
+  std::size_t index_ = 0;
+};
+
+/// Puts what SentencePiece says about the vocabulary size into our words.
+[[noreturn]] void report_training_failure(TokenizerTraining const& training, std::string const& message) {
+  std::smatch match;
+  if (std::regex_search(message, match, std::regex(R"(<= (\d+)\.)"))) {
+    throw ConfigError(fmt::format("a vocabulary of {} pieces is too large for this text: the largest possible is {}",
+                                  training.vocabulary_size, match[1].str()));
+  }
+  if (message.find("smaller than required_chars") != std::string::npos &&
+      std::regex_search(message, match, std::regex(R"((\d+) vs (\d+))"))) {
+    throw ConfigError(
+        fmt::format("a vocabulary of {} pieces is too small: this text's characters and the special pieces "
+                    "alone need {}",
+                    training.vocabulary_size, match[2].str()));
+  }
+  throw ConfigError(fmt::format("SentencePiece cannot train a vocabulary of {} {} pieces: {}", training.vocabulary_size,
+                                training.type, message));
+}
+
+}  // namespace
+
+struct Tokenizer::State {
+  sentencepiece::SentencePieceProcessor processor;
+  std::string model;
+};
+
+Tokenizer Tokenizer::from_model(std::string model_bytes) {
+  auto state = std::make_shared<State>();
+  if (auto const status = state->processor.LoadFromSerializedProto(model_bytes); !status.ok()) {
+    throw DataError(fmt::format("this vocabulary is not a SentencePiece model: {}", status.ToString()));
+  }
+  state->model = std::move(model_bytes);
+  Tokenizer tokenizer(std::move(state));
+  int32_t const size = tokenizer.size();
+  auto const require = [&](int32_t id, char const* meaning, char const* option) {
+    if (id < 0 || id >= size) {
+      throw DataError(fmt::format("the SentencePiece model has no {} piece; train it with --{}_id=N, N from 0 to {}",
+                                  meaning, option, size - 1));
+    }
+  };
+  require(tokenizer.unknown_id(), "unknown", "unk");
+  require(tokenizer.begin_id(), "begin-of-sentence", "bos");
+  require(tokenizer.end_id(), "end-of-sentence", "eos");
+  return tokenizer;
+}
+
+Tokenizer Tokenizer::train(TokenizerTraining const& training) {
+  if (training.type != "bpe" && training.type != "unigram") {
+    throw ConfigError(fmt::format("unknown vocabulary type \"{}\": expected \"bpe\" or \"unigram\"", training.type));
+  }
+  LineSample sample(training.sample_bytes);
+  for (auto const& path : training.texts) {
+    LineReader reader(path);
+    for (std::string line; reader.next(line);) {
+      sample.add(line);
+    }
+  }
+  if (sample.empty()) {
+    throw DataError("the texts to learn a vocabulary from hold no sentence");
+  }
+  std::unordered_map<std::string, std::string> const settings = {
+      {"model_type", training.type},
+      {"vocab_size", std::to_string(training.vocabulary_size)},
+      {"character_coverage", fmt::format("{}", training.character_coverage)},
+      {"pad_id", "0"},
+      {"unk_id", "1"},
+      {"bos_id", "2"},
+      {"eos_id", "3"},
+      {"num_threads", "1"},
+      {"minloglevel", "2"},
+  };
+  SampleIterator iterator(sample);
+  std::string model;
+  auto const status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model);
+  if (!status.ok()) {
+    report_training_failure(training, status.ToString());
+  }
+  return from_model(std::move(model));
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+  std::vector<int> ids;
+  if (auto const status = state_->processor.Encode(text, &ids); !status.ok()) {
+    throw Error(fmt::format("SentencePiece cannot encode a text: {}", status.ToString()));
+  }
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<int32_t const> ids) const {
+  auto const wrong = std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id < 0 || id >= size(); });
+  if (wrong != ids.end()) {
+    throw Error(fmt::format("token id {} is outside the vocabulary's 0 to {}", *wrong, size() - 1));
+  }
+  std::string text;
+  if (auto const status = state_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text); !status.ok()) {
+    throw Error(fmt::format("SentencePiece cannot decode {} ids: {}", ids.size(), status.ToString()));
+  }
+  return text;
+}
+
+int32_t Tokenizer::size() const noexcept {
+  return state_->processor.GetPieceSize();
+}
+int32_t Tokenizer::begin_id() const noexcept {
+  return state_->processor.bos_id();
+}
+int32_t Tokenizer::end_id() const noexcept {
+  return state_->processor.eos_id();
+}
+int32_t Tokenizer::unknown_id() const noexcept {
+  return state_->processor.unk_id();
+}
+int32_t Tokenizer::pad_id() const noexcept {
+  return state_->processor.pad_id();
+}
+std::string const& Tokenizer::model() const noexcept {
+  return state_->model;
+}
+
+std::string Vocabulary::digest() const {
+  return sha256(sha256(source.model()) + sha256(target.model()));
+}
+
+}  // namespace heddle

@@ -1,0 +1,158 @@
+#include <numbers>
+
+#include "support/factories.hpp"
+#include "support/kernel_parts.hpp"
+
+namespace heddle {
+
+namespace {
+
+struct Relu {
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Real value(Real x) {
+    return x > Real{0} ? x : Real{0};
+  }
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Real derivative(Real x) {
+    return x > Real{0} ? Real{1} : Real{0};
+  }
+};
+
+/// The normal distribution function Φ(x) and exp(-x²/2).
+template <class Real>
+struct Normal {
+  Real cumulative, exponential;
+};
+
+/// Abramowitz & Stegun 7.1.26: erf to 1.5e-7, for the upper tail, so that both tails keep their relative precision.
+/// Free of branches, so that loops over it vectorise.
+KOKKOS_INLINE_FUNCTION Normal<float> normal(float x) {
+  float const exponential = parts::fast_exp(-0.5F * x * x);
+  float const t = 1.0F / (1.0F + 0.3275911F * std::numbers::sqrt2_v<float> / 2.0F * std::fabs(x));
+  float series = 1.061405429F;
+  series = series * t - 1.453152027F;
+  series = series * t + 1.421413741F;
+  series = series * t - 0.284496736F;
+  series = series * t + 0.254829592F;
+  float const tail = 0.5F * series * t * exponential;
+  return {x < 0.0F ? tail : 1.0F - tail, exponential};
+}
+
+KOKKOS_INLINE_FUNCTION Normal<double> normal(double x) {
+  return {0.5 * std::erfc(-x / std::numbers::sqrt2), std::exp(-0.5 * x * x)};
+}
+
+/// x Φ(x) (Hendrycks & Gimpel 2016).
+struct Gelu {
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Real value(Real x) {
+    return x * normal(x).cumulative;
+  }
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Real derivative(Real x) {
+    constexpr Real inverse_sqrt_2_pi = std::numbers::inv_sqrtpi_v<Real> / std::numbers::sqrt2_v<Real>;
+    Normal<Real> const at = normal(x);
+    return at.cumulative + x * inverse_sqrt_2_pi * at.exponential;
+  }
+};
+
+template <class Function, class Element, class Real = parts::ArithmeticType<Element>>
+void forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {
+  auto const input = parts::rows_of<Element>(call.input);
+  auto const outputs = parts::rows_of<Element>(output);
+  parts::DropoutRule const dropout(call.dropout);
+  std::int64_t const columns = call.input.dim(1);
+  parts::for_each(
+      execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        Element const* const x = input[row];
+        Element* const y = outputs[row];
+        dropout.template for_each_chunk<Real>(
+            row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
+              parts::for_each_of_chunk(end - begin, [=](std::int64_t i) {
+                y[begin + i] = parts::narrow<Element>(Function::value(parts::wide<Real>(x[begin + i])) * kept[i]);
+              });
+            });
+      });
+}
+
+template <class Function, class Element, class Real = parts::ArithmeticType<Element>>
+void backward_as(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                 Tensor const& grad_input) {
+  auto const input = parts::rows_of<Element>(call.input);
+  auto const grad_outputs = parts::rows_of<Element>(grad_output);
+  auto const grad_inputs = parts::rows_of<Element>(grad_input);
+  parts::DropoutRule const dropout(call.dropout);
+  std::int64_t const columns = call.input.dim(1);
+  parts::for_each(
+      execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        Element const* const x = input[row];
+        Element const* const grad_y = grad_outputs[row];
+        Element* const grad_x = grad_inputs[row];
+        dropout.template for_each_chunk<Real>(
+            row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
+              parts::for_each_of_chunk(end - begin, [=](std::int64_t i) {
+                Real const derivative = Function::derivative(parts::wide<Real>(x[begin + i]));
+                grad_x[begin + i] = parts::narrow<Element>(parts::wide<Real>(grad_y[begin + i]) * kept[i] * derivative);
+              });
+            });
+      });
+}
+
+/// relu's gradient where forward's output is at hand: what is zero there was below zero or dropped.
+template <class Element, class Real = parts::ArithmeticType<Element>>
+void relu_backward_from_output(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                               Tensor const& grad_input) {
+  auto const output = parts::rows_of<Element>(call.output);
+  auto const grad_outputs = parts::rows_of<Element>(grad_output);
+  auto const grad_inputs = parts::rows_of<Element>(grad_input);
+  auto const scale = static_cast<Real>(parts::DropoutRule(call.dropout).scale);
+  std::int64_t const columns = call.output.dim(1);
+  parts::for_each(
+      execution, "heddle::activation", call.output.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        Element const* const y = output[row];
+        Element const* const grad_y = grad_outputs[row];
+        Element* const grad_x = grad_inputs[row];
+        for (std::int64_t j = 0; j < columns; ++j) {
+          Real const factor = parts::wide<Real>(y[j]) > Real{0} ? scale : Real{0};
+          grad_x[j] = parts::narrow<Element>(parts::wide<Real>(grad_y[j]) * factor);
+        }
+      });
+}
+
+class KokkosActivation final : public Activation {
+ public:
+  bool supports(ActivationProblem const& problem) const override {
+    return problem.dtype != DType::int32 && (problem.function == "relu" || problem.function == "gelu");
+  }
+
+  void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
+    output.require(call.input.dtype(), call.input.shape(), "an activation's output");
+    parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+      call.function == "relu" ? forward_as<Relu, Element>(execution, call, output)
+                              : forward_as<Gelu, Element>(execution, call, output);
+    });
+  }
+
+  void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                Tensor const& grad_input) override {
+    grad_output.require(call.input.dtype(), call.input.shape(), "an activation's grad_output");
+    grad_input.require(call.input.dtype(), call.input.shape(), "an activation's grad_input");
+    parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+      if (call.function == "relu" && !call.output.empty()) {
+        relu_backward_from_output<Element>(execution, call, grad_output, grad_input);
+      } else if (call.function == "relu") {
+        backward_as<Relu, Element>(execution, call, grad_output, grad_input);
+      } else {
+        backward_as<Gelu, Element>(execution, call, grad_output, grad_input);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Activation> make_kokkos_activation() {
+  return std::make_shared<KokkosActivation>();
+}
+
+}  // namespace heddle

@@ -1,0 +1,328 @@
+#include "support/factories.hpp"
+#include "support/kernel_parts.hpp"
+#include "tiles.hpp"
+
+namespace heddle {
+namespace {
+
+using parts::attention_block;
+using parts::Block;
+using parts::Rows;
+using parts::Tile;
+
+/// The running softmax of a block of queries: after each block of keys, sum = Σ exp(score - maximum) over the keys so
+/// far.
+template <class Real>
+struct OnlineSoftmax {
+  Real maximum[attention_block];
+  Real sum[attention_block];
+  Real correction[attention_block];
+
+  KOKKOS_INLINE_FUNCTION OnlineSoftmax() {
+    for (std::int64_t i = 0; i < attention_block; ++i) {
+      maximum[i] = -std::numeric_limits<Real>::infinity();
+      sum[i] = 0;
+    }
+  }
+
+  /// The state of query i after keys whose weights had this normaliser.
+  KOKKOS_INLINE_FUNCTION void resume(std::int64_t i, Real log_sum_exp) {
+    maximum[i] = log_sum_exp;
+    sum[i] = log_sum_exp == -std::numeric_limits<Real>::infinity() ? Real{0} : Real{1};
+  }
+
+  /// Replaces scores by exp(score - maximum) and sets `correction`, the factor for what was summed up before.
+  KOKKOS_INLINE_FUNCTION void take(Tile<Real> scores, std::int64_t keys, std::int64_t queries) {
+    Real shift[attention_block];
+    for (std::int64_t i = 0; i < queries; ++i) {
+      shift[i] = maximum[i];
+    }
+    for (std::int64_t j = 0; j < keys; ++j) {
+      Real const* const score = scores[j];
+      for (std::int64_t i = 0; i < queries; ++i) {
+        shift[i] = score[i] > shift[i] ? score[i] : shift[i];
+      }
+    }
+    for (std::int64_t i = 0; i < queries; ++i) {
+      Real const old = maximum[i];
+      maximum[i] = shift[i];
+      shift[i] = shift[i] == -std::numeric_limits<Real>::infinity() ? Real{0} : shift[i];
+      correction[i] = parts::fast_exp(old - shift[i]);
+      sum[i] *= correction[i];
+    }
+    for (std::int64_t j = 0; j < keys; ++j) {
+      Real* const score = scores[j];
+      for (std::int64_t i = 0; i < queries; ++i) {
+        score[i] = parts::fast_exp(score[i] - shift[i]);
+        sum[i] += score[i];
+      }
+    }
+  }
+};
+
+/// The output of one block of queries of one head of one sequence.
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Element> const& head, Block queries,
+                                          Rows<Element> output, Rows<Real> log_sum_exp, parts::Scratch<Real> scratch,
+                                          std::int64_t stride) {
+  auto const q_transposed = scratch.tile(head.view.head_dim, attention_block);
+  auto const k = scratch.tile(attention_block, stride);
+  auto const v = scratch.tile(attention_block, stride);
+  auto const scores = scratch.tile(attention_block, attention_block);
+  auto const kept = scratch.tile(attention_block, attention_block);
+  auto const sums = scratch.tile(attention_block, stride);
+  std::int64_t const lanes = parts::round_up(queries.count, parts::tile_columns);
+  std::int64_t const first_row = head.query_row + queries.begin;
+
+  head.load(head.view.q, first_row, queries.count, sums, head.view.scale);
+  head.transpose(sums, queries.count, q_transposed);
+  for (std::int64_t i = 0; i < lanes * stride; ++i) {
+    sums.data[i] = 0;
+  }
+  OnlineSoftmax<Real> softmax;
+  if (head.view.accumulate) {
+    head.load(output, first_row, queries.count, sums);
+    for (std::int64_t i = 0; i < queries.count; ++i) {
+      softmax.resume(i, log_sum_exp[first_row + i][head.head]);
+    }
+  }
+  for (std::int64_t begin = 0; begin < head.keys && head.seen(begin, queries); begin += attention_block) {
+    Block const keys = parts::block_at(begin, head.keys);
+    head.load(head.view.k, head.key_row + begin, keys.count, k);
+    head.load(head.view.v, head.key_row + begin, keys.count, v);
+    head.score(k, q_transposed, scores, queries, keys);
+    softmax.take(scores, keys.count, lanes);
+    if (head.view.dropout.active) {
+      head.fill_kept(kept, queries, keys);
+      for (std::int64_t j = 0; j < keys.count; ++j) {
+        for (std::int64_t i = 0; i < lanes; ++i) {
+          scores[j][i] *= kept[j][i];
+        }
+      }
+    }
+    std::int64_t const begun = begin > 0 || head.view.accumulate ? queries.count : 0;
+    for (std::int64_t i = 0; i < begun; ++i) {
+      for (std::int64_t d = 0; d < stride; ++d) {
+        sums[i][d] *= softmax.correction[i];
+      }
+    }
+    parts::multiply<true>(scores.transposed(), v, sums, {queries.count, head.view.head_dim, keys.count});
+  }
+  for (std::int64_t i = 0; i < queries.count; ++i) {
+    Real const factor = softmax.sum[i] > 0 ? 1 / softmax.sum[i] : Real{0};
+    Element* const to = head.at(output, first_row + i);
+    for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
+      to[d] = static_cast<Element>(sums[i][d] * factor);
+    }
+    log_sum_exp[first_row + i][head.head] =
+        softmax.sum[i] > 0 ? softmax.maximum[i] + std::log(softmax.sum[i]) : softmax.maximum[i];
+  }
+}
+
+template <class Element>
+void run_forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
+  using Real = parts::ArithmeticType<Element>;
+  parts::AttentionView<Element> const view(call);
+  auto const out = parts::rows_of<Element>(output);
+  auto const statistics = parts::rows_of<Real>(log_sum_exp);
+  std::int64_t const stride = view.stride();
+  std::int64_t const elements =
+      attention_block * (parts::round_up(view.head_dim, parts::tile_columns) + 3 * stride + 2 * attention_block);
+  parts::for_each_with_scratch<Real>(
+      execution, "attention forward", view.count * view.heads * view.query_blocks, elements,
+      KOKKOS_LAMBDA(std::int64_t item, parts::Scratch<Real> scratch) {
+        std::int64_t const of_head = item / view.query_blocks;
+        parts::AttentionHead<Element> const head(view, of_head / view.heads, of_head % view.heads);
+        std::int64_t const begin = item % view.query_blocks * attention_block;
+        if (begin < head.queries) {
+          Block const block = parts::block_at(begin, head.queries);
+          if (!view.accumulate || (head.keys > 0 && head.seen(0, block))) {
+            forward_block(head, block, out, statistics, scratch, stride);
+          }
+        }
+      });
+}
+
+/// What backward reads and writes beside the call.
+template <class Element>
+struct BackwardRows {
+  Rows<Element> output, grad_output;
+  Rows<Element> grad_q, grad_k, grad_v;
+  Rows<parts::ArithmeticType<Element>> log_sum_exp;
+};
+
+/// The tiles of a work item of the backward visit. Transposed ones are [head_dim, queries].
+template <class Real>
+struct BackwardTiles {
+  Tile<Real> k, v, grad_k, grad_v;                  ///< [keys, head_dim]
+  Tile<Real> q, grad_output;                        ///< [queries, head_dim]; q is scaled
+  Tile<Real> q_transposed, grad_output_transposed;  ///< [head_dim, queries]
+  Tile<Real> weights, grad_scores, kept;            ///< [keys, queries]
+  Tile<Real> grad_q;                                ///< [all queries of the sequence, head_dim]
+  Real log_sum_exp[attention_block];
+  Real delta[attention_block];
+
+  KOKKOS_INLINE_FUNCTION BackwardTiles(parts::Scratch<Real> scratch, std::int64_t head_dim, std::int64_t stride)
+      : k(scratch.tile(attention_block, stride)),
+        v(scratch.tile(attention_block, stride)),
+        grad_k(scratch.tile(attention_block, stride)),
+        grad_v(scratch.tile(attention_block, stride)),
+        q(scratch.tile(attention_block, stride)),
+        grad_output(scratch.tile(attention_block, stride)),
+        q_transposed(scratch.tile(head_dim, attention_block)),
+        grad_output_transposed(scratch.tile(head_dim, attention_block)),
+        weights(scratch.tile(attention_block, attention_block)),
+        grad_scores(scratch.tile(attention_block, attention_block)),
+        kept(scratch.tile(attention_block, attention_block)),
+        grad_q{scratch.next, stride} {}
+
+  static std::int64_t elements(std::int64_t stride, std::int64_t query_blocks) {
+    return attention_block * ((8 + query_blocks) * stride + 3 * attention_block);
+  }
+};
+
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void load_queries(parts::AttentionHead<Element> const& head, Block queries,
+                                         BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
+  std::int64_t const first_row = head.query_row + queries.begin;
+  head.load(head.view.q, first_row, queries.count, tiles.q, head.view.scale);
+  head.load(rows.grad_output, first_row, queries.count, tiles.grad_output);
+  head.transpose(tiles.q, queries.count, tiles.q_transposed);
+  head.transpose(tiles.grad_output, queries.count, tiles.grad_output_transposed);
+  for (std::int64_t i = 0; i < parts::round_up(queries.count, parts::tile_columns); ++i) {
+    // A query that sees no key, or is no query, has no weights: exp(score - infinity).
+    tiles.log_sum_exp[i] = std::numeric_limits<Real>::infinity();
+    tiles.delta[i] = 0;
+    if (i < queries.count) {
+      Real const normalizer = rows.log_sum_exp[first_row + i][head.head];
+      tiles.log_sum_exp[i] = normalizer == -std::numeric_limits<Real>::infinity() ? -normalizer : normalizer;
+      Element const* const output = head.at(rows.output, first_row + i);
+      Real const* const grad = tiles.grad_output[i];
+      Real sum = 0;
+      for (std::int64_t d = 0; d < head.view.head_dim; ++d) {
+        sum += grad[d] * static_cast<Real>(output[d]);
+      }
+      tiles.delta[i] = sum;
+    }
+  }
+}
+
+/// From the scores and grad_weights (in grad_scores) to the dropped-out weights and the scores' gradients.
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void differentiate_softmax(parts::AttentionHead<Element> const& head, Block queries, Block keys,
+                                                  BackwardTiles<Real> const& tiles) {
+  std::int64_t const lanes = parts::round_up(queries.count, parts::tile_columns);
+  bool const dropout = head.view.dropout.active;
+  if (dropout) {
+    head.fill_kept(tiles.kept, queries, keys);
+  }
+  for (std::int64_t j = 0; j < keys.count; ++j) {
+    Real* const weight = tiles.weights[j];
+    Real* const grad = tiles.grad_scores[j];
+    Real const* const kept = tiles.kept[j];
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      weight[i] = parts::fast_exp(weight[i] - tiles.log_sum_exp[i]);
+    }
+    if (dropout) {
+      for (std::int64_t i = 0; i < lanes; ++i) {
+        grad[i] = weight[i] * (grad[i] * kept[i] - tiles.delta[i]);
+        weight[i] *= kept[i];
+      }
+    } else {
+      for (std::int64_t i = 0; i < lanes; ++i) {
+        grad[i] = weight[i] * (grad[i] - tiles.delta[i]);
+      }
+    }
+  }
+}
+
+/// What a block of queries and a block of keys give to each other's gradients.
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void backward_blocks(parts::AttentionHead<Element> const& head, Block queries, Block keys,
+                                            BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
+  std::int64_t const head_dim = head.view.head_dim;
+  load_queries(head, queries, rows, tiles);
+  head.score(tiles.k, tiles.q_transposed, tiles.weights, queries, keys);
+  parts::multiply<false>(tiles.v.plain(), tiles.grad_output_transposed, tiles.grad_scores,
+                         {keys.count, queries.count, head_dim});
+  differentiate_softmax(head, queries, keys, tiles);
+  parts::multiply<true>(tiles.weights.plain(), tiles.grad_output, tiles.grad_v, {keys.count, head_dim, queries.count});
+  parts::multiply<true>(tiles.grad_scores.plain(), tiles.q, tiles.grad_k, {keys.count, head_dim, queries.count});
+  Tile<Real> const grad_q{tiles.grad_q[queries.begin], tiles.grad_q.stride};
+  parts::multiply<true>(tiles.grad_scores.transposed(), tiles.k, grad_q, {queries.count, head_dim, keys.count});
+}
+
+template <class Real>
+KOKKOS_INLINE_FUNCTION void set_zero(Tile<Real> tile, std::int64_t rows) {
+  for (std::int64_t i = 0; i < parts::round_up(rows, parts::tile_rows) * tile.stride; ++i) {
+    tile.data[i] = 0;
+  }
+}
+
+/// All gradients of one head of one sequence: the queries' add up in scratch while the blocks of keys pass by.
+template <class Element, class Real = parts::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void backward_head(parts::AttentionHead<Element> const& head, BackwardRows<Element> const& rows,
+                                          parts::Scratch<Real> scratch, std::int64_t stride) {
+  BackwardTiles<Real> tiles(scratch, head.view.head_dim, stride);
+  set_zero(tiles.grad_q, head.queries);
+  for (std::int64_t key_begin = 0; key_begin < head.keys; key_begin += attention_block) {
+    Block const keys = parts::block_at(key_begin, head.keys);
+    head.load(head.view.k, head.key_row + key_begin, keys.count, tiles.k);
+    head.load(head.view.v, head.key_row + key_begin, keys.count, tiles.v);
+    set_zero(tiles.grad_k, keys.count);
+    set_zero(tiles.grad_v, keys.count);
+    for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
+      Block const queries = parts::block_at(begin, head.queries);
+      if (head.seen(key_begin, queries)) {
+        backward_blocks(head, queries, keys, rows, tiles);
+      }
+    }
+    head.store(tiles.grad_k, rows.grad_k, head.key_row + key_begin, keys.count);
+    head.store(tiles.grad_v, rows.grad_v, head.key_row + key_begin, keys.count);
+  }
+  head.store(tiles.grad_q, rows.grad_q, head.query_row, head.queries, head.view.scale);
+}
+
+template <class Element>
+void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<Element> const& rows) {
+  using Real = parts::ArithmeticType<Element>;
+  parts::AttentionView<Element> const view(call);
+  std::int64_t const stride = view.stride();
+  parts::for_each_with_scratch<Real>(
+      execution, "attention backward", view.count * view.heads,
+      BackwardTiles<Real>::elements(stride, view.query_blocks),
+      KOKKOS_LAMBDA(std::int64_t item, parts::Scratch<Real> scratch) {
+        parts::AttentionHead<Element> const head(view, item / view.heads, item % view.heads);
+        backward_head(head, rows, scratch, stride);
+      });
+}
+
+class KokkosAttention : public Attention {
+ public:
+  bool supports(AttentionProblem const& problem) const override {
+    return problem.dtype == DType::float32 || problem.dtype == DType::float64 || problem.dtype == DType::bfloat16;
+  }
+  void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
+               Tensor const& log_sum_exp) override {
+    parts::with_floating(call.q.dtype(),
+                         [&]<class Element>(Element) { run_forward<Element>(execution, call, output, log_sum_exp); });
+  }
+  void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
+                Tensor const& grad_output, AttentionGradients const& gradients) override {
+    parts::with_floating(call.q.dtype(), [&]<class Element>(Element) {
+      BackwardRows<Element> const rows{
+          parts::rows_of<Element>(output),      parts::rows_of<Element>(grad_output),
+          parts::rows_of<Element>(gradients.q), parts::rows_of<Element>(gradients.k),
+          parts::rows_of<Element>(gradients.v), parts::rows_of<parts::ArithmeticType<Element>>(log_sum_exp)};
+      run_backward<Element>(execution, call, rows);
+    });
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Attention> make_kokkos_attention() {
+  return std::make_shared<KokkosAttention>();
+}
+
+}  // namespace heddle

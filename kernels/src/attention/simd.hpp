@@ -1,0 +1,252 @@
+#pragma once
+
+#include "tiles.hpp"
+#include "vector/lanes_multiply.hpp"
+
+/// Attention on the host's vector units: the blocks of kokkos_attention.cpp, as large as the sequences are, in tiles
+/// that fit the first-level cache. Scores are held in units of ln 2, so that exponentials are powers of two.
+///
+/// Products along head_dim take bfloat16 as it is, in pairs. For the other products rows are widened to float32, in
+/// groups of one vector of `Element`: a group of 32 bfloat16 becomes those of even and then those of odd index (Pair).
+namespace heddle::simd_attention {
+
+using lanes::Floats;
+using parts::attention_block;
+using parts::Block;
+using parts::round_up;
+using parts::Rows;
+using parts::Tile;
+
+template <class Element>
+using Head = parts::AttentionHead<Element>;
+using Scratch = parts::Scratch<float>;
+template <class Element>
+using Unit = lanes::Unit<Element>;
+
+constexpr float log2_e = 1.44269504F;
+constexpr float ln_2 = 0.693147181F;
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr std::int64_t block_vectors = attention_block / lanes::width;
+
+/// Vectors of float32 in a group, and its elements.
+template <class Element>
+constexpr std::int64_t group_vectors = Unit<Element>::elements;
+template <class Element>
+constexpr std::int64_t group = group_vectors<Element>* lanes::width;
+
+/// Columns of tiles [tokens, head_dim].
+template <class Element>
+std::int64_t tile_stride(parts::AttentionView<Element> const& view) {
+  return round_up(view.head_dim, group<Element>);
+}
+
+inline std::int64_t block_rows(std::int64_t length) {
+  return length < attention_block ? length : attention_block;
+}
+
+/// The call's heads one after another; the last one for what lies beyond them.
+template <class Element>
+Head<Element> head_at(parts::AttentionView<Element> const& view, std::int64_t item) {
+  std::int64_t const last = view.count * view.heads - 1;
+  std::int64_t const bounded = item < last ? item : last;
+  return {view, bounded / view.heads, bounded % view.heads};
+}
+
+/// The bits of the first `count` elements of a group, zero beyond them.
+template <class Element>
+[[gnu::noinline]] typename Unit<Element>::Vector load_part_of_group(Element const* from, std::int64_t count) {
+  Element part[group<Element>] = {};
+  std::memcpy(static_cast<void*>(part), from, static_cast<std::size_t>(count) * sizeof(Element));
+  return std::bit_cast<typename Unit<Element>::Vector>(part);
+}
+template <class Element>
+typename Unit<Element>::Vector load_group(Element const* from, std::int64_t count) {
+  if (count < group<Element>) {
+    return load_part_of_group(from, count);
+  }
+  typename Unit<Element>::Vector bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  return bits;
+}
+
+inline void widen(Floats bits, float* to) {
+  lanes::store(bits, to);
+}
+inline void widen(lanes::Words bits, float* to) {
+  lanes::Pair const pair = lanes::pair_of(bits);
+  lanes::store(pair.even, to);
+  lanes::store(pair.odd, to + lanes::width);
+}
+
+/// The first `count` elements of a group = those of the vectors, or += where `accumulate`.
+inline void store_group(Floats const* from, float* to, std::int64_t count, bool accumulate) {
+  lanes::store(accumulate ? lanes::load(to, count) + *from : *from, to, count);
+}
+inline void store_group(Floats const* from, BFloat16* to, std::int64_t count, bool accumulate) {
+  lanes::Pair value{from[0], from[1]};
+  if (accumulate) {
+    lanes::Pair const before = lanes::pair_of(load_group<BFloat16>(to, count));
+    value = {before.even + value.even, before.odd + value.odd};
+  }
+  if (count >= lanes::pair_width) {
+    lanes::store_pair(value, to);
+  } else {
+    BFloat16 part[lanes::pair_width];
+    lanes::store_pair(value, part);
+    std::memcpy(static_cast<void*>(to), part, static_cast<std::size_t>(count) * sizeof(BFloat16));
+  }
+}
+
+/// tile [count, head_dim] = rows first … first + count of this head, widened, zero beyond head_dim.
+template <class Element>
+void load(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first, std::int64_t count,
+          Tile<float> tile) {
+  std::int64_t const head_dim = head.view.head_dim;
+  Element const* from = head.at(rows, first);
+  for (float* to = tile.data; to < tile[count]; to += tile.stride, from += rows.stride) {
+    for (std::int64_t d = 0; d < head_dim; d += group<Element>) {
+      widen(load_group<Element>(from + d, head_dim - d), to + d);
+    }
+  }
+}
+
+/// to [units of head_dim, count] = the rows transposed; columns beyond them, up to the next whole vector, repeat the
+/// last one.
+template <class Element>
+void transpose(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first, std::int64_t count,
+               Tile<float> to) {
+  std::int64_t const head_dim = head.view.head_dim;
+  for (std::int64_t begin = 0; begin < count; begin += lanes::width) {
+    std::int64_t const last = count - begin < lanes::width ? count - begin - 1 : lanes::width - 1;
+    for (std::int64_t d = 0; d < head_dim; d += group<Element>) {
+      Element const* const from = head.at(rows, first + begin) + d;
+      Floats block[lanes::width];
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < lanes::width; ++i) {
+        block[i] = std::bit_cast<Floats>(load_group<Element>(from + (i < last ? i : last) * rows.stride, head_dim - d));
+      }
+      lanes::transpose(block);
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < lanes::width; ++i) {
+        lanes::store(block[i], to[d / Unit<Element>::elements + i] + begin);
+      }
+    }
+  }
+}
+
+/// The rows as a product's left factor: where they are or, if head_dim is not a number of whole units, in `spare`.
+template <class Element>
+parts::Factor<Element> left_factor(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first,
+                                   std::int64_t count, Tile<float> spare) {
+  std::int64_t const unit = Unit<Element>::elements;
+  std::int64_t const head_dim = head.view.head_dim;
+  if (head_dim % unit == 0) {
+    return {head.at(rows, first), rows.stride, unit};
+  }
+  std::int64_t const stride = spare.stride * unit;
+  auto* const copy = reinterpret_cast<Element*>(spare.data);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memset(spare[i], 0, static_cast<std::size_t>(spare.stride) * sizeof(float));
+    std::memcpy(spare[i], head.at(rows, first + i), static_cast<std::size_t>(head_dim) * sizeof(Element));
+  }
+  return {copy, stride, unit};
+}
+
+/// to [count, columns] = scale * the rows' inner products with the columns of `transposed`.
+template <class Element>
+void inner_products(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first, std::int64_t count,
+                    Tile<float> spare, Tile<float> transposed, float scale, Tile<float> to) {
+  std::int64_t const unit = Unit<Element>::elements;
+  lanes::Product<Element> const product{left_factor(head, rows, first, count, spare), transposed,
+                                        (head.view.head_dim + unit - 1) / unit};
+  lanes::multiply<1>(product, count, to.stride, [=](std::int64_t row, std::int64_t column, auto const& sums) {
+    float* at = to[row] + column;
+    for (Floats const sum : sums) {
+      lanes::store(scale * sum, at);
+      at += lanes::width;
+    }
+  });
+}
+
+/// Scores [keys, queries] = -infinity where the query does not see the key.
+template <class Element>
+void hide_unseen(Head<Element> const& head, Block queries, Block keys, Tile<float> scores) {
+  for (std::int64_t j = 0; head.view.causal && j < keys.count; ++j) {
+    std::int64_t const hidden = head.first_seeing(keys.begin + j, queries);
+    for (std::int64_t i = 0; i < hidden; i += lanes::width) {
+      float* const at = scores[j] + i;
+      lanes::store(lanes::indices() < static_cast<std::int32_t>(hidden - i) ? lanes::all(-infinity) : lanes::load(at),
+                   at);
+    }
+  }
+}
+
+/// Takes a product's rows to rows of this head, `first` on: = or, where `accumulate`, +=.
+template <class Element>
+struct ToRows {
+  Element* data;
+  std::int64_t stride, head_dim;
+  bool accumulate;
+
+  ToRows(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first, bool add)
+      : data(head.at(rows, first)), stride(rows.stride), head_dim(head.view.head_dim), accumulate(add) {}
+
+  template <std::size_t vectors>
+  void operator()(std::int64_t row, std::int64_t column, Floats const (&sums)[vectors]) const {
+    Element* const to = data + row * stride;
+    for (std::size_t v = 0; v < vectors; v += group_vectors<Element>) {
+      std::int64_t const d = column + static_cast<std::int64_t>(v) * lanes::width;
+      store_group(sums + v, to + d, head_dim - d, accumulate);
+    }
+  }
+};
+
+/// Takes `count` rows of a tile there.
+template <class Element>
+void store(Tile<float> tile, std::int64_t count, ToRows<Element> const& to_rows) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t d = 0; d < tile.stride; d += group<Element>) {
+      Floats values[group_vectors<Element>];
+      std::memcpy(values, tile[i] + d, sizeof(values));
+      to_rows(i, d, values);
+    }
+  }
+}
+
+/// Asks the second-level cache for a short sequence's rows of this head before they are read: they are too few for the
+/// machine's own prefetching, and waiting for them would cost as much as computing with them. Inlined, because GCC
+/// drops calls of functions that do nothing else.
+template <class Element>
+[[gnu::always_inline]] inline void prefetch(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first,
+                                            std::int64_t count) {
+  constexpr std::int64_t line = 64 / sizeof(Element);
+  std::int64_t const ahead = count > attention_block ? 0 : count;
+  Element const* row = head.at(rows, first);
+  for (std::int64_t i = 0; i < ahead; ++i, row += rows.stride) {
+    for (std::int64_t d = 0; d < head.view.head_dim; d += line) {
+      __builtin_prefetch(row + d, 0, 2);
+    }
+  }
+}
+
+inline void set_zero(Tile<float> tile, std::int64_t rows) {
+  for (std::int64_t i = 0; i < rows * tile.stride; i += lanes::width) {
+    lanes::store(Floats{}, tile.data + i);
+  }
+}
+
+/// tile *= factors, both [rows, tile.stride].
+inline void scale_elements(Tile<float> tile, std::int64_t rows, Tile<float> factors) {
+  for (std::int64_t i = 0; i < rows * tile.stride; i += lanes::width) {
+    lanes::store(lanes::load(tile.data + i) * lanes::load(factors.data + i), tile.data + i);
+  }
+}
+
+/// As Attention::forward and backward, for calls of `Element`: float or BFloat16.
+template <class Element>
+void forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp);
+template <class Element>
+void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
+              Tensor const& grad_output, AttentionGradients const& gradients);
+
+}  // namespace heddle::simd_attention

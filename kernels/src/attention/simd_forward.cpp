@@ -1,0 +1,220 @@
+#include "simd.hpp"
+
+namespace heddle::simd_attention {
+namespace {
+
+/// A number for each query of a block, side by side.
+struct PerQuery {
+  alignas(sizeof(Floats)) float data[attention_block];
+
+  Floats load(std::int64_t vector) const { return lanes::load(data + vector * lanes::width); }
+  void store(Floats value, std::int64_t vector) { lanes::store(value, data + vector * lanes::width); }
+};
+
+/// The running softmax of a block of queries: after each block of keys, sum = Σ 2^(score - maximum) over the keys so
+/// far.
+struct OnlineSoftmax {
+  std::int64_t vectors;
+  PerQuery maximum, sum;
+  PerQuery correction;  ///< for what was summed up before the last block of keys
+
+  explicit OnlineSoftmax(std::int64_t columns) : vectors(columns / lanes::width) {
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      maximum.store(lanes::all(-infinity), v);
+      sum.store(Floats{}, v);
+    }
+  }
+
+  /// The state of query i after keys whose weights had this normaliser.
+  void resume(std::int64_t i, float log_sum_exp) {
+    maximum.data[i] = log_sum_exp * log2_e;
+    sum.data[i] = log_sum_exp == -infinity ? 0.0F : 1.0F;
+  }
+
+  /// Replaces scores by 2^(score - maximum).
+  void take(Tile<float> scores, std::int64_t keys) {
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      float* const first = scores.data + v * lanes::width;
+      Floats const before = maximum.load(v);
+      Floats highest = before;
+      for (std::int64_t j = 0; j < keys; ++j) {
+        highest = lanes::maximum(highest, lanes::load(first + j * scores.stride));
+      }
+      Floats const shift = highest == -infinity ? Floats{} : highest;
+      Floats const factor = lanes::exp2_of_negative(before - shift);
+      Floats total = sum.load(v) * factor;
+      for (std::int64_t j = 0; j < keys; ++j) {
+        float* const at = first + j * scores.stride;
+        Floats const weight = lanes::exp2_of_negative(lanes::load(at) - shift);
+        total += weight;
+        lanes::store(weight, at);
+      }
+      maximum.store(highest, v);
+      correction.store(factor, v);
+      sum.store(total, v);
+    }
+  }
+
+  PerQuery inverse_sums() const {
+    PerQuery result;
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      Floats const total = sum.load(v);
+      result.store(total > 0.0F ? 1.0F / total : Floats{}, v);
+    }
+    return result;
+  }
+  PerQuery log_sum_exp() const {
+    PerQuery result;
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      Floats const total = sum.load(v);
+      Floats const highest = maximum.load(v);
+      result.store(total > 0.0F ? ln_2 * highest + lanes::log_of_positive(total) : highest, v);
+    }
+    return result;
+  }
+};
+
+/// What forward writes.
+template <class Element>
+struct ForwardRows {
+  Rows<Element> output;
+  Rows<float> log_sum_exp;
+};
+
+/// One block of queries of one head of one sequence.
+template <class Element>
+class QueryBlock {
+ public:
+  QueryBlock(Head<Element> const& head, Head<Element> const& next, Block queries, Scratch scratch)
+      : head_(head),
+        next_(next),
+        queries_(queries),
+        first_row_(head.query_row + queries.begin),
+        stride_(tile_stride(head.view)),
+        softmax_(round_up(queries.count, lanes::width)) {
+    std::int64_t const columns = softmax_.vectors * lanes::width;
+    std::int64_t const most_keys = block_rows(head.keys);
+    q_transposed_ = scratch.tile(stride_, columns);
+    v_ = scratch.tile(most_keys, stride_);
+    weights_ = scratch.tile(most_keys, columns);
+    kept_ = scratch.tile(round_up(most_keys, 8), columns);
+    sums_ = scratch.tile(block_rows(head.queries), stride_);
+    spare_ = scratch.tile(most_keys, stride_);
+  }
+
+  static std::int64_t scratch_elements(std::int64_t stride) {
+    return attention_block * (4 * stride + 2 * attention_block);
+  }
+
+  void run(ForwardRows<Element> const& rows) {
+    transpose(head_, head_.view.q, first_row_, queries_.count, q_transposed_);
+    prefetch(next_, head_.view.q, next_.query_row, next_.queries);
+    bool const one_block = !head_.view.accumulate && head_.keys > 0 && head_.keys <= attention_block;
+    if (one_block && head_.seen(0, queries_)) {
+      meet_all_keys(rows);
+    } else {
+      meet_keys_by_blocks(rows);
+    }
+    PerQuery const normalizers = softmax_.log_sum_exp();
+    for (std::int64_t i = 0; i < queries_.count; ++i) {
+      rows.log_sum_exp[first_row_ + i][head_.head] = normalizers.data[i];
+    }
+  }
+
+ private:
+  void meet_all_keys(ForwardRows<Element> const& rows) {
+    auto const product = weigh({0, head_.keys});
+    prefetch(next_, rows.output, next_.query_row, next_.queries);
+    PerQuery const inverse = softmax_.inverse_sums();
+    ToRows<Element> const to_rows(head_, rows.output, first_row_, false);
+    lanes::multiply<group_vectors<Element>>(product, queries_.count, stride_,
+                                            [&](std::int64_t row, std::int64_t column, auto& sums) {
+                                              for (Floats& sum : sums) {
+                                                sum *= inverse.data[row];
+                                              }
+                                              to_rows(row, column, sums);
+                                            });
+  }
+
+  void meet_keys_by_blocks(ForwardRows<Element> const& rows) {
+    if (head_.view.accumulate) {
+      load(head_, rows.output, first_row_, queries_.count, sums_);
+      for (std::int64_t i = 0; i < queries_.count; ++i) {
+        softmax_.resume(i, rows.log_sum_exp[first_row_ + i][head_.head]);
+      }
+    } else {
+      set_zero(sums_, queries_.count);
+    }
+    for (std::int64_t begin = 0; begin < head_.keys && head_.seen(begin, queries_); begin += attention_block) {
+      auto const product = weigh(parts::block_at(begin, head_.keys));
+      lanes::multiply<group_vectors<Element>>(
+          product, queries_.count, stride_, [&](std::int64_t row, std::int64_t column, auto const& sums) {
+            float* at = sums_[row] + column;
+            for (Floats const sum : sums) {
+              lanes::store(softmax_.correction.data[row] * lanes::load(at) + sum, at);
+              at += lanes::width;
+            }
+          });
+    }
+    PerQuery const inverse = softmax_.inverse_sums();
+    for (std::int64_t i = 0; i < queries_.count; ++i) {
+      for (std::int64_t d = 0; d < stride_; d += lanes::width) {
+        lanes::store(inverse.data[i] * lanes::load(sums_[i] + d), sums_[i] + d);
+      }
+    }
+    store(sums_, queries_.count, ToRows<Element>(head_, rows.output, first_row_, false));
+  }
+
+  /// The queries' weights for these keys times v, to be multiplied.
+  lanes::Product<float> weigh(Block keys) {
+    auto const& view = head_.view;
+    std::int64_t const first_key = head_.key_row + keys.begin;
+    inner_products(head_, view.k, first_key, keys.count, spare_, q_transposed_, view.scale * log2_e, weights_);
+    hide_unseen(head_, queries_, keys, weights_);
+    prefetch(next_, view.k, next_.key_row, next_.keys);
+    load(head_, view.v, first_key, keys.count, v_);
+    softmax_.take(weights_, keys.count);
+    prefetch(next_, view.v, next_.key_row, next_.keys);
+    if (view.dropout.active) {
+      head_.fill_kept(kept_, queries_, keys);
+      scale_elements(weights_, keys.count, kept_);
+    }
+    return {weights_.transposed(), v_, keys.count};
+  }
+
+  Head<Element> const& head_;
+  Head<Element> const& next_;
+  Block queries_;
+  std::int64_t first_row_, stride_;
+  OnlineSoftmax softmax_;
+  Tile<float> q_transposed_;    ///< [units of head_dim, queries]
+  Tile<float> v_;               ///< [keys, head_dim]
+  Tile<float> weights_, kept_;  ///< [keys, queries]
+  Tile<float> sums_;            ///< [queries, head_dim]: of weights times v, while blocks of keys pass by
+  Tile<float> spare_;           ///< [keys, head_dim]
+};
+
+}  // namespace
+
+template <class Element>
+void forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
+  parts::AttentionView<Element> const view(call);
+  ForwardRows<Element> const rows{parts::rows_of<Element>(output), parts::rows_of<float>(log_sum_exp)};
+  auto const work = [=](std::int64_t item, Scratch scratch) {
+    Head<Element> const head = head_at(view, item);
+    Head<Element> const next = head_at(view, item + 1);
+    for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
+      Block const block = parts::block_at(begin, head.queries);
+      if (!view.accumulate || (head.keys > 0 && head.seen(0, block))) {
+        QueryBlock<Element>(head, next, block, scratch).run(rows);
+      }
+    }
+  };
+  parts::for_each_with_scratch<float>(execution, "simd attention forward", view.count * view.heads,
+                                      QueryBlock<Element>::scratch_elements(tile_stride(view)), work);
+}
+
+template void forward<float>(Execution&, AttentionCall const&, Tensor const&, Tensor const&);
+template void forward<BFloat16>(Execution&, AttentionCall const&, Tensor const&, Tensor const&);
+
+}  // namespace heddle::simd_attention

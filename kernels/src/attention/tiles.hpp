@@ -1,0 +1,238 @@
+#pragma once
+
+#include <heddle/core/operations/attention.hpp>
+
+#include "support/kernel_parts.hpp"
+#include "tile_multiply.hpp"
+
+/// One head of one sequence as the portable attention sees it: blocks of up to 64 queries meet blocks of up to 64 keys.
+/// Tiles of scores are held transposed, [keys, queries]: the softmax's sums then run along vectors of queries, and the
+/// random numbers of 16 queries come out of Philox side by side.
+namespace heddle::parts {
+
+constexpr std::int64_t attention_block = 64;
+
+/// The call's pointers. Elements are what memory holds, Real what is computed in.
+template <class Element>
+struct AttentionView {
+  using Real = ArithmeticType<Element>;
+
+  Rows<Element> q, k, v;
+  std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
+  std::int32_t const *query_position, *key_position;  ///< of each row; null: rows of a sequence are consecutive
+  std::int64_t count, heads, head_dim, query_blocks;
+  Real scale;
+  bool causal, accumulate;
+  DropoutRule dropout;
+
+  explicit AttentionView(AttentionCall const& call)
+      : q(rows_of<Element>(call.q)),
+        k(rows_of<Element>(call.k)),
+        v(rows_of<Element>(call.v)),
+        query_begin(call.queries.begin.data<std::int32_t>()),
+        query_length(call.queries.length.data<std::int32_t>()),
+        key_begin(call.keys.begin.data<std::int32_t>()),
+        key_length(call.keys.length.data<std::int32_t>()),
+        query_position(rows_of<std::int32_t>(call.query_position).data),
+        key_position(rows_of<std::int32_t>(call.key_position).data),
+        count(call.queries.count),
+        heads(call.heads),
+        head_dim(call.q.dim(1) / call.heads),
+        query_blocks((call.queries.max_length + attention_block - 1) / attention_block),
+        scale(static_cast<Real>(call.scale)),
+        causal(call.causal),
+        accumulate(call.accumulate),
+        dropout(call.dropout) {}
+
+  /// Of tiles [tokens, head_dim].
+  std::int64_t stride() const { return round_up(head_dim, tile_columns); }
+};
+
+/// Consecutive queries or keys of a sequence.
+struct Block {
+  std::int64_t begin;  ///< within the sequence
+  std::int64_t count;
+};
+
+KOKKOS_INLINE_FUNCTION Block block_at(std::int64_t begin, std::int64_t length) {
+  return {begin, length - begin < attention_block ? length - begin : attention_block};
+}
+
+template <class Element>
+struct AttentionHead {
+  using Real = ArithmeticType<Element>;
+
+  AttentionView<Element> const& view;
+  std::int64_t query_row, queries, key_row, keys;  ///< the sequence's first rows and lengths
+  std::int64_t head;
+
+  KOKKOS_INLINE_FUNCTION AttentionHead(AttentionView<Element> const& call, std::int64_t sequence,
+                                       std::int64_t head_index)
+      : view(call),
+        query_row(call.query_begin[sequence]),
+        queries(call.query_length[sequence]),
+        key_row(call.key_begin[sequence]),
+        keys(call.key_length[sequence]),
+        head(head_index) {}
+
+  KOKKOS_INLINE_FUNCTION Element* at(Rows<Element> const& rows, std::int64_t row) const {
+    return rows[row] + head * view.head_dim;
+  }
+
+  /// tile[i] = scale * (row first + i of this head), for `count` rows, zero beyond them and beyond head_dim.
+  KOKKOS_INLINE_FUNCTION void load(Rows<Element> const& rows, std::int64_t first, std::int64_t count, Tile<Real> tile,
+                                   Real scale = 1) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      Element const* const from = at(rows, first + i);
+      Real* const to = tile[i];
+      for (std::int64_t d = 0; d < view.head_dim; ++d) {
+        to[d] = static_cast<Real>(from[d]) * scale;
+      }
+      for (std::int64_t d = view.head_dim; d < tile.stride; ++d) {
+        to[d] = 0;
+      }
+    }
+    for (std::int64_t i = count; i < round_up(count, tile_columns); ++i) {
+      for (std::int64_t d = 0; d < tile.stride; ++d) {
+        tile[i][d] = 0;
+      }
+    }
+  }
+
+  /// Rows first … first + count of this head = scale * tile, or += it where the call accumulates.
+  KOKKOS_INLINE_FUNCTION void store(Tile<Real> tile, Rows<Element> const& rows, std::int64_t first, std::int64_t count,
+                                    Real scale = 1) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      Element* const to = at(rows, first + i);
+      Real const* const from = tile[i];
+      for (std::int64_t d = 0; d < view.head_dim; ++d) {
+        to[d] = static_cast<Element>(view.accumulate ? static_cast<Real>(to[d]) + scale * from[d] : scale * from[d]);
+      }
+    }
+  }
+
+  /// to [head_dim, count] = from [count, head_dim], both as `load` fills them.
+  KOKKOS_INLINE_FUNCTION void transpose(Tile<Real> from, std::int64_t count, Tile<Real> to) const {
+    for (std::int64_t i = 0; i < round_up(count, tile_columns); i += tile_columns) {
+      for (std::int64_t d = 0; d < view.head_dim; ++d) {
+        for (std::int64_t lane = 0; lane < tile_columns; ++lane) {
+          to[d][i + lane] = from[i + lane][d];
+        }
+      }
+    }
+  }
+
+  /// The first query of the block that sees the key; the later ones see it too.
+  KOKKOS_INLINE_FUNCTION std::int64_t first_seeing(std::int64_t key, Block block) const {
+    std::int64_t first = key - (keys - queries) - block.begin;
+    if (view.causal && view.key_position != nullptr) {
+      std::int32_t const* const positions = view.query_position + query_row + block.begin;
+      for (first = 0; first < block.count && positions[first] < position_of(key);) {
+        ++first;
+      }
+    }
+    return !view.causal || first < 0 ? 0 : (first > block.count ? block.count : first);
+  }
+  /// Whether any query of the block sees the key: if not, none sees the keys after it.
+  KOKKOS_INLINE_FUNCTION bool seen(std::int64_t key, Block block) const {
+    return first_seeing(key, block) < block.count;
+  }
+  KOKKOS_INLINE_FUNCTION std::int64_t position_of(std::int64_t key) const {
+    return view.key_position == nullptr ? key : view.key_position[key_row + key];
+  }
+
+  /// scores [keys, queries] = k qᵀ, -infinity where the query does not see the key.
+  KOKKOS_INLINE_FUNCTION void score(Tile<Real> k, Tile<Real> q_transposed, Tile<Real> scores, Block query_block,
+                                    Block key_block) const {
+    multiply<false>(k.plain(), q_transposed, scores, {key_block.count, query_block.count, view.head_dim});
+    for (std::int64_t j = 0; view.causal && j < key_block.count; ++j) {
+      std::int64_t const hidden = first_seeing(key_block.begin + j, query_block);
+      for (std::int64_t i = 0; i < hidden; ++i) {
+        scores[j][i] = -std::numeric_limits<Real>::infinity();
+      }
+    }
+  }
+
+  /// kept [keys, queries] = what dropout multiplies the weights by; rows up to the next multiple of eight are written.
+  KOKKOS_INLINE_FUNCTION void fill_kept(Tile<Real> kept, Block query_block, Block key_block) const {
+    for (std::int64_t j = 0; j < key_block.count;) {
+      std::int64_t const group = position_of(key_block.begin + j) / 8;
+      std::int64_t end = view.key_position == nullptr ? j + 8 : j + 1;  // of the keys that share the group's words
+      while (view.key_position != nullptr && end < key_block.count && position_of(key_block.begin + end) / 8 == group) {
+        ++end;
+      }
+      for (std::int64_t i = 0; i < query_block.count; i += philox_lanes) {
+        std::uint32_t words[4][philox_lanes];
+        random_words(words, query_block, i, group);
+        if (end - j == 8) {
+          for (std::int64_t word = 0; word < 4; ++word) {
+            keep(words[word], 0, kept[j + 2 * word] + i);
+            keep(words[word], 16, kept[j + 2 * word + 1] + i);
+          }
+        } else {
+          for (std::int64_t key = j; key < end; ++key) {
+            std::int64_t const half = position_of(key_block.begin + key) % 8;
+            keep(words[half / 2], half % 2 == 0 ? 0 : 16, kept[key] + i);
+          }
+        }
+      }
+      j = end;
+    }
+  }
+
+ private:
+  /// The words of 16 queries from `first` of the block on for the eight key positions from 8 * group on.
+  KOKKOS_INLINE_FUNCTION void random_words(std::uint32_t (&words)[4][philox_lanes], Block query_block,
+                                           std::int64_t first, std::int64_t group) const {
+    DropoutRule const& rule = view.dropout;
+    for (std::int64_t lane = 0; lane < philox_lanes; ++lane) {
+      std::int64_t const query = first + lane < query_block.count ? first + lane : first;
+      std::int64_t const row = query_row + query_block.begin + query;
+      words[0][lane] = static_cast<std::uint32_t>(rule.sample[row]);
+      words[1][lane] = static_cast<std::uint32_t>(rule.position[row]);
+      words[2][lane] = static_cast<std::uint32_t>(((rule.first_column + head) << 20) + group);
+      words[3][lane] = rule.step;
+    }
+    philox_words(rule.key, words);
+  }
+
+  /// The multipliers that one half of each of 16 words decides.
+  KOKKOS_INLINE_FUNCTION void keep(std::uint32_t const (&words)[philox_lanes], std::uint32_t shift, Real* to) const {
+    auto const factor = static_cast<Real>(view.dropout.scale);
+    for (std::int64_t lane = 0; lane < philox_lanes; ++lane) {
+      to[lane] = ((words[lane] >> shift) & 0xffffU) < view.dropout.threshold ? factor : Real{0};
+    }
+  }
+};
+
+/// Hands out parts of a work item's scratch, in multiples of 16 elements.
+template <class Real>
+struct Scratch {
+  Real* next;
+
+  KOKKOS_INLINE_FUNCTION Tile<Real> tile(std::int64_t rows, std::int64_t stride) {
+    Tile<Real> const result{next, stride};
+    next += round_up(rows * stride, tile_columns);
+    return result;
+  }
+};
+
+/// Calls `body(item, scratch)` for each item, with its own scratch of `elements` elements.
+template <class Real, class Body>
+void for_each_with_scratch(Execution& execution, char const* name, std::int64_t items, std::int64_t elements,
+                           Body const& body) {
+  using Policy = Kokkos::TeamPolicy<Kokkos::DefaultExecutionSpace>;
+  auto const bytes = static_cast<std::size_t>(elements) * sizeof(Real);
+  constexpr std::size_t alignment = 64;
+  auto const policy = Policy(execution.space, static_cast<int>(items), 1)
+                          .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes + alignment)));
+  if (items > 0) {
+    Kokkos::parallel_for(
+        name, policy, KOKKOS_LAMBDA(typename Policy::member_type const& member) {
+          void* const memory = member.team_scratch(1).get_shmem_aligned(static_cast<std::ptrdiff_t>(bytes), alignment);
+          body(member.league_rank(), Scratch<Real>{static_cast<Real*>(memory)});
+        });
+  }
+}
+
+}  // namespace heddle::parts

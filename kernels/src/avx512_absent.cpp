@@ -1,8 +1,0 @@
-#include "factories.hpp"
-
-namespace heddle {
-
-/// In place of the other avx512_ files where the compiler can not make code for AVX-512 or Kokkos computes on a device.
-void add_avx512_gemm(KernelRegistry<Gemm>&) {}
-
-}  // namespace heddle

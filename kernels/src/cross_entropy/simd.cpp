@@ -1,0 +1,131 @@
+#include "support/factories.hpp"
+#include "terms.hpp"
+#include "vector/lanes_pairs.hpp"
+
+// The cross-entropy of a whole vocabulary in bfloat16 on the host's vector units: three visits of a row that stays in
+// the first-level cache, in pairs of vectors; what is left beyond the last whole pair is visited element by element.
+
+namespace heddle {
+namespace {
+
+using lanes::Floats;
+using lanes::Pair;
+using lanes::pair_width;
+
+constexpr float log2_e = 1.44269504F;
+
+float wide(BFloat16 value) {
+  return parts::wide<float>(value);
+}
+
+struct MaximumAndSum {
+  float maximum;
+  float sum;
+};
+
+MaximumAndSum maximum_and_sum(BFloat16 const* row, std::int64_t columns) {
+  Pair maximum{lanes::all(-INFINITY), lanes::all(-INFINITY)};
+  Pair sum{};
+  std::int64_t c = 0;
+  for (; c + pair_width <= columns; c += pair_width) {
+    Pair const value = lanes::load_pair(row + c);
+    maximum = {lanes::maximum(value.even, maximum.even), lanes::maximum(value.odd, maximum.odd)};
+    sum = {sum.even + value.even, sum.odd + value.odd};
+  }
+  Floats const largest = lanes::maximum(maximum.even, maximum.odd);
+  MaximumAndSum result{largest[0], lanes::sum(sum.even + sum.odd)};
+  for (int i = 1; i < lanes::width; ++i) {
+    result.maximum = largest[i] > result.maximum ? largest[i] : result.maximum;
+  }
+  for (; c < columns; ++c) {
+    result.maximum = wide(row[c]) > result.maximum ? wide(row[c]) : result.maximum;
+    result.sum += wide(row[c]);
+  }
+  return result;
+}
+
+/// Replaces each logit by exp(logit - maximum), rounded, and returns the sum of them before they are. Meanwhile the row
+/// at `next` is fetched.
+float write_exponentials(BFloat16* row, std::int64_t columns, float maximum, BFloat16 const* next) {
+  Pair sum{};
+  std::int64_t c = 0;
+  for (; c + pair_width <= columns; c += pair_width) {
+    Pair const value = lanes::load_pair(row + c);
+    __builtin_prefetch(next + c);
+    Pair const exponential{lanes::rough_exp2_of_negative((value.even - maximum) * log2_e),
+                           lanes::rough_exp2_of_negative((value.odd - maximum) * log2_e)};
+    sum = {sum.even + exponential.even, sum.odd + exponential.odd};
+    lanes::store_pair(exponential, row + c);
+  }
+  float total = lanes::sum(sum.even + sum.odd);
+  for (; c < columns; ++c) {
+    float const exponential = parts::exp_of_negative(wide(row[c]) - maximum);
+    total += exponential;
+    row[c] = parts::narrow<BFloat16>(exponential);
+  }
+  return total;
+}
+
+/// Replaces each exponential by factor * exponential - wanted.
+void write_gradient(BFloat16* row, std::int64_t columns, float factor, float wanted) {
+  std::int64_t c = 0;
+  for (; c + pair_width <= columns; c += pair_width) {
+    Pair const value = lanes::load_pair(row + c);
+    lanes::store_pair({value.even * factor - wanted, value.odd * factor - wanted}, row + c);
+  }
+  for (; c < columns; ++c) {
+    row[c] = parts::narrow<BFloat16>(wide(row[c]) * factor - wanted);
+  }
+}
+
+class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
+ public:
+  bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype == DType::bfloat16; }
+  void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
+    portable_->statistics(execution, call, statistics);
+  }
+  void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
+    portable_->combine(execution, part_statistics, statistics);
+  }
+  void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+              Tensor const& losses) override {
+    portable_->losses(execution, call, statistics, losses);
+  }
+  void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                double scale) override {
+    portable_->gradient(execution, call, statistics, scale);
+  }
+  void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                           Tensor const& losses) override {
+    auto const logits = parts::rows_of<BFloat16>(call.logits);
+    auto const out = parts::rows_of<float>(losses);
+    auto const* const targets = call.targets.data<std::int32_t>();
+    std::int64_t const columns = call.logits.dim(1);
+    std::int64_t const first = call.first_token;
+    parts::LossRule<float> const rule(call, scale);
+    parts::for_each(execution, "cross entropy losses and gradient", call.logits.dim(0), [=](std::int64_t row) {
+      BFloat16* const values = logits[row];
+      std::int64_t const target = targets[row] - first;
+      MaximumAndSum const found = maximum_and_sum(values, columns);
+      float const of_target = wide(values[target]);
+      float const sum = write_exponentials(values, columns, found.maximum, values + logits.stride);
+      float const statistics[] = {found.maximum, sum, of_target, found.sum};
+      rule.write_losses(statistics, out[row]);
+      float const factor = rule.scale / sum;
+      float const probability = parts::exp_of_negative(of_target - found.maximum) * factor;
+      write_gradient(values, columns, factor, rule.wanted_of_all);
+      values[target] = parts::narrow<BFloat16>(probability - rule.wanted_of_all - rule.wanted_of_target);
+    });
+  }
+
+ private:
+  std::shared_ptr<SoftmaxCrossEntropy> portable_ = make_kokkos_softmax_cross_entropy();
+};
+
+}  // namespace
+
+std::shared_ptr<SoftmaxCrossEntropy> make_simd_softmax_cross_entropy() {
+  return std::make_shared<SimdSoftmaxCrossEntropy>();
+}
+
+}  // namespace heddle

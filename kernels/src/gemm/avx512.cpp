@@ -1,0 +1,90 @@
+#include <cpuid.h>
+
+#include "avx512_blocks.hpp"
+#include "packed_weights.hpp"
+#include "support/factories.hpp"
+#include "types.hpp"
+
+namespace heddle {
+
+namespace {
+
+/// The inner loops for an element type, or null where the CPU cannot run them.
+avx512::Tiles const* tiles_for(DType dtype) {
+  bool const has_avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                          __builtin_cpu_supports("avx512vl") != 0;
+  if (dtype == DType::float32 && has_avx512) {
+    return &avx512::float32_tiles;
+  }
+  if (dtype == DType::bfloat16 && has_avx512 && __builtin_cpu_supports("avx512bf16") != 0) {
+    return &avx512::bfloat16_tiles;
+  }
+  return nullptr;
+}
+
+/// Whether the CPU has matrix registers for bfloat16 (AMX), which nothing here uses.
+bool cpu_has_matrix_registers() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  constexpr unsigned amx_bf16 = 1U << 22;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & amx_bf16) != 0;
+}
+
+/// Packed panels of both factors and tiles of c in registers (Goto, van de Geijn 2008), with AVX-512 and its bfloat16
+/// instructions. The order in which an element's products are summed depends on k alone. Used by one thread at a time.
+class Avx512Gemm final : public Gemm {
+ public:
+  bool supports(GemmProblem const& problem) const override {
+    return parts::runs_on_one_host_thread() && parts::has_gemm_types(problem) && tiles_for(problem.dtype) != nullptr;
+  }
+
+  void multiply(Execution& execution, GemmCall const& call) override {
+    GemmProblem const problem = call.problem();
+    if (problem.m == 0 || problem.n == 0) {
+      return;
+    }
+    // This runs on the calling thread; what was launched before must have ended.
+    execution.space.fence();
+    ArenaScope const scope(execution.scratch);
+    auto const words = [&](std::int64_t count) {
+      return reinterpret_cast<std::uint32_t*>(execution.scratch.allocate(DType::int32, Shape{count}).raw());
+    };
+    avx512::Tiles const& tiles = *tiles_for(problem.dtype);
+    std::int64_t const steps = avx512::quotient_up(problem.k, tiles.elements_per_word);
+    bool const weight = call.b_weight.id != 0;
+    bool const rounds_sums = problem.output_dtype == DType::bfloat16 && steps > avx512::block_steps;
+    std::int64_t const most_rows = weight ? std::min(avx512::block_rows, problem.m) : problem.m;
+    std::int64_t const rows = rounds_sums ? std::min(most_rows, avx512::partial_rows(problem.n)) : most_rows;
+    std::uint32_t* const right =
+        weight ? packed_weight(call, problem, tiles, steps)
+               : words(avx512::packed_right_words(problem.n, std::min(steps, avx512::block_steps)));
+    float* const partial = rounds_sums ? reinterpret_cast<float*>(words(rows * problem.n)) : nullptr;
+    avx512::multiply({call, problem, tiles, steps, right, weight, words(avx512::packed_left_words), rows, partial});
+  }
+
+ private:
+  /// All of op(b).
+  std::uint32_t* packed_weight(GemmCall const& call, GemmProblem const& problem, avx512::Tiles const& tiles,
+                               std::int64_t steps) {
+    auto const words = [](Tensor const& packed) { return reinterpret_cast<std::uint32_t*>(packed.raw()); };
+    auto const make = [&] {
+      return Tensor::allocate(DType::int32, Shape{avx512::packed_right_words(problem.n, steps)});
+    };
+    auto const fill = [&](Tensor const& packed) {
+      tiles.pack_right(avx512::right_factor(call, problem, 0, problem.k), words(packed));
+    };
+    return words(weights_.current(call, problem, make, fill));
+  }
+
+  PackedWeights<Tensor> weights_;
+};
+
+}  // namespace
+
+void add_avx512_gemm(KernelRegistry<Gemm>& registry) {
+  registry.add("avx512", cpu_has_matrix_registers() ? speeds::simd : speeds::own, std::make_shared<Avx512Gemm>());
+}
+
+}  // namespace heddle

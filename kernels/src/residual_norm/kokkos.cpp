@@ -1,0 +1,339 @@
+#include "support/factories.hpp"
+#include "support/kernel_parts.hpp"
+
+namespace heddle {
+namespace {
+
+/// Rows whose share of the weight gradients is summed by one work item.
+constexpr std::int64_t rows_per_block = 64;
+/// Rows that take each step of the arithmetic together: what one row waits for, its sums above all, the others hide.
+constexpr std::int64_t rows_at_once = 8;
+/// Columns whose shares one work item then adds up.
+constexpr std::int64_t columns_per_block = 64;
+
+using parts::for_each_column;
+using parts::for_each_of_chunk;
+
+/// What both directions know of a call, as raw pointers.
+template <class Element>
+struct NormView {
+  using Real = parts::ArithmeticType<Element>;
+
+  parts::Rows<Element> residual;
+  parts::Rows<Element> branch;
+  Real const* weight;
+  Real const* bias;
+  parts::Rows<Element> sum;
+  parts::Rows<Element> normalized;
+  Real* mean;
+  Real* reciprocal_deviation;
+  parts::DropoutRule dropout;
+  std::int64_t columns;
+  Real epsilon;
+
+  NormView(ResidualNormCall const& call, ResidualNormOutput const& output)
+      : residual(parts::rows_of<Element>(call.residual)),
+        branch(parts::rows_of<Element>(call.branch)),
+        weight(parts::rows_of<Real>(call.weight).data),
+        bias(parts::rows_of<Real>(call.bias).data),
+        sum(parts::rows_of<Element>(output.sum)),
+        normalized(parts::rows_of<Element>(output.normalized)),
+        mean(parts::rows_of<Real>(output.mean).data),
+        reciprocal_deviation(parts::rows_of<Real>(output.reciprocal_deviation).data),
+        dropout(call.dropout),
+        columns(call.residual.dim(1)),
+        epsilon(static_cast<Real>(call.epsilon)) {}
+
+  KOKKOS_INLINE_FUNCTION Element const* normed(std::int64_t row) const { return sum ? sum[row] : residual[row]; }
+
+  /// sum = residual + dropout(branch); any of them may be the same memory.
+  KOKKOS_INLINE_FUNCTION void add(std::int64_t row) const {
+    Element const* const from = residual[row];
+    Element const* const branch_row = branch[row];
+    Element* const to = sum[row];
+    dropout.template for_each_chunk<Real>(
+        row, columns, [=](std::int64_t begin, std::int64_t end, auto const& multipliers) {
+          for_each_of_chunk(end - begin, [=](std::int64_t i) {
+            to[begin + i] = parts::narrow<Element>(parts::wide<Real>(from[begin + i]) +
+                                                   parts::wide<Real>(branch_row[begin + i]) * multipliers[i]);
+          });
+        });
+  }
+
+  KOKKOS_INLINE_FUNCTION Real mean_of(Element const* x) const {
+    Real total = 0;
+    for_each_column(columns, [&](std::int64_t c) { total += parts::wide<Real>(x[c]); });
+    return total / static_cast<Real>(columns);
+  }
+
+  /// In a visit of its own, so that no digits are lost.
+  KOKKOS_INLINE_FUNCTION Real reciprocal_deviation_of(Element const* x, Real average) const {
+    Real squares = 0;
+    for_each_column(columns, [&](std::int64_t c) {
+      Real const distance = parts::wide<Real>(x[c]) - average;
+      squares += distance * distance;
+    });
+    return Real{1} / std::sqrt(squares / static_cast<Real>(columns) + epsilon);
+  }
+
+  /// normalized = (x - mean) / deviation * weight + bias.
+  KOKKOS_INLINE_FUNCTION void normalize(std::int64_t row) const {
+    Element const* const x = normed(row);
+    Element* const KOKKOS_RESTRICT to = normalized[row];
+    Real const average = mean[row];
+    Real const reciprocal = reciprocal_deviation[row];
+    Real const* const KOKKOS_RESTRICT factors = weight;
+    Real const* const KOKKOS_RESTRICT offsets = bias;
+    for_each_column(columns, [=](std::int64_t c) {
+      to[c] = parts::narrow<Element>((parts::wide<Real>(x[c]) - average) * reciprocal * factors[c] + offsets[c]);
+    });
+  }
+};
+
+template <class Element>
+void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
+  NormView<Element> const view(call, output);
+  std::int64_t const rows = call.residual.dim(0);
+  parts::for_each(
+      execution, "residual norm forward", (rows + rows_at_once - 1) / rows_at_once, KOKKOS_LAMBDA(std::int64_t item) {
+        std::int64_t const begin = item * rows_at_once;
+        std::int64_t const end = rows - begin < rows_at_once ? rows : begin + rows_at_once;
+        for (std::int64_t row = begin; row < end; ++row) {
+          if (view.branch) {
+            view.add(row);
+          } else if (view.sum) {
+            for (std::int64_t c = 0; c < view.columns; ++c) {
+              view.sum[row][c] = view.residual[row][c];
+            }
+          }
+        }
+        if (view.weight == nullptr) {
+          return;
+        }
+        for (std::int64_t row = begin; row < end; ++row) {
+          view.mean[row] = view.mean_of(view.normed(row));
+        }
+        for (std::int64_t row = begin; row < end; ++row) {
+          view.reciprocal_deviation[row] = view.reciprocal_deviation_of(view.normed(row), view.mean[row]);
+        }
+        for (std::int64_t row = begin; row < end; ++row) {
+          view.normalize(row);
+        }
+      });
+}
+
+/// mean(g) and mean(g * standardised x) of a row, with g = grad_normalized * weight: what its gradient needs of all its
+/// columns.
+template <class Real>
+struct RowMeans {
+  Real grad = 0;
+  Real grad_standard = 0;
+};
+
+/// The pointers of a backward call.
+template <class Element>
+struct GradientView {
+  using Real = parts::ArithmeticType<Element>;
+
+  NormView<Element> forward;
+  parts::Rows<Element> grad_normalized;
+  parts::Rows<Element> grad_sum;
+  parts::Rows<Element> grad_residual;
+  parts::Rows<Element> grad_branch;
+
+  KOKKOS_INLINE_FUNCTION RowMeans<Real> means_of(std::int64_t row) const {
+    Element const* const x = forward.sum[row];
+    Element const* const grad = grad_normalized[row];
+    Real const* const weight = forward.weight;
+    Real const average = forward.mean[row];
+    Real sum_grad = 0;
+    Real sum_grad_distance = 0;
+    for_each_column(forward.columns, [&](std::int64_t c) {
+      Real const weighted = parts::wide<Real>(grad[c]) * weight[c];
+      sum_grad += weighted;
+      sum_grad_distance += weighted * (parts::wide<Real>(x[c]) - average);
+    });
+    auto const count = static_cast<Real>(forward.columns);
+    return {sum_grad / count, sum_grad_distance * forward.reciprocal_deviation[row] / count};
+  }
+
+  /// Adds what `count` rows from `first` on contribute to the gradients of weight and bias.
+  template <int count>
+  KOKKOS_INLINE_FUNCTION void add_weight_gradients(std::int64_t first, Real* weight_sums, Real* bias_sums) const {
+    Element const* x[count];
+    Element const* grad[count];
+    Real average[count];
+    Real reciprocal[count];
+    for (int i = 0; i < count; ++i) {
+      x[i] = forward.sum[first + i];
+      grad[i] = grad_normalized[first + i];
+      average[i] = forward.mean[first + i];
+      reciprocal[i] = forward.reciprocal_deviation[first + i];
+    }
+    for_each_column(forward.columns, [=](std::int64_t c) {
+      Real of_weight = weight_sums[c];
+      Real of_bias = bias_sums[c];
+      for (int i = 0; i < count; ++i) {
+        auto const grad_c = parts::wide<Real>(grad[i][c]);
+        of_weight += grad_c * ((parts::wide<Real>(x[i][c]) - average[i]) * reciprocal[i]);
+        of_bias += grad_c;
+      }
+      weight_sums[c] = of_weight;
+      bias_sums[c] = of_bias;
+    });
+  }
+
+  /// The row's gradients of residual and branch, which may overwrite what they are made from.
+  template <bool with_norm, bool with_stream, bool with_branch>
+  KOKKOS_INLINE_FUNCTION void write_as(std::int64_t row, RowMeans<Real> means) const {
+    Element const* const x = forward.sum[row];
+    Element const* const grad = grad_normalized[row];
+    Element const* const stream = grad_sum[row];
+    Real const* const weight = forward.weight;
+    Element* const to_residual = grad_residual[row];
+    Element* const to_branch = grad_branch[row];
+    Real const average = with_norm ? forward.mean[row] : Real{0};
+    Real const reciprocal = with_norm ? forward.reciprocal_deviation[row] : Real{0};
+    Real const slope = reciprocal * means.grad_standard;
+    auto const gradient = [=](std::int64_t c) {
+      Real value = 0;
+      if constexpr (with_norm) {
+        Real const distance = parts::wide<Real>(x[c]) - average;
+        value = reciprocal * (parts::wide<Real>(grad[c]) * weight[c] - means.grad - distance * slope);
+      }
+      if constexpr (with_stream) {
+        value += parts::wide<Real>(stream[c]);
+      }
+      return value;
+    };
+    if constexpr (with_branch) {
+      forward.dropout.template for_each_chunk<Real>(
+          row, forward.columns, [=](std::int64_t begin, std::int64_t end, auto const& multipliers) {
+            for_each_of_chunk(end - begin, [=](std::int64_t i) {
+              Real const value = gradient(begin + i);
+              to_residual[begin + i] = parts::narrow<Element>(value);
+              to_branch[begin + i] = parts::narrow<Element>(value * multipliers[i]);
+            });
+          });
+    } else {
+      for_each_column(forward.columns, [=](std::int64_t c) { to_residual[c] = parts::narrow<Element>(gradient(c)); });
+    }
+  }
+
+  template <bool with_norm, bool with_stream>
+  KOKKOS_INLINE_FUNCTION void write_of(std::int64_t row, RowMeans<Real> means) const {
+    grad_branch ? write_as<with_norm, with_stream, true>(row, means)
+                : write_as<with_norm, with_stream, false>(row, means);
+  }
+
+  KOKKOS_INLINE_FUNCTION void write(std::int64_t row, RowMeans<Real> means) const {
+    if (!grad_normalized) {
+      write_of<false, true>(row, means);
+    } else {
+      grad_sum ? write_of<true, true>(row, means) : write_of<true, false>(row, means);
+    }
+  }
+
+  /// The gradients of the rows from `first` to `last`, at most rows_at_once; the sums are of [weight, bias].
+  KOKKOS_INLINE_FUNCTION void visit(std::int64_t first, std::int64_t last, Real* sums) const {
+    RowMeans<Real> means[rows_at_once];
+    if (grad_normalized) {
+      Real* const bias_sums = sums + forward.columns;
+      for (std::int64_t row = first; row < last; ++row) {
+        means[row - first] = means_of(row);
+      }
+      std::int64_t row = first;
+      for (; row + 4 <= last; row += 4) {
+        add_weight_gradients<4>(row, sums, bias_sums);
+      }
+      for (; row < last; ++row) {
+        add_weight_gradients<1>(row, sums, bias_sums);
+      }
+    }
+    for (std::int64_t row = first; row < last; ++row) {
+      write(row, means[row - first]);
+    }
+  }
+};
+
+/// into[column] += the sum over blocks of sums[block][column], in the order of the blocks.
+template <class Real>
+void add_block_sums(Execution& execution, Real const* sums, std::int64_t stride, std::int64_t blocks,
+                    Tensor const& into) {
+  Real* const total = into.data<Real>();
+  std::int64_t const columns = into.dim(0);
+  parts::for_each(
+      execution, "norm weight gradients", (columns + columns_per_block - 1) / columns_per_block,
+      KOKKOS_LAMBDA(std::int64_t part) {
+        std::int64_t const begin = part * columns_per_block;
+        std::int64_t const end = columns - begin < columns_per_block ? columns : begin + columns_per_block;
+        Real buffer[columns_per_block] = {};
+        for (std::int64_t block = 0; block < blocks; ++block) {
+          for (std::int64_t c = begin; c < end; ++c) {
+            buffer[c - begin] += sums[block * stride + c];
+          }
+        }
+        for (std::int64_t c = begin; c < end; ++c) {
+          total[c] += buffer[c - begin];
+        }
+      });
+}
+
+template <class Element, class Real = parts::ArithmeticType<Element>>
+void run_backward(Execution& execution, GradientView<Element> const& view, std::int64_t rows,
+                  ResidualNormGradients const& gradients) {
+  ArenaScope const scope(execution.scratch);
+  std::int64_t const columns = view.forward.columns;
+  std::int64_t const blocks = (rows + rows_per_block - 1) / rows_per_block;
+  bool const with_norm = static_cast<bool>(view.grad_normalized);
+  Real* sums = nullptr;  // [blocks, 2, columns]: of the weight and of the bias
+  if (with_norm && blocks > 0) {
+    sums = execution.scratch.allocate(DTypeOf<Real>::value, Shape{blocks, 2, columns}).template data<Real>();
+  }
+  parts::for_each(
+      execution, "residual norm backward", blocks, KOKKOS_LAMBDA(std::int64_t block) {
+        Real* const weight_sums = with_norm ? sums + block * 2 * columns : nullptr;
+        for (std::int64_t c = 0; with_norm && c < 2 * columns; ++c) {
+          weight_sums[c] = 0;
+        }
+        std::int64_t const begin = block * rows_per_block;
+        std::int64_t const end = rows - begin < rows_per_block ? rows : begin + rows_per_block;
+        for (std::int64_t first = begin; first < end; first += rows_at_once) {
+          std::int64_t const last = end - first < rows_at_once ? end : first + rows_at_once;
+          view.visit(first, last, weight_sums);
+        }
+      });
+  if (sums != nullptr) {
+    add_block_sums<Real>(execution, sums, 2 * columns, blocks, gradients.weight);
+    add_block_sums<Real>(execution, sums + columns, 2 * columns, blocks, gradients.bias);
+  }
+}
+
+class KokkosResidualNorm : public ResidualNorm {
+ public:
+  bool supports(ResidualNormProblem const& problem) const override { return problem.dtype != DType::int32; }
+  void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
+    parts::with_floating(call.residual.dtype(),
+                         [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
+  }
+  void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
+                Tensor const& grad_normalized, Tensor const& grad_sum,
+                ResidualNormGradients const& gradients) override {
+    parts::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
+      GradientView<Element> const view{{call, output},
+                                       parts::rows_of<Element>(grad_normalized),
+                                       parts::rows_of<Element>(grad_sum),
+                                       parts::rows_of<Element>(gradients.residual),
+                                       parts::rows_of<Element>(gradients.branch)};
+      run_backward<Element>(execution, view, call.residual.dim(0), gradients);
+    });
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<ResidualNorm> make_kokkos_residual_norm() {
+  return std::make_shared<KokkosResidualNorm>();
+}
+
+}  // namespace heddle

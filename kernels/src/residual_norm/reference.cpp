@@ -1,0 +1,148 @@
+#include "support/factories.hpp"
+#include "support/kernel_parts.hpp"
+
+namespace heddle {
+namespace {
+
+/// `double` holds every floating element exactly.
+template <class Element>
+KOKKOS_INLINE_FUNCTION double wide(Element element) {
+  return parts::wide<double>(element);
+}
+
+template <class Element>
+void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
+  using Statistic = parts::ArithmeticType<Element>;
+  auto const residual = parts::rows_of<Element>(call.residual);
+  auto const branch = parts::rows_of<Element>(call.branch);
+  auto const weight = parts::rows_of<Statistic>(call.weight);
+  auto const bias = parts::rows_of<Statistic>(call.bias);
+  auto const sum = parts::rows_of<Element>(output.sum);
+  auto const normalized = parts::rows_of<Element>(output.normalized);
+  auto const mean = parts::rows_of<Statistic>(output.mean);
+  auto const reciprocal_deviation = parts::rows_of<Statistic>(output.reciprocal_deviation);
+  parts::DropoutRule const dropout(call.dropout);
+  std::int64_t const columns = call.residual.dim(1);
+  double const epsilon = call.epsilon;
+  parts::for_each(
+      execution, "reference residual norm forward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        if (sum) {
+          for (std::int64_t c = 0; c < columns; ++c) {
+            double const added = branch ? wide(branch[row][c]) * dropout.multiplier(row, c) : 0.0;
+            sum[row][c] = parts::narrow<Element>(wide(residual[row][c]) + added);
+          }
+        }
+        if (!weight) {
+          return;
+        }
+        Element const* const x = sum ? sum[row] : residual[row];
+        double total = 0;
+        for (std::int64_t c = 0; c < columns; ++c) {
+          total += wide(x[c]);
+        }
+        double const average = total / static_cast<double>(columns);
+        double squares = 0;
+        for (std::int64_t c = 0; c < columns; ++c) {
+          squares += (wide(x[c]) - average) * (wide(x[c]) - average);
+        }
+        double const reciprocal = 1 / std::sqrt(squares / static_cast<double>(columns) + epsilon);
+        for (std::int64_t c = 0; c < columns; ++c) {
+          normalized[row][c] =
+              parts::narrow<Element>((wide(x[c]) - average) * reciprocal * weight.data[c] + bias.data[c]);
+        }
+        mean.data[row] = static_cast<Statistic>(average);
+        reciprocal_deviation.data[row] = static_cast<Statistic>(reciprocal);
+      });
+}
+
+/// One work item for each column, so that the rows' contributions add up in their order.
+template <class Element>
+void add_weight_gradients(Execution& execution, ResidualNormOutput const& output, Tensor const& grad_normalized,
+                          ResidualNormGradients const& gradients) {
+  using Statistic = parts::ArithmeticType<Element>;
+  auto const x = parts::rows_of<Element>(output.sum);
+  auto const mean = parts::rows_of<Statistic>(output.mean);
+  auto const reciprocal_deviation = parts::rows_of<Statistic>(output.reciprocal_deviation);
+  auto const grad = parts::rows_of<Element>(grad_normalized);
+  auto const grad_weight = parts::rows_of<Statistic>(gradients.weight);
+  auto const grad_bias = parts::rows_of<Statistic>(gradients.bias);
+  std::int64_t const rows = grad_normalized.dim(0);
+  parts::for_each(
+      execution, "reference norm weight gradients", grad_normalized.dim(1), KOKKOS_LAMBDA(std::int64_t c) {
+        double of_weight = 0;
+        double of_bias = 0;
+        for (std::int64_t row = 0; row < rows; ++row) {
+          double const standard = (wide(x[row][c]) - mean.data[row]) * reciprocal_deviation.data[row];
+          of_weight += wide(grad[row][c]) * standard;
+          of_bias += wide(grad[row][c]);
+        }
+        grad_weight.data[c] += static_cast<Statistic>(of_weight);
+        grad_bias.data[c] += static_cast<Statistic>(of_bias);
+      });
+}
+
+template <class Element>
+void run_backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
+                  Tensor const& grad_normalized, Tensor const& grad_sum, ResidualNormGradients const& gradients) {
+  using Statistic = parts::ArithmeticType<Element>;
+  if (!grad_normalized.empty()) {
+    add_weight_gradients<Element>(execution, output, grad_normalized, gradients);
+  }
+  auto const x = parts::rows_of<Element>(output.sum);
+  auto const mean = parts::rows_of<Statistic>(output.mean);
+  auto const reciprocal_deviation = parts::rows_of<Statistic>(output.reciprocal_deviation);
+  auto const weight = parts::rows_of<Statistic>(call.weight);
+  auto const grad_norm = parts::rows_of<Element>(grad_normalized);
+  auto const grad_stream = parts::rows_of<Element>(grad_sum);
+  auto const grad_residual = parts::rows_of<Element>(gradients.residual);
+  auto const grad_branch = parts::rows_of<Element>(gradients.branch);
+  parts::DropoutRule const dropout(call.dropout);
+  std::int64_t const columns = call.residual.dim(1);
+  parts::for_each(
+      execution, "reference residual norm backward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        double const average = grad_norm ? mean.data[row] : 0;
+        double const reciprocal = grad_norm ? reciprocal_deviation.data[row] : 0;
+        double mean_grad = 0;
+        double mean_grad_standard = 0;
+        for (std::int64_t c = 0; grad_norm && c < columns; ++c) {
+          double const grad = wide(grad_norm[row][c]) * weight.data[c];
+          mean_grad += grad / static_cast<double>(columns);
+          mean_grad_standard += grad * (wide(x[row][c]) - average) * reciprocal / static_cast<double>(columns);
+        }
+        for (std::int64_t c = 0; c < columns; ++c) {
+          double grad = grad_stream ? wide(grad_stream[row][c]) : 0.0;
+          if (grad_norm) {
+            double const standard = (wide(x[row][c]) - average) * reciprocal;
+            grad += reciprocal * (wide(grad_norm[row][c]) * weight.data[c] - mean_grad - standard * mean_grad_standard);
+          }
+          if (grad_branch) {
+            grad_branch[row][c] = parts::narrow<Element>(grad * dropout.multiplier(row, c));
+          }
+          grad_residual[row][c] = parts::narrow<Element>(grad);
+        }
+      });
+}
+
+class ReferenceResidualNorm : public ResidualNorm {
+ public:
+  bool supports(ResidualNormProblem const& problem) const override { return problem.dtype != DType::int32; }
+  void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
+    parts::with_floating(call.residual.dtype(),
+                         [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
+  }
+  void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
+                Tensor const& grad_normalized, Tensor const& grad_sum,
+                ResidualNormGradients const& gradients) override {
+    parts::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
+      run_backward<Element>(execution, call, output, grad_normalized, grad_sum, gradients);
+    });
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<ResidualNorm> make_reference_residual_norm() {
+  return std::make_shared<ReferenceResidualNorm>();
+}
+
+}  // namespace heddle

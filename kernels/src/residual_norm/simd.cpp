@@ -1,0 +1,330 @@
+#include "support/factories.hpp"
+#include "support/kernel_parts.hpp"
+#include "vector/lanes_random.hpp"
+
+// Residual norms in bfloat16 on the host's vector units: pairs of vectors throughout, and a group of rows in the
+// first-level cache as float32 from the sum to the normalized output.
+
+namespace heddle {
+namespace {
+
+using lanes::Floats;
+using lanes::Pair;
+using lanes::pair_width;
+using lanes::Words;
+
+/// Rows that take each step together: what one waits for, its sums above all, the others hide.
+constexpr std::int64_t rows_at_once = 4;
+/// Of the longest rows: a group must fit the first-level cache as float32.
+constexpr std::int64_t longest = 2048;
+
+template <class Element>
+Element* data_of(Tensor const& tensor) {
+  return parts::rows_of<Element>(tensor).data;
+}
+
+/// Which of the row's elements are kept: word i of `words` decides elements 2 i and 2 i + 1, by its halves.
+struct Mask {
+  Words threshold;
+  Floats scale;
+  std::uint32_t words[longest / 2];
+
+  explicit Mask(parts::DropoutRule const& rule)
+      : threshold(Words{} + rule.threshold), scale(lanes::all(static_cast<float>(rule.scale))) {}
+
+  void draw(parts::DropoutRule const& rule, std::int64_t row, std::int64_t columns) {
+    constexpr int batches = 4;
+    constexpr std::int64_t step = batches * lanes::batch_elements;
+    Philox::Counter counter{static_cast<std::uint32_t>(rule.sample[row]),
+                            static_cast<std::uint32_t>(rule.position[row]),
+                            static_cast<std::uint32_t>(rule.first_column / 8), rule.step};
+    std::int64_t begin = 0;
+    for (; begin + step <= columns; begin += step) {
+      lanes::random_words<batches>(rule.key, counter, words + begin / 2);
+      counter[2] += step / 8;
+    }
+    for (; begin < columns; begin += 2 * lanes::batch_elements) {
+      lanes::random_words<2>(rule.key, counter, words + begin / 2);
+      counter[2] += 2 * lanes::batch_elements / 8;
+    }
+  }
+
+  Pair multipliers(std::int64_t begin) const {
+    Words const both = lanes::load_words(words + begin / 2);
+    return {(both & 0xffffU) < threshold ? scale : Floats{}, (both >> 16) < threshold ? scale : Floats{}};
+  }
+};
+
+/// The weights of a norm in pairs, as often as they are read.
+struct PairedVector {
+  Pair pairs[longest / pair_width];
+
+  PairedVector(Tensor const& vector, std::int64_t columns) {
+    for (std::int64_t c = 0; !vector.empty() && c < columns; c += pair_width) {
+      pairs[c / pair_width] = lanes::load_pair(vector.data<float>() + c);
+    }
+  }
+  Pair operator[](std::int64_t c) const { return pairs[c / pair_width]; }
+};
+
+class Forward {
+ public:
+  Forward(ResidualNormCall const& call, ResidualNormOutput const& output)
+      : residual_(parts::rows_of<BFloat16>(call.residual)),
+        branch_(parts::rows_of<BFloat16>(call.branch)),
+        sum_(parts::rows_of<BFloat16>(output.sum)),
+        normalized_(parts::rows_of<BFloat16>(output.normalized)),
+        mean_(data_of<float>(output.mean)),
+        reciprocal_(data_of<float>(output.reciprocal_deviation)),
+        columns_(call.residual.dim(1)),
+        epsilon_(static_cast<float>(call.epsilon)),
+        weight_(call.weight, columns_),
+        bias_(call.bias, columns_),
+        rule_(call.dropout),
+        mask_(rule_) {}
+
+  void run(std::int64_t rows) {
+    for (std::int64_t first = 0; first < rows; first += rows_at_once) {
+      std::int64_t const count = rows - first < rows_at_once ? rows - first : rows_at_once;
+      for (std::int64_t i = 0; i < count; ++i) {
+        add(first + i, x_[i]);
+      }
+      if (!normalized_) {
+        continue;
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        mean_[first + i] = mean(x_[i]);
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        reciprocal_[first + i] = reciprocal_deviation(x_[i], mean_[first + i]);
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        normalize(first + i, x_[i]);
+      }
+    }
+  }
+
+ private:
+  /// x = the sum as it is stored.
+  void add(std::int64_t row, Pair* x) {
+    bool const dropped = branch_ && rule_.active;
+    if (dropped) {
+      mask_.draw(rule_, row, columns_);
+    }
+    for (std::int64_t c = 0; c < columns_; c += pair_width) {
+      Words words = lanes::load_words(residual_[row] + c);
+      if (branch_) {
+        Pair const residual = lanes::pair_of(words);
+        Pair branch = lanes::load_pair(branch_[row] + c);
+        if (dropped) {
+          Pair const kept = mask_.multipliers(c);
+          branch = {branch.even * kept.even, branch.odd * kept.odd};
+        }
+        words = lanes::rounded({residual.even + branch.even, residual.odd + branch.odd});
+      }
+      if (sum_) {
+        lanes::store_words(words, sum_[row] + c);
+      }
+      x[c / pair_width] = lanes::pair_of(words);
+    }
+  }
+
+  float mean(Pair const* x) const {
+    Floats total = {};
+    for (std::int64_t p = 0; p < columns_ / pair_width; ++p) {
+      total += x[p].even + x[p].odd;
+    }
+    return lanes::sum(total) / static_cast<float>(columns_);
+  }
+
+  float reciprocal_deviation(Pair const* x, float average) const {
+    Floats even = {};
+    Floats odd = {};
+    for (std::int64_t p = 0; p < columns_ / pair_width; ++p) {
+      even += (x[p].even - average) * (x[p].even - average);
+      odd += (x[p].odd - average) * (x[p].odd - average);
+    }
+    return 1.0F / std::sqrt(lanes::sum(even + odd) / static_cast<float>(columns_) + epsilon_);
+  }
+
+  void normalize(std::int64_t row, Pair const* x) const {
+    float const average = mean_[row];
+    float const reciprocal = reciprocal_[row];
+    for (std::int64_t c = 0; c < columns_; c += pair_width) {
+      Pair const value = x[c / pair_width];
+      lanes::store_pair({(value.even - average) * reciprocal * weight_[c].even + bias_[c].even,
+                         (value.odd - average) * reciprocal * weight_[c].odd + bias_[c].odd},
+                        normalized_[row] + c);
+    }
+  }
+
+  parts::Rows<BFloat16> residual_, branch_, sum_, normalized_;
+  float* mean_;
+  float* reciprocal_;
+  std::int64_t columns_;
+  float epsilon_;
+  PairedVector weight_, bias_;
+  parts::DropoutRule rule_;
+  Mask mask_;
+  Pair x_[rows_at_once][longest / pair_width];
+};
+
+class Backward {
+ public:
+  Backward(ResidualNormCall const& call, ResidualNormOutput const& output, Tensor const& grad_normalized,
+           Tensor const& grad_sum, ResidualNormGradients const& gradients)
+      : sum_(parts::rows_of<BFloat16>(output.sum)),
+        grad_normalized_(parts::rows_of<BFloat16>(grad_normalized)),
+        grad_sum_(parts::rows_of<BFloat16>(grad_sum)),
+        grad_residual_(parts::rows_of<BFloat16>(gradients.residual)),
+        grad_branch_(parts::rows_of<BFloat16>(gradients.branch)),
+        mean_(data_of<float>(output.mean)),
+        reciprocal_(data_of<float>(output.reciprocal_deviation)),
+        columns_(call.residual.dim(1)),
+        weight_(call.weight, columns_),
+        rule_(call.dropout),
+        mask_(rule_) {}
+
+  void run(std::int64_t rows, ResidualNormGradients const& gradients) {
+    for (std::int64_t first = 0; first < rows; first += rows_at_once) {
+      std::int64_t const count = rows - first < rows_at_once ? rows - first : rows_at_once;
+      if (grad_normalized_) {
+        reduce(first, count);
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        write(first + i, means_[i]);
+      }
+    }
+    for (std::int64_t c = 0; grad_normalized_ && c < columns_; c += pair_width) {
+      lanes::add_pair(weight_sums_[c / pair_width], gradients.weight.data<float>() + c);
+      lanes::add_pair(bias_sums_[c / pair_width], gradients.bias.data<float>() + c);
+    }
+  }
+
+ private:
+  /// mean(g) and mean(g * standardised x) of a row, with g = grad_normalized * weight.
+  struct Means {
+    float grad = 0;
+    float grad_standard = 0;
+  };
+
+  /// The means of `count` rows, and what they add to the gradients of weight and bias. Rows that the last group lacks
+  /// have gradients of 0, so that all rows are summed by the same instructions.
+  void reduce(std::int64_t first, std::int64_t count) {
+    BFloat16 const* x[rows_at_once];
+    BFloat16 const* grad[rows_at_once];
+    float average[rows_at_once];
+    float reciprocal[rows_at_once];
+    Floats sums[rows_at_once] = {};
+    Floats sums_standard[rows_at_once] = {};
+    for (std::int64_t i = 0; i < rows_at_once; ++i) {
+      std::int64_t const row = i < count ? first + i : first;
+      x[i] = sum_[row];
+      grad[i] = i < count ? grad_normalized_[row] : zeros_;
+      average[i] = mean_[row];
+      reciprocal[i] = reciprocal_[row];
+    }
+    for (std::int64_t c = 0; c < columns_; c += pair_width) {
+      Pair const weight = weight_[c];
+      Pair of_weight = weight_sums_[c / pair_width];
+      Pair of_bias = bias_sums_[c / pair_width];
+      for (std::int64_t i = 0; i < rows_at_once; ++i) {
+        Pair const g = lanes::load_pair(grad[i] + c);
+        Pair const value = lanes::load_pair(x[i] + c);
+        Floats const even = g.even * ((value.even - average[i]) * reciprocal[i]);
+        Floats const odd = g.odd * ((value.odd - average[i]) * reciprocal[i]);
+        of_weight = {of_weight.even + even, of_weight.odd + odd};
+        of_bias = {of_bias.even + g.even, of_bias.odd + g.odd};
+        sums[i] += g.even * weight.even + g.odd * weight.odd;
+        sums_standard[i] += even * weight.even + odd * weight.odd;
+      }
+      weight_sums_[c / pair_width] = of_weight;
+      bias_sums_[c / pair_width] = of_bias;
+    }
+    for (std::int64_t i = 0; i < rows_at_once; ++i) {
+      means_[i] = {lanes::sum(sums[i]) / static_cast<float>(columns_),
+                   lanes::sum(sums_standard[i]) / static_cast<float>(columns_)};
+    }
+  }
+
+  void write(std::int64_t row, Means means) {
+    float const average = grad_normalized_ ? mean_[row] : 0.0F;
+    float const reciprocal = grad_normalized_ ? reciprocal_[row] : 0.0F;
+    float const slope = reciprocal * means.grad_standard;
+    bool const dropped = grad_branch_ && rule_.active;
+    if (dropped) {
+      mask_.draw(rule_, row, columns_);
+    }
+    for (std::int64_t c = 0; c < columns_; c += pair_width) {
+      Pair value = {};
+      if (grad_normalized_) {
+        Pair const g = lanes::load_pair(grad_normalized_[row] + c);
+        Pair const x = lanes::load_pair(sum_[row] + c);
+        Pair const weight = weight_[c];
+        value = {reciprocal * (g.even * weight.even - means.grad - (x.even - average) * slope),
+                 reciprocal * (g.odd * weight.odd - means.grad - (x.odd - average) * slope)};
+      }
+      if (grad_sum_) {
+        Pair const stream = lanes::load_pair(grad_sum_[row] + c);
+        value = {value.even + stream.even, value.odd + stream.odd};
+      }
+      lanes::store_pair(value, grad_residual_[row] + c);
+      if (grad_branch_) {
+        Pair const kept = dropped ? mask_.multipliers(c) : Pair{lanes::all(1), lanes::all(1)};
+        lanes::store_pair({value.even * kept.even, value.odd * kept.odd}, grad_branch_[row] + c);
+      }
+    }
+  }
+
+  parts::Rows<BFloat16> sum_, grad_normalized_, grad_sum_, grad_residual_, grad_branch_;
+  float const* mean_;
+  float const* reciprocal_;
+  std::int64_t columns_;
+  PairedVector weight_;
+  parts::DropoutRule rule_;
+  Mask mask_;
+  Means means_[rows_at_once];
+  BFloat16 zeros_[longest] = {};
+  Pair weight_sums_[longest / pair_width] = {};
+  Pair bias_sums_[longest / pair_width] = {};
+};
+
+/// Whole groups of random counters to a row, as everywhere but in a plug-in's own split of d_model.
+bool whole_groups(Dropout const& dropout) {
+  return !dropout.active() || dropout.first_column % 8 == 0;
+}
+
+class SimdResidualNorm final : public ResidualNorm {
+ public:
+  bool supports(ResidualNormProblem const& problem) const override {
+    return parts::runs_on_one_host_thread() && problem.dtype == DType::bfloat16 && problem.d_model % pair_width == 0 &&
+           problem.d_model <= longest;
+  }
+  void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
+    if (!whole_groups(call.dropout)) {
+      return portable_->forward(execution, call, output);
+    }
+    execution.space.fence();  // what was launched before must have ended
+    Forward(call, output).run(call.residual.dim(0));
+  }
+  void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
+                Tensor const& grad_normalized, Tensor const& grad_sum,
+                ResidualNormGradients const& gradients) override {
+    if (!whole_groups(call.dropout)) {
+      return portable_->backward(execution, call, output, grad_normalized, grad_sum, gradients);
+    }
+    execution.space.fence();
+    Backward(call, output, grad_normalized, grad_sum, gradients).run(call.residual.dim(0), gradients);
+  }
+
+ private:
+  std::shared_ptr<ResidualNorm> portable_ = make_kokkos_residual_norm();
+};
+
+}  // namespace
+
+std::shared_ptr<ResidualNorm> make_simd_residual_norm() {
+  return std::make_shared<SimdResidualNorm>();
+}
+
+}  // namespace heddle

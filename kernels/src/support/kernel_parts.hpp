@@ -1,0 +1,324 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/random.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/core/tensor/tensor.hpp>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+/// What the kernels share inside their work items: rows of tensors, a vectorisable exponential, dropout.
+namespace heddle::parts {
+
+/// The rows of a matrix; `data` is null for an empty tensor.
+template <class Element>
+struct Rows {
+  Element* data = nullptr;
+  std::int64_t stride = 0;
+
+  KOKKOS_INLINE_FUNCTION Element* operator[](std::int64_t row) const { return data + row * stride; }
+  KOKKOS_INLINE_FUNCTION explicit operator bool() const { return data != nullptr; }
+};
+
+template <class Element>
+Rows<Element> rows_of(Tensor const& tensor) {
+  return tensor.empty() ? Rows<Element>{} : Rows<Element>{tensor.data<Element>(), tensor.row_stride()};
+}
+
+/// What elements of a floating type are computed in by the fast kernels, and what their statistics are stored in.
+template <class Element>
+struct Arithmetic {
+  using Type = Element;
+};
+template <>
+struct Arithmetic<BFloat16> {
+  using Type = float;
+};
+template <class Element>
+using ArithmeticType = typename Arithmetic<Element>::Type;
+
+/// An element as a `Real` to compute with, which holds it exactly.
+template <class Real, class Element>
+KOKKOS_INLINE_FUNCTION constexpr Real wide(Element element) {
+  return static_cast<Real>(static_cast<ArithmeticType<Element>>(element));
+}
+/// The `Element` nearest to what was computed; ties go to the even one. A processor's arithmetic gives no NaN whose set
+/// bits could be rounded away, which saves the question for it; a device's may.
+template <class Element, class Real>
+KOKKOS_INLINE_FUNCTION constexpr Element narrow(Real value) {
+  constexpr bool on_host = std::is_same_v<Kokkos::DefaultExecutionSpace::memory_space, Kokkos::HostSpace>;
+  if constexpr (std::is_same_v<Element, BFloat16> && on_host) {
+    auto const word = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    BFloat16 result;
+    result.bits = static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
+    return result;
+  } else {
+    return static_cast<Element>(static_cast<ArithmeticType<Element>>(value));
+  }
+}
+
+/// Calls `work(Real{})` for the float32 or float64 that `dtype` says.
+template <class Work>
+void with_real(DType dtype, Work&& work) {
+  switch (dtype) {
+    case DType::float32:
+      return work(float{});
+    case DType::float64:
+      return work(double{});
+    default:
+      throw Error("a kernel was called with " + std::string(name_of(dtype)) + ", which its supports() refuses");
+  }
+}
+
+/// Calls `work(Element{})` for a floating dtype's element type.
+template <class Work>
+void with_floating(DType dtype, Work&& work) {
+  switch (dtype) {
+    case DType::float32:
+      return work(float{});
+    case DType::float64:
+      return work(double{});
+    case DType::bfloat16:
+      return work(BFloat16{});
+    case DType::int32:
+      break;
+  }
+  throw Error("a kernel needs floating-point elements, not " + std::string(name_of(dtype)));
+}
+
+/// Calls `body(index)` for 0 ≤ index < count, in parallel.
+template <class Body>
+void for_each(Execution& execution, char const* name, std::int64_t count, Body const& body) {
+  using Policy = Kokkos::RangePolicy<Kokkos::DefaultExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+  if (count > 0) {
+    Kokkos::parallel_for(name, Policy(execution.space, 0, count), body);
+  }
+}
+
+/// Counters of one batch of random numbers.
+constexpr int philox_lanes = 16;
+/// Elements whose dropout is decided by one batch of counters.
+constexpr int dropout_chunk = 8 * philox_lanes;
+
+/// Calls `body(i)` for 0 ≤ i < count ≤ dropout_chunk. Each call touches element i of its arrays alone, so arrays may be
+/// the same memory, and the compiler need not look; a whole chunk, the usual one, is a loop of known length to it.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void for_each_of_chunk(std::int64_t count, Body const& body) {
+  if (count == dropout_chunk) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < dropout_chunk; ++i) {
+      body(i);
+    }
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      body(i);
+    }
+  }
+}
+
+/// The same for all columns of a row.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void for_each_column(std::int64_t columns, Body const& body) {
+  for (std::int64_t begin = 0; begin < columns; begin += dropout_chunk) {
+    for_each_of_chunk(columns - begin < dropout_chunk ? columns - begin : dropout_chunk,
+                      [&](std::int64_t i) { body(begin + i); });
+  }
+}
+
+/// e^x to about 2 units in the last place; below -87.3 it is 0, above 88 infinity; NaN stays. Free of branches, so that
+/// loops over it vectorise. The two fused operations are written as such because the compiler may reassociate all
+/// others.
+KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
+  constexpr float lowest = -87.3F;
+  constexpr float highest = 88.0F;
+  float const bounded = x < lowest ? lowest : (x > highest ? highest : x);
+  float const power = std::floor(bounded * 1.44269504F + 0.5F);
+  float const rest = std::fma(power, 1.90465421e-9F, std::fma(power, -0.693147182F, bounded));
+  float series = 1.98756922e-4F;
+  series = series * rest + 1.39819994e-3F;
+  series = series * rest + 8.33345205e-3F;
+  series = series * rest + 4.16657962e-2F;
+  series = series * rest + 1.66666657e-1F;
+  series = series * rest + 0.5F;
+  float const value = series * (rest * rest) + rest + 1.0F;
+  // NaN stays in `value` and so in the result, but what becomes an integer must be a number; -126 is the lowest power.
+  float const number = power > -126.0F ? power : -126.0F;
+  float const result = value * std::bit_cast<float>((static_cast<std::int32_t>(number) + 127) << 23);
+  float const floored = x < lowest ? 0.0F : result;
+  return x > highest ? std::numeric_limits<float>::infinity() : floored;
+}
+
+KOKKOS_INLINE_FUNCTION double fast_exp(double x) {
+  return std::exp(x);
+}
+
+/// e^x for x ≤ 0, to about 2 units in the last place, in fewer operations than fast_exp: what is below -86 counts as
+/// -86 (a share of 10^-38); NaN stays. 2^f for |f| ≤ 1/2 is a minimax polynomial.
+KOKKOS_INLINE_FUNCTION float exp_of_negative(float x) {
+  constexpr float log2_e = 1.44269504F;
+  float const bounded = x < -86.0F ? -86.0F : x;
+  float const power = std::rint(bounded * log2_e);
+  float const rest = std::fma(bounded, log2_e, -power);
+  float series = 0.00132647271F;
+  series = series * rest + 0.00967151264F;
+  series = series * rest + 0.0555073374F;
+  series = series * rest + 0.240222421F;
+  series = series * rest + 0.693146978F;
+  series = series * rest + 1.0F;
+  // NaN stays in `series`, but what becomes an integer must be a number.
+  float const number = power > -126.0F ? power : 0.0F;
+  return std::bit_cast<float>(std::bit_cast<std::int32_t>(series) + (static_cast<std::int32_t>(number) << 23));
+}
+
+KOKKOS_INLINE_FUNCTION double exp_of_negative(double x) {
+  return std::exp(x);
+}
+
+/// Philox::words for `philox_lanes` counters at once; counter[i][lane] is word i. The words sit in 64-bit lanes, of
+/// which only the lower half counts: so compilers find the widening multiplication of vectors.
+KOKKOS_INLINE_FUNCTION void philox_words(std::uint64_t key, std::uint32_t (&counter)[4][philox_lanes]) {
+  constexpr std::uint64_t lower_half = 0xffffffffU;
+  auto const key_0 = static_cast<std::uint32_t>(key);
+  auto const key_1 = static_cast<std::uint32_t>(key >> 32);
+  for (int lane = 0; lane < philox_lanes; ++lane) {
+    std::uint64_t word_0 = counter[0][lane];
+    std::uint64_t word_1 = counter[1][lane];
+    std::uint64_t word_2 = counter[2][lane];
+    std::uint64_t word_3 = counter[3][lane];
+    for (std::uint32_t round = 0; round < Philox::dropout_rounds; ++round) {
+      std::uint64_t const product_0 = std::uint64_t{Philox::multiplier_0} * (word_0 & lower_half);
+      std::uint64_t const product_1 = std::uint64_t{Philox::multiplier_1} * (word_2 & lower_half);
+      word_0 = (product_1 >> 32) ^ word_1 ^ (key_0 + round * Philox::weyl_0);
+      word_2 = (product_0 >> 32) ^ word_3 ^ (key_1 + round * Philox::weyl_1);
+      word_1 = product_1;
+      word_3 = product_0;
+    }
+    counter[0][lane] = static_cast<std::uint32_t>(word_0);
+    counter[1][lane] = static_cast<std::uint32_t>(word_1);
+    counter[2][lane] = static_cast<std::uint32_t>(word_2);
+    counter[3][lane] = static_cast<std::uint32_t>(word_3);
+  }
+}
+
+/// A Dropout as a kernel captures it; the rule is random.hpp's.
+struct DropoutRule {
+  bool active = false;
+  std::uint32_t threshold = 65536;
+  double scale = 1;
+  std::uint64_t key = 0;
+  std::uint32_t step = 0;
+  std::int64_t first_column = 0;
+  std::int32_t const* sample = nullptr;
+  std::int32_t const* position = nullptr;
+
+  explicit DropoutRule(Dropout const& dropout) : active(dropout.active()) {
+    if (active) {
+      threshold = Dropout::keep_threshold(dropout.rate);
+      scale = threshold == 0 ? 0 : Dropout::keep_scale(dropout.rate);
+      key = dropout.key;
+      step = dropout.step;
+      first_column = dropout.first_column;
+      sample = dropout.sample.data<std::int32_t>();
+      position = dropout.position.data<std::int32_t>();
+    }
+  }
+
+  /// What one element is multiplied by, by the letter of the rule: `group` = column / 8 and `lane` = column % 8.
+  KOKKOS_INLINE_FUNCTION double multiplier(std::int64_t row, std::int64_t group, std::int64_t lane) const {
+    auto const words =
+        Philox::words(key,
+                      {static_cast<std::uint32_t>(sample[row]), static_cast<std::uint32_t>(position[row]),
+                       static_cast<std::uint32_t>(group), step},
+                      Philox::dropout_rounds);
+    std::uint32_t const word = words[static_cast<std::size_t>(lane / 2)];
+    std::uint32_t const half = lane % 2 == 0 ? word & 0xffffU : word >> 16;
+    return half < threshold ? scale : 0.0;
+  }
+  /// The same for column `column` of this rank's part of the matrix; 1 where dropout is off.
+  KOKKOS_INLINE_FUNCTION double multiplier(std::int64_t row, std::int64_t column) const {
+    std::int64_t const global = first_column + column;
+    return active ? multiplier(row, global / 8, global % 8) : 1.0;
+  }
+
+  /// Turns a batch of counters (words 0 to 2 set: sample, position, group) into what decides their elements: the 16
+  /// bits of lane i are out[8 i], …, out[8 i + 7].
+  KOKKOS_INLINE_FUNCTION void fill(std::uint32_t (&counter)[4][philox_lanes],
+                                   std::uint16_t (&out)[dropout_chunk]) const {
+    for (int lane = 0; lane < philox_lanes; ++lane) {
+      counter[3][lane] = step;
+    }
+    philox_words(key, counter);
+    for (int lane = 0; lane < philox_lanes; ++lane) {
+      for (int word = 0; word < 4; ++word) {
+        out[8 * lane + 2 * word] = static_cast<std::uint16_t>(counter[word][lane] & 0xffffU);
+        out[8 * lane + 2 * word + 1] = static_cast<std::uint16_t>(counter[word][lane] >> 16);
+      }
+    }
+  }
+
+  /// The multipliers of a chunk of columns, from their 16 bits each.
+  template <class Real>
+  struct Multipliers {
+    std::uint16_t const* halves;
+    std::uint32_t threshold;
+    Real scale;
+
+    KOKKOS_INLINE_FUNCTION Real operator[](std::int64_t i) const { return halves[i] < threshold ? scale : Real{0}; }
+  };
+  /// Those where dropout is off, known to the compiler.
+  template <class Real>
+  struct Ones {
+    KOKKOS_INLINE_FUNCTION constexpr Real operator[](std::int64_t) const { return Real{1}; }
+  };
+
+  /// Calls `visit(begin, end, multipliers)` for consecutive chunks of the row's columns from `first` to `last`, at most
+  /// dropout_chunk long; multipliers[c - begin] belongs to column c.
+  template <class Real, class Visit>
+  KOKKOS_INLINE_FUNCTION void for_each_chunk(std::int64_t row, std::int64_t first, std::int64_t last,
+                                             Visit const& visit) const {
+    if (!active) {
+      for (std::int64_t begin = first; begin < last; begin += dropout_chunk) {
+        visit(begin, last - begin < dropout_chunk ? last : begin + dropout_chunk, Ones<Real>{});
+      }
+      return;
+    }
+    std::uint32_t counter[4][philox_lanes];
+    std::uint16_t halves[dropout_chunk];
+    auto group = static_cast<std::uint32_t>((first_column + first) / 8);
+    std::int64_t skipped = (first_column + first) % 8;
+    for (std::int64_t begin = first; begin < last;) {
+      for (std::uint32_t lane = 0; lane < philox_lanes; ++lane) {
+        counter[0][lane] = static_cast<std::uint32_t>(sample[row]);
+        counter[1][lane] = static_cast<std::uint32_t>(position[row]);
+        counter[2][lane] = group + lane;
+      }
+      fill(counter, halves);
+      std::int64_t const available = dropout_chunk - skipped;
+      std::int64_t const end = last - begin < available ? last : begin + available;
+      visit(begin, end, Multipliers<Real>{halves + skipped, threshold, static_cast<Real>(scale)});
+      begin = end;
+      group += philox_lanes;
+      skipped = 0;
+    }
+  }
+  /// The same for all `columns` columns of the row.
+  template <class Real, class Visit>
+  KOKKOS_INLINE_FUNCTION void for_each_chunk(std::int64_t row, std::int64_t columns, Visit const& visit) const {
+    for_each_chunk<Real>(row, 0, columns, visit);
+  }
+};
+
+/// Whether code on the calling thread of the host can do a kernel's work as well as a parallel_for could: its memory is
+/// the host's, and there is one thread. Kokkos runs.
+inline bool runs_on_one_host_thread() {
+  using Space = Kokkos::DefaultExecutionSpace;
+  return std::is_same_v<Space::memory_space, Kokkos::HostSpace> && Space().concurrency() == 1;
+}
+
+}  // namespace heddle::parts

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/tensor.hpp>
+#include <string>
+
+namespace heddle::parts {
+
+/// A tensor as rows: axis 0, which may be strided, and all the others.
+struct Extents {
+  std::int64_t rows;
+  std::int64_t columns;
+
+  explicit Extents(Tensor const& tensor)
+      : rows(tensor.shape().rank() == 0 ? 1 : tensor.dim(0)), columns(rows == 0 ? 0 : tensor.size() / rows) {
+    // A vector is one row, so that loops over columns are long.
+    if (tensor.shape().rank() == 1) {
+      columns = rows;
+      rows = 1;
+    }
+  }
+};
+
+inline void require_same_shape(Tensor const& from, Tensor const& to, char const* operation) {
+  if (!(from.shape() == to.shape())) {
+    throw Error(std::string(operation) + " from " + from.shape().to_string() + " to " + to.shape().to_string() +
+                ": the shapes must be equal");
+  }
+}
+
+inline void require_contiguous(Tensor const& tensor, char const* operation) {
+  if (!tensor.contiguous()) {
+    throw Error(std::string(operation) + " of a tensor with strided rows: it must be contiguous");
+  }
+}
+
+inline void require_gather(Tensor const& from, Tensor const& index, Tensor const& to) {
+  index.require(DType::int32, Shape{to.dim(0)}, "gather_rows' index");
+  if (from.dtype() != to.dtype() || from.dim(1) != to.dim(1)) {
+    throw Error("gather_rows from " + from.shape().to_string() + " to " + to.shape().to_string() +
+                ": the dtypes and the columns must be equal");
+  }
+}
+
+}  // namespace heddle::parts

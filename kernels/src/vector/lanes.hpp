@@ -1,0 +1,167 @@
+#pragma once
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <heddle/core/base/dtype.hpp>
+#include <utility>
+
+/// 16 float32 side by side, in GCC's and Clang's vector types: for host code that has to fill the registers exactly.
+/// Compilers split them where the machine's vectors are shorter.
+namespace heddle::lanes {
+
+constexpr std::int64_t width = 16;
+
+using Floats = float __attribute__((vector_size(64)));
+using Integers = std::int32_t __attribute__((vector_size(64)));
+using Words = std::uint32_t __attribute__((vector_size(64)));
+using Halves = std::uint16_t __attribute__((vector_size(32)));
+
+inline Floats load(float const* from) {
+  Floats result;
+  std::memcpy(&result, from, sizeof(result));
+  return result;
+}
+/// The bits of a float32 are, from the lowest up, 16 that a bfloat16 lacks and then the bfloat16.
+inline Floats load(BFloat16 const* from) {
+  Halves upper;
+  std::memcpy(&upper, from, sizeof(upper));
+  return std::bit_cast<Floats>(__builtin_shufflevector(Halves{}, upper, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22,
+                                                       7, 23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                                       31));
+}
+
+inline void store(Floats value, float* to) {
+  std::memcpy(to, &value, sizeof(value));
+}
+inline void store(Floats value, BFloat16* to) {
+  Words const word = std::bit_cast<Words>(value);
+  Words const nearest = word + 0x7fffU + ((word >> 16) & 1U);
+  Words const kept = (word & 0x7fffffffU) > 0x7f800000U ? word | 0x400000U : nearest;  // NaN stays NaN
+  using Both = std::uint16_t __attribute__((vector_size(64)));
+  Both const halves = std::bit_cast<Both>(kept);
+  Halves const upper =
+      __builtin_shufflevector(halves, halves, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  std::memcpy(static_cast<void*>(to), &upper, sizeof(upper));
+}
+
+/// The first `count` < width elements, zero beyond them.
+template <class Element>
+[[gnu::noinline]] Floats load_some(Element const* from, std::int64_t count) {
+  Element part[width] = {};
+  std::memcpy(static_cast<void*>(part), from, static_cast<std::size_t>(count) * sizeof(Element));
+  return load(part);
+}
+/// The first `count` < width elements.
+template <class Element>
+[[gnu::noinline]] void store_some(Floats const& value, Element* to, std::int64_t count) {
+  Element part[width];
+  store(value, part);
+  std::memcpy(static_cast<void*>(to), part, static_cast<std::size_t>(count) * sizeof(Element));
+}
+
+/// The first `count` elements, zero beyond them.
+template <class Element>
+inline Floats load(Element const* from, std::int64_t count) {
+  return count >= width ? load(from) : load_some(from, count);
+}
+/// The first `count` elements.
+template <class Element>
+inline void store(Floats const& value, Element* to, std::int64_t count) {
+  count >= width ? store(value, to) : store_some(value, to, count);
+}
+
+inline Floats all(float value) {
+  return Floats{} + value;
+}
+
+inline Floats maximum(Floats a, Floats b) {
+  return a > b ? a : b;
+}
+
+inline Integers indices() {
+  return Integers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+}
+
+inline float sum(Floats value) {
+  float result = 0;
+  for (int i = 0; i < width; ++i) {
+    result += value[i];
+  }
+  return result;
+}
+
+/// 2^x for |x| ≤ 1/2.
+inline Floats exp2_series(Floats x) {
+  Floats series = 1.32647266e-3F * x + 9.67151296e-3F;
+  series = series * x + 5.55073375e-2F;
+  series = series * x + 2.40222421e-1F;
+  series = series * x + 6.93146978e-1F;
+  return series * x + 1.0F;
+}
+
+/// 2^x for x that are at most 0 but for rounding errors, to about 2 units in the last place; below -126 it is 0. NaN
+/// stays.
+inline Floats exp2_of_negative(Floats x) {
+#ifdef __AVX512DQ__
+  auto const all_of_it = static_cast<__mmask16>(-1);  // the forms without a mask read registers that GCC 12 warns of
+  __m512 const number = reinterpret_cast<__m512>(x);
+  __m512 const rest = _mm512_maskz_reduce_ps(all_of_it, number, 0);  // the distance from the nearest integer
+  __mmask16 const normal = _mm512_cmp_ps_mask(number, _mm512_set1_ps(-126.0F), _CMP_NLT_UQ);
+  Floats const series = exp2_series(reinterpret_cast<Floats>(rest));
+  return reinterpret_cast<Floats>(
+      _mm512_maskz_scalef_ps(normal, reinterpret_cast<__m512>(series), _mm512_sub_ps(number, rest)));
+#else
+  Floats const bounded = x < -126.0F ? all(-126.0F) : x;
+  Integers const power = __builtin_convertvector(bounded - 0.5F, Integers);  // cut off towards 0: the nearest integer
+  Floats const series = exp2_series(bounded - __builtin_convertvector(power, Floats));
+  Integers const scaled = std::bit_cast<Integers>(series) + (power << 23);
+  return x < -126.0F ? Floats{} : std::bit_cast<Floats>(scaled);
+#endif
+}
+
+/// ln x for normal x > 0, to about 2 units in the last place (the series of Moshier's Cephes).
+inline Floats log_of_positive(Floats x) {
+  Integers const bits = std::bit_cast<Integers>(x);
+  Integers const power = (bits - std::bit_cast<std::int32_t>(0.707106781F)) >> 23;
+  Floats const rest = std::bit_cast<Floats>(bits - (power << 23)) - 1.0F;
+  Floats series = 7.0376836292e-2F * rest - 1.1514610310e-1F;
+  series = series * rest + 1.1676998740e-1F;
+  series = series * rest - 1.2420140846e-1F;
+  series = series * rest + 1.4249322787e-1F;
+  series = series * rest - 1.6668057665e-1F;
+  series = series * rest + 2.0000714765e-1F;
+  series = series * rest - 2.4999993993e-1F;
+  series = series * rest + 3.3333331174e-1F;
+  Floats const square = rest * rest;
+  return 0.693147181F * __builtin_convertvector(power, Floats) + (rest - 0.5F * square + series * rest * square);
+}
+
+/// Where bit `step` of i and j differs, swaps element j of vector i with element j ^ step of vector i ^ step.
+template <std::size_t step, std::size_t... i>
+inline void exchange(Floats (&block)[width], std::index_sequence<i...>) {
+  for (std::size_t row = 0; row < width; ++row) {
+    if ((row & step) == 0) {
+      Floats const a = block[row];
+      Floats const b = block[row + step];
+      block[row] = __builtin_shufflevector(a, b, ((i & step) == 0 ? i : i + width - step)...);
+      block[row + step] = __builtin_shufflevector(a, b, ((i & step) == 0 ? i + step : i + width)...);
+    }
+  }
+}
+
+/// Swaps element j of vector i with element i of vector j.
+inline void transpose(Floats (&block)[width]) {
+  constexpr std::make_index_sequence<width> all;
+  exchange<8>(block, all);
+  exchange<4>(block, all);
+  exchange<2>(block, all);
+  exchange<1>(block, all);
+}
+
+}  // namespace heddle::lanes

@@ -1,0 +1,255 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
+#include <heddle/core/config/config.hpp>
+#include <sstream>
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// The message that `text` with `overrides` is refused with.
+std::string refusal(std::string const& text, std::vector<std::string> const& overrides = {}) {
+  try {
+    static_cast<void>(parse_config(text, "run.toml", overrides));
+  } catch (ConfigError const& error) {
+    EXPECT_EQ(error.code(), ExitCode::bad_config);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Config, ReadsEveryKindOfKey) {
+  Config const config = parse_config(R"(
+    [run]
+    directory = "runs/m30k"
+    [model]
+    norm = "pre"
+    activation = "gelu"
+    tie_embeddings = false
+    dropout = 0.3
+    max_length = 64
+    encoder_sublayers = ["self_attention", "gated_feed_forward"]
+    [train]
+    batch_tokens = 2048
+    seed = 0
+    [optimizer]
+    schedule = "cosine"
+    epsilon = 1e-8
+    clip_norm = 1
+    [parallel]
+    tensor = 2
+    data = 4
+    pipeline_schedule = "interleaved"
+    stage_layers = [1, 2]
+    [kernels]
+    gemm = "reference"
+    [plugins]
+    paths = ["a.so", "b.so"])",
+                                     "run.toml");
+  EXPECT_EQ(config.run.directory, "runs/m30k");
+  EXPECT_EQ(config.model.norm, NormPlacement::pre);
+  EXPECT_EQ(config.model.activation, "gelu");
+  EXPECT_FALSE(config.model.tie_embeddings);
+  EXPECT_EQ(config.model.dropout, 0.3);
+  EXPECT_EQ(config.model.encoder_sublayers, (std::vector<std::string>{"self_attention", "gated_feed_forward"}));
+  EXPECT_EQ(config.model.d_model, ModelConfig{}.d_model);
+  EXPECT_EQ(config.train.batch_tokens, 2048);
+  EXPECT_EQ(config.train.micro_batch_tokens, 2048) << "not given: no more than a batch";
+  EXPECT_EQ(config.train.seed, 0U);
+  EXPECT_EQ(config.optimizer.schedule, Schedule::cosine);
+  EXPECT_EQ(config.optimizer.epsilon, 1e-8);
+  EXPECT_EQ(config.optimizer.clip_norm, 1.0) << "an integer will do for a number";
+  EXPECT_EQ(config.parallel.tensor, 2);
+  EXPECT_EQ(config.parallel.data, 4);
+  EXPECT_EQ(config.parallel.pipeline_schedule, PipelineSchedule::interleaved);
+  EXPECT_EQ(config.parallel.stage_layers, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(config.kernels.gemm, "reference");
+  EXPECT_EQ(config.kernels.attention, "auto");
+  EXPECT_EQ(config.plugins.paths, (std::vector<std::string>{"a.so", "b.so"}));
+}
+
+TEST(Config, AnEmptyTextIsTheDefaults) {
+  EXPECT_EQ(parse_config("", "run.toml"), Config{});
+}
+
+TEST(Config, PrintsWhatItReadsBackUnchanged) {
+  EXPECT_EQ(parse_config(to_toml(Config{}), "defaults"), Config{});
+  Config config;
+  config.run.directory = "a \"quoted\" \\ path\nwith\ttwo lines, ümlaut";
+  config.model.norm = NormPlacement::pre;
+  config.model.dropout = 0.1 + 0.2;
+  config.train.precision = Precision::bfloat16;
+  config.train.seed = 9007199254740992ULL;
+  config.optimizer.name = OptimizerName::adamw;
+  config.optimizer.learning_rate = 3;
+  config.optimizer.epsilon = 1e-300;
+  config.parallel.data = 3;
+  config.parallel.context_mode = ContextMode::ulysses;
+  config.parallel.stage_layers = {3, 1, 2};
+  config.plugins.paths = {"one.so", "two \"2\".so"};
+  EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
+  Config other = config;
+  other.kernels.tensor_ops = "reference";
+  EXPECT_FALSE(other == config);
+}
+
+TEST(Config, UnknownKeysAndSectionsNameTheirPlaceAndTheNearestSpelling) {
+  EXPECT_EQ(refusal("[model]\nd_modle = 8\n"), "run.toml:2:1: there is no key model.d_modle; did you mean d_model?");
+  EXPECT_EQ(refusal("\n[modle]\nd_model = 8\n"), "run.toml:2:2: there is no section [modle]; did you mean model?");
+  EXPECT_EQ(refusal("[model]\nsteps = 8\n"), "run.toml:2:1: there is no key model.steps; did you mean train.steps?");
+  EXPECT_EQ(refusal("steps = 8\n"), "run.toml:1:1: there is no section [steps]; did you mean the key train.steps?");
+  EXPECT_THAT(refusal("[checkpoint]\ncompression_level = 1\n"), HasSubstr("expected one of: every_steps, keep"));
+  EXPECT_THAT(refusal("model = 3\n"), HasSubstr("run.toml:1:1: model is the integer 3; expected a section: [model]"));
+}
+
+TEST(Config, WrongTypesSayWhichWouldBeRight) {
+  EXPECT_EQ(refusal("[train]\n  steps = \"many\""),
+            "run.toml:2:3: train.steps is the text \"many\"; expected an integer, 1 to 2147483647");
+  EXPECT_EQ(refusal("[train]\nsteps = 1.5"),
+            "run.toml:2:1: train.steps is the number 1.5; expected an integer, 1 to 2147483647");
+  EXPECT_THAT(refusal("[train]\ndeterministic = 1"), HasSubstr("the integer 1; expected true or false"));
+  EXPECT_THAT(refusal("[optimizer]\nlearning_rate = true"), HasSubstr("the truth value true; expected a number"));
+  EXPECT_THAT(refusal("[run]\ndirectory = 2024-01-01"), HasSubstr("a date or time; expected a text"));
+  EXPECT_THAT(refusal("[plugins]\npaths = \"a.so\""), HasSubstr("the text \"a.so\"; expected a list of texts"));
+  EXPECT_THAT(refusal("[plugins]\npaths = [1]"), HasSubstr("a list; expected a list of texts"));
+  EXPECT_THAT(refusal("[model.d_model]\nx = 1"), HasSubstr("model.d_model is a table; expected an integer"));
+}
+
+TEST(Config, ValuesOutOfRangeSayTheRange) {
+  EXPECT_THAT(refusal("[model]\ndropout = 1.0"), HasSubstr("the number 1; expected a number, at least 0 and below 1"));
+  EXPECT_THAT(refusal("[model]\ndropout = -0.1"), HasSubstr("at least 0 and below 1"));
+  EXPECT_THAT(refusal("[model]\nheads = 0"), HasSubstr("the integer 0; expected an integer, 1 to 4096"));
+  EXPECT_THAT(refusal("[optimizer]\nepsilon = 0.0"), HasSubstr("expected a number, above 0"));
+  EXPECT_THAT(refusal("[optimizer]\nlearning_rate = nan"), HasSubstr("expected a number, at least 0"));
+  EXPECT_THAT(refusal("[optimizer]\nlearning_rate = inf"), HasSubstr("expected a number, at least 0"));
+  EXPECT_THAT(refusal("[parallel]\ntensor = 4294967297"), HasSubstr("expected an integer, 1 to 1048576"));
+  EXPECT_THAT(refusal("[parallel]\ndata = \"all\""), HasSubstr("expected an integer, 1 to 1048576, or \"auto\""));
+  EXPECT_THAT(refusal("[parallel]\ndata = 0"), HasSubstr("or \"auto\""));
+  EXPECT_THAT(refusal("[train]\nseed = -1"), HasSubstr("expected an integer, 0 to 9007199254740992"));
+  EXPECT_THAT(refusal("[model]\nactivation = \"\""), HasSubstr("expected a text that is not empty"));
+  EXPECT_THAT(refusal("[train]\nsteps = 2147483648"), HasSubstr("expected an integer, 1 to 2147483647"));
+  EXPECT_THAT(refusal("[parallel]\nstage_layers = [2, 0]"),
+              HasSubstr("parallel.stage_layers is a list; expected a list of integers, each 1 to 8192"));
+  EXPECT_EQ(refusal("[model]\nencoder_sublayers = []"),
+            "run.toml:2:1: model.encoder_sublayers is an empty list; expected a list of texts, at least one and none "
+            "empty");
+}
+
+TEST(Config, SublayersOccurOnce) {
+  EXPECT_EQ(refusal("[model]\ndecoder_sublayers = [\"a\", \"b\", \"a\"]"),
+            "run.toml:2:1: model.decoder_sublayers names \"a\" twice; each sublayer may occur once in a layer");
+  EXPECT_THAT(refusal("[model]\nencoder_sublayers = [\"b\", \"b\"]"), HasSubstr("model.encoder_sublayers names \"b\""));
+}
+
+TEST(Config, UnknownNamesListTheKnown) {
+  EXPECT_EQ(refusal("[model]\nnorm = \"both\""),
+            "run.toml:2:1: model.norm is the text \"both\"; expected \"post\" or \"pre\"");
+  EXPECT_THAT(refusal("[optimizer]\nschedule = \"step\""),
+              HasSubstr("\"inverse_sqrt\" or \"cosine\" or \"linear\" or \"constant\""));
+}
+
+TEST(Config, KeysThatDoNotGoTogether) {
+  EXPECT_EQ(refusal("[model]\nd_model = 18\nheads = 4"),
+            "run.toml:3:1: model.heads = 4 does not divide model.d_model = 18; heads may be 1, 2, 3, 6, 9, 18");
+  EXPECT_THAT(refusal("[model]\nheads = 4", {"model.d_model=18"}),
+              StartsWith("--set model.d_model=18: model.heads = 4"));
+  EXPECT_THAT(refusal("[train]\nmicro_batch_tokens = 5000"),
+              StartsWith("run.toml:2:1: train.micro_batch_tokens = 5000 is more than train.batch_tokens = 4096"));
+  EXPECT_THAT(refusal("[train]\nmicro_batch_tokens = 4096", {"train.batch_tokens=2048"}),
+              StartsWith("--set train.batch_tokens=2048: train.micro_batch_tokens = 4096 is more"));
+  EXPECT_THAT(refusal("[train]\nbatch_tokens = 512"), HasSubstr("set max_length to 512 or less"));
+  EXPECT_EQ(refusal("[train]\nbatch_tokens = 512\n[model]\nmax_length = 512"), "accepted");
+}
+
+TEST(Config, SyntaxErrorsNameTheLine) {
+  EXPECT_THAT(refusal("[train]\nsteps = \n"), StartsWith("run.toml:2:"));
+  EXPECT_THAT(refusal("[train]\nsteps = 1\nsteps = 2\n"), StartsWith("run.toml:3:"));
+  EXPECT_THAT(refusal("[train\n"), HasSubstr("no valid TOML"));
+  EXPECT_THAT(refusal("[run]\ndirectory = \"\xff\"\n"), StartsWith("run.toml:2:"));
+}
+
+TEST(Config, OverridesWinAndMayLeaveQuotesOut) {
+  Config const config = parse_config("[train]\nsteps = 5\n[model]\nd_model = 64", "run.toml",
+                                     {"train.steps=7", "run.directory=runs/x", "model.encoder_sublayers=[\"a\", \"b\"]",
+                                      "optimizer.schedule=linear", "parallel.data=auto", "train.deterministic = true",
+                                      "train.steps=9", "data.train=\"a=b.h5\"", "optimizer.beta1=0"});
+  EXPECT_EQ(config.train.steps, 9);
+  EXPECT_EQ(config.model.d_model, 64);
+  EXPECT_EQ(config.run.directory, "runs/x");
+  EXPECT_EQ(config.model.encoder_sublayers, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(config.optimizer.schedule, Schedule::linear);
+  EXPECT_EQ(config.parallel.data, 0);
+  EXPECT_TRUE(config.train.deterministic);
+  EXPECT_EQ(config.data.train, "a=b.h5");
+  EXPECT_EQ(config.optimizer.beta1, 0.0);
+}
+
+TEST(Config, WrongOverridesNameThemselves) {
+  EXPECT_EQ(refusal("[train]\nsteps = 5", {"train.steps=1O"}),
+            "--set train.steps=1O: train.steps is the text \"1O\"; expected an integer, 1 to 2147483647");
+  EXPECT_EQ(refusal("", {"train.step=1"}), "--set train.step=1: there is no key train.step; did you mean steps?");
+  EXPECT_EQ(refusal("", {"trian.steps=1"}), "--set trian.steps=1: there is no section [trian]; did you mean train?");
+  for (std::string const wrong : {"train.steps", "steps=1", "=", "a=b.c", ""}) {
+    EXPECT_EQ(refusal("", {wrong}), "--set " + wrong + ": expected section.key=value, for example train.steps=1000");
+  }
+  EXPECT_THAT(refusal("", {"plugins.paths=[\"a.so\""}), HasSubstr("the value is no TOML value"));
+  EXPECT_THAT(refusal("", {"train.steps="}), HasSubstr("the value is no TOML value"));
+  EXPECT_THAT(refusal("", {"train.steps=1\nx=2"}), HasSubstr("expected one value"));
+  EXPECT_THAT(refusal("", {"run.directory=\xff/x"}), StartsWith("--set run.directory="));
+}
+
+TEST(Config, FilesThatCanNotBeReadAreNamed) {
+  EXPECT_THROW(
+      try { load_config("/nonexistent/run.toml"); } catch (ConfigError const& error) {
+        EXPECT_THAT(error.what(), HasSubstr("/nonexistent/run.toml: cannot be read: No such file"));
+        throw;
+      },
+      ConfigError);
+  EXPECT_THROW(
+      try { load_config("/tmp"); } catch (ConfigError const& error) {
+        EXPECT_THAT(error.what(), HasSubstr("it is a directory"));
+        throw;
+      },
+      ConfigError);
+}
+
+TEST(Config, TheDescriptionIsAConfigWithTheDefaults) {
+  EXPECT_EQ(parse_config(describe_config(), "description"), Config{});
+}
+
+TEST(Config, TheDocumentationHasTheDescriptionWordForWord) {
+  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/../../docs/config.md");
+  ASSERT_TRUE(file) << "docs/config.md cannot be read";
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_NE(text.str().find("```toml\n" + describe_config() + "```"), std::string::npos)
+      << "docs/config.md must hold this in its ```toml block:\n"
+      << describe_config();
+}
+
+TEST(Config, WhatTrainingNeedsIsAskedForBefore) {
+  Config config;
+  EXPECT_THROW(require_supported(config), ConfigError) << "no run.directory";
+  config.run.directory = "runs/x";
+  EXPECT_THROW(require_supported(config), ConfigError) << "no data.train";
+  config.data.train = "train.h5";
+  EXPECT_THROW(require_supported(config), ConfigError) << "no data.valid";
+  config.data.valid = "valid.h5";
+  EXPECT_NO_THROW(require_supported(config));
+}
+
+TEST(Spelling, NearestIsNearOrNothing) {
+  std::vector<std::string> const words{"steps", "seed", "precision"};
+  EXPECT_EQ(nearest_spelling("step", words), "steps");
+  EXPECT_EQ(nearest_spelling("percision", words), "precision");
+  EXPECT_EQ(nearest_spelling("wavelength", words), "");
+}
+
+}  // namespace
+}  // namespace heddle

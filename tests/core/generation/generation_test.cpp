@@ -1,0 +1,317 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/generation/generation.hpp>
+#include <heddle/core/layers/registries.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/kernels/register.hpp>
+#include <memory>
+
+namespace heddle {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+constexpr std::int32_t source_end_id = 0;
+constexpr std::int32_t begin_id = 1;
+constexpr std::int32_t end_id = 2;
+
+struct SampleOptions {
+  std::int64_t vocabulary = 9;
+  NormPlacement norm = NormPlacement::post;
+  Positions positions = Positions::sinusoidal;
+  DType dtype = DType::float64;
+  std::string kernels = "reference";
+  std::int64_t max_length = 16;
+};
+
+/// A small model with random weights whose next-token distributions are far from uniform.
+class Sample {
+ public:
+  explicit Sample(SampleOptions const& options) : options_(options) {
+    config_.encoder_layers = config_.decoder_layers = 2;
+    config_.d_model = 16;
+    config_.d_ff = 24;
+    config_.heads = 2;
+    config_.norm = options.norm;
+    config_.positions = options.positions;
+    config_.tie_embeddings = false;
+    config_.max_length = options.max_length;
+    register_built_in_kernels(registries_.kernels);
+    register_built_in_layers(registries_.layers);
+    auto const& name = options.kernels;
+    KernelChoices const choices{name, name, name, name, name, name, name, name};
+    model_ = std::make_unique<EncoderDecoder>(
+        LayerSpec{"", Side::source, config_, options.dtype, {registries_.kernels, choices}, parallel_, parameters_},
+        registries_.layers, VocabularySizes{options.vocabulary, options.vocabulary, false});
+    parameters_.allocate(options.dtype);
+    parameters_.initialize(5);
+    options.dtype == DType::float64 ? sharpen<double>() : sharpen<float>();
+  }
+
+  std::vector<std::vector<Hypothesis>> generate(std::vector<Tokens> const& sources, GenerationOptions const& options) {
+    auto results = heddle::generate(execution_, arena_, {*model_, source_end_id, begin_id, end_id, config_.max_length},
+                                    sources, options);
+    EXPECT_EQ(arena_.mark(), 0U);
+    return results;
+  }
+
+  /// log p(next token | source, prefix), from a forward pass over the whole prefix.
+  std::vector<double> next_token(Tokens const& source, Tokens const& prefix) {
+    ArenaScope const scope(arena_);
+    SentencePair const pair{0, source, prefix};
+    Pack const pack = make_pack({&pair, 1}, begin_id, source_end_id, end_id);
+    LayerContext context{execution_, arena_, pack};
+    Tensor const logits = model_->logits(context);
+    auto row = to_host<double>(logits.rows(logits.dim(0) - 1, 1));
+    double sum = 0;
+    for (double const logit : row) {
+      sum += std::exp(logit);
+    }
+    for (double& logit : row) {
+      logit -= std::log(sum);
+    }
+    return row;
+  }
+
+  std::int32_t vocabulary() const { return static_cast<std::int32_t>(options_.vocabulary); }
+
+ private:
+  template <class Element>
+  void sharpen() {
+    Parameter const& output = *parameters_.find("output.weight");
+    auto host = to_host<Element>(output.value);
+    for (Element& value : host) {
+      value *= Element{5};
+    }
+    copy_from_host(output.value, host.data());
+    parameters_.bump_versions();
+  }
+
+  SampleOptions options_;
+  ModelConfig config_;
+  Registries registries_;
+  ParallelState parallel_;
+  ParameterSet parameters_{parallel_.mesh};
+  std::unique_ptr<EncoderDecoder> model_;
+  Arena scratch_;
+  Arena arena_;
+  Execution execution_{{}, scratch_};
+};
+
+std::vector<Tokens> sample_sources() {
+  return {{4, 5, 6}, {}, {7}, {3, 8, 8, 5, 4, 6, 3}, {6, 6}, {4, 5, 7, 7}};
+}
+
+double score(double log_probability, std::size_t tokens, double penalty) {
+  return log_probability / std::pow(static_cast<double>(tokens + 1), penalty);
+}
+
+void sort_by_score(std::vector<Hypothesis>& hypotheses) {
+  std::stable_sort(hypotheses.begin(), hypotheses.end(),
+                   [](Hypothesis const& a, Hypothesis const& b) { return a.score > b.score; });
+}
+
+/// The documented search of one sentence, without caches, batches or early stopping by a bound.
+std::vector<Hypothesis> naive_beam_search(Sample& sample, Tokens const& source, GenerationOptions const& options) {
+  std::vector<Hypothesis> live{{}};
+  std::vector<Hypothesis> finished;
+  auto const beam_size = static_cast<std::size_t>(options.beam_size);
+  auto const done = [&] {
+    sort_by_score(finished);
+    return finished.size() >= beam_size &&
+           score(live.front().log_probability, live.front().tokens.size(), options.length_penalty) <=
+               finished[static_cast<std::size_t>(options.n_best) - 1].score;
+  };
+  for (std::int64_t time = 0; !live.empty() && !done(); ++time) {
+    std::vector<Hypothesis> extensions;
+    for (Hypothesis const& parent : live) {
+      auto const next = sample.next_token(source, parent.tokens);
+      for (std::int32_t token = 0; token < sample.vocabulary(); ++token) {
+        if (time == options.max_length && token != end_id) {
+          continue;
+        }
+        Hypothesis child = parent;
+        child.tokens.push_back(token);
+        child.log_probability += next[static_cast<std::size_t>(token)];
+        extensions.push_back(child);
+      }
+    }
+    std::stable_sort(extensions.begin(), extensions.end(),
+                     [](Hypothesis const& a, Hypothesis const& b) { return a.log_probability > b.log_probability; });
+    live.clear();
+    for (std::size_t rank = 0; rank < extensions.size(); ++rank) {
+      Hypothesis& child = extensions[rank];
+      if (child.tokens.back() != end_id) {
+        if (live.size() < beam_size) {
+          live.push_back(child);
+        }
+      } else if (rank < beam_size) {
+        child.tokens.pop_back();
+        child.score = score(child.log_probability, child.tokens.size(), options.length_penalty);
+        finished.push_back(child);
+      }
+    }
+  }
+  sort_by_score(finished);
+  finished.resize(std::min(finished.size(), static_cast<std::size_t>(options.n_best)));
+  return finished;
+}
+
+void expect_same(std::vector<Hypothesis> const& found, std::vector<Hypothesis> const& expected, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t rank = 0; rank < found.size(); ++rank) {
+    EXPECT_EQ(found[rank].tokens, expected[rank].tokens) << "rank " << rank;
+    EXPECT_NEAR(found[rank].log_probability, expected[rank].log_probability, tolerance);
+    EXPECT_NEAR(found[rank].score, expected[rank].score, tolerance);
+  }
+}
+
+class GenerationTest : public testing::TestWithParam<std::pair<NormPlacement, Positions>> {
+ protected:
+  Sample sample_{{.norm = GetParam().first, .positions = GetParam().second}};
+};
+
+TEST_P(GenerationTest, GreedyIsTheNaiveArgmaxOverFullPrefixes) {
+  constexpr std::size_t longest = 11;
+  auto const sources = sample_sources();
+  auto const results = sample_.generate(sources, {.max_length = longest});
+  for (std::size_t index = 0; index < sources.size(); ++index) {
+    Tokens tokens;
+    double log_probability = 0;
+    while (true) {
+      auto const next = sample_.next_token(sources[index], tokens);
+      auto const best = tokens.size() == longest
+                            ? end_id
+                            : static_cast<std::int32_t>(std::max_element(next.begin(), next.end()) - next.begin());
+      log_probability += next[static_cast<std::size_t>(best)];
+      if (best == end_id) {
+        break;
+      }
+      tokens.push_back(best);
+    }
+    expect_same(results[index], {{tokens, log_probability, score(log_probability, tokens.size(), 1)}}, 1e-9);
+  }
+}
+
+TEST_P(GenerationTest, CachedBatchedBeamsAreTheNaiveOnes) {
+  for (std::int64_t const beam_size : {2, 3, 5}) {
+    // n_best = beam_size: the search ends as the naive one does, without the bound that holds before.
+    GenerationOptions const options{
+        .beam_size = beam_size, .n_best = beam_size, .max_length = 9, .length_penalty = 0.6};
+    auto const sources = sample_sources();
+    auto const results = sample_.generate(sources, options);
+    for (std::size_t index = 0; index < sources.size(); ++index) {
+      SCOPED_TRACE("beam " + std::to_string(beam_size) + ", sentence " + std::to_string(index));
+      expect_same(results[index], naive_beam_search(sample_, sources[index], options), 1e-9);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GenerationTest,
+                         testing::Values(std::pair{NormPlacement::post, Positions::sinusoidal},
+                                         std::pair{NormPlacement::pre, Positions::learned}));
+
+/// Every sequence of at most `longest` tokens with its score.
+void enumerate(Sample& sample, Tokens const& source, Hypothesis const& prefix, std::size_t longest, double penalty,
+               std::vector<Hypothesis>& all) {
+  auto const next = sample.next_token(source, prefix.tokens);
+  Hypothesis ended = prefix;
+  ended.log_probability += next[end_id];
+  ended.score = score(ended.log_probability, ended.tokens.size(), penalty);
+  all.push_back(ended);
+  if (prefix.tokens.size() == longest) {
+    return;
+  }
+  for (std::int32_t token = 0; token < sample.vocabulary(); ++token) {
+    if (token != end_id) {
+      Hypothesis longer = prefix;
+      longer.tokens.push_back(token);
+      longer.log_probability += next[static_cast<std::size_t>(token)];
+      enumerate(sample, source, longer, longest, penalty, all);
+    }
+  }
+}
+
+TEST(BeamSearch, AsWideAsAllSequencesIsExhaustiveSearch) {
+  Sample sample({.vocabulary = 5});
+  constexpr std::size_t longest = 3;
+  constexpr std::int64_t all_sequences = 1 + 4 + 16 + 64;
+  for (Tokens const& source : {Tokens{3, 4}, Tokens{}, Tokens{0, 4, 4, 3, 0}}) {
+    for (double const penalty : {0.0, 1.0, 2.5, -0.5}) {
+      std::vector<Hypothesis> all;
+      enumerate(sample, source, {}, longest, penalty, all);
+      ASSERT_EQ(all.size(), all_sequences);
+      sort_by_score(all);
+      // The whole list, and a shorter one whose search may stop when nothing better can come.
+      for (std::int64_t const n_best : {all_sequences, std::int64_t{4}, std::int64_t{1}}) {
+        SCOPED_TRACE("penalty " + std::to_string(penalty) + ", n-best " + std::to_string(n_best));
+        auto const results = sample.generate(
+            {source}, {.beam_size = all_sequences, .n_best = n_best, .max_length = longest, .length_penalty = penalty});
+        expect_same(results[0], {all.begin(), all.begin() + n_best}, 1e-9);
+      }
+    }
+  }
+}
+
+TEST(Generation, DoesNotDependOnTheBatch) {
+  Sample sample({});
+  auto const sources = sample_sources();
+  GenerationOptions options{.beam_size = 4, .n_best = 2, .max_length = 8};
+  auto const together = sample.generate(sources, options);
+  options.batch_tokens = 20;
+  auto const apart = sample.generate(sources, options);
+  for (std::size_t index = 0; index < sources.size(); ++index) {
+    expect_same(apart[index], together[index], 1e-9);
+    expect_same(sample.generate({sources[index]}, options)[0], together[index], 1e-9);
+  }
+}
+
+TEST(Generation, Float32WithTheFastestKernelsFollowsFloat64) {
+  Sample exact({.vocabulary = 700});
+  Sample fast({.vocabulary = 700, .dtype = DType::float32, .kernels = "auto"});
+  GenerationOptions const options{.beam_size = 3, .max_length = 6};
+  auto const expected = exact.generate(sample_sources(), options);
+  auto const found = fast.generate(sample_sources(), options);
+  for (std::size_t index = 0; index < expected.size(); ++index) {
+    expect_same(found[index], expected[index], 1e-3);
+  }
+}
+
+TEST(Generation, KeepsToTheModelsLength) {
+  Sample sample({.max_length = 6});
+  for (auto const& hypotheses : sample.generate({{4, 5}, {3}}, {.beam_size = 3, .n_best = 3})) {
+    EXPECT_EQ(hypotheses.size(), 3U);
+    for (Hypothesis const& hypothesis : hypotheses) {
+      EXPECT_LE(hypothesis.tokens.size(), 5U);
+    }
+  }
+  EXPECT_TRUE(sample.generate({}, {}).empty());
+}
+
+template <class Thrown, class Call>
+std::string message_of(Call const& call) {
+  try {
+    call();
+  } catch (Thrown const& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Generation, RefusesWhatItCanNotDo) {
+  Sample sample({.max_length = 6});
+  auto const refused = [&](GenerationOptions const& options) {
+    return message_of<UsageError>([&] { sample.generate({{4}}, options); });
+  };
+  EXPECT_NE(refused({.beam_size = 0}).find("expected 1 <= n-best <= beam size"), std::string::npos);
+  EXPECT_NE(refused({.beam_size = 2, .n_best = 3}).find("beam size 2 and n-best 3"), std::string::npos);
+  EXPECT_NE(refused({.length_penalty = std::nan("")}).find("a finite length penalty"), std::string::npos);
+  std::string const message = message_of<DataError>([&] { sample.generate({{4}, {3, 3, 3, 3, 3, 3}}, {}); });
+  EXPECT_EQ(message, "source sentence 1 has 6 tokens; the model takes at most 5 (model.max_length = 6)");
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,162 @@
+#include <gtest/gtest.h>
+
+#include "golden_file.hpp"
+#include "golden_model.hpp"
+#include "kernel_test_support.hpp"
+
+namespace heddle {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+constexpr std::int32_t begin_id = 1;
+constexpr std::int32_t end_id = 2;
+constexpr std::int64_t capacity = 6;
+
+Tensor integers(Ids const& ids) {
+  return from_host<std::int32_t>(ids, {static_cast<std::int64_t>(ids.size())});
+}
+
+ModelConfig small_model(NormPlacement norm, Positions positions) {
+  ModelConfig config;
+  config.encoder_layers = 2;
+  config.decoder_layers = 2;
+  config.d_model = 8;
+  config.d_ff = 12;
+  config.heads = 2;
+  config.max_length = 8;
+  config.norm = norm;
+  config.positions = positions;
+  config.dropout = 0.3;  // not active outside training
+  return config;
+}
+
+/// Two sentences with two hypotheses each, extended token by token.
+class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Positions>> {
+ protected:
+  DecodeTest() {
+    LayerContext context = test_.bench.context(pack_);
+    memory_ = test_.model.encode(context);
+  }
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(histories_.size()); }
+
+  DecodeStep step() const {
+    Ids queries;
+    Ids keys;
+    Ids memory;
+    Ids memory_lengths;
+    Ids const begins = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
+    Ids const lengths = to_host<std::int32_t>(pack_.source_rows.sequences.length);
+    for (std::int32_t row = 0; row < rows(); ++row) {
+      queries.push_back(row);
+      keys.push_back(row * static_cast<std::int32_t>(capacity));
+      memory.push_back(begins[static_cast<std::size_t>(row / 2)]);
+      memory_lengths.push_back(lengths[static_cast<std::size_t>(row / 2)]);
+    }
+    Ids const ones(queries.size(), 1);
+    Ids const used(queries.size(), static_cast<std::int32_t>(time_ + 1));
+    return {time_,
+            capacity,
+            {integers(queries), integers(ones), rows(), 1},
+            {integers(keys), integers(used), rows(), time_ + 1},
+            {integers(memory), integers(memory_lengths), rows(), pack_.source_rows.sequences.max_length}};
+  }
+
+  /// Logits after each hypothesis's newest token.
+  std::vector<double> decode() {
+    Ids newest;
+    for (Ids const& history : histories_) {
+      newest.push_back(history.empty() ? begin_id : history.back());
+    }
+    DecodeStep const decode_step = step();
+    TokenRows const token_rows{decode_step.queries, integers(Ids(newest.size(), 0)),
+                               integers(Ids(newest.size(), static_cast<std::int32_t>(time_))), rows()};
+    LayerContext context = test_.bench.context(pack_);
+    return testing_support::values(
+        test_.model.decode(context, {integers(newest), Tensor()}, token_rows, memory_, decode_step, caches_));
+  }
+
+  /// The same logits from whole prefixes.
+  std::vector<double> full_prefix_logits() {
+    std::vector<SentencePair> pairs;
+    for (std::size_t row = 0; row < histories_.size(); ++row) {
+      pairs.push_back({static_cast<std::int32_t>(row), sources_[row / 2], histories_[row]});
+    }
+    Pack const pack = make_pack(pairs, begin_id, end_id, end_id);
+    LayerContext context = test_.bench.context(pack);
+    auto const logits = testing_support::values(test_.model.logits(context));
+    auto const vocabulary = static_cast<std::ptrdiff_t>(vocabulary_);
+    std::vector<double> last;
+    for (std::ptrdiff_t row = 0; row < rows(); ++row) {
+      auto const end = logits.begin() + (row + 1) * (time_ + 1) * vocabulary;
+      last.insert(last.end(), end - vocabulary, end);
+    }
+    return last;
+  }
+
+  void extend(Ids const& tokens) {
+    for (std::size_t row = 0; row < tokens.size(); ++row) {
+      histories_[row].push_back(tokens[row]);
+    }
+    ++time_;
+  }
+
+  /// Row i becomes what row parents[i] was.
+  void reorder(Ids const& parents) {
+    LayerContext context = test_.bench.context(pack_);
+    test_.model.reorder(context, integers(parents), step(), caches_);
+    std::vector<Ids> moved;
+    for (std::int32_t const parent : parents) {
+      moved.push_back(histories_[static_cast<std::size_t>(parent)]);
+    }
+    histories_ = moved;
+  }
+
+  static constexpr std::int64_t vocabulary_ = 11;
+  TestModel test_{
+      small_model(std::get<0>(GetParam()), std::get<1>(GetParam())), {vocabulary_, vocabulary_, true}, DType::float64};
+  std::vector<Ids> sources_{{5, 9, 3}, {4}};
+  std::vector<Ids> histories_{4};
+  std::int64_t time_ = 0;
+  Pack pack_ = make_source_pack(sources_, end_id);
+  std::vector<DecodeCache> caches_ = test_.model.make_caches();
+  Tensor memory_;
+};
+
+TEST_P(DecodeTest, StepByStepEqualsWholePrefixes) {
+  std::vector<Ids> const tokens{{3, 4, 5, 6}, {7, 7, 8, 3}, {9, 10, 3, 4}, {5, 6, 5, 6}};
+  for (Ids const& next : tokens) {
+    EXPECT_LE(relative_error(decode(), full_prefix_logits()), 1e-13) << "at " << time_;
+    extend(next);
+  }
+  EXPECT_LE(relative_error(decode(), full_prefix_logits()), 1e-13) << "at " << time_;
+}
+
+TEST_P(DecodeTest, ReorderedHypothesesKeepTheirPast) {
+  decode();
+  extend({3, 4, 5, 6});
+  decode();
+  reorder({1, 1, 3, 2});
+  extend({7, 8, 9, 10});
+  EXPECT_LE(relative_error(decode(), full_prefix_logits()), 1e-13);
+  reorder({1, 0, 3, 3});
+  extend({3, 3, 4, 5});
+  EXPECT_LE(relative_error(decode(), full_prefix_logits()), 1e-13);
+}
+
+TEST_P(DecodeTest, FewerHypothesesGoOn) {
+  decode();
+  extend({3, 4, 5, 6});
+  decode();
+  reorder({1, 0});  // both of the first sentence
+  extend({7, 8});
+  EXPECT_LE(relative_error(decode(), full_prefix_logits()), 1e-13);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DecodeTest,
+                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre),
+                                          testing::Values(Positions::sinusoidal, Positions::learned)));
+
+}  // namespace
+}  // namespace heddle

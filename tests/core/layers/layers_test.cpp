@@ -1,0 +1,261 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <set>
+
+#include "golden_model.hpp"
+#include "kernel_test_support.hpp"
+
+namespace heddle {
+namespace {
+
+using testing_support::expect_gradient;
+using testing_support::weighted_sum;
+
+ModelConfig small_model() {
+  ModelConfig config;
+  config.encoder_layers = 1;
+  config.decoder_layers = 1;
+  config.d_model = 6;
+  config.d_ff = 8;
+  config.heads = 2;
+  config.max_length = 8;
+  config.dropout = 0.2;
+  config.attention_dropout = 0.2;
+  config.activation_dropout = 0.2;
+  return config;
+}
+
+Pack small_pack() {
+  std::vector<SentencePair> const pairs{{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}};
+  return make_pack(pairs, 1, 2, 2);
+}
+
+Tensor numbered(std::string const& name, Shape const& shape) {
+  return testing_support::random_tensor(DType::float64, shape, random_key(0, name));
+}
+
+/// What a layer and a stack have in common for the check: a function of a stream and of parameters.
+struct Function {
+  std::function<HiddenStates(LayerContext&, HiddenStates const&, Saved&)> forward;
+  std::function<HiddenStates(LayerContext&, HiddenStates const&, Saved const&)> backward;
+};
+
+/// Checks the gradients of the input, of the memory where there is one, and of every parameter, with dropout.
+void expect_gradients(TestBench& bench, Side side, bool with_memory, Function const& function) {
+  Pack const pack = small_pack();
+  LayerContext context = bench.context(pack, true);
+  Shape const shape{pack.rows(side).tokens, small_model().d_model};
+  Shape const memory_shape{pack.source_rows.tokens, small_model().d_model};
+  HiddenStates const input{numbered("input", shape), with_memory ? numbered("memory", memory_shape) : Tensor()};
+  Tensor const hidden_factors = numbered("hidden factors", shape);
+  Tensor const memory_factors = numbered("memory factors", memory_shape);
+
+  auto const objective = [&] {
+    ArenaScope const scope(bench.arena());
+    Saved saved;
+    HiddenStates const output = function.forward(context, input, saved);
+    return weighted_sum(hidden_factors, output.hidden) +
+           (with_memory ? weighted_sum(memory_factors, output.memory) : 0);
+  };
+
+  Saved saved;
+  static_cast<void>(function.forward(context, input, saved));
+  // Gradients are added to what is there: start from something that must remain.
+  double const already = 0.5;
+  std::vector<double> const start(static_cast<std::size_t>(bench.parameters().size()), already);
+  copy_from_doubles(bench.parameters().gradients(), start);
+  HiddenStates const grad_output{numbered("hidden factors", shape),
+                                 with_memory ? numbered("memory factors", memory_shape) : Tensor()};
+  HiddenStates const grad_input = function.backward(context, grad_output, saved);
+
+  expect_gradient(objective, input.hidden, grad_input.hidden, "input");
+  if (with_memory) {
+    expect_gradient(objective, input.memory, grad_input.memory, "memory");
+  }
+  for (Parameter const& parameter : bench.parameters().all()) {
+    expect_gradient(objective, parameter.value, parameter.gradient, parameter.spec.name.c_str(), already);
+  }
+}
+
+class LayerGradientTest : public testing::TestWithParam<std::tuple<std::string, Side, std::string>> {};
+
+TEST_P(LayerGradientTest, EqualsCentralDifferences) {
+  auto const& [name, side, activation] = GetParam();
+  ModelConfig config = small_model();
+  config.activation = activation;
+  TestBench bench(config, DType::float64);
+  auto const layer = bench.registries().layers.build(name, bench.spec("stack.layers.0." + name, side));
+  bench.allocate();
+  expect_gradients(bench, side, side == Side::target,
+                   {[&](auto&... arguments) { return layer->forward(arguments...); },
+                    [&](auto&... arguments) { return layer->backward(arguments...); }});
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, LayerGradientTest,
+                         testing::Combine(testing::Values("self_attention", "feed_forward"),
+                                          testing::Values(Side::source, Side::target),
+                                          testing::Values("relu", "gelu")));
+INSTANTIATE_TEST_SUITE_P(CrossAttention, LayerGradientTest,
+                         testing::Combine(testing::Values("cross_attention"), testing::Values(Side::target),
+                                          testing::Values("relu")));
+
+TEST(LayerGradientTest, CoversEveryBuiltInLayer) {
+  LayerRegistry registry;
+  register_built_in_layers(registry);
+  EXPECT_EQ(registry.entries().size(), 3U);
+}
+
+class ResidualStackTest : public testing::TestWithParam<std::tuple<NormPlacement, Side, int>> {
+ protected:
+  ResidualStackTest() : bench_(config(), DType::float64) {
+    bool const decoder = side_ == Side::target;
+    stack_.emplace(bench_.spec(decoder ? "decoder" : "encoder", side_), bench_.registries().layers,
+                   ResidualStack::Layers{{0, std::get<int>(GetParam())}, std::get<int>(GetParam())},
+                   decoder ? config().decoder_sublayers : config().encoder_sublayers);
+    bench_.allocate();
+  }
+
+  static ModelConfig config() {
+    ModelConfig config = small_model();
+    config.norm = std::get<NormPlacement>(GetParam());
+    return config;
+  }
+
+  Side side_ = std::get<Side>(GetParam());
+  TestBench bench_;
+  std::optional<ResidualStack> stack_;
+};
+
+TEST_P(ResidualStackTest, GradientsEqualCentralDifferences) {
+  expect_gradients(bench_, side_, side_ == Side::target,
+                   {[&](auto&... arguments) { return stack_->forward(arguments...); },
+                    [&](auto&... arguments) { return stack_->backward(arguments...); }});
+}
+
+INSTANTIATE_TEST_SUITE_P(Stacks, ResidualStackTest,
+                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre),
+                                          testing::Values(Side::source, Side::target), testing::Values(0, 1, 2)));
+
+class ModelGradientTest : public testing::TestWithParam<std::tuple<NormPlacement, Positions, bool>> {};
+
+TEST_P(ModelGradientTest, EqualsCentralDifferencesOfTheSmoothedLoss) {
+  ModelConfig config = small_model();
+  std::tie(config.norm, config.positions, config.tie_embeddings) = GetParam();
+  TestModel test(config, {9, 9, true}, DType::float64);
+  Pack const pack = small_pack();
+  LayerContext context = test.bench.context(pack, true);
+  double const smoothing = 0.1;
+  double const scale = 0.25;
+  static_cast<void>(test.model.forward_backward(context, {smoothing, scale}));
+  for (Parameter const& parameter : test.bench.parameters().all()) {
+    expect_gradient([&] { return scale * test.model.forward(context, smoothing).smoothed; }, parameter.value,
+                    parameter.gradient, parameter.spec.name.c_str());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ModelGradientTest,
+                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre),
+                                          testing::Values(Positions::sinusoidal, Positions::learned), testing::Bool()));
+
+TEST(DropoutTest, EachRateActsWhereItSaysAndOnlyInTraining) {
+  ModelConfig config = small_model();
+  auto const losses = [&](double dropout, double attention, double activation) {
+    config.dropout = dropout;
+    config.attention_dropout = attention;
+    config.activation_dropout = activation;
+    TestModel test(config, {9, 9, true}, DType::float64);
+    Pack const pack = small_pack();
+    auto const loss = [&](bool training) {
+      LayerContext context = test.bench.context(pack, training);
+      return test.model.forward(context, 0.1).smoothed;
+    };
+    return std::pair{loss(true), loss(false)};
+  };
+  auto const [plain, plain_evaluation] = losses(0, 0, 0);
+  EXPECT_EQ(plain, plain_evaluation);
+  for (auto const& [training, evaluation] : {losses(0.2, 0, 0), losses(0, 0.2, 0), losses(0, 0, 0.2)}) {
+    EXPECT_GT(std::abs(training - plain), 1e-4);
+    EXPECT_EQ(evaluation, plain);
+  }
+}
+
+TEST(DropoutTest, LayersOfOtherNamesDropOtherElements) {
+  Pack const pack = small_pack();
+  for (char const* const name : {"self_attention", "cross_attention", "feed_forward"}) {
+    TestBench first(small_model(), DType::float64);
+    TestBench second(small_model(), DType::float64);
+    auto const first_layer = first.registries().layers.build(name, first.spec("first", Side::target));
+    auto const second_layer = second.registries().layers.build(name, second.spec("second", Side::target));
+    first.allocate();
+    second.allocate();
+    copy_from_doubles(second.parameters().values(), testing_support::values(first.parameters().values()));
+    HiddenStates const input{numbered("input", {pack.target_rows.tokens, small_model().d_model}),
+                             numbered("memory", {pack.source_rows.tokens, small_model().d_model})};
+    auto const output = [&](TestBench& bench, Layer const& layer, bool training) {
+      LayerContext context = bench.context(pack, training);
+      Saved saved;
+      return testing_support::values(layer.forward(context, input, saved).hidden);
+    };
+    EXPECT_EQ(output(first, *first_layer, false), output(second, *second_layer, false)) << name;
+    EXPECT_NE(output(first, *first_layer, true), output(second, *second_layer, true)) << name;
+  }
+}
+
+TEST(DropoutTest, EachSublayerDropsItsOwnElements) {
+  // Branches that give ones everywhere: the residual stream counts how often an element was kept, 0, 1 or 2 times. Were
+  // the two sublayers' elements the same, none would be kept once.
+  ModelConfig config = small_model();
+  config.norm = NormPlacement::pre;
+  config.dropout = 0.5;
+  config.activation_dropout = 0;
+  TestBench bench(config, DType::float64);
+  ResidualStack const stack(bench.spec("encoder", Side::source), bench.registries().layers, {{0, 2}, 2},
+                            {"feed_forward"});
+  bench.allocate();
+  for (Parameter const& parameter : bench.parameters().all()) {
+    std::string const& name = parameter.spec.name;
+    double const value = name.ends_with("down.bias") || name.ends_with("norm.weight") ? 1 : 0;
+    copy_from_doubles(parameter.value, std::vector<double>(static_cast<std::size_t>(parameter.value.size()), value));
+  }
+  Pack const pack = small_pack();
+  LayerContext context = bench.context(pack, true);
+  Saved saved;
+  Tensor const zeros = Tensor::allocate(DType::float64, {pack.source_rows.tokens, config.d_model});
+  std::vector<double> const output = testing_support::values(stack.forward(context, {zeros, {}}, saved).hidden);
+  bool three_values = false;
+  auto const columns = static_cast<std::size_t>(config.d_model);
+  for (std::size_t begin = 0; begin < output.size(); begin += columns) {
+    std::set<std::int64_t> row;
+    for (std::size_t column = 0; column < columns; ++column) {
+      row.insert(std::llround(1e6 * output[begin + column]));
+    }
+    three_values = three_values || row.size() == 3;
+  }
+  EXPECT_TRUE(three_values);
+}
+
+TEST(LayerRegistryTest, AnUnknownLayerIsNamedWithTheKnownOnes) {
+  TestBench bench(small_model(), DType::float64);
+  try {
+    bench.registries().layers.build("self_atention", bench.spec("encoder.layers.0.x", Side::source));
+    FAIL() << "nothing thrown";
+  } catch (ConfigError const& error) {
+    EXPECT_NE(std::string(error.what()).find("self_attention, cross_attention, feed_forward"), std::string::npos);
+  }
+}
+
+TEST(LayerRegistryTest, AnEncoderHasNoCrossAttention) {
+  TestBench bench(small_model(), DType::float64);
+  try {
+    bench.registries().layers.build("cross_attention", bench.spec("encoder.layers.0.cross_attention", Side::source));
+    FAIL() << "nothing thrown";
+  } catch (ConfigError const& error) {
+    EXPECT_NE(std::string(error.what()).find("model.encoder_sublayers"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace heddle

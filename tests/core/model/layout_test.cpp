@@ -1,0 +1,94 @@
+#include <gmock/gmock.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/layout.hpp>
+
+namespace heddle {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Config config_with(int pipeline, int data, int context, int tensor) {
+  Config config;
+  config.model.encoder_layers = 2;
+  config.model.decoder_layers = 3;
+  config.model.d_ff = 24;
+  config.model.heads = 4;
+  config.model.max_length = 64;
+  config.parallel.pipeline = pipeline;
+  config.parallel.data = data;
+  config.parallel.context = context;
+  config.parallel.tensor = tensor;
+  return config;
+}
+
+/// What make_mesh says.
+std::string refused(Config const& config, int ranks) {
+  try {
+    make_mesh(config, 0, ranks);
+  } catch (ConfigError const& error) {
+    EXPECT_EQ(error.code(), ExitCode::bad_config);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Layout, AutoTakesWhatTheOtherAxesLeave) {
+  Mesh const mesh = make_mesh(config_with(2, 0, 1, 2), 5, 8);
+  EXPECT_EQ(mesh.size(MeshAxis::data), 2);
+  EXPECT_EQ(mesh.coordinate(MeshAxis::tensor), 1);
+  EXPECT_EQ(mesh.coordinate(MeshAxis::pipeline), 1);
+}
+
+TEST(Layout, AProductThatIsNotTheRanksIsRefusedWithLayoutsThatWork) {
+  EXPECT_THAT(refused(config_with(2, 2, 1, 2), 4),
+              AllOf(HasSubstr("needs 8 ranks, but 4 run"), HasSubstr("parallel.pipeline = 2, data = 1"),
+                    HasSubstr("tensor = 2")));
+  EXPECT_THAT(refused(config_with(1, 0, 1, 4), 6), HasSubstr("but 6 run"));
+}
+
+TEST(Layout, MoreRanksThanCanBeCountedAreRefused) {
+  EXPECT_THAT(refused(config_with(65536, 0, 65536, 1), 2), HasSubstr("layouts of 2 ranks that work"));
+  EXPECT_THAT(refused(config_with(5, 1 << 20, 64, 4), 2), HasSubstr("needs 1342177280 ranks, but 2 run"));
+  Config many_heads = config_with(1, 1 << 20, 64, 64);
+  many_heads.model.heads = 64;
+  many_heads.model.d_ff = 64;
+  EXPECT_THAT(refused(many_heads, 2), HasSubstr("needs at least 2147483647 ranks"));
+}
+
+TEST(Layout, HeadsAndColumnsThatDoNotDivideAreRefusedWithNumbersThatWouldDo) {
+  EXPECT_THAT(refused(config_with(1, 1, 1, 3), 3),
+              AllOf(HasSubstr("model.heads = 4"), HasSubstr("parallel.tensor = 3; 1, 2 and 4 would do"),
+                    HasSubstr("layouts of 3 ranks that work: parallel.")));
+  Config odd = config_with(1, 1, 1, 2);
+  odd.model.d_ff = 21;
+  EXPECT_THAT(refused(odd, 2), AllOf(HasSubstr("model.d_ff"), HasSubstr("1, 3, 7 and 21 would do")));
+}
+
+TEST(Layout, MoreStagesThanLayersAreRefused) {
+  EXPECT_THAT(refused(config_with(6, 1, 1, 1), 6), HasSubstr("layouts of 6 ranks that work"));
+  Config interleaved = config_with(3, 1, 1, 1);
+  interleaved.parallel.pipeline_schedule = PipelineSchedule::interleaved;
+  EXPECT_NE(refused(interleaved, 3), "accepted") << "three stages, two encoder layers";
+  EXPECT_EQ(refused(config_with(5, 1, 1, 1), 5), "accepted");
+}
+
+TEST(Layout, UlyssesNeedsHeadsForEveryContextRank) {
+  Config config = config_with(1, 1, 4, 2);
+  EXPECT_EQ(refused(config, 8), "accepted");
+  config.parallel.context_mode = ContextMode::ulysses;
+  EXPECT_THAT(refused(config, 8), AllOf(HasSubstr("the 2 of a rank"), HasSubstr("parallel.context = 4")));
+}
+
+TEST(Layout, AContextGroupLongerThanTheLongestSequenceIsRefused) {
+  Config config = config_with(1, 1, 4, 1);
+  Mesh const mesh = make_mesh(config, 0, 4);
+  EXPECT_NO_THROW(require_long_enough(config, mesh, 4, 4));
+  EXPECT_THROW(require_long_enough(config, mesh, 4, 3), ConfigError);
+  config.model.max_length = 3;
+  EXPECT_THAT(refused(config, 4), HasSubstr("at most 3"));
+}
+
+}  // namespace
+}  // namespace heddle

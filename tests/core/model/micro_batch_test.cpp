@@ -1,0 +1,155 @@
+#include <gtest/gtest.h>
+
+#include <heddle/core/tensor/execution.hpp>
+
+#include "golden_file.hpp"
+#include "golden_model.hpp"
+#include "kernel_test_support.hpp"
+
+namespace heddle {
+namespace {
+
+ModelConfig small_model(NormPlacement norm) {
+  ModelConfig config;
+  config.encoder_layers = 2;
+  config.decoder_layers = 2;
+  config.d_model = 8;
+  config.d_ff = 12;
+  config.heads = 2;
+  config.max_length = 64;
+  config.norm = norm;
+  config.dropout = 0.3;
+  config.attention_dropout = 0.1;
+  config.activation_dropout = 0.1;
+  return config;
+}
+
+SentencePair sentence_pair(std::int32_t sample, int source_length, int target_length) {
+  SentencePair pair{sample, {}, {}};
+  for (int position = 0; position < source_length; ++position) {
+    pair.source.push_back(3 + (sample * 7 + position * 5) % 8);
+  }
+  for (int position = 0; position < target_length; ++position) {
+    pair.target.push_back(3 + (sample * 3 + position * 7) % 8);
+  }
+  return pair;
+}
+
+std::vector<SentencePair> const four_pairs{sentence_pair(6, 4, 2), sentence_pair(0, 0, 5), sentence_pair(3, 7, 0),
+                                           sentence_pair(1, 2, 3)};
+
+class MicroBatchTest : public testing::TestWithParam<NormPlacement> {
+ protected:
+  /// Adds the gradients of these pairs.
+  LossSums visit(std::vector<SentencePair> const& pairs) {
+    Pack const pack = make_pack(pairs, 1, 2, 2);
+    LayerContext context = test_.bench.context(pack, true);
+    return test_.model.forward_backward(context, {0.1, 0.125});
+  }
+  std::vector<double> gradients() { return testing_support::values(test_.bench.parameters().gradients()); }
+
+  TestModel test_{small_model(GetParam()), {11, 11, true}, DType::float64};
+};
+
+TEST_P(MicroBatchTest, SplittingAPackChangesNothing) {
+  LossSums const whole = visit(four_pairs);
+  auto const whole_gradients = gradients();
+
+  for (std::size_t const cut : {1U, 2U, 3U}) {
+    test_.bench.zero_gradients();
+    auto const middle = four_pairs.begin() + static_cast<std::ptrdiff_t>(cut);
+    LossSums const first = visit({four_pairs.begin(), middle});
+    LossSums const second = visit({middle, four_pairs.end()});
+    EXPECT_EQ(first.tokens + second.tokens, whole.tokens);
+    EXPECT_NEAR(first.smoothed + second.smoothed, whole.smoothed, 1e-12);
+    EXPECT_NEAR(first.negative_log_likelihood + second.negative_log_likelihood, whole.negative_log_likelihood, 1e-12);
+    EXPECT_LE(relative_error(gradients(), whole_gradients), 1e-13) << "cut at " << cut;
+  }
+}
+
+TEST_P(MicroBatchTest, TheOrderWithinAPackChangesNothing) {
+  LossSums const forwards = visit(four_pairs);
+  auto const forwards_gradients = gradients();
+  test_.bench.zero_gradients();
+  LossSums const backwards = visit({four_pairs.rbegin(), four_pairs.rend()});
+  EXPECT_NEAR(backwards.smoothed, forwards.smoothed, 1e-12);
+  EXPECT_LE(relative_error(gradients(), forwards_gradients), 1e-13);
+}
+
+TEST_P(MicroBatchTest, DropoutFollowsTheSample) {
+  LossSums const sums = visit(four_pairs);
+  std::vector<SentencePair> others = four_pairs;
+  for (SentencePair& pair : others) {
+    pair.sample += 100;
+  }
+  EXPECT_GT(std::abs(visit(others).smoothed - sums.smoothed), 1e-3) << "other samples drop other elements";
+  EXPECT_EQ(visit(four_pairs).smoothed, sums.smoothed) << "the same samples drop the same";
+}
+
+TEST_P(MicroBatchTest, AnEmptyPackAddsNothing) {
+  LossSums const sums = visit({});
+  EXPECT_EQ(sums.tokens, 0);
+  EXPECT_EQ(sums.smoothed, 0);
+  for (double const gradient : gradients()) {
+    EXPECT_EQ(gradient, 0);
+  }
+}
+
+TEST_P(MicroBatchTest, NothingStaysInTheArena) {
+  Arena& arena = test_.bench.arena();
+  std::size_t const mark = arena.mark();
+  visit(four_pairs);
+  EXPECT_EQ(arena.mark(), mark);
+  std::size_t const peak = arena.peak();
+  visit(four_pairs);
+  EXPECT_EQ(arena.mark(), mark);
+  EXPECT_EQ(arena.peak(), peak) << "the second micro-batch needs no more than the first";
+}
+
+TEST_P(MicroBatchTest, MemoryIsLinearInTokens) {
+  // Longer sentences, not more of them, so that memory quadratic in the sentence would show.
+  ModelConfig config = small_model(GetParam());
+  config.max_length = 512;
+  std::vector<double> peaks;
+  for (int const length : {127, 255, 511}) {
+    TestModel test(config, {11, 11, true}, DType::float32, KernelChoices());
+    Pack const pack = make_pack(std::vector{sentence_pair(0, length, length)}, 1, 2, 2);
+    LayerContext context = test.bench.context(pack, true);
+    static_cast<void>(test.model.forward_backward(context, {0.1, 1}));
+    peaks.push_back(static_cast<double>(test.bench.arena().peak() + test.bench.execution().scratch.peak()));
+  }
+  // What does not depend on the tokens (a GEMM's packed panels) drops out of the differences.
+  EXPECT_NEAR((peaks[2] - peaks[1]) / (peaks[1] - peaks[0]), 2, 0.1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Norms, MicroBatchTest, testing::Values(NormPlacement::post, NormPlacement::pre),
+                         [](auto const& case_info) { return std::string(name_of(case_info.param)); });
+
+TEST(ChunkedLossTest, ChunksOfTokensMakeNoDifference) {
+  // 300 target tokens are more than one chunk of the loss; the same sentences one by one are less.
+  ModelConfig const config = small_model(NormPlacement::pre);
+  std::vector<SentencePair> pairs;
+  for (std::int32_t sample = 0; sample < 6; ++sample) {
+    pairs.push_back(sentence_pair(sample, 5, 49 + sample % 2));
+  }
+  TestModel together(config, {11, 11, true}, DType::float64);
+  TestModel alone(config, {11, 11, true}, DType::float64);
+  auto const visit = [](TestModel& test, std::vector<SentencePair> const& some) {
+    Pack const pack = make_pack(some, 1, 2, 2);
+    LayerContext context = test.bench.context(pack, true);
+    return test.model.forward_backward(context, {0.1, 0.01});
+  };
+  LossSums const sums = visit(together, pairs);
+  EXPECT_GT(sums.tokens, 256);
+  double smoothed = 0;
+  for (SentencePair const& pair : pairs) {
+    smoothed += visit(alone, {pair}).smoothed;
+  }
+  EXPECT_NEAR(smoothed, sums.smoothed, 1e-10);
+  EXPECT_LE(relative_error(testing_support::values(alone.bench.parameters().gradients()),
+                           testing_support::values(together.bench.parameters().gradients())),
+            1e-12);
+}
+
+}  // namespace
+}  // namespace heddle

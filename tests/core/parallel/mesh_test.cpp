@@ -1,0 +1,124 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/mesh.hpp>
+#include <map>
+#include <set>
+
+namespace heddle {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr std::array axes{MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor};
+constexpr std::array<int, mesh_axes> sizes{2, 3, 2, 2};
+constexpr int ranks = 24;
+
+TEST(MeshTest, OneRankIsTheDefault) {
+  Mesh const mesh;
+  EXPECT_EQ(mesh.rank(), 0);
+  for (MeshAxis const axis : axes) {
+    EXPECT_EQ(mesh.size(axis), 1);
+    EXPECT_EQ(mesh.coordinate(axis), 0);
+    EXPECT_EQ(mesh.color(axis), 0);
+  }
+}
+
+TEST(MeshTest, TensorIsTheInnermostAxis) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    Mesh const mesh(sizes, rank, ranks);
+    int const composed = ((mesh.coordinate(MeshAxis::pipeline) * 3 + mesh.coordinate(MeshAxis::data)) * 2 +
+                          mesh.coordinate(MeshAxis::context)) *
+                             2 +
+                         mesh.coordinate(MeshAxis::tensor);
+    EXPECT_EQ(composed, rank);
+  }
+}
+
+TEST(MeshTest, RanksOfOneColorDifferOnlyAlongTheAxis) {
+  for (MeshAxis const axis : axes) {
+    std::map<int, std::set<int>> coordinates_by_color;
+    for (int rank = 0; rank < ranks; ++rank) {
+      Mesh const mesh(sizes, rank, ranks);
+      EXPECT_TRUE(coordinates_by_color[mesh.color(axis)].insert(mesh.coordinate(axis)).second)
+          << "two ranks of one colour share the coordinate along " << name_of(axis);
+      for (int other = 0; other < ranks; ++other) {
+        Mesh const there(sizes, other, ranks);
+        bool differs_elsewhere = false;
+        for (MeshAxis const another : axes) {
+          differs_elsewhere |= another != axis && mesh.coordinate(another) != there.coordinate(another);
+        }
+        EXPECT_EQ(mesh.color(axis) == there.color(axis), !differs_elsewhere);
+      }
+    }
+    for (auto const& [color, coordinates] : coordinates_by_color) {
+      EXPECT_EQ(static_cast<int>(coordinates.size()), Mesh(sizes, 0, ranks).size(axis));
+    }
+  }
+}
+
+TEST(MeshTest, ALayoutThatDoesNotFitTheRanksSaysWhichWould) {
+  EXPECT_THAT(
+      [] {
+        Mesh({1, 1, 1, 2}, 0, 8);
+      },
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("tensor 2 needs 2 ranks, but 8 run; the nearest layouts of 8: "),
+                                       HasSubstr(": parallel.pipeline = 1, data = 4, context = 1, tensor = 2; or "))));
+  EXPECT_THAT(
+      [] {
+        Mesh({1, 0, 1, 1}, 0, 1);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("parallel.data = 0 must be at least 1")));
+}
+
+TEST(MeshTest, ALayoutOfMoreRanksThanCanBeCountedDoesNotFitEither) {
+  EXPECT_THAT(
+      [] {
+        Mesh({65536, 65536, 1, 1}, 0, 2);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("at least 2147483647 ranks")));
+}
+
+using Layout = std::array<int, mesh_axes>;
+
+bool any(Layout const& /*layout*/) {
+  return true;
+}
+
+TEST(NearestLayoutsTest, ChangeFewAxesByLittleAndDataFirst) {
+  EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 8, any, 1), ElementsAre(Layout{2, 2, 1, 2}));
+  // One axis by a factor of 2, data before others; only then one by more or two.
+  EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 4, any, 4),
+              ElementsAre(Layout{2, 1, 1, 2}, Layout{1, 2, 1, 2}, Layout{2, 2, 1, 1}, Layout{1, 1, 1, 4}));
+  // No single change makes 8 ranks 6; 3/2 · 2 is the least that two changes can be.
+  EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 6, any, 3),
+              ElementsAre(Layout{2, 1, 1, 3}, Layout{3, 1, 1, 2}, Layout{1, 3, 1, 2}));
+}
+
+TEST(NearestLayoutsTest, LeaveOpenWhatWasLeftOpen) {
+  EXPECT_THAT(nearest_layouts({2, 0, 1, 1}, 12, any, 1), ElementsAre(Layout{2, 6, 1, 1}));
+  EXPECT_THAT(nearest_layouts({1, 0, 1, 4}, 6, any, 2), ElementsAre(Layout{1, 2, 1, 3}, Layout{1, 1, 1, 6}));
+}
+
+TEST(NearestLayoutsTest, NameOnlyWhatWorks) {
+  auto const heads_divide = [](Layout const& layout) { return 4 % layout[3] == 0; };
+  auto const nearest = nearest_layouts({1, 1, 1, 8}, 8, heads_divide, 100);
+  EXPECT_EQ(nearest.front(), (Layout{1, 2, 1, 4}));
+  EXPECT_EQ(nearest.size(), 19U);  // of the 20 ways to write 8 as four factors, all but tensor = 8
+  EXPECT_TRUE(std::ranges::all_of(nearest, heads_divide));
+  EXPECT_TRUE(nearest_layouts({1, 1, 1, 8}, 8, [](Layout const&) { return false; }).empty());
+}
+
+TEST(NearestLayoutsTest, AreListedAsTheConfigWritesThem) {
+  std::vector<Layout> const layouts{{1, 2, 1, 4}, {2, 1, 1, 4}};
+  EXPECT_EQ(list_layouts(layouts),
+            "parallel.pipeline = 1, data = 2, context = 1, tensor = 4; "
+            "or parallel.pipeline = 2, data = 1, context = 1, tensor = 4");
+}
+
+}  // namespace
+}  // namespace heddle

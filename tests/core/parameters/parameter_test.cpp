@@ -1,0 +1,216 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/parameters/parameter.hpp>
+#include <set>
+
+namespace heddle {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr std::uint64_t seed = 11;
+
+ParameterSpec sharded(std::string name, Shape const& shape, int axis) {
+  return {std::move(name), shape, Initializer::normal(0.5), {axis, MeshAxis::tensor}, {}};
+}
+
+/// The same parameters on one rank of any mesh.
+ParameterSet make_parameters(Mesh const& mesh, std::uint64_t with_seed = seed) {
+  ParameterSet parameters(mesh);
+  parameters.declare(sharded("whole", {3, 5}, -1));
+  parameters.declare(sharded("rows", {6, 5}, 0));
+  parameters.declare(sharded("columns", {3, 8}, 1));
+  parameters.declare(sharded("middle", {2, 4, 3}, 1));
+  parameters.declare({"bias", {6}, Initializer::xavier_uniform(6, 6), {0, MeshAxis::tensor}, {}});
+  parameters.allocate(DType::float32);
+  parameters.initialize(with_seed);
+  return parameters;
+}
+
+/// Elements of `whole` with index in [begin, begin + count) along `axis`.
+std::vector<float> slice(std::vector<float> const& whole, Shape const& shape, int axis, std::int64_t begin,
+                         std::int64_t count) {
+  std::int64_t inner = 1;
+  for (int later = axis + 1; later < shape.rank(); ++later) {
+    inner *= shape[later];
+  }
+  std::vector<float> result;
+  for (std::int64_t index = 0; index < shape.size(); ++index) {
+    std::int64_t const along = index / inner % shape[axis];
+    if (along >= begin && along < begin + count) {
+      result.push_back(whole[static_cast<std::size_t>(index)]);
+    }
+  }
+  return result;
+}
+
+TEST(ParameterSetTest, AShardStartsAsTheSliceOfTheWhole) {
+  ParameterSet const whole = make_parameters(Mesh());
+  for (int rank : {0, 1}) {
+    ParameterSet const parts = make_parameters(Mesh({1, 1, 1, 2}, rank, 2));
+    for (Parameter const& part : parts.all()) {
+      SCOPED_TRACE(part.spec.name);
+      Parameter const* const full = whole.find(part.spec.name);
+      ASSERT_NE(full, nullptr);
+      auto const values = to_host<float>(full->value);
+      int const axis = part.spec.shard.axis;
+      if (axis < 0) {
+        EXPECT_EQ(to_host<float>(part.value), values);
+        continue;
+      }
+      std::int64_t const count = part.spec.shape[axis] / 2;
+      EXPECT_EQ(part.local_shape[axis], count);
+      EXPECT_EQ(part.shard_begin, rank * count);
+      EXPECT_EQ(to_host<float>(part.value), slice(values, part.spec.shape, axis, part.shard_begin, count));
+    }
+  }
+}
+
+TEST(ParameterSetTest, AnAxisThatDoesNotDivideIsSharedOutAtTheSamePlaces) {
+  auto const make = [](Mesh const& mesh) {
+    ParameterSet parameters(mesh);
+    parameters.declare(sharded("odd", {7, 33}, 0));
+    parameters.declare(sharded("after", {5}, -1));
+    parameters.allocate(DType::float32);
+    parameters.initialize(seed);
+    return parameters;
+  };
+  auto const whole = to_host<float>(make(Mesh()).find("odd")->value);
+  std::vector<float> together;
+  std::set<std::int64_t> places;
+  for (int rank : {0, 1, 2}) {
+    ParameterSet const part = make(Mesh({1, 1, 1, 3}, rank, 3));
+    Parameter const& odd = *part.find("odd");
+    EXPECT_EQ(odd.shard_begin * 33, static_cast<std::int64_t>(together.size()));
+    auto const values = to_host<float>(odd.value);
+    together.insert(together.end(), values.begin(), values.end());
+    places.insert(part.find("after")->place.begin);
+  }
+  EXPECT_EQ(together, whole);
+  EXPECT_EQ(places.size(), 1U) << "what follows an uneven shard begins elsewhere on some rank";
+}
+
+TEST(ParameterSetTest, BuffersDivideByTheReplicasAndSoDoParametersOfSeveralStages) {
+  ParameterSet parameters(Mesh({2, 2, 3, 1}, 0, 12));
+  parameters.declare({"first", {5}, Initializer::ones(), {}, {}});
+  parameters.declare({"shared", {7, 3}, Initializer::ones(), {}, {}, {0, 1}});
+  parameters.declare({"last", {100}, Initializer::ones(), {}, {}});
+  parameters.allocate(DType::float32);
+  std::int64_t const unit = 16 * 6;
+  EXPECT_EQ(parameters.size() % unit, 0);
+  EXPECT_EQ(parameters.find("shared")->place.begin, unit);
+  EXPECT_EQ(parameters.find("last")->place.begin, 2 * unit);
+}
+
+TEST(ParameterSetTest, OtherAxesDoNotShard) {
+  ParameterSet const whole = make_parameters(Mesh());
+  ParameterSet const replica = make_parameters(Mesh({1, 4, 1, 1}, 3, 4));
+  for (Parameter const& parameter : whole.all()) {
+    EXPECT_EQ(to_host<float>(replica.find(parameter.spec.name)->value), to_host<float>(parameter.value));
+  }
+}
+
+TEST(ParameterSetTest, ValuesFollowSeedAndName) {
+  ParameterSet const parameters = make_parameters(Mesh());
+  ParameterSet const other_seed = make_parameters(Mesh(), seed + 1);
+  std::set<float> firsts;
+  for (Parameter const& parameter : parameters.all()) {
+    float const first = to_host<float>(parameter.value)[0];
+    EXPECT_TRUE(firsts.insert(first).second) << parameter.spec.name << " starts like another";
+    EXPECT_NE(to_host<float>(other_seed.find(parameter.spec.name)->value)[0], first);
+  }
+}
+
+TEST(ParameterSetTest, InitializersHaveTheirMoments) {
+  ParameterSet parameters{Mesh()};
+  std::int64_t const count = 20000;
+  auto const declare = [&](char const* name, Initializer const& initializer) {
+    parameters.declare({name, {count}, initializer, {}, {}});
+  };
+  declare("zeros", Initializer::zeros());
+  declare("ones", Initializer::ones());
+  declare("normal", Initializer::normal(2));
+  declare("xavier", Initializer::xavier_uniform(100, 200));
+  parameters.allocate(DType::float64);
+  parameters.initialize(seed);
+  auto const moments = [&](char const* name) {
+    double sum = 0;
+    double squares = 0;
+    double largest = 0;
+    for (double const value : to_host<double>(parameters.find(name)->value)) {
+      sum += value;
+      squares += value * value;
+      largest = std::max(largest, std::abs(value));
+    }
+    return std::array{sum / static_cast<double>(count), std::sqrt(squares / static_cast<double>(count)), largest};
+  };
+  EXPECT_EQ(moments("zeros"), (std::array{0.0, 0.0, 0.0}));
+  EXPECT_EQ(moments("ones"), (std::array{1.0, 1.0, 1.0}));
+  auto const normal = moments("normal");
+  EXPECT_NEAR(normal[0], 0, 0.06);  // four standard errors
+  EXPECT_NEAR(normal[1], 2, 0.04);
+  EXPECT_GT(normal[2], 6);
+  auto const xavier = moments("xavier");
+  double const bound = std::sqrt(6.0 / 300);
+  EXPECT_NEAR(xavier[0], 0, 0.003);
+  EXPECT_NEAR(xavier[1], bound / std::sqrt(3.0), 0.001);
+  EXPECT_LE(xavier[2], bound);
+  EXPECT_GT(xavier[2], 0.99 * bound);
+}
+
+TEST(ParameterSetTest, ValuesAndGradientsAreViewsOfTheTwoBuffers) {
+  ParameterSet const parameters = make_parameters(Mesh());
+  auto const* const values = parameters.values().data<float>();
+  auto const* const gradients = parameters.gradients().data<float>();
+  std::int64_t next = 0;
+  for (Parameter const& parameter : parameters.all()) {
+    std::int64_t const begin = parameter.value.data<float>() - values;
+    EXPECT_GE(begin, next) << parameter.spec.name << " overlaps the one before";
+    EXPECT_EQ(parameter.gradient.data<float>() - gradients, begin);
+    EXPECT_EQ(begin % 16, 0) << "a parameter starts on a cache line";
+    next = begin + parameter.local_shape.size();
+  }
+  EXPECT_LE(next, parameters.size());
+  EXPECT_THAT(to_host<float>(parameters.gradients()), testing::Each(0.0F));
+}
+
+TEST(ParameterSetTest, IdsAreUniqueAndVersionsGrow) {
+  ParameterSet first = make_parameters(Mesh());
+  ParameterSet const second = make_parameters(Mesh());
+  std::set<std::uint64_t> ids;
+  for (ParameterSet const* const set : {&std::as_const(first), &second}) {
+    for (Parameter const& parameter : set->all()) {
+      EXPECT_NE(parameter.id, 0U);
+      EXPECT_TRUE(ids.insert(parameter.id).second);
+    }
+  }
+  auto const before = first.all().front().version;
+  first.bump_versions();
+  EXPECT_GT(first.all().front().version, before);
+}
+
+TEST(ParameterSetTest, WhatCanNotBeDeclaredIsRefused) {
+  ParameterSet parameters(Mesh({1, 1, 1, 2}, 0, 2));
+  parameters.declare(sharded("weight", {4, 4}, 0));
+  EXPECT_THAT(
+      [&] {
+        parameters.declare(sharded("weight", {4, 4}, 0));
+      },
+      ThrowsMessage<Error>(HasSubstr("parameter weight: the name is taken")));
+  EXPECT_THAT(
+      [&] {
+        parameters.declare(sharded("narrow", {4, 1}, 1));
+      },
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("parameter narrow [4, 1]"), HasSubstr("parallel.tensor = 2"))));
+  parameters.allocate(DType::float32);
+  EXPECT_THROW(parameters.declare(sharded("late", {2}, -1)), Error);
+  EXPECT_EQ(parameters.find("late"), nullptr);
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/arena.hpp>
+#include <string>
+
+namespace heddle {
+namespace {
+
+/// Lowers this process's limit of address space to what it has now and `bytes` more; for death tests' children.
+void leave_address_space(std::size_t bytes) {
+  std::FILE* const file = std::fopen("/proc/self/statm", "r");
+  std::size_t pages = 0;
+  if (file == nullptr || std::fscanf(file, "%zu", &pages) != 1) {
+    std::_Exit(2);
+  }
+  std::fclose(file);
+  rlim_t const limit = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + bytes;
+  rlimit const limits{limit, limit};
+  if (setrlimit(RLIMIT_AS, &limits) != 0) {
+    std::_Exit(3);
+  }
+}
+
+[[noreturn]] void use_two_arenas_in_little_address_space() {
+  leave_address_space(std::size_t{4} << 30);
+  Arena first;
+  Arena second;
+  for (Arena* const arena : {&first, &second}) {
+    Tensor const tensor = arena->allocate(DType::float32, {1 << 20});
+    tensor.data<float>()[(1 << 20) - 1] = 1;
+  }
+  std::_Exit(first.peak() == second.peak() ? 0 : 1);
+}
+
+[[noreturn]] void use_an_arena_without_address_space() {
+  leave_address_space(std::size_t{64} << 20);
+  try {
+    Arena unused;
+    Arena arena;
+    arena.allocate(DType::float32, {1});
+  } catch (Error const& error) {
+    std::fputs(error.what(), stderr);
+  }
+  std::_Exit(0);
+}
+
+using ArenaDeathTest = testing::Test;
+
+TEST_F(ArenaDeathTest, TakesLessWhereAddressSpaceIsLimited) {
+  EXPECT_EXIT(use_two_arenas_in_little_address_space(), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ArenaDeathTest, SaysWhatLimitsIt) {
+  EXPECT_EXIT(use_an_arena_without_address_space(), testing::ExitedWithCode(0), "refuses even an arena .*ulimit -v");
+}
+
+TEST(Arena, ReleasesToAMarkAndRefusesWhatDoesNotFit) {
+  Arena arena(1 << 12);
+  EXPECT_EQ(arena.mark(), 0U);
+  arena.allocate(DType::float32, {16});
+  {
+    ArenaScope const scope(arena);
+    arena.allocate(DType::float32, {900});
+    EXPECT_THROW(arena.allocate(DType::float32, {900}), Error);
+  }
+  EXPECT_EQ(arena.mark(), 64U);
+  arena.allocate(DType::float32, {900});
+  EXPECT_EQ(arena.peak(), 64U + 3648U);
+}
+
+}  // namespace
+}  // namespace heddle

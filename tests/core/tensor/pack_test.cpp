@@ -1,0 +1,113 @@
+#include <gmock/gmock.h>
+
+#include <heddle/core/tensor/pack.hpp>
+#include <set>
+#include <utility>
+
+namespace heddle {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<std::int32_t> host(Tensor const& tensor) {
+  return to_host<std::int32_t>(tensor);
+}
+
+TEST(PackTest, HoldsEverySentenceWithoutPadding) {
+  std::vector<SentencePair> const pairs{{4, {5, 6}, {7}}, {9, {}, {8, 5}}};
+  Pack const pack = make_pack(pairs, 1, 2, 3);
+
+  EXPECT_THAT(host(pack.source.id), ElementsAre(5, 6, 2, 2));
+  EXPECT_THAT(host(pack.target_input.id), ElementsAre(1, 7, 1, 8, 5));
+  EXPECT_THAT(host(pack.target_output.id), ElementsAre(7, 3, 8, 5, 3));
+
+  TokenRows const& source = pack.rows(Side::source);
+  EXPECT_EQ(source.tokens, 4);
+  EXPECT_EQ(source.sequences.count, 2);
+  EXPECT_EQ(source.sequences.max_length, 3);
+  EXPECT_THAT(host(source.sequences.begin), ElementsAre(0, 3));
+  EXPECT_THAT(host(source.sequences.length), ElementsAre(3, 1));
+  EXPECT_THAT(host(source.sample), ElementsAre(4, 4, 4, 9));
+  EXPECT_THAT(host(source.position), ElementsAre(0, 1, 2, 0));
+
+  TokenRows const& target = pack.rows(Side::target);
+  EXPECT_EQ(target.tokens, 5);
+  EXPECT_EQ(target.sequences.max_length, 3);
+  EXPECT_THAT(host(target.sequences.begin), ElementsAre(0, 2));
+  EXPECT_THAT(host(target.sequences.length), ElementsAre(2, 3));
+  EXPECT_THAT(host(target.sample), ElementsAre(4, 4, 9, 9, 9));
+  EXPECT_THAT(host(target.position), ElementsAre(0, 1, 0, 1, 2));
+}
+
+TEST(PackTest, RowsAreOrderedByIdAndThenByPlace) {
+  std::vector<SentencePair> const pairs{{0, {6, 5, 6}, {4, 4}}, {1, {5}, {9, 4}}};
+  Pack const pack = make_pack(pairs, 1, 2, 2);
+  // source ids: 6 5 6 2 5 2; target input: 1 4 4 1 9 4
+  EXPECT_THAT(host(pack.source.row_order), ElementsAre(3, 5, 1, 4, 0, 2));
+  EXPECT_THAT(host(pack.target_input.row_order), ElementsAre(0, 3, 1, 2, 5, 4));
+}
+
+TEST(PackTest, ASourceSideAloneIsEnoughToTranslate) {
+  std::vector<std::vector<std::int32_t>> const sentences{{5, 6}, {}, {7}};
+  Pack const pack = make_source_pack(sentences, 2);
+  EXPECT_THAT(host(pack.source.id), ElementsAre(5, 6, 2, 2, 7, 2));
+  EXPECT_THAT(host(pack.source_rows.sequences.length), ElementsAre(3, 1, 2));
+  EXPECT_THAT(host(pack.source_rows.sample), ElementsAre(0, 0, 0, 1, 2, 2));
+  EXPECT_EQ(pack.target_rows.tokens, 0);
+}
+
+TEST(PackTest, NoSentencesMakeAnEmptyPack) {
+  Pack const pack = make_pack({}, 1, 2, 2);
+  EXPECT_EQ(pack.source_rows.tokens, 0);
+  EXPECT_EQ(pack.target_rows.sequences.count, 0);
+  EXPECT_THAT(host(pack.source.id), IsEmpty());
+}
+
+TEST(PackTest, ContextRanksHoldTheFirstAndTheLastOfTheirChunks) {
+  // Source: 8 tokens make 4 chunks of 2; target: 3 tokens make chunks of 0, 1, 1, 1.
+  std::vector<SentencePair> const pairs{{4, {10, 11, 12, 13, 14, 15, 16}, {20, 21}}};
+  Pack const first = make_pack(pairs, 1, 2, 3, {0, 2});
+  EXPECT_THAT(host(first.source.id), ElementsAre(10, 11, 16, 2));
+  EXPECT_THAT(host(first.source_rows.position), ElementsAre(0, 1, 6, 7));
+  EXPECT_THAT(host(first.source_rows.sequences.length), ElementsAre(4));
+  EXPECT_THAT(host(first.target_input.id), ElementsAre(21));
+  EXPECT_THAT(host(first.target_output.id), ElementsAre(3));
+  EXPECT_THAT(host(first.target_rows.position), ElementsAre(2));
+
+  Pack const second = make_pack(pairs, 1, 2, 3, {1, 2});
+  EXPECT_THAT(host(second.source.id), ElementsAre(12, 13, 14, 15));
+  EXPECT_THAT(host(second.target_input.id), ElementsAre(1, 20));
+  EXPECT_THAT(host(second.target_rows.sample), ElementsAre(4, 4));
+
+  ContextRows const& rows = first.context(Side::source);
+  EXPECT_THAT(host(rows.to_whole), ElementsAre(0, 1, 4, 5, 6, 7, 2, 3));
+  EXPECT_THAT(host(rows.from_whole), ElementsAre(0, 1, 6, 7, 2, 3, 4, 5));
+  EXPECT_THAT(host(rows.shards[1].position), ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(host(rows.whole.position), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST(PackTest, ContextRanksOfManySequencesHoldEachTokenOnce) {
+  std::vector<SentencePair> pairs;
+  for (std::int32_t sample = 0; sample < 9; ++sample) {
+    pairs.push_back({sample, std::vector<std::int32_t>(static_cast<std::size_t>(sample), 7), {}});
+  }
+  Pack const whole = make_pack(pairs, 1, 2, 3);
+  for (int ranks : {2, 3, 4}) {
+    std::set<std::pair<std::int32_t, std::int32_t>> seen;
+    for (int rank = 0; rank < ranks; ++rank) {
+      Pack const part = make_pack(pairs, 1, 2, 3, {rank, ranks});
+      EXPECT_EQ(part.source_rows.sequences.count, 9);
+      auto const sample = host(part.source_rows.sample);
+      auto const position = host(part.source_rows.position);
+      for (std::size_t row = 0; row < sample.size(); ++row) {
+        EXPECT_TRUE(seen.emplace(sample[row], position[row]).second) << "a token stands on two ranks";
+      }
+    }
+    EXPECT_EQ(static_cast<std::int64_t>(seen.size()), whole.source_rows.tokens);
+  }
+  EXPECT_TRUE(whole.context(Side::source).shards.empty());
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <heddle/core/training/learning_rate.hpp>
+
+namespace heddle {
+namespace {
+
+OptimizerConfig optimizer(Schedule schedule, double peak, std::int64_t warmup) {
+  OptimizerConfig config;
+  config.schedule = schedule;
+  config.learning_rate = peak;
+  config.warmup_steps = warmup;
+  return config;
+}
+
+TEST(Schedule, InverseSquareRootPeaksAtTheEndOfTheWarmUp) {
+  OptimizerConfig const config = optimizer(Schedule::inverse_sqrt, 0.005, 2000);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 0, 8000), 0.0000025);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 999, 8000), 0.0025);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1999, 8000), 0.005);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 7999, 8000), 0.0025);
+  EXPECT_LT(learning_rate(config, 2000, 8000), 0.005);
+  EXPECT_GT(learning_rate(config, 2000, 8000), 0.00499);
+}
+
+// Vaswani et al. 2017, equation 3: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5).
+TEST(Schedule, InverseSquareRootIsThePapersForItsPeak) {
+  double const peak = 1 / std::sqrt(512.0 * 4000.0);
+  OptimizerConfig const config = optimizer(Schedule::inverse_sqrt, peak, 4000);
+  for (std::int64_t const number : {1, 17, 3999, 4000, 4001, 100000}) {
+    auto const update = static_cast<double>(number);
+    double const paper = std::min(1 / std::sqrt(update), update * std::pow(4000.0, -1.5)) / std::sqrt(512.0);
+    EXPECT_NEAR(learning_rate(config, number - 1, 100000), paper, 1e-15) << number;
+  }
+}
+
+TEST(Schedule, CosineAndLinearReachZeroAfterTheLastUpdate) {
+  OptimizerConfig const linear = optimizer(Schedule::linear, 1.0, 20);
+  EXPECT_DOUBLE_EQ(learning_rate(linear, 9, 120), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(linear, 19, 120), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(linear, 44, 120), 0.75);
+  EXPECT_NEAR(learning_rate(linear, 118, 120), 0.01, 1e-15);
+  EXPECT_DOUBLE_EQ(learning_rate(linear, 119, 120), 0.0);
+  EXPECT_DOUBLE_EQ(learning_rate(linear, 500, 120), 0.0);
+
+  OptimizerConfig const cosine = optimizer(Schedule::cosine, 1.0, 20);
+  EXPECT_DOUBLE_EQ(learning_rate(cosine, 19, 120), 1.0);
+  EXPECT_NEAR(learning_rate(cosine, 44, 120), 0.5 * (1 + std::sqrt(0.5)), 1e-12);
+  EXPECT_NEAR(learning_rate(cosine, 69, 120), 0.5, 1e-12);
+  EXPECT_NEAR(learning_rate(cosine, 119, 120), 0.0, 1e-12);
+}
+
+TEST(Schedule, ConstantStaysAfterItsWarmUp) {
+  OptimizerConfig const config = optimizer(Schedule::constant, 0.1, 4);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 0, 10), 0.025);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 3, 10), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 9, 10), 0.1);
+}
+
+TEST(Schedule, NoWarmUpStartsAtThePeak) {
+  EXPECT_DOUBLE_EQ(learning_rate(optimizer(Schedule::constant, 0.1, 0), 0, 10), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(optimizer(Schedule::inverse_sqrt, 0.1, 0), 0, 10), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(optimizer(Schedule::inverse_sqrt, 0.1, 0), 3, 10), 0.05);
+  EXPECT_DOUBLE_EQ(learning_rate(optimizer(Schedule::linear, 0.1, 0), 4, 10), 0.05);
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include <map>
+
+#include "dist_fixture.hpp"
+#include "kernel_test_support.hpp"
+#include "layout_run.hpp"
+
+namespace heddle {
+namespace {
+
+using testing_support::values;
+
+// The promise of issue and design: on any mesh the model gives the outputs, gradients and trajectory of one rank. All
+// in float64, where what remains is the rounding of sums taken in another order.
+constexpr double tolerance = 1e-9;
+constexpr int steps = 10;
+/// What one rank gives.
+struct Expected {
+  std::vector<double> output;  ///< of micro-batch 1 of step 0
+  std::map<std::string, std::vector<double>> gradients, parameters;
+  std::vector<double> losses, norms;
+};
+
+Expected one_rank(Variant const& variant) {
+  LayoutRun run(variant, Layout{}, Communicator::self());
+  Expected expected;
+  expected.output = values(run.output(run.pack(0, 1)));
+  for (int step = 0; step < steps; ++step) {
+    expected.losses.push_back(run.accumulate(step));
+    for (Parameter const& parameter : run.engine().parameters().all()) {
+      if (step == 0) {
+        expected.gradients[parameter.spec.name] = values(parameter.gradient);
+      }
+    }
+    expected.norms.push_back(run.engine().update(run.rate(), step + 1));
+  }
+  for (Parameter const& parameter : run.engine().parameters().all()) {
+    expected.parameters[parameter.spec.name] = values(parameter.value);
+  }
+  return expected;
+}
+
+Expected const& expected_of(Variant const& variant) {
+  static std::map<Variant, Expected> known;
+  auto const place = known.find(variant);
+  return place != known.end() ? place->second : known.emplace(variant, one_rank(variant)).first->second;
+}
+
+/// This rank's rows of a whole pack's matrix.
+std::vector<double> own_rows(std::vector<double> const& whole, Pack const& pack, GroupMember const& split,
+                             Communicator const& context_group) {
+  TokenRows const& rows = pack.target_rows;
+  std::size_t const columns = 16;
+  std::vector<std::int32_t> places;
+  if (context_group.size() > 1) {
+    auto const from_whole = to_host<std::int32_t>(pack.target_context.from_whole);
+    std::size_t begin = 0;
+    for (int rank = 0; rank < context_group.rank(); ++rank) {
+      begin += static_cast<std::size_t>(pack.target_context.shards[static_cast<std::size_t>(rank)].tokens);
+    }
+    auto const first = from_whole.begin() + static_cast<std::ptrdiff_t>(begin);
+    places.assign(first, first + rows.tokens);
+  } else {
+    for (std::int64_t row = 0; row < rows.tokens; ++row) {
+      places.push_back(static_cast<std::int32_t>(row));
+    }
+  }
+  std::vector<double> own;
+  IndexRange const held = share(rows.tokens, split.rank, split.ranks);
+  for (std::int64_t row = held.begin; row < held.end; ++row) {
+    auto const from = whole.begin() + static_cast<std::ptrdiff_t>(columns) * places[static_cast<std::size_t>(row)];
+    own.insert(own.end(), from, from + static_cast<std::ptrdiff_t>(columns));
+  }
+  return own;
+}
+
+class LayoutsTest : public DistTest {
+ protected:
+  void compare(Variant const& variant, Layout const& layout) {
+    SCOPED_TRACE(describe(variant) + ", " + describe(layout));
+    Expected const& expected = expected_of(variant);
+    LayoutRun run(variant, layout, world_);
+    compare_output(run, expected);
+    for (int step = 0; step < steps; ++step) {
+      double const loss = run.accumulate(step);
+      auto const index = static_cast<std::size_t>(step);
+      EXPECT_NEAR(loss, expected.losses[index], tolerance * expected.losses[index]) << "step " << step;
+      if (step == 0 && !layout.shard_optimizer) {
+        compare_parameters(run, expected.gradients, true);
+      }
+      double const norm = run.engine().update(run.rate(), step + 1);
+      EXPECT_NEAR(norm, expected.norms[index], 100 * tolerance * expected.norms[index]) << "step " << step;
+    }
+    compare_parameters(run, expected.parameters, false);
+  }
+
+  void compare_output(LayoutRun& run, Expected const& expected) {
+    Pack const pack = run.pack(0, 1);
+    Tensor const output = run.output(pack);
+    if (!output.empty()) {
+      auto const rows = own_rows(expected.output, pack, run.engine().row_split(), run.context());
+      EXPECT_LE(relative_error(values(output), rows), tolerance) << "the last layer's output";
+    }
+  }
+
+  static void compare_parameters(LayoutRun& run, std::map<std::string, std::vector<double>> const& expected,
+                                 bool gradients) {
+    for (Parameter const& parameter : run.engine().parameters().all()) {
+      auto const part = local_part(expected.at(parameter.spec.name), parameter);
+      auto const actual = values(gradients ? parameter.gradient : parameter.value);
+      // A gradient that is zero but for rounding (of biases that a softmax does not see) is compared absolutely.
+      double worst = 0;
+      double largest = 1e-3;
+      for (std::size_t index = 0; index < part.size(); ++index) {
+        worst = std::max(worst, std::abs(part[index] - actual[index]));
+        largest = std::max(largest, std::abs(part[index]));
+      }
+      EXPECT_EQ(part.size(), actual.size());
+      EXPECT_LE(worst, (gradients ? 1 : 1000) * tolerance * largest)
+          << parameter.spec.name << (gradients ? ": gradient" : ": value");
+    }
+  }
+};
+
+TEST_F(LayoutsTest, EveryLayoutOfTheRanksTrainsAsOneRank) {
+  int runs = 0;
+  auto const layouts = layouts_on(world_.size());
+  for (Layout const& layout : layouts) {
+    for (Variant const& variant : all_variants()) {
+      compare(variant, layout);
+      ++runs;
+    }
+  }
+  if (world_.rank() == 0) {
+    fmt::print("{} layouts of {} ranks, each with {} kinds of model: {} runs of {} steps\n", layouts.size(),
+               world_.size(), all_variants().size(), runs, steps);
+  }
+}
+
+}  // namespace
+}  // namespace heddle

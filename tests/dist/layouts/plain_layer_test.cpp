@@ -1,0 +1,94 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <heddle/core/layers/linear.hpp>
+#include <heddle/dist/training/training_engine.hpp>
+#include <map>
+
+#include "dist_fixture.hpp"
+#include "golden_model.hpp"
+#include "kernel_test_support.hpp"
+#include "layouts.hpp"
+
+namespace heddle {
+namespace {
+
+using testing_support::values;
+using Values = std::map<std::string, std::vector<double>>;
+
+constexpr VocabularySizes vocabulary{23, 23, true};
+
+/// What a plug-in's author may write without a thought of tensor ranks: a projection that is not split.
+class Projection : public Layer {
+ public:
+  explicit Projection(LayerSpec const& spec)
+      : linear_(spec, {spec.model.d_model, spec.model.d_model}, Linear::Split::none) {}
+
+  HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const override {
+    saved.keep(input.hidden);
+    return {linear_.forward(context, input.hidden), input.memory};
+  }
+  HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override {
+    return {linear_.backward(context, grad_output.hidden, saved.get<Tensor>()), grad_output.memory};
+  }
+
+ private:
+  Linear linear_;
+};
+
+/// Parameters after two steps, each rank's part of them.
+Values trained(Layout const& layout, ParallelState const& parallel, Values const* compared) {
+  Config config;
+  config.model.encoder_layers = 2;
+  config.model.decoder_layers = 2;
+  config.model.d_model = 16;
+  config.model.d_ff = 24;
+  config.model.heads = 8;
+  config.model.max_length = 32;
+  config.model.dropout = 0.1;
+  config.model.encoder_sublayers = {"self_attention", "projection"};
+  config.model.decoder_sublayers = {"self_attention", "cross_attention", "projection"};
+  config.train.seed = 3;
+  config.parallel.pipeline = layout.sizes[0];
+  config.parallel.pipeline_schedule = layout.schedule;
+  config.parallel.shard_optimizer = layout.shard_optimizer;
+  TestBench bench(config.model, DType::float64, KernelChoices{});
+  Registries registries = bench.registries();
+  registries.layers.add("projection", [](LayerSpec const& spec) { return std::make_unique<Projection>(spec); });
+  TrainingEngine engine({config, registries, parallel, bench.execution(), vocabulary, DType::float64});
+  engine.parameters().initialize(config.train.seed);
+  std::array const pairs{SentencePair{0, {3, 9, 4, 20, 7}, {5, 6, 11}}, SentencePair{1, {8}, {12, 4, 9, 17}}};
+  for (int step = 0; step < 2; ++step) {
+    bool const works = parallel.data.rank() == 0;
+    engine.accumulate({.micro_batches = works ? 1 : 0,
+                       .make_pack = [&](std::int64_t) { return make_pack(pairs, 1, 2, 2, engine.context()); },
+                       .target_tokens = 9,
+                       .step = static_cast<std::uint32_t>(step)});
+    engine.update(0.01, step + 1);
+  }
+  Values result;
+  for (Parameter const& parameter : engine.parameters().all()) {
+    result[parameter.spec.name] = values(parameter.value);
+    if (compared != nullptr) {
+      auto const expected = local_part(compared->at(parameter.spec.name), parameter);
+      EXPECT_LE(relative_error(result[parameter.spec.name], expected), 1e-7) << parameter.spec.name;
+    }
+  }
+  return result;
+}
+
+class PlainLayerTest : public DistTest {};
+
+TEST_F(PlainLayerTest, ALayerThatIsNotSplitTrainsAsOnOneRank) {
+  Values const expected = trained({}, ParallelState(), nullptr);
+  for (Layout const& layout : layouts_on(world_.size())) {
+    SCOPED_TRACE(describe(layout));
+    if (layout.sizes[0] <= 2) {  // the stacks have two layers each
+      trained(layout, parallel_of(layout, world_), &expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle

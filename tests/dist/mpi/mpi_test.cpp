@@ -1,0 +1,85 @@
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/host_name.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace heddle {
+namespace {
+
+/// The launchers' environment variables replaced by the given ones as long as it lives.
+class LauncherEnvironment {
+ public:
+  explicit LauncherEnvironment(std::map<std::string, std::string> const& variables) {
+    for (char const* const name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PMI_FD",
+                                   "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) {
+      char const* const value = std::getenv(name);
+      before_[name] = value == nullptr ? std::nullopt : std::optional<std::string>(value);
+      unsetenv(name);
+    }
+    for (auto const& [name, value] : variables) {
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+  }
+  ~LauncherEnvironment() {
+    for (auto const& [name, value] : before_) {
+      value ? setenv(name.c_str(), value->c_str(), 1) : unsetenv(name.c_str());
+    }
+  }
+  LauncherEnvironment(LauncherEnvironment const&) = delete;
+  LauncherEnvironment& operator=(LauncherEnvironment const&) = delete;
+
+ private:
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+bool launched_with(std::map<std::string, std::string> const& variables) {
+  LauncherEnvironment const environment(variables);
+  return launched_by_mpi();
+}
+
+TEST(LaunchTest, IsSeenUnderMpirun) {
+  EXPECT_TRUE(launched_by_mpi());
+}
+
+TEST(LaunchTest, IsSeenInALaunchersEnvironmentAlone) {
+  EXPECT_FALSE(launched_with({}));
+  EXPECT_TRUE(launched_with({{"OMPI_COMM_WORLD_SIZE", "1"}}));
+  EXPECT_TRUE(launched_with({{"PMI_RANK", "0"}}));
+  EXPECT_TRUE(launched_with({{"PMIX_RANK", "0"}}));
+  EXPECT_TRUE(launched_with({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}}));
+  // A batch script, and srun of a single task.
+  EXPECT_FALSE(launched_with({{"SLURM_PROCID", "0"}}));
+  EXPECT_FALSE(launched_with({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
+}
+
+TEST(MpiSessionTest, JoinsAnMpiThatRunsAndLeavesItRunning) {
+  int const size = MpiSession().world().size();
+  EXPECT_EQ(MpiSession().world().size(), size);
+}
+
+TEST(MpiSessionTest, RefusesRanksThatDoNotFindEachOther) {
+  int const size = MpiSession().world().size();
+  LauncherEnvironment const environment({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}});
+  if (size == 1) {
+    EXPECT_THAT([] { MpiSession(); }, testing::ThrowsMessage<ConfigError>(testing::HasSubstr("started 4 ranks")));
+  } else {
+    EXPECT_NO_THROW(MpiSession());
+  }
+}
+
+TEST(MpiSessionTest, RefusesAnImpossibleNumberOfElementsPerCall) {
+  EXPECT_THROW(MpiSession(0), Error);
+  EXPECT_THROW(MpiSession(std::int64_t{1} << 31), Error);
+}
+
+TEST(HostnameTest, IsThisMachines) {
+  EXPECT_FALSE(host_name().empty());
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,261 @@
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/dist/state/replica_check.hpp>
+#include <limits>
+#include <optional>
+
+#include "synthetic_model.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using Options = SyntheticModel::Options;
+
+constexpr std::int64_t micro_batches = 5;
+constexpr std::int64_t steps = 2;
+
+bool same_bits(std::vector<float> const& left, std::vector<float> const& right) {
+  return left.size() == right.size() && std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0;
+}
+
+/// In any order.
+void expect_same(std::vector<WholeTensor> const& actual, std::vector<WholeTensor> const& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (WholeTensor const& tensor : actual) {
+    auto const match = std::find_if(expected.begin(), expected.end(),
+                                    [&](WholeTensor const& other) { return other.name == tensor.name; });
+    ASSERT_NE(match, expected.end()) << tensor.name;
+    EXPECT_EQ(tensor.shape, match->shape) << tensor.name;
+    EXPECT_TRUE(same_bits(tensor.value, match->value)) << "value of " << tensor.name;
+    EXPECT_TRUE(same_bits(tensor.first_moment, match->first_moment)) << "first moment of " << tensor.name;
+    EXPECT_TRUE(same_bits(tensor.second_moment, match->second_moment)) << "second moment of " << tensor.name;
+  }
+}
+
+/// What a run comes to: what it reports of each step, and where it ends.
+struct Outcome {
+  std::vector<double> norms, losses;
+  std::vector<WholeTensor> tensors;
+};
+
+Outcome run(SyntheticModel& model, std::int64_t first_step, std::int64_t last_step, bool tree = false) {
+  Outcome result;
+  for (std::int64_t step = first_step; step < last_step; ++step) {
+    result.norms.push_back(model.step(step, micro_batches, tree));
+    result.losses.push_back(model.loss());
+  }
+  result.tensors = model.gathered();
+  return result;
+}
+
+Outcome run_alone(Options const& options, std::int64_t last_step = steps) {
+  SyntheticModel model(ParallelState(), options);
+  return run(model, 0, last_step);
+}
+
+class DistributedOptimizerTest : public DistTest {
+ protected:
+  ParallelState state_of(std::array<int, mesh_axes> const& layout) const {
+    return make_parallel_state(world_, Mesh(layout, world_.rank(), world_.size()));
+  }
+  void expect_on_rank_0(std::vector<WholeTensor> const& actual, std::vector<WholeTensor> const& expected) const {
+    if (world_.rank() == 0) {
+      expect_same(actual, expected);
+    } else {
+      EXPECT_TRUE(actual.empty());
+    }
+  }
+};
+
+TEST_F(DistributedOptimizerTest, EveryLayoutComesToTheBitsOfOneRankShardedOrNot) {
+  for (auto const& [clip, bucket] : {std::pair{0.0, std::int64_t{64}}, {50.0, 100000}}) {
+    Outcome const expected = run_alone({.clip_norm = clip});
+    EXPECT_GT(expected.norms.front(), 50);
+    for (auto const& layout : all_layouts_of(world_.size())) {
+      for (bool const shard : {false, true}) {
+        SyntheticModel model(state_of(layout), {shard, clip, bucket});
+        SCOPED_TRACE(testing::Message() << model.parallel.mesh.to_string() << (shard ? ", sharded" : "")
+                                        << ", buckets of " << bucket << ", clip " << clip);
+        Outcome const actual = run(model, 0, steps);
+        EXPECT_EQ(actual.norms, expected.norms);
+        EXPECT_EQ(actual.losses, expected.losses);
+        expect_on_rank_0(actual.tensors, expected.tensors);
+      }
+    }
+  }
+}
+
+TEST_F(DistributedOptimizerTest, TheTreeDoesSoToo) {
+  Outcome const expected = run_alone({.clip_norm = 50});
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      SyntheticModel model(state_of(layout), {.shard = shard, .clip_norm = 50});
+      SCOPED_TRACE(testing::Message() << model.parallel.mesh.to_string() << (shard ? ", sharded" : ""));
+      Outcome const actual = run(model, 0, steps, true);
+      EXPECT_EQ(actual.norms, expected.norms);
+      EXPECT_EQ(actual.losses, expected.losses);
+      expect_on_rank_0(actual.tensors, expected.tensors);
+    }
+  }
+}
+
+TEST_F(DistributedOptimizerTest, TheTreeIsBitwiseTheSameOnAnyNumberOfDataRanks) {
+  for (std::array<int, 3> const& others :
+       {std::array{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 4, 1}, {1, 1, 2}, {2, 2, 1}}) {
+    auto const [pipeline, context, tensor] = others;
+    std::optional<Outcome> expected;
+    for (int data = 1; pipeline * data * context * tensor <= world_.size(); ++data) {
+      int const ranks = pipeline * data * context * tensor;
+      Communicator const part = world_.split(world_.rank() < ranks ? 0 : 1, world_.rank());
+      if (world_.rank() >= ranks) {
+        continue;
+      }
+      Mesh const mesh({pipeline, data, context, tensor}, part.rank(), ranks);
+      ParallelState const state = make_parallel_state(part, mesh);
+      for (bool const shard : {false, true}) {
+        SCOPED_TRACE(testing::Message() << mesh.to_string() << (shard ? ", sharded" : ""));
+        SyntheticModel model(state, {.shard = shard, .clip_norm = 50, .exact = false});
+        Outcome const actual = run(model, 0, steps, true);
+        if (!expected) {
+          expected = actual;
+          EXPECT_GT(actual.norms.front(), 50);
+        }
+        EXPECT_EQ(actual.norms, expected->norms);
+        if (part.rank() == 0) {
+          expect_same(actual.tensors, expected->tensors);
+        }
+      }
+    }
+  }
+}
+
+// Bitwise: MPI may add in another order for another place in the buffers.
+TEST_F(DistributedOptimizerTest, WhatSeveralRanksHoldStaysTheSameToTheBit) {
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      SyntheticModel model(state_of(layout), {.shard = shard, .bucket_elements = 1000, .exact = false});
+      SCOPED_TRACE(testing::Message() << model.parallel.mesh.to_string() << (shard ? ", sharded" : ""));
+      for (std::int64_t step = 0; step < steps; ++step) {
+        model.step(step, micro_batches);
+      }
+      EXPECT_NO_THROW(check_replicas(model.parallel, model.parameters));
+    }
+  }
+}
+
+TEST_F(DistributedOptimizerTest, OneRankTakesTheStepOfCoresOptimizer) {
+  for (double const clip : {0.0, 50.0}) {
+    SyntheticModel model(ParallelState(), {.clip_norm = clip, .exact = false});
+    SyntheticModel plain(ParallelState(), {.exact = false});
+    OptimizerConfig config;
+    config.clip_norm = clip;
+    Optimizer optimizer(config, {plain.registries, plain.choices}, plain.parameters);
+    plain.run_micro_batch(0);
+    EXPECT_EQ(model.step(0, 1), optimizer.update(plain.execution, 0.01, 1));
+    EXPECT_TRUE(same_bits(to_host<float>(model.parameters.values()), to_host<float>(plain.parameters.values())));
+  }
+}
+
+TEST_F(DistributedOptimizerTest, WhatWasWrittenUnderOneLayoutGoesOnUnderAnother) {
+  std::vector<WholeTensor> const written = run_alone({}, 1).tensors;
+  Outcome const expected = run_alone({}, 2);
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      SyntheticModel model(state_of(layout), {.shard = shard});
+      SCOPED_TRACE(testing::Message() << model.parallel.mesh.to_string() << (shard ? ", sharded" : ""));
+      model.load(written);
+      expect_on_rank_0(model.gathered(), written);
+      expect_on_rank_0(run(model, 1, 2).tensors, expected.tensors);
+    }
+  }
+}
+
+TEST_F(DistributedOptimizerTest, ShardedEachReplicaKeepsItsPartOfTheMoments) {
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    SyntheticModel const model(state_of(layout), {.shard = true});
+    std::int64_t const replicas = model.parallel.replicas.size();
+    EXPECT_EQ(model.optimizer.moment_bytes() * replicas, 2 * model.parameters.values().bytes());
+    EXPECT_EQ(model.optimizer.sharded(), replicas > 1);
+  }
+}
+
+TEST_F(DistributedOptimizerTest, ShardedAStepMovesEveryBufferOnceEachWay) {
+  SyntheticModel model(state_of({1, world_.size(), 1, 1}), {.shard = true});
+  auto const traffic = [&](Verb verb) { return model.parallel.replicas.ledger()[static_cast<std::size_t>(verb)]; };
+  model.step(0, micro_batches);
+  std::int64_t const bytes = world_.size() > 1 ? model.parameters.values().bytes() : 0;
+  EXPECT_EQ(traffic(Verb::reduce_scatter).bytes, bytes);
+  EXPECT_EQ(traffic(Verb::all_gather).bytes, bytes);
+  EXPECT_EQ(traffic(Verb::all_reduce).bytes, world_.size() > 1 ? 16 : 0) << "a loss and a norm";
+}
+
+TEST_F(DistributedOptimizerTest, AGradientThatIsNotFiniteAnywhereChangesNothingAnywhere) {
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      SyntheticModel model(state_of(layout), {.shard = shard});
+      SCOPED_TRACE(testing::Message() << model.parallel.mesh.to_string() << (shard ? ", sharded" : ""));
+      model.step(0, micro_batches);
+      auto const values = to_host<float>(model.parameters.values());
+      auto const moments = to_host<float>(model.optimizer.moments().second_moments());
+      model.optimizer.zero_gradients();
+      // Of a parameter that is split over tensor, so that it counts wherever it is.
+      if (world_.rank() == world_.size() - 1) {
+        Tensor const& gradient = model.parameters.find("layer7.columns")->gradient;
+        std::vector<float> bad(static_cast<std::size_t>(gradient.size()));
+        bad.back() = std::numeric_limits<float>::infinity();
+        copy_from_host(gradient, bad.data());
+      }
+      model.optimizer.reduce(model.loss_sums);
+      EXPECT_FALSE(std::isfinite(model.optimizer.update(0.01, 2)));
+      EXPECT_TRUE(same_bits(to_host<float>(model.parameters.values()), values));
+      EXPECT_TRUE(same_bits(to_host<float>(model.optimizer.moments().second_moments()), moments));
+    }
+  }
+}
+
+TEST_F(DistributedOptimizerTest, TheWholeModelIsKnownOnEveryRank) {
+  SyntheticModel const alone{ParallelState(), {}};
+  std::int64_t elements = 0;
+  for (Parameter const& parameter : alone.parameters.all()) {
+    elements += parameter.spec.shape.size();
+  }
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    SyntheticModel const model(state_of(layout), {});
+    EXPECT_EQ(model.model.parameters(), static_cast<std::int64_t>(alone.parameters.all().size()));
+    EXPECT_EQ(model.model.elements(), elements);
+  }
+}
+
+TEST_F(DistributedOptimizerTest, AParameterThatStagesShareUnknowinglyIsFound) {
+  if (world_.size() < 2) {
+    return;  // one stage shares nothing
+  }
+  ParallelState const state = state_of({world_.size(), 1, 1, 1});
+  auto const whole_model = [&](Shape const& shape, std::vector<int> const& stages) {
+    ParameterSet parameters(state.mesh);
+    if (world_.rank() < 2) {
+      parameters.declare({"table", shape, Initializer::zeros(), {}, {}, stages});
+    }
+    parameters.allocate(DType::float32);
+    return WholeModel(state, parameters);
+  };
+  EXPECT_EQ(whole_model({4, 2}, {0, 1}).elements(), 8);
+  EXPECT_THAT(
+      [&] {
+        whole_model({4, 2}, {});
+      },
+      ThrowsMessage<Error>(HasSubstr("parameter table: held by the stages {0, 1}, while stage 0 says {0}")));
+  EXPECT_THAT(
+      [&] {
+        whole_model({4 + world_.rank(), 2}, {0, 1});
+      },
+      ThrowsMessage<Error>(HasSubstr("parameter table: [4, 2] on stage 0, and [5, 2] on stage 1")));
+}
+
+}  // namespace
+}  // namespace heddle

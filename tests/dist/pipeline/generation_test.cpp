@@ -1,0 +1,74 @@
+#include <heddle/core/generation/generation.hpp>
+#include <heddle/dist/training/training_engine.hpp>
+
+#include "dist_fixture.hpp"
+#include "golden_model.hpp"
+#include "layouts.hpp"
+
+namespace heddle {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+using Translations = std::vector<std::vector<Hypothesis>>;
+
+constexpr std::int32_t begin_id = 1;
+constexpr std::int32_t end_id = 2;
+constexpr VocabularySizes vocabulary{23, 23, true};  // no number of ranks divides it
+
+Config config_of(Variant const& variant, Layout const& layout) {
+  Config config;
+  config.model.encoder_layers = 4;
+  config.model.decoder_layers = 4;
+  config.model.d_model = 16;
+  config.model.d_ff = 24;
+  config.model.heads = 8;
+  config.model.max_length = 8;
+  config.model.norm = variant.norm;
+  config.model.tie_embeddings = variant.tied;
+  config.model.positions = variant.tied ? Positions::sinusoidal : Positions::learned;
+  config.train.seed = 5;
+  config.parallel.pipeline = layout.sizes[0];
+  config.parallel.tensor = layout.sizes[3];
+  config.parallel.pipeline_schedule = layout.schedule;
+  return config;
+}
+
+/// What a model of random weights on a mesh translates a few sources to, the empty one among them.
+Translations translate(Variant const& variant, Layout const& layout, Communicator const& world) {
+  Config const config = config_of(variant, layout);
+  TestBench bench(config.model, DType::float64, KernelChoices{});
+  ParallelState const parallel = parallel_of(layout, world);
+  TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary, DType::float64});
+  engine.parameters().initialize(config.train.seed);
+  std::vector<Tokens> const sources{{3, 4, 5}, {}, {22, 9, 14, 7, 3, 11}, {6}, {18, 17}};
+  GenerationModel const model{engine.model(), end_id, begin_id, end_id, config.model.max_length};
+  // Batches of few tokens, so that there are several.
+  return generate(bench.execution(), bench.arena(), model, sources, {.beam_size = 3, .n_best = 2, .batch_tokens = 30});
+}
+
+class GenerationTest : public DistTest {};
+
+TEST_F(GenerationTest, EveryLayoutTranslatesAsOneRank) {
+  for (Variant const& variant : {Variant{NormPlacement::post, true}, {NormPlacement::pre, false}}) {
+    Translations const expected = translate(variant, Layout{}, Communicator::self());
+    for (Layout const& layout : layouts_on(world_.size())) {
+      if (layout.sizes[1] > 1 || layout.sizes[2] > 1) {
+        continue;  // data and context ranks translate by themselves
+      }
+      SCOPED_TRACE(describe(variant) + ", " + describe(layout));
+      Translations const actual = translate(variant, layout, world_);
+      ASSERT_EQ(actual.size(), expected.size());
+      for (std::size_t source = 0; source < expected.size(); ++source) {
+        ASSERT_EQ(actual[source].size(), expected[source].size());
+        for (std::size_t place = 0; place < expected[source].size(); ++place) {
+          EXPECT_EQ(actual[source][place].tokens, expected[source][place].tokens);
+          EXPECT_NEAR(actual[source][place].log_probability, expected[source][place].log_probability, 1e-9);
+          EXPECT_NEAR(actual[source][place].score, expected[source][place].score, 1e-9);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,293 @@
+#include <gmock/gmock.h>
+
+#include <heddle/core/layers/registries.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/dist/pipeline/pipeline.hpp>
+#include <heddle/kernels/register.hpp>
+#include <map>
+#include <memory>
+
+#include "dist_fixture.hpp"
+#include "golden_model.hpp"
+#include "kernel_test_support.hpp"
+
+namespace heddle {
+namespace {
+
+using Gradients = std::map<std::string, std::vector<double>>;
+
+/// A case's model and how it is cut.
+struct Case {
+  ModelConfig model;
+  ParallelConfig parallel;
+  VocabularySizes vocabulary{13, 13, true};
+  DType dtype = DType::float64;
+  KernelChoices kernels = reference_kernels();
+};
+
+Case small_case(int stages, PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward) {
+  Case result;
+  result.model.encoder_layers = 4;
+  result.model.decoder_layers = 4;
+  result.model.d_model = 8;
+  result.model.d_ff = 12;
+  result.model.heads = 2;
+  result.model.max_length = 512;
+  result.model.dropout = 0.3;
+  result.model.attention_dropout = 0.1;
+  result.model.activation_dropout = 0.1;
+  result.parallel.pipeline = stages;
+  result.parallel.pipeline_schedule = schedule;
+  return result;
+}
+
+/// What a rank has of a model, ready to run.
+struct Stage {
+  Stage(Case const& given, ParallelState const& state) : config(given.model), parallel(state), parameters(state.mesh) {
+    register_built_in_kernels(registries.kernels);
+    register_built_in_layers(registries.layers);
+    KernelSource const kernels{registries.kernels, choices};
+    PipelinePlan const plan = plan_pipeline(config, given.parallel, given.vocabulary.target);
+    LayerSpec const spec{"", Side::source, config, given.dtype, kernels, parallel, parameters};
+    model = std::make_unique<EncoderDecoder>(spec, registries.layers, given.vocabulary, plan);
+    parameters.allocate(given.dtype);
+    parameters.initialize(7);
+    pipeline = std::make_unique<Pipeline>(parallel.pipeline, *model, kernels.tensor_ops({given.dtype}), execution);
+  }
+
+  ModelConfig config;
+  KernelChoices choices;
+  Registries registries;
+  ParallelState parallel;
+  ParameterSet parameters;
+  Arena scratch;
+  Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
+  std::unique_ptr<EncoderDecoder> model;
+  std::unique_ptr<Pipeline> pipeline;
+};
+
+/// Micro-batch `index`: packs differ in their numbers of sentences and tokens, `longer` tokens apart.
+Pack pack_of(std::int64_t index, int longer = 0) {
+  std::vector<SentencePair> pairs;
+  for (std::int64_t sentence = 0; sentence < 1 + index % 3; ++sentence) {
+    SentencePair pair{static_cast<std::int32_t>(10 * index + sentence), {}, {}};
+    auto const number = static_cast<int>(index + sentence);
+    for (int position = 0; position < 2 + number % 4 + longer; ++position) {
+      pair.source.push_back(3 + (number * 7 + position * 5) % 10);
+    }
+    for (int position = 0; position < 1 + (3 * number) % 5 + longer; ++position) {
+      pair.target.push_back(3 + (number * 3 + position * 7) % 10);
+    }
+    pairs.push_back(pair);
+  }
+  return make_pack(pairs, 1, 2, 2);
+}
+
+PipelineStep step_of(std::int64_t micro_batches, int longer = 0) {
+  PipelineStep step;
+  step.micro_batches = micro_batches;
+  step.make_pack = [longer](std::int64_t index) { return pack_of(index, longer); };
+  step.loss = {0.1, 0.125};
+  step.seed = 5;
+  step.step = 3;
+  return step;
+}
+
+LayerContext context_of(Stage& stage, Arena& arena, Pack const& pack, bool training) {
+  return {stage.execution, arena, pack, training, 5, 3};
+}
+
+/// Without a Pipeline: the whole model on one rank, micro-batch after micro-batch.
+struct Expected {
+  explicit Expected(Case given, std::int64_t micro_batches, int longer = 0) : stage(one_stage(given), ParallelState()) {
+    Arena arena;
+    for (std::int64_t index = 0; index < micro_batches; ++index) {
+      Pack const pack = pack_of(index, longer);
+      LayerContext training = context_of(stage, arena, pack, true);
+      add(trained, stage.model->forward_backward(training, {0.1, 0.125}));
+      LayerContext evaluating = context_of(stage, arena, pack, false);
+      add(evaluated, stage.model->forward(evaluating, 0.1));
+    }
+    for (Parameter const& parameter : stage.parameters.all()) {
+      gradients[parameter.spec.name] = testing_support::values(parameter.gradient);
+    }
+  }
+
+  static Case one_stage(Case given) {
+    given.parallel = {};
+    return given;
+  }
+  static void add(LossSums& sums, LossSums const& more) {
+    sums.smoothed += more.smoothed;
+    sums.negative_log_likelihood += more.negative_log_likelihood;
+    sums.tokens += more.tokens;
+  }
+
+  Stage stage;
+  LossSums trained;
+  LossSums evaluated;
+  Gradients gradients;
+};
+
+class PipelineTest : public DistTest {
+ protected:
+  /// The groups of `stages` ranks, which all do the same.
+  ParallelState state_of(int stages) const {
+    return make_parallel_state(world_, Mesh({stages, world_.size() / stages, 1, 1}, world_.rank(), world_.size()));
+  }
+
+  static void expect_loss(LossSums const& mine, LossSums const& expected, Communicator const& pipeline) {
+    LossSums const wanted = pipeline.rank() == pipeline.size() - 1 ? expected : LossSums();
+    EXPECT_EQ(mine.tokens, wanted.tokens);
+    EXPECT_NEAR(mine.smoothed, wanted.smoothed, 1e-11 * expected.smoothed);
+    EXPECT_NEAR(mine.negative_log_likelihood, wanted.negative_log_likelihood, 1e-11 * expected.smoothed);
+  }
+
+  /// Every gradient of the whole model is the sum over the stages that hold the parameter.
+  static void expect_gradients(Stage const& stage, Gradients const& expected) {
+    std::vector<double> mine;
+    for (auto const& [name, values] : expected) {
+      Parameter const* const parameter = stage.parameters.find(name);
+      auto const held =
+          parameter == nullptr ? std::vector<double>(values.size()) : testing_support::values(parameter->gradient);
+      mine.insert(mine.end(), held.begin(), held.end());
+    }
+    Tensor const sums = tensor_of(mine);
+    stage.parallel.pipeline.all_reduce(sums);
+    std::vector<double> const whole = to_host<double>(sums);
+    auto next = whole.begin();
+    for (auto const& [name, values] : expected) {
+      auto const end = next + static_cast<std::ptrdiff_t>(values.size());
+      EXPECT_LE(relative_error({next, end}, values), 1e-11) << name;
+      next = end;
+    }
+  }
+
+  void expect_equal(Case const& given, std::int64_t micro_batches, Expected const& expected, int longer = 0) const {
+    SCOPED_TRACE(testing::Message() << given.parallel.pipeline << " stages, " << name_of(given.model.norm) << ", "
+                                    << (given.model.tie_embeddings ? "tied, " : "untied, ")
+                                    << name_of(given.parallel.pipeline_schedule) << ", " << micro_batches
+                                    << " micro-batches");
+    Stage stage(given, state_of(given.parallel.pipeline));
+    PipelineStep const step = step_of(micro_batches, longer);
+    expect_loss(stage.pipeline->train(step), expected.trained, stage.parallel.pipeline);
+    EXPECT_EQ(stage.pipeline->events().size(),
+              static_cast<std::size_t>(2 * micro_batches) * stage.model->parts().size());
+    expect_gradients(stage, expected.gradients);
+    expect_loss(stage.pipeline->evaluate(step), expected.evaluated, stage.parallel.pipeline);
+  }
+
+  /// 2, 4, … stages, as many as there are ranks and `most` allows; one on one rank.
+  std::vector<int> stage_counts(int most) const {
+    std::vector<int> counts;
+    for (int stages = std::min(world_.size(), 2); stages <= std::min(most, world_.size()); stages *= 2) {
+      counts.push_back(stages);
+    }
+    return counts;
+  }
+};
+
+TEST_F(PipelineTest, LossAndGradientsAreThoseOfOneRank) {
+  for (NormPlacement const norm : {NormPlacement::post, NormPlacement::pre}) {
+    for (bool const tied : {true, false}) {
+      for (std::int64_t const micro_batches : {1, 2, 3, 4, 5}) {
+        Case given = small_case(1);
+        given.model.norm = norm;
+        given.model.tie_embeddings = tied;
+        Expected const expected(given, micro_batches);
+        for (int const stages : stage_counts(8)) {
+          given.parallel = small_case(stages).parallel;
+          expect_equal(given, micro_batches, expected);
+        }
+        for (int const stages : stage_counts(4)) {
+          given.parallel = small_case(stages, PipelineSchedule::interleaved).parallel;
+          expect_equal(given, micro_batches, expected);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PipelineTest, ACutAnywhereIsRight) {
+  int const stages = std::min(world_.size(), 2);
+  Case given = small_case(stages);
+  given.model.norm = NormPlacement::pre;
+  given.model.positions = Positions::learned;
+  given.vocabulary = {13, 15, false};
+  Expected const expected(given, 3);
+  if (stages == 1) {
+    given.parallel.stage_layers = {8};
+    expect_equal(given, 3, expected);
+    return;
+  }
+  for (std::int64_t first = 1; first < 8; ++first) {
+    given.parallel.stage_layers = {first, 8 - first};
+    SCOPED_TRACE(testing::Message() << first << " layers on the first stage");
+    expect_equal(given, 3, expected);
+  }
+  given.parallel.pipeline_schedule = PipelineSchedule::interleaved;
+  given.parallel.stage_layers = {3, 1, 1, 3};
+  expect_equal(given, 3, expected);
+}
+
+// Large messages leave only when their receiver takes them; a cycle of waiting stages would never end.
+TEST_F(PipelineTest, LargeMessagesAndManyMicroBatchesComeThrough) {
+  for (PipelineSchedule const schedule : {PipelineSchedule::one_forward_one_backward, PipelineSchedule::interleaved}) {
+    int const stages = std::min(world_.size(), 4);
+    Case given = small_case(stages, schedule);
+    given.model.d_model = 64;
+    given.dtype = DType::float32;
+    given.kernels = KernelChoices();
+    Stage stage(given, state_of(stages));
+    for (std::int64_t const micro_batches : {11, 25}) {
+      PipelineStep const step = step_of(micro_batches, 60);
+      LossSums const trained = stage.pipeline->train(step);
+      LossSums const evaluated = stage.pipeline->evaluate(step);
+      bool const last = stage.parallel.pipeline.rank() == stages - 1;
+      EXPECT_EQ(trained.tokens > 0, last);
+      EXPECT_EQ(evaluated.tokens, trained.tokens);
+    }
+  }
+}
+
+TEST_F(PipelineTest, MemoryDoesNotGrowWithTheMicroBatches) {
+  for (PipelineSchedule const schedule : {PipelineSchedule::one_forward_one_backward, PipelineSchedule::interleaved}) {
+    Case const given = small_case(std::min(world_.size(), 4), schedule);
+    Stage stage(given, state_of(given.parallel.pipeline));
+    std::vector<std::size_t> peaks;
+    for (std::int64_t const micro_batches : {12, 48}) {
+      static_cast<void>(stage.pipeline->train(step_of(micro_batches)));
+      static_cast<void>(stage.pipeline->evaluate(step_of(micro_batches)));
+      peaks.push_back(stage.pipeline->peak_bytes());
+    }
+    EXPECT_LT(peaks[1], 2 * peaks[0]) << "four times the micro-batches";
+  }
+}
+
+TEST_F(PipelineTest, NoMicroBatchesAreNoWork) {
+  Case const given = small_case(std::min(world_.size(), 4));
+  Stage stage(given, state_of(given.parallel.pipeline));
+  EXPECT_EQ(stage.pipeline->train(step_of(0)).tokens, 0);
+  EXPECT_EQ(stage.pipeline->evaluate(step_of(0)).tokens, 0);
+  EXPECT_TRUE(stage.pipeline->events().empty());
+}
+
+TEST_F(PipelineTest, EventsFollowEachOther) {
+  Case const given = small_case(std::min(world_.size(), 4));
+  Stage stage(given, state_of(given.parallel.pipeline));
+  static_cast<void>(stage.pipeline->train(step_of(6)));
+  double before = 0;
+  for (PipelineEvent const& event : stage.pipeline->events()) {
+    EXPECT_GE(event.begin, before);
+    EXPECT_GE(event.waited, 0);
+    EXPECT_GT(event.end - event.begin, event.waited);
+    before = event.end;
+  }
+  PipelineTimes const times = gather_times(stage.parallel.pipeline, stage.pipeline->events());
+  EXPECT_EQ(times.stages(), given.parallel.pipeline);
+  EXPECT_EQ(times.micro_batches, 6);
+  EXPECT_LT(times.bubble(), 1);
+}
+
+}  // namespace
+}  // namespace heddle

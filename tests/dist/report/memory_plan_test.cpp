@@ -1,0 +1,192 @@
+#include <gmock/gmock.h>
+
+#include <heddle/dist/report/memory_plan.hpp>
+#include <heddle/dist/training/training_engine.hpp>
+
+#include "dist_fixture.hpp"
+#include "golden_model.hpp"
+#include "layouts.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr VocabularySizes vocabulary{501, 403, false};
+constexpr std::int64_t micro_batches = 6;  // of each data rank
+
+Config config_of(Layout const& layout) {
+  Config config;
+  config.model.encoder_layers = 4;
+  config.model.decoder_layers = 4;
+  config.model.d_model = 64;
+  config.model.d_ff = 128;
+  config.model.heads = 8;
+  config.model.max_length = 64;
+  config.model.dropout = 0.1;
+  config.train.validate_every = 0;
+  config.train.micro_batch_tokens = 400;
+  config.parallel.pipeline = layout.sizes[0];
+  config.parallel.data = layout.sizes[1];
+  config.parallel.context = layout.sizes[2];
+  config.parallel.tensor = layout.sizes[3];
+  config.parallel.sequence_parallel = layout.sequence_parallel;
+  config.parallel.context_mode = layout.mode;
+  config.parallel.pipeline_schedule = layout.schedule;
+  config.parallel.shard_optimizer = layout.shard_optimizer;
+  config.train.batch_tokens = micro_batches * config.train.micro_batch_tokens * layout.sizes[1];
+  return config;
+}
+
+/// Pairs of different lengths that fill a micro-batch as `cut_by_tokens` does, the sides about equally.
+Pack real_pack(std::int64_t index, std::int64_t tokens, GroupMember split) {
+  std::vector<SentencePair> pairs;
+  std::int64_t used = 0;
+  for (auto sample = static_cast<std::int32_t>(100 * index);; ++sample) {
+    std::int64_t const length = 4 + sample * 7 % 31;
+    used += length;
+    if (used > tokens) {
+      return make_pack(pairs, 1, 2, 2, split);
+    }
+    pairs.push_back({sample, std::vector<std::int32_t>(static_cast<std::size_t>(length - 1), 5),
+                     std::vector<std::int32_t>(static_cast<std::size_t>(length - 1 - sample % 2), 7)});
+  }
+}
+
+class MemoryPlanTest : public DistTest {
+ protected:
+  /// Predicted and measured, of a step with real kernels and messages.
+  MemoryReport compare(Config const& config, Layout const& layout) {
+    TestBench bench(config.model, DType::float32, KernelChoices());
+    ParallelState const parallel = parallel_of(layout, world_);
+    MemoryReport report;
+    report.predicted = plan_memory(config, parallel.mesh, vocabulary, bench.registries().layers);
+    TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary});
+    engine.parameters().initialize(1);
+    auto const make = [&](std::int64_t index) {
+      return real_pack(index, config.train.micro_batch_tokens, engine.context());
+    };
+    TrainingBatch const batch{config.train.deterministic ? micro_batches * layout.sizes[1] : micro_batches, make, 1000};
+    engine.accumulate(batch);
+    if (config.train.validate_every > 0) {
+      engine.pipeline().evaluate(
+          {.micro_batches = micro_batches, .make_pack = make, .loss = {}, .row_split = engine.row_split()});
+    }
+    report.measured = measure_memory(engine);
+    return report;
+  }
+
+  // Parameters, gradients and moments are exact. Activations are those of full micro-batches: real ones leave some
+  // tokens free, and the chunks of short sequences are not all alike.
+  static void expect_close(MemoryReport const& report) {
+    EXPECT_EQ(report.predicted.parameters, report.measured.parameters);
+    EXPECT_EQ(report.predicted.gradients, report.measured.gradients);
+    EXPECT_EQ(report.predicted.moments, report.measured.moments);
+    EXPECT_GT(report.measured.activations, 0);
+    EXPECT_NEAR(static_cast<double>(report.predicted.activations) / static_cast<double>(report.measured.activations), 1,
+                0.1);
+  }
+
+  /// Layouts that use every axis and switch that so many ranks allow.
+  std::vector<Layout> layouts() const {
+    auto const ring = ContextMode::ring;
+    auto const ulysses = ContextMode::ulysses;
+    auto const plain = PipelineSchedule::one_forward_one_backward;
+    auto const interleaved = PipelineSchedule::interleaved;
+    switch (world_.size()) {
+      case 1:
+        return {Layout{}};
+      case 2:
+        return {{{2, 1, 1, 1}, false, ring, plain, false},   {{2, 1, 1, 1}, false, ring, interleaved, false},
+                {{1, 2, 1, 1}, false, ring, plain, true},    {{1, 1, 2, 1}, false, ring, plain, false},
+                {{1, 1, 2, 1}, false, ulysses, plain, true}, {{1, 1, 1, 2}, false, ring, plain, false},
+                {{1, 1, 1, 2}, true, ring, plain, false}};
+      case 4:
+        return {{{4, 1, 1, 1}, false, ring, plain, false},
+                {{2, 1, 1, 2}, true, ring, interleaved, false},
+                {{1, 1, 4, 1}, false, ring, plain, true},
+                {{1, 1, 2, 2}, true, ulysses, plain, false}};
+      default:
+        return {{{2, world_.size() / 8, 2, 2}, true, ring, plain, true}};
+    }
+  }
+};
+
+TEST_F(MemoryPlanTest, PredictsWhatIsMeasured) {
+  for (Layout const& layout : layouts()) {
+    SCOPED_TRACE(describe(layout));
+    Config config = config_of(layout);
+    expect_close(compare(config, layout));
+    config.train.validate_every = 1;
+    config.model.norm = NormPlacement::pre;
+    config.model.positions = Positions::learned;
+    expect_close(compare(config, layout));
+  }
+}
+
+TEST_F(MemoryPlanTest, PredictsDeterministicSteps) {
+  Layout const layout{.sizes = {1, world_.size(), 1, 1}};
+  Config config = config_of(layout);
+  config.train.deterministic = true;
+  expect_close(compare(config, layout));
+}
+
+// What needs no ranks, for a rank of a mesh that does not run.
+TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
+  auto const plan = [](Layout const& layout, int rank, int micro_batch = 400) {
+    Config config = config_of(layout);
+    config.train.micro_batch_tokens = micro_batch;
+    LayerRegistry layers;
+    register_built_in_layers(layers);
+    auto const& [pipeline, data, context, tensor] = layout.sizes;
+    return plan_memory(config, Mesh(layout.sizes, rank, pipeline * data * context * tensor), vocabulary, layers);
+  };
+  MemoryUse const one = plan({}, 0);
+  EXPECT_EQ(one.moments, 2 * one.parameters);
+  EXPECT_EQ(plan({}, 0, 200).parameters, one.parameters);
+  EXPECT_LT(plan({}, 0, 200).activations, one.activations * 6 / 10);
+
+  MemoryUse const context = plan({.sizes = {1, 1, 4, 1}}, 2);
+  EXPECT_EQ(context.parameters, one.parameters);
+  EXPECT_LT(context.activations, one.activations * 4 / 10);
+
+  MemoryUse const tensor = plan({.sizes = {1, 1, 1, 4}}, 3);
+  EXPECT_LT(tensor.parameters, one.parameters * 3 / 10);
+  EXPECT_LT(plan({.sizes = {1, 1, 1, 4}, .sequence_parallel = true}, 3).activations, tensor.activations * 8 / 10);
+
+  MemoryUse const sharded = plan({.sizes = {1, 8, 1, 1}, .shard_optimizer = true}, 5);
+  EXPECT_NEAR(static_cast<double>(sharded.moments) / static_cast<double>(one.moments), 1.0 / 8, 0.001);
+
+  // The first stage keeps more micro-batches in flight, the last one has the logits.
+  EXPECT_GT(plan({.sizes = {4, 1, 1, 1}}, 0).activations, plan({.sizes = {4, 1, 1, 1}}, 3).activations);
+  EXPECT_THROW(plan({.sizes = {16, 1, 1, 1}}, 0), ConfigError);
+}
+
+TEST_F(MemoryPlanTest, TheTableHasEveryRankOrFoldsThem) {
+  auto const mebibytes = [](std::int64_t count) { return count << 20; };
+  MemoryReport own;
+  own.predicted = {mebibytes(1), mebibytes(2), mebibytes(3), mebibytes(4)};
+  own.measured = {mebibytes(1), mebibytes(2), mebibytes(3), mebibytes(world_.rank() == 0 ? 7 : 5)};
+  own.resident = mebibytes(100 + world_.rank());
+  auto const ranks = gather_memory(world_, own);
+  ASSERT_EQ(ranks.size(), static_cast<std::size_t>(world_.size()));
+  EXPECT_EQ(ranks.front().measured.activations, mebibytes(7));
+  EXPECT_EQ(ranks[static_cast<std::size_t>(world_.rank())].resident, own.resident);
+  EXPECT_THAT(describe_memory(ranks), HasSubstr("rank 0"));
+  EXPECT_THAT(describe_memory(ranks), HasSubstr("100.0"));
+  if (world_.size() > 2) {
+    EXPECT_THAT(describe_memory(ranks), HasSubstr("ranks 1 to " + std::to_string(world_.size() - 1)));
+  }
+  std::vector<MemoryReport> many(100);
+  for (std::size_t rank = 0; rank < many.size(); ++rank) {
+    many[rank].predicted.parameters = mebibytes(static_cast<std::int64_t>(rank) + 20);
+  }
+  std::string const table = describe_prediction(many);
+  EXPECT_THAT(table, HasSubstr("20.0"));
+  EXPECT_THAT(table, HasSubstr("119.0"));
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 3);
+  EXPECT_GT(peak_resident_bytes(), mebibytes(1));
+}
+
+}  // namespace
+}  // namespace heddle

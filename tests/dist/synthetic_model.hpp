@@ -1,0 +1,229 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <heddle/core/base/random.hpp>
+#include <heddle/core/operations/registry.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/dist/state/whole_model.hpp>
+#include <heddle/kernels/register.hpp>
+#include <map>
+
+#include "dist_fixture.hpp"
+
+namespace heddle {
+
+/// Eight layers of parameters of every kind, and two that several stages hold, on any mesh. Gradients are small
+/// integers, so that their sums are exact in any order, and the norm too.
+class SyntheticModel {
+ public:
+  static constexpr int layers = 8;
+
+  struct Options {
+    bool shard = false;
+    double clip_norm = 0;
+    std::int64_t bucket_elements = 64;
+    bool exact = true;
+  };
+
+  SyntheticModel(ParallelState const& state, Options const& options)
+      : parallel(state),
+        registries(built_in()),
+        parameters(declared(state.mesh)),
+        model(state, parameters),
+        optimizer(config_of(options), {registries, choices}, state, parameters, execution,
+                  {.shard = options.shard, .bucket_elements = options.bucket_elements}),
+        exact_(options.exact) {}
+
+  /// Pipeline coordinate of a layer.
+  static int stage_of(int layer, Mesh const& mesh) { return layer * mesh.size(MeshAxis::pipeline) / layers; }
+
+  /// Every rank's part of the gradient that `micro_batch` brings, added.
+  void run_micro_batch(std::int64_t micro_batch) {
+    for (Parameter const& parameter : parameters.all()) {
+      auto gradient = to_host<float>(parameter.gradient);
+      std::uint64_t const key = random_key(17, parameter.spec.name);
+      IndexRange const mine = part_of(parameter);
+      for_each_element(parameter, [&](std::size_t local, std::int64_t global) {
+        gradient[local] += scale(global, micro_batch) * static_cast<float>(number(key, micro_batch, mine, global));
+      });
+      copy_from_host(parameter.gradient, gradient.data());
+    }
+    auto losses = to_host<double>(loss_sums);
+    bool const has_loss = parallel.mesh.coordinate(MeshAxis::pipeline) + 1 == parallel.mesh.size(MeshAxis::pipeline);
+    losses[0] += has_loss && parallel.mesh.coordinate(MeshAxis::context) == 0 ? static_cast<double>(micro_batch) : 0;
+    copy_from_host(loss_sums, losses.data());
+  }
+
+  /// A step over `micro_batches` of them, this data rank's share here.
+  double step(std::int64_t number_of_step, std::int64_t micro_batches, bool tree = false) {
+    auto const run = [&](std::int64_t index) { run_micro_batch(number_of_step * micro_batches + index); };
+    if (tree) {
+      optimizer.reduce_tree(micro_batches, loss_sums, run);
+    } else {
+      optimizer.zero_gradients();
+      copy_from_host(loss_sums, std::vector<double>(1).data());
+      IndexRange const mine = share(micro_batches, parallel.data.rank(), parallel.data.size());
+      for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+        run(index);
+      }
+      optimizer.reduce(loss_sums);
+    }
+    return optimizer.update(0.01, number_of_step + 1);
+  }
+
+  double loss() const { return to_host<double>(loss_sums).front(); }
+
+  std::vector<WholeTensor> gathered() { return gather_whole_tensors(parallel, model, parameters, optimizer); }
+
+  /// Takes up a whole model's state, as from a checkpoint.
+  void load(std::vector<WholeTensor> const& tensors) {
+    std::map<std::string, WholeTensor const*> by_name;
+    for (WholeTensor const& tensor : tensors) {
+      by_name[tensor.name] = &tensor;
+    }
+    for (Parameter const& parameter : parameters.all()) {
+      WholeTensor const& whole = *by_name.at(parameter.spec.name);
+      auto const mine = [&](std::vector<float> const& elements) {
+        std::vector<float> local(static_cast<std::size_t>(parameter.local_shape.size()));
+        for_each_element(parameter, [&](std::size_t to, std::int64_t from) {
+          local[to] = elements[static_cast<std::size_t>(from)];
+        });
+        return local;
+      };
+      copy_from_host(parameter.value, mine(whole.value).data());
+      optimizer.set_moments(parameter, mine(whole.first_moment), mine(whole.second_moment));
+    }
+  }
+
+  /// Calls visit(local index, global index).
+  template <class Visitor>
+  static void for_each_element(Parameter const& parameter, Visitor const& visit) {
+    Shape const& global = parameter.spec.shape;
+    int const axis = std::max(0, parameter.spec.shard.axis);
+    std::int64_t inner = 1;
+    for (int later = axis + 1; later < global.rank(); ++later) {
+      inner *= global[later];
+    }
+    std::size_t local = 0;
+    for (std::int64_t index = 0; index < global.size(); ++index) {
+      std::int64_t const along = index / inner % global[axis];
+      if (along >= parameter.shard_begin && along < parameter.shard_begin + parameter.local_shape[axis]) {
+        visit(local++, index);
+      }
+    }
+  }
+
+  Arena scratch{1 << 20};
+  Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
+  ParallelState parallel;
+  KernelRegistries registries;
+  KernelChoices choices;
+  ParameterSet parameters;
+  WholeModel model;
+  DistributedOptimizer optimizer;
+  Tensor loss_sums = Tensor::allocate(DType::float64, {1});
+
+ private:
+  static KernelRegistries built_in() {
+    KernelRegistries registries;
+    register_built_in_kernels(registries);
+    return registries;
+  }
+
+  static ParameterSet declared(Mesh const& mesh) {
+    ParameterSet set(mesh);
+    int const here = mesh.coordinate(MeshAxis::pipeline);
+    int const last = mesh.size(MeshAxis::pipeline) - 1;
+    auto const normal = Initializer::normal(1);
+    // Stages declare what they share in different orders and places.
+    std::vector<int> const tied_stages = distinct({0, stage_of(5, mesh), last});
+    bool const holds_tied = std::find(tied_stages.begin(), tied_stages.end(), here) != tied_stages.end();
+    auto const declare_tied = [&] {
+      if (holds_tied) {
+        set.declare({"tied", {11, 13}, normal, {0, MeshAxis::tensor}, {}, tied_stages});
+      }
+    };
+    if (here == 0) {
+      declare_tied();
+    }
+    for (int layer = 0; layer < layers; ++layer) {
+      if (stage_of(layer, mesh) == here) {
+        std::string const name = fmt::format("layer{}", layer);
+        set.declare({name + ".norm", {37}, normal, {}, {MeshAxis::tensor}});
+        set.declare({name + ".rows", {9, 33}, normal, {0, MeshAxis::tensor}, {}});
+        set.declare({name + ".bias", {21}, normal, {}, {}});
+        set.declare({name + ".columns", {3, 10, 5}, normal, {1, MeshAxis::tensor}, {}});
+      }
+    }
+    if (here == 0 || here == last) {
+      set.declare({"every_end", {19}, normal, {}, {MeshAxis::tensor}, distinct({0, last})});
+    }
+    if (here != 0) {
+      declare_tied();
+    }
+    set.allocate(DType::float32);
+    set.initialize(3);
+    return set;
+  }
+
+  static std::vector<int> distinct(std::vector<int> stages) {
+    stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+    return stages;
+  }
+
+  static OptimizerConfig config_of(Options const& options) {
+    OptimizerConfig config;
+    config.clip_norm = options.clip_norm;
+    return config;
+  }
+
+  /// Which part of a micro-batch's gradient this rank has, and one beyond the last: parts count over context and, where
+  /// the gradient is partial over them, tensor and stages.
+  IndexRange part_of(Parameter const& parameter) const {
+    Mesh const& mesh = parallel.mesh;
+    std::int64_t part = mesh.coordinate(MeshAxis::context);
+    std::int64_t parts = mesh.size(MeshAxis::context);
+    auto const& axes = parameter.spec.gradient_partial_over;
+    if (std::find(axes.begin(), axes.end(), MeshAxis::tensor) != axes.end()) {
+      part = part * mesh.size(MeshAxis::tensor) + mesh.coordinate(MeshAxis::tensor);
+      parts *= mesh.size(MeshAxis::tensor);
+    }
+    auto const& stages = parameter.spec.stages;
+    if (auto const count = static_cast<std::int64_t>(stages.size()); count > 1) {
+      auto const here = std::find(stages.begin(), stages.end(), mesh.coordinate(MeshAxis::pipeline));
+      part = part * count + (here - stages.begin());
+      parts *= count;
+    }
+    return {part, parts};
+  }
+
+  /// A part's integer. Part 0 is the whole less the others, so that the parts of any layout add up to the same.
+  static int number(std::uint64_t key, std::int64_t micro_batch, IndexRange const& mine, std::int64_t global) {
+    auto const drawn = [&](std::int64_t part) {
+      return static_cast<int>(
+                 Philox::words(key, {static_cast<std::uint32_t>(global), static_cast<std::uint32_t>(micro_batch),
+                                     static_cast<std::uint32_t>(part), 0})[0] %
+                 41) -
+             20;
+    };
+    int result = drawn(mine.begin);
+    if (mine.begin == 0) {
+      for (std::int64_t other = 1; other < mine.end; ++other) {
+        result -= drawn(other);
+      }
+    }
+    return result;
+  }
+
+  /// From 1e-3 to 1e3.
+  float scale(std::int64_t global, std::int64_t micro_batch) const {
+    return exact_ ? 1 : std::pow(10.0F, static_cast<float>((global + 7 * micro_batch) % 61) / 10 - 3);
+  }
+
+  bool exact_;
+};
+
+}  // namespace heddle

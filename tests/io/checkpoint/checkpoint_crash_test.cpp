@@ -1,0 +1,265 @@
+#include <gmock/gmock.h>
+#include <hdf5.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "checkpoint_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char const* all_points[] = {"temporary_created", "state_written",    "state_synced",
+                                      "read_back",         "manifest_written", "manifest_synced",
+                                      "renamed",           "parent_synced",    "pruned"};
+
+class CheckpointCrashTest : public CheckpointTest {
+ protected:
+  /// Runs `work` in a child process that never comes back into the test; answers the child's id.
+  static pid_t start_child(std::function<void()> const& work) {
+    pid_t const child = ::fork();
+    if (child == 0) {
+      int code = 1;
+      try {
+        work();
+        code = 0;
+      } catch (Error const& error) {
+        std::fprintf(stderr, "child: %s\n", error.what());
+      }
+      ::_exit(code);
+    }
+    return child;
+  }
+  static int wait_for(pid_t child) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return status;
+  }
+
+  /// What commit's error says; "" where it succeeded.
+  std::string commit_error(std::int64_t step, CheckpointStore::Observer const& observe = {}) const {
+    return test::message_of<Error>([&] { store().commit(SampleState(step).contents(), observe); });
+  }
+
+  std::int64_t newest_step() const {
+    auto const newest = store().newest_verified([](std::string const& message) { ADD_FAILURE() << message; });
+    if (!newest) {
+      return 0;
+    }
+    expect_whole(*newest, newest->state().step);
+    return newest->state().step;
+  }
+
+  /// Flips a bit of the state file that is being written, at the byte that `position` finds in its content.
+  void damage_state_file(std::function<std::size_t(std::string const&)> const& position) const {
+    for (auto const& entry : fs::directory_iterator(run_ / "checkpoints")) {
+      if (entry.path().filename().string().starts_with(".tmp-step-")) {
+        std::string content = read_whole(entry.path() / "state.h5");
+        content.at(position(content)) ^= 4;
+        write_file(entry.path() / "state.h5", content);
+      }
+    }
+  }
+};
+
+TEST_F(CheckpointCrashTest, PointsComeInTheOrderOfThePromise) {
+  std::vector<std::string> points;
+  EXPECT_EQ(commit_error(1, [&](std::string_view point) { points.emplace_back(point); }), "");
+  EXPECT_THAT(points, ::testing::ElementsAreArray(all_points));
+}
+
+TEST_F(CheckpointCrashTest, KilledAtAnyPointLeavesTheOldOrTheNewCheckpoint) {
+  std::int64_t step = 1;
+  commit(step);
+  for (char const* kill_point : all_points) {
+    SCOPED_TRACE(kill_point);
+    bool const renamed = std::string(kill_point) == "renamed" || std::string(kill_point) == "parent_synced" ||
+                         std::string(kill_point) == "pruned";
+    int const status = wait_for(start_child([&] {
+      store().commit(SampleState(step + 1).contents(), [&](std::string_view point) {
+        if (point == kill_point) {
+          ::kill(::getpid(), SIGKILL);
+        }
+      });
+    }));
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    EXPECT_EQ(newest_step(), renamed ? step + 1 : step);
+    step += 2;
+    EXPECT_EQ(commit_error(step), "");
+    EXPECT_EQ(newest_step(), step);
+    EXPECT_THAT(names(), Each(StartsWith("step-"))) << "a leftover was not cleaned up";
+  }
+}
+
+TEST_F(CheckpointCrashTest, KilledInItsFirstCheckpointIsAFreshStart) {
+  wait_for(start_child([&] {
+    store().commit(SampleState(1).contents(), [](std::string_view point) {
+      if (point == "manifest_synced") {
+        ::kill(::getpid(), SIGKILL);
+      }
+    });
+  }));
+  EXPECT_FALSE(names().empty());
+  EXPECT_EQ(newest_step(), 0);
+  EXPECT_EQ(commit_error(1), "");
+  EXPECT_THAT(names(), ElementsAre("step-00000001"));
+}
+
+TEST_F(CheckpointCrashTest, KilledAtRandomMomentsNeverLosesWhatWasCommitted) {
+  std::mt19937 random(7);
+  std::int64_t step = 0;
+  for (int round = 0; round < 12; ++round) {
+    int progress[2];
+    ASSERT_EQ(::pipe(progress), 0);
+    pid_t const child = start_child([&] {
+      for (std::int64_t next = step + 1;; ++next) {
+        store(2).commit(SampleState(next).contents());
+        [[maybe_unused]] ssize_t const written = ::write(progress[1], &next, sizeof next);
+      }
+    });
+    ::close(progress[1]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution<>(1, 60)(random)));
+    ::kill(child, SIGKILL);
+    wait_for(child);
+    std::int64_t committed = step;
+    while (::read(progress[0], &committed, sizeof committed) == sizeof committed) {
+    }
+    ::close(progress[0]);
+    std::int64_t const newest = newest_step();
+    ASSERT_GE(newest, committed);
+    ASSERT_LE(newest, committed + 1);
+    step = newest;
+  }
+}
+
+TEST_F(CheckpointCrashTest, ReadBackNoticesWhatTheDiskChanged) {
+  commit(1);
+  std::function<std::size_t(std::string const&)> const positions[] = {
+      [](std::string const&) { return 0; },
+      [](std::string const& content) { return content.find("seed = 1"); },
+      [](std::string const& content) { return content.find("spm"); },
+      [](std::string const& content) { return content.size() / 2; },
+      [](std::string const& content) { return content.size() - 100000; },
+  };
+  for (auto const& position : positions) {
+    std::string const error = commit_error(2, [&](std::string_view point) {
+      if (point == "state_synced") {
+        damage_state_file(position);
+      }
+    });
+    EXPECT_THAT(error, HasSubstr("checkpoint of step 2 was not written: "));
+    EXPECT_THAT(names(), ElementsAre("step-00000001"));
+  }
+}
+
+TEST_F(CheckpointCrashTest, DamageAfterTheReadBackIsRejectedOnResuming) {
+  commit(1);
+  EXPECT_EQ(commit_error(2,
+                         [&](std::string_view point) {
+                           if (point == "read_back") {
+                             damage_state_file([](std::string const& content) { return content.size() / 2; });
+                           }
+                         }),
+            "");
+  std::vector<std::string> reports;
+  auto const newest = store().newest_verified([&](std::string const& message) { reports.push_back(message); });
+  ASSERT_TRUE(newest.has_value());
+  EXPECT_EQ(newest->state().step, 1);
+  EXPECT_THAT(reports, ElementsAre(HasSubstr("SHA-256")));
+}
+
+TEST_F(CheckpointCrashTest, AFileThatCanNotGrowIsAClearErrorAndLeavesNothing) {
+  commit(1);
+  for (rlim_t limit : {rlim_t{500}, rlim_t{1000000}, rlim_t{2500000}}) {
+    int const status = wait_for(start_child([&] {
+      ::signal(SIGXFSZ, SIG_IGN);
+      rlimit const small{limit, RLIM_INFINITY};
+      ::setrlimit(RLIMIT_FSIZE, &small);
+      std::string const error = commit_error(2);
+      bool const clear = error.find("checkpoint of step 2 was not written") != error.npos &&
+                         error.find("could not be written: File too large") != error.npos;
+      if (!clear || names() != std::vector<std::string>{"step-00000001"}) {
+        throw Error("something was left, or the error was unclear: " + error);
+      }
+      rlimit const large{RLIM_INFINITY, RLIM_INFINITY};
+      ::setrlimit(RLIMIT_FSIZE, &large);
+      store().commit(SampleState(2).contents());
+      if (H5close() < 0) {  // HDF5 by itself crashes here, and at exit, after a write has failed
+        throw Error("HDF5 cannot shut down");
+      }
+    }));
+    EXPECT_EQ(status, 0) << limit;
+    EXPECT_EQ(newest_step(), 2);
+    fs::remove_all(run_ / "checkpoints/step-00000002");
+  }
+}
+
+TEST_F(CheckpointCrashTest, TooLittleSpaceIsSaidBeforeAnythingIsWritten) {
+  commit(1);
+  constexpr std::size_t huge = std::size_t{1} << 44;
+  void* const memory = ::mmap(nullptr, huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    GTEST_SKIP() << "this machine gives no 16 TiB of address space";
+  }
+  CheckpointContents contents;
+  contents.state.step = 2;
+  std::span<float const> const values(static_cast<float const*>(memory), huge / sizeof(float));
+  contents.tensors.push_back({"huge", {std::ssize(values)}, values, {}, {}});
+  try {
+    store().commit(contents);
+    ADD_FAILURE() << "wrote 16 TiB";
+  } catch (Error const& error) {
+    EXPECT_THAT(error.what(), HasSubstr("17592186044416 bytes are needed"));
+  }
+  ::munmap(memory, huge);
+  EXPECT_THAT(names(), ElementsAre("step-00000001"));
+}
+
+TEST_F(CheckpointCrashTest, AnUnwritablePlaceIsAClearError) {
+  write_file(run_ / "file", "");
+  CheckpointStore blocked(run_ / "file" / "checkpoints", 3);
+  try {
+    blocked.commit(SampleState(1).contents());
+    FAIL() << "wrote a checkpoint below a file";
+  } catch (Error const& error) {
+    EXPECT_THAT(error.what(), HasSubstr("checkpoint of step 1 was not written"));
+    EXPECT_THAT(error.what(), HasSubstr("Not a directory"));
+  }
+}
+
+TEST_F(CheckpointCrashTest, LeftoversOfALivingWriterStay) {
+  commit(1);
+  pid_t const child = start_child([&] {
+    store().commit(SampleState(5).contents(), [&](std::string_view point) {
+      if (point == "temporary_created") {
+        ::raise(SIGSTOP);
+      }
+    });
+  });
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  commit(2);
+  EXPECT_THAT(names(), ::testing::Contains(StartsWith(".tmp-step-00000005-")));
+  ::kill(child, SIGCONT);
+  EXPECT_EQ(wait_for(child), 0);
+  EXPECT_EQ(newest_step(), 5);
+  EXPECT_THAT(names(), Each(Not(StartsWith(".tmp"))));
+}
+
+}  // namespace
+}  // namespace heddle

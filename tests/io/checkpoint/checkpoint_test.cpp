@@ -1,0 +1,291 @@
+#include <gmock/gmock.h>
+#include <hdf5.h>
+
+#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/hdf5/hdf5.hpp>
+
+#include "checkpoint_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Part = Checkpoint::Part;
+
+std::string open_error(fs::path const& directory) {
+  return test::message_of<DataError>([&] { Checkpoint::open(directory); });
+}
+
+TEST_F(CheckpointTest, RoundTripsBitByBit) {
+  CommitResult const result = commit(1000);
+  EXPECT_EQ(result.directory, run_ / "checkpoints/step-00001000");
+  EXPECT_FALSE(result.already_there);
+  EXPECT_THAT(result.notes, IsEmpty());
+  EXPECT_THAT(names(), ElementsAre("step-00001000"));
+  Checkpoint const checkpoint = Checkpoint::open(result.directory);
+  expect_whole(checkpoint, 1000);
+  expect_whole(Checkpoint::open_verified_elsewhere(result.directory), 1000);
+  EXPECT_FALSE(checkpoint.contains("encoder.1.weight"));
+  EXPECT_THROW(checkpoint.read("encoder.1.weight", Part::value), DataError);
+}
+
+TEST_F(CheckpointTest, ReadsHyperslabsOfOneAxis) {
+  Checkpoint const checkpoint = Checkpoint::open(commit(7).directory);
+  auto const whole = checkpoint.read("encoder.0.weight", Part::second_moment);
+  auto const rows = checkpoint.read("encoder.0.weight", Part::second_moment, 0, 2, 3);
+  expect_same_bits(rows, std::span(whole).subspan(8, 12));
+  auto const columns = checkpoint.read("encoder.0.weight", Part::second_moment, 1, 1, 2);
+  ASSERT_THAT(columns, SizeIs(12));
+  EXPECT_EQ(columns[2], whole[5]);
+  EXPECT_EQ(columns[11], whole[22]);
+  EXPECT_THROW(checkpoint.read("encoder.0.weight", Part::value, 0, 4, 3), DataError);
+  EXPECT_THROW(checkpoint.read("encoder.0.weight", Part::value, 2, 0, 1), Error);
+}
+
+TEST_F(CheckpointTest, AModelWithoutMomentsCanBeReadButNotResumed) {
+  SampleState sample(5);
+  sample.contents().tensors.clear();
+  sample.add("exported", {4, 2}, 5, false);
+  Checkpoint const checkpoint = Checkpoint::open(store().commit(sample.contents()).directory);
+  EXPECT_FALSE(checkpoint.tensor("exported").has_moments);
+  EXPECT_THAT(checkpoint.read("exported", Part::value), SizeIs(8));
+  EXPECT_THROW(checkpoint.read("exported", Part::first_moment), DataError);
+}
+
+TEST_F(CheckpointTest, RefusesContentsThatDoNotFitTogether) {
+  SampleState sample(5);
+  CheckpointTensor const good = sample.contents().tensors[0];
+  auto const refused = [&](CheckpointTensor const& tensor) {
+    sample.contents().tensors[0] = tensor;
+    EXPECT_THROW(store().commit(sample.contents()), Error) << tensor.name;
+  };
+  refused({"a/b", good.shape, good.value, good.first_moment, good.second_moment});
+  refused({"", good.shape, good.value, good.first_moment, good.second_moment});
+  refused({"big", good.shape, good.value, good.first_moment, good.second_moment});
+  refused({"w", {6, 5}, good.value, good.first_moment, good.second_moment});
+  refused({"w", good.shape, good.value, good.first_moment, {}});
+  EXPECT_FALSE(fs::exists(run_ / "checkpoints"));
+}
+
+TEST_F(CheckpointTest, EqualStatesMakeEqualFiles) {
+  fs::path const first = commit(3).directory;
+  CheckpointStore other(run_ / "other", 3);
+  fs::path const second = other.commit(SampleState(3).contents()).directory;
+  EXPECT_EQ(read_whole(first / "state.h5"), read_whole(second / "state.h5"));
+  EXPECT_EQ(read_whole(first / "MANIFEST.json"), read_whole(second / "MANIFEST.json"));
+}
+
+TEST_F(CheckpointTest, RejectsEveryFlippedBit) {
+  fs::path const directory = commit(1).directory;
+  for (char const* name : {"state.h5", "MANIFEST.json"}) {
+    std::string const content = read_whole(directory / name);
+    std::size_t const stride = std::max<std::size_t>(1, content.size() / 97);
+    for (std::size_t byte = 0; byte < content.size(); byte += stride) {
+      std::string damaged = content;
+      damaged[byte] = static_cast<char>(damaged[byte] ^ (1 << (byte % 8)));
+      write_file(directory / name, damaged);
+      ASSERT_THAT(open_error(directory), HasSubstr(name)) << "byte " << byte;
+    }
+    write_file(directory / name, content);
+  }
+  EXPECT_EQ(open_error(directory), "");
+}
+
+TEST_F(CheckpointTest, RejectsTornDirectories) {
+  fs::path const directory = commit(1).directory;
+  fs::path const state_file = directory / "state.h5";
+  std::string const content = read_whole(state_file);
+  std::string zeroed = content;
+  std::fill_n(zeroed.begin() + 100000, 4096, '\0');
+  write_file(state_file, zeroed);
+  EXPECT_THAT(open_error(directory), HasSubstr("do not have the SHA-256"));
+  write_file(state_file, content.substr(0, content.size() / 2));
+  EXPECT_THAT(open_error(directory), HasSubstr("bytes where MANIFEST.json states"));
+  write_file(state_file, content + "x");
+  EXPECT_THAT(open_error(directory), HasSubstr("bytes where MANIFEST.json states"));
+  fs::remove(state_file);
+  EXPECT_THAT(open_error(directory), HasSubstr("cannot be opened"));
+  write_file(state_file, content);
+  write_file(directory / "state.h5.old", "x");
+  EXPECT_THAT(open_error(directory), HasSubstr("is not listed"));
+  fs::remove(directory / "state.h5.old");
+  EXPECT_EQ(open_error(directory), "");
+}
+
+TEST_F(CheckpointTest, RejectsACheckpointUnderAnotherStepsName) {
+  fs::path const directory = commit(1).directory;
+  fs::rename(directory, run_ / "checkpoints/step-00000002");
+  EXPECT_THAT(open_error(run_ / "checkpoints/step-00000002"), HasSubstr("holds a checkpoint of step 1"));
+  fs::rename(run_ / "checkpoints/step-00000002", run_ / "copy");
+  EXPECT_EQ(open_error(run_ / "copy"), "");
+}
+
+TEST_F(CheckpointTest, RejectsACraftedFileWithAValidManifest) {
+  fs::path const directory = commit(1).directory;
+  fs::path const state_file = directory / "state.h5";
+  auto const sign = [&] { write_file(directory / "MANIFEST.json", manifest_text({1, {digest_file(state_file)}})); };
+  hid_t file = H5Fopen(state_file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Lcreate_external("/etc/passwd", "/d", file, "parameters/outside", H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(file);
+  sign();
+  EXPECT_THAT(open_error(directory), HasSubstr("soft or external link"));
+  file = H5Fopen(state_file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Ldelete(file, "parameters/outside", H5P_DEFAULT);
+  H5Ldelete(file, "parameters/big/first_moment", H5P_DEFAULT);
+  H5Fclose(file);
+  sign();
+  EXPECT_THAT(open_error(directory), HasSubstr("holds other datasets than"));
+  write_file(state_file, "no HDF5 at all");
+  sign();
+  EXPECT_THAT(open_error(directory), HasSubstr("could not open the file"));
+}
+
+TEST_F(CheckpointTest, PrunesOldOnesButNeverTheBest) {
+  commit(1);
+  store().mark_best(1);
+  EXPECT_EQ(store().best_step(), 1);
+  for (std::int64_t step = 2; step <= 6; ++step) {
+    commit(step);
+  }
+  EXPECT_THAT(names(), ElementsAre("best", "step-00000001", "step-00000004", "step-00000005", "step-00000006"));
+  store().mark_best(5);
+  commit(7, 0);
+  EXPECT_THAT(names(), ElementsAre("best", "step-00000005", "step-00000006", "step-00000007"));
+  EXPECT_THROW(store().mark_best(99), Error);
+  EXPECT_EQ(Checkpoint::open(run_ / "checkpoints/best").state().step, 5);
+}
+
+TEST_F(CheckpointTest, TornOnesDoNotCountAsKept) {
+  commit(1);
+  commit(2);
+  fs::resize_file(run_ / "checkpoints/step-00000002/state.h5", 100);
+  commit(3, 2);
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003"));
+}
+
+TEST_F(CheckpointTest, DamagedOnesThatTheRunDidNotGoOnFromDoNotCountAsKept) {
+  for (std::int64_t const step : {10, 20, 30}) {
+    commit(step);
+  }
+  for (char const* const damaged : {"step-00000020", "step-00000030"}) {
+    fs::path const state = run_ / "checkpoints" / damaged / "state.h5";
+    std::string bytes = read_whole(state);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    write_file(state, bytes);
+  }
+  EXPECT_EQ(store().newest_verified({})->state().step, 10);
+  commit(15, 2);
+  EXPECT_THAT(names(), ElementsAre("step-00000010", "step-00000015", "step-00000020", "step-00000030"));
+  commit(17, 2);
+  EXPECT_THAT(names(), ElementsAre("step-00000015", "step-00000017", "step-00000020", "step-00000030"));
+}
+
+TEST_F(CheckpointTest, KeepsAVerifiedCheckpointOfTheSameStep) {
+  commit(4);
+  std::string const before = read_whole(run_ / "checkpoints/step-00000004/state.h5");
+  SampleState other(4);
+  other.contents().config = "something else";
+  CommitResult const result = store().commit(other.contents());
+  EXPECT_TRUE(result.already_there);
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("was kept")));
+  EXPECT_EQ(read_whole(run_ / "checkpoints/step-00000004/state.h5"), before);
+}
+
+TEST_F(CheckpointTest, MovesADamagedCheckpointOfTheSameStepAside) {
+  for (int round = 0; round < 2; ++round) {
+    commit(4);
+    fs::resize_file(run_ / "checkpoints/step-00000004/state.h5", 100);
+  }
+  CommitResult const result = commit(4);
+  EXPECT_FALSE(result.already_there);
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("moved aside to rejected-step-00000004-1")));
+  EXPECT_THAT(names(), ElementsAre("rejected-step-00000004", "rejected-step-00000004-1", "step-00000004"));
+  expect_whole(Checkpoint::open(result.directory), 4);
+}
+
+TEST_F(CheckpointTest, NewestVerifiedReportsEveryRejectedOne) {
+  EXPECT_FALSE(store().newest_verified({}).has_value());
+  for (std::int64_t step : {1, 2, 3}) {
+    commit(step);
+  }
+  fs::resize_file(run_ / "checkpoints/step-00000003/state.h5", 100);
+  fs::remove(run_ / "checkpoints/step-00000002/MANIFEST.json");
+  fs::create_directory_symlink("step-00000001", run_ / "checkpoints/step-00000009");
+  std::vector<std::string> reports;
+  auto const report = [&](std::string const& message) { reports.push_back(message); };
+  auto const newest = store().newest_verified(report);
+  ASSERT_TRUE(newest.has_value());
+  expect_whole(*newest, 1);
+  EXPECT_THAT(reports, ElementsAre(HasSubstr("step-00000009 rejected: is a symbolic link"),
+                                   HasSubstr("step-00000003 rejected: "), HasSubstr("step-00000002 rejected: ")));
+  fs::remove_all(run_ / "checkpoints/step-00000001");
+  try {
+    store().newest_verified({});
+    FAIL() << "resumed from a checkpoint that does not verify";
+  } catch (DataError const& error) {
+    EXPECT_EQ(error.code(), ExitCode::bad_data);
+    EXPECT_THAT(error.what(), HasSubstr("no checkpoint verifies"));
+    EXPECT_THAT(error.what(), HasSubstr("step-00000002 rejected"));
+  }
+}
+
+TEST_F(CheckpointTest, ARejectedOneAloneIsNotAFreshStart) {
+  fs::create_directories(run_ / "checkpoints/rejected-step-00000001");
+  EXPECT_THROW(store().newest_verified({}), DataError);
+}
+
+TEST_F(CheckpointTest, ListsWithTheCheckAskedFor) {
+  EXPECT_THAT(store().list(CheckpointStore::Check::all_bytes), IsEmpty());
+  commit(1);
+  commit(2);
+  store().mark_best(2);
+  std::string damaged = read_whole(run_ / "checkpoints/step-00000001/state.h5");
+  damaged[damaged.size() / 2] ^= 1;
+  write_file(run_ / "checkpoints/step-00000001/state.h5", damaged);
+  auto const quick = store().list(CheckpointStore::Check::sizes);
+  ASSERT_THAT(quick, SizeIs(2));
+  EXPECT_EQ(quick[0].problem, "");
+  EXPECT_TRUE(quick[1].best);
+  EXPECT_GT(quick[1].bytes, 2500000);
+  auto const thorough = store().list(CheckpointStore::Check::all_bytes);
+  EXPECT_THAT(thorough[0].problem, HasSubstr("SHA-256"));
+  EXPECT_EQ(thorough[1].problem, "");
+}
+
+TEST_F(CheckpointTest, OpensWhateverPlaceTheUserNames) {
+  using Check = CheckpointStore::Check;
+  commit(1);
+  commit(2);
+  store().mark_best(1);
+  EXPECT_EQ(open_checkpoint(run_, {}).state().step, 2);
+  EXPECT_EQ(open_checkpoint(run_ / "checkpoints/", {}).state().step, 2);
+  EXPECT_EQ(open_checkpoint(run_ / "checkpoints/step-00000001/", {}).state().step, 1);
+  EXPECT_EQ(open_checkpoint(run_ / "checkpoints/best", {}).state().step, 1);
+  EXPECT_THAT(list_checkpoints(run_, Check::sizes), SizeIs(2));
+  EXPECT_THAT(list_checkpoints(run_ / "checkpoints/best", Check::all_bytes), SizeIs(1));
+  fs::remove(run_ / "checkpoints/step-00000001/MANIFEST.json");
+  EXPECT_THROW(open_checkpoint(run_ / "checkpoints/step-00000001", {}), DataError);
+  EXPECT_THAT(list_checkpoints(run_ / "checkpoints/step-00000001", Check::sizes).at(0).problem, HasSubstr("MANIFEST"));
+  EXPECT_THROW(open_checkpoint(run_ / "nowhere", {}), DataError);
+  EXPECT_THROW(list_checkpoints(run_ / "nowhere", Check::sizes), DataError);
+  fs::create_directories(run_ / "empty");
+  EXPECT_THROW(open_checkpoint(run_ / "empty", {}), DataError);
+}
+
+TEST(CheckpointNames, AreCanonical) {
+  EXPECT_EQ(checkpoint_directory_name(1000), "step-00001000");
+  EXPECT_EQ(checkpoint_directory_name(1234567890), "step-1234567890");
+  EXPECT_EQ(checkpoint_step("step-00001000"), 1000);
+  EXPECT_EQ(checkpoint_step("step-1234567890"), 1234567890);
+  for (char const* name : {"step-", "step-1000", "step-000001000", "step-0000100x", "step--0001000", "best",
+                           ".tmp-step-00001000", "step-99999999999999999999"}) {
+    EXPECT_EQ(checkpoint_step(name), std::nullopt) << name;
+  }
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,180 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/dataset/demo_data.hpp>
+#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/text/text.hpp>
+#include <sstream>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+using test::message_of;
+using test::TemporaryDirectory;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class PrepareTest : public ::testing::Test {
+ protected:
+  PrepareTest() {
+    DemoDataOptions demo;
+    demo.directory = inputs_.path();
+    demo.train = 400;
+    demo.valid = 20;
+    demo.test = 1;
+    write_demo_data(demo);
+    options_.source = inputs_ / "train.en";
+    options_.target = inputs_ / "train.de";
+    options_.valid_source = inputs_ / "valid.en";
+    options_.valid_target = inputs_ / "valid.de";
+    options_.vocabulary_size = 90;
+    options_.directory = outputs_ / "deep" / "data";
+  }
+
+  PrepareReport run() const {
+    std::ostringstream progress;
+    return prepare(options_, progress);
+  }
+
+  /// The message of the error that preparing ends in, after checking that it left nothing behind.
+  std::string failure() const {
+    std::string const message = message_of<Error>([&] { run(); });
+    EXPECT_NE(message, "");
+    EXPECT_TRUE(outputs_.names().empty()) << "something was left behind after: " << message;
+    return message;
+  }
+
+  TemporaryDirectory inputs_;
+  TemporaryDirectory outputs_;
+  PrepareOptions options_;
+};
+
+TEST_F(PrepareTest, WritesDatasetsThatDecodeToTheText) {
+  PrepareReport const report = run();
+  EXPECT_EQ(report.train.pairs, 400);
+  EXPECT_EQ(report.train.empty + report.train.too_long + report.train.unknown_tokens, 0);
+  ASSERT_TRUE(report.valid.has_value());
+  EXPECT_EQ(report.valid->pairs, 20);
+  EXPECT_TRUE(report.joint);
+  Dataset const dataset = Dataset::open(options_.directory / "train.h5");
+  auto const english = read_lines(options_.source);
+  auto const german = read_lines(options_.target);
+  ASSERT_EQ(dataset.size(), 400);
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    EXPECT_EQ(dataset.source_tokenizer().decode(dataset.source(i)), english[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(dataset.target_tokenizer().decode(dataset.target(i)), german[static_cast<std::size_t>(i)]);
+  }
+  EXPECT_EQ(report.train.source_tokens, dataset.source_tokens());
+  EXPECT_EQ(Dataset::open(options_.directory / "valid.h5").vocabulary_digest(), dataset.vocabulary_digest());
+  EXPECT_EQ(test::read_whole(options_.directory / "vocab.model"), dataset.source_tokenizer().model());
+}
+
+TEST_F(PrepareTest, WritesTheSameBytesAgain) {
+  run();
+  auto const first = options_.directory;
+  options_.directory = outputs_ / "again";
+  run();
+  EXPECT_EQ(test::read_whole(first / "vocab.model"), test::read_whole(options_.directory / "vocab.model"));
+  EXPECT_EQ(test::read_whole(first / "train.h5"), test::read_whole(options_.directory / "train.h5"));
+}
+
+TEST_F(PrepareTest, MakesOrTakesSeparateVocabularies) {
+  options_.separate_vocabularies = true;
+  options_.vocabulary_type = "unigram";
+  options_.vocabulary_size = 50;
+  EXPECT_FALSE(run().joint);
+  Dataset const first = Dataset::open(options_.directory / "train.h5");
+  EXPECT_FALSE(first.joint());
+
+  PrepareOptions const made = options_;
+  options_.source_model = made.directory / "vocab.source.model";
+  options_.target_model = made.directory / "vocab.target.model";
+  options_.directory = outputs_ / "again";
+  run();
+  EXPECT_EQ(Dataset::open(options_.directory / "train.h5").vocabulary_digest(), first.vocabulary_digest());
+}
+
+TEST_F(PrepareTest, LeavesOutAndCountsEmptyAndLongPairs) {
+  run();
+  std::string const long_line = german_number(777'777) + " " + german_number(777'777);
+  options_.target = inputs_.write("gaps.de", "\nzwei\n \ndrei\n" + long_line + "\n");
+  options_.source = inputs_.write("gaps.en", "one\ntwo\nthree\n\nfour\n");
+  options_.max_length = 20;
+  options_.source_model = outputs_ / "deep/data/vocab.model";
+  options_.directory = outputs_ / "again";
+  PrepareReport const report = run();
+  EXPECT_EQ(report.train.pairs, 1);
+  EXPECT_EQ(report.train.empty, 3);
+  EXPECT_EQ(report.train.too_long, 1);
+}
+
+TEST_F(PrepareTest, RefusesUnequalLineCountsNamingBoth) {
+  options_.valid_target = inputs_ / "train.de";
+  EXPECT_THAT(failure(), AllOf(HasSubstr("valid.en has 20 lines"), HasSubstr("train.de has 400")));
+}
+
+TEST_F(PrepareTest, RefusesTextThatCanNotBeUsed) {
+  options_.target = inputs_.write("bad.de", "gut\nschlecht \xFC\n");
+  EXPECT_THAT(failure(), AllOf(HasSubstr("bad.de"), HasSubstr("line 2"), HasSubstr("UTF-8")));
+  options_.target = inputs_.write("empty.de", "");
+  EXPECT_THAT(failure(), AllOf(HasSubstr("empty.de"), HasSubstr("the file is empty")));
+  options_.target = inputs_ / "absent.de";
+  EXPECT_THAT(failure(), HasSubstr("absent.de"));
+}
+
+TEST_F(PrepareTest, RefusesAVocabularyModelBeforeReadingTexts) {
+  options_.source = inputs_ / "absent.en";
+  options_.source_model = inputs_.path();
+  EXPECT_THAT(failure(), AllOf(HasSubstr(inputs_.path().string()), HasSubstr("no regular file")));
+  options_.source_model = inputs_ / "absent.model";
+  EXPECT_THAT(failure(), AllOf(HasSubstr("absent.model: cannot read"), HasSubstr("No such file")));
+  options_.source_model = inputs_.write("text.model", "text");
+  EXPECT_THAT(failure(), AllOf(HasSubstr("text.model"), HasSubstr("not a SentencePiece model")));
+}
+
+TEST_F(PrepareTest, RefusesWhenNoPairIsLeft) {
+  options_.max_length = 1;
+  EXPECT_THAT(failure(), AllOf(HasSubstr("no sentence pair can be used"), HasSubstr("longer than 1 tokens")));
+}
+
+TEST_F(PrepareTest, RefusesImpossibleVocabularies) {
+  options_.vocabulary_size = 1'000'000;
+  EXPECT_THAT(failure(), HasSubstr("the largest possible is"));
+  options_.vocabulary_size = 90;
+  options_.source_model = inputs_.write("x.model", "nonsense");
+  EXPECT_THAT(failure(), AllOf(HasSubstr("x.model"), HasSubstr("SentencePiece")));
+  options_.separate_vocabularies = true;
+  EXPECT_THAT(failure(), HasSubstr("--target-vocab-model"));
+}
+
+TEST_F(PrepareTest, RefusesAnUnwritableTarget) {
+  options_.directory = inputs_ / "train.en" / "below-a-file";
+  EXPECT_THAT(failure(), HasSubstr("below-a-file"));
+  options_.directory = inputs_ / "train.en";
+  EXPECT_THAT(failure(), HasSubstr("train.en"));
+  options_.directory = "/proc/heddle";  // not even root can make this
+  EXPECT_THAT(failure(), HasSubstr("/proc/heddle"));
+}
+
+TEST_F(PrepareTest, ReplacesNothingUnlessAskedTo) {
+  options_.directory = outputs_.path();
+  run();
+  EXPECT_THAT(outputs_.names(), ElementsAre("train.h5", "valid.h5", "vocab.model"));
+  EXPECT_THAT(message_of<DataError>([&] { run(); }), HasSubstr("--overwrite"));
+  options_.overwrite = true;
+  options_.valid_source.reset();
+  EXPECT_THROW(run(), UsageError);
+  options_.valid_target.reset();
+  options_.separate_vocabularies = true;
+  options_.vocabulary_size = 50;
+  run();
+  EXPECT_THAT(outputs_.names(), ElementsAre("train.h5", "vocab.source.model", "vocab.target.model"));
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,283 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hdf5.h>
+
+#include <filesystem>
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/hdf5/hdf5.hpp>
+#include <numeric>
+
+#include "temporary_directory.hpp"
+
+namespace heddle::hdf5 {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Hdf5Test : public ::testing::Test {
+ protected:
+  /// What opening the file answers: "" or the error's message.
+  std::string open_error() const {
+    return test::message_of<DataError>([&] { File::open(file_); });
+  }
+
+  hid_t raw_file() const { return H5Fcreate(file_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT); }
+
+  /// A dataset "d" made with the C API: `creation` and `space` are closed here.
+  void craft(hid_t type, hid_t space, hid_t creation, bool write = false) const {
+    hid_t const file = raw_file();
+    hid_t const dataset = H5Dcreate2(file, "d", type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    ASSERT_GE(dataset, 0);
+    if (write) {
+      std::vector<double> zeros(1000);
+      ASSERT_GE(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros.data()), 0);
+    }
+    H5Dclose(dataset);
+    H5Sclose(space);
+    if (creation != H5P_DEFAULT) {
+      H5Pclose(creation);
+    }
+    H5Fclose(file);
+  }
+
+  static hid_t space_of(std::vector<hsize_t> const& extents) {
+    return H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
+  }
+
+  test::TemporaryDirectory directory_;
+  std::filesystem::path file_ = directory_ / "file.h5";
+};
+
+template <typename T>
+void write_and_read_back(Group& group, std::string const& name) {
+  std::vector<T> values(24);
+  std::iota(values.begin(), values.end(), T{3});
+  group.write_dataset<T>(name, {2, 3, 4}, values);
+  Dataset const dataset = group.dataset(name);
+  EXPECT_EQ(dataset.type(), element_type_of<T>());
+  EXPECT_EQ(dataset.shape(), (Shape{2, 3, 4}));
+  EXPECT_EQ(dataset.read<T>(), values);
+  EXPECT_THAT(dataset.read<T>({1, 1, 2}, {1, 2, 2}), ElementsAre(T{21}, T{22}, T{25}, T{26}));
+}
+
+TEST_F(Hdf5Test, EveryElementTypeRoundTrips) {
+  File file = File::create(file_);
+  write_and_read_back<std::int32_t>(file, "i32");
+  write_and_read_back<std::int64_t>(file, "i64");
+  write_and_read_back<float>(file, "f32");
+  write_and_read_back<double>(file, "f64");
+  write_and_read_back<std::uint8_t>(file, "u8");
+  file.close();
+  File const again = File::open(file_);
+  EXPECT_THAT(again.names(), ElementsAre("f32", "f64", "i32", "i64", "u8"));
+  EXPECT_EQ(again.dataset("i64").read<std::int64_t>().at(23), 26);
+}
+
+TEST_F(Hdf5Test, WritesAndReadsHyperslabs) {
+  File file = File::create(file_);
+  Dataset dataset = file.create_dataset<std::int32_t>("d", {4, 3});
+  std::vector<std::int32_t> const column{1, 2, 3, 4};
+  for (std::int64_t axis = 0; axis < 3; ++axis) {
+    dataset.write<std::int32_t>({0, axis}, {4, 1}, column);
+  }
+  EXPECT_THAT(dataset.read<std::int32_t>({1, 0}, {2, 3}), ElementsAre(2, 2, 2, 3, 3, 3));
+  EXPECT_TRUE(dataset.read<std::int32_t>({4, 0}, {0, 3}).empty());
+  EXPECT_THROW(dataset.read<std::int32_t>({3, 0}, {2, 3}), DataError);
+  EXPECT_THROW(dataset.read<std::int32_t>({-1, 0}, {1, 3}), DataError);
+  EXPECT_THROW(dataset.read<std::int64_t>(), DataError);
+  EXPECT_THROW(dataset.write<std::int32_t>({0, 0}, {4, 3}, column), DataError);
+}
+
+TEST_F(Hdf5Test, AppendsRowsAcrossChunks) {
+  File file = File::create(file_);
+  std::vector<std::int32_t> expected;
+  {
+    Dataset dataset = file.create_extendible_dataset<std::int32_t>("tokens", {16});
+    for (std::int32_t block = 0; block < 9; ++block) {
+      std::vector<std::int32_t> const rows(static_cast<std::size_t>(block), block);
+      dataset.append<std::int32_t>(rows);
+      expected.insert(expected.end(), rows.begin(), rows.end());
+    }
+    EXPECT_EQ(dataset.shape(), Shape{36});
+    Dataset pairs = file.create_extendible_dataset<double>("pairs", {8, 2});
+    pairs.append<double>(std::vector<double>{1, 2, 3, 4});
+    EXPECT_THROW(pairs.append<double>(std::vector<double>{1}), DataError);
+    Dataset fixed = file.create_dataset<double>("fixed", {2});
+    EXPECT_THROW(fixed.append<double>(std::vector<double>{1}), DataError);
+    fixed.write<double>(std::vector<double>{1, 2});
+    file.create_extendible_dataset<float>("none", {16});
+  }
+  file.close();
+  File const again = File::open(file_);
+  EXPECT_EQ(again.dataset("tokens").read<std::int32_t>(), expected);
+  EXPECT_THAT(again.dataset("pairs").read<double>(), ElementsAre(1, 2, 3, 4));
+  EXPECT_TRUE(again.dataset("none").read<float>().empty());
+}
+
+TEST_F(Hdf5Test, AttributesKeepTypeAndValue) {
+  File file = File::create(file_);
+  file.set_string_attribute("format", "größer");
+  file.set_string_attribute("empty", "");
+  file.set_integer_attribute("step", -5);
+  file.set_unsigned_attribute("seed", ~std::uint64_t{0});
+  file.set_real_attribute("loss", 0.1);
+  file.close();
+  File const again = File::open(file_);
+  EXPECT_EQ(again.string_attribute("format"), "größer");
+  EXPECT_EQ(again.string_attribute("empty"), "");
+  EXPECT_EQ(again.integer_attribute("step"), -5);
+  EXPECT_EQ(again.unsigned_attribute("seed"), ~std::uint64_t{0});
+  EXPECT_EQ(again.real_attribute("loss"), 0.1);
+  EXPECT_TRUE(again.has_attribute("loss"));
+  EXPECT_FALSE(again.has_attribute("lost"));
+  EXPECT_THROW(again.integer_attribute("lost"), DataError);
+  EXPECT_THROW(again.integer_attribute("loss"), DataError);
+  EXPECT_THROW(again.string_attribute("step"), DataError);
+}
+
+TEST_F(Hdf5Test, ErrorsNameFileAndObject) {
+  File file = File::create(file_);
+  file.create_group("a").write_dataset<float>("b", {2}, std::vector<float>{1, 2});
+  EXPECT_THROW(File::create(file_), Error);
+  try {
+    file.dataset("a/c");
+    FAIL() << "a missing dataset was opened";
+  } catch (DataError const& error) {
+    EXPECT_THAT(error.what(), HasSubstr(file_.string() + ": /a/c"));
+  }
+  EXPECT_NO_THROW(file.dataset("a/b").expect(ElementType::float32, {any_extent}));
+  EXPECT_THROW(file.dataset("a/b").expect(ElementType::float32, {3}), DataError);
+  EXPECT_THROW(file.dataset("a/b").expect(ElementType::int32, {2}), DataError);
+  EXPECT_THAT(test::message_of<DataError>([&] {
+                file.dataset("a/b").expect(ElementType::int32, {2, any_extent});
+              }),
+              HasSubstr("expected int32 [2, any extent]"));
+  EXPECT_TRUE(file.contains("a/b"));
+  EXPECT_FALSE(file.contains("x/b"));
+  {
+    Group const open_group = file.group("a");
+    EXPECT_THROW(file.close(), DataError);
+  }
+}
+
+TEST_F(Hdf5Test, RefusesWhatIsNoHdf5File) {
+  EXPECT_THAT(open_error(), HasSubstr("no such file"));
+  std::ofstream(file_) << "text";
+  EXPECT_THAT(open_error(), HasSubstr("could not open the file"));
+}
+
+TEST_F(Hdf5Test, RefusesExternalStorage) {
+  std::ofstream(directory_ / "secret") << std::string(80, 'x');
+  hid_t const creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_external(creation, (directory_ / "secret").c_str(), 0, 80);
+  craft(H5T_IEEE_F64LE, space_of({10}), creation);
+  EXPECT_THAT(open_error(), HasSubstr("external storage"));
+}
+
+TEST_F(Hdf5Test, RefusesVirtualDatasets) {
+  hid_t const creation = H5Pcreate(H5P_DATASET_CREATE);
+  hid_t const space = space_of({10});
+  H5Pset_virtual(creation, space, "other.h5", "/d", space);
+  craft(H5T_IEEE_F64LE, space, creation);
+  EXPECT_THAT(open_error(), HasSubstr("virtual"));
+}
+
+TEST_F(Hdf5Test, RefusesSoftAndExternalLinks) {
+  hid_t file = raw_file();
+  H5Lcreate_soft("/nowhere", file, "soft", H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(file);
+  EXPECT_THAT(open_error(), HasSubstr("/soft: is a soft or external link"));
+  file = raw_file();
+  H5Gclose(H5Gcreate2(file, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Lcreate_external("other.h5", "/d", file, "g/outside", H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(file);
+  EXPECT_THAT(open_error(), HasSubstr("/g/outside: is a soft or external link"));
+}
+
+TEST_F(Hdf5Test, RefusesCirclesOfGroupsAndNamedTypes) {
+  hid_t file = raw_file();
+  H5Gclose(H5Gcreate2(file, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Lcreate_hard(file, "/", file, "g/again", H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(file);
+  EXPECT_THAT(open_error(), HasSubstr("circle"));
+  file = raw_file();
+  hid_t const type = H5Tcopy(H5T_IEEE_F32LE);
+  H5Tcommit2(file, "type", type, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  H5Tclose(type);
+  H5Fclose(file);
+  EXPECT_THAT(open_error(), HasSubstr("neither a group nor a dataset"));
+}
+
+TEST_F(Hdf5Test, RefusesOtherTypesAndShapes) {
+  craft(H5T_IEEE_F32BE, space_of({10}), H5P_DEFAULT);
+  EXPECT_THAT(open_error(), HasSubstr("element type"));
+  hid_t const reference = H5Tcopy(H5T_STD_REF_OBJ);
+  craft(reference, space_of({10}), H5P_DEFAULT);
+  H5Tclose(reference);
+  EXPECT_THAT(open_error(), HasSubstr("element type"));
+  craft(H5T_IEEE_F64LE, H5Screate(H5S_SCALAR), H5P_DEFAULT);
+  EXPECT_THAT(open_error(), HasSubstr("no array"));
+  craft(H5T_IEEE_F64LE, space_of(std::vector<hsize_t>(9, 1)), H5P_DEFAULT, true);
+  EXPECT_THAT(open_error(), HasSubstr("more than 8 dimensions"));
+}
+
+TEST_F(Hdf5Test, RefusesExtentsThatTheFileDoesNotHold) {
+  craft(H5T_IEEE_F64LE, space_of({hsize_t{1} << 40}), H5P_DEFAULT);
+  EXPECT_THAT(open_error(), HasSubstr("need"));
+  hid_t const chunked = H5Pcreate(H5P_DATASET_CREATE);
+  std::vector<hsize_t> const square{100, 100};
+  H5Pset_chunk(chunked, 2, square.data());
+  craft(H5T_IEEE_F64LE, space_of({hsize_t{1} << 31, hsize_t{1} << 31}), chunked);
+  EXPECT_THAT(open_error(), HasSubstr("impossible extents"));
+  std::vector<hsize_t> const chunk{100};
+  for (bool deflate : {false, true}) {
+    hid_t const creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(creation, 1, chunk.data());
+    if (deflate) {
+      H5Pset_deflate(creation, 1);
+    }
+    craft(H5T_IEEE_F64LE, space_of({1000}), creation, false);
+    EXPECT_THAT(open_error(), HasSubstr("0 of its 10 chunks"));
+  }
+}
+
+TEST_F(Hdf5Test, ReadsBuiltInFiltersAndRefusesOthers) {
+  std::vector<hsize_t> const chunk{100};
+  hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(creation, 1, chunk.data());
+  H5Pset_shuffle(creation);
+  H5Pset_deflate(creation, 6);
+  H5Pset_fletcher32(creation);
+  craft(H5T_IEEE_F64LE, space_of({1000}), creation, true);
+  EXPECT_EQ(open_error(), "");
+  EXPECT_EQ(File::open(file_).dataset("d").read<double>(), std::vector<double>(1000));
+  creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(creation, 1, chunk.data());
+  H5Pset_nbit(creation);
+  craft(H5T_IEEE_F64LE, space_of({1000}), creation, true);
+  EXPECT_THAT(open_error(), HasSubstr("only deflate, shuffle and fletcher32"));
+  creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(creation, 1, chunk.data());
+  H5Pset_filter(creation, 32001, H5Z_FLAG_OPTIONAL, 0, nullptr);
+  craft(H5T_IEEE_F64LE, space_of({1000}), creation, true);
+  EXPECT_THAT(open_error(), HasSubstr("filter 32001"));
+}
+
+TEST_F(Hdf5Test, EqualContentMakesEqualFiles) {
+  std::string bytes[2];
+  for (std::string& content : bytes) {
+    std::filesystem::remove(file_);
+    File file = File::create(file_);
+    file.create_group("g").write_dataset<float>("d", {3}, std::vector<float>{1, 2, 3});
+    file.close();
+    std::ifstream stream(file_, std::ios::binary);
+    content.assign(std::istreambuf_iterator<char>(stream), {});
+  }
+  EXPECT_FALSE(bytes[0].empty());
+  EXPECT_EQ(bytes[0], bytes[1]);
+}
+
+}  // namespace
+}  // namespace heddle::hdf5

@@ -1,0 +1,120 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sentencepiece_trainer.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/demo_data.hpp>
+#include <heddle/io/text/tokenizer.hpp>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+using test::message_of;
+using test::TemporaryDirectory;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string numbers_in_words(int64_t count) {
+  std::string text;
+  for (int64_t i = 0; i < count; ++i) {
+    text += german_number(i * 37 % 1'000'000) + "\n";
+  }
+  return text;
+}
+
+TokenizerTraining training_on(std::filesystem::path const& path, std::string const& type, int64_t size) {
+  TokenizerTraining training;
+  training.texts = {path};
+  training.type = type;
+  training.vocabulary_size = size;
+  return training;
+}
+
+TEST(Tokenizer, LearnsTheSameModelAgainAndRoundTrips) {
+  TemporaryDirectory const directory;
+  auto const text = directory.write("text", numbers_in_words(500));
+  for (char const* const type : {"bpe", "unigram"}) {
+    Tokenizer const tokenizer = Tokenizer::train(training_on(text, type, 60));
+    EXPECT_EQ(tokenizer.size(), 60);
+    EXPECT_EQ(tokenizer.pad_id(), 0);
+    EXPECT_EQ(tokenizer.unknown_id(), 1);
+    EXPECT_EQ(tokenizer.begin_id(), 2);
+    EXPECT_EQ(tokenizer.end_id(), 3);
+    std::vector<int32_t> ids = tokenizer.encode("dreihundertzwölftausendfünf");
+    EXPECT_GT(ids.size(), 1U);
+    EXPECT_EQ(tokenizer.decode(ids), "dreihundertzwölftausendfünf");
+    ids.insert(ids.begin(), tokenizer.begin_id());
+    ids.push_back(tokenizer.end_id());
+    EXPECT_EQ(tokenizer.decode(ids), "dreihundertzwölftausendfünf");
+    EXPECT_TRUE(tokenizer.encode("  ").empty());
+    EXPECT_EQ(Tokenizer::train(training_on(text, type, 60)).model(), tokenizer.model());
+    EXPECT_EQ(Tokenizer::from_model(tokenizer.model()).encode("zwölf"), tokenizer.encode("zwölf"));
+  }
+}
+
+TEST(Tokenizer, RefusesIdsOutsideTheVocabulary) {
+  TemporaryDirectory const directory;
+  Tokenizer const tokenizer = Tokenizer::train(training_on(directory.write("text", numbers_in_words(100)), "bpe", 40));
+  EXPECT_THROW(tokenizer.decode(std::vector<int32_t>{5, 40}), Error);
+  EXPECT_THROW(tokenizer.decode(std::vector<int32_t>{-1}), Error);
+}
+
+TEST(Tokenizer, NamesTheVocabularySizesThatArePossible) {
+  TemporaryDirectory const directory;
+  auto const text = directory.write("text", numbers_in_words(200));
+  for (char const* const type : {"bpe", "unigram"}) {
+    std::string const too_large = message_of<ConfigError>([&] { Tokenizer::train(training_on(text, type, 100000)); });
+    ASSERT_THAT(too_large, HasSubstr("the largest possible is "));
+    int64_t const largest = std::stoll(too_large.substr(too_large.rfind(' ')));
+    EXPECT_EQ(Tokenizer::train(training_on(text, type, largest)).size(), largest);
+    std::string const too_small = message_of<ConfigError>([&] { Tokenizer::train(training_on(text, type, 6)); });
+    ASSERT_THAT(too_small, HasSubstr("too small"));
+    EXPECT_GT(std::stoll(too_small.substr(too_small.rfind(' '))), 20);
+  }
+  EXPECT_THAT(message_of<ConfigError>([&] { Tokenizer::train(training_on(text, "words", 50)); }),
+              HasSubstr("expected \"bpe\" or \"unigram\""));
+  EXPECT_THROW(Tokenizer::train(training_on(directory.write("empty", "\n\n"), "bpe", 50)), DataError);
+}
+
+TEST(Tokenizer, KeepsToItsSampleOfALargeText) {
+  TemporaryDirectory const directory;
+  auto training = training_on(directory.write("text", numbers_in_words(3000)), "bpe", 60);
+  training.sample_bytes = 20'000;
+  Tokenizer const sampled = Tokenizer::train(training);
+  EXPECT_EQ(sampled.model(), Tokenizer::train(training).model());
+  // A few hundred lines hold all the words of the numbers, so that nothing is unknown.
+  for (int32_t const id : sampled.encode(german_number(987'654))) {
+    EXPECT_NE(id, sampled.unknown_id());
+  }
+}
+
+TEST(Tokenizer, RefusesModelsThatItCanNotUse) {
+  EXPECT_THAT(message_of<DataError>([] { Tokenizer::from_model("no model"); }), HasSubstr("not a SentencePiece model"));
+  EXPECT_THAT(message_of<DataError>([] { Tokenizer::from_model(""); }), HasSubstr("SentencePiece model"));
+
+  TemporaryDirectory const directory;
+  auto const text = directory.write("text", numbers_in_words(200));
+  std::string const prefix = (directory / "plain").string();
+  auto const status = sentencepiece::SentencePieceTrainer::Train(
+      "--input=" + text.string() + " --model_prefix=" + prefix + " --vocab_size=50 --eos_id=-1 --minloglevel=2");
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_THAT(message_of<DataError>([&] { Tokenizer::from_model(test::read_whole(prefix + ".model")); }),
+              AllOf(HasSubstr("end-of-sentence"), HasSubstr("--eos_id")));
+}
+
+TEST(Vocabulary, DigestTellsModelsAndSidesApart) {
+  TemporaryDirectory const directory;
+  auto const text = directory.write("text", numbers_in_words(200));
+  Tokenizer const first = Tokenizer::train(training_on(text, "bpe", 50));
+  Tokenizer const second = Tokenizer::train(training_on(text, "bpe", 51));
+  EXPECT_TRUE((Vocabulary{first, first}).joint());
+  EXPECT_FALSE((Vocabulary{first, second}).joint());
+  EXPECT_EQ((Vocabulary{first, second}).digest().size(), 64U);
+  EXPECT_EQ((Vocabulary{first, second}).digest(), (Vocabulary{first, second}).digest());
+  EXPECT_NE((Vocabulary{first, second}).digest(), (Vocabulary{second, first}).digest());
+}
+
+}  // namespace
+}  // namespace heddle
