@@ -184,11 +184,7 @@ class Bench {
     auto const begin = std::chrono::steady_clock::now();
     IndexRange const mine =
         share(std::min(micro_batches, batch_.micro_batches()), parallel.data.rank(), parallel.data.size());
-    engine.accumulate({.micro_batches = mine.count(),
-                       .make_pack = [&](std::int64_t own) { return batch_.pack(mine.begin + own, engine.context()); },
-                       .target_tokens = batch_.target_tokens(),
-                       .step = static_cast<std::uint32_t>(index)});
-    engine.update(1e-4, index + 1);
+    engine.step(SyntheticMicroBatches(batch_, mine, engine.context()), index, 1e-4);
     world_.barrier();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
@@ -228,7 +224,7 @@ class Bench {
 constexpr double mebibyte = 1024.0 * 1024.0;
 
 void print(Layout const& layout, Measured const& measured, Options const& options, SyntheticBatch const& batch) {
-  double const speed = static_cast<double>(batch.tokens()) / measured.median();
+  double const speed = static_cast<double>(batch.tokens().all) / measured.median();
   if (options.brief) {
     fmt::print("{:.1f}\n", speed);
     return;

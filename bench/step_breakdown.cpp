@@ -105,10 +105,21 @@ std::optional<Options> options_of(int argc, char** argv, bool speaks) {
   return options;
 }
 
-/// A step's sentences, as one rank meets them.
-struct Batch {
-  TrainingBatch training;
-  std::int64_t tokens = 0;  ///< of all ranks, source and target, ends included
+/// A step's micro-batches, the making of which is timed. Keeps a reference to the stopwatch.
+class TimedMicroBatches final : public MicroBatchSource {
+ public:
+  TimedMicroBatches(std::unique_ptr<MicroBatchSource> batch, Stopwatch& watch)
+      : batch_(std::move(batch)), watch_(watch) {}
+
+  std::int64_t count() const override { return batch_->count(); }
+  BatchTokens tokens() const override { return batch_->tokens(); }
+  Pack micro_batch(std::int64_t index) const override {
+    return watch_.time([&] { return batch_->micro_batch(index); });
+  }
+
+ private:
+  std::unique_ptr<MicroBatchSource> batch_;
+  Stopwatch& watch_;
 };
 
 /// Sentences of a dataset, dealt out as `heddle train` does, or synthetic ones, always the same.
@@ -123,54 +134,34 @@ class Sentences {
                                        .micro_batches = std::max<std::int64_t>(options.batch_tokens / tokens, 1)});
     } else {
       dataset_.emplace(Dataset::open(options.data));
-      planner_.emplace(*dataset_, BatchPlanner::Limits{options.batch_tokens, ModelConfig().max_length}, 1);
+      samples_.emplace(*dataset_);
+      planner_.emplace(*samples_, BatchPlanner::Limits{options.batch_tokens, ModelConfig().max_length}, 1);
     }
   }
 
   std::int64_t vocabulary() const { return dataset_ ? dataset_->target_tokenizer().size() : 0; }
 
-  Batch next(std::uint32_t step, Stopwatch& watch) { return dataset_ ? read(step, watch) : synthetic(step, watch); }
+  TimedMicroBatches next(Stopwatch& watch) { return {dataset_ ? read(watch) : synthetic(), watch}; }
 
  private:
-  Batch read(std::uint32_t step, Stopwatch& watch) {
-    current_ = watch.time([&] { return planner_->next(); });
-    auto const rank = static_cast<std::size_t>(world_.rank());
-    IndexRange const mine = cut_evenly(*dataset_, current_.pairs, world_.size())[rank];
-    std::span<std::int64_t const> const pairs = current_.pairs;
-    auto const ranges = cut_by_tokens(
-        *dataset_, pairs.subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.count())),
-        options_.micro_batch_tokens);
-    return {{.micro_batches = static_cast<std::int64_t>(ranges.size()),
-             .make_pack =
-                 [this, &watch, pairs, mine, ranges](std::int64_t index) {
-                   IndexRange const& range = ranges[static_cast<std::size_t>(index)];
-                   return watch.time([&] {
-                     return read_pack(*dataset_, pairs, {mine.begin + range.begin, mine.begin + range.end});
-                   });
-                 },
-             .target_tokens = current_.target_tokens,
-             .step = step},
-            current_.tokens};
+  std::unique_ptr<MicroBatchSource> read(Stopwatch& watch) {
+    return watch.time([&] {
+      MicroBatchCut const cut{.most_tokens = options_.micro_batch_tokens, .data = {world_.rank(), world_.size()}};
+      return std::make_unique<SampledMicroBatches>(*samples_, planner_->next(), cut);
+    });
   }
 
-  Batch synthetic(std::uint32_t step, Stopwatch& watch) {
-    IndexRange const mine = share(synthetic_->micro_batches(), world_.rank(), world_.size());
-    return {{.micro_batches = mine.count(),
-             .make_pack =
-                 [this, &watch, mine](std::int64_t index) {
-                   return watch.time([&] { return synthetic_->pack(mine.begin + index); });
-                 },
-             .target_tokens = synthetic_->target_tokens(),
-             .step = step},
-            synthetic_->tokens()};
+  std::unique_ptr<MicroBatchSource> synthetic() const {
+    return std::make_unique<SyntheticMicroBatches>(*synthetic_,
+                                                   share(synthetic_->micro_batches(), world_.rank(), world_.size()));
   }
 
   Options const& options_;
   Communicator world_;
   std::optional<SyntheticBatch> synthetic_;
   std::optional<Dataset> dataset_;
+  std::optional<DatasetSamples> samples_;
   std::optional<BatchPlanner> planner_;
-  GlobalBatch current_;
 };
 
 double mean_over(Communicator const& world, double value) {
@@ -258,10 +249,9 @@ class Measurement {
     static_cast<void>(breakdown.take()), static_cast<void>(communication_.take()), static_cast<void>(data_.take());
     Stopwatch whole;
     whole.time([&] {
-      Batch const batch = sentences_->next(static_cast<std::uint32_t>(index), data_);
-      tokens += static_cast<double>(batch.tokens);
-      engine.accumulate(batch.training);
-      engine.update(1e-4, index + 1);
+      TimedMicroBatches const batch = sentences_->next(data_);
+      tokens += static_cast<double>(batch.tokens().all);
+      engine.step(batch, index, 1e-4);
     });
     return {whole.take(), communication_.take(), data_.take(), breakdown.take()};
   }

@@ -5,6 +5,7 @@
 
 #include "golden_model.hpp"
 #include "layouts.hpp"
+#include "test_micro_batches.hpp"
 
 namespace heddle {
 
@@ -80,10 +81,8 @@ class LayoutRun {
 
   double accumulate(int step) {
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
-    return engine_.accumulate({.micro_batches = mine.count(),
-                               .make_pack = [&](std::int64_t index) { return pack(step, mine.begin + index); },
-                               .target_tokens = target_tokens(step),
-                               .step = static_cast<std::uint32_t>(step)});
+    auto const make = [&](std::int64_t index) { return pack(step, mine.begin + index); };
+    return engine_.accumulate(TestMicroBatches(mine.count(), make, target_tokens(step)), step);
   }
 
   /// The last layer's output for one micro-batch with dropout, on the last stage; empty elsewhere. Goes from part to

@@ -61,7 +61,12 @@ class SyntheticModel {
   double step(std::int64_t number_of_step, std::int64_t micro_batches, bool tree = false) {
     auto const run = [&](std::int64_t index) { run_micro_batch(number_of_step * micro_batches + index); };
     if (tree) {
-      optimizer.reduce_tree(micro_batches, loss_sums, run);
+      IndexRange const mine = optimizer.begin_tree(micro_batches, loss_sums);
+      for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+        run(index);
+        optimizer.micro_batch_done();
+      }
+      optimizer.finish_tree();
     } else {
       optimizer.zero_gradients();
       copy_from_host(loss_sums, std::vector<double>(1).data());

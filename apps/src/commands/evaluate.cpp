@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/batches.hpp>
 #include <heddle/io/metrics/bleu.hpp>
 #include <heddle/io/metrics/chrf.hpp>
 #include <heddle/io/text/text.hpp>
@@ -96,36 +97,24 @@ Lines translate_all(TrainedModel& model, Lines const& sources, EvaluateOptions c
   return hypotheses;
 }
 
-std::int64_t longer_side(SentencePair const& pair) {
-  return static_cast<std::int64_t>(std::max(pair.source.size(), pair.target.size())) + 1;
-}
-
-/// The loss over all pairs that fit the model, in packs of pairs of similar length.
+/// The references' loss over all pairs that fit the model, in packs of pairs of similar length.
 LossSums reference_loss(TrainedModel& model, Lines const& sources, Lines const& references) {
   constexpr std::int64_t pack_tokens = 4096;
+  Vocabulary const& vocabulary = model.vocabulary();
   std::vector<SentencePair> pairs;
-  std::size_t left_out = 0;
   for (std::size_t index = 0; index < sources.size(); ++index) {
-    SentencePair pair{static_cast<std::int32_t>(index), model.vocabulary().source.encode(sources[index]),
-                      model.vocabulary().target.encode(references[index])};
-    longer_side(pair) > model.config().model.max_length ? void(++left_out) : pairs.push_back(std::move(pair));
+    pairs.push_back({static_cast<std::int32_t>(index), vocabulary.source.encode(sources[index]),
+                     vocabulary.target.encode(references[index])});
   }
-  if (left_out > 0) {
+  MemorySamples const samples(std::move(pairs), {.begin = vocabulary.target.begin_id(),
+                                                 .source_end = vocabulary.source.end_id(),
+                                                 .target_end = vocabulary.target.end_id()});
+  GlobalBatch batch = all_samples(samples, model.config().model.max_length);
+  if (std::size_t const left_out = sources.size() - batch.samples.size(); left_out > 0) {
     std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n", left_out);
   }
-  std::stable_sort(pairs.begin(), pairs.end(),
-                   [](SentencePair const& a, SentencePair const& b) { return longer_side(a) < longer_side(b); });
-  LossSums total;
-  for (std::size_t begin = 0, end = 0; begin < pairs.size(); begin = end) {
-    for (std::int64_t tokens = 0;
-         end < pairs.size() && (end == begin || tokens + longer_side(pairs[end]) <= pack_tokens); ++end) {
-      tokens += longer_side(pairs[end]);
-    }
-    LossSums const sums = model.loss(std::span(pairs).subspan(begin, end - begin));
-    total.negative_log_likelihood += sums.negative_log_likelihood;
-    total.tokens += sums.tokens;
-  }
-  return total;
+  std::ranges::stable_sort(batch.samples, {}, [&](std::int64_t index) { return samples.cost(0, index).longer(); });
+  return model.loss(SampledMicroBatches(samples, std::move(batch), {.most_tokens = pack_tokens}));
 }
 
 void print_scores(Lines const& hypotheses, Lines const& references, std::string const& tokenize) {

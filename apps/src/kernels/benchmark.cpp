@@ -34,13 +34,27 @@ struct Sample {
   Pack pack;
 };
 
+/// A step of one sample alone. Keeps a reference to it.
+class OneMicroBatch final : public MicroBatchSource {
+ public:
+  explicit OneMicroBatch(Sample const& sample) : sample_(sample) {}
+
+  std::int64_t count() const override { return 1; }
+  BatchTokens tokens() const override {
+    return {sample_.pack.target_rows.tokens, sample_.pack.source_rows.tokens + sample_.pack.target_rows.tokens};
+  }
+  Pack micro_batch(std::int64_t /*index*/) const override { return sample_.pack; }
+
+ private:
+  Sample const& sample_;
+};
+
 Sample read_sample(Config const& config) {
   Dataset const data = Dataset::open(config.data.train);
-  BatchPlanner batches(data, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
-  std::vector<std::int64_t> const pairs = batches.next().pairs;
-  IndexRange const first = cut_by_tokens(data, pairs, config.train.micro_batch_tokens).front();
-  return {{data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()},
-          read_pack(data, pairs, first)};
+  DatasetSamples const samples(data);
+  BatchPlanner batches(samples, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
+  SampledMicroBatches const batch(samples, batches.next(), {.most_tokens = config.train.micro_batch_tokens});
+  return {{data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()}, batch.micro_batch(0)};
 }
 
 Sample make_up_sample(Config const& config, std::int64_t vocabulary) {
@@ -64,10 +78,7 @@ TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, 
   TrainingEngine engine(
       {config, registries, parallel, benchmark.execution, sample.vocabulary, dtype_of(config.train.precision)});
   engine.parameters().initialize(config.train.seed);
-  engine.accumulate({.micro_batches = 1,
-                     .make_pack = [&](std::int64_t) { return sample.pack; },
-                     .target_tokens = sample.pack.target_rows.tokens});
-  engine.update(config.optimizer.learning_rate, 1);
+  engine.step(OneMicroBatch(sample), 0, config.optimizer.learning_rate);
   return timer.problems();
 }
 

@@ -41,7 +41,8 @@ Trainer::Trainer(TrainerSetup const& setup)
       config_(setup.config),
       train_data_(Dataset::open(config_.data.train)),
       valid_data_(open_valid(config_, train_data_)),
-      batches_(train_data_, {config_.train.batch_tokens, config_.model.max_length}, config_.train.seed),
+      samples_(train_data_),
+      batches_(samples_, {config_.train.batch_tokens, config_.model.max_length}, config_.train.seed),
       report_(announce()),
       engine_({config_, setup.registries, setup.parallel, setup.execution, vocabulary_sizes(train_data_),
                dtype_of(config_.train.precision)}),
@@ -168,15 +169,14 @@ ExitCode Trainer::run(StopSignal const& signal) {
 }
 
 StepReport Trainer::train_step() {
-  GlobalBatch const batch = batches_.next();
-  double const loss = engine_.accumulate(micro_batches_of(batch));
+  SampledMicroBatches const batch(samples_, batches_.next(), micro_batch_cut());
   double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
-  double const norm = std::isfinite(loss) ? engine_.update(rate, state_.step + 1) : loss;
-  if (!std::isfinite(norm)) {
+  StepResult const result = engine_.step(batch, state_.step, rate);
+  if (!std::isfinite(result.gradient_norm)) {
     throw Error(
         fmt::format("step {}: the {} is {}; nothing was changed by it. A lower optimizer.learning_rate, a longer "
                     "warm-up or optimizer.clip_norm may help; {}",
-                    state_.step + 1, std::isfinite(loss) ? "gradient's norm" : "loss", norm,
+                    state_.step + 1, std::isfinite(result.loss) ? "gradient's norm" : "loss", result.gradient_norm,
                     committed_step_ < 0 ? "there is no checkpoint yet"
                                         : fmt::format("the last checkpoint is of step {}", committed_step_)),
         ExitCode::loss_not_finite);
@@ -184,37 +184,17 @@ StepReport Trainer::train_step() {
   ++state_.step;
   state_.epoch = batches_.epoch();
   state_.position = batches_.position();
-  state_.tokens += batch.tokens;
-  return {state_.step, loss, rate, norm, batch.tokens};
+  state_.tokens += batch.tokens().all;
+  return {state_.step, result.loss, rate, result.gradient_norm, batch.tokens().all};
 }
 
-TrainingBatch Trainer::micro_batches_of(GlobalBatch const& batch) const {
-  std::span<std::int64_t const> const pairs = batch.pairs;
-  std::int64_t const most_tokens = config_.train.micro_batch_tokens;
-  std::vector<IndexRange> ranges;
-  std::int64_t first = 0;
-  if (config_.train.deterministic) {
-    ranges = cut_by_tokens(train_data_, pairs, most_tokens);
-  } else {
-    Communicator const& data = setup_.parallel.data;
-    IndexRange const mine = cut_evenly(train_data_, pairs, data.size())[static_cast<std::size_t>(data.rank())];
-    first = mine.begin;
-    auto const my_pairs = pairs.subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.count()));
-    ranges = cut_by_tokens(train_data_, my_pairs, most_tokens);
-    if (setup_.parallel.pipeline.size() > 1 && !ranges.empty()) {
-      // The stages work side by side where micro-batches take equally long.
-      ranges = cut_evenly(train_data_, my_pairs, static_cast<int>(ranges.size()));
-      std::erase_if(ranges, [](IndexRange const& range) { return range.count() == 0; });
-    }
+MicroBatchCut Trainer::micro_batch_cut() const {
+  MicroBatchCut cut{.most_tokens = config_.train.micro_batch_tokens, .context = engine_.context()};
+  if (!config_.train.deterministic) {
+    cut.data = {setup_.parallel.data.rank(), setup_.parallel.data.size()};
+    cut.equal = setup_.parallel.pipeline.size() > 1;
   }
-  return {.micro_batches = static_cast<std::int64_t>(ranges.size()),
-          .make_pack =
-              [this, pairs, first, ranges = std::move(ranges)](std::int64_t index) {
-                IndexRange const& range = ranges[static_cast<std::size_t>(index)];
-                return read_pack(train_data_, pairs, {first + range.begin, first + range.end}, engine_.context());
-              },
-          .target_tokens = batch.target_tokens,
-          .step = static_cast<std::uint32_t>(state_.step)};
+  return cut;
 }
 
 void Trainer::after_step(StepReport const& report) {

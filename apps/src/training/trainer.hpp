@@ -47,8 +47,8 @@ class Trainer {
   /// Memory and communication; collective over the world.
   void print_end();
   StepReport train_step();
-  /// What of a global batch this rank computes.
-  TrainingBatch micro_batches_of(GlobalBatch const& batch) const;
+  /// How this rank's micro-batches are cut from a global batch.
+  MicroBatchCut micro_batch_cut() const;
   /// What follows a step: validation, checkpoints.
   void after_step(StepReport const& report);
   bool stopped_early() const;
@@ -62,6 +62,7 @@ class Trainer {
   Config const& config_;
   Dataset train_data_;
   std::optional<Dataset> valid_data_;
+  DatasetSamples samples_;
   BatchPlanner batches_;
   RunReport report_;
   TrainingEngine engine_;

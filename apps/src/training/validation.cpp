@@ -12,51 +12,11 @@ namespace heddle {
 
 namespace {
 
-std::vector<std::int64_t> usable_pairs(ValidationSetup const& setup) {
-  std::vector<std::int64_t> pairs;
-  for (std::int64_t pair = 0; pair < setup.dataset.size(); ++pair) {
-    if (pair_tokens(setup.dataset, pair) <= setup.config.model.max_length) {
-      pairs.push_back(pair);
-    }
-  }
-  if (pairs.empty()) {
-    throw DataError("every validation pair is longer than model.max_length");
-  }
-  return pairs;
-}
-
-double validation_loss(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {
-  Communicator const& data = setup.parallel.data;
-  auto const ranges = cut_by_tokens(setup.dataset, pairs, setup.config.train.micro_batch_tokens);
-  auto const count = static_cast<std::int64_t>(ranges.size());
-  // Each micro-batch has its own slots, added up in one order: the sum does not depend on who computed what.
-  std::vector<double> sums(2 * ranges.size(), 0.0);
-  IndexRange const mine = share(count, data.rank(), data.size());
-  auto const slot = [&](std::int64_t index) { return static_cast<std::size_t>(mine.begin + index); };
-  setup.engine.pipeline().evaluate({.micro_batches = mine.count(),
-                                    .make_pack =
-                                        [&](std::int64_t index) {
-                                          return read_pack(setup.dataset, pairs, ranges[slot(index)],
-                                                           setup.engine.context());
-                                        },
-                                    .loss = {},
-                                    .row_split = setup.engine.row_split(),
-                                    .on_loss =
-                                        [&](std::int64_t index, LossSums const& loss) {
-                                          sums[2 * slot(index)] = loss.negative_log_likelihood;
-                                          sums[2 * slot(index) + 1] = static_cast<double>(loss.tokens);
-                                        }});
-  Tensor const shared = from_host<double>(sums, {2 * count});
-  setup.parallel.replicas.all_reduce(shared);
-  setup.parallel.pipeline.all_reduce(shared);
-  sums = to_host<double>(shared);
-  double loss = 0;
-  double tokens = 0;
-  for (std::size_t range = 0; range < ranges.size(); ++range) {
-    loss += sums[2 * range];
-    tokens += sums[2 * range + 1];
-  }
-  return loss / tokens;
+double validation_loss(ValidationSetup const& setup, SampleSource const& samples, GlobalBatch const& pairs) {
+  SampledMicroBatches const micro_batches(
+      samples, pairs, {.most_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
+  LossSums const sums = setup.engine.evaluate(micro_batches);
+  return sums.negative_log_likelihood / static_cast<double>(sums.tokens);
 }
 
 double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {
@@ -107,10 +67,14 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
 }  // namespace
 
 ValidationResult validate(ValidationSetup const& setup) {
-  auto const pairs = usable_pairs(setup);
-  ValidationResult result{validation_loss(setup, pairs), std::nullopt};
+  DatasetSamples const samples(setup.dataset);
+  GlobalBatch const pairs = all_samples(samples, setup.config.model.max_length);
+  if (pairs.samples.empty()) {
+    throw DataError("every validation pair is longer than model.max_length");
+  }
+  ValidationResult result{validation_loss(setup, samples, pairs), std::nullopt};
   if (setup.config.train.validate_bleu) {
-    result.bleu = validation_bleu(setup, pairs);
+    result.bleu = validation_bleu(setup, pairs.samples);
   }
   return result;
 }

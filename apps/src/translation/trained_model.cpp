@@ -194,11 +194,16 @@ std::vector<std::vector<Hypothesis>> TrainedModel::generate(std::span<std::vecto
   return heddle::generate(runtime_.execution(), arena_, model, sources, options);
 }
 
-LossSums TrainedModel::loss(std::span<SentencePair const> pairs) {
-  Pack const pack =
-      make_pack(pairs, vocabulary_.target.begin_id(), vocabulary_.source.end_id(), vocabulary_.target.end_id());
-  LayerContext context{runtime_.execution(), arena_, pack};
-  return model_->forward(context, 0);
+LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
+  LossSums total;
+  for (std::int64_t index = 0; index < micro_batches.count(); ++index) {
+    Pack const pack = micro_batches.micro_batch(index);
+    LayerContext context{runtime_.execution(), arena_, pack};
+    LossSums const sums = model_->forward(context, 0);
+    total.negative_log_likelihood += sums.negative_log_likelihood;
+    total.tokens += sums.tokens;
+  }
+  return total;
 }
 
 }  // namespace heddle

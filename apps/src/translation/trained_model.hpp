@@ -7,6 +7,7 @@
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/tensor/runtime.hpp>
+#include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <memory>
@@ -48,8 +49,8 @@ class TrainedModel {
 
   std::vector<std::vector<Hypothesis>> generate(std::span<std::vector<std::int32_t> const> sources,
                                                 GenerationOptions const& options);
-  /// The targets' unsmoothed loss. Sides longer than the model takes must have been left out.
-  LossSums loss(std::span<SentencePair const> pairs);
+  /// The targets' unsmoothed loss over all micro-batches. Sides longer than the model takes must have been left out.
+  LossSums loss(MicroBatchSource const& micro_batches);
 
  private:
   explicit TrainedModel(std::vector<Checkpoint> const& checkpoints, TrainedModelOptions const& options);

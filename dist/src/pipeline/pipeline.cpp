@@ -36,14 +36,18 @@ void for_each_tensor(HiddenStates const& stream, Visit const& visit) {
 /// One train or evaluate call.
 class Pipeline::Run {
  public:
-  Run(Pipeline& pipeline, PipelineStep const& step, bool training)
-      : pipeline_(pipeline), step_(step), training_(training) {
+  Run(Pipeline& pipeline, MicroBatchSource const& source, PipelineStep const& step, bool training)
+      : pipeline_(pipeline),
+        source_(source),
+        step_(step),
+        training_(training),
+        losses_(static_cast<std::size_t>(step.micro_batches.count())) {
     if (!training) {
       step_.loss.scale = 0;
     }
   }
 
-  LossSums act(std::span<PipelineAction const> actions) {
+  std::vector<LossSums> act(std::span<PipelineAction const> actions) {
     pipeline_.events_.clear();
     std::size_t next = 0;
     for (std::size_t index = 0; index < actions.size(); ++index) {
@@ -63,7 +67,7 @@ class Pipeline::Run {
     }
     pipeline_.messages_->finish();
     pipeline_.activations_->finish();
-    return loss_;
+    return std::move(losses_);
   }
 
  private:
@@ -106,7 +110,8 @@ class Pipeline::Run {
   Call post(PipelineAction const& action) {
     bool const forward = action.pass == Pass::forward;
     if (forward && action.part == 0) {
-      MicroBatch micro_batch{step_.make_pack(action.micro_batch), {}, parts() * (training_ ? 2 : 1)};
+      MicroBatch micro_batch{
+          source_.micro_batch(step_.micro_batches.begin + action.micro_batch), {}, parts() * (training_ ? 2 : 1)};
       micro_batch.parts.resize(static_cast<std::size_t>(parts()));
       micro_batches_.emplace(action.micro_batch, std::move(micro_batch));
     }
@@ -152,12 +157,9 @@ class Pipeline::Run {
   HiddenStates forward(Call const& call, Arena& arena, Saved& saved) {
     LayerContext here = context(call.action, arena);
     auto const [stream, loss] = part(call.action).forward(here, call.input, saved, step_.loss);
-    if (step_.on_loss && part(call.action).ends_decoder()) {
-      step_.on_loss(call.action.micro_batch, loss);
+    if (part(call.action).ends_decoder()) {
+      losses_[static_cast<std::size_t>(call.action.micro_batch)] = loss;
     }
-    loss_.smoothed += loss.smoothed;
-    loss_.negative_log_likelihood += loss.negative_log_likelihood;
-    loss_.tokens += loss.tokens;
     return stream;
   }
 
@@ -218,11 +220,12 @@ class Pipeline::Run {
   }
 
   Pipeline& pipeline_;
+  MicroBatchSource const& source_;
   PipelineStep step_;
   bool training_;
   std::map<std::int64_t, MicroBatch> micro_batches_;
   std::deque<Call> posted_;
-  LossSums loss_;
+  std::vector<LossSums> losses_;  ///< [micro-batch]; zeros but on the last stage
 };
 
 Pipeline::Pipeline(Communicator const& pipeline, EncoderDecoder const& model, std::shared_ptr<TensorOps> tensor_ops,
@@ -236,14 +239,20 @@ Pipeline::Pipeline(Communicator const& pipeline, EncoderDecoder const& model, st
 
 Pipeline::~Pipeline() = default;
 
-LossSums Pipeline::train(PipelineStep const& step) {
+LossSums Pipeline::train(MicroBatchSource const& source, PipelineStep const& step) {
   PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
-  return Run(*this, step, true).act(training_actions(place, step.micro_batches));
+  LossSums sums;
+  for (LossSums const& loss : Run(*this, source, step, true).act(training_actions(place, step.micro_batches.count()))) {
+    sums.smoothed += loss.smoothed;
+    sums.negative_log_likelihood += loss.negative_log_likelihood;
+    sums.tokens += loss.tokens;
+  }
+  return sums;
 }
 
-LossSums Pipeline::evaluate(PipelineStep const& step) {
+std::vector<LossSums> Pipeline::evaluate(MicroBatchSource const& source, PipelineStep const& step) {
   PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
-  return Run(*this, step, false).act(forward_actions(place, step.micro_batches));
+  return Run(*this, source, step, false).act(forward_actions(place, step.micro_batches.count()));
 }
 
 std::size_t Pipeline::peak_bytes() const {

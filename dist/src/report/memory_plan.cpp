@@ -28,6 +28,20 @@ Pack full_pack(std::int64_t tokens, std::int64_t max_length, GroupMember split) 
   return make_pack(pairs, 0, 0, 0, split);
 }
 
+/// So many times one micro-batch.
+class Repeated final : public MicroBatchSource {
+ public:
+  Repeated(Pack pack, std::int64_t count) : pack_(std::move(pack)), count_(count) {}
+
+  std::int64_t count() const override { return count_; }
+  BatchTokens tokens() const override { return {1, 1}; }
+  Pack micro_batch(std::int64_t /*index*/) const override { return pack_; }
+
+ private:
+  Pack pack_;
+  std::int64_t count_;
+};
+
 /// A rank's model with kernels that compute nothing among ranks that are not there. Its parameters are address space
 /// alone.
 class Rehearsal {
@@ -80,23 +94,24 @@ class Rehearsal {
     std::int64_t const tokens = divided_up(config_.train.batch_tokens, data);
     std::int64_t const most_tokens = std::min(tokens, config_.train.micro_batch_tokens);
     Communicator const& context = parallel_.context;
-    Pack const pack = full_pack(most_tokens, config_.model.max_length, {context.rank(), context.size()});
+    // Deterministic, each micro-batch passes the pipeline by itself.
+    std::int64_t const trained = deterministic ? 1 : std::min(divided_up(tokens, most_tokens), most_micro_batches);
+    std::int64_t const evaluated = 2 * parallel_.pipeline.size();
+    Repeated const packs(full_pack(most_tokens, config_.model.max_length, {context.rank(), context.size()}),
+                         std::max(trained, evaluated));
     GroupMember row_split;
     if (parallel_.sequence_parallel) {
       row_split = {parallel_.tensor.rank(), parallel_.tensor.size()};
     }
-    // Deterministic, each micro-batch passes the pipeline by itself.
-    PipelineStep step{
-        .micro_batches = deterministic ? 1 : std::min(divided_up(tokens, most_tokens), most_micro_batches),
-        .make_pack = [&](std::int64_t) { return pack; },
-        .loss = {config_.train.label_smoothing, 1},
-        .seed = config_.train.seed,
-        .step = 0,
-        .row_split = row_split};
-    pipeline_.train(step);
+    PipelineStep step{.micro_batches = {0, trained},
+                      .loss = {config_.train.label_smoothing, 1},
+                      .seed = config_.train.seed,
+                      .step = 0,
+                      .row_split = row_split};
+    pipeline_.train(packs, step);
     if (config_.train.validate_every > 0) {
-      step.micro_batches = 2 * parallel_.pipeline.size();
-      pipeline_.evaluate(step);
+      step.micro_batches = {0, evaluated};
+      pipeline_.evaluate(packs, step);
     }
     return static_cast<std::int64_t>(pipeline_.peak_bytes());
   }

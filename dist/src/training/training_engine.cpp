@@ -1,3 +1,4 @@
+#include <cmath>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 
@@ -41,32 +42,64 @@ LayerSpec TrainingEngine::layer_spec() {
           .parameters = parameters_};
 }
 
-double TrainingEngine::accumulate(TrainingBatch const& batch) {
-  PipelineStep const step{.micro_batches = batch.micro_batches,
-                          .make_pack = batch.make_pack,
-                          .loss = {setup_.config.train.label_smoothing, 1 / static_cast<double>(batch.target_tokens)},
-                          .seed = setup_.config.train.seed,
-                          .step = batch.step,
-                          .row_split = row_split_};
+StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t steps_done, double learning_rate) {
+  double const loss = accumulate(batch, steps_done);
+  return {loss, std::isfinite(loss) ? update(learning_rate, steps_done + 1) : loss};
+}
+
+double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t steps_done) {
+  auto const target_tokens = static_cast<double>(batch.tokens().target);
+  PipelineStep step{.micro_batches = {0, batch.count()},
+                    .loss = {setup_.config.train.label_smoothing, 1 / target_tokens},
+                    .seed = setup_.config.train.seed,
+                    .step = static_cast<std::uint32_t>(steps_done),
+                    .row_split = row_split_};
   if (setup_.config.train.deterministic) {
     // A micro-batch is a leaf of the tree, so each passes the pipeline by itself.
-    optimizer_.reduce_tree(batch.micro_batches, loss_sum_, [&](std::int64_t index) { train(step, index, 1); });
+    IndexRange const mine = optimizer_.begin_tree(batch.count(), loss_sum_);
+    for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+      step.micro_batches = {index, index + 1};
+      train(batch, step);
+      optimizer_.micro_batch_done();
+    }
+    optimizer_.finish_tree();
   } else {
     double const zero = 0;
     copy_from_host(loss_sum_, &zero);
     optimizer_.zero_gradients();
-    train(step, 0, batch.micro_batches);
+    train(batch, step);
     optimizer_.reduce(loss_sum_);
   }
-  return to_host<double>(loss_sum_).front() / static_cast<double>(batch.target_tokens);
+  return to_host<double>(loss_sum_).front() / target_tokens;
 }
 
-void TrainingEngine::train(PipelineStep const& step, std::int64_t first, std::int64_t count) {
-  PipelineStep part = step;
-  part.micro_batches = count;
-  part.make_pack = [&](std::int64_t index) { return step.make_pack(first + index); };
-  double const loss = to_host<double>(loss_sum_).front() + pipeline_.train(part).smoothed;
+void TrainingEngine::train(MicroBatchSource const& batch, PipelineStep const& step) {
+  double const loss = to_host<double>(loss_sum_).front() + pipeline_.train(batch, step).smoothed;
   copy_from_host(loss_sum_, &loss);
+}
+
+LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches) {
+  Communicator const& data = setup_.parallel.data;
+  std::int64_t const count = micro_batches.count();
+  IndexRange const mine = share(count, data.rank(), data.size());
+  auto const losses = pipeline_.evaluate(micro_batches, {.micro_batches = mine, .loss = {}, .row_split = row_split_});
+  // Each micro-batch has its own place, and places are added in one order: the sum does not depend on who computed it.
+  std::vector<double> places(static_cast<std::size_t>(2 * count), 0.0);
+  for (std::size_t index = 0; index < losses.size(); ++index) {
+    std::size_t const place = 2 * (static_cast<std::size_t>(mine.begin) + index);
+    places[place] = losses[index].negative_log_likelihood;
+    places[place + 1] = static_cast<double>(losses[index].tokens);
+  }
+  Tensor const shared = from_host<double>(places, {2 * count});
+  setup_.parallel.replicas.all_reduce(shared);
+  setup_.parallel.pipeline.all_reduce(shared);
+  places = to_host<double>(shared);
+  LossSums sums;
+  for (std::size_t place = 0; place < places.size(); place += 2) {
+    sums.negative_log_likelihood += places[place];
+    sums.tokens += static_cast<std::int64_t>(places[place + 1]);
+  }
+  return sums;
 }
 
 }  // namespace heddle

@@ -4,30 +4,68 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/io/dataset/batches.hpp>
+#include <numeric>
 #include <utility>
 
 namespace heddle {
 
-std::int64_t pair_tokens(Dataset const& dataset, std::int64_t pair) {
-  return std::max(dataset.source_length(pair), dataset.target_length(pair)) + 1;
-}
+namespace {
 
-BatchPlanner::BatchPlanner(Dataset const& dataset, Limits const& limits, std::uint64_t seed)
-    : dataset_(dataset), limits_(limits), seed_(seed) {
-  for (std::int64_t pair = 0; pair < dataset.size(); ++pair) {
-    if (pair_tokens(dataset, pair) <= limits.max_length) {
-      usable_.push_back(pair);
+std::vector<std::int64_t> usable_samples(SampleSource const& samples, std::int64_t epoch, std::int64_t max_length) {
+  std::vector<std::int64_t> usable;
+  std::int64_t const size = samples.size(epoch);
+  for (std::int64_t index = 0; index < size; ++index) {
+    if (samples.cost(epoch, index).longer() <= max_length) {
+      usable.push_back(index);
     }
   }
-  if (usable_.empty()) {
-    throw DataError(
-        fmt::format("all {} sentence pairs are longer than model.max_length = {}", dataset.size(), limits.max_length));
-  }
-  shuffle();
+  return usable;
 }
 
-void BatchPlanner::shuffle() {
-  order_ = usable_;
+void add_sample(GlobalBatch& batch, std::int64_t index, SampleCost const& cost) {
+  batch.samples.push_back(index);
+  batch.tokens.target += cost.target;
+  batch.tokens.all += cost.source + cost.target;
+}
+
+std::vector<std::int64_t> costs_of(SampleSource const& samples, GlobalBatch const& batch) {
+  std::vector<std::int64_t> costs;
+  for (std::int64_t const index : batch.samples) {
+    costs.push_back(samples.cost(batch.epoch, index).longer());
+  }
+  return costs;
+}
+
+/// Cuts one data rank's samples into micro-batches.
+std::vector<IndexRange> cut_share(std::span<std::int64_t const> costs, MicroBatchCut const& cut) {
+  IndexRange const mine = cut_evenly(costs, cut.data.ranks)[static_cast<std::size_t>(cut.data.rank)];
+  auto const own = costs.subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.count()));
+  auto ranges = cut_by_tokens(own, cut.most_tokens);
+  if (cut.equal && !ranges.empty()) {
+    ranges = cut_evenly(own, static_cast<int>(ranges.size()));
+    std::erase_if(ranges, [](IndexRange const& range) { return range.count() == 0; });
+  }
+  for (IndexRange& range : ranges) {
+    range = {mine.begin + range.begin, mine.begin + range.end};
+  }
+  return ranges;
+}
+
+}  // namespace
+
+BatchPlanner::BatchPlanner(SampleSource const& samples, Limits const& limits, std::uint64_t seed)
+    : samples_(samples), limits_(limits), seed_(seed) {
+  begin_epoch(0);
+}
+
+void BatchPlanner::begin_epoch(std::int64_t epoch) {
+  order_ = usable_samples(samples_, epoch, limits_.max_length);
+  if (order_.empty()) {
+    throw DataError(fmt::format("all {} sentence pairs are longer than model.max_length = {}", samples_.size(epoch),
+                                limits_.max_length));
+  }
+  epoch_ = epoch;
+  position_ = 0;
   std::uint64_t const key = random_key(seed_, "batches.order");
   for (std::size_t last = order_.size() - 1; last > 0; --last) {
     auto const words = Philox::words(key, {static_cast<std::uint32_t>(last), static_cast<std::uint32_t>(last >> 32),
@@ -39,62 +77,64 @@ void BatchPlanner::shuffle() {
 
 GlobalBatch BatchPlanner::next() {
   if (position_ == static_cast<std::int64_t>(order_.size())) {
-    ++epoch_;
-    position_ = 0;
-    shuffle();
+    begin_epoch(epoch_ + 1);
   }
-  GlobalBatch batch;
+  GlobalBatch batch{.epoch = epoch_, .samples = {}, .tokens = {}};
   std::int64_t budget = limits_.batch_tokens;
-  while (position_ < static_cast<std::int64_t>(order_.size())) {
-    std::int64_t const pair = order_[static_cast<std::size_t>(position_)];
-    std::int64_t const cost = pair_tokens(dataset_, pair);
-    if (cost > budget && !batch.pairs.empty()) {
+  for (; position_ < static_cast<std::int64_t>(order_.size()); ++position_) {
+    std::int64_t const index = order_[static_cast<std::size_t>(position_)];
+    SampleCost const cost = samples_.cost(epoch_, index);
+    if (cost.longer() > budget && !batch.samples.empty()) {
       break;
     }
-    budget -= cost;
-    batch.pairs.push_back(pair);
-    batch.target_tokens += dataset_.target_length(pair) + 1;
-    batch.tokens += dataset_.source_length(pair) + dataset_.target_length(pair) + 2;
-    ++position_;
+    budget -= cost.longer();
+    add_sample(batch, index, cost);
   }
   return batch;
 }
 
 std::int64_t BatchPlanner::longest() const {
   std::int64_t longest = 0;
-  for (std::int64_t const pair : usable_) {
-    longest = std::max(longest, pair_tokens(dataset_, pair));
+  for (std::int64_t const index : order_) {
+    longest = std::max(longest, samples_.cost(epoch_, index).longer());
   }
   return longest;
 }
 
 std::int64_t BatchPlanner::tokens() const {
   std::int64_t tokens = 0;
-  for (std::int64_t const pair : usable_) {
-    tokens += pair_tokens(dataset_, pair);
+  for (std::int64_t const index : order_) {
+    tokens += samples_.cost(epoch_, index).longer();
   }
   return tokens;
 }
 
 void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
+  if (epoch >= 0 && epoch != epoch_) {
+    begin_epoch(epoch);
+  }
   if (epoch < 0 || position < 0 || position > static_cast<std::int64_t>(order_.size())) {
     throw DataError(
         fmt::format("epoch {}, position {} is no place in a dataset of {} usable sentence pairs; is it the "
                     "dataset the run began with?",
                     epoch, position, order_.size()));
   }
-  epoch_ = epoch;
   position_ = position;
-  shuffle();
 }
 
-std::vector<IndexRange> cut_by_tokens(Dataset const& dataset, std::span<std::int64_t const> pairs,
-                                      std::int64_t max_tokens) {
+GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length) {
+  GlobalBatch batch;
+  for (std::int64_t const index : usable_samples(samples, 0, max_length)) {
+    add_sample(batch, index, samples.cost(0, index));
+  }
+  return batch;
+}
+
+std::vector<IndexRange> cut_by_tokens(std::span<std::int64_t const> costs, std::int64_t max_tokens) {
   std::vector<IndexRange> ranges;
   std::int64_t used = 0;
   std::int64_t index = 0;
-  for (std::int64_t const pair : pairs) {
-    std::int64_t const cost = pair_tokens(dataset, pair);
+  for (std::int64_t const cost : costs) {
     if (ranges.empty() || used + cost > max_tokens) {
       ranges.push_back({index, index});
       used = 0;
@@ -105,23 +145,16 @@ std::vector<IndexRange> cut_by_tokens(Dataset const& dataset, std::span<std::int
   return ranges;
 }
 
-std::vector<IndexRange> cut_evenly(Dataset const& dataset, std::span<std::int64_t const> pairs, int parts) {
-  std::int64_t total = 0;
-  for (std::int64_t const pair : pairs) {
-    total += pair_tokens(dataset, pair);
-  }
+std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int parts) {
+  std::int64_t const total = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
   std::vector<IndexRange> ranges;
   std::size_t index = 0;
   std::int64_t before = 0;
   for (int part = 0; part < parts; ++part) {
     IndexRange range{static_cast<std::int64_t>(index), 0};
-    while (index < pairs.size()) {
-      // A pair belongs to the part in which its middle token falls.
-      std::int64_t const cost = pair_tokens(dataset, pairs[index]);
-      if ((2 * before + cost) * parts >= 2 * total * (part + 1)) {
-        break;
-      }
-      before += cost;
+    // A sample belongs to the part in which its middle token falls.
+    while (index < costs.size() && (2 * before + costs[index]) * parts < 2 * total * (part + 1)) {
+      before += costs[index];
       ++index;
     }
     range.end = static_cast<std::int64_t>(index);
@@ -130,15 +163,21 @@ std::vector<IndexRange> cut_evenly(Dataset const& dataset, std::span<std::int64_
   return ranges;
 }
 
-Pack read_pack(Dataset const& dataset, std::span<std::int64_t const> pairs, IndexRange const& range,
-               GroupMember split) {
-  std::vector<SentencePair> sentences;
-  for (std::int64_t index = range.begin; index < range.end; ++index) {
-    std::int64_t const pair = pairs[static_cast<std::size_t>(index)];
-    sentences.push_back({static_cast<std::int32_t>(index), dataset.source(pair), dataset.target(pair)});
+SampledMicroBatches::SampledMicroBatches(SampleSource const& samples, GlobalBatch batch, MicroBatchCut const& cut)
+    : samples_(samples),
+      batch_(std::move(batch)),
+      context_(cut.context),
+      ranges_(cut_share(costs_of(samples_, batch_), cut)) {}
+
+Pack SampledMicroBatches::micro_batch(std::int64_t index) const {
+  IndexRange const& range = ranges_.at(static_cast<std::size_t>(index));
+  std::vector<SentencePair> pairs;
+  for (std::int64_t place = range.begin; place < range.end; ++place) {
+    pairs.push_back(samples_.sample(batch_.epoch, batch_.samples[static_cast<std::size_t>(place)],
+                                    static_cast<std::int32_t>(place)));
   }
-  Tokenizer const& tokenizer = dataset.target_tokenizer();
-  return make_pack(sentences, tokenizer.begin_id(), dataset.source_tokenizer().end_id(), tokenizer.end_id(), split);
+  SpecialIds const ids = samples_.ids();
+  return make_pack(pairs, ids.begin, ids.source_end, ids.target_end, context_);
 }
 
 }  // namespace heddle

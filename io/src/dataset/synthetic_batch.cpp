@@ -28,8 +28,8 @@ SyntheticBatch::SyntheticBatch(SyntheticText const& text) {
         break;
       }
       pairs.push_back({sample++, sentence(source - 1), sentence(target - 1)});
-      target_tokens_ += target;
-      tokens_ += source + target;
+      tokens_.target += target;
+      tokens_.all += source + target;
     }
     micro_batches_.push_back(std::move(pairs));
   }

@@ -10,6 +10,7 @@
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
 #include "layouts.hpp"
+#include "test_micro_batches.hpp"
 
 namespace heddle {
 namespace {
@@ -61,11 +62,8 @@ Values trained(Layout const& layout, ParallelState const& parallel, Values const
   std::array const pairs{SentencePair{0, {3, 9, 4, 20, 7}, {5, 6, 11}}, SentencePair{1, {8}, {12, 4, 9, 17}}};
   for (int step = 0; step < 2; ++step) {
     bool const works = parallel.data.rank() == 0;
-    engine.accumulate({.micro_batches = works ? 1 : 0,
-                       .make_pack = [&](std::int64_t) { return make_pack(pairs, 1, 2, 2, engine.context()); },
-                       .target_tokens = 9,
-                       .step = static_cast<std::uint32_t>(step)});
-    engine.update(0.01, step + 1);
+    auto const make = [&](std::int64_t) { return make_pack(pairs, 1, 2, 2, engine.context()); };
+    engine.step(TestMicroBatches(works ? 1 : 0, make, 9), step, 0.01);
   }
   Values result;
   for (Parameter const& parameter : engine.parameters().all()) {

@@ -11,6 +11,7 @@
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
 #include "layouts.hpp"
+#include "test_micro_batches.hpp"
 
 namespace heddle {
 namespace {
@@ -69,11 +70,8 @@ class LedgerRun {
   Ledgers measured() {
     Ledgers const before = Ledgers::of(parallel_);
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
-    engine_.accumulate({.micro_batches = mine.count(),
-                        .make_pack = [&](std::int64_t index) { return pack(mine.begin + index); },
-                        .target_tokens = 100,
-                        .step = 0});
-    engine_.update(0.01, 1);
+    auto const make = [&](std::int64_t index) { return pack(mine.begin + index); };
+    engine_.step(TestMicroBatches(mine.count(), make, 100), 0, 0.01);
     return Ledgers::of(parallel_) - before;
   }
 

@@ -10,6 +10,7 @@
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_micro_batches.hpp"
 
 namespace heddle {
 namespace {
@@ -83,14 +84,29 @@ Pack pack_of(std::int64_t index, int longer = 0) {
   return make_pack(pairs, 1, 2, 2);
 }
 
-PipelineStep step_of(std::int64_t micro_batches, int longer = 0) {
+PipelineStep step_of(std::int64_t micro_batches) {
   PipelineStep step;
-  step.micro_batches = micro_batches;
-  step.make_pack = [longer](std::int64_t index) { return pack_of(index, longer); };
+  step.micro_batches = {0, micro_batches};
   step.loss = {0.1, 0.125};
   step.seed = 5;
   step.step = 3;
   return step;
+}
+
+LossSums train(Stage& stage, std::int64_t micro_batches, int longer = 0) {
+  auto const make = [longer](std::int64_t index) { return pack_of(index, longer); };
+  return stage.pipeline->train(TestMicroBatches(micro_batches, make), step_of(micro_batches));
+}
+
+LossSums evaluate(Stage& stage, std::int64_t micro_batches, int longer = 0) {
+  auto const make = [longer](std::int64_t index) { return pack_of(index, longer); };
+  LossSums sums;
+  for (LossSums const& loss : stage.pipeline->evaluate(TestMicroBatches(micro_batches, make), step_of(micro_batches))) {
+    sums.smoothed += loss.smoothed;
+    sums.negative_log_likelihood += loss.negative_log_likelihood;
+    sums.tokens += loss.tokens;
+  }
+  return sums;
 }
 
 LayerContext context_of(Stage& stage, Arena& arena, Pack const& pack, bool training) {
@@ -169,12 +185,11 @@ class PipelineTest : public DistTest {
                                     << name_of(given.parallel.pipeline_schedule) << ", " << micro_batches
                                     << " micro-batches");
     Stage stage(given, state_of(given.parallel.pipeline));
-    PipelineStep const step = step_of(micro_batches, longer);
-    expect_loss(stage.pipeline->train(step), expected.trained, stage.parallel.pipeline);
+    expect_loss(train(stage, micro_batches, longer), expected.trained, stage.parallel.pipeline);
     EXPECT_EQ(stage.pipeline->events().size(),
               static_cast<std::size_t>(2 * micro_batches) * stage.model->parts().size());
     expect_gradients(stage, expected.gradients);
-    expect_loss(stage.pipeline->evaluate(step), expected.evaluated, stage.parallel.pipeline);
+    expect_loss(evaluate(stage, micro_batches, longer), expected.evaluated, stage.parallel.pipeline);
   }
 
   /// 2, 4, … stages, as many as there are ranks and `most` allows; one on one rank.
@@ -240,9 +255,8 @@ TEST_F(PipelineTest, LargeMessagesAndManyMicroBatchesComeThrough) {
     given.kernels = KernelChoices();
     Stage stage(given, state_of(stages));
     for (std::int64_t const micro_batches : {11, 25}) {
-      PipelineStep const step = step_of(micro_batches, 60);
-      LossSums const trained = stage.pipeline->train(step);
-      LossSums const evaluated = stage.pipeline->evaluate(step);
+      LossSums const trained = train(stage, micro_batches, 60);
+      LossSums const evaluated = evaluate(stage, micro_batches, 60);
       bool const last = stage.parallel.pipeline.rank() == stages - 1;
       EXPECT_EQ(trained.tokens > 0, last);
       EXPECT_EQ(evaluated.tokens, trained.tokens);
@@ -256,8 +270,8 @@ TEST_F(PipelineTest, MemoryDoesNotGrowWithTheMicroBatches) {
     Stage stage(given, state_of(given.parallel.pipeline));
     std::vector<std::size_t> peaks;
     for (std::int64_t const micro_batches : {12, 48}) {
-      static_cast<void>(stage.pipeline->train(step_of(micro_batches)));
-      static_cast<void>(stage.pipeline->evaluate(step_of(micro_batches)));
+      static_cast<void>(train(stage, micro_batches));
+      static_cast<void>(evaluate(stage, micro_batches));
       peaks.push_back(stage.pipeline->peak_bytes());
     }
     EXPECT_LT(peaks[1], 2 * peaks[0]) << "four times the micro-batches";
@@ -267,15 +281,15 @@ TEST_F(PipelineTest, MemoryDoesNotGrowWithTheMicroBatches) {
 TEST_F(PipelineTest, NoMicroBatchesAreNoWork) {
   Case const given = small_case(std::min(world_.size(), 4));
   Stage stage(given, state_of(given.parallel.pipeline));
-  EXPECT_EQ(stage.pipeline->train(step_of(0)).tokens, 0);
-  EXPECT_EQ(stage.pipeline->evaluate(step_of(0)).tokens, 0);
+  EXPECT_EQ(train(stage, 0).tokens, 0);
+  EXPECT_EQ(evaluate(stage, 0).tokens, 0);
   EXPECT_TRUE(stage.pipeline->events().empty());
 }
 
 TEST_F(PipelineTest, EventsFollowEachOther) {
   Case const given = small_case(std::min(world_.size(), 4));
   Stage stage(given, state_of(given.parallel.pipeline));
-  static_cast<void>(stage.pipeline->train(step_of(6)));
+  static_cast<void>(train(stage, 6));
   double before = 0;
   for (PipelineEvent const& event : stage.pipeline->events()) {
     EXPECT_GE(event.begin, before);

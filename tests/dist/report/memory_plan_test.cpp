@@ -6,6 +6,7 @@
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
 #include "layouts.hpp"
+#include "test_micro_batches.hpp"
 
 namespace heddle {
 namespace {
@@ -66,11 +67,12 @@ class MemoryPlanTest : public DistTest {
     auto const make = [&](std::int64_t index) {
       return real_pack(index, config.train.micro_batch_tokens, engine.context());
     };
-    TrainingBatch const batch{config.train.deterministic ? micro_batches * layout.sizes[1] : micro_batches, make, 1000};
-    engine.accumulate(batch);
+    std::int64_t const count = config.train.deterministic ? micro_batches * layout.sizes[1] : micro_batches;
+    TestMicroBatches const batch(count, make, 1000);
+    engine.accumulate(batch, 0);
     if (config.train.validate_every > 0) {
-      engine.pipeline().evaluate(
-          {.micro_batches = micro_batches, .make_pack = make, .loss = {}, .row_split = engine.row_split()});
+      engine.pipeline().evaluate(batch,
+                                 {.micro_batches = {0, micro_batches}, .loss = {}, .row_split = engine.row_split()});
     }
     report.measured = measure_memory(engine);
     return report;

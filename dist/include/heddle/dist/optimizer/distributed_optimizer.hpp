@@ -8,8 +8,9 @@
 
 namespace heddle {
 
-/// What turns the ranks' gradients into new values, of any mesh. A step: `zero_gradients`, micro-batches that add,
-/// `reduce`, `update` — or, deterministic, `reduce_tree`, which zeroes and runs the micro-batches itself, and `update`.
+/// Turns the ranks' gradients into new values, on any mesh. A step: `zero_gradients`, micro-batches that add, `reduce`,
+/// `update`. A deterministic step: `begin_tree`, micro-batches that add, each followed by `micro_batch_done`,
+/// `finish_tree`, `update`.
 ///
 /// Sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the moments of 1/d of the
 /// buffers: `reduce` is a reduce-scatter, and the values are gathered bucket by bucket while Adam computes the next
@@ -26,12 +27,15 @@ class DistributedOptimizer {
                        ParameterSet& parameters, Execution& execution, Options const& options);
 
   void zero_gradients();
-  /// Collective over the world; see GradientReducer::reduce and reduce_tree.
+  /// Collective over the world; see GradientReducer.
   void reduce(Tensor const& loss_sums) { reducer_.reduce(loss_sums); }
-  void reduce_tree(std::int64_t micro_batches, Tensor const& loss_sums,
-                   std::function<void(std::int64_t)> const& run_micro_batch) {
-    reducer_.reduce_tree(micro_batches, loss_sums, run_micro_batch);
+  /// Not collective.
+  IndexRange begin_tree(std::int64_t micro_batches, Tensor const& loss_sums) {
+    return reducer_.begin_tree(micro_batches, loss_sums);
   }
+  void micro_batch_done() { reducer_.micro_batch_done(); }
+  /// Collective over the world.
+  void finish_tree() { reducer_.finish_tree(); }
   /// Applies the reduced gradients with this learning rate; `step` is 1 for the first update. Returns the whole model's
   /// gradient norm before clipping, the same bits on every rank; where it is not finite no rank changes anything.
   /// Collective over the world.

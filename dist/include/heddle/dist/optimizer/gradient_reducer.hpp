@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/gradient_tree.hpp>
 #include <heddle/dist/optimizer/partial_sums.hpp>
 #include <memory>
 #include <vector>
@@ -13,10 +13,11 @@
 namespace heddle {
 
 /// Sums a step's gradients, each over all the ranks that have a part of it: always over the replicas (data × context),
-/// then, where the parameter says so, over the tensor group and over the stages that hold it. `reduce` is fast;
-/// `reduce_tree` gives bitwise the same sum on any number of data ranks. Loss sums, float64 [n], are summed over the
-/// replicas and the pipeline group: only its last stage brings any. Keeps references to the parameters and the
-/// execution. Both are collective over the world.
+/// then, where the parameter says so, over the tensor group and over the stages that hold it. `reduce` is fast; the
+/// tree
+/// (`begin_tree`, `micro_batch_done`, `finish_tree`) gives bitwise the same sum on any number of data ranks. Loss sums,
+/// float64 [n], are summed over the replicas and the pipeline group: only its last stage brings any. Keeps references
+/// to the parameters and the execution. `reduce` and `finish_tree` are collective over the world.
 class GradientReducer {
  public:
   static constexpr std::int64_t default_bucket = std::int64_t{1} << 22;  // elements: 16 MiB of float32
@@ -33,12 +34,12 @@ class GradientReducer {
   /// gradients = their sum, and so loss_sums. With `scatter` the gradients outside `reduced()` are not to be read.
   void reduce(Tensor const& loss_sums);
 
-  /// gradients = the sum over micro-batches 0 … micro_batches - 1 in one fixed binary tree, and so loss_sums, on every
-  /// rank; both are overwritten. `run_micro_batch(i)` adds this rank's part of micro-batch i into both, and is called,
-  /// in order, for this data rank's share alone. A node over [0, n) is left + right, cut at the largest power of two
-  /// below n. Every rank gives the same `micro_batches`, at least 1.
-  void reduce_tree(std::int64_t micro_batches, Tensor const& loss_sums,
-                   std::function<void(std::int64_t)> const& run_micro_batch);
+  /// Starts a step of `micro_batches` in all, at least 1 and the same on every rank: gradients and loss_sums = 0.
+  /// Returns this data rank's micro-batches. Each is run in order, adds into both, and is followed by micro_batch_done.
+  IndexRange begin_tree(std::int64_t micro_batches, Tensor const& loss_sums);
+  void micro_batch_done() { tree_.micro_batch_done(); }
+  /// gradients = the sum over all micro-batches in one fixed binary tree, and so loss_sums, on every rank.
+  void finish_tree();
 
   /// How the replicas share the buffers, where they do.
   BufferParts const& parts() const { return parts_; }
@@ -48,15 +49,6 @@ class GradientReducer {
   bool scattered() const { return scattered_; }
 
  private:
-  /// A subtree's sums.
-  struct Partial {
-    Tensor gradients;
-    Tensor loss_sums;
-  };
-  struct Tree;
-
-  void add(Partial const& into, Partial const& from) const;
-  void copy(Partial const& from, Partial const& to) const;
   void reduce_buckets(Communicator const& group) const;
   void scatter_buckets() const;
 
@@ -70,9 +62,10 @@ class GradientReducer {
   std::vector<IndexRange> everything_;
   std::vector<IndexRange> own_;
   PartialSums partial_sums_;
+  GradientTree tree_;
+  Tensor tree_losses_;  ///< of the step between begin_tree and finish_tree
   bool scattered_ = false;
-  Tensor scattered_part_;       ///< [the largest part]
-  std::vector<Partial> spare_;  ///< kept from step to step
+  Tensor scattered_part_;  ///< [the largest part]
 };
 
 }  // namespace heddle

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <functional>
 #include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/pipeline/times.hpp>
 #include <memory>
 #include <vector>
@@ -10,17 +10,14 @@ namespace heddle {
 
 class ArenaSlots;
 
-/// What a step's micro-batches have in common. The stages of a pipeline give the same.
+/// A pass of micro-batches through the pipeline and what they have in common. The stages give the same.
 struct PipelineStep {
-  std::int64_t micro_batches = 0;
-  /// Micro-batch `index` of this step; called once for each, on every stage, in order, shortly before it is needed.
-  std::function<Pack(std::int64_t index)> make_pack;
+  /// Of the source's. Each is asked for once, on every stage, in order, shortly before it is needed.
+  IndexRange micro_batches;
   OutputLoss::Training loss;
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   GroupMember row_split{};
-  /// Called on the last stage with each micro-batch's loss.
-  std::function<void(std::int64_t index, LossSums const& loss)> on_loss = {};
 };
 
 /// Runs a step's micro-batches through the stages of a model (one is enough), by 1F1B or, where a stage holds two
@@ -38,11 +35,12 @@ class Pipeline {
   /// Forward and backward of every micro-batch; parameter gradients +=, micro-batch after micro-batch. Returns the loss
   /// sums of all micro-batches on the last stage, zeros elsewhere. Collective over the pipeline, tensor and context
   /// groups.
-  LossSums train(PipelineStep const& step);
-  /// The loss alone, without dropout; step.loss.scale is not read. As train.
-  LossSums evaluate(PipelineStep const& step);
+  LossSums train(MicroBatchSource const& source, PipelineStep const& step);
+  /// Each micro-batch's loss sums, without dropout, on the last stage, zeros elsewhere; step.loss.scale is not read. As
+  /// train.
+  std::vector<LossSums> evaluate(MicroBatchSource const& source, PipelineStep const& step);
 
-  /// What this rank did in the last train or evaluate, in order.
+  /// This rank's actions in the last train or evaluate, in order.
   std::vector<PipelineEvent> const& events() const { return events_; }
   /// The most bytes ever taken for activations, messages and a backward pass's own tensors together.
   std::size_t peak_bytes() const;

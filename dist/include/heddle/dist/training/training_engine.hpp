@@ -7,18 +7,15 @@
 
 namespace heddle {
 
-/// A global batch as this rank meets it.
-struct TrainingBatch {
-  /// This data rank's micro-batches or, in deterministic mode, those of the whole batch, the same on every rank.
-  std::int64_t micro_batches = 0;
-  /// Micro-batch `index` of those, this context rank's part of it.
-  std::function<Pack(std::int64_t index)> make_pack;
-  std::int64_t target_tokens = 0;  ///< of the whole batch: losses and gradients are divided by it
-  std::uint32_t step = 0;          ///< steps done before, for random numbers
+/// What one optimizer step found.
+struct StepResult {
+  double loss = 0;           ///< smoothed, per target token of the global batch
+  double gradient_norm = 0;  ///< before clipping
 };
 
-/// A model on a mesh and what trains it: this rank's parts and parameters, the pipeline, the optimizer. `accumulate`
-/// and `update` are collective over the world.
+/// A model on a mesh and all that trains it: this rank's parts and parameters, the pipeline, the optimizer. The engine
+/// runs the micro-batches of a step; they come from a MicroBatchSource. `step`, `accumulate`, `update` and `evaluate`
+/// are collective over the world.
 class TrainingEngine {
  public:
   struct Setup {
@@ -46,16 +43,23 @@ class TrainingEngine {
   /// Which of a sequence's tokens training holds here.
   GroupMember context() const { return {setup_.parallel.context.rank(), setup_.parallel.context.size()}; }
 
-  /// Forward and backward of the whole batch: its gradients, reduced. Returns the smoothed loss per target token, the
-  /// same on every rank.
-  double accumulate(TrainingBatch const& batch);
+  /// One optimizer step on a global batch: accumulate, then update. `steps_done` counts the updates before, for random
+  /// numbers and Adam. Where the loss or the norm is not finite nothing is changed; a loss that is not finite is given
+  /// as the norm, too. The result is the same on every rank.
+  StepResult step(MicroBatchSource const& batch, std::int64_t steps_done, double learning_rate);
+  /// Runs forward and backward of the whole batch: its gradients, reduced. `batch` has this data rank's micro-batches
+  /// or, where train.deterministic is set, all. Returns the smoothed loss per target token, the same on every rank.
+  double accumulate(MicroBatchSource const& batch, std::int64_t steps_done);
   /// Applies them; `step` is 1 for the first update. Returns the gradient's norm before clipping; where it is not
   /// finite nothing is changed.
   double update(double learning_rate, std::int64_t step) { return optimizer_.update(learning_rate, step); }
+  /// The losses without dropout, over all of the source's micro-batches, which are the same on every rank and are dealt
+  /// out to the data group. The sums are the same on every rank and for any number of data ranks; `smoothed` is 0.
+  LossSums evaluate(MicroBatchSource const& micro_batches);
 
  private:
   LayerSpec layer_spec();
-  void train(PipelineStep const& step, std::int64_t first, std::int64_t count);
+  void train(MicroBatchSource const& batch, PipelineStep const& step);
 
   Setup setup_;
   GroupMember row_split_;

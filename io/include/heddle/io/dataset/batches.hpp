@@ -2,24 +2,21 @@
 
 #include <cstdint>
 #include <heddle/core/base/index_range.hpp>
-#include <heddle/core/tensor/pack.hpp>
-#include <heddle/io/dataset/dataset.hpp>
+#include <heddle/core/training/micro_batch_source.hpp>
+#include <heddle/io/dataset/sample_source.hpp>
 #include <span>
 #include <vector>
 
 namespace heddle {
 
-/// A pair's cost in a token budget: its longer side with the end token.
-std::int64_t pair_tokens(Dataset const& dataset, std::int64_t pair);
-
-/// The sentence pairs of one optimizer step, over all ranks.
+/// The samples of one optimizer step, over all ranks.
 struct GlobalBatch {
-  std::vector<std::int64_t> pairs;  ///< indices into the dataset; an element's place is its sample number
-  std::int64_t target_tokens = 0;   ///< with end tokens: what the loss is divided by
-  std::int64_t tokens = 0;          ///< real source and target tokens, with end tokens
+  std::int64_t epoch = 0;
+  std::vector<std::int64_t> samples;  ///< indices into the epoch; an element's place is its sample number
+  BatchTokens tokens;
 };
 
-/// Deals the dataset out in batches, epoch after epoch. The order depends on (seed, epoch) alone, the cuts on the token
+/// Deals samples out in batches, epoch after epoch. The order depends on (seed, epoch) alone, the cuts on the token
 /// budget: never on the number of ranks.
 class BatchPlanner {
  public:
@@ -27,45 +24,65 @@ class BatchPlanner {
     std::int64_t batch_tokens = 4096;
     std::int64_t max_length = 1024;  ///< pairs with a longer side (end token included) are left out
   };
-  /// Throws DataError where no pair is short enough. Keeps a reference to the dataset.
-  BatchPlanner(Dataset const& dataset, Limits const& limits, std::uint64_t seed);
+  /// Throws DataError where no pair of the first epoch is short enough. Keeps a reference to the samples.
+  BatchPlanner(SampleSource const& samples, Limits const& limits, std::uint64_t seed);
 
-  /// The batch at the cursor, which moves behind it. A batch never spans two epochs; it has one pair at least.
+  /// Returns the batch at the cursor, which moves behind it. A batch never spans two epochs; it has one pair at least.
   GlobalBatch next();
 
   std::int64_t epoch() const { return epoch_; }
   std::int64_t position() const { return position_; }
-  /// Throws DataError for a position outside the epoch.
+  /// Moves the cursor. Throws DataError for a position outside the epoch.
   void seek(std::int64_t epoch, std::int64_t position);
-  /// Tokens of the longest side of any usable pair, with its end token.
+  /// The tokens of the longest side of any usable pair of the cursor's epoch, with its end token.
   std::int64_t longest() const;
-  /// Of all usable pairs, each counting its longer side.
+  /// The tokens of all usable pairs of the cursor's epoch, each counting its longer side.
   std::int64_t tokens() const;
-  /// Pairs too long for the model.
-  std::int64_t left_out() const { return dataset_.size() - static_cast<std::int64_t>(usable_.size()); }
+  /// The number of pairs of the cursor's epoch that are too long for the model.
+  std::int64_t left_out() const { return samples_.size(epoch_) - static_cast<std::int64_t>(order_.size()); }
 
  private:
-  void shuffle();
+  void begin_epoch(std::int64_t epoch);
 
-  Dataset const& dataset_;
+  SampleSource const& samples_;
   Limits limits_;
   std::uint64_t seed_;
-  std::vector<std::int64_t> usable_;
-  std::vector<std::int64_t> order_;
+  std::vector<std::int64_t> order_;  ///< of the epoch's usable pairs
   std::int64_t epoch_ = 0;
   std::int64_t position_ = 0;
 };
 
-/// Ranges of at most `max_tokens` each (a longer pair stands alone), in order.
-std::vector<IndexRange> cut_by_tokens(Dataset const& dataset, std::span<std::int64_t const> pairs,
-                                      std::int64_t max_tokens);
+/// Returns the first epoch's samples of at most `max_length` tokens in their order, as one batch.
+GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length);
 
-/// Exactly `parts` ranges of about equal tokens, in order; some are empty where there are fewer pairs.
-std::vector<IndexRange> cut_evenly(Dataset const& dataset, std::span<std::int64_t const> pairs, int parts);
+/// Ranges of samples of these costs with at most `max_tokens` each (a longer one stands alone), in order.
+std::vector<IndexRange> cut_by_tokens(std::span<std::int64_t const> costs, std::int64_t max_tokens);
 
-/// The pairs of `range` as one micro-batch; a pair's sample number is its place in `pairs`. With a split of several
-/// context ranks: this rank's part.
-Pack read_pack(Dataset const& dataset, std::span<std::int64_t const> pairs, IndexRange const& range,
-               GroupMember split = {});
+/// Exactly `parts` ranges of samples of about equal tokens, in order; some are empty where there are fewer samples.
+std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int parts);
+
+/// How a rank's micro-batches are cut from a global batch.
+struct MicroBatchCut {
+  std::int64_t most_tokens = 4096;  ///< of a micro-batch; a longer pair stands alone
+  GroupMember data{};               ///< whose contiguous share is taken; one rank: the whole batch
+  bool equal = false;               ///< micro-batches of about equal tokens, as pipeline stages work best with
+  GroupMember context{};            ///< whose part of each micro-batch is given
+};
+
+/// Micro-batches of samples. Keeps a reference to the samples.
+class SampledMicroBatches final : public MicroBatchSource {
+ public:
+  SampledMicroBatches(SampleSource const& samples, GlobalBatch batch, MicroBatchCut const& cut);
+
+  std::int64_t count() const override { return static_cast<std::int64_t>(ranges_.size()); }
+  BatchTokens tokens() const override { return batch_.tokens; }
+  Pack micro_batch(std::int64_t index) const override;
+
+ private:
+  SampleSource const& samples_;
+  GlobalBatch batch_;
+  GroupMember context_;
+  std::vector<IndexRange> ranges_;  ///< of batch_.samples
+};
 
 }  // namespace heddle

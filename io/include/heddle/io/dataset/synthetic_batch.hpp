@@ -1,6 +1,7 @@
 #pragma once
 
-#include <heddle/core/tensor/pack.hpp>
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/training/micro_batch_source.hpp>
 #include <vector>
 
 namespace heddle {
@@ -20,17 +21,31 @@ class SyntheticBatch {
   explicit SyntheticBatch(SyntheticText const& text);
 
   std::int64_t micro_batches() const { return static_cast<std::int64_t>(micro_batches_.size()); }
-  std::int64_t target_tokens() const { return target_tokens_; }
-  /// Source and target, ends included.
-  std::int64_t tokens() const { return tokens_; }
+  BatchTokens tokens() const { return tokens_; }
   Pack pack(std::int64_t index, GroupMember const& split = {}) const {
     return make_pack(micro_batches_[static_cast<std::size_t>(index)], 1, 2, 2, split);
   }
 
  private:
   std::vector<std::vector<SentencePair>> micro_batches_;
-  std::int64_t target_tokens_ = 0;
-  std::int64_t tokens_ = 0;
+  BatchTokens tokens_;
+};
+
+/// A range of a synthetic batch's micro-batches: a data rank's share, as a context rank sees it. Keeps a reference to
+/// the batch.
+class SyntheticMicroBatches final : public MicroBatchSource {
+ public:
+  SyntheticMicroBatches(SyntheticBatch const& batch, IndexRange const& range, GroupMember const& context = {})
+      : batch_(batch), range_(range), context_(context) {}
+
+  std::int64_t count() const override { return range_.count(); }
+  BatchTokens tokens() const override { return batch_.tokens(); }
+  Pack micro_batch(std::int64_t index) const override { return batch_.pack(range_.begin + index, context_); }
+
+ private:
+  SyntheticBatch const& batch_;
+  IndexRange range_;
+  GroupMember context_;
 };
 
 }  // namespace heddle

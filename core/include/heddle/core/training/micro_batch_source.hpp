@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/tensor/pack.hpp>
+
+namespace heddle {
+
+/// Real tokens of a global batch over all ranks, end tokens included.
+struct BatchTokens {
+  std::int64_t target = 0;  ///< losses and gradients are divided by it
+  std::int64_t all = 0;     ///< source and target
+};
+
+/// The micro-batches of one global batch as one rank computes them: a pure function of seed, epoch and step, so that a
+/// micro-batch that is asked for again is the same. Nothing here is collective.
+class MicroBatchSource {
+ public:
+  MicroBatchSource() = default;
+  virtual ~MicroBatchSource() = default;
+  MicroBatchSource(MicroBatchSource const&) = delete;
+  MicroBatchSource& operator=(MicroBatchSource const&) = delete;
+
+  /// The number of micro-batches here: this data rank's or, for deterministic training and for evaluation, those of
+  /// the whole batch, the same on every rank.
+  virtual std::int64_t count() const = 0;
+  virtual BatchTokens tokens() const = 0;
+  /// Micro-batch `index` of [0, count()), this context rank's part of it.
+  virtual Pack micro_batch(std::int64_t index) const = 0;
+};
+
+}  // namespace heddle

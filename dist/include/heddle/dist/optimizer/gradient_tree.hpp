@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <memory>
+#include <vector>
+
+namespace heddle {
+
+struct Execution;
+class TensorOps;
+
+/// Sums micro-batches' gradients and losses in one fixed binary tree, bitwise the same on any number of data ranks. A
+/// node over [0, n) is left + right, cut at the largest power of two below n.
+///
+/// A step is `begin`, then for each of this rank's micro-batches a run that adds into the sums followed by
+/// `micro_batch_done`, then `finish`. First each rank sums the largest subtrees whose micro-batches are all its own.
+/// Only then partial sums travel, so that no rank waits while it still has work of its own.
+class GradientTree {
+ public:
+  /// The gradients and the loss sums, float64 [n], of a subtree.
+  struct Sums {
+    Tensor gradients;
+    Tensor losses;
+  };
+
+  /// Keeps a reference to the execution.
+  GradientTree(Communicator const& data, std::shared_ptr<TensorOps> operations, Execution& execution);
+
+  /// Starts a step of `micro_batches` in all, at least 1 and the same on every rank, with `sums` at zero. Returns this
+  /// rank's micro-batches, to be run in order.
+  IndexRange begin(std::int64_t micro_batches, Sums const& sums);
+  /// Takes what the next of this rank's micro-batches has added into the sums, which are zero again for the one after.
+  void micro_batch_done();
+  /// sums = those of the whole tree, on every rank. Collective over the data group.
+  void finish();
+
+ private:
+  /// A subtree that waits for its sibling.
+  struct Held {
+    IndexRange node;
+    Sums sums;
+  };
+
+  void zero() const;
+  void add(Sums const& into, Sums const& from) const;
+  void copy(Sums const& from, Sums const& to) const;
+  void hold(IndexRange const& node);
+  IndexRange parent_of(IndexRange const& node) const;
+  Sums combine(IndexRange const& node);
+  int owner(std::int64_t micro_batch) const;
+
+  Communicator data_;
+  std::shared_ptr<TensorOps> operations_;
+  Execution& execution_;
+  IndexRange whole_;
+  IndexRange mine_;
+  Sums sums_;
+  std::int64_t next_ = 0;         ///< of this rank's micro-batches
+  std::vector<Held> held_;        ///< leftmost first
+  std::size_t next_held_ = 0;     ///< that combine() has not met
+  std::vector<Sums> spare_ = {};  ///< memory for those held, kept from step to step
+};
+
+}  // namespace heddle

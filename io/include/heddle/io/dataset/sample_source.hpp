@@ -1,0 +1,87 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <heddle/core/tensor/pack.hpp>
+#include <heddle/io/dataset/dataset.hpp>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+/// Tokens of a sentence pair's sides, end tokens included.
+struct SampleCost {
+  std::int64_t source = 0;
+  std::int64_t target = 0;
+
+  /// The cost in a token budget: the longer side.
+  std::int64_t longer() const { return std::max(source, target); }
+};
+
+/// The token ids that stand around sentences: targets' of the target vocabulary.
+struct SpecialIds {
+  std::int32_t begin = 0;
+  std::int32_t source_end = 0;
+  std::int32_t target_end = 0;
+};
+
+/// Sentence pairs to make batches of. Cost and content of sample i of an epoch are pure functions of the seed, the
+/// epoch and i, so that every rank, and a run that is resumed, sees the same. Costs are read for whole epochs and are
+/// cheap.
+class SampleSource {
+ public:
+  SampleSource() = default;
+  virtual ~SampleSource() = default;
+  SampleSource(SampleSource const&) = delete;
+  SampleSource& operator=(SampleSource const&) = delete;
+
+  /// The number of samples in an epoch.
+  virtual std::int64_t size(std::int64_t epoch) const = 0;
+  virtual SampleCost cost(std::int64_t epoch, std::int64_t index) const = 0;
+  /// The pair without begin and end tokens, with `number` as its sample number.
+  virtual SentencePair sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const = 0;
+  virtual SpecialIds ids() const = 0;
+};
+
+/// The pairs of a dataset, alike in every epoch. Keeps a reference to the dataset.
+class DatasetSamples final : public SampleSource {
+ public:
+  explicit DatasetSamples(Dataset const& dataset) : dataset_(dataset) {}
+
+  std::int64_t size(std::int64_t /*epoch*/) const override { return dataset_.size(); }
+  SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
+    return {dataset_.source_length(index) + 1, dataset_.target_length(index) + 1};
+  }
+  SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t number) const override {
+    return {number, dataset_.source(index), dataset_.target(index)};
+  }
+  SpecialIds ids() const override {
+    return {dataset_.target_tokenizer().begin_id(), dataset_.source_tokenizer().end_id(),
+            dataset_.target_tokenizer().end_id()};
+  }
+
+ private:
+  Dataset const& dataset_;
+};
+
+/// Pairs in memory, alike in every epoch; a pair keeps its own sample number.
+class MemorySamples final : public SampleSource {
+ public:
+  MemorySamples(std::vector<SentencePair> pairs, SpecialIds const& ids) : pairs_(std::move(pairs)), ids_(ids) {}
+
+  std::int64_t size(std::int64_t /*epoch*/) const override { return static_cast<std::int64_t>(pairs_.size()); }
+  SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
+    SentencePair const& pair = pairs_[static_cast<std::size_t>(index)];
+    return {static_cast<std::int64_t>(pair.source.size()) + 1, static_cast<std::int64_t>(pair.target.size()) + 1};
+  }
+  SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t /*number*/) const override {
+    return pairs_[static_cast<std::size_t>(index)];
+  }
+  SpecialIds ids() const override { return ids_; }
+
+ private:
+  std::vector<SentencePair> pairs_;
+  SpecialIds ids_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,158 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/batches.hpp>
+#include <numeric>
+#include <set>
+
+namespace heddle {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+/// Pairs whose lengths, tokens and number differ from epoch to epoch, as a mixture or subword sampling would make them.
+class ChangingSamples final : public SampleSource {
+ public:
+  std::int64_t size(std::int64_t epoch) const override { return 30 + epoch; }
+  SampleCost cost(std::int64_t epoch, std::int64_t index) const override {
+    return {2 + (7 * index + 3 * epoch) % 13, 2 + (5 * index + epoch) % 11};
+  }
+  SentencePair sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const override {
+    SampleCost const cost = this->cost(epoch, index);
+    auto const id = static_cast<std::int32_t>(3 + epoch * 100 + index);
+    return {number, std::vector<std::int32_t>(static_cast<std::size_t>(cost.source - 1), id),
+            std::vector<std::int32_t>(static_cast<std::size_t>(cost.target - 1), id)};
+  }
+  SpecialIds ids() const override { return {.begin = 1, .source_end = 2, .target_end = 2}; }
+};
+
+constexpr BatchPlanner::Limits limits{.batch_tokens = 40, .max_length = 12};
+
+std::vector<std::int32_t> targets(Pack const& pack) {
+  return to_host<std::int32_t>(pack.target_output.id);
+}
+
+std::int64_t longer_sides(SampleSource const& samples, GlobalBatch const& batch, IndexRange const& range) {
+  std::int64_t tokens = 0;
+  for (std::int64_t place = range.begin; place < range.end; ++place) {
+    tokens += samples.cost(batch.epoch, batch.samples[static_cast<std::size_t>(place)]).longer();
+  }
+  return tokens;
+}
+
+TEST(BatchPlannerTest, AnEpochDealsEveryUsablePairOnce) {
+  ChangingSamples const samples;
+  BatchPlanner planner(samples, limits, 5);
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::multiset<std::int64_t> dealt;
+    std::int64_t usable = 0;
+    for (std::int64_t index = 0; index < samples.size(epoch); ++index) {
+      usable += samples.cost(epoch, index).longer() <= limits.max_length ? 1 : 0;
+    }
+    while (static_cast<std::int64_t>(dealt.size()) < usable) {
+      GlobalBatch const batch = planner.next();
+      ASSERT_EQ(batch.epoch, epoch);
+      EXPECT_LE(longer_sides(samples, batch, {0, static_cast<std::int64_t>(batch.samples.size())}), 40);
+      BatchTokens counted;
+      for (std::int64_t const index : batch.samples) {
+        SampleCost const cost = samples.cost(epoch, index);
+        EXPECT_LE(cost.longer(), limits.max_length);
+        counted.target += cost.target;
+        counted.all += cost.source + cost.target;
+      }
+      EXPECT_EQ(batch.tokens.target, counted.target);
+      EXPECT_EQ(batch.tokens.all, counted.all);
+      dealt.insert(batch.samples.begin(), batch.samples.end());
+    }
+    EXPECT_EQ(std::set(dealt.begin(), dealt.end()).size(), dealt.size());
+    EXPECT_EQ(planner.left_out(), samples.size(epoch) - usable);
+  }
+}
+
+TEST(BatchPlannerTest, AfterSeekTheSameBatchesFollow) {
+  ChangingSamples const samples;
+  BatchPlanner planner(samples, limits, 5);
+  for (int batch = 0; batch < 13; ++batch) {
+    std::int64_t const epoch = planner.epoch();
+    std::int64_t const position = planner.position();
+    BatchPlanner other(samples, limits, 5);
+    other.seek(epoch, position);
+    GlobalBatch const expected = planner.next();
+    GlobalBatch const found = other.next();
+    EXPECT_EQ(found.epoch, expected.epoch);
+    EXPECT_EQ(found.samples, expected.samples);
+  }
+  EXPECT_GT(planner.epoch(), 0);
+  EXPECT_THAT([&] { planner.seek(0, 31); }, ThrowsMessage<DataError>(HasSubstr("epoch 0, position 31 is no place")));
+  EXPECT_THROW(planner.seek(-1, 0), DataError);
+}
+
+TEST(BatchPlannerTest, WhereNoPairIsShortEnoughItThrows) {
+  ChangingSamples const samples;
+  EXPECT_THAT([&] { BatchPlanner(samples, {.batch_tokens = 40, .max_length = 1}, 5); },
+              ThrowsMessage<DataError>(HasSubstr("all 30 sentence pairs are longer than model.max_length = 1")));
+  EXPECT_TRUE(all_samples(samples, 1).samples.empty());
+}
+
+TEST(BatchCutTest, CutsFollowTheCosts) {
+  std::vector<std::int64_t> const costs{3, 4, 2, 9, 1, 1, 1};
+  EXPECT_THAT(cut_by_tokens(costs, 7),
+              ElementsAre(IndexRange{0, 2}, IndexRange{2, 3}, IndexRange{3, 4}, IndexRange{4, 7}));
+  EXPECT_THAT(cut_evenly(costs, 2), ElementsAre(IndexRange{0, 3}, IndexRange{3, 7}));
+  EXPECT_THAT(cut_evenly(costs, 1), ElementsAre(IndexRange{0, 7}));
+  EXPECT_THAT(cut_evenly({}, 3), ElementsAre(IndexRange{}, IndexRange{}, IndexRange{}));
+  EXPECT_TRUE(cut_by_tokens({}, 7).empty());
+}
+
+TEST(SampledMicroBatchesTest, TheRanksSharesAreTheWholeBatchInOrder) {
+  ChangingSamples const samples;
+  BatchPlanner planner(samples, {.batch_tokens = 150, .max_length = 12}, 5);
+  planner.seek(1, 0);
+  GlobalBatch const batch = planner.next();
+  SampledMicroBatches const whole(samples, batch, {.most_tokens = 1000});
+  ASSERT_EQ(whole.count(), 1);
+  Pack const expected = whole.micro_batch(0);
+  EXPECT_EQ(expected.target_rows.tokens, batch.tokens.target);
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (bool const equal : {false, true}) {
+      std::vector<std::int32_t> found;
+      std::vector<std::int32_t> numbers;
+      for (int rank = 0; rank < ranks; ++rank) {
+        SampledMicroBatches const mine(samples, batch, {.most_tokens = 25, .data = {rank, ranks}, .equal = equal});
+        EXPECT_EQ(mine.tokens().target, batch.tokens.target);
+        for (std::int64_t index = 0; index < mine.count(); ++index) {
+          Pack const pack = mine.micro_batch(index);
+          auto const ids = targets(pack);
+          EXPECT_EQ(targets(mine.micro_batch(index)), ids) << "asked again";
+          found.insert(found.end(), ids.begin(), ids.end());
+          auto const sample = to_host<std::int32_t>(pack.target_rows.sample);
+          numbers.insert(numbers.end(), sample.begin(), sample.end());
+        }
+      }
+      EXPECT_EQ(found, targets(expected)) << ranks << " ranks";
+      EXPECT_EQ(numbers, to_host<std::int32_t>(expected.target_rows.sample)) << ranks << " ranks";
+    }
+  }
+}
+
+TEST(SampledMicroBatchesTest, EqualMicroBatchesAreAsManyAndDifferLess) {
+  ChangingSamples const samples;
+  GlobalBatch const batch = all_samples(samples, 12);
+  SampledMicroBatches const full(samples, batch, {.most_tokens = 60});
+  SampledMicroBatches const equal(samples, batch, {.most_tokens = 60, .equal = true});
+  ASSERT_EQ(equal.count(), full.count());
+  auto const least = [](MicroBatchSource const& batches) {
+    std::int64_t tokens = batches.tokens().target;
+    for (std::int64_t index = 0; index < batches.count(); ++index) {
+      tokens = std::min(tokens, batches.micro_batch(index).target_rows.tokens);
+    }
+    return tokens;
+  };
+  EXPECT_GT(least(equal), least(full));
+}
+
+}  // namespace
+}  // namespace heddle
