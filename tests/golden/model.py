@@ -4,8 +4,9 @@
     python3 tests/golden/model.py        (PyTorch 2.15 made the committed files)
 
 The model is written here a second time, sentence by sentence without packs, from Vaswani et al. 2017 and the names in
-heddle/core/encoder_decoder.hpp. Weights are not stored: both sides compute them from parameter names (`value_of`).
-Each file holds settings (`key value`), sentence pairs and tensors: logits, losses, the gradient of every parameter at
+heddle/core/model/. Weights are not stored: both sides compute them from parameter names (`value_of`).
+The projections to queries, keys and values are one parameter here (`qkv`, in cross-attention `kv`) and several in Heddle,
+whose initializer keys and offsets say which rows of it each is. Each file holds settings (`key value`), sentence pairs and tensors: logits, losses, the gradient of every parameter at
 the start, and what ten optimizer steps on the same pairs lead to.
 """
 import math

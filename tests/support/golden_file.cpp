@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "golden_model.hpp"
+#include "kernel_test_support.hpp"
 
 namespace heddle {
 
@@ -112,16 +113,30 @@ double golden_value(std::string const& name, std::int64_t index) {
 
 void set_golden_values(ParameterSet& parameters) {
   for (Parameter const& parameter : parameters.all()) {
-    std::string const& name = parameter.spec.name;
+    std::string const& name = parameter.spec.key();
     bool const norm_weight = name.ends_with("norm.weight");
     double const scale = name.ends_with("weight") && !norm_weight ? 0.5 : 0.2;
     std::vector<double> values;
     for (std::int64_t index = 0; index < parameter.value.size(); ++index) {
-      values.push_back(scale * golden_value(name, index) + (norm_weight ? 1 : 0));
+      values.push_back(scale * golden_value(name, parameter.spec.initializer_offset + index) + (norm_weight ? 1 : 0));
     }
     copy_from_doubles(parameter.value, values);
   }
   parameters.bump_versions();
+}
+
+std::map<std::string, std::vector<double>> by_golden_name(ParameterSet const& parameters,
+                                                          Tensor Parameter::*tensor_of) {
+  std::map<std::string, std::vector<double>> values;
+  for (Parameter const& parameter : parameters.all()) {
+    std::vector<double>& whole = values[parameter.spec.key()];
+    if (std::ssize(whole) != parameter.spec.initializer_offset) {
+      throw Error(parameter.spec.name + ": the parts of " + parameter.spec.key() + " do not follow one another");
+    }
+    std::vector<double> const part = testing_support::values(parameter.*tensor_of);
+    whole.insert(whole.end(), part.begin(), part.end());
+  }
+  return values;
 }
 
 }  // namespace heddle

@@ -35,7 +35,11 @@ class GoldenFile {
 /// The number in [-1, 1) that model.py's value_of gives.
 double golden_value(std::string const& name, std::int64_t index);
 
-/// Parameters as model.py makes them, by name.
+/// Parameters as model.py makes them. It has matrices that Heddle projects with at once (q, k and v) as one parameter:
+/// its name and the part's place in it are the initializer key and offset.
 void set_golden_values(ParameterSet& parameters);
+
+/// The elements that `tensor_of` gives for each parameter of that golden name, one after another.
+std::map<std::string, std::vector<double>> by_golden_name(ParameterSet const& parameters, Tensor Parameter::*tensor_of);
 
 }  // namespace heddle

@@ -109,7 +109,8 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor cons
 
 SelfAttention::SelfAttention(LayerSpec const& spec)
     : side_(spec.side),
-      qkv_(spec.named(spec.name + ".qkv"), {spec.model.d_model, spec.model.d_model, 3}, Linear::Split::outputs),
+      qkv_(spec, spec.model.d_model, {{"q", spec.model.d_model}, {"k", spec.model.d_model}, {"v", spec.model.d_model}},
+           Linear::Split::outputs),
       out_(spec.named(spec.name + ".out"), {spec.model.d_model, spec.model.d_model}, Linear::Split::inputs),
       core_(spec, spec.side == Side::target),
       tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {}
@@ -171,7 +172,8 @@ void SelfAttention::reorder(LayerContext& context, Tensor const& parents, Decode
 CrossAttention::CrossAttention(LayerSpec const& spec)
     : side_(side_with_memory(spec)),
       q_(spec.named(spec.name + ".q"), {spec.model.d_model, spec.model.d_model}, Linear::Split::outputs),
-      kv_(spec.named(spec.name + ".kv"), {spec.model.d_model, spec.model.d_model, 2}, Linear::Split::outputs_inside),
+      kv_(spec, spec.model.d_model, {{"k", spec.model.d_model}, {"v", spec.model.d_model}},
+          Linear::Split::outputs_inside),
       out_(spec.named(spec.name + ".out"), {spec.model.d_model, spec.model.d_model}, Linear::Split::inputs),
       core_(spec, false),
       tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {}

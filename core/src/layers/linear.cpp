@@ -11,84 +11,114 @@ bool by_outputs(Linear::Split split) {
   return split == Linear::Split::outputs || split == Linear::Split::outputs_inside;
 }
 
-void require_divisible(LayerSpec const& spec, Linear::Extents const& extents, Linear::Split split) {
+void require_divisible(LayerSpec const& spec, std::int64_t extent, Linear::Split split) {
   int const ranks = spec.parallel.tensor.size();
-  std::int64_t const extent = by_outputs(split) ? extents.outputs : extents.inputs;
   if (split != Linear::Split::none && extent % ranks != 0) {
     throw ConfigError(fmt::format("{}: its {} {} do not divide among parallel.tensor = {} ranks", spec.name, extent,
                                   by_outputs(split) ? "outputs" : "inputs", ranks));
   }
 }
 
-/// A local weight's, its parts one below another.
-std::int64_t columns_of(Shape const& weight) {
-  return weight[weight.rank() - 1];
-}
-std::int64_t rows_of(Shape const& weight) {
-  return weight.size() / columns_of(weight);
+/// A matrix under its full name, and where it begins among the rows of the matrix that it starts as a part of.
+struct NamedPart {
+  std::string name;
+  std::string start_name;
+  std::int64_t outputs = 0;
+  std::int64_t first_row = 0;
+};
+
+std::vector<NamedPart> named_parts(LayerSpec const& spec, std::vector<Linear::Part> const& parts) {
+  if (parts.size() == 1 && parts.front().name.empty()) {
+    return {{spec.name, spec.name, parts.front().outputs, 0}};
+  }
+  std::string joined = spec.name + ".";
+  for (Linear::Part const& part : parts) {
+    joined += part.name;
+  }
+  std::vector<NamedPart> named;
+  std::int64_t row = 0;
+  for (Linear::Part const& part : parts) {
+    named.push_back({spec.name + "." + part.name, joined, part.outputs, row});
+    row += part.outputs;
+  }
+  return named;
 }
 
-/// What is not split meets the stream's rows as they are.
+/// A parameter that is not split meets the rows of the stream as they are.
 std::vector<MeshAxis> partial_over(LayerSpec const& spec, Linear::Split split) {
   return split == Linear::Split::none ? spec.stream_axes() : std::vector<MeshAxis>();
 }
 
-/// A split of the inputs leaves the bias whole: it is added once, after the partial products are summed.
-ParameterSpec weight_spec(LayerSpec const& spec, Linear::Extents const& extents, Linear::Split split) {
-  bool const one_part = extents.parts == 1;
-  Shape const shape =
-      one_part ? Shape{extents.outputs, extents.inputs} : Shape{extents.parts, extents.outputs, extents.inputs};
-  int const last = shape.rank() - 1;
-  int const axis = split == Linear::Split::none ? -1 : by_outputs(split) ? last - 1 : last;
-  return {spec.name + ".weight",     shape, Initializer::xavier_uniform(extents.inputs, extents.outputs), {axis},
-          partial_over(spec, split), {}};
+ParameterBlock& declare_weights(LayerSpec const& spec, std::int64_t inputs, std::vector<Linear::Part> const& parts,
+                                Linear::Split split) {
+  std::vector<ParameterSpec> specs;
+  for (NamedPart const& part : named_parts(spec, parts)) {
+    require_divisible(spec, by_outputs(split) ? part.outputs : inputs, split);
+    specs.push_back({.name = part.name + ".weight",
+                     .shape = {part.outputs, inputs},
+                     .initializer = Initializer::xavier_uniform(inputs, part.outputs),
+                     .shard = {split == Linear::Split::none ? -1
+                               : by_outputs(split)          ? 0
+                                                            : 1},
+                     .gradient_partial_over = partial_over(spec, split),
+                     .initializer_key = part.start_name + ".weight",
+                     .initializer_offset = part.first_row * inputs});
+  }
+  return spec.parameters.declare_block(std::move(specs));
 }
 
-ParameterSpec bias_spec(LayerSpec const& spec, Linear::Extents const& extents, Linear::Split split) {
-  Shape const shape = extents.parts == 1 ? Shape{extents.outputs} : Shape{extents.parts, extents.outputs};
-  return {spec.name + ".bias",       shape, Initializer::zeros(), {by_outputs(split) ? shape.rank() - 1 : -1},
-          partial_over(spec, split), {}};
+/// A split of the inputs leaves the bias whole: it is added once, after the partial products are summed.
+ParameterBlock& declare_biases(LayerSpec const& spec, std::vector<Linear::Part> const& parts, Linear::Split split) {
+  std::vector<ParameterSpec> specs;
+  for (NamedPart const& part : named_parts(spec, parts)) {
+    specs.push_back({.name = part.name + ".bias",
+                     .shape = {part.outputs},
+                     .initializer = Initializer::zeros(),
+                     .shard = {by_outputs(split) ? 0 : -1},
+                     .gradient_partial_over = partial_over(spec, split),
+                     .initializer_key = part.start_name + ".bias",
+                     .initializer_offset = part.first_row});
+  }
+  return spec.parameters.declare_block(std::move(specs));
 }
 
 }  // namespace
 
 Linear::Linear(LayerSpec const& spec, Extents const& extents, Split split)
+    : Linear(spec, extents.inputs, {{"", extents.outputs}}, split) {}
+
+Linear::Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> const& parts, Split split)
     : split_(split),
       region_(spec.parallel, spec.side),
-      weight_(spec.parameters.declare(weight_spec(spec, extents, split))),
-      bias_(spec.parameters.declare(bias_spec(spec, extents, split))),
+      weight_(declare_weights(spec, inputs, parts, split)),
+      bias_(declare_biases(spec, parts, split)),
+      inputs_(weight_.members.front()->local_shape[1]),
+      outputs_(weight_.size() / inputs_),
       gemm_(spec.kernels.gemm({.dtype = spec.dtype,
                                .b_dtype = parameter_dtype(spec.dtype),
                                .output_dtype = spec.dtype,
                                .m = 64,
-                               .n = rows_of(weight_.local_shape),
-                               .k = columns_of(weight_.local_shape),
+                               .n = outputs_,
+                               .k = inputs_,
                                .transpose_b = true,
                                .bias = true})),
-      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {
-  require_divisible(spec, extents, split);
-}
-
-Tensor Linear::matrix(Tensor const& weight) const {
-  return weight.reshaped({rows_of(weight.shape()), columns_of(weight.shape())});
-}
+      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {}
 
 void Linear::multiply(LayerContext& context, Tensor const& x, Tensor const& y) const {
   bool const adds_bias = split_ != Split::inputs || region_.first();
   gemm_->multiply(context.execution, {.a = x,
                                       .b = matrix(weight_.value),
                                       .c = y,
-                                      .bias = adds_bias ? bias_.value.reshaped({bias_.value.size()}) : Tensor(),
+                                      .bias = adds_bias ? bias_.value : Tensor(),
                                       .transpose_b = true,
-                                      .b_weight = {weight_.id, weight_.version}});
+                                      .b_weight = {weight_.id(), weight_.version()}});
 }
 
-// What a call returns is taken from the arena before the scope of what it needs on the way.
+// Each call takes its result from the arena before it opens the scope of its temporaries.
 
 Tensor Linear::forward(LayerContext& context, Tensor const& x) const {
-  std::int64_t const columns = matrix(weight_.value).dim(0);
   if (split_ == Split::inputs) {
-    Tensor const y = context.arena.allocate(x.dtype(), {TensorRegion::stream_rows(context, x.dim(0)), columns});
+    Tensor const y = context.arena.allocate(x.dtype(), {TensorRegion::stream_rows(context, x.dim(0)), outputs_});
     ArenaScope const scope(context.arena);
     Tensor const partial = region_.partial_of(context, y);
     multiply(context, x, partial);
@@ -97,7 +127,7 @@ Tensor Linear::forward(LayerContext& context, Tensor const& x) const {
   }
   bool const enters = split_ == Split::outputs && context.row_split.ranks > 1;
   std::int64_t const rows = enters ? region_.rows(context) : x.dim(0);
-  Tensor const y = context.arena.allocate(x.dtype(), {rows, columns});
+  Tensor const y = context.arena.allocate(x.dtype(), {rows, outputs_});
   ArenaScope const scope(context.arena);
   multiply(context, enters ? region_.enter(context, x) : x, y);
   return y;
@@ -125,7 +155,7 @@ Tensor Linear::backward(LayerContext& context, Tensor const& grad_y, Tensor cons
 void Linear::backward_add(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const {
   ArenaScope const scope(context.arena);
   if (region_.split() && split_ == Split::outputs) {
-    // Only the ranks' parts may be summed over the group, not what was in grad_x.
+    // Only the ranks' parts may be summed over the group, not the earlier content of grad_x.
     tensor_ops_->add(context.execution, grad_x, backward(context, grad_y, x));
     return;
   }
@@ -138,7 +168,7 @@ void Linear::add_parameter_gradients(LayerContext& context, Tensor const& grad_y
   gemm_->multiply(
       context.execution,
       {.a = grad_y, .b = x, .c = matrix(weight_.gradient), .bias = {}, .transpose_a = true, .accumulate = true});
-  tensor_ops_->add_column_sums(context.execution, grad_y, bias_.gradient.reshaped({bias_.gradient.size()}));
+  tensor_ops_->add_column_sums(context.execution, grad_y, bias_.gradient);
 }
 
 void Linear::grad_input(LayerContext& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const {
@@ -147,7 +177,7 @@ void Linear::grad_input(LayerContext& context, Tensor const& grad_y, Tensor cons
                                       .c = grad_x,
                                       .bias = {},
                                       .accumulate = accumulate,
-                                      .b_weight = {weight_.id, weight_.version}});
+                                      .b_weight = {weight_.id(), weight_.version()}});
 }
 
 }  // namespace heddle

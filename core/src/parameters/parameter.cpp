@@ -6,7 +6,9 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/parameters/parameter.hpp>
+#include <iterator>
 #include <numbers>
+#include <numeric>
 
 namespace heddle {
 
@@ -27,7 +29,7 @@ auto find_in(Parameters& parameters, std::string const& name) -> decltype(&param
   return found == parameters.end() ? nullptr : &*found;
 }
 
-/// What every rank reserves: the largest shard's elements.
+/// Elements that every rank reserves: those of the largest shard.
 std::int64_t reserved_elements(Parameter const& parameter, Mesh const& mesh) {
   auto extents = parameter.spec.shape.to_vector();
   if (int const axis = parameter.spec.shard.axis; axis >= 0) {
@@ -35,7 +37,7 @@ std::int64_t reserved_elements(Parameter const& parameter, Mesh const& mesh) {
     std::int64_t& extent = extents[static_cast<std::size_t>(axis)];
     extent = (extent + parts - 1) / parts;
   }
-  return rounded_up(Shape(extents).size(), alignment_elements);
+  return Shape(extents).size();
 }
 
 /// Uniform in (0, 1) with 53 bits, from two random words.
@@ -84,10 +86,10 @@ void for_each_element(Parameter const& parameter, Visitor const& visit) {
 template <class Element>
 void initialize_value(Parameter const& parameter, std::uint64_t seed) {
   std::vector<Element> host(static_cast<std::size_t>(parameter.local_shape.size()));
-  std::uint64_t const key = random_key(seed, parameter.spec.name);
+  std::uint64_t const key = random_key(seed, parameter.spec.key());
   for_each_element(parameter, [&](std::int64_t local, std::int64_t global) {
-    host[static_cast<std::size_t>(local)] =
-        static_cast<Element>(initial_value(parameter.spec.initializer, key, static_cast<std::uint64_t>(global)));
+    auto const index = static_cast<std::uint64_t>(parameter.spec.initializer_offset + global);
+    host[static_cast<std::size_t>(local)] = static_cast<Element>(initial_value(parameter.spec.initializer, key, index));
   });
   copy_from_host(parameter.value, host.data());
 }
@@ -102,6 +104,16 @@ std::uint64_t next_parameter_id() {
 
 Initializer Initializer::xavier_uniform(std::int64_t fan_in, std::int64_t fan_out) {
   return {Kind::uniform, std::sqrt(6.0 / static_cast<double>(fan_in + fan_out))};
+}
+
+std::int64_t ParameterBlock::size() const {
+  return std::accumulate(members.begin(), members.end(), std::int64_t{0},
+                         [](std::int64_t sum, Parameter const* member) { return sum + member->local_shape.size(); });
+}
+
+std::uint64_t ParameterBlock::version() const {
+  return std::accumulate(members.begin(), members.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, Parameter const* member) { return sum + member->version; });
 }
 
 Parameter& ParameterSet::declare(ParameterSpec spec) {
@@ -131,27 +143,54 @@ Parameter& ParameterSet::declare(ParameterSpec spec) {
   return parameters_.emplace_back(std::move(parameter));
 }
 
+ParameterBlock& ParameterSet::declare_block(std::vector<ParameterSpec> specs) {
+  ParameterBlock block;
+  for (ParameterSpec& spec : specs) {
+    int const axis = spec.shard.axis;
+    bool const uneven = axis >= 0 && spec.shape[axis] % mesh_.size(spec.shard.mesh_axis) != 0;
+    if (specs.size() > 1 && (uneven || !spec.stages.empty())) {
+      throw Error(
+          fmt::format("parameter {}: a member of a block has the same size on every rank, and one stage", spec.name));
+    }
+    Parameter& parameter = declare(std::move(spec));
+    parameter.follows = !block.members.empty();
+    block.members.push_back(&parameter);
+  }
+  return blocks_.emplace_back(std::move(block));
+}
+
 void ParameterSet::arrange() {
   std::int64_t const replicas = mesh_.size(MeshAxis::data) * mesh_.size(MeshAxis::context);
   std::int64_t const divisible = alignment_elements * replicas;
   size_ = 0;
-  for (Parameter& parameter : parameters_) {
-    bool const shared = parameter.spec.stages.size() > 1;
+  for (auto parameter = parameters_.begin(); parameter != parameters_.end(); ++parameter) {
+    bool const shared = parameter->spec.stages.size() > 1;
+    bool const followed = std::next(parameter) != parameters_.end() && std::next(parameter)->follows;
     std::int64_t const begin = shared ? rounded_up(size_, divisible) : size_;
-    parameter.place = {begin, begin + reserved_elements(parameter, mesh_)};
-    size_ = shared ? rounded_up(parameter.place.end, divisible) : parameter.place.end;
+    std::int64_t const end = begin + reserved_elements(*parameter, mesh_);
+    parameter->place = {begin, followed ? end : rounded_up(end, alignment_elements)};
+    size_ = shared ? rounded_up(parameter->place.end, divisible) : parameter->place.end;
   }
   size_ = rounded_up(size_, divisible);
 }
 
 void ParameterSet::allocate(DType dtype) {
   arrange();
-  values_ = Tensor::allocate(dtype, {size_});
-  gradients_ = Tensor::allocate(dtype, {size_});
+  bind(Tensor::allocate(dtype, {size_}), Tensor::allocate(dtype, {size_}));
+}
+
+void ParameterSet::bind(Tensor const& values, Tensor const& gradients) {
+  values_ = values;
+  gradients_ = gradients;
   for (Parameter& parameter : parameters_) {
     std::int64_t const count = parameter.local_shape.size();
     parameter.value = values_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
     parameter.gradient = gradients_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
+  }
+  for (ParameterBlock& block : blocks_) {
+    std::int64_t const begin = block.members.front()->place.begin;
+    block.value = values_.rows(begin, block.size());
+    block.gradient = gradients_.rows(begin, block.size());
   }
 }
 

@@ -60,10 +60,9 @@ class Rehearsal {
                layers, vocabulary, plan_pipeline(config.model, config.parallel, vocabulary.target)),
         pipeline_(parallel_.pipeline, model_, kernels().tensor_ops({dtype_}), execution_) {
     parameters_.arrange();
-    for (Parameter& parameter : parameters_.all()) {
-      parameter.value = values_.allocate(parameter_dtype(dtype_), parameter.local_shape);
-      parameter.gradient = values_.allocate(parameter_dtype(dtype_), parameter.local_shape);
-    }
+    Shape const buffer{parameters_.size()};
+    parameters_.bind(values_.allocate(parameter_dtype(dtype_), buffer),
+                     values_.allocate(parameter_dtype(dtype_), buffer));
   }
 
   MemoryUse run() {

@@ -198,10 +198,10 @@ void write_state_file(std::filesystem::path const& path, CheckpointContents cons
 }
 
 CheckpointIndex read_index(hdf5::File const& file) {
-  if (file.string_attribute("format") != checkpoint_format_name ||
-      file.integer_attribute("version") != checkpoint_format_version) {
-    throw DataError(file.where() + ": is not of format heddle-checkpoint, version 1");
+  if (file.string_attribute("format") != checkpoint_format_name) {
+    throw DataError(file.where() + ": is not of format heddle-checkpoint");
   }
+  require_format_version(file.where(), file.integer_attribute("version"));
   CheckpointIndex index;
   index.state = read_training(file);
   index.config = file.read_bytes("config");

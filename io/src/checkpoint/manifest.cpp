@@ -67,7 +67,7 @@ bool is_plain_name(std::string const& name) {
 /// Everything but the manifest's own digest, without the closing brace.
 std::string manifest_body(Manifest const& manifest) {
   std::string text = "{\n  \"format\": \"" + std::string(checkpoint_format_name) + "\",\n";
-  text += "  \"version\": " + std::to_string(checkpoint_format_version) + ",\n";
+  text += "  \"version\": " + std::to_string(manifest.version) + ",\n";
   text += "  \"step\": " + std::to_string(manifest.step) + ",\n";
   text += "  \"block_bytes\": " + std::to_string(manifest_block_bytes) + ",\n  \"files\": [";
   char const* between_files = "\n";
@@ -89,11 +89,11 @@ std::string manifest_body(Manifest const& manifest) {
 
 Manifest parse(std::string const& text) {
   json::object const root = json::parse(text).as_object();
-  if (root.at("format").as_string() != checkpoint_format_name ||
-      root.at("version").as_int64() != checkpoint_format_version) {
-    throw Error("is not of format heddle-checkpoint, version 1");
+  if (root.at("format").as_string() != checkpoint_format_name) {
+    throw Error("is not of format heddle-checkpoint");
   }
   Manifest manifest;
+  manifest.version = root.at("version").as_int64();
   manifest.step = root.at("step").as_int64();
   for (json::value const& value : root.at("files").as_array()) {
     json::object const& file = value.as_object();
@@ -155,6 +155,14 @@ FileDigest digest_file(fs::path const& path, BlockVisitor const& visit) {
   return digest;
 }
 
+void require_format_version(std::string const& where, std::int64_t version) {
+  if (version != checkpoint_format_version) {
+    throw DataError(where + ": is of checkpoint format version " + std::to_string(version) +
+                    ", and this Heddle reads and writes version " + std::to_string(checkpoint_format_version) +
+                    " alone; go on with the Heddle that wrote it, or start over (`heddle train --fresh`)");
+  }
+}
+
 std::string manifest_text(Manifest const& manifest) {
   std::string const body = manifest_body(manifest);
   return body + "  \"manifest_sha256\": \"" + sha256(body) + "\"\n}\n";
@@ -176,6 +184,7 @@ Manifest read_manifest(fs::path const& directory) {
   if (manifest_text(manifest) != text) {
     reject(path, "is damaged: it does not have the digest that it states of itself");
   }
+  require_format_version(path.string(), manifest.version);
   check_content(manifest, path);
   return manifest;
 }

@@ -41,11 +41,8 @@ class ModelGoldenTest : public testing::TestWithParam<char const*> {
     // Without gradients a kernel may take its sums in another order.
     EXPECT_NEAR(again.smoothed, sums.smoothed, tolerance.losses * sums.smoothed);
     EXPECT_NEAR(again.negative_log_likelihood, sums.negative_log_likelihood, tolerance.losses * sums.smoothed);
-    for (Parameter const& parameter : test.bench.parameters().all()) {
-      std::string const& name = parameter.spec.name;
-      EXPECT_LE(relative_error(testing_support::values(parameter.gradient), golden_.tensor("gradient:" + name)),
-                tolerance.gradients)
-          << name;
+    for (auto const& [name, gradient] : by_golden_name(test.bench.parameters(), &Parameter::gradient)) {
+      EXPECT_LE(relative_error(gradient, golden_.tensor("gradient:" + name)), tolerance.gradients) << name;
     }
   }
 
@@ -69,9 +66,7 @@ class ModelGoldenTest : public testing::TestWithParam<char const*> {
   }
 
   void expect_parameters_after(ParameterSet const& parameters, Tolerance const& tolerance) {
-    for (Parameter const& parameter : parameters.all()) {
-      std::string const& name = parameter.spec.name;
-      std::vector<double> const values = testing_support::values(parameter.value);
+    for (auto const& [name, values] : by_golden_name(parameters, &Parameter::value)) {
       double sum = 0;
       double probe = 0;
       for (std::size_t index = 0; index < values.size(); ++index) {
@@ -101,10 +96,9 @@ class ModelGoldenTest : public testing::TestWithParam<char const*> {
 TEST_P(ModelGoldenTest, ParametersAreTheGoldenOnes) {
   TestModel test(golden_.model(), golden_.vocabulary(), DType::float64);
   std::set<std::string> names;
-  for (Parameter const& parameter : test.bench.parameters().all()) {
-    names.insert(parameter.spec.name);
-    EXPECT_EQ(static_cast<std::size_t>(parameter.value.size()),
-              golden_.tensor("gradient:" + parameter.spec.name).size());
+  for (auto const& [name, values] : by_golden_name(test.bench.parameters(), &Parameter::value)) {
+    names.insert(name);
+    EXPECT_EQ(values.size(), golden_.tensor("gradient:" + name).size());
   }
   auto const golden_names = golden_.names_after("gradient:");
   EXPECT_EQ(names, std::set<std::string>(golden_names.begin(), golden_names.end()));

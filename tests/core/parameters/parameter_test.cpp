@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <set>
+#include <tuple>
 
 namespace heddle {
 namespace {
@@ -105,6 +106,43 @@ TEST(ParameterSetTest, BuffersDivideByTheReplicasAndSoDoParametersOfSeveralStage
   EXPECT_EQ(parameters.size() % unit, 0);
   EXPECT_EQ(parameters.find("shared")->place.begin, unit);
   EXPECT_EQ(parameters.find("last")->place.begin, 2 * unit);
+}
+
+TEST(ParameterSetTest, MembersOfABlockStandSideBySideAndStartAsOneMatrix) {
+  auto const part = [](char const* name, std::int64_t rows, std::int64_t first_row) {
+    ParameterSpec spec = sharded(name, {rows, 5}, 0);
+    spec.initializer_key = "whole";
+    spec.initializer_offset = first_row * 5;
+    return spec;
+  };
+  ParameterSet one(Mesh{});
+  one.declare(sharded("whole", {14, 5}, 0));
+  one.allocate(DType::float32);
+  one.initialize(seed);
+  std::vector<float> const whole = to_host<float>(one.find("whole")->value);
+  for (int rank : {0, 1}) {
+    ParameterSet parameters(Mesh({1, 1, 1, 2}, rank, 2));
+    parameters.declare(sharded("before", {3}, -1));
+    ParameterBlock const& block = parameters.declare_block({part("q", 6, 0), part("k", 4, 6), part("v", 4, 10)});
+    parameters.declare(sharded("after", {3}, -1));
+    parameters.allocate(DType::float32);
+    parameters.initialize(seed);
+    EXPECT_EQ(block.size(), 35);
+    EXPECT_EQ(block.value.data<float>(), parameters.find("q")->value.data<float>());
+    EXPECT_EQ(parameters.find("k")->value.data<float>(), block.value.data<float>() + 15);
+    EXPECT_EQ(parameters.find("v")->gradient.data<float>(), block.gradient.data<float>() + 25);
+    EXPECT_EQ(parameters.find("v")->place.end, parameters.find("after")->place.begin);
+    EXPECT_EQ(parameters.find("after")->place.begin % 16, 0);
+    for (auto const& [name, rows, first_row] : {std::tuple{"q", 6, 0}, {"k", 4, 6}, {"v", 4, 10}}) {
+      auto const begin = whole.begin() + (first_row + rank * rows / 2) * 5;
+      EXPECT_EQ(to_host<float>(parameters.find(name)->value), std::vector<float>(begin, begin + rows / 2 * 5)) << name;
+    }
+    std::uint64_t const version = block.version();
+    ++parameters.find("k")->version;
+    EXPECT_GT(block.version(), version);
+  }
+  ParameterSet parameters(Mesh({1, 1, 1, 2}, 0, 2));
+  EXPECT_THROW(parameters.declare_block({part("q", 6, 0), part("k", 3, 6)}), Error) << "ranks hold 2 and 1 rows";
 }
 
 TEST(ParameterSetTest, OtherAxesDoNotShard) {

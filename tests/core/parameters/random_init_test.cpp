@@ -50,14 +50,14 @@ double largest(std::vector<double> const& values) {
 
 TEST(InitialValuesTest, ProjectionsAreXavierUniform) {
   StartedModel model(1);
-  // Each part of a fused projection is a matrix of its own.
   struct Expected {
     char const* name;
     double fans;
   };
-  for (Expected const& expected : {Expected{"encoder.layers.0.self_attention.qkv.weight", 64},
+  for (Expected const& expected : {Expected{"encoder.layers.0.self_attention.q.weight", 64},
+                                   Expected{"encoder.layers.0.self_attention.k.weight", 64},
                                    Expected{"encoder.layers.0.self_attention.out.weight", 64},
-                                   Expected{"decoder.layers.0.cross_attention.kv.weight", 64},
+                                   Expected{"decoder.layers.0.cross_attention.v.weight", 64},
                                    Expected{"decoder.layers.0.feed_forward.up.weight", 96},
                                    Expected{"decoder.layers.0.feed_forward.down.weight", 96}}) {
     auto const values = model.values(expected.name);

@@ -69,8 +69,14 @@ Values trained(Layout const& layout, ParallelState const& parallel, Values const
   for (Parameter const& parameter : engine.parameters().all()) {
     result[parameter.spec.name] = values(parameter.value);
     if (compared != nullptr) {
-      auto const expected = local_part(compared->at(parameter.spec.name), parameter);
-      EXPECT_LE(relative_error(result[parameter.spec.name], expected), 1e-7) << parameter.spec.name;
+      auto expected = local_part(compared->at(parameter.spec.name), parameter);
+      auto actual = result[parameter.spec.name];
+      if (parameter.spec.name.ends_with(".k.bias")) {
+        // A key's bias moves no softmax: all that trains it is rounding, which is compared with 1.
+        expected.push_back(1);
+        actual.push_back(1);
+      }
+      EXPECT_LE(relative_error(actual, expected), 1e-7) << parameter.spec.name;
     }
   }
   return result;

@@ -4,25 +4,32 @@
 
 namespace heddle {
 
-/// y = x Wᵀ + b: the building block of layers. W is stored as `parts` matrices [outputs, inputs] one above the other
-/// (the queries', keys' and values' projections are one multiplication), shape [outputs, inputs] where there is one
-/// part.
+/// y = x Wᵀ + b: the building block of layers. W is one parameter NAME.weight [outputs, inputs], or several that stand
+/// side by side in memory, one below another, and are one multiplication (the projections to queries, keys and values).
 class Linear {
  public:
   struct Extents {
     std::int64_t inputs = 0;
-    std::int64_t outputs = 0;  ///< of one part
-    std::int64_t parts = 1;
+    std::int64_t outputs = 0;
+  };
+  /// One of several matrices: its parameters are NAME.PART.weight and NAME.PART.bias.
+  struct Part {
+    std::string name;
+    std::int64_t outputs = 0;
   };
   /// How the work is split over the tensor group: by outputs (columns of y; x is the stream's and enters the region),
   /// by inputs (y is a sum of parts and leaves the region, the bias added once), or by outputs with an x that is
   /// inside. `none`: every tensor rank does all of it, x and y are the stream's.
   enum class Split : std::uint8_t { none, outputs, inputs, outputs_inside };
 
-  /// Throws ConfigError where what is split does not divide.
+  /// Throws ConfigError where the axis that is split does not divide.
   Linear(LayerSpec const& spec, Extents const& extents, Split split);
+  /// Several matrices with the same inputs. They start as the parts of one matrix whose name is their names joined
+  /// ("qkv"), each as Glorot & Bengio 2010 have it.
+  Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> const& parts, Split split);
 
-  /// x [tokens, inputs] → [tokens, parts * outputs], from the arena. Collective over the tensor group.
+  /// x [tokens, inputs] → [tokens, this rank's outputs of all parts, side by side], from the arena. Collective over the
+  /// tensor group.
   Tensor forward(LayerContext& context, Tensor const& x) const;
   /// Returns the gradient of x (=); weight and bias gradients +=. `x` is forward's. Collective over the tensor group.
   Tensor backward(LayerContext& context, Tensor const& grad_y, Tensor const& x) const;
@@ -30,18 +37,20 @@ class Linear {
   void backward_add(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const;
 
   /// The global index, within its part, of this rank's first output: a dropout's first_column.
-  std::int32_t first_output() const { return static_cast<std::int32_t>(bias_.shard_begin); }
+  std::int32_t first_output() const { return static_cast<std::int32_t>(bias_.members.front()->shard_begin); }
 
  private:
   void add_parameter_gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x) const;
   void grad_input(LayerContext& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const;
-  Tensor matrix(Tensor const& weight) const;
+  Tensor matrix(Tensor const& weights) const { return weights.reshaped({outputs_, inputs_}); }
   void multiply(LayerContext& context, Tensor const& x, Tensor const& y) const;
 
   Split split_;
   TensorRegion region_;
-  Parameter& weight_;
-  Parameter& bias_;
+  ParameterBlock& weight_;
+  ParameterBlock& bias_;
+  std::int64_t inputs_;   ///< of this rank
+  std::int64_t outputs_;  ///< of this rank, all parts
   std::shared_ptr<Gemm> gemm_;
   std::shared_ptr<TensorOps> tensor_ops_;
 };

@@ -18,7 +18,7 @@ struct ShardSpec {
   MeshAxis mesh_axis = MeshAxis::tensor;
 };
 
-/// How a parameter starts. Values depend on (seed, name, global index) alone.
+/// How a parameter starts. Values depend on (seed, initializer key, global index) alone.
 struct Initializer {
   enum class Kind : std::uint8_t { zeros, ones, normal, uniform };
   Kind kind = Kind::zeros;
@@ -42,6 +42,12 @@ struct ParameterSpec {
   /// Pipeline coordinates that hold this same parameter, ascending; its gradient is the sum over them. Empty: one
   /// alone.
   std::vector<int> stages = {};
+  /// The name of the random numbers that it starts from and the index of its first element among them. Empty: its own
+  /// name. Parts of one matrix start as that matrix would.
+  std::string initializer_key = {};
+  std::int64_t initializer_offset = 0;
+
+  std::string const& key() const { return initializer_key.empty() ? name : initializer_key; }
 };
 
 struct Parameter {
@@ -49,10 +55,25 @@ struct Parameter {
   Shape local_shape;
   std::int64_t shard_begin = 0;  ///< first index held along spec.shard.axis
   IndexRange place;              ///< in the set's buffers, with the padding that follows its elements
+  bool follows = false;          ///< it begins where the elements of the parameter declared before it end
   std::uint64_t id = 0;          ///< unique in the process, for kernels that keep packed copies
   std::uint64_t version = 0;     ///< bumped by whoever changes `value`
   Tensor value;                  ///< master copy, [local_shape]
   Tensor gradient;               ///< [local_shape], added to by backward passes
+};
+
+/// Parameters side by side in the buffers without padding between them, so that one product computes with all of them:
+/// the rows of q, k and v are the rows of one matrix.
+struct ParameterBlock {
+  std::vector<Parameter*> members;
+  Tensor value;     ///< [elements of all members], in their order
+  Tensor gradient;  ///< as value
+
+  /// Elements that this rank holds.
+  std::int64_t size() const;
+  /// For kernels that keep packed copies: unique in the process, and larger after any member's value has changed.
+  std::uint64_t id() const { return members.front()->id; }
+  std::uint64_t version() const;
 };
 
 /// A model's parameters, their values and gradients each in one contiguous buffer. Layers declare theirs while they are
@@ -66,11 +87,16 @@ class ParameterSet {
 
   /// Throws Error for a name that is taken and ConfigError where a rank would hold nothing of the parameter.
   Parameter& declare(ParameterSpec spec);
+  /// Declares parameters that stand side by side; the block lives as long as the set. Throws as declare does, and Error
+  /// where the members' shards are not as large on every rank or several stages hold one.
+  ParameterBlock& declare_block(std::vector<ParameterSpec> specs);
   /// Gives every parameter its place, and the set its size, without any memory.
   void arrange();
   /// Arranges and makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
   void allocate(DType dtype);
-  /// Fills every value from (seed, name, global index).
+  /// As allocate, in given buffers [size()] after `arrange`, whose gradients are the caller's to clear.
+  void bind(Tensor const& values, Tensor const& gradients);
+  /// Fills every value from (seed, initializer key, global index).
   void initialize(std::uint64_t seed);
 
   std::deque<Parameter>& all() { return parameters_; }
@@ -88,6 +114,7 @@ class ParameterSet {
  private:
   Mesh mesh_;
   std::deque<Parameter> parameters_;
+  std::deque<ParameterBlock> blocks_;
   std::int64_t size_ = 0;
   Tensor values_;
   Tensor gradients_;

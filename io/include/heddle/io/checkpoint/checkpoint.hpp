@@ -26,7 +26,7 @@ struct TrainingState {
 
 /// A parameter to be written: whole, unsharded, row major, with Adam's moments beside it (both empty: left out).
 struct CheckpointTensor {
-  std::string name;  ///< "encoder.layers.0.self_attention.qkv.weight"; without '/'
+  std::string name;  ///< "encoder.layers.0.self_attention.q.weight"; without '/'
   std::vector<std::int64_t> shape;
   std::span<float const> value, first_moment, second_moment;
 };

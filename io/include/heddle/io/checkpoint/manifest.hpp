@@ -11,7 +11,10 @@ namespace heddle {
 
 /// What MANIFEST.json and the state file say that they are.
 inline constexpr char const* checkpoint_format_name = "heddle-checkpoint";
-inline constexpr std::int64_t checkpoint_format_version = 1;
+inline constexpr std::int64_t checkpoint_format_version = 2;
+
+/// Throws DataError where `version` is not this format's; `where` begins the message, which says what to do.
+void require_format_version(std::string const& where, std::int64_t version);
 
 inline constexpr char const* manifest_file_name = "MANIFEST.json";
 inline constexpr std::int64_t manifest_block_bytes = std::int64_t{4} << 20;
@@ -27,6 +30,7 @@ struct FileDigest {
 struct Manifest {
   std::int64_t step = 0;
   std::vector<FileDigest> files;
+  std::int64_t version = checkpoint_format_version;
 };
 
 /// Called with each block that was hashed and where it begins in the file.
