@@ -202,6 +202,9 @@ TEST_F(ResidualNormProperties, TheMeanIsThatOfTheSumAsRounded) {
     Problem problem({"", 1, 32, true, true, 0, true, true}, DType::bfloat16);
     problem.call.residual = tensor_of(std::vector<double>(32, 256), DType::bfloat16, {1, 32});
     problem.call.branch = tensor_of(std::vector<double>(32, 1.25), DType::bfloat16, {1, 32});
+    if (!entry.kernel->supports(problem.call.problem())) {
+      continue;  // one that computes on one thread where there are several
+    }
     entry.kernel->forward(execution_, problem.call, problem.output);
     EXPECT_EQ(values(problem.output.sum)[0], 258) << entry.name;
     EXPECT_EQ(values(problem.output.mean)[0], 258) << entry.name;
@@ -243,6 +246,9 @@ TEST_F(ResidualNormProperties, DropoutStartsAtAnyColumn) {
     for (auto const& entry : registries_.residual_norm.entries()) {
       Problem problem(test, DType::bfloat16);
       problem.call.dropout.first_column = first_column;
+      if (!entry.kernel->supports(problem.call.problem())) {
+        continue;  // one that computes on one thread where there are several
+      }
       SCOPED_TRACE(entry.name);
       run(*entry.kernel, problem);
       compare(problem, expected, DType::bfloat16);

@@ -1,9 +1,6 @@
 #include "gated_feed_forward.hpp"
 
-#include <Kokkos_Core.hpp>
-#include <heddle/core/tensor/execution.hpp>
-
-#include "elements.hpp"
+#include <heddle/core/operations/kernel_author.hpp>
 
 namespace swish {
 namespace {
@@ -12,24 +9,24 @@ using heddle::HiddenStates;
 using heddle::LayerContext;
 using heddle::Saved;
 using heddle::Tensor;
+namespace kernels = heddle::kernels;
 
-template <class Element>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 void multiply_as(heddle::Execution& execution, Tensor const& a, Tensor const& b, Tensor const& product) {
-  using Policy = Kokkos::RangePolicy<Kokkos::DefaultExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-  using Real = ArithmeticType<Element>;
   Element const* const factor_a = a.data<Element>();
   Element const* const factor_b = b.data<Element>();
   Element* const result = product.data<Element>();
-  Kokkos::parallel_for(
-      "gated_feed_forward", Policy(execution.space, 0, product.size()), KOKKOS_LAMBDA(std::int64_t i) {
-        result[i] = static_cast<Element>(static_cast<Real>(factor_a[i]) * static_cast<Real>(factor_b[i]));
+  kernels::for_each(
+      execution, "gated_feed_forward", product.size(), KOKKOS_LAMBDA(std::int64_t i) {
+        result[i] = kernels::narrow<Element>(kernels::wide<Real>(factor_a[i]) * kernels::wide<Real>(factor_b[i]));
       });
 }
 
 /// a ∘ b, from the arena. The layer's own tensors are contiguous.
 Tensor multiply(LayerContext& context, Tensor const& a, Tensor const& b) {
   Tensor const product = context.arena.allocate(a.dtype(), a.shape());
-  with_element(a.dtype(), [&]<class Element>(Element) { multiply_as<Element>(context.execution, a, b, product); });
+  kernels::with_floating(a.dtype(),
+                         [&]<class Element>(Element) { multiply_as<Element>(context.execution, a, b, product); });
   return product;
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/exponential.hpp>
 
 namespace heddle {
 
@@ -27,24 +27,6 @@ Element largest(Element const* values) {
   return result[0];
 }
 
-double exponential(double x) {
-  return std::exp(x);
-}
-
-/// e^x for x <= 0, to a few units in the last place; the standard one would be called element by element.
-inline float exponential(float x) {
-  constexpr float round = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-  float const clamped = x < -87.0F ? -87.0F : x;
-  float const shifted = clamped * 1.44269504F + round;
-  float const power = shifted - round;
-  float const rest = (clamped - power * 0.693359375F) - power * -2.12194440e-4F;
-  float const series =
-      1.0F +
-      rest * (1.0F + rest * (0.5F + rest * (0.166666667F +
-                                            rest * (0.0416666667F + rest * (0.00833333333F + rest * 0.00138888889F)))));
-  return series * std::bit_cast<float>((std::bit_cast<std::int32_t>(shifted) - 0x4B400000 + 127) << 23);
-}
-
 template <class Element>
 double sum_of_exponentials(std::span<Element const> logits, Element shift) {
   double sum = 0;
@@ -54,7 +36,7 @@ double sum_of_exponentials(std::span<Element const> logits, Element shift) {
     std::size_t const end = std::min(index + block, logits.size());
     for (; index + lanes <= end; index += lanes) {
       for (std::size_t lane = 0; lane < lanes; ++lane) {
-        partial[lane] += exponential(logits[index + lane] - shift);
+        partial[lane] += baseline_exp_of_negative(logits[index + lane] - shift);
       }
     }
     for (Element const value : partial) {
@@ -62,7 +44,7 @@ double sum_of_exponentials(std::span<Element const> logits, Element shift) {
     }
   }
   for (; index < logits.size(); ++index) {
-    sum += static_cast<double>(exponential(logits[index] - shift));
+    sum += static_cast<double>(baseline_exp_of_negative(logits[index] - shift));
   }
   return sum;
 }

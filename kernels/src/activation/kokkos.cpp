@@ -1,7 +1,7 @@
+#include <heddle/core/operations/kernel_author.hpp>
 #include <numbers>
 
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 
@@ -27,7 +27,7 @@ struct Normal {
 /// Abramowitz & Stegun 7.1.26: erf to 1.5e-7, for the upper tail, so that both tails keep their relative precision.
 /// Free of branches, so that loops over it vectorise.
 KOKKOS_INLINE_FUNCTION Normal<float> normal(float x) {
-  float const exponential = parts::fast_exp(-0.5F * x * x);
+  float const exponential = fast_exp(-0.5F * x * x);
   float const t = 1.0F / (1.0F + 0.3275911F * std::numbers::sqrt2_v<float> / 2.0F * std::fabs(x));
   float series = 1.061405429F;
   series = series * t - 1.453152027F;
@@ -56,65 +56,66 @@ struct Gelu {
   }
 };
 
-template <class Function, class Element, class Real = parts::ArithmeticType<Element>>
+template <class Function, class Element, class Real = kernels::ArithmeticType<Element>>
 void forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {
-  auto const input = parts::rows_of<Element>(call.input);
-  auto const outputs = parts::rows_of<Element>(output);
-  parts::DropoutRule const dropout(call.dropout);
+  auto const input = kernels::rows_of<Element>(call.input);
+  auto const outputs = kernels::rows_of<Element>(output);
+  kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.input.dim(1);
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Element const* const x = input[row];
         Element* const y = outputs[row];
         dropout.template for_each_chunk<Real>(
             row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
-              parts::for_each_of_chunk(end - begin, [=](std::int64_t i) {
-                y[begin + i] = parts::narrow<Element>(Function::value(parts::wide<Real>(x[begin + i])) * kept[i]);
+              kernels::for_each_of_chunk(end - begin, [=](std::int64_t i) {
+                y[begin + i] = kernels::narrow<Element>(Function::value(kernels::wide<Real>(x[begin + i])) * kept[i]);
               });
             });
       });
 }
 
-template <class Function, class Element, class Real = parts::ArithmeticType<Element>>
+template <class Function, class Element, class Real = kernels::ArithmeticType<Element>>
 void backward_as(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                  Tensor const& grad_input) {
-  auto const input = parts::rows_of<Element>(call.input);
-  auto const grad_outputs = parts::rows_of<Element>(grad_output);
-  auto const grad_inputs = parts::rows_of<Element>(grad_input);
-  parts::DropoutRule const dropout(call.dropout);
+  auto const input = kernels::rows_of<Element>(call.input);
+  auto const grad_outputs = kernels::rows_of<Element>(grad_output);
+  auto const grad_inputs = kernels::rows_of<Element>(grad_input);
+  kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.input.dim(1);
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Element const* const x = input[row];
         Element const* const grad_y = grad_outputs[row];
         Element* const grad_x = grad_inputs[row];
         dropout.template for_each_chunk<Real>(
             row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
-              parts::for_each_of_chunk(end - begin, [=](std::int64_t i) {
-                Real const derivative = Function::derivative(parts::wide<Real>(x[begin + i]));
-                grad_x[begin + i] = parts::narrow<Element>(parts::wide<Real>(grad_y[begin + i]) * kept[i] * derivative);
+              kernels::for_each_of_chunk(end - begin, [=](std::int64_t i) {
+                Real const derivative = Function::derivative(kernels::wide<Real>(x[begin + i]));
+                grad_x[begin + i] =
+                    kernels::narrow<Element>(kernels::wide<Real>(grad_y[begin + i]) * kept[i] * derivative);
               });
             });
       });
 }
 
 /// relu's gradient where forward's output is at hand: what is zero there was below zero or dropped.
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 void relu_backward_from_output(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                                Tensor const& grad_input) {
-  auto const output = parts::rows_of<Element>(call.output);
-  auto const grad_outputs = parts::rows_of<Element>(grad_output);
-  auto const grad_inputs = parts::rows_of<Element>(grad_input);
-  auto const scale = static_cast<Real>(parts::DropoutRule(call.dropout).scale);
+  auto const output = kernels::rows_of<Element>(call.output);
+  auto const grad_outputs = kernels::rows_of<Element>(grad_output);
+  auto const grad_inputs = kernels::rows_of<Element>(grad_input);
+  auto const scale = static_cast<Real>(kernels::DropoutRule(call.dropout).scale);
   std::int64_t const columns = call.output.dim(1);
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::activation", call.output.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Element const* const y = output[row];
         Element const* const grad_y = grad_outputs[row];
         Element* const grad_x = grad_inputs[row];
         for (std::int64_t j = 0; j < columns; ++j) {
-          Real const factor = parts::wide<Real>(y[j]) > Real{0} ? scale : Real{0};
-          grad_x[j] = parts::narrow<Element>(parts::wide<Real>(grad_y[j]) * factor);
+          Real const factor = kernels::wide<Real>(y[j]) > Real{0} ? scale : Real{0};
+          grad_x[j] = kernels::narrow<Element>(kernels::wide<Real>(grad_y[j]) * factor);
         }
       });
 }
@@ -127,7 +128,7 @@ class KokkosActivation final : public Activation {
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
     output.require(call.input.dtype(), call.input.shape(), "an activation's output");
-    parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
       call.function == "relu" ? forward_as<Relu, Element>(execution, call, output)
                               : forward_as<Gelu, Element>(execution, call, output);
     });
@@ -137,7 +138,7 @@ class KokkosActivation final : public Activation {
                 Tensor const& grad_input) override {
     grad_output.require(call.input.dtype(), call.input.shape(), "an activation's grad_output");
     grad_input.require(call.input.dtype(), call.input.shape(), "an activation's grad_input");
-    parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
       if (call.function == "relu" && !call.output.empty()) {
         relu_backward_from_output<Element>(execution, call, grad_output, grad_input);
       } else if (call.function == "relu") {

@@ -1,7 +1,7 @@
+#include <heddle/core/operations/kernel_author.hpp>
 #include <numbers>
 
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 
@@ -24,15 +24,15 @@ struct Gelu {
 
 template <class Function, class Element>
 void forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {
-  auto const x = parts::rows_of<Element>(call.input);
-  auto const y = parts::rows_of<Element>(output);
-  parts::DropoutRule const dropout(call.dropout);
+  auto const x = kernels::rows_of<Element>(call.input);
+  auto const y = kernels::rows_of<Element>(output);
+  kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.input.dim(1);
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::reference_activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t j = 0; j < columns; ++j) {
           y[row][j] =
-              parts::narrow<Element>(Function::value(parts::wide<double>(x[row][j])) * dropout.multiplier(row, j));
+              kernels::narrow<Element>(Function::value(kernels::wide<double>(x[row][j])) * dropout.multiplier(row, j));
         }
       });
 }
@@ -40,16 +40,16 @@ void forward_as(Execution& execution, ActivationCall const& call, Tensor const& 
 template <class Function, class Element>
 void backward_as(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                  Tensor const& grad_input) {
-  auto const x = parts::rows_of<Element>(call.input);
-  auto const grad_y = parts::rows_of<Element>(grad_output);
-  auto const grad_x = parts::rows_of<Element>(grad_input);
-  parts::DropoutRule const dropout(call.dropout);
+  auto const x = kernels::rows_of<Element>(call.input);
+  auto const grad_y = kernels::rows_of<Element>(grad_output);
+  auto const grad_x = kernels::rows_of<Element>(grad_input);
+  kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.input.dim(1);
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::reference_activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t j = 0; j < columns; ++j) {
-          double const grad = parts::wide<double>(grad_y[row][j]) * dropout.multiplier(row, j);
-          grad_x[row][j] = parts::narrow<Element>(grad * Function::derivative(parts::wide<double>(x[row][j])));
+          double const grad = kernels::wide<double>(grad_y[row][j]) * dropout.multiplier(row, j);
+          grad_x[row][j] = kernels::narrow<Element>(grad * Function::derivative(kernels::wide<double>(x[row][j])));
         }
       });
 }
@@ -63,7 +63,7 @@ class ReferenceActivation final : public Activation {
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
     output.require(call.input.dtype(), call.input.shape(), "an activation's output");
-    parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
       call.function == "relu" ? forward_as<Relu, Element>(execution, call, output)
                               : forward_as<Gelu, Element>(execution, call, output);
     });
@@ -73,7 +73,7 @@ class ReferenceActivation final : public Activation {
                 Tensor const& grad_input) override {
     grad_output.require(call.input.dtype(), call.input.shape(), "an activation's grad_output");
     grad_input.require(call.input.dtype(), call.input.shape(), "an activation's grad_input");
-    parts::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
       call.function == "relu" ? backward_as<Relu, Element>(execution, call, grad_output, grad_input)
                               : backward_as<Gelu, Element>(execution, call, grad_output, grad_input);
     });

@@ -1,5 +1,6 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 
@@ -27,7 +28,7 @@ void update_as(Execution& execution, AdamCall const& call) {
   auto const gradient_decay = static_cast<Real>(call.decoupled ? 0 : call.weight_decay);
   auto const kept = static_cast<Real>(call.decoupled ? 1 - call.learning_rate * call.weight_decay : 1);
   std::int64_t const size = call.value.size();
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::adam", (size + block - 1) / block, KOKKOS_LAMBDA(std::int64_t item) {
         std::int64_t const begin = item * block;
         std::int64_t const count = size - begin < block ? size - begin : block;
@@ -52,7 +53,7 @@ class KokkosAdam final : public Adam {
     return problem.dtype == DType::float32 || problem.dtype == DType::float64;
   }
   void update(Execution& execution, AdamCall const& call) override {
-    parts::with_real(call.value.dtype(), [&]<class Real>(Real) { update_as<Real>(execution, call); });
+    kernels::with_real(call.value.dtype(), [&]<class Real>(Real) { update_as<Real>(execution, call); });
   }
 };
 

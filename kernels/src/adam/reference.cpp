@@ -1,5 +1,6 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 
@@ -20,7 +21,7 @@ void update_as(Execution& execution, AdamCall const& call) {
   bool const decoupled = call.decoupled;
   double const correction1 = 1 - std::pow(beta1, static_cast<double>(call.step));
   double const correction2 = 1 - std::pow(beta2, static_cast<double>(call.step));
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::reference_adam", call.value.size(), KOKKOS_LAMBDA(std::int64_t i) {
         double const old = value[i];
         double const g = gradient[i] * gradient_scale + (decoupled ? 0.0 : weight_decay * old);
@@ -41,7 +42,7 @@ class ReferenceAdam final : public Adam {
     return problem.dtype == DType::float32 || problem.dtype == DType::float64;
   }
   void update(Execution& execution, AdamCall const& call) override {
-    parts::with_real(call.value.dtype(), [&]<class Real>(Real) { update_as<Real>(execution, call); });
+    kernels::with_real(call.value.dtype(), [&]<class Real>(Real) { update_as<Real>(execution, call); });
   }
 };
 

@@ -1,14 +1,15 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 #include "tiles.hpp"
 
 namespace heddle {
 namespace {
 
-using parts::attention_block;
-using parts::Block;
-using parts::Rows;
-using parts::Tile;
+using kernels::attention_block;
+using kernels::Block;
+using kernels::Rows;
+using kernels::Tile;
 
 /// The running softmax of a block of queries: after each block of keys, sum = Σ exp(score - maximum) over the keys so
 /// far.
@@ -47,13 +48,13 @@ struct OnlineSoftmax {
       Real const old = maximum[i];
       maximum[i] = shift[i];
       shift[i] = shift[i] == -std::numeric_limits<Real>::infinity() ? Real{0} : shift[i];
-      correction[i] = parts::fast_exp(old - shift[i]);
+      correction[i] = fast_exp(old - shift[i]);
       sum[i] *= correction[i];
     }
     for (std::int64_t j = 0; j < keys; ++j) {
       Real* const score = scores[j];
       for (std::int64_t i = 0; i < queries; ++i) {
-        score[i] = parts::fast_exp(score[i] - shift[i]);
+        score[i] = fast_exp(score[i] - shift[i]);
         sum[i] += score[i];
       }
     }
@@ -61,9 +62,9 @@ struct OnlineSoftmax {
 };
 
 /// The output of one block of queries of one head of one sequence.
-template <class Element, class Real = parts::ArithmeticType<Element>>
-KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Element> const& head, Block queries,
-                                          Rows<Element> output, Rows<Real> log_sum_exp, parts::Scratch<Real> scratch,
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const& head, Block queries,
+                                          Rows<Element> output, Rows<Real> log_sum_exp, kernels::Scratch<Real> scratch,
                                           std::int64_t stride) {
   auto const q_transposed = scratch.tile(head.view.head_dim, attention_block);
   auto const k = scratch.tile(attention_block, stride);
@@ -71,7 +72,7 @@ KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Element> const& h
   auto const scores = scratch.tile(attention_block, attention_block);
   auto const kept = scratch.tile(attention_block, attention_block);
   auto const sums = scratch.tile(attention_block, stride);
-  std::int64_t const lanes = parts::round_up(queries.count, parts::tile_columns);
+  std::int64_t const lanes = kernels::round_up(queries.count, kernels::tile_columns);
   std::int64_t const first_row = head.query_row + queries.begin;
 
   head.load(head.view.q, first_row, queries.count, sums, head.view.scale);
@@ -87,7 +88,7 @@ KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Element> const& h
     }
   }
   for (std::int64_t begin = 0; begin < head.keys && head.seen(begin, queries); begin += attention_block) {
-    Block const keys = parts::block_at(begin, head.keys);
+    Block const keys = kernels::block_at(begin, head.keys);
     head.load(head.view.k, head.key_row + begin, keys.count, k);
     head.load(head.view.v, head.key_row + begin, keys.count, v);
     head.score(k, q_transposed, scores, queries, keys);
@@ -106,7 +107,7 @@ KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Element> const& h
         sums[i][d] *= softmax.correction[i];
       }
     }
-    parts::multiply<true>(scores.transposed(), v, sums, {queries.count, head.view.head_dim, keys.count});
+    kernels::multiply<true>(scores.transposed(), v, sums, {queries.count, head.view.head_dim, keys.count});
   }
   for (std::int64_t i = 0; i < queries.count; ++i) {
     Real const factor = softmax.sum[i] > 0 ? 1 / softmax.sum[i] : Real{0};
@@ -121,21 +122,21 @@ KOKKOS_INLINE_FUNCTION void forward_block(parts::AttentionHead<Element> const& h
 
 template <class Element>
 void run_forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
-  using Real = parts::ArithmeticType<Element>;
-  parts::AttentionView<Element> const view(call);
-  auto const out = parts::rows_of<Element>(output);
-  auto const statistics = parts::rows_of<Real>(log_sum_exp);
+  using Real = kernels::ArithmeticType<Element>;
+  kernels::AttentionView<Element> const view(call);
+  auto const out = kernels::rows_of<Element>(output);
+  auto const statistics = kernels::rows_of<Real>(log_sum_exp);
   std::int64_t const stride = view.stride();
   std::int64_t const elements =
-      attention_block * (parts::round_up(view.head_dim, parts::tile_columns) + 3 * stride + 2 * attention_block);
-  parts::for_each_with_scratch<Real>(
+      attention_block * (kernels::round_up(view.head_dim, kernels::tile_columns) + 3 * stride + 2 * attention_block);
+  kernels::for_each_with_scratch<Real>(
       execution, "attention forward", view.count * view.heads * view.query_blocks, elements,
-      KOKKOS_LAMBDA(std::int64_t item, parts::Scratch<Real> scratch) {
+      KOKKOS_LAMBDA(std::int64_t item, kernels::Scratch<Real> scratch) {
         std::int64_t const of_head = item / view.query_blocks;
-        parts::AttentionHead<Element> const head(view, of_head / view.heads, of_head % view.heads);
+        kernels::AttentionHead<Element> const head(view, of_head / view.heads, of_head % view.heads);
         std::int64_t const begin = item % view.query_blocks * attention_block;
         if (begin < head.queries) {
-          Block const block = parts::block_at(begin, head.queries);
+          Block const block = kernels::block_at(begin, head.queries);
           if (!view.accumulate || (head.keys > 0 && head.seen(0, block))) {
             forward_block(head, block, out, statistics, scratch, stride);
           }
@@ -148,7 +149,7 @@ template <class Element>
 struct BackwardRows {
   Rows<Element> output, grad_output;
   Rows<Element> grad_q, grad_k, grad_v;
-  Rows<parts::ArithmeticType<Element>> log_sum_exp;
+  Rows<kernels::ArithmeticType<Element>> log_sum_exp;
 };
 
 /// The tiles of a work item of the backward visit. Transposed ones are [head_dim, queries].
@@ -162,7 +163,7 @@ struct BackwardTiles {
   Real log_sum_exp[attention_block];
   Real delta[attention_block];
 
-  KOKKOS_INLINE_FUNCTION BackwardTiles(parts::Scratch<Real> scratch, std::int64_t head_dim, std::int64_t stride)
+  KOKKOS_INLINE_FUNCTION BackwardTiles(kernels::Scratch<Real> scratch, std::int64_t head_dim, std::int64_t stride)
       : k(scratch.tile(attention_block, stride)),
         v(scratch.tile(attention_block, stride)),
         grad_k(scratch.tile(attention_block, stride)),
@@ -181,15 +182,15 @@ struct BackwardTiles {
   }
 };
 
-template <class Element, class Real = parts::ArithmeticType<Element>>
-KOKKOS_INLINE_FUNCTION void load_queries(parts::AttentionHead<Element> const& head, Block queries,
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void load_queries(kernels::AttentionHead<Element> const& head, Block queries,
                                          BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
   std::int64_t const first_row = head.query_row + queries.begin;
   head.load(head.view.q, first_row, queries.count, tiles.q, head.view.scale);
   head.load(rows.grad_output, first_row, queries.count, tiles.grad_output);
   head.transpose(tiles.q, queries.count, tiles.q_transposed);
   head.transpose(tiles.grad_output, queries.count, tiles.grad_output_transposed);
-  for (std::int64_t i = 0; i < parts::round_up(queries.count, parts::tile_columns); ++i) {
+  for (std::int64_t i = 0; i < kernels::round_up(queries.count, kernels::tile_columns); ++i) {
     // A query that sees no key, or is no query, has no weights: exp(score - infinity).
     tiles.log_sum_exp[i] = std::numeric_limits<Real>::infinity();
     tiles.delta[i] = 0;
@@ -208,10 +209,10 @@ KOKKOS_INLINE_FUNCTION void load_queries(parts::AttentionHead<Element> const& he
 }
 
 /// From the scores and grad_weights (in grad_scores) to the dropped-out weights and the scores' gradients.
-template <class Element, class Real = parts::ArithmeticType<Element>>
-KOKKOS_INLINE_FUNCTION void differentiate_softmax(parts::AttentionHead<Element> const& head, Block queries, Block keys,
-                                                  BackwardTiles<Real> const& tiles) {
-  std::int64_t const lanes = parts::round_up(queries.count, parts::tile_columns);
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void differentiate_softmax(kernels::AttentionHead<Element> const& head, Block queries,
+                                                  Block keys, BackwardTiles<Real> const& tiles) {
+  std::int64_t const lanes = kernels::round_up(queries.count, kernels::tile_columns);
   bool const dropout = head.view.dropout.active;
   if (dropout) {
     head.fill_kept(tiles.kept, queries, keys);
@@ -221,7 +222,7 @@ KOKKOS_INLINE_FUNCTION void differentiate_softmax(parts::AttentionHead<Element> 
     Real* const grad = tiles.grad_scores[j];
     Real const* const kept = tiles.kept[j];
     for (std::int64_t i = 0; i < lanes; ++i) {
-      weight[i] = parts::fast_exp(weight[i] - tiles.log_sum_exp[i]);
+      weight[i] = fast_exp(weight[i] - tiles.log_sum_exp[i]);
     }
     if (dropout) {
       for (std::int64_t i = 0; i < lanes; ++i) {
@@ -237,42 +238,44 @@ KOKKOS_INLINE_FUNCTION void differentiate_softmax(parts::AttentionHead<Element> 
 }
 
 /// What a block of queries and a block of keys give to each other's gradients.
-template <class Element, class Real = parts::ArithmeticType<Element>>
-KOKKOS_INLINE_FUNCTION void backward_blocks(parts::AttentionHead<Element> const& head, Block queries, Block keys,
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void backward_blocks(kernels::AttentionHead<Element> const& head, Block queries, Block keys,
                                             BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
   std::int64_t const head_dim = head.view.head_dim;
   load_queries(head, queries, rows, tiles);
   head.score(tiles.k, tiles.q_transposed, tiles.weights, queries, keys);
-  parts::multiply<false>(tiles.v.plain(), tiles.grad_output_transposed, tiles.grad_scores,
-                         {keys.count, queries.count, head_dim});
+  kernels::multiply<false>(tiles.v.plain(), tiles.grad_output_transposed, tiles.grad_scores,
+                           {keys.count, queries.count, head_dim});
   differentiate_softmax(head, queries, keys, tiles);
-  parts::multiply<true>(tiles.weights.plain(), tiles.grad_output, tiles.grad_v, {keys.count, head_dim, queries.count});
-  parts::multiply<true>(tiles.grad_scores.plain(), tiles.q, tiles.grad_k, {keys.count, head_dim, queries.count});
+  kernels::multiply<true>(tiles.weights.plain(), tiles.grad_output, tiles.grad_v,
+                          {keys.count, head_dim, queries.count});
+  kernels::multiply<true>(tiles.grad_scores.plain(), tiles.q, tiles.grad_k, {keys.count, head_dim, queries.count});
   Tile<Real> const grad_q{tiles.grad_q[queries.begin], tiles.grad_q.stride};
-  parts::multiply<true>(tiles.grad_scores.transposed(), tiles.k, grad_q, {queries.count, head_dim, keys.count});
+  kernels::multiply<true>(tiles.grad_scores.transposed(), tiles.k, grad_q, {queries.count, head_dim, keys.count});
 }
 
 template <class Real>
 KOKKOS_INLINE_FUNCTION void set_zero(Tile<Real> tile, std::int64_t rows) {
-  for (std::int64_t i = 0; i < parts::round_up(rows, parts::tile_rows) * tile.stride; ++i) {
+  for (std::int64_t i = 0; i < kernels::round_up(rows, kernels::tile_rows) * tile.stride; ++i) {
     tile.data[i] = 0;
   }
 }
 
 /// All gradients of one head of one sequence: the queries' add up in scratch while the blocks of keys pass by.
-template <class Element, class Real = parts::ArithmeticType<Element>>
-KOKKOS_INLINE_FUNCTION void backward_head(parts::AttentionHead<Element> const& head, BackwardRows<Element> const& rows,
-                                          parts::Scratch<Real> scratch, std::int64_t stride) {
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void backward_head(kernels::AttentionHead<Element> const& head,
+                                          BackwardRows<Element> const& rows, kernels::Scratch<Real> scratch,
+                                          std::int64_t stride) {
   BackwardTiles<Real> tiles(scratch, head.view.head_dim, stride);
   set_zero(tiles.grad_q, head.queries);
   for (std::int64_t key_begin = 0; key_begin < head.keys; key_begin += attention_block) {
-    Block const keys = parts::block_at(key_begin, head.keys);
+    Block const keys = kernels::block_at(key_begin, head.keys);
     head.load(head.view.k, head.key_row + key_begin, keys.count, tiles.k);
     head.load(head.view.v, head.key_row + key_begin, keys.count, tiles.v);
     set_zero(tiles.grad_k, keys.count);
     set_zero(tiles.grad_v, keys.count);
     for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
-      Block const queries = parts::block_at(begin, head.queries);
+      Block const queries = kernels::block_at(begin, head.queries);
       if (head.seen(key_begin, queries)) {
         backward_blocks(head, queries, keys, rows, tiles);
       }
@@ -285,14 +288,14 @@ KOKKOS_INLINE_FUNCTION void backward_head(parts::AttentionHead<Element> const& h
 
 template <class Element>
 void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<Element> const& rows) {
-  using Real = parts::ArithmeticType<Element>;
-  parts::AttentionView<Element> const view(call);
+  using Real = kernels::ArithmeticType<Element>;
+  kernels::AttentionView<Element> const view(call);
   std::int64_t const stride = view.stride();
-  parts::for_each_with_scratch<Real>(
+  kernels::for_each_with_scratch<Real>(
       execution, "attention backward", view.count * view.heads,
       BackwardTiles<Real>::elements(stride, view.query_blocks),
-      KOKKOS_LAMBDA(std::int64_t item, parts::Scratch<Real> scratch) {
-        parts::AttentionHead<Element> const head(view, item / view.heads, item % view.heads);
+      KOKKOS_LAMBDA(std::int64_t item, kernels::Scratch<Real> scratch) {
+        kernels::AttentionHead<Element> const head(view, item / view.heads, item % view.heads);
         backward_head(head, rows, scratch, stride);
       });
 }
@@ -304,16 +307,16 @@ class KokkosAttention : public Attention {
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
-    parts::with_floating(call.q.dtype(),
-                         [&]<class Element>(Element) { run_forward<Element>(execution, call, output, log_sum_exp); });
+    kernels::with_floating(call.q.dtype(),
+                           [&]<class Element>(Element) { run_forward<Element>(execution, call, output, log_sum_exp); });
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
-    parts::with_floating(call.q.dtype(), [&]<class Element>(Element) {
+    kernels::with_floating(call.q.dtype(), [&]<class Element>(Element) {
       BackwardRows<Element> const rows{
-          parts::rows_of<Element>(output),      parts::rows_of<Element>(grad_output),
-          parts::rows_of<Element>(gradients.q), parts::rows_of<Element>(gradients.k),
-          parts::rows_of<Element>(gradients.v), parts::rows_of<parts::ArithmeticType<Element>>(log_sum_exp)};
+          kernels::rows_of<Element>(output),      kernels::rows_of<Element>(grad_output),
+          kernels::rows_of<Element>(gradients.q), kernels::rows_of<Element>(gradients.k),
+          kernels::rows_of<Element>(gradients.v), kernels::rows_of<kernels::ArithmeticType<Element>>(log_sum_exp)};
       run_backward<Element>(execution, call, rows);
     });
   }

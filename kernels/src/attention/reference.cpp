@@ -1,5 +1,6 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 namespace {
@@ -11,11 +12,11 @@ struct Head {
   std::int64_t head, head_dim;
   double scale;
   bool causal;
-  parts::Rows<Element> q, k, v;
+  kernels::Rows<Element> q, k, v;
   std::int32_t const *query_position, *key_position;
-  parts::DropoutRule dropout;
+  kernels::DropoutRule dropout;
 
-  KOKKOS_INLINE_FUNCTION Element* of(parts::Rows<Element> const& rows, std::int64_t row) const {
+  KOKKOS_INLINE_FUNCTION Element* of(kernels::Rows<Element> const& rows, std::int64_t row) const {
     return rows[row] + head * head_dim;
   }
   KOKKOS_INLINE_FUNCTION bool sees(std::int64_t query, std::int64_t key) const {
@@ -29,7 +30,7 @@ struct Head {
   KOKKOS_INLINE_FUNCTION double dot(Element const* a, Element const* b) const {
     double sum = 0;
     for (std::int64_t i = 0; i < head_dim; ++i) {
-      sum += parts::wide<double>(a[i]) * parts::wide<double>(b[i]);
+      sum += kernels::wide<double>(a[i]) * kernels::wide<double>(b[i]);
     }
     return sum;
   }
@@ -71,40 +72,40 @@ KOKKOS_INLINE_FUNCTION void sum_terms(Element* to, std::int64_t head_dim, double
     std::int64_t const end = head_dim - begin < columns ? head_dim : begin + columns;
     double sums[columns];
     for (std::int64_t d = begin; d < end; ++d) {
-      sums[d - begin] = share > 0 ? share * parts::wide<double>(to[d]) : 0.0;
+      sums[d - begin] = share > 0 ? share * kernels::wide<double>(to[d]) : 0.0;
     }
     for (std::int64_t i = 0; i < count; ++i) {
       Term<Element> const term = term_of(i);
       for (std::int64_t d = begin; term.factor != 0 && d < end; ++d) {
-        sums[d - begin] += term.factor * parts::wide<double>(term.row[d]);
+        sums[d - begin] += term.factor * kernels::wide<double>(term.row[d]);
       }
     }
     for (std::int64_t d = begin; d < end; ++d) {
-      to[d] = parts::narrow<Element>(sums[d - begin]);
+      to[d] = kernels::narrow<Element>(sums[d - begin]);
     }
   }
 }
 
 template <class Element>
 struct Call {
-  parts::Rows<Element> q, k, v;
+  kernels::Rows<Element> q, k, v;
   std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
   std::int32_t const *query_position, *key_position;
   std::int64_t count, heads, head_dim;
   double scale;
   bool causal, accumulate;
-  parts::DropoutRule dropout;
+  kernels::DropoutRule dropout;
 
   explicit Call(AttentionCall const& call)
-      : q(parts::rows_of<Element>(call.q)),
-        k(parts::rows_of<Element>(call.k)),
-        v(parts::rows_of<Element>(call.v)),
+      : q(kernels::rows_of<Element>(call.q)),
+        k(kernels::rows_of<Element>(call.k)),
+        v(kernels::rows_of<Element>(call.v)),
         query_begin(call.queries.begin.data<std::int32_t>()),
         query_length(call.queries.length.data<std::int32_t>()),
         key_begin(call.keys.begin.data<std::int32_t>()),
         key_length(call.keys.length.data<std::int32_t>()),
-        query_position(parts::rows_of<std::int32_t>(call.query_position).data),
-        key_position(parts::rows_of<std::int32_t>(call.key_position).data),
+        query_position(kernels::rows_of<std::int32_t>(call.query_position).data),
+        key_position(kernels::rows_of<std::int32_t>(call.key_position).data),
         count(call.queries.count),
         heads(call.heads),
         head_dim(call.q.dim(1) / call.heads),
@@ -135,11 +136,11 @@ struct Call {
 template <class Element>
 void run_forward(Execution& execution, AttentionCall const& attention, Tensor const& output,
                  Tensor const& log_sum_exp) {
-  using Real = parts::ArithmeticType<Element>;
+  using Real = kernels::ArithmeticType<Element>;
   Call<Element> const call(attention);
-  auto const out = parts::rows_of<Element>(output);
-  auto const statistics = parts::rows_of<Real>(log_sum_exp);
-  parts::for_each(
+  auto const out = kernels::rows_of<Element>(output);
+  auto const statistics = kernels::rows_of<Real>(log_sum_exp);
+  kernels::for_each(
       execution, "reference attention forward", call.count * call.heads, KOKKOS_LAMBDA(std::int64_t item) {
         Head<Element> const head = call.head(item);
         for (std::int64_t query = 0; query < head.query_count; ++query) {
@@ -160,9 +161,9 @@ void run_forward(Execution& execution, AttentionCall const& attention, Tensor co
 /// What backward reads and writes beside the call.
 template <class Element>
 struct BackwardRows {
-  parts::Rows<Element> output, grad_output;
-  parts::Rows<Element> grad_q, grad_k, grad_v;
-  parts::Rows<parts::ArithmeticType<Element>> log_sum_exp;
+  kernels::Rows<Element> output, grad_output;
+  kernels::Rows<Element> grad_q, grad_k, grad_v;
+  kernels::Rows<kernels::ArithmeticType<Element>> log_sum_exp;
 };
 
 /// What the pair of a query and a key contributes is these times a row.
@@ -182,7 +183,7 @@ KOKKOS_INLINE_FUNCTION PairFactors pair_factors(Head<Element> const& head, Backw
   std::int64_t const row = head.query_begin + query;
   Element const* const grad = head.of(rows.grad_output, row);
   double const delta = head.dot(grad, head.of(rows.output, row));
-  double const weight = std::exp(head.score(query, key) - parts::wide<double>(rows.log_sum_exp[row][head.head]));
+  double const weight = std::exp(head.score(query, key) - kernels::wide<double>(rows.log_sum_exp[row][head.head]));
   double const kept = head.kept(query, key);
   double const grad_weight = kept * head.dot(grad, head.of(head.v, head.key_begin + key));
   return {weight * kept, head.scale * weight * (grad_weight - delta)};
@@ -192,7 +193,7 @@ template <class Element>
 void run_backward(Execution& execution, AttentionCall const& attention, BackwardRows<Element> const& rows) {
   Call<Element> const call(attention);
   double const share = call.accumulate ? 1 : 0;
-  parts::for_each(
+  kernels::for_each(
       execution, "reference attention backward", call.count * call.heads, KOKKOS_LAMBDA(std::int64_t item) {
         Head<Element> const head = call.head(item);
         for (std::int64_t query = 0; query < head.query_count; ++query) {
@@ -222,16 +223,16 @@ class ReferenceAttention : public Attention {
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
-    parts::with_floating(call.q.dtype(),
-                         [&]<class Element>(Element) { run_forward<Element>(execution, call, output, log_sum_exp); });
+    kernels::with_floating(call.q.dtype(),
+                           [&]<class Element>(Element) { run_forward<Element>(execution, call, output, log_sum_exp); });
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
-    parts::with_floating(call.q.dtype(), [&]<class Element>(Element) {
+    kernels::with_floating(call.q.dtype(), [&]<class Element>(Element) {
       BackwardRows<Element> const rows{
-          parts::rows_of<Element>(output),      parts::rows_of<Element>(grad_output),
-          parts::rows_of<Element>(gradients.q), parts::rows_of<Element>(gradients.k),
-          parts::rows_of<Element>(gradients.v), parts::rows_of<parts::ArithmeticType<Element>>(log_sum_exp)};
+          kernels::rows_of<Element>(output),      kernels::rows_of<Element>(grad_output),
+          kernels::rows_of<Element>(gradients.q), kernels::rows_of<Element>(gradients.k),
+          kernels::rows_of<Element>(gradients.v), kernels::rows_of<kernels::ArithmeticType<Element>>(log_sum_exp)};
       run_backward<Element>(execution, call, rows);
     });
   }

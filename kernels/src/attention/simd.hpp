@@ -10,16 +10,16 @@
 /// groups of one vector of `Element`: a group of 32 bfloat16 becomes those of even and then those of odd index (Pair).
 namespace heddle::simd_attention {
 
+using kernels::attention_block;
+using kernels::Block;
+using kernels::round_up;
+using kernels::Rows;
+using kernels::Tile;
 using lanes::Floats;
-using parts::attention_block;
-using parts::Block;
-using parts::round_up;
-using parts::Rows;
-using parts::Tile;
 
 template <class Element>
-using Head = parts::AttentionHead<Element>;
-using Scratch = parts::Scratch<float>;
+using Head = kernels::AttentionHead<Element>;
+using Scratch = kernels::Scratch<float>;
 template <class Element>
 using Unit = lanes::Unit<Element>;
 
@@ -36,7 +36,7 @@ constexpr std::int64_t group = group_vectors<Element>* lanes::width;
 
 /// Columns of tiles [tokens, head_dim].
 template <class Element>
-std::int64_t tile_stride(parts::AttentionView<Element> const& view) {
+std::int64_t tile_stride(kernels::AttentionView<Element> const& view) {
   return round_up(view.head_dim, group<Element>);
 }
 
@@ -46,7 +46,7 @@ inline std::int64_t block_rows(std::int64_t length) {
 
 /// The call's heads one after another; the last one for what lies beyond them.
 template <class Element>
-Head<Element> head_at(parts::AttentionView<Element> const& view, std::int64_t item) {
+Head<Element> head_at(kernels::AttentionView<Element> const& view, std::int64_t item) {
   std::int64_t const last = view.count * view.heads - 1;
   std::int64_t const bounded = item < last ? item : last;
   return {view, bounded / view.heads, bounded % view.heads};
@@ -136,8 +136,8 @@ void transpose(Head<Element> const& head, Rows<Element> const& rows, std::int64_
 
 /// The rows as a product's left factor: where they are or, if head_dim is not a number of whole units, in `spare`.
 template <class Element>
-parts::Factor<Element> left_factor(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first,
-                                   std::int64_t count, Tile<float> spare) {
+kernels::Factor<Element> left_factor(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first,
+                                     std::int64_t count, Tile<float> spare) {
   std::int64_t const unit = Unit<Element>::elements;
   std::int64_t const head_dim = head.view.head_dim;
   if (head_dim % unit == 0) {

@@ -53,8 +53,8 @@ class BackwardHead {
   }
 
   void run() {
-    Block const queries = parts::block_at(0, head_.queries);
-    Block const keys = parts::block_at(0, head_.keys);
+    Block const queries = kernels::block_at(0, head_.queries);
+    Block const keys = kernels::block_at(0, head_.keys);
     bool const one_block = queries.count == head_.queries && keys.count == head_.keys;
     if (one_block && keys.count > 0 && queries.count > 0 && head_.seen(0, queries)) {
       load(head_, view_.k, head_.key_row, keys.count, k_);
@@ -75,13 +75,13 @@ class BackwardHead {
   void run_by_blocks() {
     set_zero(grad_q_, head_.queries);
     for (std::int64_t key_begin = 0; key_begin < head_.keys; key_begin += attention_block) {
-      Block const keys = parts::block_at(key_begin, head_.keys);
+      Block const keys = kernels::block_at(key_begin, head_.keys);
       std::int64_t const first_key = head_.key_row + key_begin;
       load(head_, view_.k, first_key, keys.count, k_);
       set_zero(grad_k_, keys.count);
       set_zero(grad_v_, keys.count);
       for (std::int64_t begin = 0; begin < head_.queries; begin += attention_block) {
-        Block const queries = parts::block_at(begin, head_.queries);
+        Block const queries = kernels::block_at(begin, head_.queries);
         if (head_.seen(key_begin, queries)) {
           differentiate(queries, keys);
           give(queries, keys, ToTile{{grad_q_[begin], stride_}}, ToTile{grad_k_}, ToTile{grad_v_});
@@ -191,7 +191,7 @@ class BackwardHead {
 
   Head<Element> const& head_;
   Head<Element> const& next_;
-  parts::AttentionView<Element> const& view_;
+  kernels::AttentionView<Element> const& view_;
   BackwardRows<Element> const& rows_;
   std::int64_t stride_;
   Tile<float> q_, grad_output_;                        ///< [queries, head_dim]
@@ -210,16 +210,16 @@ class BackwardHead {
 template <class Element>
 void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
               Tensor const& grad_output, AttentionGradients const& gradients) {
-  parts::AttentionView<Element> const view(call);
-  BackwardRows<Element> const rows{parts::rows_of<Element>(output),      parts::rows_of<Element>(grad_output),
-                                   parts::rows_of<Element>(gradients.q), parts::rows_of<Element>(gradients.k),
-                                   parts::rows_of<Element>(gradients.v), parts::rows_of<float>(log_sum_exp)};
+  kernels::AttentionView<Element> const view(call);
+  BackwardRows<Element> const rows{kernels::rows_of<Element>(output),      kernels::rows_of<Element>(grad_output),
+                                   kernels::rows_of<Element>(gradients.q), kernels::rows_of<Element>(gradients.k),
+                                   kernels::rows_of<Element>(gradients.v), kernels::rows_of<float>(log_sum_exp)};
   auto const work = [=](std::int64_t item, Scratch scratch) {
     Head<Element> const head = head_at(view, item);
     Head<Element> const next = head_at(view, item + 1);
     BackwardHead<Element>(head, next, rows, scratch).run();
   };
-  parts::for_each_with_scratch<float>(
+  kernels::for_each_with_scratch<float>(
       execution, "simd attention backward", view.count * view.heads,
       BackwardHead<Element>::scratch_elements(tile_stride(view), call.queries.max_length), work);
 }

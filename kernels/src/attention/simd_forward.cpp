@@ -146,7 +146,7 @@ class QueryBlock {
       set_zero(sums_, queries_.count);
     }
     for (std::int64_t begin = 0; begin < head_.keys && head_.seen(begin, queries_); begin += attention_block) {
-      auto const product = weigh(parts::block_at(begin, head_.keys));
+      auto const product = weigh(kernels::block_at(begin, head_.keys));
       lanes::multiply<group_vectors<Element>>(
           product, queries_.count, stride_, [&](std::int64_t row, std::int64_t column, auto const& sums) {
             float* at = sums_[row] + column;
@@ -198,20 +198,20 @@ class QueryBlock {
 
 template <class Element>
 void forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
-  parts::AttentionView<Element> const view(call);
-  ForwardRows<Element> const rows{parts::rows_of<Element>(output), parts::rows_of<float>(log_sum_exp)};
+  kernels::AttentionView<Element> const view(call);
+  ForwardRows<Element> const rows{kernels::rows_of<Element>(output), kernels::rows_of<float>(log_sum_exp)};
   auto const work = [=](std::int64_t item, Scratch scratch) {
     Head<Element> const head = head_at(view, item);
     Head<Element> const next = head_at(view, item + 1);
     for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
-      Block const block = parts::block_at(begin, head.queries);
+      Block const block = kernels::block_at(begin, head.queries);
       if (!view.accumulate || (head.keys > 0 && head.seen(0, block))) {
         QueryBlock<Element>(head, next, block, scratch).run(rows);
       }
     }
   };
-  parts::for_each_with_scratch<float>(execution, "simd attention forward", view.count * view.heads,
-                                      QueryBlock<Element>::scratch_elements(tile_stride(view)), work);
+  kernels::for_each_with_scratch<float>(execution, "simd attention forward", view.count * view.heads,
+                                        QueryBlock<Element>::scratch_elements(tile_stride(view)), work);
 }
 
 template void forward<float>(Execution&, AttentionCall const&, Tensor const&, Tensor const&);

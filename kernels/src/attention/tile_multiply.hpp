@@ -11,7 +11,7 @@
 #endif
 
 /// Products of small matrices that lie in cache.
-namespace heddle::parts {
+namespace heddle::kernels {
 
 constexpr std::int64_t tile_rows = 4;
 constexpr std::int64_t tile_columns = 16;
@@ -70,4 +70,4 @@ KOKKOS_INLINE_FUNCTION void multiply(Factor<Real> a, Tile<Real> b, Tile<Real> c,
   }
 }
 
-}  // namespace heddle::parts
+}  // namespace heddle::kernels

@@ -1,14 +1,14 @@
 #pragma once
 
 #include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/kernel_author.hpp>
 
-#include "support/kernel_parts.hpp"
 #include "tile_multiply.hpp"
 
 /// One head of one sequence as the portable attention sees it: blocks of up to 64 queries meet blocks of up to 64 keys.
 /// Tiles of scores are held transposed, [keys, queries]: the softmax's sums then run along vectors of queries, and the
 /// random numbers of 16 queries come out of Philox side by side.
-namespace heddle::parts {
+namespace heddle::kernels {
 
 constexpr std::int64_t attention_block = 64;
 
@@ -235,4 +235,4 @@ void for_each_with_scratch(Execution& execution, char const* name, std::int64_t 
   }
 }
 
-}  // namespace heddle::parts
+}  // namespace heddle::kernels

@@ -1,11 +1,12 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 #include "terms.hpp"
 
 namespace heddle {
 namespace {
 
-using parts::LossRule;
+using kernels::LossRule;
 
 /// Independent partial results of a row's reduction, as many as fill the vector pipelines.
 constexpr int lanes = 64;
@@ -16,7 +17,7 @@ struct RowSums {
   Real sum;
 };
 
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION RowSums<Real> maximum_and_sum(Element const* logits, std::int64_t columns) {
   Real maxima[lanes];
   Real sums[lanes];
@@ -27,14 +28,14 @@ KOKKOS_INLINE_FUNCTION RowSums<Real> maximum_and_sum(Element const* logits, std:
   std::int64_t const whole = columns - columns % lanes;
   for (std::int64_t c = 0; c < whole; c += lanes) {
     for (int lane = 0; lane < lanes; ++lane) {
-      auto const logit = parts::wide<Real>(logits[c + lane]);
+      auto const logit = kernels::wide<Real>(logits[c + lane]);
       maxima[lane] = logit > maxima[lane] ? logit : maxima[lane];
       sums[lane] += logit;
     }
   }
   RowSums<Real> result{-std::numeric_limits<Real>::infinity(), 0};
   for (std::int64_t c = whole; c < columns; ++c) {
-    auto const logit = parts::wide<Real>(logits[c]);
+    auto const logit = kernels::wide<Real>(logits[c]);
     result.maximum = logit > result.maximum ? logit : result.maximum;
     result.sum += logit;
   }
@@ -45,29 +46,29 @@ KOKKOS_INLINE_FUNCTION RowSums<Real> maximum_and_sum(Element const* logits, std:
   return result;
 }
 
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION Real sum_of_exponentials(Element const* logits, std::int64_t columns, Real maximum) {
   Real sum = 0;
   for (std::int64_t c = 0; c < columns; ++c) {
-    sum += parts::exp_of_negative(parts::wide<Real>(logits[c]) - maximum);
+    sum += exp_of_negative(kernels::wide<Real>(logits[c]) - maximum);
   }
   return sum;
 }
 
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
-  auto const logits = parts::rows_of<Element>(call.logits);
-  auto const out = parts::rows_of<Real>(statistics);
+  auto const logits = kernels::rows_of<Element>(call.logits);
+  auto const out = kernels::rows_of<Real>(statistics);
   auto const* const targets = call.targets.data<std::int32_t>();
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
-  parts::for_each(
+  kernels::for_each(
       execution, "cross entropy statistics", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         auto const sums = maximum_and_sum<Element>(logits[row], columns);
         std::int64_t const target = targets[row] - first;
         out[row][0] = sums.maximum;
         out[row][1] = sum_of_exponentials<Element>(logits[row], columns, sums.maximum);
-        out[row][2] = target >= 0 && target < columns ? parts::wide<Real>(logits[row][target]) : Real{0};
+        out[row][2] = target >= 0 && target < columns ? kernels::wide<Real>(logits[row][target]) : Real{0};
         out[row][3] = sums.sum;
       });
 }
@@ -75,10 +76,10 @@ void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call,
 template <class Real>
 void combine_statistics(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) {
   auto const* const in = part_statistics.data<Real>();
-  auto const out = parts::rows_of<Real>(statistics);
+  auto const out = kernels::rows_of<Real>(statistics);
   std::int64_t const part_count = part_statistics.dim(0);
   std::int64_t const stride = part_statistics.dim(1) * SoftmaxCrossEntropy::statistics_columns;
-  parts::for_each(
+  kernels::for_each(
       execution, "cross entropy combination", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Real const* const of_row = in + row * SoftmaxCrossEntropy::statistics_columns;
         Real maximum = of_row[0];
@@ -103,29 +104,29 @@ void combine_statistics(Execution& execution, Tensor const& part_statistics, Ten
 template <class Real>
 void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                   Tensor const& losses) {
-  auto const in = parts::rows_of<Real>(statistics);
-  auto const out = parts::rows_of<Real>(losses);
+  auto const in = kernels::rows_of<Real>(statistics);
+  auto const out = kernels::rows_of<Real>(losses);
   LossRule<Real> const rule(call);
-  parts::for_each(
+  kernels::for_each(
       execution, "cross entropy losses", statistics.dim(0),
       KOKKOS_LAMBDA(std::int64_t row) { rule.write_losses(in[row], out[row]); });
 }
 
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics, double scale) {
-  auto const logits = parts::rows_of<Element>(call.logits);
-  auto const in = parts::rows_of<Real>(statistics);
+  auto const logits = kernels::rows_of<Element>(call.logits);
+  auto const in = kernels::rows_of<Real>(statistics);
   auto const* const targets = call.targets.data<std::int32_t>();
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
   LossRule<Real> const rule(call, scale);
-  parts::for_each(
+  kernels::for_each(
       execution, "cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Real const maximum = in[row][0];
         Real const factor = rule.scale / in[row][1];
         Element* const row_logits = logits[row];
         auto const gradient = [=](Element logit, Real wanted) {
-          return parts::narrow<Element>(parts::exp_of_negative(parts::wide<Real>(logit) - maximum) * factor - wanted);
+          return kernels::narrow<Element>(exp_of_negative(kernels::wide<Real>(logit) - maximum) * factor - wanted);
         };
         std::int64_t const target = targets[row] - first;
         bool const here = target >= 0 && target < columns;
@@ -141,42 +142,42 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
 }
 
 /// Replaces each logit by exp(logit - maximum), rounded, and returns the sum of them before they are.
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION Real write_exponentials(Element* logits, std::int64_t columns, Real maximum) {
   Real sum = 0;
   for (std::int64_t c = 0; c < columns; ++c) {
-    Real const exponential = parts::exp_of_negative(parts::wide<Real>(logits[c]) - maximum);
+    Real const exponential = exp_of_negative(kernels::wide<Real>(logits[c]) - maximum);
     sum += exponential;
-    logits[c] = parts::narrow<Element>(exponential);
+    logits[c] = kernels::narrow<Element>(exponential);
   }
   return sum;
 }
 
 /// A row at a time, which stays in the first cache: its maximum, its exponentials in its place, its gradient.
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 void write_losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                                Tensor const& losses) {
-  auto const logits = parts::rows_of<Element>(call.logits);
-  auto const out = parts::rows_of<Real>(losses);
+  auto const logits = kernels::rows_of<Element>(call.logits);
+  auto const out = kernels::rows_of<Real>(losses);
   auto const* const targets = call.targets.data<std::int32_t>();
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
   LossRule<Real> const rule(call, scale);
-  parts::for_each(
+  kernels::for_each(
       execution, "cross entropy losses and gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Element* const values = logits[row];
         std::int64_t const target = targets[row] - first;
         auto const sums = maximum_and_sum<Element>(values, columns);
-        auto const of_target = parts::wide<Real>(values[target]);
+        auto const of_target = kernels::wide<Real>(values[target]);
         Real const sum = write_exponentials<Element>(values, columns, sums.maximum);
         Real const statistics[] = {sums.maximum, sum, of_target, sums.sum};
         rule.write_losses(statistics, out[row]);
         Real const factor = rule.scale / sum;
-        Real const probability = parts::exp_of_negative(of_target - sums.maximum) * factor;
+        Real const probability = exp_of_negative(of_target - sums.maximum) * factor;
         for (std::int64_t c = 0; c < columns; ++c) {
-          values[c] = parts::narrow<Element>(parts::wide<Real>(values[c]) * factor - rule.wanted_of_all);
+          values[c] = kernels::narrow<Element>(kernels::wide<Real>(values[c]) * factor - rule.wanted_of_all);
         }
-        values[target] = parts::narrow<Element>(probability - rule.wanted_of_all - rule.wanted_of_target);
+        values[target] = kernels::narrow<Element>(probability - rule.wanted_of_all - rule.wanted_of_target);
       });
 }
 
@@ -184,28 +185,29 @@ class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
  public:
   bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }
   void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
-    parts::with_floating(call.logits.dtype(),
-                         [&]<class Element>(Element) { write_statistics<Element>(execution, call, statistics); });
+    kernels::with_floating(call.logits.dtype(),
+                           [&]<class Element>(Element) { write_statistics<Element>(execution, call, statistics); });
   }
   void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
-    parts::with_real(statistics.dtype(),
-                     [&](auto real) { combine_statistics<decltype(real)>(execution, part_statistics, statistics); });
+    kernels::with_real(statistics.dtype(),
+                       [&](auto real) { combine_statistics<decltype(real)>(execution, part_statistics, statistics); });
   }
   void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
               Tensor const& losses) override {
-    parts::with_real(statistics.dtype(),
-                     [&](auto real) { write_losses<decltype(real)>(execution, call, statistics, losses); });
+    kernels::with_real(statistics.dtype(),
+                       [&](auto real) { write_losses<decltype(real)>(execution, call, statistics, losses); });
   }
   void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                            Tensor const& losses) override {
-    parts::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
       write_losses_and_gradient<Element>(execution, call, scale, losses);
     });
   }
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {
-    parts::with_floating(call.logits.dtype(),
-                         [&]<class Element>(Element) { write_gradient<Element>(execution, call, statistics, scale); });
+    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+      write_gradient<Element>(execution, call, statistics, scale);
+    });
   }
 };
 

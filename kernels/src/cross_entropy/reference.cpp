@@ -1,34 +1,35 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 namespace {
 
 template <class Element>
 void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
-  using Real = parts::ArithmeticType<Element>;
-  auto const logits = parts::rows_of<Element>(call.logits);
-  auto const out = parts::rows_of<Real>(statistics);
+  using Real = kernels::ArithmeticType<Element>;
+  auto const logits = kernels::rows_of<Element>(call.logits);
+  auto const out = kernels::rows_of<Real>(statistics);
   auto const* const targets = call.targets.data<std::int32_t>();
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
-  parts::for_each(
+  kernels::for_each(
       execution, "reference cross entropy statistics", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         double maximum = -INFINITY;
         double sum = 0;
         for (std::int64_t c = 0; c < columns; ++c) {
-          double const logit = parts::wide<double>(logits[row][c]);
+          double const logit = kernels::wide<double>(logits[row][c]);
           maximum = logit > maximum ? logit : maximum;
           sum += logit;
         }
         double sum_exp = 0;
         for (std::int64_t c = 0; c < columns; ++c) {
-          sum_exp += std::exp(parts::wide<double>(logits[row][c]) - maximum);
+          sum_exp += std::exp(kernels::wide<double>(logits[row][c]) - maximum);
         }
         std::int64_t const target = targets[row] - first;
         out[row][0] = static_cast<Real>(maximum);
         out[row][1] = static_cast<Real>(sum_exp);
-        out[row][2] = target >= 0 && target < columns ? parts::wide<Real>(logits[row][target]) : Real{0};
+        out[row][2] = target >= 0 && target < columns ? kernels::wide<Real>(logits[row][target]) : Real{0};
         out[row][3] = static_cast<Real>(sum);
       });
 }
@@ -36,10 +37,10 @@ void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call,
 template <class Real>
 void combine_statistics(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) {
   auto const* const in = part_statistics.data<Real>();
-  auto const out = parts::rows_of<Real>(statistics);
+  auto const out = kernels::rows_of<Real>(statistics);
   std::int64_t const part_count = part_statistics.dim(0);
   std::int64_t const stride = part_statistics.dim(1) * SoftmaxCrossEntropy::statistics_columns;
-  parts::for_each(
+  kernels::for_each(
       execution, "cross entropy combination", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Real const* const of_row = in + row * SoftmaxCrossEntropy::statistics_columns;
         Real maximum = of_row[0];
@@ -64,11 +65,11 @@ void combine_statistics(Execution& execution, Tensor const& part_statistics, Ten
 template <class Real>
 void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                   Tensor const& losses) {
-  auto const in = parts::rows_of<Real>(statistics);
-  auto const out = parts::rows_of<Real>(losses);
+  auto const in = kernels::rows_of<Real>(statistics);
+  auto const out = kernels::rows_of<Real>(losses);
   double const smoothing = call.label_smoothing;
   auto const vocabulary = static_cast<double>(call.vocabulary_size);
-  parts::for_each(
+  kernels::for_each(
       execution, "reference cross entropy losses", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         double const log_normalizer = in[row][0] + std::log(static_cast<double>(in[row][1]));
         double const of_target = log_normalizer - in[row][2];
@@ -80,21 +81,21 @@ void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Ten
 
 template <class Element>
 void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics, double scale) {
-  auto const logits = parts::rows_of<Element>(call.logits);
-  auto const in = parts::rows_of<parts::ArithmeticType<Element>>(statistics);
+  auto const logits = kernels::rows_of<Element>(call.logits);
+  auto const in = kernels::rows_of<kernels::ArithmeticType<Element>>(statistics);
   auto const* const targets = call.targets.data<std::int32_t>();
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
   double const smoothing = call.label_smoothing;
   auto const vocabulary = static_cast<double>(call.vocabulary_size);
-  parts::for_each(
+  kernels::for_each(
       execution, "reference cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         double const maximum = in[row][0];
         double const sum_exp = in[row][1];
         for (std::int64_t c = 0; c < columns; ++c) {
-          double const probability = std::exp(parts::wide<double>(logits[row][c]) - maximum) / sum_exp;
+          double const probability = std::exp(kernels::wide<double>(logits[row][c]) - maximum) / sum_exp;
           double const wanted = (c + first == targets[row] ? 1 - smoothing : 0.0) + smoothing / vocabulary;
-          logits[row][c] = parts::narrow<Element>(scale * (probability - wanted));
+          logits[row][c] = kernels::narrow<Element>(scale * (probability - wanted));
         }
       });
 }
@@ -103,22 +104,23 @@ class ReferenceSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
  public:
   bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }
   void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
-    parts::with_floating(call.logits.dtype(),
-                         [&]<class Element>(Element) { write_statistics<Element>(execution, call, statistics); });
+    kernels::with_floating(call.logits.dtype(),
+                           [&]<class Element>(Element) { write_statistics<Element>(execution, call, statistics); });
   }
   void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
-    parts::with_real(statistics.dtype(),
-                     [&](auto real) { combine_statistics<decltype(real)>(execution, part_statistics, statistics); });
+    kernels::with_real(statistics.dtype(),
+                       [&](auto real) { combine_statistics<decltype(real)>(execution, part_statistics, statistics); });
   }
   void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
               Tensor const& losses) override {
-    parts::with_real(statistics.dtype(),
-                     [&](auto real) { write_losses<decltype(real)>(execution, call, statistics, losses); });
+    kernels::with_real(statistics.dtype(),
+                       [&](auto real) { write_losses<decltype(real)>(execution, call, statistics, losses); });
   }
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {
-    parts::with_floating(call.logits.dtype(),
-                         [&]<class Element>(Element) { write_gradient<Element>(execution, call, statistics, scale); });
+    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+      write_gradient<Element>(execution, call, statistics, scale);
+    });
   }
 };
 

@@ -15,7 +15,7 @@ using lanes::pair_width;
 constexpr float log2_e = 1.44269504F;
 
 float wide(BFloat16 value) {
-  return parts::wide<float>(value);
+  return kernels::wide<float>(value);
 }
 
 struct MaximumAndSum {
@@ -59,9 +59,9 @@ float write_exponentials(BFloat16* row, std::int64_t columns, float maximum, BFl
   }
   float total = lanes::sum(sum.even + sum.odd);
   for (; c < columns; ++c) {
-    float const exponential = parts::exp_of_negative(wide(row[c]) - maximum);
+    float const exponential = exp_of_negative(wide(row[c]) - maximum);
     total += exponential;
-    row[c] = parts::narrow<BFloat16>(exponential);
+    row[c] = kernels::narrow<BFloat16>(exponential);
   }
   return total;
 }
@@ -74,7 +74,7 @@ void write_gradient(BFloat16* row, std::int64_t columns, float factor, float wan
     lanes::store_pair({value.even * factor - wanted, value.odd * factor - wanted}, row + c);
   }
   for (; c < columns; ++c) {
-    row[c] = parts::narrow<BFloat16>(wide(row[c]) * factor - wanted);
+    row[c] = kernels::narrow<BFloat16>(wide(row[c]) * factor - wanted);
   }
 }
 
@@ -97,13 +97,13 @@ class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
   }
   void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                            Tensor const& losses) override {
-    auto const logits = parts::rows_of<BFloat16>(call.logits);
-    auto const out = parts::rows_of<float>(losses);
+    auto const logits = kernels::rows_of<BFloat16>(call.logits);
+    auto const out = kernels::rows_of<float>(losses);
     auto const* const targets = call.targets.data<std::int32_t>();
     std::int64_t const columns = call.logits.dim(1);
     std::int64_t const first = call.first_token;
-    parts::LossRule<float> const rule(call, scale);
-    parts::for_each(execution, "cross entropy losses and gradient", call.logits.dim(0), [=](std::int64_t row) {
+    kernels::LossRule<float> const rule(call, scale);
+    kernels::for_each(execution, "cross entropy losses and gradient", call.logits.dim(0), [=](std::int64_t row) {
       BFloat16* const values = logits[row];
       std::int64_t const target = targets[row] - first;
       MaximumAndSum const found = maximum_and_sum(values, columns);
@@ -112,9 +112,9 @@ class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
       float const statistics[] = {found.maximum, sum, of_target, found.sum};
       rule.write_losses(statistics, out[row]);
       float const factor = rule.scale / sum;
-      float const probability = parts::exp_of_negative(of_target - found.maximum) * factor;
+      float const probability = exp_of_negative(of_target - found.maximum) * factor;
       write_gradient(values, columns, factor, rule.wanted_of_all);
-      values[target] = parts::narrow<BFloat16>(probability - rule.wanted_of_all - rule.wanted_of_target);
+      values[target] = kernels::narrow<BFloat16>(probability - rule.wanted_of_all - rule.wanted_of_target);
     });
   }
 

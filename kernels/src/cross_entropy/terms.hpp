@@ -1,10 +1,9 @@
 #pragma once
 
+#include <heddle/core/operations/kernel_author.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 
-#include "support/kernel_parts.hpp"
-
-namespace heddle::parts {
+namespace heddle::kernels {
 
 /// What a row's losses and gradient are made with.
 template <class Real>
@@ -33,4 +32,4 @@ struct LossRule {
   }
 };
 
-}  // namespace heddle::parts
+}  // namespace heddle::kernels

@@ -1,26 +1,27 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 
 namespace {
 
 /// Columns that one work item sums for the positions.
-constexpr std::int64_t column_block = parts::dropout_chunk;
+constexpr std::int64_t column_block = kernels::dropout_chunk;
 
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 void forward_as(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
-  auto const table = parts::rows_of<Real>(call.table);
-  auto const positions = parts::rows_of<Real>(call.positions);
-  auto const outputs = parts::rows_of<Element>(output);
+  auto const table = kernels::rows_of<Real>(call.table);
+  auto const positions = kernels::rows_of<Real>(call.positions);
+  auto const outputs = kernels::rows_of<Element>(output);
   std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
   std::int32_t const* const position = call.rows.position.data<std::int32_t>();
-  parts::DropoutRule const dropout(call.dropout);
+  kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.table.dim(1);
   std::int64_t const vocabulary = call.table.dim(0);
   std::int64_t const first_token = call.first_token;
   auto const scale = static_cast<Real>(call.scale);
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::embedding", output.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Element* const y = outputs[row];
         std::int64_t const token = id[row] - first_token;
@@ -31,11 +32,12 @@ void forward_as(Execution& execution, EmbeddingCall const& call, Tensor const& o
             row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
               if (place != nullptr) {
                 for (std::int64_t j = begin; j < end; ++j) {
-                  y[j] = parts::narrow<Element>(((here ? scale * embedding[j] : Real{0}) + place[j]) * kept[j - begin]);
+                  y[j] =
+                      kernels::narrow<Element>(((here ? scale * embedding[j] : Real{0}) + place[j]) * kept[j - begin]);
                 }
               } else {
                 for (std::int64_t j = begin; j < end; ++j) {
-                  y[j] = parts::narrow<Element>(here ? scale * embedding[j] * kept[j - begin] : Real{0});
+                  y[j] = kernels::narrow<Element>(here ? scale * embedding[j] * kept[j - begin] : Real{0});
                 }
               }
             });
@@ -43,19 +45,19 @@ void forward_as(Execution& execution, EmbeddingCall const& call, Tensor const& o
 }
 
 /// One work item per token id that occurs: the first of its rows in the sorted order adds them all.
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 void add_to_table(Execution& execution, EmbeddingCall const& call, Tensor const& grad, Tensor const& grad_table) {
-  auto const grads = parts::rows_of<Element>(grad);
-  auto const table = parts::rows_of<Real>(grad_table);
+  auto const grads = kernels::rows_of<Element>(grad);
+  auto const table = kernels::rows_of<Real>(grad_table);
   std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
   std::int32_t const* const order = call.tokens.row_order.data<std::int32_t>();
-  parts::DropoutRule const dropout(call.dropout);
+  kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const rows = grad.dim(0);
   std::int64_t const columns = grad.dim(1);
   std::int64_t const vocabulary = grad_table.dim(0);
   std::int64_t const first_token = call.first_token;
   auto const scale = static_cast<Real>(call.scale);
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::embedding_table", rows, KOKKOS_LAMBDA(std::int64_t first) {
         std::int32_t const segment = id[order[first]];
         std::int64_t const token = segment - first_token;
@@ -68,7 +70,7 @@ void add_to_table(Execution& execution, EmbeddingCall const& call, Tensor const&
           dropout.template for_each_chunk<Real>(order[i], columns,
                                                 [=](std::int64_t begin, std::int64_t end, auto const& kept) {
                                                   for (std::int64_t j = begin; j < end; ++j) {
-                                                    sum[j] += scale * kept[j - begin] * parts::wide<Real>(row[j]);
+                                                    sum[j] += scale * kept[j - begin] * kernels::wide<Real>(row[j]);
                                                   }
                                                 });
         }
@@ -76,17 +78,17 @@ void add_to_table(Execution& execution, EmbeddingCall const& call, Tensor const&
 }
 
 /// One work item per block of columns, which visits the rows in order.
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 void add_to_positions(Execution& execution, EmbeddingCall const& call, Tensor const& grad,
                       Tensor const& grad_positions) {
-  auto const grads = parts::rows_of<Element>(grad);
-  auto const sums = parts::rows_of<Real>(grad_positions);
+  auto const grads = kernels::rows_of<Element>(grad);
+  auto const sums = kernels::rows_of<Real>(grad_positions);
   std::int32_t const* const position = call.rows.position.data<std::int32_t>();
-  parts::DropoutRule const dropout(call.dropout);
+  kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const rows = grad.dim(0);
   std::int64_t const columns = grad.dim(1);
   std::int64_t const blocks = (columns + column_block - 1) / column_block;
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::embedding_positions", blocks, KOKKOS_LAMBDA(std::int64_t item) {
         std::int64_t const first = item * column_block;
         std::int64_t const last = columns - first < column_block ? columns : first + column_block;
@@ -96,7 +98,7 @@ void add_to_positions(Execution& execution, EmbeddingCall const& call, Tensor co
           dropout.template for_each_chunk<Real>(row, first, last,
                                                 [=](std::int64_t begin, std::int64_t end, auto const& kept) {
                                                   for (std::int64_t j = begin; j < end; ++j) {
-                                                    sum[j] += kept[j - begin] * parts::wide<Real>(from[j]);
+                                                    sum[j] += kept[j - begin] * kernels::wide<Real>(from[j]);
                                                   }
                                                 });
         }
@@ -110,12 +112,13 @@ class KokkosEmbedding final : public Embedding {
   }
 
   void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) override {
-    parts::with_floating(output.dtype(), [&]<class Element>(Element) { forward_as<Element>(execution, call, output); });
+    kernels::with_floating(output.dtype(),
+                           [&]<class Element>(Element) { forward_as<Element>(execution, call, output); });
   }
 
   void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
                 Tensor const& grad_positions) override {
-    parts::with_floating(grad_output.dtype(), [&]<class Element>(Element) {
+    kernels::with_floating(grad_output.dtype(), [&]<class Element>(Element) {
       add_to_table<Element>(execution, call, grad_output, grad_table);
       if (!grad_positions.empty()) {
         add_to_positions<Element>(execution, call, grad_output, grad_positions);

@@ -58,7 +58,7 @@ void pack(Execution& execution, Oriented<B> const& b, PackedPanels<Real> const& 
   constexpr int width = tile_columns<Real>;
   Index const panels = packed.count(packed.n);
   Index const blocks = (packed.k + block_depth - 1) / block_depth;
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::gemm_pack", panels * blocks, KOKKOS_LAMBDA(Index item) {
         Index const begin = item / panels * block_depth;
         Index const depth = packed.depth_at(begin);
@@ -71,7 +71,7 @@ void pack(Execution& execution, Oriented<B> const& b, PackedPanels<Real> const& 
           Real column[block_depth];
           for (Index j = 0; j < width; ++j) {
             for (Index p = 0; p < depth; ++p) {
-              column[p] = j < filled ? parts::factor<A>(from[p + j * b.column_stride]) : Real{0};
+              column[p] = j < filled ? kernels::factor<A>(from[p + j * b.column_stride]) : Real{0};
             }
             for (Index p = 0; p < depth; ++p) {
               to[p * width + j] = column[p];
@@ -80,7 +80,7 @@ void pack(Execution& execution, Oriented<B> const& b, PackedPanels<Real> const& 
         } else {
           for (Index p = 0; p < depth; ++p) {
             for (Index j = 0; j < width; ++j) {
-              to[p * width + j] = j < filled ? parts::factor<A>(from[p * b.row_stride + j]) : Real{0};
+              to[p * width + j] = j < filled ? kernels::factor<A>(from[p * b.row_stride + j]) : Real{0};
             }
           }
         }
@@ -89,12 +89,12 @@ void pack(Execution& execution, Oriented<B> const& b, PackedPanels<Real> const& 
 
 template <class A, class C>
 struct Product {
-  using Real = parts::ArithmeticType<A>;
+  using Real = kernels::ArithmeticType<A>;
 
   Index m, n, k;
   Oriented<A> a;
   PackedPanels<Real> b;
-  parts::Rows<C> c;
+  kernels::Rows<C> c;
   Real const* bias;
   bool accumulate;
 };
@@ -137,7 +137,7 @@ struct LeftBlock {
   template <class A>
   KOKKOS_INLINE_FUNCTION static void copy_run(A const* KOKKOS_RESTRICT from, Index count, Real* KOKKOS_RESTRICT to) {
     for (Index i = 0; i < count; ++i) {
-      to[i] = parts::wide<Real>(from[i]);
+      to[i] = kernels::wide<Real>(from[i]);
     }
   }
 };
@@ -165,21 +165,21 @@ KOKKOS_INLINE_FUNCTION void multiply_panel(Real const* left, Real const* panel, 
 
 /// One row of c from its sums: = or +=, with the bias if there is one.
 template <class A, class C>
-KOKKOS_INLINE_FUNCTION void store_row(Product<A, C> const& product, parts::ArithmeticType<A> const* sums, Index row,
+KOKKOS_INLINE_FUNCTION void store_row(Product<A, C> const& product, kernels::ArithmeticType<A> const* sums, Index row,
                                       Index column, Index columns) {
-  using Real = parts::ArithmeticType<A>;
+  using Real = kernels::ArithmeticType<A>;
   C* const to = product.c[row] + column;
   Real const* const bias = product.bias != nullptr ? product.bias + column : nullptr;
   for (Index j = 0; j < columns; ++j) {
-    Real const before = product.accumulate ? parts::wide<Real>(to[j]) : Real{0};
-    to[j] = parts::narrow<C>(before + sums[j] + (bias != nullptr ? bias[j] : Real{0}));
+    Real const before = product.accumulate ? kernels::wide<Real>(to[j]) : Real{0};
+    to[j] = kernels::narrow<C>(before + sums[j] + (bias != nullptr ? bias[j] : Real{0}));
   }
 }
 
 /// Rows [row_begin, row_begin + block_rows) of c in the columns of the panels from `first_panel` on.
 template <bool by_rows, class A, class C>
 KOKKOS_INLINE_FUNCTION void multiply_block(Product<A, C> const& product, Index row_begin, Index first_panel) {
-  using Real = parts::ArithmeticType<A>;
+  using Real = kernels::ArithmeticType<A>;
   using Left = LeftBlock<Real, by_rows>;
   constexpr Index width = tile_columns<Real>;
   Index const rows = product.m - row_begin < block_rows ? product.m - row_begin : block_rows;
@@ -213,20 +213,20 @@ KOKKOS_INLINE_FUNCTION void multiply_block(Product<A, C> const& product, Index r
 
 template <class A, class C>
 void multiply_packed(Execution& execution, GemmCall const& call, GemmProblem const& problem,
-                     PackedPanels<parts::ArithmeticType<A>> const& b) {
-  using Real = parts::ArithmeticType<A>;
+                     PackedPanels<kernels::ArithmeticType<A>> const& b) {
+  using Real = kernels::ArithmeticType<A>;
   Product<A, C> const product{problem.m,
                               problem.n,
                               problem.k,
                               Oriented<A>(call.a, problem.transpose_a),
                               b,
-                              parts::rows_of<C>(call.c),
+                              kernels::rows_of<C>(call.c),
                               problem.bias ? call.bias.data<Real>() : nullptr,
                               problem.accumulate};
   Index const groups = (b.count(problem.n) + block_panels - 1) / block_panels;
   Index const row_blocks = (problem.m + block_rows - 1) / block_rows;
   bool const by_rows = !problem.transpose_a;
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::gemm", row_blocks * groups, KOKKOS_LAMBDA(Index item) {
         Index const row = item / groups * block_rows;
         Index const panel = item % groups * block_panels;
@@ -238,12 +238,12 @@ void multiply_packed(Execution& execution, GemmCall const& call, GemmProblem con
 /// elements are bfloat16, and so are the packed panels; those of weights are kept.
 class KokkosGemm final : public Gemm {
  public:
-  bool supports(GemmProblem const& problem) const override { return parts::has_gemm_types(problem); }
+  bool supports(GemmProblem const& problem) const override { return kernels::has_gemm_types(problem); }
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
-    parts::with_gemm_types(problem, [&]<class A, class B, class C>(A, B, C) {
-      using Real = parts::ArithmeticType<A>;
+    kernels::with_gemm_types(problem, [&]<class A, class B, class C>(A, B, C) {
+      using Real = kernels::ArithmeticType<A>;
       Shape const shape = PackedPanels<Real>::shape(problem);
       auto const panels = [&](Tensor const& memory) {
         return PackedPanels<Real>{memory.data<Real>(), problem.k, problem.n};

@@ -100,7 +100,7 @@ class OneDnnGemm final : public Gemm {
     if (!Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space>::accessible) {
       return false;
     }
-    return problem.dtype != DType::float64 && parts::has_gemm_types(problem) &&
+    return problem.dtype != DType::float64 && kernels::has_gemm_types(problem) &&
            (problem.dtype != DType::bfloat16 || has_bfloat16());
   }
 
@@ -147,8 +147,8 @@ class OneDnnGemm final : public Gemm {
     GemmCall rounded = call;
     rounded.b = execution.scratch.allocate(DType::bfloat16, call.b.shape());
     rounded.b_weight = {};
-    auto const from = parts::rows_of<float>(call.b);
-    auto const to = parts::rows_of<BFloat16>(rounded.b);
+    auto const from = kernels::rows_of<float>(call.b);
+    auto const to = kernels::rows_of<BFloat16>(rounded.b);
     std::int64_t const columns = call.b.dim(1);
     for (std::int64_t row = 0; row < call.b.dim(0); ++row) {
       std::transform(from[row], from[row] + columns, to[row], [](float element) { return BFloat16(element); });

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/operations/kernel_author.hpp>
 #include <type_traits>
 
-#include "support/kernel_parts.hpp"
-
 /// The element types a GEMM may have, and how its elements become numbers.
-namespace heddle::parts {
+namespace heddle::kernels {
 
 inline bool has_gemm_types(GemmProblem const& problem) {
   if (problem.dtype == DType::bfloat16) {
@@ -39,4 +38,4 @@ KOKKOS_INLINE_FUNCTION ArithmeticType<A> factor(B element) {
   }
 }
 
-}  // namespace heddle::parts
+}  // namespace heddle::kernels

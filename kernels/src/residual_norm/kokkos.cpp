@@ -1,5 +1,6 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 namespace {
@@ -11,35 +12,35 @@ constexpr std::int64_t rows_at_once = 8;
 /// Columns whose shares one work item then adds up.
 constexpr std::int64_t columns_per_block = 64;
 
-using parts::for_each_column;
-using parts::for_each_of_chunk;
+using kernels::for_each_column;
+using kernels::for_each_of_chunk;
 
 /// What both directions know of a call, as raw pointers.
 template <class Element>
 struct NormView {
-  using Real = parts::ArithmeticType<Element>;
+  using Real = kernels::ArithmeticType<Element>;
 
-  parts::Rows<Element> residual;
-  parts::Rows<Element> branch;
+  kernels::Rows<Element> residual;
+  kernels::Rows<Element> branch;
   Real const* weight;
   Real const* bias;
-  parts::Rows<Element> sum;
-  parts::Rows<Element> normalized;
+  kernels::Rows<Element> sum;
+  kernels::Rows<Element> normalized;
   Real* mean;
   Real* reciprocal_deviation;
-  parts::DropoutRule dropout;
+  kernels::DropoutRule dropout;
   std::int64_t columns;
   Real epsilon;
 
   NormView(ResidualNormCall const& call, ResidualNormOutput const& output)
-      : residual(parts::rows_of<Element>(call.residual)),
-        branch(parts::rows_of<Element>(call.branch)),
-        weight(parts::rows_of<Real>(call.weight).data),
-        bias(parts::rows_of<Real>(call.bias).data),
-        sum(parts::rows_of<Element>(output.sum)),
-        normalized(parts::rows_of<Element>(output.normalized)),
-        mean(parts::rows_of<Real>(output.mean).data),
-        reciprocal_deviation(parts::rows_of<Real>(output.reciprocal_deviation).data),
+      : residual(kernels::rows_of<Element>(call.residual)),
+        branch(kernels::rows_of<Element>(call.branch)),
+        weight(kernels::rows_of<Real>(call.weight).data),
+        bias(kernels::rows_of<Real>(call.bias).data),
+        sum(kernels::rows_of<Element>(output.sum)),
+        normalized(kernels::rows_of<Element>(output.normalized)),
+        mean(kernels::rows_of<Real>(output.mean).data),
+        reciprocal_deviation(kernels::rows_of<Real>(output.reciprocal_deviation).data),
         dropout(call.dropout),
         columns(call.residual.dim(1)),
         epsilon(static_cast<Real>(call.epsilon)) {}
@@ -54,15 +55,15 @@ struct NormView {
     dropout.template for_each_chunk<Real>(
         row, columns, [=](std::int64_t begin, std::int64_t end, auto const& multipliers) {
           for_each_of_chunk(end - begin, [=](std::int64_t i) {
-            to[begin + i] = parts::narrow<Element>(parts::wide<Real>(from[begin + i]) +
-                                                   parts::wide<Real>(branch_row[begin + i]) * multipliers[i]);
+            to[begin + i] = kernels::narrow<Element>(kernels::wide<Real>(from[begin + i]) +
+                                                     kernels::wide<Real>(branch_row[begin + i]) * multipliers[i]);
           });
         });
   }
 
   KOKKOS_INLINE_FUNCTION Real mean_of(Element const* x) const {
     Real total = 0;
-    for_each_column(columns, [&](std::int64_t c) { total += parts::wide<Real>(x[c]); });
+    for_each_column(columns, [&](std::int64_t c) { total += kernels::wide<Real>(x[c]); });
     return total / static_cast<Real>(columns);
   }
 
@@ -70,7 +71,7 @@ struct NormView {
   KOKKOS_INLINE_FUNCTION Real reciprocal_deviation_of(Element const* x, Real average) const {
     Real squares = 0;
     for_each_column(columns, [&](std::int64_t c) {
-      Real const distance = parts::wide<Real>(x[c]) - average;
+      Real const distance = kernels::wide<Real>(x[c]) - average;
       squares += distance * distance;
     });
     return Real{1} / std::sqrt(squares / static_cast<Real>(columns) + epsilon);
@@ -85,7 +86,7 @@ struct NormView {
     Real const* const KOKKOS_RESTRICT factors = weight;
     Real const* const KOKKOS_RESTRICT offsets = bias;
     for_each_column(columns, [=](std::int64_t c) {
-      to[c] = parts::narrow<Element>((parts::wide<Real>(x[c]) - average) * reciprocal * factors[c] + offsets[c]);
+      to[c] = kernels::narrow<Element>((kernels::wide<Real>(x[c]) - average) * reciprocal * factors[c] + offsets[c]);
     });
   }
 };
@@ -94,7 +95,7 @@ template <class Element>
 void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
   NormView<Element> const view(call, output);
   std::int64_t const rows = call.residual.dim(0);
-  parts::for_each(
+  kernels::for_each(
       execution, "residual norm forward", (rows + rows_at_once - 1) / rows_at_once, KOKKOS_LAMBDA(std::int64_t item) {
         std::int64_t const begin = item * rows_at_once;
         std::int64_t const end = rows - begin < rows_at_once ? rows : begin + rows_at_once;
@@ -133,13 +134,13 @@ struct RowMeans {
 /// The pointers of a backward call.
 template <class Element>
 struct GradientView {
-  using Real = parts::ArithmeticType<Element>;
+  using Real = kernels::ArithmeticType<Element>;
 
   NormView<Element> forward;
-  parts::Rows<Element> grad_normalized;
-  parts::Rows<Element> grad_sum;
-  parts::Rows<Element> grad_residual;
-  parts::Rows<Element> grad_branch;
+  kernels::Rows<Element> grad_normalized;
+  kernels::Rows<Element> grad_sum;
+  kernels::Rows<Element> grad_residual;
+  kernels::Rows<Element> grad_branch;
 
   KOKKOS_INLINE_FUNCTION RowMeans<Real> means_of(std::int64_t row) const {
     Element const* const x = forward.sum[row];
@@ -149,9 +150,9 @@ struct GradientView {
     Real sum_grad = 0;
     Real sum_grad_distance = 0;
     for_each_column(forward.columns, [&](std::int64_t c) {
-      Real const weighted = parts::wide<Real>(grad[c]) * weight[c];
+      Real const weighted = kernels::wide<Real>(grad[c]) * weight[c];
       sum_grad += weighted;
-      sum_grad_distance += weighted * (parts::wide<Real>(x[c]) - average);
+      sum_grad_distance += weighted * (kernels::wide<Real>(x[c]) - average);
     });
     auto const count = static_cast<Real>(forward.columns);
     return {sum_grad / count, sum_grad_distance * forward.reciprocal_deviation[row] / count};
@@ -174,8 +175,8 @@ struct GradientView {
       Real of_weight = weight_sums[c];
       Real of_bias = bias_sums[c];
       for (int i = 0; i < count; ++i) {
-        auto const grad_c = parts::wide<Real>(grad[i][c]);
-        of_weight += grad_c * ((parts::wide<Real>(x[i][c]) - average[i]) * reciprocal[i]);
+        auto const grad_c = kernels::wide<Real>(grad[i][c]);
+        of_weight += grad_c * ((kernels::wide<Real>(x[i][c]) - average[i]) * reciprocal[i]);
         of_bias += grad_c;
       }
       weight_sums[c] = of_weight;
@@ -198,11 +199,11 @@ struct GradientView {
     auto const gradient = [=](std::int64_t c) {
       Real value = 0;
       if constexpr (with_norm) {
-        Real const distance = parts::wide<Real>(x[c]) - average;
-        value = reciprocal * (parts::wide<Real>(grad[c]) * weight[c] - means.grad - distance * slope);
+        Real const distance = kernels::wide<Real>(x[c]) - average;
+        value = reciprocal * (kernels::wide<Real>(grad[c]) * weight[c] - means.grad - distance * slope);
       }
       if constexpr (with_stream) {
-        value += parts::wide<Real>(stream[c]);
+        value += kernels::wide<Real>(stream[c]);
       }
       return value;
     };
@@ -211,12 +212,12 @@ struct GradientView {
           row, forward.columns, [=](std::int64_t begin, std::int64_t end, auto const& multipliers) {
             for_each_of_chunk(end - begin, [=](std::int64_t i) {
               Real const value = gradient(begin + i);
-              to_residual[begin + i] = parts::narrow<Element>(value);
-              to_branch[begin + i] = parts::narrow<Element>(value * multipliers[i]);
+              to_residual[begin + i] = kernels::narrow<Element>(value);
+              to_branch[begin + i] = kernels::narrow<Element>(value * multipliers[i]);
             });
           });
     } else {
-      for_each_column(forward.columns, [=](std::int64_t c) { to_residual[c] = parts::narrow<Element>(gradient(c)); });
+      for_each_column(forward.columns, [=](std::int64_t c) { to_residual[c] = kernels::narrow<Element>(gradient(c)); });
     }
   }
 
@@ -262,7 +263,7 @@ void add_block_sums(Execution& execution, Real const* sums, std::int64_t stride,
                     Tensor const& into) {
   Real* const total = into.data<Real>();
   std::int64_t const columns = into.dim(0);
-  parts::for_each(
+  kernels::for_each(
       execution, "norm weight gradients", (columns + columns_per_block - 1) / columns_per_block,
       KOKKOS_LAMBDA(std::int64_t part) {
         std::int64_t const begin = part * columns_per_block;
@@ -279,7 +280,7 @@ void add_block_sums(Execution& execution, Real const* sums, std::int64_t stride,
       });
 }
 
-template <class Element, class Real = parts::ArithmeticType<Element>>
+template <class Element, class Real = kernels::ArithmeticType<Element>>
 void run_backward(Execution& execution, GradientView<Element> const& view, std::int64_t rows,
                   ResidualNormGradients const& gradients) {
   ArenaScope const scope(execution.scratch);
@@ -290,7 +291,7 @@ void run_backward(Execution& execution, GradientView<Element> const& view, std::
   if (with_norm && blocks > 0) {
     sums = execution.scratch.allocate(DTypeOf<Real>::value, Shape{blocks, 2, columns}).template data<Real>();
   }
-  parts::for_each(
+  kernels::for_each(
       execution, "residual norm backward", blocks, KOKKOS_LAMBDA(std::int64_t block) {
         Real* const weight_sums = with_norm ? sums + block * 2 * columns : nullptr;
         for (std::int64_t c = 0; with_norm && c < 2 * columns; ++c) {
@@ -313,18 +314,18 @@ class KokkosResidualNorm : public ResidualNorm {
  public:
   bool supports(ResidualNormProblem const& problem) const override { return problem.dtype != DType::int32; }
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
-    parts::with_floating(call.residual.dtype(),
-                         [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
+    kernels::with_floating(call.residual.dtype(),
+                           [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
   }
   void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                 Tensor const& grad_normalized, Tensor const& grad_sum,
                 ResidualNormGradients const& gradients) override {
-    parts::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
+    kernels::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
       GradientView<Element> const view{{call, output},
-                                       parts::rows_of<Element>(grad_normalized),
-                                       parts::rows_of<Element>(grad_sum),
-                                       parts::rows_of<Element>(gradients.residual),
-                                       parts::rows_of<Element>(gradients.branch)};
+                                       kernels::rows_of<Element>(grad_normalized),
+                                       kernels::rows_of<Element>(grad_sum),
+                                       kernels::rows_of<Element>(gradients.residual),
+                                       kernels::rows_of<Element>(gradients.branch)};
       run_backward<Element>(execution, view, call.residual.dim(0), gradients);
     });
   }

@@ -1,5 +1,6 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 namespace {
@@ -7,29 +8,29 @@ namespace {
 /// `double` holds every floating element exactly.
 template <class Element>
 KOKKOS_INLINE_FUNCTION double wide(Element element) {
-  return parts::wide<double>(element);
+  return kernels::wide<double>(element);
 }
 
 template <class Element>
 void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
-  using Statistic = parts::ArithmeticType<Element>;
-  auto const residual = parts::rows_of<Element>(call.residual);
-  auto const branch = parts::rows_of<Element>(call.branch);
-  auto const weight = parts::rows_of<Statistic>(call.weight);
-  auto const bias = parts::rows_of<Statistic>(call.bias);
-  auto const sum = parts::rows_of<Element>(output.sum);
-  auto const normalized = parts::rows_of<Element>(output.normalized);
-  auto const mean = parts::rows_of<Statistic>(output.mean);
-  auto const reciprocal_deviation = parts::rows_of<Statistic>(output.reciprocal_deviation);
-  parts::DropoutRule const dropout(call.dropout);
+  using Statistic = kernels::ArithmeticType<Element>;
+  auto const residual = kernels::rows_of<Element>(call.residual);
+  auto const branch = kernels::rows_of<Element>(call.branch);
+  auto const weight = kernels::rows_of<Statistic>(call.weight);
+  auto const bias = kernels::rows_of<Statistic>(call.bias);
+  auto const sum = kernels::rows_of<Element>(output.sum);
+  auto const normalized = kernels::rows_of<Element>(output.normalized);
+  auto const mean = kernels::rows_of<Statistic>(output.mean);
+  auto const reciprocal_deviation = kernels::rows_of<Statistic>(output.reciprocal_deviation);
+  kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.residual.dim(1);
   double const epsilon = call.epsilon;
-  parts::for_each(
+  kernels::for_each(
       execution, "reference residual norm forward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         if (sum) {
           for (std::int64_t c = 0; c < columns; ++c) {
             double const added = branch ? wide(branch[row][c]) * dropout.multiplier(row, c) : 0.0;
-            sum[row][c] = parts::narrow<Element>(wide(residual[row][c]) + added);
+            sum[row][c] = kernels::narrow<Element>(wide(residual[row][c]) + added);
           }
         }
         if (!weight) {
@@ -48,7 +49,7 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
         double const reciprocal = 1 / std::sqrt(squares / static_cast<double>(columns) + epsilon);
         for (std::int64_t c = 0; c < columns; ++c) {
           normalized[row][c] =
-              parts::narrow<Element>((wide(x[c]) - average) * reciprocal * weight.data[c] + bias.data[c]);
+              kernels::narrow<Element>((wide(x[c]) - average) * reciprocal * weight.data[c] + bias.data[c]);
         }
         mean.data[row] = static_cast<Statistic>(average);
         reciprocal_deviation.data[row] = static_cast<Statistic>(reciprocal);
@@ -59,15 +60,15 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
 template <class Element>
 void add_weight_gradients(Execution& execution, ResidualNormOutput const& output, Tensor const& grad_normalized,
                           ResidualNormGradients const& gradients) {
-  using Statistic = parts::ArithmeticType<Element>;
-  auto const x = parts::rows_of<Element>(output.sum);
-  auto const mean = parts::rows_of<Statistic>(output.mean);
-  auto const reciprocal_deviation = parts::rows_of<Statistic>(output.reciprocal_deviation);
-  auto const grad = parts::rows_of<Element>(grad_normalized);
-  auto const grad_weight = parts::rows_of<Statistic>(gradients.weight);
-  auto const grad_bias = parts::rows_of<Statistic>(gradients.bias);
+  using Statistic = kernels::ArithmeticType<Element>;
+  auto const x = kernels::rows_of<Element>(output.sum);
+  auto const mean = kernels::rows_of<Statistic>(output.mean);
+  auto const reciprocal_deviation = kernels::rows_of<Statistic>(output.reciprocal_deviation);
+  auto const grad = kernels::rows_of<Element>(grad_normalized);
+  auto const grad_weight = kernels::rows_of<Statistic>(gradients.weight);
+  auto const grad_bias = kernels::rows_of<Statistic>(gradients.bias);
   std::int64_t const rows = grad_normalized.dim(0);
-  parts::for_each(
+  kernels::for_each(
       execution, "reference norm weight gradients", grad_normalized.dim(1), KOKKOS_LAMBDA(std::int64_t c) {
         double of_weight = 0;
         double of_bias = 0;
@@ -84,21 +85,21 @@ void add_weight_gradients(Execution& execution, ResidualNormOutput const& output
 template <class Element>
 void run_backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                   Tensor const& grad_normalized, Tensor const& grad_sum, ResidualNormGradients const& gradients) {
-  using Statistic = parts::ArithmeticType<Element>;
+  using Statistic = kernels::ArithmeticType<Element>;
   if (!grad_normalized.empty()) {
     add_weight_gradients<Element>(execution, output, grad_normalized, gradients);
   }
-  auto const x = parts::rows_of<Element>(output.sum);
-  auto const mean = parts::rows_of<Statistic>(output.mean);
-  auto const reciprocal_deviation = parts::rows_of<Statistic>(output.reciprocal_deviation);
-  auto const weight = parts::rows_of<Statistic>(call.weight);
-  auto const grad_norm = parts::rows_of<Element>(grad_normalized);
-  auto const grad_stream = parts::rows_of<Element>(grad_sum);
-  auto const grad_residual = parts::rows_of<Element>(gradients.residual);
-  auto const grad_branch = parts::rows_of<Element>(gradients.branch);
-  parts::DropoutRule const dropout(call.dropout);
+  auto const x = kernels::rows_of<Element>(output.sum);
+  auto const mean = kernels::rows_of<Statistic>(output.mean);
+  auto const reciprocal_deviation = kernels::rows_of<Statistic>(output.reciprocal_deviation);
+  auto const weight = kernels::rows_of<Statistic>(call.weight);
+  auto const grad_norm = kernels::rows_of<Element>(grad_normalized);
+  auto const grad_stream = kernels::rows_of<Element>(grad_sum);
+  auto const grad_residual = kernels::rows_of<Element>(gradients.residual);
+  auto const grad_branch = kernels::rows_of<Element>(gradients.branch);
+  kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.residual.dim(1);
-  parts::for_each(
+  kernels::for_each(
       execution, "reference residual norm backward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         double const average = grad_norm ? mean.data[row] : 0;
         double const reciprocal = grad_norm ? reciprocal_deviation.data[row] : 0;
@@ -116,9 +117,9 @@ void run_backward(Execution& execution, ResidualNormCall const& call, ResidualNo
             grad += reciprocal * (wide(grad_norm[row][c]) * weight.data[c] - mean_grad - standard * mean_grad_standard);
           }
           if (grad_branch) {
-            grad_branch[row][c] = parts::narrow<Element>(grad * dropout.multiplier(row, c));
+            grad_branch[row][c] = kernels::narrow<Element>(grad * dropout.multiplier(row, c));
           }
-          grad_residual[row][c] = parts::narrow<Element>(grad);
+          grad_residual[row][c] = kernels::narrow<Element>(grad);
         }
       });
 }
@@ -127,13 +128,13 @@ class ReferenceResidualNorm : public ResidualNorm {
  public:
   bool supports(ResidualNormProblem const& problem) const override { return problem.dtype != DType::int32; }
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
-    parts::with_floating(call.residual.dtype(),
-                         [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
+    kernels::with_floating(call.residual.dtype(),
+                           [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
   }
   void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                 Tensor const& grad_normalized, Tensor const& grad_sum,
                 ResidualNormGradients const& gradients) override {
-    parts::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
+    kernels::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
       run_backward<Element>(execution, call, output, grad_normalized, grad_sum, gradients);
     });
   }

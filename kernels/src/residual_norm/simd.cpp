@@ -1,5 +1,6 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 #include "vector/lanes_random.hpp"
 
 // Residual norms in bfloat16 on the host's vector units: pairs of vectors throughout, and a group of rows in the
@@ -20,7 +21,7 @@ constexpr std::int64_t longest = 2048;
 
 template <class Element>
 Element* data_of(Tensor const& tensor) {
-  return parts::rows_of<Element>(tensor).data;
+  return kernels::rows_of<Element>(tensor).data;
 }
 
 /// Which of the row's elements are kept: word i of `words` decides elements 2 i and 2 i + 1, by its halves.
@@ -29,10 +30,10 @@ struct Mask {
   Floats scale;
   std::uint32_t words[longest / 2];
 
-  explicit Mask(parts::DropoutRule const& rule)
+  explicit Mask(kernels::DropoutRule const& rule)
       : threshold(Words{} + rule.threshold), scale(lanes::all(static_cast<float>(rule.scale))) {}
 
-  void draw(parts::DropoutRule const& rule, std::int64_t row, std::int64_t columns) {
+  void draw(kernels::DropoutRule const& rule, std::int64_t row, std::int64_t columns) {
     constexpr int batches = 4;
     constexpr std::int64_t step = batches * lanes::batch_elements;
     Philox::Counter counter{static_cast<std::uint32_t>(rule.sample[row]),
@@ -70,10 +71,10 @@ struct PairedVector {
 class Forward {
  public:
   Forward(ResidualNormCall const& call, ResidualNormOutput const& output)
-      : residual_(parts::rows_of<BFloat16>(call.residual)),
-        branch_(parts::rows_of<BFloat16>(call.branch)),
-        sum_(parts::rows_of<BFloat16>(output.sum)),
-        normalized_(parts::rows_of<BFloat16>(output.normalized)),
+      : residual_(kernels::rows_of<BFloat16>(call.residual)),
+        branch_(kernels::rows_of<BFloat16>(call.branch)),
+        sum_(kernels::rows_of<BFloat16>(output.sum)),
+        normalized_(kernels::rows_of<BFloat16>(output.normalized)),
         mean_(data_of<float>(output.mean)),
         reciprocal_(data_of<float>(output.reciprocal_deviation)),
         columns_(call.residual.dim(1)),
@@ -158,13 +159,13 @@ class Forward {
     }
   }
 
-  parts::Rows<BFloat16> residual_, branch_, sum_, normalized_;
+  kernels::Rows<BFloat16> residual_, branch_, sum_, normalized_;
   float* mean_;
   float* reciprocal_;
   std::int64_t columns_;
   float epsilon_;
   PairedVector weight_, bias_;
-  parts::DropoutRule rule_;
+  kernels::DropoutRule rule_;
   Mask mask_;
   Pair x_[rows_at_once][longest / pair_width];
 };
@@ -173,11 +174,11 @@ class Backward {
  public:
   Backward(ResidualNormCall const& call, ResidualNormOutput const& output, Tensor const& grad_normalized,
            Tensor const& grad_sum, ResidualNormGradients const& gradients)
-      : sum_(parts::rows_of<BFloat16>(output.sum)),
-        grad_normalized_(parts::rows_of<BFloat16>(grad_normalized)),
-        grad_sum_(parts::rows_of<BFloat16>(grad_sum)),
-        grad_residual_(parts::rows_of<BFloat16>(gradients.residual)),
-        grad_branch_(parts::rows_of<BFloat16>(gradients.branch)),
+      : sum_(kernels::rows_of<BFloat16>(output.sum)),
+        grad_normalized_(kernels::rows_of<BFloat16>(grad_normalized)),
+        grad_sum_(kernels::rows_of<BFloat16>(grad_sum)),
+        grad_residual_(kernels::rows_of<BFloat16>(gradients.residual)),
+        grad_branch_(kernels::rows_of<BFloat16>(gradients.branch)),
         mean_(data_of<float>(output.mean)),
         reciprocal_(data_of<float>(output.reciprocal_deviation)),
         columns_(call.residual.dim(1)),
@@ -276,12 +277,12 @@ class Backward {
     }
   }
 
-  parts::Rows<BFloat16> sum_, grad_normalized_, grad_sum_, grad_residual_, grad_branch_;
+  kernels::Rows<BFloat16> sum_, grad_normalized_, grad_sum_, grad_residual_, grad_branch_;
   float const* mean_;
   float const* reciprocal_;
   std::int64_t columns_;
   PairedVector weight_;
-  parts::DropoutRule rule_;
+  kernels::DropoutRule rule_;
   Mask mask_;
   Means means_[rows_at_once];
   BFloat16 zeros_[longest] = {};
@@ -297,8 +298,8 @@ bool whole_groups(Dropout const& dropout) {
 class SimdResidualNorm final : public ResidualNorm {
  public:
   bool supports(ResidualNormProblem const& problem) const override {
-    return parts::runs_on_one_host_thread() && problem.dtype == DType::bfloat16 && problem.d_model % pair_width == 0 &&
-           problem.d_model <= longest;
+    return kernels::runs_on_one_host_thread() && problem.dtype == DType::bfloat16 &&
+           problem.d_model % pair_width == 0 && problem.d_model <= longest;
   }
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
     if (!whole_groups(call.dropout)) {

@@ -4,7 +4,7 @@
 #include <heddle/core/tensor/tensor.hpp>
 #include <string>
 
-namespace heddle::parts {
+namespace heddle::kernels {
 
 /// A tensor as rows: axis 0, which may be strided, and all the others.
 struct Extents {
@@ -42,4 +42,4 @@ inline void require_gather(Tensor const& from, Tensor const& index, Tensor const
   }
 }
 
-}  // namespace heddle::parts
+}  // namespace heddle::kernels

@@ -1,16 +1,16 @@
 #include <algorithm>
+#include <heddle/core/operations/kernel_author.hpp>
 #include <numeric>
 
 #include "kinds.hpp"
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 
 namespace {
 
 using Index = std::int64_t;
-using parts::ArithmeticType;
+using kernels::ArithmeticType;
 
 /// Elements of a row, or of a sum, that one work item visits.
 constexpr Index block = 4096;
@@ -21,14 +21,14 @@ constexpr Index row_block = 128;
 /// The element itself, by its number: loops that assign a BFloat16, a class, are not vectorised.
 template <class Element>
 KOKKOS_INLINE_FUNCTION Element same(Element element) {
-  return parts::narrow<Element>(parts::wide<ArithmeticType<Element>>(element));
+  return kernels::narrow<Element>(kernels::wide<ArithmeticType<Element>>(element));
 }
 
 /// Calls `body(row, begin, end)` for pieces of each row's columns.
 template <class Body>
-void for_each_piece(Execution& execution, char const* name, parts::Extents const& extents, Body const& body) {
+void for_each_piece(Execution& execution, char const* name, kernels::Extents const& extents, Body const& body) {
   Index const pieces = (extents.columns + block - 1) / block;
-  parts::for_each(
+  kernels::for_each(
       execution, name, extents.rows * pieces, KOKKOS_LAMBDA(Index item) {
         Index const begin = item % pieces * block;
         body(item / pieces, begin, extents.columns - begin < block ? extents.columns : begin + block);
@@ -37,10 +37,10 @@ void for_each_piece(Execution& execution, char const* name, parts::Extents const
 
 template <class From, class To>
 void copy_as(Execution& execution, Tensor const& from, Tensor const& to) {
-  auto const sources = parts::rows_of<From>(from);
-  auto const targets = parts::rows_of<To>(to);
+  auto const sources = kernels::rows_of<From>(from);
+  auto const targets = kernels::rows_of<To>(to);
   for_each_piece(
-      execution, "heddle::copy", parts::Extents(to), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+      execution, "heddle::copy", kernels::Extents(to), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
         From const* const KOKKOS_RESTRICT source = sources[row];
         To* const KOKKOS_RESTRICT target = targets[row];
         for (Index j = begin; j < end; ++j) {
@@ -55,15 +55,15 @@ void copy_as(Execution& execution, Tensor const& from, Tensor const& to) {
 
 template <class Element>
 void fill_as(Execution& execution, Tensor const& tensor, double value) {
-  auto const targets = parts::rows_of<Element>(tensor);
+  auto const targets = kernels::rows_of<Element>(tensor);
   auto const filling = static_cast<ArithmeticType<Element>>(value);
   for_each_piece(
-      execution, "heddle::fill", parts::Extents(tensor), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+      execution, "heddle::fill", kernels::Extents(tensor), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
         Element* const target = targets[row];
         // Its own copy, which no store can change.
         ArithmeticType<Element> const element = filling;
         for (Index j = begin; j < end; ++j) {
-          target[j] = parts::narrow<Element>(element);
+          target[j] = kernels::narrow<Element>(element);
         }
       });
 }
@@ -71,27 +71,27 @@ void fill_as(Execution& execution, Tensor const& tensor, double value) {
 template <class Element>
 void add_as(Execution& execution, Tensor const& into, Tensor const& from) {
   using Sum = ArithmeticType<Element>;
-  auto const sources = parts::rows_of<Element>(from);
-  auto const targets = parts::rows_of<Element>(into);
+  auto const sources = kernels::rows_of<Element>(from);
+  auto const targets = kernels::rows_of<Element>(into);
   for_each_piece(
-      execution, "heddle::add", parts::Extents(into), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+      execution, "heddle::add", kernels::Extents(into), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
         Element const* const source = sources[row];
         Element* const target = targets[row];
         for (Index j = begin; j < end; ++j) {
-          target[j] = parts::narrow<Element>(parts::wide<Sum>(target[j]) + parts::wide<Sum>(source[j]));
+          target[j] = kernels::narrow<Element>(kernels::wide<Sum>(target[j]) + kernels::wide<Sum>(source[j]));
         }
       });
 }
 
 /// total[j] += the sum of column j, for `columns` <= column_block.
 template <class Element, class Sum>
-KOKKOS_INLINE_FUNCTION void add_rows(parts::Rows<Element const> const& rows, Index count, Index columns,
+KOKKOS_INLINE_FUNCTION void add_rows(kernels::Rows<Element const> const& rows, Index count, Index columns,
                                      Sum (&total)[column_block]) {
   Sum part[column_block] = {};
   for (Index row = 0; row < count; ++row) {
     Element const* const from = rows[row];
     for (Index j = 0; j < columns; ++j) {
-      part[j] += parts::wide<Sum>(from[j]);
+      part[j] += kernels::wide<Sum>(from[j]);
     }
   }
   for (Index j = 0; j < column_block; ++j) {
@@ -102,18 +102,18 @@ KOKKOS_INLINE_FUNCTION void add_rows(parts::Rows<Element const> const& rows, Ind
 template <class Element>
 void add_column_sums_as(Execution& execution, Tensor const& matrix, Tensor const& sums) {
   using Sum = ArithmeticType<Element>;
-  auto const source = parts::rows_of<Element>(matrix);
+  auto const source = kernels::rows_of<Element>(matrix);
   Sum* const target = sums.data<Sum>();
   Index const rows = matrix.dim(0);
   Index const columns = matrix.dim(1);
   Index const blocks = (columns + column_block - 1) / column_block;
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::column_sums", blocks, KOKKOS_LAMBDA(Index item) {
         Index const first = item * column_block;
         Index const count = columns - first < column_block ? columns - first : column_block;
         Sum total[column_block] = {};
         for (Index begin = 0; begin < rows; begin += row_block) {
-          parts::Rows<Element const> const part{source[begin] + first, source.stride};
+          kernels::Rows<Element const> const part{source[begin] + first, source.stride};
           Index const height = rows - begin < row_block ? rows - begin : row_block;
           // The usual number of columns as a constant: their sums stay in registers.
           if (count == column_block) {
@@ -136,7 +136,7 @@ double sum_of_squares_as(Execution& execution, Tensor const& tensor) {
   ArenaScope const scope(execution.scratch);
   Tensor const partial = execution.scratch.allocate(DType::float64, Shape{blocks});
   double* const sums = partial.data<double>();
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::sum_of_squares", blocks, KOKKOS_LAMBDA(Index item) {
         Index const end = size - item * block < block ? size : (item + 1) * block;
         double sum = 0;
@@ -153,11 +153,11 @@ double sum_of_squares_as(Execution& execution, Tensor const& tensor) {
 
 template <class Element>
 void gather_rows_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
-  auto const sources = parts::rows_of<Element>(from);
-  auto const targets = parts::rows_of<Element>(to);
+  auto const sources = kernels::rows_of<Element>(from);
+  auto const targets = kernels::rows_of<Element>(to);
   std::int32_t const* const rows = index.data<std::int32_t>();
   Index const columns = to.dim(1);
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::gather_rows", to.dim(0), KOKKOS_LAMBDA(Index i) {
         Element const* const KOKKOS_RESTRICT source = sources[rows[i]];
         Element* const KOKKOS_RESTRICT target = targets[i];
@@ -172,39 +172,39 @@ class KokkosTensorOps final : public TensorOps {
   bool supports(TensorOpsProblem const& problem) const override { return problem.dtype != DType::int32; }
 
   void fill(Execution& execution, Tensor const& tensor, double value) override {
-    parts::with_floating(tensor.dtype(), [&]<class Element>(Element) { fill_as<Element>(execution, tensor, value); });
+    kernels::with_floating(tensor.dtype(), [&]<class Element>(Element) { fill_as<Element>(execution, tensor, value); });
   }
 
   void add(Execution& execution, Tensor const& into, Tensor const& from) override {
-    parts::require_same_shape(from, into, "add");
-    parts::with_floating(into.dtype(), [&]<class Element>(Element) { add_as<Element>(execution, into, from); });
+    kernels::require_same_shape(from, into, "add");
+    kernels::with_floating(into.dtype(), [&]<class Element>(Element) { add_as<Element>(execution, into, from); });
   }
 
   void copy(Execution& execution, Tensor const& from, Tensor const& to) override {
-    parts::require_same_shape(from, to, "copy");
-    parts::with_floating(from.dtype(), [&]<class From>(From) {
-      parts::with_floating(to.dtype(), [&]<class To>(To) { copy_as<From, To>(execution, from, to); });
+    kernels::require_same_shape(from, to, "copy");
+    kernels::with_floating(from.dtype(), [&]<class From>(From) {
+      kernels::with_floating(to.dtype(), [&]<class To>(To) { copy_as<From, To>(execution, from, to); });
     });
   }
 
   void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) override {
     sums.require(statistics_dtype(matrix.dtype()), Shape{matrix.dim(1)}, "add_column_sums' sums");
-    parts::with_floating(matrix.dtype(),
-                         [&]<class Element>(Element) { add_column_sums_as<Element>(execution, matrix, sums); });
+    kernels::with_floating(matrix.dtype(),
+                           [&]<class Element>(Element) { add_column_sums_as<Element>(execution, matrix, sums); });
   }
 
   double sum_of_squares(Execution& execution, Tensor const& tensor) override {
-    parts::require_contiguous(tensor, "sum_of_squares");
+    kernels::require_contiguous(tensor, "sum_of_squares");
     double sum = 0;
-    parts::with_floating(tensor.dtype(),
-                         [&]<class Element>(Element) { sum = sum_of_squares_as<Element>(execution, tensor); });
+    kernels::with_floating(tensor.dtype(),
+                           [&]<class Element>(Element) { sum = sum_of_squares_as<Element>(execution, tensor); });
     return sum;
   }
 
   void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
-    parts::require_gather(from, index, to);
-    parts::with_floating(from.dtype(),
-                         [&]<class Element>(Element) { gather_rows_as<Element>(execution, from, index, to); });
+    kernels::require_gather(from, index, to);
+    kernels::with_floating(from.dtype(),
+                           [&]<class Element>(Element) { gather_rows_as<Element>(execution, from, index, to); });
   }
 };
 

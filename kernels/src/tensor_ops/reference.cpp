@@ -1,6 +1,7 @@
+#include <heddle/core/operations/kernel_author.hpp>
+
 #include "kinds.hpp"
 #include "support/factories.hpp"
-#include "support/kernel_parts.hpp"
 
 namespace heddle {
 
@@ -9,54 +10,54 @@ namespace {
 /// `double` holds every floating element exactly.
 template <class Element>
 KOKKOS_INLINE_FUNCTION double wide(Element element) {
-  return parts::wide<double>(element);
+  return kernels::wide<double>(element);
 }
 
 template <class From, class To>
 void copy_as(Execution& execution, Tensor const& from, Tensor const& to) {
-  auto const source = parts::rows_of<From>(from);
-  auto const target = parts::rows_of<To>(to);
-  parts::Extents const extents(to);
-  parts::for_each(
+  auto const source = kernels::rows_of<From>(from);
+  auto const target = kernels::rows_of<To>(to);
+  kernels::Extents const extents(to);
+  kernels::for_each(
       execution, "heddle::reference_copy", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t j = 0; j < extents.columns; ++j) {
-          target[row][j] = parts::narrow<To>(wide(source[row][j]));
+          target[row][j] = kernels::narrow<To>(wide(source[row][j]));
         }
       });
 }
 
 template <class Element>
 void fill_as(Execution& execution, Tensor const& tensor, double value) {
-  auto const target = parts::rows_of<Element>(tensor);
-  parts::Extents const extents(tensor);
-  parts::for_each(
+  auto const target = kernels::rows_of<Element>(tensor);
+  kernels::Extents const extents(tensor);
+  kernels::for_each(
       execution, "heddle::reference_fill", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t j = 0; j < extents.columns; ++j) {
-          target[row][j] = parts::narrow<Element>(value);
+          target[row][j] = kernels::narrow<Element>(value);
         }
       });
 }
 
 template <class Element>
 void add_as(Execution& execution, Tensor const& into, Tensor const& from) {
-  auto const source = parts::rows_of<Element>(from);
-  auto const target = parts::rows_of<Element>(into);
-  parts::Extents const extents(into);
-  parts::for_each(
+  auto const source = kernels::rows_of<Element>(from);
+  auto const target = kernels::rows_of<Element>(into);
+  kernels::Extents const extents(into);
+  kernels::for_each(
       execution, "heddle::reference_add", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t j = 0; j < extents.columns; ++j) {
-          target[row][j] = parts::narrow<Element>(wide(target[row][j]) + wide(source[row][j]));
+          target[row][j] = kernels::narrow<Element>(wide(target[row][j]) + wide(source[row][j]));
         }
       });
 }
 
 template <class Element>
 void add_column_sums_as(Execution& execution, Tensor const& matrix, Tensor const& sums) {
-  using Sum = parts::ArithmeticType<Element>;
-  auto const source = parts::rows_of<Element>(matrix);
+  using Sum = kernels::ArithmeticType<Element>;
+  auto const source = kernels::rows_of<Element>(matrix);
   Sum* const target = sums.data<Sum>();
   std::int64_t const rows = matrix.dim(0);
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::reference_column_sums", matrix.dim(1), KOKKOS_LAMBDA(std::int64_t j) {
         double sum = 0;
         for (std::int64_t row = 0; row < rows; ++row) {
@@ -73,7 +74,7 @@ double sum_of_squares_as(Execution& execution, Tensor const& tensor) {
   ArenaScope const scope(execution.scratch);
   Tensor const total = execution.scratch.allocate(DType::float64, Shape{1});
   double* const result = total.data<double>();
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::reference_squares", 1, KOKKOS_LAMBDA(std::int64_t) {
         double sum = 0;
         for (std::int64_t i = 0; i < size; ++i) {
@@ -87,11 +88,11 @@ double sum_of_squares_as(Execution& execution, Tensor const& tensor) {
 
 template <class Element>
 void gather_rows_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
-  auto const source = parts::rows_of<Element>(from);
-  auto const target = parts::rows_of<Element>(to);
+  auto const source = kernels::rows_of<Element>(from);
+  auto const target = kernels::rows_of<Element>(to);
   std::int32_t const* const rows = index.data<std::int32_t>();
   std::int64_t const columns = to.dim(1);
-  parts::for_each(
+  kernels::for_each(
       execution, "heddle::reference_gather", to.dim(0), KOKKOS_LAMBDA(std::int64_t i) {
         for (std::int64_t j = 0; j < columns; ++j) {
           target[i][j] = source[rows[i]][j];
@@ -105,39 +106,39 @@ class ReferenceTensorOps final : public TensorOps {
   bool supports(TensorOpsProblem const& problem) const override { return problem.dtype != DType::int32; }
 
   void fill(Execution& execution, Tensor const& tensor, double value) override {
-    parts::with_floating(tensor.dtype(), [&]<class Element>(Element) { fill_as<Element>(execution, tensor, value); });
+    kernels::with_floating(tensor.dtype(), [&]<class Element>(Element) { fill_as<Element>(execution, tensor, value); });
   }
 
   void add(Execution& execution, Tensor const& into, Tensor const& from) override {
-    parts::require_same_shape(from, into, "add");
-    parts::with_floating(into.dtype(), [&]<class Element>(Element) { add_as<Element>(execution, into, from); });
+    kernels::require_same_shape(from, into, "add");
+    kernels::with_floating(into.dtype(), [&]<class Element>(Element) { add_as<Element>(execution, into, from); });
   }
 
   void copy(Execution& execution, Tensor const& from, Tensor const& to) override {
-    parts::require_same_shape(from, to, "copy");
-    parts::with_floating(from.dtype(), [&]<class From>(From) {
-      parts::with_floating(to.dtype(), [&]<class To>(To) { copy_as<From, To>(execution, from, to); });
+    kernels::require_same_shape(from, to, "copy");
+    kernels::with_floating(from.dtype(), [&]<class From>(From) {
+      kernels::with_floating(to.dtype(), [&]<class To>(To) { copy_as<From, To>(execution, from, to); });
     });
   }
 
   void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) override {
     sums.require(statistics_dtype(matrix.dtype()), Shape{matrix.dim(1)}, "add_column_sums' sums");
-    parts::with_floating(matrix.dtype(),
-                         [&]<class Element>(Element) { add_column_sums_as<Element>(execution, matrix, sums); });
+    kernels::with_floating(matrix.dtype(),
+                           [&]<class Element>(Element) { add_column_sums_as<Element>(execution, matrix, sums); });
   }
 
   double sum_of_squares(Execution& execution, Tensor const& tensor) override {
-    parts::require_contiguous(tensor, "sum_of_squares");
+    kernels::require_contiguous(tensor, "sum_of_squares");
     double sum = 0;
-    parts::with_floating(tensor.dtype(),
-                         [&]<class Element>(Element) { sum = sum_of_squares_as<Element>(execution, tensor); });
+    kernels::with_floating(tensor.dtype(),
+                           [&]<class Element>(Element) { sum = sum_of_squares_as<Element>(execution, tensor); });
     return sum;
   }
 
   void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
-    parts::require_gather(from, index, to);
-    parts::with_floating(from.dtype(),
-                         [&]<class Element>(Element) { gather_rows_as<Element>(execution, from, index, to); });
+    kernels::require_gather(from, index, to);
+    kernels::with_floating(from.dtype(),
+                           [&]<class Element>(Element) { gather_rows_as<Element>(execution, from, index, to); });
   }
 };
 

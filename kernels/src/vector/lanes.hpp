@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <heddle/core/base/dtype.hpp>
+#include <heddle/core/base/exponential.hpp>
 #include <utility>
 
 /// 16 float32 side by side, in GCC's and Clang's vector types: for host code that has to fill the registers exactly.
@@ -94,15 +95,6 @@ inline float sum(Floats value) {
     result += value[i];
   }
   return result;
-}
-
-/// 2^x for |x| ≤ 1/2.
-inline Floats exp2_series(Floats x) {
-  Floats series = 1.32647266e-3F * x + 9.67151296e-3F;
-  series = series * x + 5.55073375e-2F;
-  series = series * x + 2.40222421e-1F;
-  series = series * x + 6.93146978e-1F;
-  return series * x + 1.0F;
 }
 
 /// 2^x for x that are at most 0 but for rounding errors, to about 2 units in the last place; below -126 it is 0. NaN

@@ -36,8 +36,8 @@ struct Unit<BFloat16> {
 /// column in 32 bits.
 template <class Element>
 struct Product {
-  parts::Factor<Element> a;
-  parts::Tile<float> b;
+  kernels::Factor<Element> a;
+  kernels::Tile<float> b;
   std::int64_t depth;  ///< in units
 };
 

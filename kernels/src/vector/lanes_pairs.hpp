@@ -35,7 +35,7 @@ inline Pair load_pair(BFloat16 const* from) {
 }
 
 /// Each element as the nearest bfloat16, ties to the even one, by the machine's own instruction where it has one, which
-/// takes denormal numbers for zero. The NaN of arithmetic are quiet and stay NaN.
+/// takes denormal numbers for zero. NaN stays NaN.
 inline Words rounded(Pair value) {
 #ifdef __AVX512BF16__
   constexpr Words first_places = {0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007,
@@ -47,7 +47,7 @@ inline Words rounded(Pair value) {
 #else
   auto const nearest = [](Floats floats) {
     Words const word = std::bit_cast<Words>(floats);
-    return word + 0x7fffU + ((word >> 16) & 1U);
+    return floats == floats ? word + 0x7fffU + ((word >> 16) & 1U) : word | 0x400000U;
   };
   return (nearest(value.even) >> 16) | (nearest(value.odd) & 0xffff0000U);
 #endif
@@ -69,10 +69,7 @@ inline Floats rough_exp2_of_negative(Floats x) {
   Integers const power = __builtin_convertvector(bounded - 1.0F, Integers);  // cut off towards 0: at most 1 below x
   Floats const rest = bounded - __builtin_convertvector(power, Floats);
 #endif
-  Floats series = 1.35341681e-2F * rest + 5.20114603e-2F;
-  series = series * rest + 2.41442757e-1F;
-  series = series * rest + 6.93003834e-1F;
-  series = series * rest + 1.00000259F;
+  Floats const series = rough_exp2_series(rest);
 #ifdef __AVX512DQ__
   return reinterpret_cast<Floats>(
       _mm512_maskz_scalef_ps(0xffff, reinterpret_cast<__m512>(series), reinterpret_cast<__m512>(x)));

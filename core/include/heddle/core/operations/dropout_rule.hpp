@@ -1,104 +1,12 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
-#include <bit>
-#include <cmath>
 #include <cstdint>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
-#include <heddle/core/tensor/execution.hpp>
-#include <heddle/core/tensor/tensor.hpp>
-#include <limits>
-#include <string>
-#include <type_traits>
+#include <heddle/core/operations/dropout.hpp>
 
-/// What the kernels share inside their work items: rows of tensors, a vectorisable exponential, dropout.
-namespace heddle::parts {
-
-/// The rows of a matrix; `data` is null for an empty tensor.
-template <class Element>
-struct Rows {
-  Element* data = nullptr;
-  std::int64_t stride = 0;
-
-  KOKKOS_INLINE_FUNCTION Element* operator[](std::int64_t row) const { return data + row * stride; }
-  KOKKOS_INLINE_FUNCTION explicit operator bool() const { return data != nullptr; }
-};
-
-template <class Element>
-Rows<Element> rows_of(Tensor const& tensor) {
-  return tensor.empty() ? Rows<Element>{} : Rows<Element>{tensor.data<Element>(), tensor.row_stride()};
-}
-
-/// What elements of a floating type are computed in by the fast kernels, and what their statistics are stored in.
-template <class Element>
-struct Arithmetic {
-  using Type = Element;
-};
-template <>
-struct Arithmetic<BFloat16> {
-  using Type = float;
-};
-template <class Element>
-using ArithmeticType = typename Arithmetic<Element>::Type;
-
-/// An element as a `Real` to compute with, which holds it exactly.
-template <class Real, class Element>
-KOKKOS_INLINE_FUNCTION constexpr Real wide(Element element) {
-  return static_cast<Real>(static_cast<ArithmeticType<Element>>(element));
-}
-/// The `Element` nearest to what was computed; ties go to the even one. A processor's arithmetic gives no NaN whose set
-/// bits could be rounded away, which saves the question for it; a device's may.
-template <class Element, class Real>
-KOKKOS_INLINE_FUNCTION constexpr Element narrow(Real value) {
-  constexpr bool on_host = std::is_same_v<Kokkos::DefaultExecutionSpace::memory_space, Kokkos::HostSpace>;
-  if constexpr (std::is_same_v<Element, BFloat16> && on_host) {
-    auto const word = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    BFloat16 result;
-    result.bits = static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
-    return result;
-  } else {
-    return static_cast<Element>(static_cast<ArithmeticType<Element>>(value));
-  }
-}
-
-/// Calls `work(Real{})` for the float32 or float64 that `dtype` says.
-template <class Work>
-void with_real(DType dtype, Work&& work) {
-  switch (dtype) {
-    case DType::float32:
-      return work(float{});
-    case DType::float64:
-      return work(double{});
-    default:
-      throw Error("a kernel was called with " + std::string(name_of(dtype)) + ", which its supports() refuses");
-  }
-}
-
-/// Calls `work(Element{})` for a floating dtype's element type.
-template <class Work>
-void with_floating(DType dtype, Work&& work) {
-  switch (dtype) {
-    case DType::float32:
-      return work(float{});
-    case DType::float64:
-      return work(double{});
-    case DType::bfloat16:
-      return work(BFloat16{});
-    case DType::int32:
-      break;
-  }
-  throw Error("a kernel needs floating-point elements, not " + std::string(name_of(dtype)));
-}
-
-/// Calls `body(index)` for 0 ≤ index < count, in parallel.
-template <class Body>
-void for_each(Execution& execution, char const* name, std::int64_t count, Body const& body) {
-  using Policy = Kokkos::RangePolicy<Kokkos::DefaultExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-  if (count > 0) {
-    Kokkos::parallel_for(name, Policy(execution.space, 0, count), body);
-  }
-}
+/// Dropout as the work items of a kernel see it: one element at a time, or a chunk of a row at once.
+namespace heddle::kernels {
 
 /// Counters of one batch of random numbers.
 constexpr int philox_lanes = 16;
@@ -129,55 +37,6 @@ KOKKOS_INLINE_FUNCTION void for_each_column(std::int64_t columns, Body const& bo
     for_each_of_chunk(columns - begin < dropout_chunk ? columns - begin : dropout_chunk,
                       [&](std::int64_t i) { body(begin + i); });
   }
-}
-
-/// e^x to about 2 units in the last place; below -87.3 it is 0, above 88 infinity; NaN stays. Free of branches, so that
-/// loops over it vectorise. The two fused operations are written as such because the compiler may reassociate all
-/// others.
-KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
-  constexpr float lowest = -87.3F;
-  constexpr float highest = 88.0F;
-  float const bounded = x < lowest ? lowest : (x > highest ? highest : x);
-  float const power = std::floor(bounded * 1.44269504F + 0.5F);
-  float const rest = std::fma(power, 1.90465421e-9F, std::fma(power, -0.693147182F, bounded));
-  float series = 1.98756922e-4F;
-  series = series * rest + 1.39819994e-3F;
-  series = series * rest + 8.33345205e-3F;
-  series = series * rest + 4.16657962e-2F;
-  series = series * rest + 1.66666657e-1F;
-  series = series * rest + 0.5F;
-  float const value = series * (rest * rest) + rest + 1.0F;
-  // NaN stays in `value` and so in the result, but what becomes an integer must be a number; -126 is the lowest power.
-  float const number = power > -126.0F ? power : -126.0F;
-  float const result = value * std::bit_cast<float>((static_cast<std::int32_t>(number) + 127) << 23);
-  float const floored = x < lowest ? 0.0F : result;
-  return x > highest ? std::numeric_limits<float>::infinity() : floored;
-}
-
-KOKKOS_INLINE_FUNCTION double fast_exp(double x) {
-  return std::exp(x);
-}
-
-/// e^x for x ≤ 0, to about 2 units in the last place, in fewer operations than fast_exp: what is below -86 counts as
-/// -86 (a share of 10^-38); NaN stays. 2^f for |f| ≤ 1/2 is a minimax polynomial.
-KOKKOS_INLINE_FUNCTION float exp_of_negative(float x) {
-  constexpr float log2_e = 1.44269504F;
-  float const bounded = x < -86.0F ? -86.0F : x;
-  float const power = std::rint(bounded * log2_e);
-  float const rest = std::fma(bounded, log2_e, -power);
-  float series = 0.00132647271F;
-  series = series * rest + 0.00967151264F;
-  series = series * rest + 0.0555073374F;
-  series = series * rest + 0.240222421F;
-  series = series * rest + 0.693146978F;
-  series = series * rest + 1.0F;
-  // NaN stays in `series`, but what becomes an integer must be a number.
-  float const number = power > -126.0F ? power : 0.0F;
-  return std::bit_cast<float>(std::bit_cast<std::int32_t>(series) + (static_cast<std::int32_t>(number) << 23));
-}
-
-KOKKOS_INLINE_FUNCTION double exp_of_negative(double x) {
-  return std::exp(x);
 }
 
 /// Philox::words for `philox_lanes` counters at once; counter[i][lane] is word i. The words sit in 64-bit lanes, of
@@ -314,11 +173,4 @@ struct DropoutRule {
   }
 };
 
-/// Whether code on the calling thread of the host can do a kernel's work as well as a parallel_for could: its memory is
-/// the host's, and there is one thread. Kokkos runs.
-inline bool runs_on_one_host_thread() {
-  using Space = Kokkos::DefaultExecutionSpace;
-  return std::is_same_v<Space::memory_space, Kokkos::HostSpace> && Space().concurrency() == 1;
-}
-
-}  // namespace heddle::parts
+}  // namespace heddle::kernels

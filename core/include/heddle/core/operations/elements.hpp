@@ -1,0 +1,92 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <bit>
+#include <cstdint>
+#include <heddle/core/base/dtype.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/tensor.hpp>
+#include <string>
+#include <type_traits>
+
+/// A tensor's elements as the work items of a kernel see them.
+namespace heddle::kernels {
+
+/// The rows of a matrix; `data` is null for an empty tensor.
+template <class Element>
+struct Rows {
+  Element* data = nullptr;
+  std::int64_t stride = 0;
+
+  KOKKOS_INLINE_FUNCTION Element* operator[](std::int64_t row) const { return data + row * stride; }
+  KOKKOS_INLINE_FUNCTION explicit operator bool() const { return data != nullptr; }
+};
+
+template <class Element>
+Rows<Element> rows_of(Tensor const& tensor) {
+  return tensor.empty() ? Rows<Element>{} : Rows<Element>{tensor.data<Element>(), tensor.row_stride()};
+}
+
+/// What elements of a floating type are computed in by the fast kernels, and what their statistics are stored in.
+template <class Element>
+struct Arithmetic {
+  using Type = Element;
+};
+template <>
+struct Arithmetic<BFloat16> {
+  using Type = float;
+};
+template <class Element>
+using ArithmeticType = typename Arithmetic<Element>::Type;
+
+/// An element as a `Real` to compute with, which holds it exactly.
+template <class Real, class Element>
+KOKKOS_INLINE_FUNCTION constexpr Real wide(Element element) {
+  return static_cast<Real>(static_cast<ArithmeticType<Element>>(element));
+}
+/// The `Element` nearest to `value`; ties go to the even one, and NaN stays NaN.
+template <class Element, class Real>
+KOKKOS_INLINE_FUNCTION constexpr Element narrow(Real value) {
+  if constexpr (std::is_same_v<Element, BFloat16>) {
+    // As BFloat16's own conversion, in the form that compilers turn into the fewest vector instructions.
+    auto const number = static_cast<float>(value);
+    auto const word = std::bit_cast<std::uint32_t>(number);
+    std::uint32_t const nearest = word + 0x7fffU + ((word >> 16) & 1U);
+    BFloat16 result;
+    result.bits = static_cast<std::uint16_t>((number == number ? nearest : word | 0x400000U) >> 16);
+    return result;
+  } else {
+    return static_cast<Element>(value);
+  }
+}
+
+/// Calls `work(Real{})` for the float32 or float64 that `dtype` says.
+template <class Work>
+void with_real(DType dtype, Work&& work) {
+  switch (dtype) {
+    case DType::float32:
+      return work(float{});
+    case DType::float64:
+      return work(double{});
+    default:
+      throw Error("a kernel was called with " + std::string(name_of(dtype)) + ", which its supports() refuses");
+  }
+}
+
+/// Calls `work(Element{})` for a floating dtype's element type.
+template <class Work>
+void with_floating(DType dtype, Work&& work) {
+  switch (dtype) {
+    case DType::float32:
+      return work(float{});
+    case DType::float64:
+      return work(double{});
+    case DType::bfloat16:
+      return work(BFloat16{});
+    case DType::int32:
+      break;
+  }
+  throw Error("a kernel needs floating-point elements, not " + std::string(name_of(dtype)));
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <cstdint>
+#include <heddle/core/base/exponential.hpp>
+#include <heddle/core/operations/dropout_rule.hpp>
+#include <heddle/core/operations/elements.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <type_traits>
+
+/// The header of whoever writes a kernel, for Heddle or for a plug-in: elements and rows of tensors (elements.hpp), the
+/// dropout rule (dropout_rule.hpp), exponentials (exponential.hpp), and the loop over work items.
+namespace heddle::kernels {
+
+/// Calls `body(index)` for 0 ≤ index < count, in parallel.
+template <class Body>
+void for_each(Execution& execution, char const* name, std::int64_t count, Body const& body) {
+  using Policy = Kokkos::RangePolicy<Kokkos::DefaultExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+  if (count > 0) {
+    Kokkos::parallel_for(name, Policy(execution.space, 0, count), body);
+  }
+}
+
+/// Whether code on the calling thread of the host can do a kernel's work as well as a parallel_for could: its memory is
+/// the host's, and there is one thread. Kokkos runs.
+inline bool runs_on_one_host_thread() {
+  using Space = Kokkos::DefaultExecutionSpace;
+  return std::is_same_v<Space::memory_space, Kokkos::HostSpace> && Space().concurrency() == 1;
+}
+
+}  // namespace heddle::kernels
