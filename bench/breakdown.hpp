@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-/// What one part of a step took.
+/// Time, operations and bytes of one part of a step.
 struct Work {
   double seconds = 0;
   double calls = 0;
@@ -42,7 +42,7 @@ class Breakdown final : public KernelObserver {
   Breakdown(Peaks peaks, std::int64_t vocabulary) : peaks_(std::move(peaks)), vocabulary_(vocabulary) {}
 
   void observe(Execution& execution, KernelCall const& call) override;
-  /// What was counted since the last take.
+  /// The counts since the last take.
   Parts take() { return std::exchange(parts_, {}); }
   Peaks const& peaks() const { return peaks_; }
 

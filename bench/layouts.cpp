@@ -115,7 +115,7 @@ Ledgers ledgers_of(ParallelState const& parallel) {
           parallel.replicas.ledger()};
 }
 
-/// What one layout's steps gave. Of memory and traffic the most that any rank has.
+/// Results of one layout's steps; memory and traffic are the most of any rank.
 struct Measured {
   std::vector<double> seconds;  ///< of a step, one for each repetition
   double activation_bytes = 0;

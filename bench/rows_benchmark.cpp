@@ -57,7 +57,7 @@ struct Bench {
   }
 };
 
-/// What one repetition reads and writes at least, and what its time is divided by.
+/// The least bytes that one repetition reads and writes, and the count that its time is divided by.
 struct Amount {
   std::int64_t bytes;
   std::int64_t items;

@@ -170,7 +170,7 @@ double mean_over(Communicator const& world, double value) {
   return to_host<double>(sum).front() / world.size();
 }
 
-/// What a run gave; of one rank unless said otherwise.
+/// Results of a run, of one rank unless said otherwise.
 struct Result {
   StepTimes step;
   double tokens = 0;               ///< of a step, all ranks

@@ -23,8 +23,8 @@ Tensor tensor_of(std::vector<Element> const& elements) {
   return from_host(std::span<Element const>(elements), {static_cast<std::int64_t>(elements.size())});
 }
 
-/// What `action` throws, called once: a matcher would call it again to explain a failure, and wait for ranks that do
-/// not.
+/// The message of the exception that `action` throws, called once: a matcher would call it again to explain a failure,
+/// and wait for ranks that do not.
 inline std::string error_of(auto const& action) {
   try {
     action();

@@ -12,8 +12,8 @@
 
 #include "layouts.hpp"
 
-// What a training step moves, by the formulas of the literature; docs/parallelism.md has them as a table. Sizes divide
-// by whatever they are split over, so that no buffer has padding.
+// Communication of a training step by the formulas of the literature; docs/parallelism.md has them as a table. Sizes
+// divide by whatever they are split over, so that no buffer has padding.
 namespace heddle::ledger_formulas {
 
 inline constexpr std::int64_t d_model = 128;
@@ -26,7 +26,7 @@ inline constexpr std::int64_t number = 8;      // bytes, of a loss sum or a grad
 inline constexpr std::int64_t logits_chunk = 256;
 inline constexpr std::int64_t most_slices = 8;
 
-/// What a step costs over each of a rank's groups.
+/// Traffic of a step over each of a rank's groups.
 struct Ledgers {
   Ledger tensor{}, context{}, pipeline{}, replicas{}, data{}, world{};
 
@@ -108,7 +108,7 @@ class Formulas {
       over_tensor(Verb::all_reduce, 2, tokens);
     }
   }
-  /// What enters or leaves the split work once each way: the stream's begin, the memory, the output's input.
+  /// Tensors that enter or leave the split work once each way: the embedding's output, the memory, the output's input.
   void tensor_passage(std::int64_t tokens) {
     if (layout_.sequence_parallel) {
       over_tensor(Verb::all_gather, 1, tokens);
@@ -159,7 +159,8 @@ class Formulas {
     }
   }
 
-  /// What crosses the border before a layer, both ways: {hidden, memory}, each a message with this tensor rank's rows.
+  /// Messages across the border before a layer, both ways: {hidden, memory}, each a message with this tensor rank's
+  /// rows.
   void border(std::int64_t layer, ModelConfig const& model, Tokens const& source, Tokens const& target) {
     if (layer == 0 || layer == model.encoder_layers + model.decoder_layers) {
       return;

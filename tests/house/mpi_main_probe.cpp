@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-// What prove-mpi-main runs, one case at a time, on two ranks: only the first may end well.
+// The cases that prove-mpi-main runs, one at a time, on two ranks: only the first may end well.
 namespace {
 
 int rank() {

@@ -26,7 +26,7 @@ TokenIds make_ids(Integers const& ids) {
   return {to_tensor(ids), to_tensor(sorted_rows(ids))};
 }
 
-/// What a rank holds of a sequence, by ascending position.
+/// The chunks of a sequence that a rank holds, by ascending position.
 std::vector<IndexRange> chunks_of(std::size_t length, GroupMember split) {
   if (split.ranks == 1) {
     return {{0, static_cast<std::int64_t>(length)}};

@@ -37,7 +37,7 @@ Tensor numbered(std::string const& name, Shape const& shape) {
   return testing_support::random_tensor(DType::float64, shape, random_key(0, name));
 }
 
-/// What a layer and a stack have in common for the check: a function of a stream and of parameters.
+/// The interface of a layer or a stack for the check: a function of hidden states and of parameters.
 struct Function {
   std::function<HiddenStates(LayerContext&, HiddenStates const&, Saved&)> forward;
   std::function<HiddenStates(LayerContext&, HiddenStates const&, Saved const&)> backward;

@@ -101,7 +101,8 @@ TEST_P(MixedPrecision, LossAndGradientsAreThoseOfFloat64ButForRounding) {
       whole = std::max(whole, length(gradient));
     }
     for (auto const& [name, gradient] : exact.gradients) {
-      // What is almost nothing beside the others (a key's bias has no gradient at all) is judged beside them.
+      // A parameter whose gradient is almost nothing beside the others' (a key's bias has none at all) is judged
+      // beside them.
       double const scale = std::max(length(gradient), 0.01 * whole);
       EXPECT_LE(distance(rounded.gradients.at(name), gradient), gradient_tolerance * scale) << name;
     }

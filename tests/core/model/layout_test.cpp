@@ -23,7 +23,7 @@ Config config_with(int pipeline, int data, int context, int tensor) {
   return config;
 }
 
-/// What make_mesh says.
+/// make_mesh's error message.
 std::string refused(Config const& config, int ranks) {
   try {
     make_mesh(config, 0, ranks);

@@ -118,7 +118,7 @@ TEST_P(MicroBatchTest, MemoryIsLinearInTokens) {
     static_cast<void>(test.model.forward_backward(context, {0.1, 1}));
     peaks.push_back(static_cast<double>(test.bench.arena().peak() + test.bench.execution().scratch.peak()));
   }
-  // What does not depend on the tokens (a GEMM's packed panels) drops out of the differences.
+  // Memory that does not depend on the tokens (a GEMM's packed panels) drops out of the differences.
   EXPECT_NEAR((peaks[2] - peaks[1]) / (peaks[1] - peaks[0]), 2, 0.1);
 }
 

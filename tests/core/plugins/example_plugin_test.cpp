@@ -8,8 +8,8 @@
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
 
-// What apps/examples/plugin computes. tests/integration/plugin.sh builds it out of tree, against the installed package,
-// and then runs these with HEDDLE_EXAMPLE_PLUGIN set to its path.
+// The computations of apps/examples/plugin. tests/integration/plugin.sh builds it out of tree, against the installed
+// package, and then runs these with HEDDLE_EXAMPLE_PLUGIN set to its path.
 
 namespace heddle {
 namespace {

@@ -95,7 +95,7 @@ class ContextAttentionTest : public DistTest {
   }
 
   std::shared_ptr<Attention> kernel(char const* name) { return registries_.attention.select(name, {}); }
-  /// What is compared with the whole pack on one rank.
+  /// The values that are compared with the whole pack on one rank.
   struct Tested {
     char const* kernel;
     DType dtype;
@@ -293,7 +293,7 @@ TEST_F(ContextAttentionTest, TheRingSendsBeforeItComputes) {
   });
 }
 
-/// What a call needs and costs where only that is asked: float32, one sentence pair.
+/// Memory and traffic of a call in float32 on one sentence pair.
 struct Measured {
   std::int64_t forward_bytes, backward_bytes;
   std::size_t kept, peak;

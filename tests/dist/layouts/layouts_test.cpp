@@ -15,7 +15,7 @@ using testing_support::values;
 // in float64, where what remains is the rounding of sums taken in another order.
 constexpr double tolerance = 1e-9;
 constexpr int steps = 10;
-/// What one rank gives.
+/// Results of one rank.
 struct Expected {
   std::vector<double> output;  ///< of micro-batch 1 of step 0
   std::map<std::string, std::vector<double>> gradients, parameters;

@@ -81,7 +81,7 @@ class MixedPrecisionTest : public DistTest {
       SCOPED_TRACE(describe(layout));
       auto const actual = train(layout, world_, dtype, [&](Parameter const& parameter) {
         auto difference = local_part(expected.gradients.at(parameter.spec.name), parameter);
-        // What is almost nothing beside the others (a key's bias has no gradient at all) is judged beside them.
+        // A gradient that is almost nothing beside the others (a key's bias has none at all) is judged beside them.
         double const scale = std::max(length(difference), 0.02 * largest);
         auto const mine = values(parameter.gradient);
         std::transform(difference.begin(), difference.end(), mine.begin(), difference.begin(), std::minus<>());

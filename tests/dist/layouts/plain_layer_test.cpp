@@ -20,7 +20,7 @@ using Values = std::map<std::string, std::vector<double>>;
 
 constexpr VocabularySizes vocabulary{23, 23, true};
 
-/// What a plug-in's author may write without a thought of tensor ranks: a projection that is not split.
+/// A layer whose author did not consider tensor ranks: a projection that is not split.
 class Projection : public Layer {
  public:
   explicit Projection(LayerSpec const& spec)

@@ -37,7 +37,7 @@ void expect_same(std::vector<WholeTensor> const& actual, std::vector<WholeTensor
   }
 }
 
-/// What a run comes to: what it reports of each step, and where it ends.
+/// Results of a run: the report of each step, and the final values.
 struct Outcome {
   std::vector<double> norms, losses;
   std::vector<WholeTensor> tensors;

@@ -33,7 +33,7 @@ Config config_of(Variant const& variant, Layout const& layout) {
   return config;
 }
 
-/// What a model of random weights on a mesh translates a few sources to, the empty one among them.
+/// Translations of a few sources, an empty one among them, by a model of random weights on a mesh.
 Translations translate(Variant const& variant, Layout const& layout, Communicator const& world) {
   Config const config = config_of(variant, layout);
   TestBench bench(config.model, DType::float64, KernelChoices{});

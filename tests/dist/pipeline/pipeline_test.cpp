@@ -42,7 +42,7 @@ Case small_case(int stages, PipelineSchedule schedule = PipelineSchedule::one_fo
   return result;
 }
 
-/// What a rank has of a model, ready to run.
+/// A rank's parts of a model, ready to run.
 struct Stage {
   Stage(Case const& given, ParallelState const& state) : config(given.model), parallel(state), parameters(state.mesh) {
     register_built_in_kernels(registries.kernels);

@@ -11,7 +11,7 @@ using testing::DoubleEq;
 using testing::HasSubstr;
 using PipelineTimesTest = DistTest;
 
-/// What a stage sees of a step in which a forward takes one second and a backward two, and nothing else takes time.
+/// Events of a stage in a step in which a forward takes one second and a backward two, and nothing else takes time.
 std::vector<PipelineEvent> ideal_events(int stage, int stages, std::int64_t micro_batches) {
   std::vector<PipelineEvent> events;
   // Every rank's clock begins elsewhere.

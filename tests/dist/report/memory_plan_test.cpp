@@ -133,7 +133,7 @@ TEST_F(MemoryPlanTest, PredictsDeterministicSteps) {
   expect_close(compare(config, layout));
 }
 
-// What needs no ranks, for a rank of a mesh that does not run.
+// Plans that need no ranks: for a rank of a mesh that does not run.
 TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
   auto const plan = [](Layout const& layout, int rank, int micro_batch = 400) {
     Config config = config_of(layout);

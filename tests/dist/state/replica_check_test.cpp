@@ -29,7 +29,7 @@ void flip_bit(Parameter const& parameter, std::size_t element, int bit) {
   copy_from_host(parameter.value, values.data());
 }
 
-/// What check_replicas threw here, if it did.
+/// The message that check_replicas threw on this rank, if it did.
 std::optional<Error> check(ParallelState const& state, ParameterSet const& parameters) {
   try {
     check_replicas(state, parameters);

@@ -50,7 +50,7 @@ class CheckpointCrashTest : public CheckpointTest {
     return status;
   }
 
-  /// What commit's error says; "" where it succeeded.
+  /// The message of commit's error; "" where it succeeded.
   std::string commit_error(std::int64_t step, CheckpointStore::Observer const& observe = {}) const {
     return test::message_of<Error>([&] { store().commit(SampleState(step).contents(), observe); });
   }

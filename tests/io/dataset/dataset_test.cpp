@@ -137,7 +137,7 @@ void write_array(hdf5::Group& group, char const* name, std::vector<T> const& val
   group.write_dataset<T>(name, {std::ssize(values)}, values);
 }
 
-/// What opening the spoilt dataset answers.
+/// The error message of opening the spoilt dataset.
 std::string open_error(std::function<void(Content&)> const& spoil) {
   TemporaryDirectory const directory;
   Content content;

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 class Hdf5Test : public ::testing::Test {
  protected:
-  /// What opening the file answers: "" or the error's message.
+  /// The error message of opening the file, or "".
   std::string open_error() const {
     return test::message_of<DataError>([&] { File::open(file_); });
   }

@@ -10,8 +10,8 @@ namespace heddle::plugin {
 inline constexpr int abi_number = 2;
 inline constexpr char const* heddle_version = "0.1.0";
 
-/// What this translation unit was compiled with. Of internal linkage: each library has to answer for itself and must
-/// not be given another's copy.
+/// The versions that this translation unit was compiled with. Internal linkage: each library must report its own and
+/// not another's copy.
 [[maybe_unused]] static std::string compiled_abi_tag() {
   auto const version = [](int major, int minor) { return std::to_string(major) + "." + std::to_string(minor); };
 #if defined(__clang__)

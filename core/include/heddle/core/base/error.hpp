@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-/// What the process answers to its caller; see docs/usage.md. Only `main` turns an Error into one of these.
+/// Exit codes of the process; see docs/usage.md. Only `main` turns an Error into one of these.
 enum class ExitCode : int {
   done = 0,
   failure = 1,
