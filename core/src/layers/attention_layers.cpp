@@ -45,8 +45,20 @@ AttentionCore::AttentionCore(LayerSpec const& spec, bool causal)
                                          .head_dim = head_dim_,
                                          .causal = causal,
                                          .dropout_rate = static_cast<float>(dropout_)})),
-      context_attention_(spec.parallel.context, spec.parallel.context_mode, attention_,
+      context_attention_(spec.parallel.context, spec.parallel.context_mode, context_kernel(spec),
                          spec.kernels.tensor_ops({spec.dtype})) {}
+
+std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) const {
+  DType const dtype = ContextAttention::kernel_dtype(spec.parallel.context_mode, spec.dtype);
+  if (spec.parallel.context.size() == 1 || dtype == spec.dtype) {
+    return attention_;
+  }
+  return spec.kernels.attention({.dtype = dtype,
+                                 .heads = heads_,
+                                 .head_dim = head_dim_,
+                                 .causal = causal_,
+                                 .dropout_rate = static_cast<float>(dropout_)});
+}
 
 AttentionCall AttentionCore::call(LayerContext const& context, Side keys, Activations const& activations) const {
   AttentionCall call{.q = activations.q,

@@ -20,7 +20,7 @@ struct Ring {
   int ranks() const { return context.size(); }
   int next() const { return (context.rank() + 1) % ranks(); }
   int previous() const { return (context.rank() + ranks() - 1) % ranks(); }
-  /// Whose keys are here in a step.
+  /// The rank whose keys are here in a step.
   int owner(int step) const { return (context.rank() + ranks() - step) % ranks(); }
 };
 
@@ -131,6 +131,34 @@ class GradientRing {
   Transfer send_, receive_;
 };
 
+/// Tensors in the dtype of a ring's sums: as they are or, in bfloat16, as copies of the arena's.
+class Widened {
+ public:
+  Widened(ContextAttention::Place const& place, TensorOps& tensor_ops, DType dtype)
+      : place_(place), tensor_ops_(tensor_ops), dtype_(dtype) {}
+
+  bool copies(Tensor const& tensor) const { return tensor.dtype() != dtype_; }
+  /// `tensor` itself, or a place for its elements.
+  Tensor place_of(Tensor const& tensor) const {
+    return copies(tensor) ? place_.arena.allocate(dtype_, tensor.shape()) : tensor;
+  }
+  Tensor operator()(Tensor const& tensor) const {
+    Tensor const wide = place_of(tensor);
+    copy(tensor, wide);
+    return wide;
+  }
+  void copy(Tensor const& from, Tensor const& to) const {
+    if (from.dtype() != to.dtype()) {
+      tensor_ops_.copy(place_.execution, from, to);
+    }
+  }
+
+ private:
+  ContextAttention::Place const& place_;
+  TensorOps& tensor_ops_;
+  DType dtype_;
+};
+
 /// Some consecutive heads of a call.
 struct Slice {
   IndexRange heads;
@@ -159,9 +187,10 @@ Slice slice_of(AttentionCall const& call, int index) {
 }
 
 /// The call with the keys that are here now.
-AttentionCall call_with(AttentionCall call, BlockRing const& blocks, TokenRows const& queries) {
-  call.k = blocks.block().keys();
-  call.v = blocks.block().values();
+AttentionCall call_with(AttentionCall call, BlockRing const& blocks, Widened const& widened, TokenRows const& queries) {
+  KeysAndValues const block{widened(blocks.block().both)};
+  call.k = block.keys();
+  call.v = block.values();
   call.keys = blocks.rows().sequences;
   call.query_position = queries.position;
   call.key_position = blocks.rows().position;
@@ -176,16 +205,22 @@ ContextAttention::Kept ContextAttention::ring_forward(Place const& place, Attent
   Kept kept{call, output, place.arena.allocate(statistics_dtype(call.q.dtype()), {call.q.dim(0), call.heads})};
   TokenRows const& queries = place.queries.shards[static_cast<std::size_t>(context_.rank())];
   ArenaScope const scope(place.arena);
+  Widened const widened(place, *tensor_ops_, kernel_dtype(mode_, call.q.dtype()));
+  AttentionCall wide = call;
+  wide.q = widened(call.q);
+  Tensor const sums = widened.place_of(output);
   BlockRing blocks(context_, place, *tensor_ops_, call);
   for (; !blocks.done(); blocks.advance()) {
     blocks.start();
-    AttentionCall const block = call_with(call, blocks, queries);
+    ArenaScope const block_scope(place.arena);
+    AttentionCall const block = call_with(wide, blocks, widened, queries);
     for (int index = 0; index < slices_of(call); ++index) {
       Slice const slice = slice_of(call, index);
-      attention_->forward(place.execution, slice.of(block), slice.columns(output), slice.statistics(kept.log_sum_exp));
+      attention_->forward(place.execution, slice.of(block), slice.columns(sums), slice.statistics(kept.log_sum_exp));
       blocks.progress();
     }
   }
+  widened.copy(sums, output);
   return kept;
 }
 
@@ -194,27 +229,36 @@ void ContextAttention::ring_backward(Place const& place, Kept const& kept, Tenso
   AttentionCall const& call = kept.call;
   TokenRows const& queries = place.queries.shards[static_cast<std::size_t>(context_.rank())];
   ArenaScope const scope(place.arena);
+  DType const sum_dtype = kernel_dtype(mode_, call.q.dtype());
+  Widened const widened(place, *tensor_ops_, sum_dtype);
+  AttentionCall wide = call;
+  wide.q = widened(call.q);
+  Tensor const output = widened(kept.output);
+  Tensor const wide_grad_output = widened(grad_output);
+  Tensor const grad_q = widened.place_of(gradients.q);
   BlockRing blocks(context_, place, *tensor_ops_, call);
   std::vector<GradientRing> block_gradients;
   block_gradients.reserve(static_cast<std::size_t>(slices_of(call)));
   for (int index = 0; index < slices_of(call); ++index) {
-    block_gradients.emplace_back(context_, place, call.k.dtype(), slice_of(call, index).width());
+    block_gradients.emplace_back(context_, place, sum_dtype, slice_of(call, index).width());
   }
   for (; !blocks.done(); blocks.advance()) {
     blocks.start();
-    AttentionCall const block = call_with(call, blocks, queries);
+    ArenaScope const block_scope(place.arena);
+    AttentionCall const block = call_with(wide, blocks, widened, queries);
     for (int index = 0; index < slices_of(call); ++index) {
       Slice const slice = slice_of(call, index);
       GradientRing& ring = block_gradients[static_cast<std::size_t>(index)];
       KeysAndValues const gradient = ring.begin(blocks.step());
-      attention_->backward(place.execution, slice.of(block), slice.columns(kept.output),
-                           slice.statistics(kept.log_sum_exp), slice.columns(grad_output),
-                           {slice.columns(gradients.q), gradient.keys(), gradient.values()});
+      attention_->backward(place.execution, slice.of(block), slice.columns(output), slice.statistics(kept.log_sum_exp),
+                           slice.columns(wide_grad_output),
+                           {slice.columns(grad_q), gradient.keys(), gradient.values()});
       ring.end(blocks.step());
       blocks.progress();
       std::ranges::for_each(block_gradients, &GradientRing::progress);
     }
   }
+  widened.copy(grad_q, gradients.q);
   for (int index = 0; index < slices_of(call); ++index) {
     KeysAndValues const home = block_gradients[static_cast<std::size_t>(index)].home();
     tensor_ops_->copy(place.execution, home.keys(), slice_of(call, index).columns(gradients.k));

@@ -233,6 +233,37 @@ TEST_F(ContextAttentionTest, EqualsOneRankOnTheWholePack) {
   }
 }
 
+// Computed in float32 and rounded once: on any number of ranks the same bits as the float32 result rounded.
+TEST_F(ContextAttentionTest, TheRingRoundsItsSumsOnce) {
+  for_each_group([&](Communicator const& group) {
+    Pack const pack = pack_of(uneven, {group.rank(), group.size()});
+    Attended const self{true, Side::target, Side::target, 0};
+    std::int64_t const tokens = pack.target_rows.tokens;
+    Inputs const given = random_inputs(DType::bfloat16, {tokens, width}, {tokens, width});
+    auto const widened = [](Tensor const& tensor) { return testing_support::converted(tensor, DType::float32); };
+    Rows const narrow(given, heads);
+    Rows const wide({widened(given.q), widened(given.k), widened(given.v), widened(given.grad_output)}, heads);
+    ContextAttention const ring = context_attention(group, ContextMode::ring);
+    ContextAttention::Place const place{execution_, arena_, pack.target_context, pack.target_context};
+    auto const kept = ring.forward(place, call_of(narrow, pack, self), narrow.output);
+    auto const kept_wide = ring.forward(place, call_of(wide, pack, self), wide.output);
+    EXPECT_EQ(values(narrow.output), values(testing_support::converted(wide.output, DType::bfloat16)));
+    EXPECT_EQ(values(kept.log_sum_exp), values(kept_wide.log_sum_exp));
+    // Backward reads the rounded output; with the same one its gradients, too, are those of float32 rounded once.
+    ContextAttention::Kept same = kept_wide;
+    same.output = widened(narrow.output);
+    ring.backward(place, kept, narrow.grad_output, narrow.gradients);
+    ring.backward(place, same, wide.grad_output, wide.gradients);
+    auto const rounded = [](Tensor const& tensor) {
+      return values(testing_support::converted(tensor, DType::bfloat16));
+    };
+    EXPECT_EQ(values(narrow.gradients.q), rounded(wide.gradients.q));
+    EXPECT_EQ(values(narrow.gradients.k), rounded(wide.gradients.k));
+    EXPECT_EQ(values(narrow.gradients.v), rounded(wide.gradients.v));
+    arena_.release(0);
+  });
+}
+
 /// An implementation that notes how many messages its group had begun to send at each call.
 class WatchedAttention : public Attention {
  public:

@@ -26,6 +26,7 @@ class AttentionCore {
  private:
   AttentionCall call(LayerContext const& context, Side keys, Activations const& activations) const;
   ContextAttention::Place place(LayerContext& context, Side keys) const;
+  std::shared_ptr<Attention> context_kernel(LayerSpec const& spec) const;
   bool spread(LayerContext const& context) const { return !context.pack.context(side_).shards.empty(); }
 
   std::string name_;

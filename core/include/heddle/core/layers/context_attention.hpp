@@ -15,22 +15,24 @@ namespace heddle {
 ///
 /// `ring` (Liu et al. 2023): blocks of keys and values travel from rank to rank; a rank's queries meet one block after
 /// the other while the next is on its way, a few heads at a time. In backward the blocks travel again, and their
-/// gradients with them until they are home. Every rank holds two blocks at a time, never all keys.
+/// gradients with them until they are home. Every rank holds two blocks at a time, never all keys. In bfloat16 the
+/// blocks travel as they are, but partial results are float32, so that each result is rounded once: kernels compute in
+/// `kernel_dtype`.
 /// `ulysses` (Jacobs et al. 2023): a rank gets all tokens of a c-th of its heads, attends as one rank would, and gives
 /// the tokens' rows back. The group's size must divide the heads.
 ///
 /// Bytes that rank r of c sends, with n and m query and key rows of which it holds n_r and m_r, w columns (those of the
-/// heads that it would attend with alone) and e bytes an element:
+/// heads that it would attend with alone), e bytes an element and g bytes a gradient in the ring (4 in bfloat16):
 ///
 ///            forward                                            backward
-///   ring     2 w e (m - m_next), next = (r + 1) % c             2 w e (2 m - m_next)
+///   ring     2 w e (m - m_next), next = (r + 1) % c             2 w (e (m - m_next) + g m)
 ///   ulysses  w e (n_r + 2 m_r + n / c)                          w e (n_r + (n + 2 m) / c)
 ///
 /// as `send` in the ring and as `all_to_all`, whose payload has the part that stays, in ulysses. Summed over the ranks
 /// a forward call with n = m costs 2 (c - 1) n w e and 4 n w e.
 class ContextAttention {
  public:
-  /// What a call works with. `arena` gets what forward keeps, and everything else for the time of the call.
+  /// The surroundings of a call. `arena` gets what forward keeps, and everything else for the time of the call.
   struct Place {
     Execution& execution;
     Arena& arena;
@@ -38,16 +40,21 @@ class ContextAttention {
     ContextRows const& keys;  ///< the same object in self-attention
   };
 
-  /// What forward keeps for backward, alive as long as what the call and the arena gave: for the ring this rank's rows,
-  /// for ulysses all rows of some heads.
+  /// The forward call's results for backward, alive as long as what the call and the arena gave: for the ring this
+  /// rank's rows, for ulysses all rows of some heads.
   struct Kept {
     AttentionCall call;
     Tensor output;
     Tensor log_sum_exp;
   };
 
+  /// `attention` computes in kernel_dtype, for calls of any dtype for which that is it.
   ContextAttention(Communicator context, ContextMode mode, std::shared_ptr<Attention> attention,
                    std::shared_ptr<TensorOps> tensor_ops);
+  /// The dtype in which the kernel computes for activations of `dtype`.
+  static DType kernel_dtype(ContextMode mode, DType dtype) {
+    return mode == ContextMode::ring ? statistics_dtype(dtype) : dtype;
+  }
 
   /// output [query rows, heads * head_dim] = attention over all ranks' keys. `call` has this rank's rows, heads and
   /// dropout (with the global first_column); it fills no positions. Causal: a query sees the keys up to its position,
