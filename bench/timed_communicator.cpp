@@ -73,6 +73,13 @@ class TimedCommunicator : public CommunicatorBackend {
   std::unique_ptr<TransferBackend> start_all_gather(Tensor const& input, Tensor const& output) override {
     return transfer([&] { return communicator_.start_all_gather(input, output); });
   }
+  std::unique_ptr<TransferBackend> start_all_reduce(Tensor const& tensor, ReduceOp op) override {
+    return transfer([&] { return communicator_.start_all_reduce(tensor, op); });
+  }
+  std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const& input, Tensor const& output,
+                                                        ReduceOp op) override {
+    return transfer([&] { return communicator_.start_reduce_scatter(input, output, op); });
+  }
   std::shared_ptr<CommunicatorBackend> split(int color, int key) override {
     return std::make_shared<TimedCommunicator>(communicator_.split(color, key), watch_);
   }

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <vector>
 
+#include "staging.hpp"
+
 namespace heddle {
 
 namespace {
@@ -82,7 +84,7 @@ std::vector<std::int64_t> elements_of(Communicator::Rows rows, Tensor const& ten
   return counts;
 }
 
-/// What every data-moving verb is among one rank.
+/// Every verb that moves data, among one rank.
 void copy_to_self(Tensor const& input, Tensor const& output) {
   if (input.raw() == output.raw()) {
     return;
@@ -115,6 +117,36 @@ void Transfer::wait() {
 Communicator::Communicator(std::shared_ptr<CommunicatorBackend> backend)
     : backend_(std::move(backend)), ledger_(std::make_shared<Ledger>()) {}
 
+Communicator Communicator::after(Execution const& execution) const {
+  Communicator same = *this;
+  same.execution_ = &execution;
+  return same;
+}
+
+Staged Communicator::input(Tensor const& tensor) const {
+  return {tensor, Staged::Role::input, *backend_, execution_};
+}
+
+Staged Communicator::output(Tensor const& tensor) const {
+  return {tensor, Staged::Role::output, *backend_, execution_};
+}
+
+Staged Communicator::in_out(Tensor const& tensor) const {
+  return {tensor, Staged::Role::both, *backend_, execution_};
+}
+
+template <class Move>
+void Communicator::move(Tensor const& from, Tensor const& to, Move const& verb) const {
+  if (!backend_) {
+    copy_to_self(from, to);
+    return;
+  }
+  Staged const source = input(from);
+  Staged const target = output(to);
+  verb(source.tensor(), target.tensor());
+  target.copy_back();
+}
+
 void Communicator::count(Verb verb, std::int64_t bytes) const {
   if (size() > 1) {
     Traffic& traffic = (*ledger_)[static_cast<std::size_t>(verb)];
@@ -127,20 +159,22 @@ void Communicator::all_reduce(Tensor const& tensor, ReduceOp op) const {
   require_contiguous(tensor, "all_reduce");
   count(Verb::all_reduce, tensor.bytes());
   if (backend_) {
-    backend_->all_reduce(tensor, op);
+    Staged const here = in_out(tensor);
+    backend_->all_reduce(here.tensor(), op);
+    here.copy_back();
   }
 }
 
 void Communicator::reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) const {
   require_parts(input, output, size(), "reduce_scatter");
   count(Verb::reduce_scatter, input.bytes());
-  backend_ ? backend_->reduce_scatter(input, output, op) : copy_to_self(input, output);
+  move(input, output, [&](Tensor const& from, Tensor const& to) { backend_->reduce_scatter(from, to, op); });
 }
 
 void Communicator::all_gather(Tensor const& input, Tensor const& output) const {
   require_parts(output, input, size(), "all_gather");
   count(Verb::all_gather, output.bytes());
-  backend_ ? backend_->all_gather(input, output) : copy_to_self(input, output);
+  move(input, output, [&](Tensor const& from, Tensor const& to) { backend_->all_gather(from, to); });
 }
 
 void Communicator::all_to_all(Tensor const& input, Tensor const& output) const {
@@ -149,19 +183,22 @@ void Communicator::all_to_all(Tensor const& input, Tensor const& output) const {
     throw Error(fmt::format("all_to_all: {} elements do not divide among {} ranks", input.size(), size()));
   }
   count(Verb::all_to_all, input.bytes());
-  backend_ ? backend_->all_to_all(input, output) : copy_to_self(input, output);
+  move(input, output, [&](Tensor const& from, Tensor const& to) { backend_->all_to_all(from, to); });
 }
 
 void Communicator::all_gather_rows(Tensor const& input, Tensor const& output, Rows rows) const {
   require_rows(output, input, rows, rank(), size(), "all_gather_rows");
   count(Verb::all_gather, output.bytes());
-  backend_ ? backend_->all_gather_uneven(input, output, elements_of(rows, input)) : copy_to_self(input, output);
+  move(input, output,
+       [&](Tensor const& from, Tensor const& to) { backend_->all_gather_uneven(from, to, elements_of(rows, from)); });
 }
 
 void Communicator::reduce_scatter_rows(Tensor const& input, Tensor const& output, Rows rows) const {
   require_rows(input, output, rows, rank(), size(), "reduce_scatter_rows");
   count(Verb::reduce_scatter, input.bytes());
-  backend_ ? backend_->reduce_scatter_uneven(input, output, elements_of(rows, input)) : copy_to_self(input, output);
+  move(input, output, [&](Tensor const& from, Tensor const& to) {
+    backend_->reduce_scatter_uneven(from, to, elements_of(rows, from));
+  });
 }
 
 void Communicator::all_to_all_rows(Tensor const& input, Rows send_rows, Tensor const& output, Rows receive_rows) const {
@@ -174,8 +211,9 @@ void Communicator::all_to_all_rows(Tensor const& input, Rows send_rows, Tensor c
                             receive_rows[here]));
   }
   count(Verb::all_to_all, input.bytes());
-  backend_ ? backend_->all_to_all_uneven(input, elements_of(send_rows, input), output, elements_of(receive_rows, input))
-           : copy_to_self(input, output);
+  move(input, output, [&](Tensor const& from, Tensor const& to) {
+    backend_->all_to_all_uneven(from, elements_of(send_rows, from), to, elements_of(receive_rows, from));
+  });
 }
 
 void Communicator::broadcast(Tensor const& tensor, int root) const {
@@ -183,7 +221,9 @@ void Communicator::broadcast(Tensor const& tensor, int root) const {
   require_rank(root, size(), "broadcast");
   count(Verb::broadcast, tensor.bytes());
   if (backend_) {
-    backend_->broadcast(tensor, root);
+    Staged const here = in_out(tensor);
+    backend_->broadcast(here.tensor(), root);
+    here.copy_back();
   }
 }
 
@@ -202,7 +242,9 @@ void Communicator::begin_receive(Tensor const& tensor, int source) const {
 
 void Communicator::receive(Tensor const& tensor, int source, int tag) const {
   begin_receive(tensor, source);
-  backend_->receive(tensor, source, tag);
+  Staged const here = output(tensor);
+  backend_->receive(here.tensor(), source, tag);
+  here.copy_back();
 }
 
 void Communicator::barrier() const {
@@ -219,12 +261,13 @@ Transfer Communicator::start_send(Tensor const& tensor, int destination, int tag
     throw Error("send: a communicator of one rank has nobody to send to");
   }
   count(Verb::send, tensor.bytes());
-  return Transfer(backend_->start_send(tensor, destination, tag));
+  return Transfer(backend_->start_send(input(tensor).tensor(), destination, tag));
 }
 
 Transfer Communicator::start_receive(Tensor const& tensor, int source, int tag) const {
   begin_receive(tensor, source);
-  return Transfer(backend_->start_receive(tensor, source, tag));
+  Staged const here = output(tensor);
+  return Transfer(with_copy_back(backend_->start_receive(here.tensor(), source, tag), here));
 }
 
 Transfer Communicator::start_all_gather(Tensor const& input, Tensor const& output) const {
@@ -234,7 +277,30 @@ Transfer Communicator::start_all_gather(Tensor const& input, Tensor const& outpu
     copy_to_self(input, output);
     return {};
   }
-  return Transfer(backend_->start_all_gather(input, output));
+  Staged const target = this->output(output);
+  return Transfer(with_copy_back(backend_->start_all_gather(this->input(input).tensor(), target.tensor()), target));
+}
+
+Transfer Communicator::start_all_reduce(Tensor const& tensor, ReduceOp op) const {
+  require_contiguous(tensor, "all_reduce");
+  count(Verb::all_reduce, tensor.bytes());
+  if (!backend_) {
+    return {};
+  }
+  Staged const here = in_out(tensor);
+  return Transfer(with_copy_back(backend_->start_all_reduce(here.tensor(), op), here));
+}
+
+Transfer Communicator::start_reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) const {
+  require_parts(input, output, size(), "reduce_scatter");
+  count(Verb::reduce_scatter, input.bytes());
+  if (!backend_) {
+    copy_to_self(input, output);
+    return {};
+  }
+  Staged const target = this->output(output);
+  return Transfer(
+      with_copy_back(backend_->start_reduce_scatter(this->input(input).tensor(), target.tensor(), op), target));
 }
 
 Communicator Communicator::split(int color, int key) const {

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <Kokkos_Core.hpp>
+#include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/tensor.hpp>
+#include <new>
 
 #include "huge_pages.hpp"
 
@@ -14,7 +16,18 @@ using Memory = Kokkos::DefaultExecutionSpace::memory_space;
 using Bytes = Kokkos::View<unsigned char*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 using HostBytes = Kokkos::View<unsigned char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
+constexpr std::size_t alignment = 64;
+
+/// At least one cache line, so that a tensor without elements is still not "empty" (not given).
+std::size_t bytes_of(DType dtype, Shape const& shape) {
+  return std::max(alignment, static_cast<std::size_t>(shape.size()) * size_of(dtype));
+}
+
 }  // namespace
+
+MemorySpace kernel_memory_space() {
+  return std::is_same_v<Memory, Kokkos::HostSpace> ? MemorySpace::host : MemorySpace::device;
+}
 
 Shape::Shape(std::span<std::int64_t const> extents) : rank_(static_cast<int>(extents.size())) {
   if (extents.size() > max_rank) {
@@ -41,9 +54,8 @@ std::string Shape::to_string() const {
 }
 
 Tensor Tensor::allocate(DType dtype, Shape const& shape) {
-  // At least one cache line, so that a tensor without elements is still not "empty" (not given). In words, because
-  // Kokkos zeroes element by element.
-  std::size_t const bytes = std::max<std::size_t>(64, static_cast<std::size_t>(shape.size()) * size_of(dtype));
+  // In words, because Kokkos zeroes element by element.
+  std::size_t const bytes = bytes_of(dtype, shape);
   using Words = Kokkos::View<std::uint64_t*, Memory>;
   Words const view(Kokkos::view_alloc("heddle::Tensor", Kokkos::WithoutInitializing),
                    (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
@@ -56,10 +68,19 @@ Tensor Tensor::allocate(DType dtype, Shape const& shape) {
   return tensor;
 }
 
-Tensor Tensor::borrow(void* data, DType dtype, Shape const& shape) {
+Tensor Tensor::allocate_on_host(DType dtype, Shape const& shape) {
+  auto const free_aligned = [](void* data) { ::operator delete(data, std::align_val_t(alignment)); };
+  std::shared_ptr<void> owner(::operator new(bytes_of(dtype, shape), std::align_val_t(alignment)), free_aligned);
+  Tensor tensor = borrow(owner.get(), dtype, shape, MemorySpace::host);
+  tensor.owner_ = std::move(owner);
+  return tensor;
+}
+
+Tensor Tensor::borrow(void* data, DType dtype, Shape const& shape, MemorySpace space) {
   Tensor tensor;
   tensor.data_ = data;
   tensor.dtype_ = dtype;
+  tensor.space_ = space;
   tensor.shape_ = shape;
   tensor.row_stride_ = shape.rank() == 0 || shape[0] == 0 ? 1 : shape.size() / shape[0];
   if (shape.rank() == 2) {
@@ -77,7 +98,7 @@ Tensor Tensor::reshaped(Shape const& shape) const {
     throw Error(fmt::format("a tensor of shape {}{} cannot take the shape {}", shape_.to_string(),
                             contiguous() ? "" : " with strided rows", shape.to_string()));
   }
-  Tensor result = borrow(data_, dtype_, shape);
+  Tensor result = borrow(data_, dtype_, shape, space_);
   result.owner_ = owner_;
   return result;
 }
@@ -122,7 +143,9 @@ void copy_from_host(Tensor const& destination, void const* source) {
     throw Error("copy_from_host needs a contiguous tensor");
   }
   auto const bytes = static_cast<std::size_t>(destination.bytes());
-  if (bytes > 0) {
+  if (bytes > 0 && destination.space() == MemorySpace::host) {
+    std::memcpy(destination.raw(), source, bytes);
+  } else if (bytes > 0) {
     HostBytes const host(static_cast<unsigned char*>(const_cast<void*>(source)), bytes);
     Kokkos::deep_copy(Bytes(static_cast<unsigned char*>(destination.raw()), bytes), host);
   }
@@ -133,7 +156,9 @@ void copy_to_host(void* destination, Tensor const& source) {
     throw Error("copy_to_host needs a contiguous tensor");
   }
   auto const bytes = static_cast<std::size_t>(source.bytes());
-  if (bytes > 0) {
+  if (bytes > 0 && source.space() == MemorySpace::host) {
+    std::memcpy(destination, source.raw(), bytes);
+  } else if (bytes > 0) {
     HostBytes const host(static_cast<unsigned char*>(destination), bytes);
     Kokkos::deep_copy(host, Bytes(static_cast<unsigned char*>(source.raw()), bytes));
   }

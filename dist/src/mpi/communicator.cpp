@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <Kokkos_Core.hpp>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/index_range.hpp>
 #include <limits>
 #include <numeric>
 
@@ -13,9 +13,6 @@
 namespace heddle {
 
 namespace {
-
-constexpr bool memory_is_host_readable =
-    Kokkos::SpaceAccessibility<Kokkos::HostSpace, Kokkos::DefaultExecutionSpace::memory_space>::accessible;
 
 void require_tag(int tag, char const* verb) {
   if (tag >= reserved_tag) {
@@ -60,33 +57,59 @@ std::shared_ptr<MpiCommunicator> MpiCommunicator::duplicate(MPI_Comm parent, std
   if (elements_per_call < 1 || elements_per_call > std::numeric_limits<int>::max()) {
     throw Error(fmt::format("one MPI call cannot move {} elements", elements_per_call));
   }
-  if (!memory_is_host_readable) {
-    throw ConfigError("several ranks on devices whose memory the host cannot read: GPU staging is not built");
-  }
   MPI_Comm handle = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(parent, &handle), "duplicate");
-  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(handle, {elements_per_call, largest_tag(parent)},
-                                                              std::make_shared<BFloat16Operations const>()));
+  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(handle, {elements_per_call, largest_tag(parent)}));
 }
 
-MpiCommunicator::MpiCommunicator(MPI_Comm handle, MessageRules const& rules,
-                                 std::shared_ptr<BFloat16Operations const> bfloat16_operations)
-    : handle_(handle), rules_(rules), bfloat16_operations_(std::move(bfloat16_operations)) {
+MpiCommunicator::MpiCommunicator(MPI_Comm handle, MessageRules const& rules) : handle_(handle), rules_(rules) {
   check_mpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "start");
   check_mpi(MPI_Comm_rank(handle_, &rank_), "start");
   check_mpi(MPI_Comm_size(handle_, &size_), "start");
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  if (mpi_is_running()) {
+  bool const unwinding = std::uncaught_exceptions() > exceptions_at_start_;
+  if (!unwinding && mpi_is_running()) {
     MPI_Comm_free(&handle_);
   }
 }
 
-MPI_Op MpiCommunicator::operation(DType dtype, ReduceOp op) const {
-  if (dtype == DType::bfloat16) {
-    return (*bfloat16_operations_)[op];
+RankOrderReduction::Channel MpiCommunicator::next_channel() {
+  // Reductions are started in the same order on every rank, and far fewer than these tags are under way at once.
+  int const tag = reserved_tag + 1 + 2 * (reductions_++ % reduction_tags);
+  return {shared_from_this(), handle_, rank_, tag, rules_.elements_per_call, buffers_};
+}
+
+void MpiCommunicator::reduce_in_rank_order(RankOrderReduction::Call call) {
+  RankOrderReduction(next_channel(), std::move(call)).wait();
+}
+
+std::vector<std::int64_t> MpiCommunicator::shares(std::int64_t elements) const {
+  std::vector<std::int64_t> counts;
+  for (int rank = 0; rank < size_; ++rank) {
+    counts.push_back(share(elements, rank, size_).count());
   }
+  return counts;
+}
+
+RankOrderReduction::Call MpiCommunicator::all_reduce_call(Tensor const& tensor, ReduceOp op) const {
+  Tensor const flat = tensor.reshaped({tensor.size()});
+  IndexRange const own = share(tensor.size(), rank_, size_);
+  return {"all_reduce", flat, flat.rows(own.begin, own.count()), shares(tensor.size()), op, true};
+}
+
+std::unique_ptr<TransferBackend> MpiCommunicator::start_all_reduce(Tensor const& tensor, ReduceOp op) {
+  return std::make_unique<RankOrderReduction>(next_channel(), all_reduce_call(tensor, op));
+}
+
+std::unique_ptr<TransferBackend> MpiCommunicator::start_reduce_scatter(Tensor const& input, Tensor const& output,
+                                                                       ReduceOp op) {
+  return std::make_unique<RankOrderReduction>(
+      next_channel(), RankOrderReduction::Call{"reduce_scatter", input, output, shares(input.size()), op, false});
+}
+
+MPI_Op MpiCommunicator::operation(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
       return MPI_SUM;
@@ -103,33 +126,42 @@ std::unique_ptr<MpiTransfer> MpiCommunicator::transfer(char const* verb, std::ve
 }
 
 void MpiCommunicator::all_reduce(Tensor const& tensor, ReduceOp op) {
+  if (tensor.dtype() == DType::bfloat16) {
+    return reduce_in_rank_order(all_reduce_call(tensor, op));
+  }
   for (auto const [begin, count] : pieces(tensor.size(), rules_.elements_per_call)) {
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, address(tensor, begin), count, mpi_type(tensor.dtype()),
-                            operation(tensor.dtype(), op), handle_),
-              "all_reduce");
+    check_mpi(
+        MPI_Allreduce(MPI_IN_PLACE, address(tensor, begin), count, mpi_type(tensor.dtype()), operation(op), handle_),
+        "all_reduce");
   }
 }
 
 void MpiCommunicator::reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) {
-  MPI_Op const operation_here = operation(input.dtype(), op);
+  if (input.dtype() == DType::bfloat16) {
+    return reduce_in_rank_order({"reduce_scatter", input, output, shares(input.size()), op, false});
+  }
   if (input.size() > rules_.elements_per_call) {
     std::vector<std::int64_t> const counts(static_cast<std::size_t>(size_), output.size());
-    reduce_in_pieces(input, output, counts, operation_here);
+    reduce_in_pieces(input, output, counts, operation(op));
     return;
   }
   check_mpi(MPI_Reduce_scatter_block(input.raw(), output.raw(), static_cast<int>(output.size()),
-                                     mpi_type(input.dtype()), operation_here, handle_),
+                                     mpi_type(input.dtype()), operation(op), handle_),
             "reduce_scatter");
 }
 
 void MpiCommunicator::reduce_scatter_uneven(Tensor const& input, Tensor const& output, Counts counts) {
-  MPI_Op const sum = operation(input.dtype(), ReduceOp::sum);
+  if (input.dtype() == DType::bfloat16) {
+    return reduce_in_rank_order(
+        {"reduce_scatter_rows", input, output, {counts.begin(), counts.end()}, ReduceOp::sum, false});
+  }
   if (input.size() > rules_.elements_per_call) {
-    reduce_in_pieces(input, output, counts, sum);
+    reduce_in_pieces(input, output, counts, MPI_SUM);
     return;
   }
-  check_mpi(MPI_Reduce_scatter(input.raw(), output.raw(), narrow(counts).data(), mpi_type(input.dtype()), sum, handle_),
-            "reduce_scatter_rows");
+  check_mpi(
+      MPI_Reduce_scatter(input.raw(), output.raw(), narrow(counts).data(), mpi_type(input.dtype()), MPI_SUM, handle_),
+      "reduce_scatter_rows");
 }
 
 void MpiCommunicator::reduce_in_pieces(Tensor const& input, Tensor const& output, Counts counts, MPI_Op op) const {
@@ -281,7 +313,7 @@ void MpiCommunicator::receive(Tensor const& tensor, int source, int tag) {
 std::shared_ptr<CommunicatorBackend> MpiCommunicator::split(int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(handle_, color, key, &part), "split");
-  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(part, rules_, bfloat16_operations_));
+  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(part, rules_));
 }
 
 }  // namespace heddle

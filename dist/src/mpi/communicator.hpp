@@ -3,15 +3,18 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <exception>
 #include <heddle/core/parallel/communicator.hpp>
 #include <memory>
 
-#include "elements.hpp"
+#include "rank_order_reduction.hpp"
 #include "transfer.hpp"
 
 namespace heddle {
 
-/// A group of ranks over MPI, which owns its MPI communicator. Errors name the verb and carry MPI's own words.
+/// A group of ranks over MPI, which owns its MPI communicator. Errors name the verb and carry MPI's own words. To free
+/// an MPI communicator is collective, so that it is left to MPI where an exception passes: other ranks may be waiting
+/// elsewhere.
 class MpiCommunicator final : public CommunicatorBackend, public std::enable_shared_from_this<MpiCommunicator> {
  public:
   /// A duplicate of `parent`; collective over it.
@@ -35,14 +38,20 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   std::unique_ptr<TransferBackend> start_send(Tensor const& tensor, int destination, int tag) override;
   std::unique_ptr<TransferBackend> start_receive(Tensor const& tensor, int source, int tag) override;
   std::unique_ptr<TransferBackend> start_all_gather(Tensor const& input, Tensor const& output) override;
+  std::unique_ptr<TransferBackend> start_all_reduce(Tensor const& tensor, ReduceOp op) override;
+  std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const& input, Tensor const& output,
+                                                        ReduceOp op) override;
   std::shared_ptr<CommunicatorBackend> split(int color, int key) override;
 
  private:
   /// Takes `handle` over.
-  MpiCommunicator(MPI_Comm handle, MessageRules const& rules,
-                  std::shared_ptr<BFloat16Operations const> bfloat16_operations);
+  MpiCommunicator(MPI_Comm handle, MessageRules const& rules);
 
-  MPI_Op operation(DType dtype, ReduceOp op) const;
+  RankOrderReduction::Channel next_channel();
+  void reduce_in_rank_order(RankOrderReduction::Call call);
+  RankOrderReduction::Call all_reduce_call(Tensor const& tensor, ReduceOp op) const;
+  std::vector<std::int64_t> shares(std::int64_t elements) const;
+  static MPI_Op operation(ReduceOp op);
   std::unique_ptr<MpiTransfer> transfer(char const* verb, std::vector<Tensor> kept) const;
   /// MPI's send buffer of a gather: `input`, or that it is in its place already.
   void const* gather_source(Tensor const& input, Tensor const& output, std::int64_t own_begin) const;
@@ -53,7 +62,9 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   int rank_ = 0;
   int size_ = 0;
   MessageRules rules_;
-  std::shared_ptr<BFloat16Operations const> bfloat16_operations_;
+  int reductions_ = 0;  ///< in the order of the ranks, started so far
+  std::shared_ptr<BufferPool> buffers_ = std::make_shared<BufferPool>();
+  int exceptions_at_start_ = std::uncaught_exceptions();
 };
 
 }  // namespace heddle

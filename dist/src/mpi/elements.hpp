@@ -2,10 +2,8 @@
 
 #include <mpi.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 #include <vector>
 
@@ -26,19 +24,5 @@ std::vector<Piece> pieces(std::int64_t elements, std::int64_t elements_per_call)
 
 /// As `pieces`, but at least one: between two ranks an empty message is one too.
 std::vector<Piece> message_pieces(std::int64_t elements, std::int64_t elements_per_call);
-
-/// MPI's sum, max and min of bfloat16 numbers, which MPI does not know: each pair is summed in float32 and rounded.
-class BFloat16Operations {
- public:
-  BFloat16Operations();
-  ~BFloat16Operations();
-  BFloat16Operations(BFloat16Operations const&) = delete;
-  BFloat16Operations& operator=(BFloat16Operations const&) = delete;
-
-  MPI_Op operator[](ReduceOp op) const { return operations_[static_cast<std::size_t>(op)]; }
-
- private:
-  std::array<MPI_Op, 3> operations_{MPI_OP_NULL, MPI_OP_NULL, MPI_OP_NULL};
-};
 
 }  // namespace heddle

@@ -12,7 +12,7 @@ namespace heddle {
 
 namespace {
 
-/// What goes ahead of a message.
+/// Goes ahead of a message.
 struct Header {
   std::int64_t dtype;
   std::int64_t elements;
@@ -36,9 +36,9 @@ struct Expected {
 /// Where a message's elements come from or go to. Open MPI 4.1.4 writes past the end of a buffer that meets a longer
 /// message, so a message of another dtype or count should not match; each of the peer's tags has a range of its own.
 MessagePeer data_peer(MessagePeer const& peer, Tensor const& tensor, MessageRules const& rules) {
-  int const range = (rules.largest_tag - reserved_tag) / reserved_tag;
+  int const range = (rules.largest_tag + 1 - first_element_tag) / reserved_tag;
   std::int64_t const kind = tensor.size() * 4 + static_cast<std::int64_t>(tensor.dtype());
-  return {peer.handle, peer.rank, reserved_tag + 1 + peer.tag * range + static_cast<int>(kind % range)};
+  return {peer.handle, peer.rank, first_element_tag + peer.tag * range + static_cast<int>(kind % range)};
 }
 
 }  // namespace

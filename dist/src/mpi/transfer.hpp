@@ -19,19 +19,23 @@ struct MessagePeer {
   int tag;
 };
 
-/// What both ends of a group agree on.
+/// Limits that are the same on both ends of a message.
 struct MessageRules {
   std::int64_t elements_per_call;
   int largest_tag;
 };
 
-/// Tags of messages are below this one, which is the group's own.
+/// Tags of messages are below this one, which is the group's own. The tags of its reductions follow, two for each that
+/// may be under way at once, then those of messages' elements.
 inline constexpr int reserved_tag = 8192;
+inline constexpr int reduction_tags = 2048;
+inline constexpr int first_element_tag = reserved_tag + 1 + 2 * reduction_tags;
 
-/// Requests under way, with what their bytes live in. They are completed in the order in which they were added.
+/// Requests under way, with the tensors that their bytes lie in. They are completed in the order in which they were
+/// added.
 class MpiTransfer final : public TransferBackend {
  public:
-  /// Nothing under way yet. `group` is what owns the MPI communicator; `verb` names errors.
+  /// Nothing under way yet. `group` owns the MPI communicator; `verb` names errors.
   MpiTransfer(std::shared_ptr<void const> group, char const* verb, std::vector<Tensor> kept);
   ~MpiTransfer() override;
   MpiTransfer(MpiTransfer const&) = delete;

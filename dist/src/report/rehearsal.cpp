@@ -93,6 +93,10 @@ class IdleBackend : public CommunicatorBackend {
   std::unique_ptr<TransferBackend> start_send(Tensor const&, int, int) override { return done(); }
   std::unique_ptr<TransferBackend> start_receive(Tensor const&, int, int) override { return done(); }
   std::unique_ptr<TransferBackend> start_all_gather(Tensor const&, Tensor const&) override { return done(); }
+  std::unique_ptr<TransferBackend> start_all_reduce(Tensor const&, ReduceOp) override { return done(); }
+  std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const&, Tensor const&, ReduceOp) override {
+    return done();
+  }
   std::shared_ptr<CommunicatorBackend> split(int, int) override {
     throw Error("split: the other ranks of a rehearsal are not there to say their colours");
   }

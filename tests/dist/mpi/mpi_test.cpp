@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <mpi.h>
 
 #include <cstdlib>
 #include <heddle/core/base/error.hpp>
@@ -7,6 +8,16 @@
 #include <map>
 #include <optional>
 #include <string>
+
+namespace {
+int communicators_freed = 0;
+}  // namespace
+
+/// Stands between Heddle and MPI, as the profiling interface allows.
+extern "C" int MPI_Comm_free(MPI_Comm* communicator) {
+  ++communicators_freed;
+  return PMPI_Comm_free(communicator);
+}
 
 namespace heddle {
 namespace {
@@ -75,6 +86,23 @@ TEST(MpiSessionTest, RefusesRanksThatDoNotFindEachOther) {
 TEST(MpiSessionTest, RefusesAnImpossibleNumberOfElementsPerCall) {
   EXPECT_THROW(MpiSession(0), Error);
   EXPECT_THROW(MpiSession(std::int64_t{1} << 31), Error);
+}
+
+// To free a group is collective: a rank that fails alone would wait for ranks that wait for it elsewhere.
+TEST(MpiSessionTest, GroupsAreFreedExceptWhileAnExceptionPasses) {
+  MpiSession const session;
+  if (session.world().size() == 1) {
+    return;  // a group of one rank is none of MPI's
+  }
+  int const before = communicators_freed;
+  { Communicator const group = session.world().split(0, session.world().rank()); }
+  EXPECT_EQ(communicators_freed, before + 1);
+  try {
+    Communicator const group = session.world().split(0, session.world().rank());
+    throw Error("the rank's own fault");
+  } catch (Error const&) {
+    EXPECT_EQ(communicators_freed, before + 1);
+  }
 }
 
 TEST(HostnameTest, IsThisMachines) {

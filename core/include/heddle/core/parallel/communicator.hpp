@@ -10,9 +10,12 @@
 
 namespace heddle {
 
+struct Execution;
+class Staged;
+
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
-/// What a ledger tells apart: the verbs, the uneven and the non-blocking forms of one counted with it.
+/// The verbs that a ledger counts; the uneven and the non-blocking forms of one are counted with it.
 enum class Verb : std::uint8_t {
   all_reduce,
   reduce_scatter,
@@ -39,11 +42,12 @@ struct Traffic {
 /// This rank's traffic over one communicator since it was made, by verb.
 using Ledger = std::array<Traffic, verbs>;
 
-/// What a Transfer is made of.
+/// The work behind a Transfer.
 class TransferBackend {
  public:
   /// Waits where the transfer is unfinished, except while an exception passes; never throws.
   virtual ~TransferBackend() = default;
+  /// True when it is done, and then not called again.
   virtual bool progress() = 0;
   virtual void wait() = 0;
 };
@@ -67,8 +71,8 @@ class Transfer {
   std::unique_ptr<TransferBackend> backend_;
 };
 
-/// What a communicator of several ranks is made of; `dist` has the one over MPI. Tensors are contiguous; the verbs are
-/// those of Communicator, which has checked shapes and dtypes before it calls.
+/// The verbs of several ranks; `dist` has those over MPI. Communicator checks shapes and dtypes before it calls, and
+/// gives contiguous tensors alone, in memory that the backend reads.
 class CommunicatorBackend {
  public:
   /// Consecutive elements of a tensor, one count for each rank.
@@ -77,6 +81,8 @@ class CommunicatorBackend {
   virtual ~CommunicatorBackend() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// True where tensors in this memory can be given as they are; others are copied to the host's and back.
+  virtual bool reads(MemorySpace space) const { return space == MemorySpace::host; }
   virtual void all_reduce(Tensor const& tensor, ReduceOp op) = 0;
   virtual void reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) = 0;
   virtual void reduce_scatter_uneven(Tensor const& input, Tensor const& output, Counts counts) = 0;
@@ -91,12 +97,20 @@ class CommunicatorBackend {
   virtual std::unique_ptr<TransferBackend> start_send(Tensor const& tensor, int destination, int tag) = 0;
   virtual std::unique_ptr<TransferBackend> start_receive(Tensor const& tensor, int source, int tag) = 0;
   virtual std::unique_ptr<TransferBackend> start_all_gather(Tensor const& input, Tensor const& output) = 0;
+  virtual std::unique_ptr<TransferBackend> start_all_reduce(Tensor const& tensor, ReduceOp op) = 0;
+  virtual std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const& input, Tensor const& output,
+                                                                ReduceOp op) = 0;
   virtual std::shared_ptr<CommunicatorBackend> split(int color, int key) = 0;
 };
 
 /// A group of ranks and the few verbs used among them: a value, cheap to copy. Every verb but send and receive is
 /// collective over the group. Inputs and outputs do not overlap, except that all_gather's input may be this rank's part
-/// of the output itself. Errors are exceptions that name the verb.
+/// of the output itself, and start_reduce_scatter's output this rank's part of the input. Errors are exceptions that
+/// name the verb.
+///
+/// A verb follows the kernels that were called before it: it waits for those of the execution named by `after` or,
+/// where none is named, for all. Tensors may lie in any memory: where the backend cannot read it, they pass through the
+/// host's. Sums of bfloat16 are taken in float32, in the order of the ranks, and rounded once.
 class Communicator {
  public:
   /// Rows of each rank, in rank order.
@@ -108,6 +122,9 @@ class Communicator {
 
   int rank() const { return backend_ ? backend_->rank() : 0; }
   int size() const { return backend_ ? backend_->size() : 1; }
+
+  /// The same group and ledger, for verbs that follow the kernels of `execution` alone, which must outlive the result.
+  Communicator after(Execution const& execution) const;
 
   /// In place: every rank ends with the reduction over the ranks.
   void all_reduce(Tensor const& tensor, ReduceOp op = ReduceOp::sum) const;
@@ -142,20 +159,33 @@ class Communicator {
   [[nodiscard]] Transfer start_receive(Tensor const& tensor, int source, int tag = 0) const;
   /// Collectives are started in the same order on every rank.
   [[nodiscard]] Transfer start_all_gather(Tensor const& input, Tensor const& output) const;
+  /// Ranks are added in their order, whatever the count, so that the sum of an element does not depend on its
+  /// neighbours. `progress` adds, too: it is to be called between pieces of work.
+  [[nodiscard]] Transfer start_all_reduce(Tensor const& tensor, ReduceOp op = ReduceOp::sum) const;
+  /// The same bits as start_all_reduce's, of this rank's part.
+  [[nodiscard]] Transfer start_reduce_scatter(Tensor const& input, Tensor const& output,
+                                              ReduceOp op = ReduceOp::sum) const;
 
   /// The ranks that gave the same colour, ordered by key, with a ledger of its own.
   Communicator split(int color, int key) const;
 
-  /// What this communicator and its copies have moved; a transfer counts where it starts. One rank moves nothing.
+  /// The traffic of this communicator and its copies; a transfer counts where it starts. One rank moves nothing.
   Ledger const& ledger() const { return *ledger_; }
 
  private:
   void count(Verb verb, std::int64_t bytes) const;
+  /// The tensors as the backend reads them.
+  Staged input(Tensor const& tensor) const;
+  Staged output(Tensor const& tensor) const;
+  Staged in_out(Tensor const& tensor) const;
+  template <class Move>
+  void move(Tensor const& from, Tensor const& to, Move const& verb) const;
   /// Checks and counts.
   void begin_receive(Tensor const& tensor, int source) const;
 
   std::shared_ptr<CommunicatorBackend> backend_;
   std::shared_ptr<Ledger> ledger_;
+  Execution const* execution_ = nullptr;  ///< whose kernels a verb follows; null: every execution's
 };
 
 /// A rank's place in the world and its groups: passed in wherever ranks matter.

@@ -33,7 +33,7 @@ class Arena {
  private:
   std::byte* block_ = nullptr;
   std::size_t wanted_ = 0;
-  std::size_t capacity_ = 0;  ///< what was reserved of it, 0 before the first allocation
+  std::size_t capacity_ = 0;  ///< reserved of it, 0 before the first allocation
   std::size_t used_ = 0;
   std::size_t peak_ = 0;
 };

@@ -33,21 +33,30 @@ class Shape {
   int rank_ = 0;
 };
 
-/// A handle to elements in the default execution space's memory, row major. Copies share the elements, as a
+/// The memory that a tensor's elements lie in. In `host` memory kernels are done when their calls return.
+enum class MemorySpace : std::uint8_t { host, device };
+
+/// The memory that kernels compute in: that of Kokkos's default execution space.
+MemorySpace kernel_memory_space();
+
+/// A handle to elements in kernels' memory (or, where said, the host's), row major. Copies share the elements, as a
 /// Kokkos::View does; a `Tensor const` protects the handle, not the elements. Only axis 0 may be strided
-/// (`row_stride`), so that a column range of a matrix is a Tensor too. Host code must not dereference `data()`; use
-/// copy_to_host/copy_from_host.
+/// (`row_stride`), so that a column range of a matrix is a Tensor too. Host code dereferences `data()` of a tensor in
+/// host memory alone; elsewhere it uses copy_to_host/copy_from_host.
 class Tensor {
  public:
   /// No elements; `empty()` is true. Stands for "not given" where a call has optional tensors.
   Tensor() = default;
-  /// Its own zeroed allocation, 64-byte aligned.
+  /// Its own zeroed allocation in kernels' memory, 64-byte aligned.
   static Tensor allocate(DType dtype, Shape const& shape);
+  /// Its own uninitialised allocation in host memory, 64-byte aligned: a buffer for what leaves or enters the process.
+  static Tensor allocate_on_host(DType dtype, Shape const& shape);
   /// Elements owned by somebody else (an arena), who must outlive the handle.
-  static Tensor borrow(void* data, DType dtype, Shape const& shape);
+  static Tensor borrow(void* data, DType dtype, Shape const& shape, MemorySpace space = kernel_memory_space());
 
   bool empty() const { return data_ == nullptr; }
   DType dtype() const { return dtype_; }
+  MemorySpace space() const { return space_; }
   Shape const& shape() const { return shape_; }
   std::int64_t dim(int axis) const { return shape_[axis]; }
   std::int64_t size() const { return empty() ? 0 : shape_.size(); }
@@ -80,11 +89,13 @@ class Tensor {
   std::shared_ptr<void> owner_;
   void* data_ = nullptr;
   DType dtype_ = DType::float32;
+  MemorySpace space_ = MemorySpace::host;
   Shape shape_;
   std::int64_t row_stride_ = 0;
 };
 
-/// Copies `bytes()` of a contiguous tensor between host memory and the tensor's memory space; waits for the copy.
+/// Copies `bytes()` of a contiguous tensor between host memory and the tensor's memory space, after all that kernels
+/// were given; waits for the copy.
 void copy_from_host(Tensor const& destination, void const* source);
 void copy_to_host(void* destination, Tensor const& source);
 

@@ -1,0 +1,190 @@
+#include "rank_order_reduction.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace heddle {
+
+namespace {
+
+constexpr std::int64_t block = 2048;
+
+/// The type in which elements are added.
+template <class Element>
+struct SumOf {
+  using Type = Element;
+};
+template <>
+struct SumOf<BFloat16> {
+  using Type = float;
+};
+
+template <class Element, class Combine>
+void combine_parts(std::vector<void const*> const& parts, void* result, std::int64_t count, Combine const& combine) {
+  using Sum = typename SumOf<Element>::Type;
+  std::array<Sum, block> sums;
+  for (std::int64_t begin = 0; begin < count; begin += block) {
+    std::int64_t const here = std::min(block, count - begin);
+    auto const of = [&](std::size_t part) { return static_cast<Element const*>(parts[part]) + begin; };
+    std::transform(of(0), of(0) + here, sums.begin(), [](Element element) { return static_cast<Sum>(element); });
+    for (std::size_t part = 1; part < parts.size(); ++part) {
+      Element const* const addends = of(part);
+      for (std::int64_t index = 0; index < here; ++index) {
+        auto& sum = sums[static_cast<std::size_t>(index)];
+        sum = combine(sum, static_cast<Sum>(addends[index]));
+      }
+    }
+    std::transform(sums.begin(), sums.begin() + here, static_cast<Element*>(result) + begin,
+                   [](Sum sum) { return static_cast<Element>(sum); });
+  }
+}
+
+template <class Element>
+void combine_parts(std::vector<void const*> const& parts, void* result, std::int64_t count, ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return combine_parts<Element>(parts, result, count, [](auto left, auto right) { return left + right; });
+    case ReduceOp::max:
+      return combine_parts<Element>(parts, result, count, [](auto left, auto right) { return std::max(left, right); });
+    case ReduceOp::min:
+      return combine_parts<Element>(parts, result, count, [](auto left, auto right) { return std::min(left, right); });
+  }
+}
+
+}  // namespace
+
+Tensor BufferPool::take(DType dtype, std::int64_t elements) {
+  auto const bytes = elements * static_cast<std::int64_t>(size_of(dtype));
+  auto const found = std::ranges::find_if(free_, [&](Tensor const& buffer) { return buffer.bytes() >= bytes; });
+  if (found == free_.end()) {
+    if (!free_.empty()) {
+      free_.pop_back();  // too small: the new one takes its place
+    }
+    return Tensor::allocate_on_host(dtype, {elements});
+  }
+  Tensor buffer = std::move(*found);
+  free_.erase(found);
+  return buffer;
+}
+
+RankOrderReduction::RankOrderReduction(Channel channel, Call call)
+    : channel_(std::move(channel)), call_(std::move(call)), offsets_(call_.counts.size()) {
+  std::exclusive_scan(call_.counts.begin(), call_.counts.end(), offsets_.begin(), std::int64_t{0});
+  buffer_ = channel_.buffers->take(call_.input.dtype(), (ranks() - 1) * count(channel_.rank));
+  start_exchange();
+}
+
+RankOrderReduction::~RankOrderReduction() {
+  if (!exchange_ && !gather_) {
+    return;
+  }
+  if (std::uncaught_exceptions() <= exceptions_at_start_) {
+    try {
+      wait();
+    } catch (std::exception const&) {
+      // Nobody reads the result; its transfers are left to MPI.
+      return;
+    }
+  }
+}
+
+std::byte* RankOrderReduction::received(int rank) const {
+  std::int64_t const slot = rank < channel_.rank ? rank : rank - 1;
+  std::int64_t const bytes = count(channel_.rank) * static_cast<std::int64_t>(size_of(call_.input.dtype()));
+  return static_cast<std::byte*>(buffer_.raw()) + slot * bytes;
+}
+
+void RankOrderReduction::start_exchange() {
+  auto exchange =
+      std::make_unique<MpiTransfer>(channel_.owner, call_.verb, std::vector{call_.input, call_.output, buffer_});
+  DType const dtype = call_.input.dtype();
+  auto const width = static_cast<std::int64_t>(size_of(dtype));
+  for (int step = 1; step < ranks(); ++step) {
+    int const source = (channel_.rank + ranks() - step) % ranks();
+    for (auto const [begin, elements] : pieces(count(channel_.rank), channel_.elements_per_call)) {
+      exchange->receive_piece(received(source) + begin * width, elements, dtype,
+                              {channel_.handle, source, channel_.tag});
+    }
+  }
+  for (int step = 1; step < ranks(); ++step) {
+    int const destination = (channel_.rank + step) % ranks();
+    for (auto const [begin, elements] : pieces(count(destination), channel_.elements_per_call)) {
+      exchange->send_piece(address(call_.input, offset(destination) + begin), elements, dtype,
+                           {channel_.handle, destination, channel_.tag});
+    }
+  }
+  exchange_ = std::move(exchange);
+}
+
+void RankOrderReduction::reduce() {
+  std::vector<void const*> parts;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    parts.push_back(rank == channel_.rank ? address(call_.input, offset(rank)) : received(rank));
+  }
+  std::int64_t const elements = count(channel_.rank);
+  switch (call_.input.dtype()) {
+    case DType::float32:
+      return combine_parts<float>(parts, call_.output.raw(), elements, call_.op);
+    case DType::bfloat16:
+      return combine_parts<BFloat16>(parts, call_.output.raw(), elements, call_.op);
+    case DType::int32:
+      return combine_parts<std::int32_t>(parts, call_.output.raw(), elements, call_.op);
+    case DType::float64:
+      return combine_parts<double>(parts, call_.output.raw(), elements, call_.op);
+  }
+}
+
+void RankOrderReduction::start_gather() {
+  auto gather = std::make_unique<MpiTransfer>(channel_.owner, call_.verb, std::vector{call_.input, call_.output});
+  DType const dtype = call_.input.dtype();
+  for (int step = 1; step < ranks(); ++step) {
+    int const source = (channel_.rank + ranks() - step) % ranks();
+    for (auto const [begin, elements] : pieces(count(source), channel_.elements_per_call)) {
+      gather->receive_piece(address(call_.input, offset(source) + begin), elements, dtype,
+                            {channel_.handle, source, channel_.tag + 1});
+    }
+  }
+  for (int step = 1; step < ranks(); ++step) {
+    int const destination = (channel_.rank + step) % ranks();
+    for (auto const [begin, elements] : pieces(count(channel_.rank), channel_.elements_per_call)) {
+      gather->send_piece(address(call_.output, begin), elements, dtype,
+                         {channel_.handle, destination, channel_.tag + 1});
+    }
+  }
+  gather_ = std::move(gather);
+}
+
+bool RankOrderReduction::progress() {
+  if (exchange_) {
+    if (!exchange_->progress()) {
+      return false;
+    }
+    reduce();
+    exchange_.reset();
+    channel_.buffers->give_back(std::move(buffer_));
+    if (call_.gathers) {
+      start_gather();
+    }
+  }
+  if (gather_) {
+    if (!gather_->progress()) {
+      return false;
+    }
+    gather_.reset();
+  }
+  return true;
+}
+
+void RankOrderReduction::wait() {
+  if (exchange_) {
+    exchange_->wait();
+    progress();
+  }
+  if (gather_) {
+    gather_->wait();
+    gather_.reset();
+  }
+}
+
+}  // namespace heddle

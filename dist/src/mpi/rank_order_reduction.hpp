@@ -1,0 +1,77 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <exception>
+#include <heddle/core/parallel/communicator.hpp>
+#include <memory>
+#include <vector>
+
+#include "transfer.hpp"
+
+namespace heddle {
+
+/// Host memory that is used again: a reduction's buffers are as large as its tensors, and come again in each step.
+class BufferPool {
+ public:
+  /// Uninitialised, [elements].
+  Tensor take(DType dtype, std::int64_t elements);
+  void give_back(Tensor buffer) { free_.push_back(std::move(buffer)); }
+
+ private:
+  std::vector<Tensor> free_;
+};
+
+/// A reduction whose ranks are added in their order, each element of it in float32 where the dtype is bfloat16: so the
+/// result depends neither on the message sizes nor on the MPI library. The elements are divided among the ranks; every
+/// rank sends each other rank its part, adds the parts that come, and in an all-reduce sends its sum to all.
+class RankOrderReduction final : public TransferBackend {
+ public:
+  /// The MPI communicator that the messages pass through, and its owner. `tag` and `tag + 1` are the reduction's
+  /// own among those under way.
+  struct Channel {
+    std::shared_ptr<void const> owner;
+    MPI_Comm handle;
+    int rank;
+    int tag;
+    std::int64_t elements_per_call;
+    std::shared_ptr<BufferPool> buffers;
+  };
+  struct Call {
+    char const* verb;
+    Tensor input;                      ///< all parts, one rank's after the other
+    Tensor output;                     ///< this rank's part; may be that of the input
+    std::vector<std::int64_t> counts;  ///< elements of each rank's part
+    ReduceOp op;
+    bool gathers;  ///< every rank's part of the result goes into `input`
+  };
+
+  /// Starts to send.
+  RankOrderReduction(Channel channel, Call call);
+  ~RankOrderReduction() override;
+  RankOrderReduction(RankOrderReduction const&) = delete;
+  RankOrderReduction& operator=(RankOrderReduction const&) = delete;
+
+  bool progress() override;
+  void wait() override;
+
+ private:
+  int ranks() const { return static_cast<int>(call_.counts.size()); }
+  std::int64_t count(int rank) const { return call_.counts[static_cast<std::size_t>(rank)]; }
+  std::int64_t offset(int rank) const { return offsets_[static_cast<std::size_t>(rank)]; }
+  /// The place of another rank's part of this rank's elements.
+  std::byte* received(int rank) const;
+  void start_exchange();
+  void reduce();
+  void start_gather();
+
+  Channel channel_;
+  Call call_;
+  std::vector<std::int64_t> offsets_;
+  Tensor buffer_;  ///< [ranks - 1, count]
+  std::unique_ptr<MpiTransfer> exchange_;
+  std::unique_ptr<MpiTransfer> gather_;
+  int exceptions_at_start_ = std::uncaught_exceptions();
+};
+
+}  // namespace heddle
