@@ -3,6 +3,22 @@
 
 namespace heddle {
 
+void LayerContext::uses_done(std::span<Parameter const* const> parameters) const {
+  if (gradients == nullptr) {
+    return;
+  }
+  for (Parameter const* const parameter : parameters) {
+    gradients->use_done(*parameter);
+  }
+  gradients->progress();
+}
+
+void LayerContext::progress() const {
+  if (gradients != nullptr) {
+    gradients->progress();
+  }
+}
+
 Dropout make_dropout(LayerContext const& context, double rate, std::string_view name, Side side) {
   Dropout dropout;
   if (context.training && rate > 0) {

@@ -169,6 +169,7 @@ void Linear::add_parameter_gradients(LayerContext& context, Tensor const& grad_y
       context.execution,
       {.a = grad_y, .b = x, .c = matrix(weight_.gradient), .bias = {}, .transpose_a = true, .accumulate = true});
   tensor_ops_->add_column_sums(context.execution, grad_y, bias_.gradient);
+  context.progress();
 }
 
 void Linear::grad_input(LayerContext& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const {

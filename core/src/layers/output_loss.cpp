@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <heddle/core/layers/output_loss.hpp>
 
 namespace heddle {
@@ -31,7 +32,9 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
                                .n = table.local_shape[0],
                                .k = spec.model.d_model,
                                .transpose_b = true})),
-      cross_entropy_(spec.kernels.softmax_cross_entropy({spec.dtype, table.local_shape[0]})) {}
+      cross_entropy_(spec.kernels.softmax_cross_entropy({spec.dtype, table.local_shape[0]})) {
+  spec.parameters.add_use(table_);
+}
 
 Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden) const {
   return logits(context, hidden, statistics_dtype(hidden.dtype()));
@@ -104,6 +107,7 @@ LossSums OutputLoss::visit(LayerContext& context, Tensor const& hidden, Tensor c
   }
   if (!grad_hidden.empty()) {
     region_.leave(context, grad_whole, grad_hidden);
+    context.uses_done(std::array<Parameter const*, 1>{&table_});
   }
   return sums;
 }

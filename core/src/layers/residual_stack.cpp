@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <heddle/core/layers/residual_stack.hpp>
 
 namespace heddle {
@@ -23,12 +24,21 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
   for (std::int64_t layer = layers.range.begin; layer < layers.range.end; ++layer) {
     for (std::string const& sublayer : sublayers) {
       std::string const name = fmt::format("{}.layers.{}.{}", spec.name, layer, sublayer);
+      auto const& uses = spec.parameters.uses();
+      auto const uses_before = static_cast<std::ptrdiff_t>(uses.size());
       auto branch = registry.build(sublayer, spec.named(name));
-      sublayers_.push_back({name, std::move(branch), declare_norm(name + ".norm")});
+      std::vector<Parameter const*> used(uses.begin() + uses_before, uses.end());
+      sublayers_.push_back({name, std::move(branch), declare_norm(name + ".norm"), std::move(used)});
     }
   }
   if (pre_ && ends_side_) {
     final_norm_ = declare_norm(spec.name + ".norm");
+  }
+}
+
+void ResidualStack::Norm::done(LayerContext const& context) const {
+  if (weight != nullptr) {
+    context.uses_done(std::array<Parameter const*, 2>{weight, bias});
   }
 }
 
@@ -137,9 +147,11 @@ void ResidualStack::backward_sublayers(LayerContext& context, HiddenStates const
     Joint const& joint = activations.joints[index];
     residual_norm_->backward(context.execution, joint.call, joint.output, grad_normalized, grad_sum,
                              gradients(norm_after(index), true));
+    norm_after(index).done(context);
     ArenaScope const scope(context.arena);
     HiddenStates const grad_input =
         sublayers_[index].branch->backward(context, {grad_branch, grad_stream.memory}, activations.branches[index]);
+    context.uses_done(sublayers_[index].used);
     if (pre_) {
       tensor_ops_->copy(context.execution, grad_input.hidden, handed);
       grad_normalized = handed;
@@ -151,6 +163,7 @@ void ResidualStack::backward_sublayers(LayerContext& context, HiddenStates const
   if (pre_) {
     residual_norm_->backward(context.execution, activations.first.call, activations.first.output, grad_normalized,
                              grad_sum, gradients(first_norm(), false));
+    first_norm().done(context);
   }
 }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/token_embedding.hpp>
@@ -35,6 +36,7 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec, Parameter& table)
       region_(spec.parallel, spec.side),
       table_(table),
       embedding_(spec.kernels.embedding({spec.dtype, statistics_dtype(spec.dtype), spec.model.d_model})) {
+  spec.parameters.add_use(table_);
   Shape const shape{spec.model.max_length, spec.model.d_model};
   if (spec.model.positions == Positions::learned) {
     learned_positions_ =
@@ -75,6 +77,10 @@ void TokenEmbedding::backward(LayerContext& context, TokenIds const& tokens, Tok
   ArenaScope const scope(context.arena);
   embedding_->backward(context.execution, call(context, tokens, rows), region_.enter(context, grad_output),
                        table_.gradient, learned_positions_ != nullptr ? learned_positions_->gradient : Tensor());
+  context.uses_done(std::array<Parameter const*, 1>{&table_});
+  if (learned_positions_ != nullptr) {
+    context.uses_done(std::array<Parameter const*, 1>{learned_positions_});
+  }
 }
 
 }  // namespace heddle

@@ -58,7 +58,7 @@ class Exchange {
   }
 
  private:
-  /// What a rank gets of matrix i, or gives.
+  /// A rank's part of matrix i, received or to be sent.
   Tensor part(Tensor const& parts, int rank, std::size_t i, std::int64_t width) const {
     return parts.rows(rank * local_, local_).columns(static_cast<std::int64_t>(i) * width, width);
   }

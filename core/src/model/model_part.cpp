@@ -80,7 +80,7 @@ class Tables {
     if (stages.size() == 1) {
       stages.clear();
     }
-    return spec_.parameters.declare(
+    return spec_.parameters.reserve(
         {table.name, {table.size, spec_.model.d_model}, Initializer::normal(deviation), {0}, {}, std::move(stages)});
   }
 

@@ -117,6 +117,12 @@ std::uint64_t ParameterBlock::version() const {
 }
 
 Parameter& ParameterSet::declare(ParameterSpec spec) {
+  Parameter& parameter = reserve(std::move(spec));
+  add_use(parameter);
+  return parameter;
+}
+
+Parameter& ParameterSet::reserve(ParameterSpec spec) {
   if (!values_.empty()) {
     throw Error(fmt::format("parameter {}: the set is allocated already", spec.name));
   }

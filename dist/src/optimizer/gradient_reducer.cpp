@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 
@@ -16,51 +15,28 @@ GradientReducer::GradientReducer(ParallelState const& parallel, ParameterSet& pa
                                  std::shared_ptr<TensorOps> operations, Execution& execution, Options const& options)
     : parallel_(parallel),
       parameters_(parameters),
-      operations_(std::move(operations)),
-      execution_(execution),
       options_(options),
       parts_(placed_parameters(parameters), options.bucket_elements, parallel.replicas.size()),
       whole_buckets_(BufferParts(placed_parameters(parameters), options.bucket_elements, 1).buckets()),
       everything_{{0, parameters.size()}},
       own_(parts_.parts_of(parallel.replicas.rank())),
-      partial_sums_(parallel, parameters, operations_, execution, options.bucket_elements),
-      tree_(parallel.data, operations_, execution) {
-  if (options.scatter) {
-    std::int64_t largest = 0;
-    for (IndexRange const& part : own_) {
-      largest = std::max(largest, part.count());
-    }
-    scattered_part_ = Tensor::allocate(parameters.gradients().dtype(), {largest});
-  }
-}
+      buckets_(parallel.replicas, parameters, execution, options.scatter ? parts_.buckets() : whole_buckets_,
+               options.scatter ? own_ : std::vector<IndexRange>()),
+      partial_sums_(parallel, parameters, operations, execution, options.bucket_elements),
+      tree_(parallel.data, operations, execution) {}
 
 void GradientReducer::reduce(Tensor const& loss_sums) {
   require_loss_sums(loss_sums);
-  if (options_.scatter) {
-    scatter_buckets();
-  } else {
-    reduce_buckets(parallel_.replicas);
-  }
+  buckets_.finish();
   scattered_ = options_.scatter && parallel_.replicas.size() > 1;
   partial_sums_.sum(reduced());
   parallel_.replicas.all_reduce(loss_sums);
   parallel_.pipeline.all_reduce(loss_sums);
 }
 
-void GradientReducer::reduce_buckets(Communicator const& group) const {
+void GradientReducer::sum_over_context() const {
   for (IndexRange const& bucket : whole_buckets_) {
-    group.all_reduce(parameters_.gradients().rows(bucket.begin, bucket.count()));
-  }
-}
-
-void GradientReducer::scatter_buckets() const {
-  Tensor const& gradients = parameters_.gradients();
-  for (std::size_t index = 0; index < own_.size(); ++index) {
-    IndexRange const& bucket = parts_.buckets()[index];
-    IndexRange const& part = own_[index];
-    Tensor const sum = scattered_part_.rows(0, part.count());
-    parallel_.replicas.reduce_scatter(gradients.rows(bucket.begin, bucket.count()), sum);
-    operations_->copy(execution_, sum, gradients.rows(part.begin, part.count()));
+    parallel_.context.all_reduce(parameters_.gradients().rows(bucket.begin, bucket.count()));
   }
 }
 
@@ -72,8 +48,8 @@ IndexRange GradientReducer::begin_tree(std::int64_t micro_batches, Tensor const&
 
 void GradientReducer::finish_tree() {
   tree_.finish();
-  // What follows adds the same numbers in the same order whatever the number of data ranks.
-  reduce_buckets(parallel_.context);
+  // The sums that follow add the same numbers in the same order whatever the number of data ranks.
+  sum_over_context();
   scattered_ = false;
   partial_sums_.sum(reduced());
   parallel_.context.all_reduce(tree_losses_);

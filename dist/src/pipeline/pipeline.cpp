@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <map>
 #include <span>
+#include <thread>
 
 #include "arena_slots.hpp"
 
@@ -58,9 +60,7 @@ class Pipeline::Run {
       Call call = std::move(posted_.front());
       posted_.pop_front();
       double const wait_begin = seconds();
-      for (Transfer& receive : call.receives) {
-        receive.wait();
-      }
+      std::ranges::for_each(call.receives, [this](Transfer& receive) { wait(receive); });
       double const wait_end = seconds();
       perform(call);
       pipeline_.events_.push_back({call.action, begin, seconds(), wait_end - wait_begin});
@@ -76,7 +76,7 @@ class Pipeline::Run {
   /// An action whose input is on its way.
   struct Call {
     PipelineAction action;
-    Slot* slot = nullptr;  ///< what comes and, but for a training forward, goes
+    Slot* slot = nullptr;  ///< of its input and, but for a training forward, its output
     HiddenStates input;
     std::vector<Transfer> receives;
   };
@@ -104,7 +104,27 @@ class Pipeline::Run {
   }
   LayerContext context(PipelineAction const& action, Arena& arena) {
     Pack const& pack = micro_batches_.at(action.micro_batch).pack;
-    return {pipeline_.execution_, arena, pack, training_, step_.seed, step_.step, step_.row_split};
+    bool const last = action.micro_batch + 1 == step_.micro_batches.count();
+    return {.execution = pipeline_.execution_,
+            .arena = arena,
+            .pack = pack,
+            .training = training_,
+            .seed = step_.seed,
+            .step = step_.step,
+            .row_split = step_.row_split,
+            .gradients = training_ && last ? step_.gradients : nullptr};
+  }
+
+  /// Gradients that are under way go on meanwhile.
+  void wait(Transfer& receive) const {
+    if (!training_ || step_.gradients == nullptr) {
+      receive.wait();
+      return;
+    }
+    while (!receive.progress()) {
+      step_.gradients->progress();
+      std::this_thread::yield();
+    }
   }
 
   Call post(PipelineAction const& action) {
@@ -176,7 +196,7 @@ class Pipeline::Run {
     pipeline_.messages_->give_back(*call.slot);
   }
 
-  /// As send, from the call's own slot: what lies elsewhere is copied there, so that nothing else need be kept for it.
+  /// As send, from the call's own slot: tensors that lie elsewhere are copied there, so that their places are free.
   void send_copy(Call& call, HiddenStates stream) {
     if (!has_destination(call.action)) {
       return;
@@ -194,7 +214,7 @@ class Pipeline::Run {
     send(call, *call.slot, {moved(stream.hidden), moved(stream.memory)});
   }
 
-  /// Starts to send what the next virtual stage needs from `slot`, or passes on what came: whose it is keeps it.
+  /// Starts to send the next virtual stage's input from `slot`; a memory that only passes by stays the call's own.
   void send(Call const& call, Slot& slot, HiddenStates const& stream) {
     if (!has_destination(call.action)) {
       return;
@@ -214,7 +234,7 @@ class Pipeline::Run {
     return to >= 0 && to < stages() * parts();
   }
 
-  /// Messages of one tag have the micro-batches' order on both sides; the receiving part's number tells parts apart.
+  /// Messages of one tag have the micro-batches' order on both sides; the receiving part's number distinguishes parts.
   int tag(Pass pass, int receiver, Field field) const {
     return 4 * (receiver / stages()) + 2 * static_cast<int>(pass) + static_cast<int>(field);
   }

@@ -67,6 +67,7 @@ double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t st
     double const zero = 0;
     copy_from_host(loss_sum_, &zero);
     optimizer_.zero_gradients();
+    step.gradients = &optimizer_.progress();
     train(batch, step);
     optimizer_.reduce(loss_sum_);
   }

@@ -93,10 +93,43 @@ PipelineStep step_of(std::int64_t micro_batches) {
   return step;
 }
 
-LossSums train(Stage& stage, std::int64_t micro_batches, int longer = 0) {
+LossSums train(Stage& stage, std::int64_t micro_batches, int longer = 0, GradientProgress* gradients = nullptr) {
   auto const make = [longer](std::int64_t index) { return pack_of(index, longer); };
-  return stage.pipeline->train(TestMicroBatches(micro_batches, make), step_of(micro_batches));
+  PipelineStep step = step_of(micro_batches);
+  step.gradients = gradients;
+  return stage.pipeline->train(TestMicroBatches(micro_batches, make), step);
 }
+
+/// Notes each gradient when the last of its parameter's uses is done.
+class FinalGradients final : public GradientProgress {
+ public:
+  explicit FinalGradients(ParameterSet const& parameters) {
+    for (Parameter const* const parameter : parameters.uses()) {
+      ++uses_left_[parameter];
+    }
+  }
+
+  void use_done(Parameter const& parameter) override {
+    if (--uses_left_[&parameter] == 0) {
+      when_final_[&parameter] = testing_support::values(parameter.gradient);
+    }
+  }
+  void progress() override {}
+
+  /// Every gradient has become final, and has not changed since.
+  void expect_right(ParameterSet const& parameters) const {
+    for (Parameter const& parameter : parameters.all()) {
+      auto const found = when_final_.find(&parameter);
+      ASSERT_NE(found, when_final_.end()) << parameter.spec.name;
+      EXPECT_EQ(uses_left_.at(&parameter), 0) << parameter.spec.name;
+      EXPECT_EQ(found->second, testing_support::values(parameter.gradient)) << parameter.spec.name;
+    }
+  }
+
+ private:
+  std::map<Parameter const*, int> uses_left_;
+  std::map<Parameter const*, std::vector<double>> when_final_;
+};
 
 LossSums evaluate(Stage& stage, std::int64_t micro_batches, int longer = 0) {
   auto const make = [longer](std::int64_t index) { return pack_of(index, longer); };
@@ -185,7 +218,9 @@ class PipelineTest : public DistTest {
                                     << name_of(given.parallel.pipeline_schedule) << ", " << micro_batches
                                     << " micro-batches");
     Stage stage(given, state_of(given.parallel.pipeline));
-    expect_loss(train(stage, micro_batches, longer), expected.trained, stage.parallel.pipeline);
+    FinalGradients gradients(stage.parameters);
+    expect_loss(train(stage, micro_batches, longer, &gradients), expected.trained, stage.parallel.pipeline);
+    gradients.expect_right(stage.parameters);
     EXPECT_EQ(stage.pipeline->events().size(),
               static_cast<std::size_t>(2 * micro_batches) * stage.model->parts().size());
     expect_gradients(stage, expected.gradients);

@@ -7,10 +7,12 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/parameters/gradient_progress.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <heddle/core/tensor/arena.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +36,13 @@ struct LayerContext {
   /// This rank holds share(rows, rank, ranks) of the residual stream: all rows, unless the ranks of a tensor group
   /// divide them (sequence parallelism). Generation never does.
   GroupMember row_split{};
+  /// In the step's last micro-batch, where somebody reduces gradients meanwhile.
+  GradientProgress* gradients = nullptr;
+
+  /// A layer whose parameters these are has added all that it adds to their gradients; its stack says so for it.
+  void uses_done(std::span<Parameter const* const> parameters) const;
+  /// To be called between pieces of work of a backward pass.
+  void progress() const;
 };
 
 /// What a forward call keeps for its backward call: any value of the layer's own, one per micro-batch.

@@ -38,11 +38,15 @@ class ResidualStack {
   struct Norm {
     Parameter* weight = nullptr;
     Parameter* bias = nullptr;
+
+    /// Its gradients are added to; none where there is no norm.
+    void done(LayerContext const& context) const;
   };
   struct Sublayer {
     std::string name;
     std::unique_ptr<Layer> branch;
     Norm norm;
+    std::vector<Parameter const*> used;  ///< by the branch
   };
   /// One visit of the residual stream and what it gave.
   struct Joint {

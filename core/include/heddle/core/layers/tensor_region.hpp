@@ -15,7 +15,7 @@ class TensorRegion {
 
   /// stream [stream rows, columns] → [rows, columns]: the same tensor, or gathered into the arena.
   Tensor enter(LayerContext& context, Tensor const& stream) const;
-  /// A tensor for what `leave` takes: `stream` itself, or [rows, columns] from the arena.
+  /// A tensor for `leave` to take: `stream` itself, or [rows, columns] from the arena.
   Tensor partial_of(LayerContext& context, Tensor const& stream) const;
   /// stream = the sum of the ranks' partials [rows, columns] (this rank's rows of it). `partial` is what partial_of
   /// gave.
@@ -26,7 +26,7 @@ class TensorRegion {
   /// All rows of the side.
   std::int64_t rows(LayerContext const& context) const { return context.pack.rows(side_).tokens; }
   bool split() const { return tensor_.size() > 1; }
-  /// One rank adds what must be added once: biases, positions.
+  /// The rank that adds biases and positions, which must be added once.
   bool first() const { return tensor_.rank() == 0; }
 
  private:

@@ -85,11 +85,16 @@ class ParameterSet {
  public:
   explicit ParameterSet(Mesh const& mesh) : mesh_(mesh) {}
 
-  /// Throws Error for a name that is taken and ConfigError where a rank would hold nothing of the parameter.
+  /// Declares a parameter of one use: that of the layer which is being built. Throws Error for a name that is taken and
+  /// ConfigError where a rank would hold nothing of the parameter.
   Parameter& declare(ParameterSpec spec);
   /// Declares parameters that stand side by side; the block lives as long as the set. Throws as declare does, and Error
   /// where the members' shards are not as large on every rank or several stages hold one.
   ParameterBlock& declare_block(std::vector<ParameterSpec> specs);
+  /// As declare, for layers that are built later: each of them calls add_use.
+  Parameter& reserve(ParameterSpec spec);
+  /// Another layer is built that adds to the parameter's gradient, once in a backward pass.
+  void add_use(Parameter const& parameter) { uses_.push_back(&parameter); }
   /// Gives every parameter its place, and the set its size, without any memory.
   void arrange();
   /// Arranges and makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
@@ -104,6 +109,8 @@ class ParameterSet {
   /// Null where there is none.
   Parameter* find(std::string const& name);
   Parameter const* find(std::string const& name) const;
+  /// A parameter for each of its uses, in the order in which layers were built: that of the forward pass.
+  std::vector<Parameter const*> const& uses() const { return uses_; }
   /// Elements of a buffer, padding included; the padding is and stays zero.
   std::int64_t size() const { return size_; }
   Tensor const& values() const { return values_; }        ///< [size]
@@ -115,6 +122,7 @@ class ParameterSet {
   Mesh mesh_;
   std::deque<Parameter> parameters_;
   std::deque<ParameterBlock> blocks_;
+  std::vector<Parameter const*> uses_;
   std::int64_t size_ = 0;
   Tensor values_;
   Tensor gradients_;

@@ -19,7 +19,7 @@ class Optimizer {
   /// before clipping; where it is not finite nothing is changed. For an optimizer of the whole set.
   double update(Execution& execution, double learning_rate, std::int64_t step);
 
-  /// What an update multiplies every gradient by, where they have this norm.
+  /// The factor of every gradient in an update, where they have this norm.
   double gradient_scale(double norm) const;
 
   struct Step {

@@ -34,7 +34,7 @@ class BufferParts {
   int ranks_;
 };
 
-/// What both lists cover; each ascends and does not overlap itself.
+/// The indices that both lists cover; each ascends and does not overlap itself.
 std::vector<IndexRange> intersection(std::vector<IndexRange> const& left, std::vector<IndexRange> const& right);
 
 /// The elements that a parameter really has in its set's buffers.

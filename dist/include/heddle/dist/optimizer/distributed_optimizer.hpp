@@ -8,9 +8,9 @@
 
 namespace heddle {
 
-/// Turns the ranks' gradients into new values, on any mesh. A step: `zero_gradients`, micro-batches that add, `reduce`,
-/// `update`. A deterministic step: `begin_tree`, micro-batches that add, each followed by `micro_batch_done`,
-/// `finish_tree`, `update`.
+/// Turns the ranks' gradients into new values, on any mesh. A step: `zero_gradients`, micro-batches that add, the last
+/// of which may say its `progress`, `reduce`, `update`. A deterministic step: `begin_tree`, micro-batches that add,
+/// each followed by `micro_batch_done`, `finish_tree`, `update`.
 ///
 /// Sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the moments of 1/d of the
 /// buffers: `reduce` is a reduce-scatter, and the values are gathered bucket by bucket while Adam computes the next
@@ -27,6 +27,8 @@ class DistributedOptimizer {
                        ParameterSet& parameters, Execution& execution, Options const& options);
 
   void zero_gradients();
+  /// See GradientReducer.
+  GradientProgress& progress() { return reducer_.progress(); }
   /// Collective over the world; see GradientReducer.
   void reduce(Tensor const& loss_sums) { reducer_.reduce(loss_sums); }
   /// Not collective.

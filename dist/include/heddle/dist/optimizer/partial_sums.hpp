@@ -44,7 +44,7 @@ class PartialSums {
   Execution& execution_;
   std::vector<IndexRange> over_tensor_;
   std::vector<Held> over_stages_;  ///< by name: the same order on every stage
-  Tensor packed_;                  ///< what `over_tensor_` has, side by side
+  Tensor packed_;                  ///< the elements of `over_tensor_`, side by side
   Tensor received_;                ///< [other holders, elements of one exchange]
 };
 

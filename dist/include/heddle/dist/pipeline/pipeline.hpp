@@ -10,7 +10,7 @@ namespace heddle {
 
 class ArenaSlots;
 
-/// A pass of micro-batches through the pipeline and what they have in common. The stages give the same.
+/// A pass of micro-batches through the pipeline and their common settings, the same on all stages.
 struct PipelineStep {
   /// Of the source's. Each is asked for once, on every stage, in order, shortly before it is needed.
   IndexRange micro_batches;
@@ -18,6 +18,8 @@ struct PipelineStep {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   GroupMember row_split{};
+  /// Follows the last micro-batch, in training; null: nobody does.
+  GradientProgress* gradients = nullptr;
 };
 
 /// Runs a step's micro-batches through the stages of a model (one is enough), by 1F1B or, where a stage holds two
@@ -53,8 +55,8 @@ class Pipeline {
   std::shared_ptr<TensorOps> tensor_ops_;
   Execution& execution_;
   std::unique_ptr<ArenaSlots> activations_;  ///< of each forward whose backward is to come
-  std::unique_ptr<ArenaSlots> messages_;     ///< what comes, and what leaves a backward or an evaluating pass
-  Arena temporary_;                          ///< what one backward pass alone needs
+  std::unique_ptr<ArenaSlots> messages_;     ///< inputs, and outputs of a backward or an evaluating pass
+  Arena temporary_;                          ///< of one backward pass alone
   std::vector<PipelineEvent> events_;
 };
 

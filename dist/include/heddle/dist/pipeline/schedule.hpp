@@ -24,8 +24,8 @@ struct PipelinePlace {
   int parts = 1;
 };
 
-/// What a stage does in a training step, in order: each part's forward and backward once per micro-batch. Where every
-/// stage keeps to its list, receives when an action needs it and sends without waiting, no stage waits for ever.
+/// The actions of a stage in a training step, in order: each part's forward and backward once per micro-batch. Where
+/// every stage keeps to its list, receives when an action needs it and sends without waiting, no stage waits for ever.
 ///
 /// One part: 1F1B (Narayanan et al. 2021, §2.2): stages - stage - 1 forwards, then one forward and one backward in
 /// turn; at most stages - stage micro-batches are in flight. More parts: the interleaved schedule of the same paper;

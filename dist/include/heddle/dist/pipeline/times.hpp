@@ -11,7 +11,7 @@ struct PipelineEvent {
   PipelineAction action;
   double begin = 0;
   double end = 0;
-  double waited = 0;  ///< of end - begin, until what it needs had come
+  double waited = 0;  ///< of end - begin, until its input had come
 };
 
 /// Where the stages' time went, over one step or several.
@@ -26,7 +26,7 @@ struct PipelineTimes {
   double idle(int stage) const { return total - busy[static_cast<std::size_t>(stage)]; }
   /// The idle share of all stages' time.
   double bubble() const;
-  /// What it would be if every pass of a stage took the same time and messages none:
+  /// The same if every pass of a stage took the same time and messages none:
   /// (stages - 1) / (parts * micro_batches + stages - 1).
   double ideal_bubble() const;
   /// Adds another step of as many micro-batches.

@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/dist/optimizer/bucket_reduction.hpp>
+#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <thread>
+
+namespace heddle {
+
+BucketReduction::BucketReduction(Communicator const& replicas, ParameterSet const& parameters, Execution& execution,
+                                 std::vector<IndexRange> const& buckets, std::vector<IndexRange> const& own)
+    : replicas_(replicas.after(execution)), parameters_(parameters) {
+  if (replicas.size() == 1) {
+    return;
+  }
+  for (std::size_t index = 0; index < buckets.size(); ++index) {
+    buckets_.push_back({.range = buckets[index], .own = own.empty() ? IndexRange{} : own[index]});
+  }
+  auto const holds = [](Bucket const& bucket, Parameter const& parameter) {
+    IndexRange const elements = elements_of(parameter);
+    return bucket.range.begin < elements.end && elements.begin < bucket.range.end;
+  };
+  auto const& uses = parameters.uses();
+  for (Bucket& bucket : buckets_) {
+    auto const first = std::ranges::find_if(uses, [&](auto const* parameter) { return holds(bucket, *parameter); });
+    bucket.first_use = first == uses.end() ? -1 : first - uses.begin();
+  }
+  std::ranges::stable_sort(buckets_, std::ranges::greater(), &Bucket::first_use);
+  for (Parameter const* const parameter : uses) {
+    Member& member = members_[parameter];
+    if (member.uses++ == 0) {
+      for (Bucket& bucket : buckets_) {
+        if (holds(bucket, *parameter)) {
+          member.buckets.push_back(&bucket);
+        }
+      }
+    }
+    ++member.uses_left;
+    for (Bucket* const bucket : member.buckets) {
+      ++bucket->uses;
+      ++bucket->uses_left;
+    }
+  }
+}
+
+void BucketReduction::use_done(Parameter const& parameter) {
+  if (buckets_.empty()) {
+    return;
+  }
+  auto const found = members_.find(&parameter);
+  if (found == members_.end() || found->second.uses_left == 0) {
+    throw Error(
+        fmt::format("parameter {}: more layers add to its gradient than were built with it; a layer that shares "
+                    "a parameter calls ParameterSet::add_use when it is built",
+                    parameter.spec.name));
+  }
+  --found->second.uses_left;
+  for (Bucket* const bucket : found->second.buckets) {
+    --bucket->uses_left;
+  }
+}
+
+bool BucketReduction::may_start() const {
+  return next_ < buckets_.size() && under_way_.size() < most_under_way &&
+         (finishing_ || buckets_[next_].uses_left == 0);
+}
+
+void BucketReduction::start(Bucket const& bucket) {
+  Tensor const whole = parameters_.gradients().rows(bucket.range.begin, bucket.range.count());
+  if (bucket.own == IndexRange{}) {
+    under_way_.push_back(replicas_.start_all_reduce(whole));
+  } else {
+    Tensor const part = parameters_.gradients().rows(bucket.own.begin, bucket.own.count());
+    under_way_.push_back(replicas_.start_reduce_scatter(whole, part));
+  }
+}
+
+void BucketReduction::progress() {
+  std::erase_if(under_way_, [](Transfer& transfer) { return transfer.progress(); });
+  while (may_start()) {
+    start(buckets_[next_++]);
+  }
+}
+
+void BucketReduction::finish() {
+  finishing_ = true;
+  for (progress(); !under_way_.empty() || next_ < buckets_.size(); progress()) {
+    std::this_thread::yield();
+  }
+  finishing_ = false;
+  next_ = 0;
+  for (Bucket& bucket : buckets_) {
+    bucket.uses_left = bucket.uses;
+  }
+  for (auto& [parameter, member] : members_) {
+    member.uses_left = member.uses;
+  }
+}
+
+}  // namespace heddle
