@@ -1,6 +1,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cmath>
+#include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/tensor/arena.hpp>
 #include <heddle/core/tensor/execution.hpp>
@@ -157,7 +158,7 @@ int main(int argc, char** argv) {
   heddle::register_built_in_kernels(registries);
   for (Workload const& work : workloads()) {
     for (DType const dtype : {DType::float32, DType::bfloat16}) {
-      for (auto const& entry : registries.attention.entries()) {
+      for (auto const& entry : registries.of<heddle::Attention>().entries()) {
         if (entry.name != "reference") {
           add_benchmarks(runtime, entry.name, *entry.kernel, work, dtype);
         }

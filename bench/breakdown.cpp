@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/tensor/execution.hpp>
 
 namespace heddle {
@@ -57,7 +58,7 @@ Work& Work::operator+=(Work const& other) {
 }
 
 void Breakdown::observe(Execution& execution, KernelCall const& call) {
-  if (recording_ && call.gemm != nullptr) {
+  if (recording_ && call.problem.type() == typeid(GemmProblem)) {
     products_.push_back(call.make);
   }
   execution.space.fence();
@@ -65,20 +66,22 @@ void Breakdown::observe(Execution& execution, KernelCall const& call) {
   call.make();
   execution.space.fence();
   std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;
-  double const computing = call.flops > 0 ? call.flops / peaks_.matmul(call.dtype).operations_per_second : 0;
-  Bandwidth const& bandwidth = peaks_.bandwidth(call.bytes);
-  double const moving = call.bytes / bandwidth.bytes_per_second;
+  double const computing =
+      call.cost.operations > 0 ? call.cost.operations / peaks_.matmul(call.dtype).operations_per_second : 0;
+  Bandwidth const& bandwidth = peaks_.bandwidth(call.cost.bytes);
+  double const moving = call.cost.bytes / bandwidth.bytes_per_second;
   double const floor = std::max(computing, moving);
-  parts_[part_of(call)] +=
-      {seconds.count(), 1, call.flops, call.bytes, floor, {{computing >= moving ? "matmul" : bandwidth.level, floor}}};
+  parts_[part_of(call)] += {seconds.count(), 1,     call.cost.operations,
+                            call.cost.bytes, floor, {{computing >= moving ? "matmul" : bandwidth.level, floor}}};
 }
 
 /// The details leave tokens out, of which each micro-batch has others.
 Part Breakdown::part_of(KernelCall const& call) const {
-  if (call.gemm == nullptr) {
+  auto const* const gemm = std::any_cast<GemmProblem>(&call.problem);
+  if (gemm == nullptr) {
     return {fmt::format("{}: {}", call.operation, call.direction), std::string(call.variant)};
   }
-  GemmProblem const problem = call.gemm->problem();
+  GemmProblem const& problem = *gemm;
   bool const logits = problem.m == vocabulary_ || problem.n == vocabulary_ || problem.k == vocabulary_;
   std::int64_t const outputs = problem.transpose_a ? problem.m : problem.transpose_b ? problem.n : problem.k;
   std::int64_t const inputs = problem.transpose_b ? problem.k : problem.n;

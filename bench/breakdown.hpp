@@ -2,8 +2,8 @@
 
 #include <chrono>
 #include <functional>
-#include <heddle/core/measure/observer.hpp>
 #include <heddle/core/measure/peaks.hpp>
+#include <heddle/core/operations/observation.hpp>
 #include <map>
 #include <string>
 #include <string_view>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/tensor/runtime.hpp>
@@ -87,7 +88,7 @@ void measure(heddle::Execution& execution, heddle::KernelRegistries const& regis
     double best = std::numeric_limits<double>::infinity();
   };
   std::vector<Contender> contenders;
-  for (auto const& entry : registries.gemm.entries()) {
+  for (auto const& entry : registries.of<heddle::Gemm>().entries()) {
     if (entry.name != "reference" && entry.kernel->supports(problem)) {
       seconds_of(execution, *entry.kernel, row, 1);
       double const once = seconds_of(execution, *entry.kernel, row, 1);

@@ -2,7 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <heddle/core/operations/activation.hpp>
+#include <heddle/core/operations/adam.hpp>
+#include <heddle/core/operations/dropout.hpp>
+#include <heddle/core/operations/embedding.hpp>
 #include <heddle/core/operations/registry.hpp>
+#include <heddle/core/operations/residual_norm.hpp>
+#include <heddle/core/operations/softmax_cross_entropy.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/kernels/register.hpp>
@@ -278,37 +285,40 @@ void for_each_fast(Registry const& registry, Problem const& problem, Visit const
 }
 
 void add_all(Bench const& bench, heddle::KernelRegistries const& registries) {
-  heddle::TensorOps& ops = *registries.tensor_ops.select("auto", {bench.dtype});
+  heddle::TensorOps& ops = *registries.of<heddle::TensorOps>().select("auto", {bench.dtype});
   struct Shapes {
     std::int64_t rows, d_model, d_ff, vocabulary;
   };
   for (Shapes const& shapes :
        {Shapes{200, 128, 256, 10000}, Shapes{3300, 128, 256, 10000}, Shapes{1500, 512, 2048, 32000}}) {
-    for_each_fast(registries.residual_norm, heddle::ResidualNormProblem{bench.dtype, shapes.d_model},
+    for_each_fast(registries.of<heddle::ResidualNorm>(), heddle::ResidualNormProblem{bench.dtype, shapes.d_model},
                   [&](auto& kernel, std::string const& name) {
                     add_residual_norm(bench, kernel, name, shapes.rows, shapes.d_model);
                   });
     for_each_fast(
-        registries.activation, heddle::ActivationProblem{bench.dtype, "relu"},
+        registries.of<heddle::Activation>(), heddle::ActivationProblem{bench.dtype, "relu"},
         [&](auto& kernel, std::string const& name) { add_activation(bench, kernel, name, shapes.rows, shapes.d_ff); });
     for_each_fast(
-        registries.softmax_cross_entropy, heddle::SoftmaxCrossEntropyProblem{bench.dtype, shapes.vocabulary},
+        registries.of<heddle::SoftmaxCrossEntropy>(),
+        heddle::SoftmaxCrossEntropyProblem{bench.dtype, shapes.vocabulary},
         [&](auto& kernel, std::string const& name) { add_cross_entropy(bench, kernel, ops, name, shapes.vocabulary); });
-    for_each_fast(registries.embedding, heddle::EmbeddingProblem{bench.dtype, bench.statistics, shapes.d_model},
+    for_each_fast(registries.of<heddle::Embedding>(),
+                  heddle::EmbeddingProblem{bench.dtype, bench.statistics, shapes.d_model},
                   [&](auto& kernel, std::string const& name) {
                     add_embedding(bench, kernel, name, shapes.rows, shapes.d_model);
                   });
-    for_each_fast(registries.tensor_ops, heddle::TensorOpsProblem{bench.dtype},
+    for_each_fast(registries.of<heddle::TensorOps>(), heddle::TensorOpsProblem{bench.dtype},
                   [&](auto& kernel, std::string const& name) {
                     add_tensor_ops(bench, kernel, name, shapes.rows, shapes.d_model);
                     add_tensor_ops(bench, kernel, name, shapes.rows, shapes.d_ff);
                   });
   }
   if (bench.dtype == DType::float32) {
-    for_each_fast(registries.adam, heddle::AdamProblem{bench.dtype}, [&](auto& kernel, std::string const& name) {
-      add_optimizer(bench, kernel, ops, name, std::int64_t{1} << 20);
-      add_optimizer(bench, kernel, ops, name, std::int64_t{1} << 25);
-    });
+    for_each_fast(registries.of<heddle::Adam>(), heddle::AdamProblem{bench.dtype},
+                  [&](auto& kernel, std::string const& name) {
+                    add_optimizer(bench, kernel, ops, name, std::int64_t{1} << 20);
+                    add_optimizer(bench, kernel, ops, name, std::int64_t{1} << 25);
+                  });
   }
 }
 

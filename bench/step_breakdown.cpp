@@ -188,7 +188,7 @@ class Measurement {
     config.train.precision = precision_of(options.precision);
     config.model.dropout = options.dropout;
     config.model.activation_dropout = options.activation_dropout;
-    config.kernels.gemm = options.gemm;
+    config.kernels.choose("gemm", options.gemm);
     config.parallel.data = world.size();
     config_ = config;
     register_built_in_kernels(registries_.kernels);
@@ -216,7 +216,7 @@ class Measurement {
   }
 
   Result run(Options const& options, Breakdown& breakdown) {
-    observe_kernels(registries_.kernels, breakdown);
+    registries_.kernels.observe(breakdown);
     Mesh const mesh = make_mesh(config_, world_.rank(), world_.size());
     ParallelState const parallel = make_parallel_state(timed(world_, communication_), mesh);
     TrainingEngine engine({config_,

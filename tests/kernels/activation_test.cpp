@@ -1,4 +1,5 @@
 #include <cmath>
+#include <heddle/core/operations/activation.hpp>
 
 #include "kernel_fixture.hpp"
 
@@ -30,7 +31,7 @@ class ActivationTest : public BuiltInKernelsTest {
     return call;
   }
 
-  Activation& reference() { return *registries_.activation.select("reference", {DType::float64, "relu"}); }
+  Activation& reference() { return *registries_.of<Activation>().select("reference", {DType::float64, "relu"}); }
 
   void compare(Activation& activation, ActivationCall const& call, std::string const& what) {
     DType const dtype = call.input.dtype();
@@ -53,7 +54,7 @@ class ActivationTest : public BuiltInKernelsTest {
 };
 
 TEST_F(ActivationTest, EveryImplementationAgreesWithTheReference) {
-  for (auto const& entry : registries_.activation.entries()) {
+  for (auto const& entry : registries_.of<Activation>().entries()) {
     for (char const* const function : {"relu", "gelu"}) {
       for (float const rate : {0.0F, 0.3F}) {
         for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
@@ -85,7 +86,7 @@ TEST_F(ActivationTest, BackwardOfTheReferenceByCentralDifferences) {
 }
 
 TEST_F(ActivationTest, WorksInPlace) {
-  for (auto const& entry : registries_.activation.entries()) {
+  for (auto const& entry : registries_.of<Activation>().entries()) {
     ActivationCall const call = make_call(DType::float32, "gelu", 0.3F, 0);
     Tensor const apart = Tensor::allocate(DType::float32, call.input.shape());
     Tensor const grad = random_matrix(DType::float32, columns, 3);
@@ -99,7 +100,7 @@ TEST_F(ActivationTest, WorksInPlace) {
 }
 
 TEST_F(ActivationTest, ReluKnowsFromItsOutputWhatWasDropped) {
-  for (auto const& entry : registries_.activation.entries()) {
+  for (auto const& entry : registries_.of<Activation>().entries()) {
     for (DType const dtype : {DType::float64, DType::float32, DType::bfloat16}) {
       for (float const rate : {0.0F, 0.4F}) {
         ActivationCall call = make_call(dtype, "relu", rate, 3);
@@ -117,7 +118,7 @@ TEST_F(ActivationTest, ReluKnowsFromItsOutputWhatWasDropped) {
 }
 
 TEST_F(ActivationTest, GeluIsTheExactOne) {
-  for (auto const& entry : registries_.activation.entries()) {
+  for (auto const& entry : registries_.of<Activation>().entries()) {
     ActivationCall const call = make_call(DType::float32, "gelu", 0, 0);
     Tensor const output = Tensor::allocate(DType::float32, call.input.shape());
     entry.kernel->forward(execution_, call, output);
@@ -130,7 +131,7 @@ TEST_F(ActivationTest, GeluIsTheExactOne) {
 }
 
 TEST_F(ActivationTest, OtherFunctionsAndTypesAreNotSupported) {
-  for (auto const& entry : registries_.activation.entries()) {
+  for (auto const& entry : registries_.of<Activation>().entries()) {
     EXPECT_FALSE(entry.kernel->supports({DType::float32, "swish"})) << entry.name;
     EXPECT_FALSE(entry.kernel->supports({DType::int32, "relu"})) << entry.name;
   }

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <heddle/core/operations/adam.hpp>
 
 #include "kernel_fixture.hpp"
 
@@ -54,7 +55,7 @@ TEST_F(AdamTest, TenStepsOfEveryImplementationFollowTheFormula) {
   for (bool const decoupled : {false, true}) {
     for (double const weight_decay : {0.0, 0.1}) {
       State const expected = by_hand(settings(decoupled, weight_decay));
-      for (auto const& entry : registries_.adam.entries()) {
+      for (auto const& entry : registries_.of<Adam>().entries()) {
         for (DType const dtype : {DType::float32, DType::float64}) {
           ASSERT_TRUE(entry.kernel->supports({dtype}));
           AdamCall call = settings(decoupled, weight_decay);
@@ -77,7 +78,7 @@ TEST_F(AdamTest, TenStepsOfEveryImplementationFollowTheFormula) {
 }
 
 TEST_F(AdamTest, AZeroGradientLeavesTheValueAlone) {
-  for (auto const& entry : registries_.adam.entries()) {
+  for (auto const& entry : registries_.of<Adam>().entries()) {
     AdamCall call = settings(false, 0);
     call.value = tensor_of({1, -2, 3}, DType::float32, Shape{3});
     call.gradient = Tensor::allocate(DType::float32, Shape{3});

@@ -1,5 +1,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <numeric>
 
 #include "kernel_fixture.hpp"
@@ -86,7 +88,7 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
 
   Tensor taken(Tensor const& from, Integers const& rows) {
     Tensor const to = Tensor::allocate(from.dtype(), {static_cast<std::int64_t>(rows.size()), from.dim(1)});
-    registries_.tensor_ops.select("reference", {})->gather_rows(execution_, from, int_tensor(rows), to);
+    registries_.of<TensorOps>().select("reference", {})->gather_rows(execution_, from, int_tensor(rows), to);
     return to;
   }
   static void put(Tensor const& from, Integers const& rows, Tensor const& to) {
@@ -145,7 +147,7 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
           AttentionGradients const own{grad_q, converted(gradients.k, gradients.k.dtype()),
                                        converted(gradients.v, gradients.v.dtype())};
           kernel.backward(execution_, call, output, log_sum_exp, grad_output, own);
-          auto const tensor_ops = registries_.tensor_ops.select("reference", {grad_q.dtype()});
+          auto const tensor_ops = registries_.of<TensorOps>().select("reference", {grad_q.dtype()});
           tensor_ops->add(execution_, gradients.k, own.k);
           tensor_ops->add(execution_, gradients.v, own.v);
         } else {
@@ -163,12 +165,12 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
 
 TEST_P(AttentionBlocksTest, PartsJoinToTheWhole) {
   Activations const expected = activations(DType::float64);
-  auto const reference = registries_.attention.select("reference", {});
+  auto const reference = registries_.of<Attention>().select("reference", {});
   AttentionCall const whole = call_of(expected, GetParam().queries, GetParam().keys);
   reference->forward(execution_, whole, expected.output, expected.log_sum_exp);
   reference->backward(execution_, whole, expected.output, expected.log_sum_exp, expected.grad_output,
                       {expected.grad_q, expected.grad_k, expected.grad_v});
-  for (auto const& entry : registries_.attention.entries()) {
+  for (auto const& entry : registries_.of<Attention>().entries()) {
     for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       for (int const parts : {1, 2, 3}) {
         SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)) + ", parts: " + std::to_string(parts));
@@ -176,7 +178,7 @@ TEST_P(AttentionBlocksTest, PartsJoinToTheWhole) {
         if (!entry.kernel->supports(call_of(actual, GetParam().queries, GetParam().keys).problem())) {
           continue;
         }
-        registries_.tensor_ops.select("reference", {})->fill(execution_, actual.log_sum_exp, -INFINITY);
+        registries_.of<TensorOps>().select("reference", {})->fill(execution_, actual.log_sum_exp, -INFINITY);
         run_in_parts(*entry.kernel, actual, parts);
         expect_close(actual.output, expected.output, dtype, "output");
         expect_close(actual.log_sum_exp, expected.log_sum_exp, dtype, "log_sum_exp");
@@ -222,7 +224,7 @@ class AttentionVisibility : public BuiltInKernelsTest {
 };
 
 TEST_F(AttentionVisibility, KeysThatNoQuerySeesChangeNothing) {
-  for (auto const& entry : registries_.attention.entries()) {
+  for (auto const& entry : registries_.of<Attention>().entries()) {
     SCOPED_TRACE(entry.name);
     AttentionCall unseen = call(-70);
     unseen.accumulate = true;
@@ -244,11 +246,11 @@ TEST_F(AttentionVisibility, KeysThatNoQuerySeesChangeNothing) {
 // weight 0 would not hide them.
 TEST_F(AttentionVisibility, BlocksOfKeysThatNoQueryOfABlockSeesAreSkipped) {
   AttentionCall partly = call(-6);  // the first 64 queries see at most the key at 57
-  registries_.tensor_ops.select("reference", {})->fill(execution_, partly.v.rows(64, 6), NAN);
-  registries_.tensor_ops.select("reference", {})->fill(execution_, partly.k.rows(64, 6), NAN);
+  registries_.of<TensorOps>().select("reference", {})->fill(execution_, partly.v.rows(64, 6), NAN);
+  registries_.of<TensorOps>().select("reference", {})->fill(execution_, partly.k.rows(64, 6), NAN);
   partly.q = partly.q.rows(0, 64), partly.query_position = partly.query_position.rows(0, 64);
   partly.queries = sequences_of({64});
-  auto const kernel = registries_.attention.select("kokkos", {});
+  auto const kernel = registries_.of<Attention>().select("kokkos", {});
   kernel->forward(execution_, partly, output_.rows(0, 64), log_sum_exp_.rows(0, 64));
   Tensor const grad_q = Tensor::allocate(DType::float32, {64, 8});
   kernel->backward(execution_, partly, output_.rows(0, 64), log_sum_exp_.rows(0, 64), grad_output_.rows(0, 64),

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <heddle/core/operations/attention.hpp>
 #include <numeric>
 
 #include "kernel_fixture.hpp"
@@ -93,7 +94,7 @@ class AttentionTest : public BuiltInKernelsTest, public testing::WithParamInterf
     return {problem.output, problem.log_sum_exp, problem.gradients.q, problem.gradients.k, problem.gradients.v};
   }
 
-  Attention& reference() { return *registries_.attention.select("reference", {}); }
+  Attention& reference() { return *registries_.of<Attention>().select("reference", {}); }
 };
 
 void expect_results_close(Result const& actual, Result const& expected, DType dtype) {
@@ -106,7 +107,7 @@ void expect_results_close(Result const& actual, Result const& expected, DType dt
 
 TEST_P(AttentionTest, EveryImplementationAgreesWithTheReference) {
   Result const expected = run(reference(), Problem(GetParam(), DType::float64));
-  for (auto const& entry : registries_.attention.entries()) {
+  for (auto const& entry : registries_.of<Attention>().entries()) {
     for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       Problem const problem(GetParam(), dtype);
       if (entry.kernel->supports(problem.call.problem())) {
@@ -157,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, AttentionReference,
 class AttentionProperties : public AttentionTest {};
 
 TEST_F(AttentionProperties, AQueryWithoutKeysGivesZeroAndMinusInfinity) {
-  for (auto const& entry : registries_.attention.entries()) {
+  for (auto const& entry : registries_.of<Attention>().entries()) {
     SCOPED_TRACE(entry.name);
     Result const result = run(*entry.kernel, Problem({"", {3}, {0}, 2, 4, false, 0}, DType::float32));
     for (double const value : values(result.output)) {
@@ -175,7 +176,7 @@ TEST_F(AttentionProperties, AQueryWithoutKeysGivesZeroAndMinusInfinity) {
 // The sums over 300 tokens, of many blocks, are those of float32: only the results are rounded, once.
 TEST_F(AttentionProperties, BFloat16ResultsAreFloat32ResultsRoundedOnce) {
   Case const test{"", {300}, {}, 1, 16, false, 0};
-  for (auto const& entry : registries_.attention.entries()) {
+  for (auto const& entry : registries_.of<Attention>().entries()) {
     SCOPED_TRACE(entry.name);
     Result const exact = run(*entry.kernel, Problem(test, DType::float32));
     Result const rounded = run(*entry.kernel, Problem(test, DType::bfloat16));
@@ -199,7 +200,7 @@ TEST_F(AttentionProperties, BFloat16ResultsAreFloat32ResultsRoundedOnce) {
 TEST_F(AttentionProperties, ASequenceIsBitwiseTheSameInAnotherPack) {
   std::vector<std::int32_t> const lengths = {12, 70, 9};
   for (DType const dtype : {DType::float32, DType::bfloat16}) {
-    for (auto const& entry : registries_.attention.entries()) {
+    for (auto const& entry : registries_.of<Attention>().entries()) {
       SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
       Problem const whole({"", lengths, {}, 2, 12, true, 0.3F}, dtype);
       Result const all = run(*entry.kernel, whole);
@@ -225,7 +226,7 @@ TEST_F(AttentionProperties, ASequenceIsBitwiseTheSameInAnotherPack) {
 TEST_F(AttentionProperties, AHeadIsBitwiseTheSameOnARankThatHoldsOnlyThatHead) {
   constexpr std::int64_t head_dim = 6;
   Problem const whole({"", {20, 7}, {}, 3, head_dim, false, 0.3F}, DType::float32);
-  for (auto const& entry : registries_.attention.entries()) {
+  for (auto const& entry : registries_.of<Attention>().entries()) {
     SCOPED_TRACE(entry.name);
     Result const all = run(*entry.kernel, whole);
     Problem part({"", {20, 7}, {}, 1, head_dim, false, 0.3F}, DType::float32);
@@ -255,7 +256,7 @@ TEST_F(AttentionProperties, EqualKeysGiveTheMeanOfTheValues) {
   call.k = fused.columns(0, 4);
   call.v = fused.columns(4, 4);
   Tensor const mean = tensor_of({(length - 1) / 2.0, 1, -(length - 1) / 2.0, 0}, DType::float64, {1, 4});
-  for (auto const& entry : registries_.attention.entries()) {
+  for (auto const& entry : registries_.of<Attention>().entries()) {
     entry.kernel->forward(execution_, call, problem.output, problem.log_sum_exp);
     expect_close(problem.output, mean, DType::float32, entry.name.c_str());
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <heddle/core/operations/embedding.hpp>
 #include <numeric>
 
 #include "kernel_fixture.hpp"
@@ -75,7 +76,9 @@ class EmbeddingTest : public BuiltInKernelsTest {
     return gradients;
   }
 
-  Embedding& reference() { return *registries_.embedding.select("reference", {DType::float64, DType::float64, 1}); }
+  Embedding& reference() {
+    return *registries_.of<Embedding>().select("reference", {DType::float64, DType::float64, 1});
+  }
 
   void compare(Embedding& embedding, std::int64_t columns, Variant const& variant, DType dtype, char const* what) {
     EmbeddingCall const call = make_call(dtype, columns, variant);
@@ -95,7 +98,7 @@ class EmbeddingTest : public BuiltInKernelsTest {
 };
 
 TEST_F(EmbeddingTest, EveryImplementationAgreesWithTheReference) {
-  for (auto const& entry : registries_.embedding.entries()) {
+  for (auto const& entry : registries_.of<Embedding>().entries()) {
     for (std::int64_t const columns : {std::int64_t{1}, std::int64_t{67}, std::int64_t{200}}) {
       for (Variant const& variant : variants) {
         for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
@@ -120,7 +123,7 @@ TEST_F(EmbeddingTest, BackwardOfTheReferenceByCentralDifferences) {
 }
 
 TEST_F(EmbeddingTest, TokensOfOtherRanksGiveZeroRows) {
-  for (auto const& entry : registries_.embedding.entries()) {
+  for (auto const& entry : registries_.of<Embedding>().entries()) {
     EmbeddingCall const call = make_call(DType::float32, 6, {false, 0.0F});
     std::vector<std::int32_t> const ids = to_host<std::int32_t>(call.tokens.id);
     Values const table = values(call.table);
@@ -140,7 +143,7 @@ TEST_F(EmbeddingTest, TokensOfOtherRanksGiveZeroRows) {
 }
 
 TEST_F(EmbeddingTest, NoTokens) {
-  for (auto const& entry : registries_.embedding.entries()) {
+  for (auto const& entry : registries_.of<Embedding>().entries()) {
     EmbeddingCall call = make_call(DType::float32, 6, {true, 0.0F});
     call.rows = token_rows({});
     call.tokens = {int_tensor({}), int_tensor({})};

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <heddle/core/operations/gemm.hpp>
 
 #include "kernel_fixture.hpp"
 
@@ -81,7 +82,7 @@ GemmCall widened(GemmCall const& call) {
 
 class GemmTest : public BuiltInKernelsTest {
  protected:
-  Gemm& reference() { return *registries_.gemm.select("reference", {}); }
+  Gemm& reference() { return *registries_.of<Gemm>().select("reference", {}); }
 
   void check(KernelRegistry<Gemm>::Entry const& entry, GemmCall const& call, std::string const& what) {
     if (!entry.kernel->supports(call.problem())) {
@@ -100,7 +101,7 @@ class GemmTest : public BuiltInKernelsTest {
 };
 
 TEST_F(GemmTest, EveryImplementationAgreesWithTheDefinition) {
-  for (auto const& entry : registries_.gemm.entries()) {
+  for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Sizes const& size : sizes) {
       for (Variant const& variant : all_variants()) {
         std::string const what =
@@ -119,7 +120,7 @@ TEST_F(GemmTest, EveryImplementationAgreesWithTheDefinition) {
 }
 
 TEST_F(GemmTest, BFloat16InEveryCombination) {
-  for (auto const& entry : registries_.gemm.entries()) {
+  for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Sizes const& size : {Sizes{1, 37, 19}, Sizes{67, 29, 41}, Sizes{3, 20, 643}}) {
       for (Variant const& variant : all_variants()) {
         for (Types const& types : bfloat16_types) {
@@ -139,7 +140,7 @@ TEST_F(GemmTest, BFloat16InEveryCombination) {
 
 TEST_F(GemmTest, AFloat32FactorIsRoundedToBFloat16First) {
   // Each 1 + 2⁻⁹ becomes 1: the sum of 512 of them is 512, not 513.
-  for (auto const& entry : registries_.gemm.entries()) {
+  for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (std::uint64_t const weight : {0U, 3U}) {
       GemmCall call;
       call.a = tensor_of(Values(512, 1.0), DType::bfloat16, Shape{1, 512});
@@ -155,7 +156,7 @@ TEST_F(GemmTest, AFloat32FactorIsRoundedToBFloat16First) {
 }
 
 TEST_F(GemmTest, OnlyTheElementTypesOfTheContractAreSupported) {
-  for (auto const& entry : registries_.gemm.entries()) {
+  for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Types const& types :
          {Types{DType::float32, DType::bfloat16, DType::float32},
           Types{DType::float32, DType::float32, DType::bfloat16},
@@ -182,7 +183,7 @@ TEST_F(GemmTest, TheDefinitionByHand) {
 }
 
 TEST_F(GemmTest, NothingToMultiply) {
-  for (auto const& entry : registries_.gemm.entries()) {
+  for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Variant const& variant : all_variants()) {
       for (Sizes const& size : {Sizes{0, 5, 3}, Sizes{5, 0, 3}, Sizes{5, 7, 0}, Sizes{0, 0, 0}}) {
         for (Types const& types : {float32_types, bfloat16_types[1], bfloat16_types[2]}) {
@@ -198,7 +199,7 @@ TEST_F(GemmTest, NothingToMultiply) {
 TEST_F(GemmTest, ANewVersionOfAWeightIsSeen) {
   std::uint64_t id = 42;
   for (Types const& types : {float32_types, bfloat16_types[2], bfloat16_types[3]}) {
-    for (auto const& entry : registries_.gemm.entries()) {
+    for (auto const& entry : registries_.of<Gemm>().entries()) {
       GemmCall call = make_call({33, 20, 17}, {false, true, false, true, false}, types);
       call.b_weight = {++id, 1};
       check(entry, call, " first version");
@@ -225,7 +226,7 @@ TEST_F(GemmTest, ANewVersionOfAWeightIsSeen) {
 
 TEST_F(GemmTest, TheSameCallGivesTheSameBits) {
   for (Types const& types : {float32_types, bfloat16_types[1], bfloat16_types[2]}) {
-    for (auto const& entry : registries_.gemm.entries()) {
+    for (auto const& entry : registries_.of<Gemm>().entries()) {
       for (Variant const& variant : all_variants()) {
         GemmCall call = make_call({91, 37, 53}, variant, types);
         if (!entry.kernel->supports(call.problem())) {
@@ -237,7 +238,7 @@ TEST_F(GemmTest, TheSameCallGivesTheSameBits) {
         // Another instance, which has cached other things before.
         KernelRegistries fresh;
         register_built_in_kernels(fresh);
-        Gemm& again = *fresh.gemm.select(entry.name, call.problem());
+        Gemm& again = *fresh.of<Gemm>().select(entry.name, call.problem());
         again.multiply(execution_, make_call({64, 37, 53}, variant, types));
         call.c = make_call({91, 37, 53}, variant, types).c;
         again.multiply(execution_, call);
@@ -249,7 +250,7 @@ TEST_F(GemmTest, TheSameCallGivesTheSameBits) {
 
 TEST_F(GemmTest, ARowOfTheResultDoesNotDependOnTheOthers) {
   // Of `reference`, `kokkos` and `avx512`; oneDNN picks its code by the number of rows.
-  for (auto const& entry : registries_.gemm.entries()) {
+  for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Types const& types : {float32_types, bfloat16_types[1], bfloat16_types[2]}) {
       for (std::int64_t const row : {0, 57, 299}) {
         GemmCall const all = make_call({300, 41, 530}, {false, true, false, true, true}, types);
@@ -270,7 +271,7 @@ TEST_F(GemmTest, ARowOfTheResultDoesNotDependOnTheOthers) {
 
 TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
   // More rows than avx512 packs at once, more of k than its block; in the last size rows of a share cache sets.
-  for (auto const& entry : registries_.gemm.entries()) {
+  for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Types const& types : {float32_types, bfloat16_types[0], bfloat16_types[1], bfloat16_types[2]}) {
       for (Sizes const& size : {Sizes{281, 33, 517}, Sizes{29, 70, 1101}, Sizes{31, 64, 1024}}) {
         for (Variant const& variant :
@@ -290,7 +291,7 @@ TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
 
 TEST_F(GemmTest, UnfinishedSumsOfWideRowsDoNotMix) {
   // So wide that avx512 finishes a few rows before it begins others.
-  for (auto const& entry : registries_.gemm.entries()) {
+  for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (std::uint64_t const weight : {0, 8}) {
       GemmCall call = make_call({29, 3300, 514}, {false, true, false, true, false}, bfloat16_types[2]);
       call.b_weight = {weight, 1};
@@ -300,7 +301,7 @@ TEST_F(GemmTest, UnfinishedSumsOfWideRowsDoNotMix) {
 }
 
 TEST_F(GemmTest, MoreShapesThanAreCachedStayRight) {
-  auto const& entries = registries_.gemm.entries();
+  auto const& entries = registries_.of<Gemm>().entries();
   auto const onednn = std::ranges::find(entries, "onednn", &KernelRegistry<Gemm>::Entry::name);
   ASSERT_NE(onednn, entries.end());
   for (int visit = 0; visit < 2; ++visit) {

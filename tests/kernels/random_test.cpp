@@ -1,4 +1,6 @@
 #include <cmath>
+#include <heddle/core/operations/dropout.hpp>
+#include <heddle/core/operations/residual_norm.hpp>
 
 #include "kernel_fixture.hpp"
 
@@ -68,7 +70,7 @@ TEST_F(DropoutKernelTest, FollowsTheRuleElementByElement) {
     }
   }
   Tensor const wanted = tensor_of(expected, DType::float32, {rows, columns});
-  for (auto const& entry : registries_.residual_norm.entries()) {
+  for (auto const& entry : registries_.of<ResidualNorm>().entries()) {
     if (!entry.kernel->supports({DType::float32, columns, dropout.rate})) {
       continue;  // compared with the reference in its own tests
     }
@@ -79,7 +81,7 @@ TEST_F(DropoutKernelTest, FollowsTheRuleElementByElement) {
 TEST_F(DropoutKernelTest, DropsTheRateOnAverage) {
   constexpr std::int64_t rows = 200;
   constexpr std::int64_t columns = 500;
-  auto const kernel = registries_.residual_norm.select("kokkos", {});
+  auto const kernel = registries_.of<ResidualNorm>().select("kokkos", {});
   double kept = 0;
   for (double const value : values(dropped_ones(*kernel, dropout_of(0.3F, rows), rows, columns))) {
     kept += value > 0 ? 1 : 0;

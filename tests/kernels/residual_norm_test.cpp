@@ -1,3 +1,4 @@
+#include <heddle/core/operations/residual_norm.hpp>
 
 #include "kernel_fixture.hpp"
 
@@ -70,7 +71,7 @@ class ResidualNormTest : public BuiltInKernelsTest, public testing::WithParamInt
                     problem.gradients);
   }
 
-  ResidualNorm& reference() { return *registries_.residual_norm.select("reference", {}); }
+  ResidualNorm& reference() { return *registries_.of<ResidualNorm>().select("reference", {}); }
 };
 
 void compare(Tensor const& actual, Tensor const& expected, DType dtype, char const* what) {
@@ -93,7 +94,7 @@ void compare(Problem const& actual, Problem const& expected, DType dtype) {
 TEST_P(ResidualNormTest, EveryImplementationAgreesWithTheReference) {
   Problem const expected(GetParam(), DType::float64);
   run(reference(), expected);
-  for (auto const& entry : registries_.residual_norm.entries()) {
+  for (auto const& entry : registries_.of<ResidualNorm>().entries()) {
     for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       Problem const problem(GetParam(), dtype);
       if (entry.kernel->supports(problem.call.problem())) {
@@ -106,7 +107,7 @@ TEST_P(ResidualNormTest, EveryImplementationAgreesWithTheReference) {
 }
 
 TEST_P(ResidualNormTest, TheResidualsGradientMayOverwriteWhatItIsMadeFrom) {
-  for (auto const& entry : registries_.residual_norm.entries()) {
+  for (auto const& entry : registries_.of<ResidualNorm>().entries()) {
     for (DType const dtype : {DType::float32, DType::bfloat16}) {
       SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
       Problem const expected(GetParam(), dtype);
@@ -185,7 +186,7 @@ TEST_F(ResidualNormProperties, TheVarianceOfLargeNumbersKeepsItsDigits) {
   for (int c = 0; c < 64; ++c) {
     row.push_back(10000 + (c % 2 == 0 ? 1 : -1));
   }
-  for (auto const& entry : registries_.residual_norm.entries()) {
+  for (auto const& entry : registries_.of<ResidualNorm>().entries()) {
     Problem problem({"", 1, 64, false, true, 0, true, false}, DType::float32);
     problem.call.residual = tensor_of(row, DType::float32, {1, 64});
     if (!entry.kernel->supports(problem.call.problem())) {
@@ -198,7 +199,7 @@ TEST_F(ResidualNormProperties, TheVarianceOfLargeNumbersKeepsItsDigits) {
 
 // Backward reads the stored sum again, so the statistics must be those of what was stored.
 TEST_F(ResidualNormProperties, TheMeanIsThatOfTheSumAsRounded) {
-  for (auto const& entry : registries_.residual_norm.entries()) {
+  for (auto const& entry : registries_.of<ResidualNorm>().entries()) {
     Problem problem({"", 1, 32, true, true, 0, true, true}, DType::bfloat16);
     problem.call.residual = tensor_of(std::vector<double>(32, 256), DType::bfloat16, {1, 32});
     problem.call.branch = tensor_of(std::vector<double>(32, 1.25), DType::bfloat16, {1, 32});
@@ -212,7 +213,7 @@ TEST_F(ResidualNormProperties, TheMeanIsThatOfTheSumAsRounded) {
 }
 
 TEST_F(ResidualNormProperties, RowsAreBitwiseTheSameInAnotherPack) {
-  for (auto const& entry : registries_.residual_norm.entries()) {
+  for (auto const& entry : registries_.of<ResidualNorm>().entries()) {
     for (auto const& [dtype, columns] : {std::pair{DType::float32, 100}, std::pair{DType::bfloat16, 96}}) {
       SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
       Problem const whole({"", 50, columns, true, true, 0.3F, true, true}, dtype);
@@ -243,7 +244,7 @@ TEST_F(ResidualNormProperties, DropoutStartsAtAnyColumn) {
     Problem expected(test, DType::float64);
     expected.call.dropout.first_column = first_column;
     run(reference(), expected);
-    for (auto const& entry : registries_.residual_norm.entries()) {
+    for (auto const& entry : registries_.of<ResidualNorm>().entries()) {
       Problem problem(test, DType::bfloat16);
       problem.call.dropout.first_column = first_column;
       if (!entry.kernel->supports(problem.call.problem())) {

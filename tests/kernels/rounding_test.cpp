@@ -1,6 +1,10 @@
 #include <bit>
 #include <cmath>
 #include <heddle/core/operations/elements.hpp>
+#include <heddle/core/operations/embedding.hpp>
+#include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/operations/residual_norm.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 
 #include "kernel_fixture.hpp"
 
@@ -56,14 +60,15 @@ class PoisonTest : public BuiltInKernelsTest, public testing::WithParamInterface
 
 TEST_P(PoisonTest, StaysNanInCopiesAndFillings) {
   Shape const shape{3, 77};
-  for_each_kernel(registries_.tensor_ops, TensorOpsProblem{DType::bfloat16}, [&](TensorOps& ops, auto const& name) {
-    Tensor const copy = Tensor::allocate(DType::bfloat16, shape);
-    ops.copy(execution_, nan_tensor(GetParam(), shape), copy);
-    expect_all_nan(copy, name + " copy");
-    Tensor const filled = Tensor::allocate(DType::bfloat16, shape);
-    ops.fill(execution_, filled, static_cast<double>(std::bit_cast<float>(GetParam())));
-    expect_all_nan(filled, name + " fill");
-  });
+  for_each_kernel(registries_.of<TensorOps>(), TensorOpsProblem{DType::bfloat16},
+                  [&](TensorOps& ops, auto const& name) {
+                    Tensor const copy = Tensor::allocate(DType::bfloat16, shape);
+                    ops.copy(execution_, nan_tensor(GetParam(), shape), copy);
+                    expect_all_nan(copy, name + " copy");
+                    Tensor const filled = Tensor::allocate(DType::bfloat16, shape);
+                    ops.fill(execution_, filled, static_cast<double>(std::bit_cast<float>(GetParam())));
+                    expect_all_nan(filled, name + " fill");
+                  });
 }
 
 TEST_P(PoisonTest, StaysNanInNorms) {
@@ -72,7 +77,7 @@ TEST_P(PoisonTest, StaysNanInNorms) {
     call.residual = random_tensor(DType::bfloat16, {5, columns}, 1);
     call.weight = random_tensor(DType::float32, {columns}, 2);
     call.bias = nan_tensor(GetParam(), {columns});
-    for_each_kernel(registries_.residual_norm, call.problem(), [&](ResidualNorm& kernel, auto const& name) {
+    for_each_kernel(registries_.of<ResidualNorm>(), call.problem(), [&](ResidualNorm& kernel, auto const& name) {
       ResidualNormOutput output;
       output.normalized = Tensor::allocate(DType::bfloat16, {5, columns});
       output.mean = Tensor::allocate(DType::float32, {5});
@@ -90,7 +95,7 @@ TEST_P(PoisonTest, StaysNanInProducts) {
     call.b = in_bias ? random_tensor(DType::float32, {35, 21}, 2) : nan_tensor(GetParam(), {35, 21});
     call.bias = in_bias ? nan_tensor(GetParam(), {21}) : Tensor{};
     call.c = Tensor::allocate(DType::bfloat16, {9, 21});
-    for_each_kernel(registries_.gemm, call.problem(), [&](Gemm& kernel, auto const& name) {
+    for_each_kernel(registries_.of<Gemm>(), call.problem(), [&](Gemm& kernel, auto const& name) {
       kernel.multiply(execution_, call);
       expect_all_nan(call.c, name);
     });
@@ -102,7 +107,7 @@ TEST_P(PoisonTest, StaysNanInEmbeddings) {
   call.table = nan_tensor(GetParam(), {11, 40});
   call.rows = token_rows({4, 3});
   call.tokens.id = int_tensor({0, 1, 2, 3, 4, 5, 6});
-  for_each_kernel(registries_.embedding, call.problem(DType::bfloat16), [&](Embedding& kernel, auto const& name) {
+  for_each_kernel(registries_.of<Embedding>(), call.problem(DType::bfloat16), [&](Embedding& kernel, auto const& name) {
     Tensor const output = Tensor::allocate(DType::bfloat16, {7, 40});
     kernel.forward(execution_, call, output);
     expect_all_nan(output, name);

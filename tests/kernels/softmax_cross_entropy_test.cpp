@@ -1,4 +1,5 @@
 #include <cmath>
+#include <heddle/core/operations/softmax_cross_entropy.hpp>
 
 #include "kernel_fixture.hpp"
 
@@ -46,7 +47,7 @@ class SoftmaxCrossEntropyTest : public BuiltInKernelsTest, public testing::WithP
   }
 
   void expect_one_visit_gives_the_same_as_two(Case const& test) {
-    for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
+    for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
       for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
         SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
         Problem const two(test, dtype);
@@ -69,13 +70,13 @@ class SoftmaxCrossEntropyTest : public BuiltInKernelsTest, public testing::WithP
     }
   }
 
-  SoftmaxCrossEntropy& reference() { return *registries_.softmax_cross_entropy.select("reference", {}); }
+  SoftmaxCrossEntropy& reference() { return *registries_.of<SoftmaxCrossEntropy>().select("reference", {}); }
 };
 
 TEST_P(SoftmaxCrossEntropyTest, EveryImplementationAgreesWithTheReference) {
   Problem const expected(GetParam(), DType::float64);
   run(reference(), expected, 0.25);
-  for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
+  for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
     for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       Problem const problem(GetParam(), dtype);
       if (entry.kernel->supports(problem.call.problem())) {
@@ -97,7 +98,7 @@ TEST_P(SoftmaxCrossEntropyTest, AShardedVocabularyGivesTheSameAfterReducingTheSt
   Problem const expected(GetParam(), DType::float64);
   run(reference(), expected, 2);
   std::int64_t const cut = GetParam().vocabulary / 3;
-  for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
+  for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
     for (DType const dtype : {DType::float64, DType::float32, DType::bfloat16}) {
       SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
       Problem left(GetParam(), dtype);
@@ -153,7 +154,7 @@ TEST_F(SoftmaxCrossEntropyProperties, TheReferencesGradientIsTheDerivativeOfItsL
 // The smoothed loss is the cross entropy with the smoothed target distribution, written out.
 TEST_F(SoftmaxCrossEntropyProperties, TheLossesAreThoseOfTheDefinition) {
   constexpr double smoothing = 0.1;
-  for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
+  for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
     Problem const problem({"", 1, 5, smoothing, 2}, DType::float64);
     auto const logits = values(problem.call.logits);
     double sum = 0;
@@ -179,7 +180,7 @@ TEST_F(SoftmaxCrossEntropyProperties, OneVisitOfHugeLogits) {
 }
 
 TEST_F(SoftmaxCrossEntropyProperties, NotANumberIsNotHidden) {
-  for (auto const& entry : registries_.softmax_cross_entropy.entries()) {
+  for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
     for (DType const dtype : {DType::float32, DType::bfloat16}) {
       Problem problem({"", 1, 100, 0.1, 2}, dtype);
       if (!entry.kernel->supports(problem.call.problem())) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <heddle/core/operations/tensor_ops.hpp>
 
 #include "kernel_fixture.hpp"
 
@@ -18,7 +19,7 @@ class TensorOpsTest : public BuiltInKernelsTest {
 
   template <class Check>
   void for_each(Check&& check) {
-    for (auto const& entry : registries_.tensor_ops.entries()) {
+    for (auto const& entry : registries_.of<TensorOps>().entries()) {
       for (DType const dtype : floating) {
         ASSERT_TRUE(entry.kernel->supports({dtype}));
         check(*entry.kernel, dtype, entry.name + " " + std::string(name_of(dtype)));

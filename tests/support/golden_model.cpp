@@ -23,8 +23,7 @@ Registries built_in_registries() {
 }  // namespace
 
 KernelChoices reference_kernels() {
-  std::string const name = "reference";
-  return {name, name, name, name, name, name, name, name};
+  return KernelChoices("reference");
 }
 
 TestBench::TestBench(ModelConfig config, DType dtype, KernelChoices choices)

@@ -1,6 +1,7 @@
 #include "kernel_test_support.hpp"
 
 #include <cmath>
+#include <heddle/core/operations/dropout.hpp>
 
 namespace heddle::testing_support {
 namespace {

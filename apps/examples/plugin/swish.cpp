@@ -1,6 +1,7 @@
 #include "swish.hpp"
 
 #include <cmath>
+#include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/kernel_author.hpp>
 
 namespace swish {

@@ -22,53 +22,6 @@ namespace {
 
 static_assert(std::string_view(plugin::heddle_version) == HEDDLE_VERSION, "plugin_entry.hpp names another version");
 
-/// One problem of each operation as a rank that trains the configured model has it, and what [kernels] says of the
-/// operation.
-struct ModelProblems {
-  Config const& config;
-  std::int64_t vocabulary;
-  std::int64_t tensor_ranks = config.parallel.tensor;
-  ModelConfig const& model = config.model;
-  DType dtype = dtype_of(config.train.precision);
-  DType statistics = statistics_dtype(dtype);
-
-  /// An attention's output projection.
-  auto of(Gemm const&) const {
-    return std::pair(GemmProblem{.dtype = dtype,
-                                 .b_dtype = statistics,
-                                 .output_dtype = dtype,
-                                 .m = config.train.micro_batch_tokens,
-                                 .n = model.d_model,
-                                 .k = model.d_model / tensor_ranks,
-                                 .transpose_b = true,
-                                 .bias = true},
-                     config.kernels.gemm);
-  }
-  auto of(Attention const&) const {
-    return std::pair(AttentionProblem{.dtype = dtype,
-                                      .heads = model.heads / tensor_ranks,
-                                      .head_dim = model.d_model / model.heads,
-                                      .dropout_rate = static_cast<float>(model.attention_dropout)},
-                     config.kernels.attention);
-  }
-  auto of(ResidualNorm const&) const {
-    return std::pair(ResidualNormProblem{dtype, model.d_model, static_cast<float>(model.dropout)},
-                     config.kernels.residual_norm);
-  }
-  auto of(Activation const&) const {
-    return std::pair(ActivationProblem{dtype, model.activation}, config.kernels.activation);
-  }
-  auto of(SoftmaxCrossEntropy const&) const {
-    return std::pair(SoftmaxCrossEntropyProblem{dtype, vocabulary / tensor_ranks},
-                     config.kernels.softmax_cross_entropy);
-  }
-  auto of(Embedding const&) const {
-    return std::pair(EmbeddingProblem{dtype, statistics, model.d_model}, config.kernels.embedding);
-  }
-  auto of(Adam const&) const { return std::pair(AdamProblem{statistics}, config.kernels.adam); }
-  auto of(TensorOps const&) const { return std::pair(TensorOpsProblem{dtype}, config.kernels.tensor_ops); }
-};
-
 struct KernelsOptions {
   std::vector<std::string> plugins;
   std::string config;
@@ -78,38 +31,35 @@ struct KernelsOptions {
   bool all = false;
 };
 
-/// Each implementation of an operation, the fastest first, and a mark at the one that would run.
-template <class Interface>
-void print_operation(KernelRegistry<Interface> const& registry, ModelProblems const& problems) {
-  std::cout << "  " << Interface::operation << '\n';
-  auto const entries = registry.by_speed();
-  auto const [problem, choice] = problems.of(*entries.front().kernel);
-  auto const taken = registry.select(choice, problem);
-  for (auto const& entry : entries) {
-    std::cout << fmt::format("  {} {:<12} speed {:>2}   {}\n", entry.kernel == taken ? '*' : ' ', entry.name,
-                             entry.speed, entry.origin);
+/// Each implementation of an operation, the fastest first, and a mark at those that would run.
+void print_operation(AnyKernelRegistry const& registry, KernelSelections const& selections) {
+  auto const taken = selections.find(std::string(registry.operation()));
+  std::cout << fmt::format("  {}{}\n", registry.operation(),
+                           taken == selections.end() ? " (not called by this model)" : "");
+  for (Implementation const& each : registry.implementations()) {
+    bool const runs = taken != selections.end() && taken->second.contains(each.name);
+    std::cout << fmt::format("  {} {:<12} speed {:>2}   {}\n", runs ? '*' : ' ', each.name, each.speed, each.origin);
   }
 }
 
-/// What this machine has measured, and what `auto` makes of it.
-template <class Interface>
-void print_measured(KernelRegistry<Interface> const& registry, KernelTimings const& timings) {
-  auto const operation = timings.find(Interface::operation);
+/// The times that this machine has measured, and what `auto` makes of them.
+void print_measured(AnyKernelRegistry const& registry, KernelTimings const& timings) {
+  auto const operation = timings.find(std::string(registry.operation()));
   if (operation == timings.end()) {
     return;
   }
   for (auto const& [key, times] : operation->second) {
     std::vector<std::string> timed;
     std::string untimed;  // before all that are timed; whether they support the problem, its key does not tell
-    for (auto const& entry : registry.by_speed()) {
-      if (times.contains(entry.name)) {
-        timed.push_back(entry.name);
+    for (Implementation const& each : registry.implementations()) {
+      if (times.contains(each.name)) {
+        timed.push_back(each.name);
       } else if (timed.empty()) {
-        untimed += fmt::format(" + {} not timed", entry.name);
+        untimed += fmt::format(" + {} not timed", each.name);
       }
     }
     std::string const choice = timed.empty() ? "" : measured_choice(times, timed);
-    std::cout << fmt::format("  {}: {}\n   {}", Interface::operation, key, untimed);
+    std::cout << fmt::format("  {}: {}\n   {}", registry.operation(), key, untimed);
     for (std::string const& name : timed) {
       std::cout << fmt::format(" {}{} {:.3f} ms", name == choice ? "* " : "  ", name, times.at(name) * 1e3);
     }
@@ -134,18 +84,24 @@ void use_cache(Config const& config, Registries& registries) {
         "Measured on this machine, in {}; * is what `auto` takes, but where it supports the\nproblem a +, which is "
         "faster by speed and was not timed:\n",
         path.string());
-    registries.kernels.for_each([&](auto& registry) { print_measured(registry, timings); });
+    for (AnyKernelRegistry const* registry : registries.kernels.all()) {
+      print_measured(*registry, timings);
+    }
   }
   std::cout << '\n';
 }
 
-void print_registries(Registries& registries, ModelProblems const& problems) {
-  ModelConfig const& model = problems.model;
+void print_registries(Config const& config, Registries const& registries, Execution& execution,
+                      std::int64_t vocabulary) {
+  ModelConfig const& model = config.model;
   std::cout << fmt::format("Execution space: {}\nABI tag of plug-ins: {}\n", Runtime::execution_space(), abi_tag())
             << "\nOperations and their implementations, by speed; * would run, by the configuration, in training with\n"
-            << fmt::format("{}, d_model {}, {} heads, {}, vocabulary {}:\n", name_of(problems.dtype), model.d_model,
-                           model.heads, model.activation, problems.vocabulary);
-  registries.kernels.for_each([&](auto& registry) { print_operation(registry, problems); });
+            << fmt::format("{}, d_model {}, {} heads, {}, vocabulary {}:\n", name_of(config.train.precision),
+                           model.d_model, model.heads, model.activation, vocabulary);
+  KernelSelections const selections = select_kernels(config, registries, execution, vocabulary);
+  for (AnyKernelRegistry const* registry : registries.kernels.all()) {
+    print_operation(*registry, selections);
+  }
   std::cout << "\nLayers, for model.encoder_sublayers and model.decoder_sublayers:\n";
   for (LayerRegistry::Entry const& entry : registries.layers.entries()) {
     std::cout << fmt::format("    {:<21}   {}\n", entry.name, entry.origin);
@@ -219,11 +175,12 @@ int run_kernels(Arguments const& arguments) {
   Runtime runtime;
   Registries registries;
   register_everything(plugins, registries);
+  registries.kernels.require_known(config.kernels);
   if (options.benchmark) {
     benchmark(options, config, registries, runtime.execution());
   } else {
     use_cache(config, registries);
-    print_registries(registries, {config, options.vocabulary});
+    print_registries(config, registries, runtime.execution(), options.vocabulary);
   }
   return static_cast<int>(ExitCode::done);
 }

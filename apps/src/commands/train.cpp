@@ -100,6 +100,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   require_same_config(config, world);
   Registries registries;
   register_everything(config.plugins.paths, registries);
+  registries.kernels.require_known(config.kernels);
   ParallelState const parallel = make_parallel(config, world);
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, world);

@@ -17,7 +17,8 @@ namespace heddle {
 
 namespace {
 
-/// The model whose step is timed: what is repeated, or split without changing a kernel's problem, is there once.
+/// The model whose step is timed: layers that are repeated, or split without changing a kernel's problem, are there
+/// once.
 Config small_config(Config config) {
   config.model.encoder_layers = config.model.decoder_layers = 1;
   ParallelConfig parallel;
@@ -27,6 +28,26 @@ Config small_config(Config config) {
   config.train.deterministic = false;
   return config;
 }
+
+/// The groups of rank 0 of the tensor group.
+ParallelState parallel_of(Config const& config) {
+  int const ranks = config.parallel.tensor;
+  return ranks == 1 ? ParallelState() : idle_parallel_state(make_mesh(config, 0, ranks), config.parallel);
+}
+
+/// Writes down which implementations are selected.
+class SelectionRecorder final : public KernelObserver {
+ public:
+  void selected(KernelSelection const& selection) override {
+    selections[std::string(selection.operation)].emplace(selection.implementation);
+  }
+  void observe(Execution& execution, KernelCall const& call) override {
+    static_cast<void>(execution);
+    call.make();
+  }
+
+  KernelSelections selections;
+};
 
 /// A micro-batch as training would begin with, or one of synthetic sentences of 10 to 50 tokens.
 struct Sample {
@@ -71,10 +92,8 @@ Sample make_up_sample(Config const& config, std::int64_t vocabulary) {
 TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, Sample const& sample) {
   KernelTimer timer(benchmark.all);
   Registries registries = benchmark.registries;
-  observe_kernels(registries.kernels, timer);
-  int const ranks = config.parallel.tensor;
-  ParallelState const parallel =
-      ranks == 1 ? ParallelState() : idle_parallel_state(make_mesh(config, 0, ranks), config.parallel);
+  registries.kernels.observe(timer);
+  ParallelState const parallel = parallel_of(config);
   TrainingEngine engine(
       {config, registries, parallel, benchmark.execution, sample.vocabulary, dtype_of(config.train.precision)});
   engine.parameters().initialize(config.train.seed);
@@ -105,8 +124,8 @@ void print_problem(std::string const& key, TimedProblem const& problem, Peaks co
     std::string title = fmt::format("{}{}", call.name, call.count > 1 ? fmt::format(", {}x", call.count) : "");
     for (auto const& [name, seconds] : call.seconds) {
       print_line(title, name, seconds);
-      print_rate(call.flops, seconds, peaks.matmul(dtype).operations_per_second);
-      print_rate(call.bytes, seconds, peaks.bandwidth(call.bytes).bytes_per_second);
+      print_rate(call.cost.operations, seconds, peaks.matmul(dtype).operations_per_second);
+      print_rate(call.cost.bytes, seconds, peaks.bandwidth(call.cost.bytes).bytes_per_second);
       fmt::print("\n");
       title.clear();
     }
@@ -133,6 +152,18 @@ void print_tables(TimedProblems const& problems, Peaks const& peaks, DType dtype
 }
 
 }  // namespace
+
+KernelSelections select_kernels(Config const& configured, Registries const& registered, Execution& execution,
+                                std::int64_t vocabulary) {
+  Config const config = small_config(configured);
+  SelectionRecorder recorder;
+  Registries registries = registered;
+  registries.kernels.observe(recorder);
+  ParallelState const parallel = parallel_of(config);
+  TrainingEngine const engine(
+      {config, registries, parallel, execution, {vocabulary, vocabulary, true}, dtype_of(config.train.precision)});
+  return recorder.selections;
+}
 
 KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
   Config const config = small_config(benchmark.config);

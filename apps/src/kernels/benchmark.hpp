@@ -2,6 +2,9 @@
 
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
+#include <map>
+#include <set>
+#include <string>
 
 namespace heddle {
 
@@ -16,5 +19,14 @@ struct KernelBenchmark {
 /// Times every implementation in the calls of a training step of the configured model with one encoder and one decoder
 /// layer (the others are alike), as rank 0 of its tensor group makes them; prints tables; returns the times.
 KernelTimings benchmark_kernels(KernelBenchmark const& benchmark);
+
+/// Names of implementations by operation.
+using KernelSelections = std::map<std::string, std::set<std::string>>;
+
+/// The implementations that rank 0 of the tensor group takes to train the configured model with one encoder and one
+/// decoder layer (the others are alike): the model is built, and nothing is computed. Throws ConfigError where the
+/// configuration names or needs one that there is not.
+KernelSelections select_kernels(Config const& config, Registries const& registries, Execution& execution,
+                                std::int64_t vocabulary);
 
 }  // namespace heddle

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
@@ -80,10 +79,11 @@ std::string broadcast_text(std::string text, int root, Communicator const& world
 /// Where ranks run on different machines: each chooses among the kernels that its own has, and by the speeds that they
 /// have there. Empty where it makes no difference. Collective over `world`.
 std::string note_of_different_ranks(KernelChoices const& choices, Communicator const& world) {
-  std::array const names{
-      choices.gemm,      choices.attention, choices.residual_norm, choices.activation, choices.softmax_cross_entropy,
-      choices.embedding, choices.adam,      choices.tensor_ops};
-  if (world.size() == 1 || std::find(names.begin(), names.end(), "auto") == names.end()) {
+  auto const& chosen = choices.operations();
+  bool const any_auto = std::any_of(chosen.begin(), chosen.end(), [](KernelChoices::Operation const& each) {
+    return each.second.implementation == "auto";
+  });
+  if (world.size() == 1 || !any_auto) {
     return "";
   }
   std::string const own = machine_name();

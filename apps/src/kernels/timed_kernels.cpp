@@ -48,7 +48,7 @@ void KernelTimer::observe(Execution& execution, KernelCall const& call) {
   auto& calls = problem.calls;
   auto known = std::find_if(calls.begin(), calls.end(), [&](TimedCall const& old) { return old.name == name; });
   if (known == calls.end()) {
-    known = calls.insert(known, {name, call.flops, call.bytes, 0, measure(execution, call)});
+    known = calls.insert(known, {name, call.cost, 0, measure(execution, call)});
   }
   known->count += 1;
   call.make();
@@ -57,21 +57,20 @@ void KernelTimer::observe(Execution& execution, KernelCall const& call) {
 /// By turns, so that what else the machine does meets all alike.
 TimesByName KernelTimer::measure(Execution& execution, KernelCall const& call) const {
   using Clock = std::chrono::steady_clock;
-  auto implementations = call.implementations();
-  std::erase_if(implementations,
-                [&](auto const& each) { return !all_ && each.speed <= 0 && each.name != call.by_speed; });
+  auto ways = call.ways();
+  std::erase_if(ways, [&](auto const& each) { return !all_ && each.speed <= 0 && each.name != call.by_speed; });
   TimesByName least;
   double elapsed = 0;
-  auto const enough = enough_seconds * static_cast<double>(implementations.size());
+  auto const enough = enough_seconds * static_cast<double>(ways.size());
   for (int round = 0; elapsed < most_seconds && (round < fewest_rounds || (round < most_rounds && elapsed < enough));
        ++round) {
-    for (KernelCall::Implementation const& implementation : implementations) {
+    for (KernelCall::Way const& way : ways) {
       execution.space.fence();
       auto const begin = Clock::now();
-      implementation.make();
+      way.make();
       execution.space.fence();
       double const seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-      double& best = least.try_emplace(implementation.name, seconds).first->second;
+      double& best = least.try_emplace(way.name, seconds).first->second;
       best = std::min(best, seconds);
       elapsed += seconds;
     }

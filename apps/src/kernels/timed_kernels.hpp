@@ -1,6 +1,7 @@
 #pragma once
 
-#include <heddle/core/measure/observer.hpp>
+#include <heddle/core/operations/observation.hpp>
+#include <heddle/core/operations/timings.hpp>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,7 @@ namespace heddle {
 /// Calls of a training step that are alike.
 struct TimedCall {
   std::string name;     ///< what is called, and on how much: "forward, 4096 x 512 x 2048"
-  double flops = 0;     ///< of one call; 0 where memory is all that counts
-  double bytes = 0;     ///< that one call has to read and to write
+  Cost cost;            ///< of one call
   double count = 0;     ///< how often the step makes it
   TimesByName seconds;  ///< the least that a call took
 };

@@ -159,6 +159,7 @@ TrainedModel::TrainedModel(std::vector<Checkpoint> const& checkpoints, TrainedMo
       vocabulary_{Tokenizer::from_model(checkpoints.front().source_model()),
                   Tokenizer::from_model(checkpoints.front().target_model())} {
   register_everything(plugins_of(config_, options.plugins), registries_);
+  registries_.kernels.require_known(config_.kernels);
   model_ = std::make_unique<EncoderDecoder>(
       LayerSpec{"",
                 Side::source,

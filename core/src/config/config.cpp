@@ -60,7 +60,7 @@ class KeyNames {
       }
       for (auto const& [key_name, value] : *node.as_table()) {
         std::string const key(key_name.str());
-        if (std::find(known->keys.begin(), known->keys.end(), key) == known->keys.end()) {
+        if (!knows(*known, key)) {
           throw ConfigError(fmt::format("{}: {}", document.origin(section, key), unknown_key(*known, key)));
         }
       }
@@ -73,7 +73,7 @@ class KeyNames {
     if (known == nullptr) {
       throw ConfigError(fmt::format("{}: {}", where, unknown_section(section)));
     }
-    if (std::find(known->keys.begin(), known->keys.end(), key) == known->keys.end()) {
+    if (!knows(*known, key)) {
       throw ConfigError(fmt::format("{}: {}", where, unknown_key(*known, key)));
     }
   }
@@ -83,6 +83,11 @@ class KeyNames {
     std::string name;
     std::vector<std::string> keys;
   };
+
+  /// Plug-ins that are loaded later may add operations to [kernels].
+  static bool knows(Section const& section, std::string const& key) {
+    return section.name == "kernels" || std::find(section.keys.begin(), section.keys.end(), key) != section.keys.end();
+  }
 
   Section const* find(std::string const& name) const {
     auto const found =
@@ -198,6 +203,20 @@ void check_sublayers(char const* key, std::vector<std::string> const& sublayers,
   }
 }
 
+/// An entry for every operation that [kernels] names, and where it does.
+void add_operations(KernelChoices& kernels, ConfigDocument const& document) {
+  toml::table const* const keys = document.table()["kernels"].as_table();
+  if (keys == nullptr) {
+    return;
+  }
+  for (auto const& [name, value] : *keys) {
+    std::string const operation(name.str());
+    if (operation != "cache") {
+      kernels.choose(operation, "auto", document.origin("kernels", operation));
+    }
+  }
+}
+
 }  // namespace
 
 ConfigDocument::ConfigDocument(std::string_view text, std::string_view source_name) : source_name_(source_name) {
@@ -268,6 +287,7 @@ Config parse_config(std::string_view text, std::string_view source_name, std::ve
     document.apply(override_text);
   }
   Config config;
+  add_operations(config.kernels, document);
   ConfigReader reader(document);
   config_keys::visit_config(reader, config);
   if (document.find("train", "micro_batch_tokens") == nullptr) {

@@ -179,14 +179,9 @@ void visit_extensions(Visitor& visitor, Config& config) {
   like<KernelChoices, Config>& kernels = config.kernels;
   char const* const choice = "an implementation, or auto: the fastest that can";
   visitor.section("kernels", "which implementation computes an operation; `heddle kernels` lists them");
-  visitor.key("gemm", kernels.gemm, NotEmpty{}, choice);
-  visitor.key("attention", kernels.attention, NotEmpty{}, choice);
-  visitor.key("residual_norm", kernels.residual_norm, NotEmpty{}, choice);
-  visitor.key("activation", kernels.activation, NotEmpty{}, choice);
-  visitor.key("softmax_cross_entropy", kernels.softmax_cross_entropy, NotEmpty{}, choice);
-  visitor.key("embedding", kernels.embedding, NotEmpty{}, choice);
-  visitor.key("adam", kernels.adam, NotEmpty{}, choice);
-  visitor.key("tensor_ops", kernels.tensor_ops, NotEmpty{}, choice);
+  for (auto& [operation, chosen] : kernels.operations()) {
+    visitor.key(operation.c_str(), chosen.implementation, NotEmpty{}, choice);
+  }
   visitor.key("cache", kernels.cache, Unchecked{}, "what `heddle kernels --benchmark` measured; \"\": nothing");
   visitor.section("plugins", "shared libraries with kernels and layers");
   visitor.key("paths", config.plugins.paths, Unchecked{}, "loaded in this order before anything is built");

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/attention_layers.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <utility>
 
 namespace heddle {
@@ -40,24 +42,24 @@ AttentionCore::AttentionCore(LayerSpec const& spec, bool causal)
       heads_(heads_of(spec)),
       first_head_(heads_ * spec.parallel.tensor.rank()),
       head_dim_(spec.model.d_model / spec.model.heads),
-      attention_(spec.kernels.attention({.dtype = spec.dtype,
-                                         .heads = heads_,
-                                         .head_dim = head_dim_,
-                                         .causal = causal,
-                                         .dropout_rate = static_cast<float>(dropout_)})),
+      attention_(spec.kernels.select<Attention>({.dtype = spec.dtype,
+                                                 .heads = heads_,
+                                                 .head_dim = head_dim_,
+                                                 .causal = causal,
+                                                 .dropout_rate = static_cast<float>(dropout_)})),
       context_attention_(spec.parallel.context, spec.parallel.context_mode, context_kernel(spec),
-                         spec.kernels.tensor_ops({spec.dtype})) {}
+                         spec.kernels.select<TensorOps>({spec.dtype})) {}
 
 std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) const {
   DType const dtype = ContextAttention::kernel_dtype(spec.parallel.context_mode, spec.dtype);
   if (spec.parallel.context.size() == 1 || dtype == spec.dtype) {
     return attention_;
   }
-  return spec.kernels.attention({.dtype = dtype,
-                                 .heads = heads_,
-                                 .head_dim = head_dim_,
-                                 .causal = causal_,
-                                 .dropout_rate = static_cast<float>(dropout_)});
+  return spec.kernels.select<Attention>({.dtype = dtype,
+                                         .heads = heads_,
+                                         .head_dim = head_dim_,
+                                         .causal = causal_,
+                                         .dropout_rate = static_cast<float>(dropout_)});
 }
 
 AttentionCall AttentionCore::call(LayerContext const& context, Side keys, Activations const& activations) const {
@@ -125,7 +127,7 @@ SelfAttention::SelfAttention(LayerSpec const& spec)
            Linear::Split::outputs),
       out_(spec.named(spec.name + ".out"), {spec.model.d_model, spec.model.d_model}, Linear::Split::inputs),
       core_(spec, spec.side == Side::target),
-      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {}
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 
 HiddenStates SelfAttention::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
   Tensor const qkv = qkv_.forward(context, input.hidden);
@@ -188,7 +190,7 @@ CrossAttention::CrossAttention(LayerSpec const& spec)
           Linear::Split::outputs_inside),
       out_(spec.named(spec.name + ".out"), {spec.model.d_model, spec.model.d_model}, Linear::Split::inputs),
       core_(spec, false),
-      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {}
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 
 HiddenStates CrossAttention::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
   Tensor const q = q_.forward(context, input.hidden);

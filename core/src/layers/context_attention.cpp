@@ -2,6 +2,8 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/context_attention.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <utility>
 
 namespace heddle {

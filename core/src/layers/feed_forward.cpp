@@ -1,4 +1,5 @@
 #include <heddle/core/layers/feed_forward.hpp>
+#include <heddle/core/operations/activation.hpp>
 
 namespace heddle {
 
@@ -9,7 +10,7 @@ FeedForward::FeedForward(LayerSpec const& spec)
       dropout_(spec.model.activation_dropout),
       up_(spec.named(spec.name + ".up"), {spec.model.d_model, spec.model.d_ff}, Linear::Split::outputs),
       down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, Linear::Split::inputs),
-      activation_(spec.kernels.activation({spec.dtype, spec.model.activation})) {}
+      activation_(spec.kernels.select<Activation>({spec.dtype, spec.model.activation})) {}
 
 ActivationCall FeedForward::activation_call(LayerContext const& context, Tensor const& hidden) const {
   ActivationCall call{function_, hidden, make_dropout(context, dropout_, name_ + ".dropout", side_)};

@@ -1,5 +1,6 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/layer.hpp>
+#include <heddle/core/operations/dropout.hpp>
 
 namespace heddle {
 

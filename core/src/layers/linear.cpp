@@ -2,6 +2,8 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/linear.hpp>
+#include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 
@@ -94,15 +96,15 @@ Linear::Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> con
       bias_(declare_biases(spec, parts, split)),
       inputs_(weight_.members.front()->local_shape[1]),
       outputs_(weight_.size() / inputs_),
-      gemm_(spec.kernels.gemm({.dtype = spec.dtype,
-                               .b_dtype = parameter_dtype(spec.dtype),
-                               .output_dtype = spec.dtype,
-                               .m = 64,
-                               .n = outputs_,
-                               .k = inputs_,
-                               .transpose_b = true,
-                               .bias = true})),
-      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {}
+      gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
+                                       .b_dtype = parameter_dtype(spec.dtype),
+                                       .output_dtype = spec.dtype,
+                                       .m = 64,
+                                       .n = outputs_,
+                                       .k = inputs_,
+                                       .transpose_b = true,
+                                       .bias = true})),
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 
 void Linear::multiply(LayerContext& context, Tensor const& x, Tensor const& y) const {
   bool const adds_bias = split_ != Split::inputs || region_.first();

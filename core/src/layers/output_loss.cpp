@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
 #include <heddle/core/layers/output_loss.hpp>
+#include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/operations/softmax_cross_entropy.hpp>
 
 namespace heddle {
 
@@ -25,14 +27,14 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
     : tensor_(spec.parallel.tensor),
       region_(spec.parallel, Side::target),
       table_(table),
-      gemm_(spec.kernels.gemm({.dtype = spec.dtype,
-                               .b_dtype = parameter_dtype(spec.dtype),
-                               .output_dtype = spec.dtype,
-                               .m = chunk_tokens,
-                               .n = table.local_shape[0],
-                               .k = spec.model.d_model,
-                               .transpose_b = true})),
-      cross_entropy_(spec.kernels.softmax_cross_entropy({spec.dtype, table.local_shape[0]})) {
+      gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
+                                       .b_dtype = parameter_dtype(spec.dtype),
+                                       .output_dtype = spec.dtype,
+                                       .m = chunk_tokens,
+                                       .n = table.local_shape[0],
+                                       .k = spec.model.d_model,
+                                       .transpose_b = true})),
+      cross_entropy_(spec.kernels.select<SoftmaxCrossEntropy>({spec.dtype, table.local_shape[0]})) {
   spec.parameters.add_use(table_);
 }
 

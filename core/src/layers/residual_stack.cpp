@@ -2,6 +2,8 @@
 
 #include <array>
 #include <heddle/core/layers/residual_stack.hpp>
+#include <heddle/core/operations/residual_norm.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 
@@ -13,8 +15,8 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
       ends_side_(layers.range.end == layers.count),
       dropout_(spec.model.dropout),
       residual_norm_(
-          spec.kernels.residual_norm({spec.dtype, spec.model.d_model, static_cast<float>(spec.model.dropout)})),
-      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {
+          spec.kernels.select<ResidualNorm>({spec.dtype, spec.model.d_model, static_cast<float>(spec.model.dropout)})),
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   auto const declare_norm = [&](std::string const& name) {
     auto const declare = [&](char const* part, Initializer const& initializer) {
       return &spec.parameters.declare({name + part, {spec.model.d_model}, initializer, {}, spec.stream_axes(), {}});

@@ -2,6 +2,8 @@
 #include <array>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/context_attention.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <vector>
 
 namespace heddle {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/token_embedding.hpp>
+#include <heddle/core/operations/embedding.hpp>
 
 namespace heddle {
 
@@ -35,7 +36,7 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec, Parameter& table)
       scale_(std::sqrt(static_cast<double>(spec.model.d_model))),
       region_(spec.parallel, spec.side),
       table_(table),
-      embedding_(spec.kernels.embedding({spec.dtype, statistics_dtype(spec.dtype), spec.model.d_model})) {
+      embedding_(spec.kernels.select<Embedding>({spec.dtype, statistics_dtype(spec.dtype), spec.model.d_model})) {
   spec.parameters.add_use(table_);
   Shape const shape{spec.model.max_length, spec.model.d_model};
   if (spec.model.positions == Positions::learned) {

@@ -3,6 +3,8 @@
 #include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/context_attention.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <span>
 #include <vector>
 

@@ -2,6 +2,8 @@
 #include <chrono>
 #include <fstream>
 #include <heddle/core/measure/peaks.hpp>
+#include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <limits>
 #include <string>
@@ -115,9 +117,9 @@ Peaks measure_peaks(KernelRegistries const& registries, Execution& execution, st
                     int ranks) {
   Peaks peaks;
   for (DType const dtype : dtypes) {
-    peaks.matmuls[dtype] = measure_matmul(registries.gemm, execution, dtype);
+    peaks.matmuls[dtype] = measure_matmul(registries.of<Gemm>(), execution, dtype);
   }
-  peaks.bandwidths = measure_bandwidths(registries.tensor_ops, execution, ranks);
+  peaks.bandwidths = measure_bandwidths(registries.of<TensorOps>(), execution, ranks);
   return peaks;
 }
 

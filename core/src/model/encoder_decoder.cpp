@@ -2,6 +2,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 
@@ -34,7 +35,7 @@ EncoderDecoder::EncoderDecoder(LayerSpec const& spec, LayerRegistry const& layer
       memory_stage_(find_memory_stage(plan, spec.model.encoder_layers)),
       d_model_(spec.model.d_model),
       dtype_(spec.dtype),
-      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   if (plan.stages() != pipeline_.size()) {
     throw Error(fmt::format("a plan of {} pipeline stages for {} ranks", plan.stages(), pipeline_.size()));
   }

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <heddle/core/model/model_part.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 
@@ -105,7 +106,7 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Vocab
       all_layers_(spec.model.encoder_layers + spec.model.decoder_layers),
       d_model_(spec.model.d_model),
       dtype_(spec.dtype),
-      tensor_ops_(spec.kernels.tensor_ops({spec.dtype})) {
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   Tables const tables(spec, vocabulary, plan, layers);
   LayerSpec const encoder = side_spec(spec, "encoder", Side::source);
   LayerSpec const decoder = side_spec(spec, "decoder", Side::target);

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/operations/registry.hpp>
 
-namespace heddle::kernel_registry_errors {
+namespace heddle {
+
+namespace kernel_registry_errors {
 
 void name_is_taken(std::string_view operation, std::string_view name, std::string_view origin) {
   throw ConfigError(
@@ -25,4 +27,93 @@ void none_selected(std::string_view operation, std::string_view choice, std::vec
   throw ConfigError(fmt::format("kernels.{} = '{}' does not support {}; {}", operation, choice, problem, registered));
 }
 
-}  // namespace heddle::kernel_registry_errors
+void nothing_registered(std::string_view operation) {
+  throw ConfigError(fmt::format(
+      "operation '{}' has no implementation; name the plug-in that brings one in plugins.paths", operation));
+}
+
+void other_interface(std::string_view operation) {
+  throw ConfigError(
+      fmt::format("operation '{}' is registered with another interface; each operation needs its own name", operation));
+}
+
+}  // namespace kernel_registry_errors
+
+KernelRegistries::KernelRegistries(KernelRegistries const& other)
+    : origin_(other.origin_), observer_(other.observer_), idle_(other.idle_) {
+  for (auto const& registry : other.registries_) {
+    registries_.push_back(registry->copy());
+  }
+}
+
+KernelRegistries& KernelRegistries::operator=(KernelRegistries const& other) {
+  return *this = KernelRegistries(other);
+}
+
+KernelRegistries KernelRegistries::idle(KernelObserver* observer) {
+  KernelRegistries registries;
+  registries.idle_ = true;
+  registries.observer_ = observer;
+  return registries;
+}
+
+std::vector<AnyKernelRegistry const*> KernelRegistries::all() const {
+  std::vector<AnyKernelRegistry const*> all;
+  for (auto const& registry : registries_) {
+    all.push_back(registry.get());
+  }
+  return all;
+}
+
+void KernelRegistries::set_timings(KernelTimings const& timings) {
+  for (auto const& registry : registries_) {
+    auto const found = timings.find(std::string(registry->operation()));
+    registry->set_timings(found == timings.end() ? TimesByProblem() : found->second);
+  }
+}
+
+void KernelRegistries::set_origin(std::string const& origin) {
+  origin_ = origin;
+  for (auto const& registry : registries_) {
+    registry->set_origin(origin);
+  }
+}
+
+void KernelRegistries::require_known(KernelChoices const& choices) const {
+  std::vector<std::string> operations{"cache"};
+  for (auto const& registry : registries_) {
+    operations.emplace_back(registry->operation());
+  }
+  for (auto const& [operation, choice] : choices.operations()) {
+    if (find(operation) != nullptr) {
+      continue;
+    }
+    std::string const nearest = nearest_spelling(operation, operations);
+    throw ConfigError(
+        fmt::format("{}{}there is no key kernels.{}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation,
+                    nearest.empty() ? fmt::format("expected one of: {}, or an operation of a plug-in in plugins.paths",
+                                                  fmt::join(operations, ", "))
+                                    : fmt::format("did you mean {}?", nearest)));
+  }
+}
+
+std::size_t KernelRegistries::kept_bytes() const {
+  std::size_t bytes = 0;
+  for (auto const& registry : registries_) {
+    bytes += registry->kept_bytes();
+  }
+  return bytes;
+}
+
+AnyKernelRegistry* KernelRegistries::find(std::string_view operation) const {
+  auto const found = std::find_if(registries_.begin(), registries_.end(),
+                                  [&](auto const& registry) { return registry->operation() == operation; });
+  return found == registries_.end() ? nullptr : found->get();
+}
+
+void KernelRegistries::insert(std::unique_ptr<AnyKernelRegistry> registry) {
+  registry->set_origin(origin_);
+  registries_.push_back(std::move(registry));
+}
+
+}  // namespace heddle

@@ -1,7 +1,94 @@
+#include <fmt/format.h>
+
+#include <heddle/core/operations/observation.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/tensor/execution.hpp>
 
 namespace heddle {
+
+namespace {
+
+class ObservedSoftmaxCrossEntropy final : public ObservedKernel<SoftmaxCrossEntropy> {
+ public:
+  using ObservedKernel::ObservedKernel;
+
+  void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
+    pass(
+        execution,
+        [&] {
+          return description("statistics", call.logits, bytes_of({call.logits, statistics}));
+        },
+        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.statistics(execution, call, statistics); });
+  }
+
+  void combine(Execution& execution, Tensor const& parts, Tensor const& statistics) override {
+    pass(
+        execution,
+        [&] {
+          return description("combine", parts, bytes_of({parts, statistics}));
+        },
+        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.combine(execution, parts, statistics); });
+  }
+
+  void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+              Tensor const& losses) override {
+    pass(
+        execution,
+        [&] {
+          return description("losses", losses, bytes_of({call.targets, statistics, losses}));
+        },
+        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.losses(execution, call, statistics, losses); });
+  }
+
+  void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                double scale) override {
+    pass(
+        execution,
+        [&] {
+          return description("gradient", call.logits, bytes_of({call.logits, call.logits, statistics}));
+        },
+        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.gradient(execution, call, statistics, scale); });
+  }
+
+  void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                           Tensor const& losses) override {
+    pass(
+        execution,
+        [&] {
+          return description("losses and gradient", call.logits, bytes_of({call.logits, call.logits, losses}));
+        },
+        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.losses_and_gradient(execution, call, scale, losses); });
+  }
+
+ private:
+  static CallDescription description(std::string_view direction, Tensor const& tensor, double bytes) {
+    return {.direction = direction,
+            .variant = "",
+            .extents = tensor.shape().to_string(),
+            .dtype = tensor.dtype(),
+            .cost = {0, bytes}};
+  }
+};
+
+}  // namespace
+
+SoftmaxCrossEntropyProblem SoftmaxCrossEntropyCall::problem() const {
+  return {logits.dtype(), vocabulary_size};
+}
+
+std::string describe(SoftmaxCrossEntropyProblem const& problem) {
+  return fmt::format("a vocabulary of {} in {}", problem.vocabulary_size, name_of(problem.dtype));
+}
+
+std::string timing_key(SoftmaxCrossEntropyProblem const& problem) {
+  return describe(problem);
+}
+
+Cost cost(SoftmaxCrossEntropyProblem const& problem, double tokens) {
+  double const logits = static_cast<double>(problem.vocabulary_size) * static_cast<double>(size_of(problem.dtype));
+  double const losses = 2 * static_cast<double>(size_of(statistics_dtype(problem.dtype)));
+  return {0, tokens * (2 * logits + losses)};
+}
 
 void SoftmaxCrossEntropy::losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                                               Tensor const& losses) {
@@ -11,6 +98,10 @@ void SoftmaxCrossEntropy::losses_and_gradient(Execution& execution, SoftmaxCross
   statistics(execution, call, of_rows);
   this->losses(execution, call, of_rows, losses);
   gradient(execution, call, of_rows, scale);
+}
+
+std::shared_ptr<SoftmaxCrossEntropy> SoftmaxCrossEntropy::observed(ObservedSelection<SoftmaxCrossEntropy> selection) {
+  return std::make_shared<ObservedSoftmaxCrossEntropy>(std::move(selection));
 }
 
 }  // namespace heddle

@@ -55,7 +55,7 @@ void load_plugin(std::string const& path, Registries& registries) {
   // All or nothing: a copy is filled.
   Registries filled = registries;
   auto const set_origin = [&](std::string const& origin) {
-    filled.kernels.for_each([&](auto& registry) { registry.set_origin(origin); });
+    filled.kernels.set_origin(origin);
     filled.layers.set_origin(origin);
   };
   set_origin(path);

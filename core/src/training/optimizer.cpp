@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/operations/adam.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/training/optimizer.hpp>
 
 namespace heddle {
@@ -28,8 +30,8 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
       parts_(std::move(parts)),
       first_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
       second_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
-      adam_(kernels.adam({parameters.values().dtype()})),
-      tensor_ops_(kernels.tensor_ops({parameters.values().dtype()})) {}
+      adam_(kernels.select<Adam>({parameters.values().dtype()})),
+      tensor_ops_(kernels.select<TensorOps>({parameters.values().dtype()})) {}
 
 double Optimizer::update(Execution& execution, double learning_rate, std::int64_t step) {
   double const norm = std::sqrt(tensor_ops_->sum_of_squares(execution, parameters_.gradients()));

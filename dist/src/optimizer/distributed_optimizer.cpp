@@ -23,7 +23,7 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
       execution_(execution),
       bucket_elements_(options.bucket_elements),
       sharded_(options.shard && parallel.replicas.size() > 1),
-      operations_(kernels.tensor_ops({parameters.values().dtype()})),
+      operations_(kernels.select<TensorOps>({parameters.values().dtype()})),
       reducer_(parallel, parameters, operations_, execution, {options.bucket_elements, sharded_}),
       norm_(parallel, parameters, operations_, execution),
       optimizer_(

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <fstream>
 #include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/report/memory_plan.hpp>
 #include <heddle/dist/report/rehearsal.hpp>
@@ -58,7 +59,7 @@ class Rehearsal {
                 .parallel = parallel_,
                 .parameters = parameters_},
                layers, vocabulary, plan_pipeline(config.model, config.parallel, vocabulary.target)),
-        pipeline_(parallel_.pipeline, model_, kernels().tensor_ops({dtype_}), execution_) {
+        pipeline_(parallel_.pipeline, model_, kernels().select<TensorOps>({dtype_}), execution_) {
     parameters_.arrange();
     Shape const buffer{parameters_.size()};
     parameters_.bind(values_.allocate(parameter_dtype(dtype_), buffer),
@@ -117,7 +118,7 @@ class Rehearsal {
 
   Config const& config_;
   DType dtype_;
-  KernelRegistries kernels_ = idle_kernels();
+  KernelRegistries kernels_ = KernelRegistries::idle();
   KernelChoices choices_;
   ParallelState parallel_;
   ParameterSet parameters_;

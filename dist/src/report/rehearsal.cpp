@@ -5,68 +5,6 @@ namespace heddle {
 
 namespace {
 
-class IdleGemm : public Gemm {
- public:
-  bool supports(GemmProblem const&) const override { return true; }
-  void multiply(Execution&, GemmCall const&) override {}
-};
-
-class IdleAttention : public Attention {
- public:
-  bool supports(AttentionProblem const&) const override { return true; }
-  void forward(Execution&, AttentionCall const&, Tensor const&, Tensor const&) override {}
-  void backward(Execution&, AttentionCall const&, Tensor const&, Tensor const&, Tensor const&,
-                AttentionGradients const&) override {}
-};
-
-class IdleResidualNorm : public ResidualNorm {
- public:
-  bool supports(ResidualNormProblem const&) const override { return true; }
-  void forward(Execution&, ResidualNormCall const&, ResidualNormOutput const&) override {}
-  void backward(Execution&, ResidualNormCall const&, ResidualNormOutput const&, Tensor const&, Tensor const&,
-                ResidualNormGradients const&) override {}
-};
-
-class IdleActivation : public Activation {
- public:
-  bool supports(ActivationProblem const&) const override { return true; }
-  void forward(Execution&, ActivationCall const&, Tensor const&) override {}
-  void backward(Execution&, ActivationCall const&, Tensor const&, Tensor const&) override {}
-};
-
-class IdleSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
- public:
-  bool supports(SoftmaxCrossEntropyProblem const&) const override { return true; }
-  void statistics(Execution&, SoftmaxCrossEntropyCall const&, Tensor const&) override {}
-  void combine(Execution&, Tensor const&, Tensor const&) override {}
-  void losses(Execution&, SoftmaxCrossEntropyCall const&, Tensor const&, Tensor const&) override {}
-  void gradient(Execution&, SoftmaxCrossEntropyCall const&, Tensor const&, double) override {}
-};
-
-class IdleEmbedding : public Embedding {
- public:
-  bool supports(EmbeddingProblem const&) const override { return true; }
-  void forward(Execution&, EmbeddingCall const&, Tensor const&) override {}
-  void backward(Execution&, EmbeddingCall const&, Tensor const&, Tensor const&, Tensor const&) override {}
-};
-
-class IdleAdam : public Adam {
- public:
-  bool supports(AdamProblem const&) const override { return true; }
-  void update(Execution&, AdamCall const&) override {}
-};
-
-class IdleTensorOps : public TensorOps {
- public:
-  bool supports(TensorOpsProblem const&) const override { return true; }
-  void fill(Execution&, Tensor const&, double) override {}
-  void add(Execution&, Tensor const&, Tensor const&) override {}
-  void copy(Execution&, Tensor const&, Tensor const&) override {}
-  void add_column_sums(Execution&, Tensor const&, Tensor const&) override {}
-  double sum_of_squares(Execution&, Tensor const&) override { return 0; }
-  void gather_rows(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
-};
-
 class IdleTransfer : public TransferBackend {
  public:
   bool progress() override { return true; }
@@ -109,20 +47,6 @@ class IdleBackend : public CommunicatorBackend {
 };
 
 }  // namespace
-
-KernelRegistries idle_kernels() {
-  KernelRegistries kernels;
-  auto const add = [](auto& registry, auto kernel) { registry.add("idle", 0, std::move(kernel)); };
-  add(kernels.gemm, std::make_shared<IdleGemm>());
-  add(kernels.attention, std::make_shared<IdleAttention>());
-  add(kernels.residual_norm, std::make_shared<IdleResidualNorm>());
-  add(kernels.activation, std::make_shared<IdleActivation>());
-  add(kernels.softmax_cross_entropy, std::make_shared<IdleSoftmaxCrossEntropy>());
-  add(kernels.embedding, std::make_shared<IdleEmbedding>());
-  add(kernels.adam, std::make_shared<IdleAdam>());
-  add(kernels.tensor_ops, std::make_shared<IdleTensorOps>());
-  return kernels;
-}
 
 ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config) {
   auto const group = [](int rank, int size) {

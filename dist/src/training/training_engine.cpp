@@ -28,7 +28,7 @@ TrainingEngine::TrainingEngine(Setup const& setup)
       plan_(plan_pipeline(setup.config.model, setup.config.parallel, setup.vocabulary.target)),
       parameters_(setup.parallel.mesh),
       model_(layer_spec(), setup.registries.layers, setup.vocabulary, plan_),
-      pipeline_(setup.parallel.pipeline, model_, kernels_of(setup).tensor_ops({setup.dtype}), setup.execution),
+      pipeline_(setup.parallel.pipeline, model_, kernels_of(setup).select<TensorOps>({setup.dtype}), setup.execution),
       optimizer_(setup.config.optimizer, kernels_of(setup), setup.parallel, allocated(parameters_, setup.dtype),
                  setup.execution, {.shard = setup.config.parallel.shard_optimizer}),
       loss_sum_(Tensor::allocate(DType::float64, {1})) {}

@@ -3,9 +3,9 @@
 namespace heddle {
 
 void add_simd_kernels(KernelRegistries& registries) {
-  registries.attention.add("simd", speeds::simd, make_simd_attention());
-  registries.residual_norm.add("simd", speeds::simd, make_simd_residual_norm());
-  registries.softmax_cross_entropy.add("simd", speeds::simd, make_simd_softmax_cross_entropy());
+  registries.of<Attention>().add("simd", speeds::simd, make_simd_attention());
+  registries.of<ResidualNorm>().add("simd", speeds::simd, make_simd_residual_norm());
+  registries.of<SoftmaxCrossEntropy>().add("simd", speeds::simd, make_simd_softmax_cross_entropy());
 }
 
 }  // namespace heddle

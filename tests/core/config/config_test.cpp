@@ -69,8 +69,8 @@ TEST(Config, ReadsEveryKindOfKey) {
   EXPECT_EQ(config.parallel.data, 4);
   EXPECT_EQ(config.parallel.pipeline_schedule, PipelineSchedule::interleaved);
   EXPECT_EQ(config.parallel.stage_layers, (std::vector<std::int64_t>{1, 2}));
-  EXPECT_EQ(config.kernels.gemm, "reference");
-  EXPECT_EQ(config.kernels.attention, "auto");
+  EXPECT_EQ(config.kernels.of("gemm"), "reference");
+  EXPECT_EQ(config.kernels.of("attention"), "auto");
   EXPECT_EQ(config.plugins.paths, (std::vector<std::string>{"a.so", "b.so"}));
 }
 
@@ -95,7 +95,7 @@ TEST(Config, PrintsWhatItReadsBackUnchanged) {
   config.plugins.paths = {"one.so", "two \"2\".so"};
   EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
   Config other = config;
-  other.kernels.tensor_ops = "reference";
+  other.kernels.choose("tensor_ops", "reference");
   EXPECT_FALSE(other == config);
 }
 

@@ -41,8 +41,7 @@ class Sample {
     config_.max_length = options.max_length;
     register_built_in_kernels(registries_.kernels);
     register_built_in_layers(registries_.layers);
-    auto const& name = options.kernels;
-    KernelChoices const choices{name, name, name, name, name, name, name, name};
+    KernelChoices const choices(options.kernels);
     model_ = std::make_unique<EncoderDecoder>(
         LayerSpec{"", Side::source, config_, options.dtype, {registries_.kernels, choices}, parallel_, parameters_},
         registries_.layers, VocabularySizes{options.vocabulary, options.vocabulary, false});

@@ -93,7 +93,7 @@ class MixedPrecision : public testing::TestWithParam<NormPlacement> {};
 TEST_P(MixedPrecision, LossAndGradientsAreThoseOfFloat64ButForRounding) {
   Visit const exact = visit(GetParam(), DType::float64, reference_kernels());
   for (KernelChoices const& choices : {reference_kernels(), KernelChoices{}}) {
-    SCOPED_TRACE("gemm = " + choices.gemm);
+    SCOPED_TRACE("gemm = " + choices.of("gemm"));
     Visit const rounded = visit(GetParam(), DType::bfloat16, choices);
     EXPECT_NEAR(rounded.loss, exact.loss, loss_tolerance * exact.loss);
     double whole = 0;

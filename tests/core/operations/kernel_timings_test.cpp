@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <sstream>
 
@@ -62,29 +63,15 @@ TEST_F(KernelTimingsTest, NoiseChangesNothing) {
   EXPECT_EQ(registry_.select("auto", problem()), small_);
 }
 
-TEST_F(KernelTimingsTest, AWrapperGetsTheProblemAndTheSelected) {
-  std::int64_t rows = 0;
-  std::shared_ptr<Gemm> selected;
-  auto const wrapped = std::make_shared<NamedGemm>();
-  registry_.set_wrapper([&](GemmProblem const& given, std::shared_ptr<Gemm> const& kernel) {
-    rows = given.m;
-    selected = kernel;
-    return wrapped;
-  });
-  EXPECT_EQ(registry_.select("auto", problem(1000)), wrapped);
-  EXPECT_EQ(rows, 1000);
-  EXPECT_EQ(selected, fast_);
-}
-
 TEST(KernelTimings, RegistriesHandEachOperationItsOwn) {
   KernelRegistries registries;
   auto const slow = std::make_shared<NamedGemm>();
-  registries.gemm.add("slow", 0, slow);
-  registries.gemm.add("fast", 20, std::make_shared<NamedGemm>());
+  registries.of<Gemm>().add("slow", 0, slow);
+  registries.of<Gemm>().add("fast", 20, std::make_shared<NamedGemm>());
   registries.set_timings({{"attention", {{timing_key(problem()), {{"slow", 1}, {"fast", 2}}}}}});
-  EXPECT_NE(registries.gemm.select("auto", problem()), slow);
+  EXPECT_NE(registries.of<Gemm>().select("auto", problem()), slow);
   registries.set_timings({{"gemm", {{timing_key(problem()), {{"slow", 1}, {"fast", 2}}}}}});
-  EXPECT_EQ(registries.gemm.select("auto", problem()), slow);
+  EXPECT_EQ(registries.of<Gemm>().select("auto", problem()), slow);
 }
 
 TEST(KernelTimings, MachinesDifferInTheirParts) {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <heddle/core/operations/activation.hpp>
+#include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/plugins/loading.hpp>
 #include <heddle/kernels/register.hpp>
 
@@ -27,7 +29,7 @@ class ExamplePlugin : public testing::Test {
     register_built_in_kernels(registries_.kernels);
     register_built_in_layers(registries_.layers);
     load_plugin(path, registries_);
-    choices_.activation = "auto";
+    choices_.choose("activation", "auto");
   }
 
   static ModelConfig model() {
@@ -55,7 +57,7 @@ TEST_F(ExamplePlugin, SwishIsXTimesItsSigmoid) {
   TestBench bench(model(), DType::float64);
   KernelSource const kernels{registries_.kernels, choices_};
   for (DType const dtype : {DType::float64, DType::float32, DType::bfloat16}) {
-    auto const swish = kernels.activation({dtype, "swish"});
+    auto const swish = kernels.select<Activation>({dtype, "swish"});
     Tensor const input = testing_support::tensor_of({-40, -1, 0, 0.5, 2, 40}, dtype, {2, 3});
     Tensor const output = Tensor::allocate(dtype, {2, 3});
     swish->forward(bench.execution(), {"swish", input}, output);
@@ -70,10 +72,10 @@ TEST_F(ExamplePlugin, IsRegisteredWholeOrNotAtAll) {
   Registries registries;
   registries.layers.add("gated_feed_forward", [](LayerSpec const&) { return std::unique_ptr<Layer>(); });
   EXPECT_THROW(load_plugin(std::getenv("HEDDLE_EXAMPLE_PLUGIN"), registries), ConfigError);
-  EXPECT_TRUE(registries.kernels.activation.entries().empty())
+  EXPECT_TRUE(registries.kernels.of<Activation>().entries().empty())
       << "the kernel came before the layer whose name is taken";
-  registries.kernels.activation.add("later", 0, nullptr);
-  EXPECT_EQ(registries.kernels.activation.entries().front().origin, "built-in");
+  registries.kernels.of<Activation>().add("later", 0, nullptr);
+  EXPECT_EQ(registries.kernels.of<Activation>().entries().front().origin, "built-in");
 }
 
 // The rule of dropout is one for all: where relu is dropped, so is swish.
@@ -86,8 +88,8 @@ TEST_F(ExamplePlugin, DropoutDropsWhatItDropsElsewhere) {
   Tensor const relu = Tensor::allocate(DType::float64, shape);
   Dropout dropout = testing_support::dropout_of(0.4F, 7);
   dropout.first_column = 5;
-  kernels.activation({DType::float64, "swish"})->forward(bench.execution(), {"swish", input, dropout}, swish);
-  kernels.activation({DType::float64, "relu"})->forward(bench.execution(), {"relu", input, dropout}, relu);
+  kernels.select<Activation>({DType::float64, "swish"})->forward(bench.execution(), {"swish", input, dropout}, swish);
+  kernels.select<Activation>({DType::float64, "relu"})->forward(bench.execution(), {"relu", input, dropout}, relu);
   std::vector<double> const x = testing_support::values(input);
   std::vector<double> const multiplied = testing_support::values(relu);
   std::vector<double> const actual = testing_support::values(swish);

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/context_attention.hpp>
+#include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/registry.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/kernels/register.hpp>
 #include <string>
 #include <utility>
@@ -94,7 +96,7 @@ class ContextAttentionTest : public DistTest {
     }
   }
 
-  std::shared_ptr<Attention> kernel(char const* name) { return registries_.attention.select(name, {}); }
+  std::shared_ptr<Attention> kernel(char const* name) { return registries_.of<Attention>().select(name, {}); }
   /// The values that are compared with the whole pack on one rank.
   struct Tested {
     char const* kernel;
@@ -161,7 +163,7 @@ class ContextAttentionTest : public DistTest {
   static std::shared_ptr<TensorOps> registered_tensor_ops() {
     KernelRegistries registries;
     register_built_in_kernels(registries);
-    return registries.tensor_ops.select("kokkos", {});
+    return registries.of<TensorOps>().select("kokkos", {});
   }
 };
 

@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/registry.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <heddle/kernels/register.hpp>
@@ -23,7 +24,7 @@ constexpr std::int64_t most_micro_batches = 11;
 std::shared_ptr<TensorOps> tensor_operations() {
   KernelRegistries registries;
   register_built_in_kernels(registries);
-  return registries.tensor_ops.select("auto", {DType::float32});
+  return registries.of<TensorOps>().select("auto", {DType::float32});
 }
 
 /// Micro-batch `leaf`'s gradient: numbers of either sign from 1e-6 to 1e6, whose sum depends on its order.

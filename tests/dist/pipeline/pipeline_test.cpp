@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/layers/registries.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <heddle/kernels/register.hpp>
@@ -53,7 +54,8 @@ struct Stage {
     model = std::make_unique<EncoderDecoder>(spec, registries.layers, given.vocabulary, plan);
     parameters.allocate(given.dtype);
     parameters.initialize(7);
-    pipeline = std::make_unique<Pipeline>(parallel.pipeline, *model, kernels.tensor_ops({given.dtype}), execution);
+    pipeline =
+        std::make_unique<Pipeline>(parallel.pipeline, *model, kernels.select<TensorOps>({given.dtype}), execution);
   }
 
   ModelConfig config;

@@ -2,9 +2,9 @@
 
 namespace heddle {
 
-struct KernelRegistries;
+class KernelRegistries;
 
-/// Registers every implementation this build has: "reference", "kokkos", "onednn". No privilege that a plug-in lacks.
+/// Registers every implementation that this build has, as a plug-in would.
 void register_built_in_kernels(KernelRegistries& registries);
 
 }  // namespace heddle

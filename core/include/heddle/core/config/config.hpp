@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <heddle/core/base/dtype.hpp>
 #include <heddle/core/base/mesh_axis.hpp>
+#include <heddle/core/base/operation_names.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -104,17 +106,36 @@ struct CheckpointConfig {
   std::int64_t keep = 3;
 };
 
-/// `[kernels]` of the config: one name per operation, and where times are kept.
-struct KernelChoices {
-  std::string gemm = "auto";
-  std::string attention = "auto";
-  std::string residual_norm = "auto";
-  std::string activation = "auto";
-  std::string softmax_cross_entropy = "auto";
-  std::string embedding = "auto";
-  std::string adam = "auto";
-  std::string tensor_ops = "auto";
+/// `[kernels]`: an implementation for each operation, and where times are kept. Operations go by name: Heddle's own,
+/// and those that a plug-in adds, which are known when it is loaded (KernelRegistries::require_known).
+class KernelChoices {
+ public:
+  struct Choice {
+    std::string implementation = "auto";
+    std::string origin;  ///< where it was made: "run.toml:3:1"; no part of its value
+
+    bool operator==(Choice const& other) const { return implementation == other.implementation; }
+  };
+  using Operation = std::pair<std::string, Choice>;
+
+  KernelChoices() : KernelChoices("auto") {}
+  /// Every operation of operation_names with the same implementation.
+  explicit KernelChoices(std::string const& implementation);
+
+  /// The implementation for an operation; "auto" where none was named.
+  std::string const& of(std::string_view operation) const;
+  void choose(std::string_view operation, std::string implementation, std::string origin = "");
+
+  /// Heddle's own operations, then those that were added, in that order.
+  std::vector<Operation> const& operations() const { return operations_; }
+  std::vector<Operation>& operations() { return operations_; }
+
+  bool operator==(KernelChoices const&) const = default;
+
   std::string cache = "auto";  ///< a file of measured times; "auto": the user's, "": none
+
+ private:
+  std::vector<Operation> operations_;
 };
 
 struct PluginsConfig {

@@ -2,6 +2,8 @@
 
 #include <heddle/core/layers/context_attention.hpp>
 #include <heddle/core/layers/linear.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 

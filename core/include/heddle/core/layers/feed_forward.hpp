@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/layers/linear.hpp>
+#include <heddle/core/operations/activation.hpp>
 
 namespace heddle {
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/config/config.hpp>
+#include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/gradient_progress.hpp>
@@ -118,33 +119,6 @@ class Layer {
     static_cast<void>(parents);
     static_cast<void>(step);
     static_cast<void>(cache);
-  }
-};
-
-/// Implementations to choose from and the choice made.
-struct KernelSource {
-  KernelRegistries const& registries;
-  KernelChoices const& choices;
-
-  std::shared_ptr<Gemm> gemm(GemmProblem const& problem) const { return registries.gemm.select(choices.gemm, problem); }
-  std::shared_ptr<Attention> attention(AttentionProblem const& problem) const {
-    return registries.attention.select(choices.attention, problem);
-  }
-  std::shared_ptr<ResidualNorm> residual_norm(ResidualNormProblem const& problem) const {
-    return registries.residual_norm.select(choices.residual_norm, problem);
-  }
-  std::shared_ptr<Activation> activation(ActivationProblem const& problem) const {
-    return registries.activation.select(choices.activation, problem);
-  }
-  std::shared_ptr<SoftmaxCrossEntropy> softmax_cross_entropy(SoftmaxCrossEntropyProblem const& problem) const {
-    return registries.softmax_cross_entropy.select(choices.softmax_cross_entropy, problem);
-  }
-  std::shared_ptr<Embedding> embedding(EmbeddingProblem const& problem) const {
-    return registries.embedding.select(choices.embedding, problem);
-  }
-  std::shared_ptr<Adam> adam(AdamProblem const& problem) const { return registries.adam.select(choices.adam, problem); }
-  std::shared_ptr<TensorOps> tensor_ops(TensorOpsProblem const& problem) const {
-    return registries.tensor_ops.select(choices.tensor_ops, problem);
   }
 };
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <heddle/core/layers/tensor_region.hpp>
+#include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <heddle/core/layers/tensor_region.hpp>
+#include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/operations/softmax_cross_entropy.hpp>
 
 namespace heddle {
 

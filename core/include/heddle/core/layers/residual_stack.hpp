@@ -4,6 +4,8 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/registry.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
+#include <heddle/core/operations/residual_norm.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <vector>
 
 namespace heddle {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/layers/tensor_region.hpp>
+#include <heddle/core/operations/embedding.hpp>
 
 namespace heddle {
 

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <heddle/core/model/model_part.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 

@@ -4,6 +4,7 @@
 #include <heddle/core/layers/residual_stack.hpp>
 #include <heddle/core/layers/token_embedding.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <optional>
 
 namespace heddle {

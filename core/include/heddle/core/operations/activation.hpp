@@ -2,6 +2,7 @@
 
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
+#include <memory>
 #include <string>
 
 namespace heddle {
@@ -12,8 +13,11 @@ struct ActivationProblem {
 };
 /// In words, for messages.
 std::string describe(ActivationProblem const& problem);
-/// What of a problem measured times go by (KernelTimings).
+/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ActivationProblem const& problem);
+/// Of so many elements.
+Cost forward_cost(ActivationProblem const& problem, double elements);
+Cost backward_cost(ActivationProblem const& problem, double elements);
 
 struct ActivationCall {
   std::string function;
@@ -32,6 +36,7 @@ class Activation : public Kernel {
   static constexpr char const* operation = "activation";
   using Problem = ActivationProblem;
   virtual bool supports(ActivationProblem const& problem) const = 0;
+  static std::shared_ptr<Activation> observed(ObservedSelection<Activation> selection);
   /// output = [tokens, d_ff]; may be the same memory as the input.
   virtual void forward(Execution& execution, ActivationCall const& call, Tensor const& output) = 0;
   /// grad_input = [tokens, d_ff]; may be the same memory as grad_output.

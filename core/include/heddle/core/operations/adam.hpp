@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/operations/kernel.hpp>
+#include <memory>
 #include <string>
 
 namespace heddle {
@@ -10,8 +11,10 @@ struct AdamProblem {
 };
 /// In words, for messages.
 std::string describe(AdamProblem const& problem);
-/// What of a problem measured times go by (KernelTimings).
+/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(AdamProblem const& problem);
+/// Of an update of so many elements.
+Cost cost(AdamProblem const& problem, double elements);
 
 /// Kingma & Ba 2015; `decoupled` weight decay is Loshchilov & Hutter 2019, otherwise the decay joins the gradient.
 struct AdamCall {
@@ -34,6 +37,7 @@ class Adam : public Kernel {
   static constexpr char const* operation = "adam";
   using Problem = AdamProblem;
   virtual bool supports(AdamProblem const& problem) const = 0;
+  static std::shared_ptr<Adam> observed(ObservedSelection<Adam> selection);
   virtual void update(Execution& execution, AdamCall const& call) = 0;
 };
 

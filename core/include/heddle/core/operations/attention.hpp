@@ -3,6 +3,7 @@
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/tensor/pack.hpp>
+#include <memory>
 #include <string>
 
 namespace heddle {
@@ -16,8 +17,19 @@ struct AttentionProblem {
 };
 /// In words, for messages.
 std::string describe(AttentionProblem const& problem);
-/// What of a problem measured times go by (KernelTimings).
+/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(AttentionProblem const& problem);
+/// The size of a call, beside its problem.
+struct AttentionExtents {
+  double queries = 0;       ///< query tokens
+  double keys = 0;          ///< key tokens
+  double pairs = 0;         ///< pairs of a query and a key that see each other, over all sequences
+  bool accumulate = false;  ///< results are added to
+};
+/// Two matrix products, q kᵀ and weights v.
+Cost forward_cost(AttentionProblem const& problem, AttentionExtents const& extents);
+/// Five matrix products: q kᵀ again, and the gradients of weights, v, q and k.
+Cost backward_cost(AttentionProblem const& problem, AttentionExtents const& extents);
 
 /// Sequence i of `queries` attends to sequence i of `keys`. Causal: query p of a sequence of length n sees keys ≤ p +
 /// (m - n), m being the keys' length, so that the last query sees every key. Sequences may have no tokens.
@@ -60,6 +72,7 @@ class Attention : public Kernel {
   static constexpr char const* operation = "attention";
   using Problem = AttentionProblem;
   virtual bool supports(AttentionProblem const& problem) const = 0;
+  static std::shared_ptr<Attention> observed(ObservedSelection<Attention> selection);
   /// output = [query tokens, heads * head_dim]; log_sum_exp = [query tokens, heads] in statistics_dtype: of the scaled
   /// scores, before dropout.
   virtual void forward(Execution& execution, AttentionCall const& call, Tensor const& output,

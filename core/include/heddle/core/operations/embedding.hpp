@@ -3,6 +3,7 @@
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/tensor/pack.hpp>
+#include <memory>
 #include <string>
 
 namespace heddle {
@@ -14,8 +15,11 @@ struct EmbeddingProblem {
 };
 /// In words, for messages.
 std::string describe(EmbeddingProblem const& problem);
-/// What of a problem measured times go by (KernelTimings).
+/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(EmbeddingProblem const& problem);
+/// Of so many tokens. Each counts its row of the table; tokens that repeat move less.
+Cost forward_cost(EmbeddingProblem const& problem, double tokens);
+Cost backward_cost(EmbeddingProblem const& problem, double tokens);
 
 struct EmbeddingCall {
   Tensor table;      ///< [local vocabulary, d_model]
@@ -35,6 +39,7 @@ class Embedding : public Kernel {
   static constexpr char const* operation = "embedding";
   using Problem = EmbeddingProblem;
   virtual bool supports(EmbeddingProblem const& problem) const = 0;
+  static std::shared_ptr<Embedding> observed(ObservedSelection<Embedding> selection);
   /// output = [tokens, d_model].
   virtual void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) = 0;
   /// grad_table += and grad_positions += (empty: fixed positions), as sums over sorted segments: no atomics, one order.

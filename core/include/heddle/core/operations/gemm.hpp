@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/operations/kernel.hpp>
+#include <memory>
 #include <string>
 
 namespace heddle {
@@ -14,8 +15,10 @@ struct GemmProblem {
 };
 /// In words, for messages.
 std::string describe(GemmProblem const& problem);
-/// What of a problem measured times go by (KernelTimings).
+/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(GemmProblem const& problem);
+/// 2 m n k operations. b counts as a packed copy in a's type, which is what a weight is read as.
+Cost cost(GemmProblem const& problem);
 
 struct GemmCall {
   Tensor a;     ///< [m, k], or [k, m] when transposed; rows may be strided
@@ -36,6 +39,7 @@ class Gemm : public Kernel {
   static constexpr char const* operation = "gemm";
   using Problem = GemmProblem;
   virtual bool supports(GemmProblem const& problem) const = 0;
+  static std::shared_ptr<Gemm> observed(ObservedSelection<Gemm> selection);
   virtual void multiply(Execution& execution, GemmCall const& call) = 0;
 };
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <heddle/core/operations/cost.hpp>
 #include <heddle/core/tensor/tensor.hpp>
+#include <memory>
+#include <string>
 
 namespace heddle {
 
@@ -9,10 +13,24 @@ struct Execution;
 
 /// An implementation of one operation. The concrete interfaces (Gemm, Attention, …) say what a call computes; every
 /// call takes the Execution first, may assume nothing about host access, and never synchronises more than it needs.
-/// `supports` is asked before an implementation is used: a call outside it is a programming error.
+///
+/// An interface is a class derived from Kernel with
+///   static constexpr char const* operation;            the operation's name, a key of [kernels]
+///   using Problem = …;                                 all that `supports` must know
+///   virtual bool supports(Problem const&) const;       asked before an implementation is used: a call outside it is a
+///                                                      programming error
+///   virtual … methods that compute
+///   static std::shared_ptr<Interface> observed(ObservedSelection<Interface> selection);
+///                                                      an ObservedKernel<Interface>: see observation.hpp
+/// and beside it in its namespace
+///   std::string describe(Problem const&);              in words, for messages
+///   std::string timing_key(Problem const&);            the part of a problem that measured times depend on
 class Kernel {
  public:
   virtual ~Kernel() = default;
+
+  /// Bytes that the kernel holds between calls: packed copies of weights, for example.
+  virtual std::size_t kept_bytes() const { return 0; }
 };
 
 /// A parameter's identity and version: a key under which a GEMM may keep its own packed copy of it.
@@ -20,5 +38,22 @@ struct WeightVersion {
   std::uint64_t id = 0;  ///< 0: not a parameter, pack nothing
   std::uint64_t version = 0;
 };
+
+/// A registered implementation, without its interface.
+struct Implementation {
+  std::string name;
+  /// `auto` takes the supporting implementation with the highest: reference 0, kokkos 10, simd 15, onednn 20, avx512
+  /// 25, or 15 on CPUs with AMX.
+  int speed = 0;
+  std::string origin;  ///< "built-in" or the plug-in's path
+};
+
+template <class Interface>
+struct KernelEntry : Implementation {
+  std::shared_ptr<Interface> kernel;
+};
+
+template <class Interface>
+struct ObservedSelection;
 
 }  // namespace heddle

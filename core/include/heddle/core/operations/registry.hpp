@@ -1,16 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
-#include <heddle/core/base/error.hpp>
-#include <heddle/core/operations/activation.hpp>
-#include <heddle/core/operations/adam.hpp>
-#include <heddle/core/operations/attention.hpp>
-#include <heddle/core/operations/embedding.hpp>
-#include <heddle/core/operations/gemm.hpp>
-#include <heddle/core/operations/residual_norm.hpp>
-#include <heddle/core/operations/softmax_cross_entropy.hpp>
-#include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/operations/observation.hpp>
 #include <heddle/core/operations/timings.hpp>
 #include <memory>
 #include <string>
@@ -22,28 +14,48 @@ namespace heddle {
 
 namespace kernel_registry_errors {
 
-/// Both throw ConfigError.
+/// All throw ConfigError.
 [[noreturn]] void name_is_taken(std::string_view operation, std::string_view name, std::string_view origin);
 /// `names` are the registered ones; `problem` is in words.
 [[noreturn]] void none_selected(std::string_view operation, std::string_view choice,
                                 std::vector<std::string> const& names, std::string const& problem);
+[[noreturn]] void nothing_registered(std::string_view operation);
+[[noreturn]] void other_interface(std::string_view operation);
 
 }  // namespace kernel_registry_errors
 
+/// The implementations of one operation, seen without its interface.
+class AnyKernelRegistry {
+ public:
+  virtual ~AnyKernelRegistry() = default;
+
+  virtual std::string_view operation() const = 0;
+  /// The fastest by speed first; of equally fast ones the one that was registered first.
+  virtual std::vector<Implementation> implementations() const = 0;
+  virtual std::unique_ptr<AnyKernelRegistry> copy() const = 0;
+  /// The sum of the implementations' Kernel::kept_bytes.
+  virtual std::size_t kept_bytes() const = 0;
+
+  /// Times of this machine, which `auto` goes by from now on.
+  void set_timings(TimesByProblem timings) { timings_ = std::move(timings); }
+  /// Implementation::origin of those added from now on.
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+
+ protected:
+  AnyKernelRegistry() = default;
+  AnyKernelRegistry(AnyKernelRegistry const&) = default;
+  AnyKernelRegistry& operator=(AnyKernelRegistry const&) = default;
+
+  std::string origin_ = "built-in";
+  TimesByProblem timings_;
+};
+
 /// The implementations of one operation by name.
 template <class Interface>
-class KernelRegistry {
+class KernelRegistry final : public AnyKernelRegistry {
  public:
   using Problem = typename Interface::Problem;
-
-  struct Entry {
-    std::string name;
-    /// `auto` takes the supporting implementation with the highest: reference 0, kokkos 10, simd 15, onednn 20, avx512
-    /// 25, or 15 on CPUs with AMX.
-    int speed;
-    std::string origin;  ///< "built-in" or the plug-in's path
-    std::shared_ptr<Interface> kernel;
-  };
+  using Entry = KernelEntry<Interface>;
 
   /// Throws ConfigError where the name is taken.
   void add(std::string name, int speed, std::shared_ptr<Interface> kernel) {
@@ -52,34 +64,27 @@ class KernelRegistry {
         kernel_registry_errors::name_is_taken(Interface::operation, name, entry.origin);
       }
     }
-    entries_.push_back({std::move(name), speed, origin_, std::move(kernel)});
+    entries_.push_back({{std::move(name), speed, origin_}, std::move(kernel)});
   }
 
   /// The implementation `choice` names or, for "auto", of those that support the problem the fastest: by speed, but by
   /// measured times where the one that is fastest by speed has been timed for such problems. ConfigError says why not.
   std::shared_ptr<Interface> select(std::string_view choice, Problem const& problem) const {
-    std::vector<Entry> supporting = by_speed();
-    std::erase_if(supporting, [&](Entry const& entry) {
-      return (choice != "auto" && choice != entry.name) || !entry.kernel->supports(problem);
-    });
-    if (supporting.empty()) {
+    return selected(choice, problem).kernel;
+  }
+  Entry selected(std::string_view choice, Problem const& problem) const {
+    std::vector<Entry> candidates = supporting(problem);
+    std::erase_if(candidates, [&](Entry const& entry) { return choice != "auto" && choice != entry.name; });
+    if (candidates.empty()) {
       kernel_registry_errors::none_selected(Interface::operation, choice, names_of(entries_), describe(problem));
     }
     auto const times = timings_.find(timing_key(problem));
     std::string const name =
-        measured_choice(times == timings_.end() ? TimesByName() : times->second, names_of(supporting));
-    auto const selected = std::find_if(supporting.begin(), supporting.end(), [&](auto& e) { return e.name == name; });
-    return wrapper_ ? wrapper_(problem, selected->kernel) : selected->kernel;
+        measured_choice(times == timings_.end() ? TimesByName() : times->second, names_of(candidates));
+    return *std::find_if(candidates.begin(), candidates.end(), [&](Entry const& entry) { return entry.name == name; });
   }
 
-  /// Times of this machine, which `auto` goes by from now on.
-  void set_timings(TimesByProblem timings) { timings_ = std::move(timings); }
-
-  using Wrapper =
-      std::function<std::shared_ptr<Interface>(Problem const& problem, std::shared_ptr<Interface> const& selected)>;
-  /// Every selection is from now on what `wrapper` makes of it: something that times each call, for example.
-  void set_wrapper(Wrapper wrapper) { wrapper_ = std::move(wrapper); }
-
+  /// In the order of registration.
   std::vector<Entry> const& entries() const { return entries_; }
   /// The fastest by speed first; of equally fast ones the one that was registered first.
   std::vector<Entry> by_speed() const {
@@ -87,8 +92,26 @@ class KernelRegistry {
     std::stable_sort(sorted.begin(), sorted.end(), [](auto& a, auto& b) { return a.speed > b.speed; });
     return sorted;
   }
-  /// What entries added from now on say of where they come from.
-  void set_origin(std::string origin) { origin_ = std::move(origin); }
+  /// Those of by_speed() that support the problem.
+  std::vector<Entry> supporting(Problem const& problem) const {
+    std::vector<Entry> entries = by_speed();
+    std::erase_if(entries, [&](Entry const& entry) { return !entry.kernel->supports(problem); });
+    return entries;
+  }
+
+  std::string_view operation() const override { return Interface::operation; }
+  std::vector<Implementation> implementations() const override {
+    std::vector<Entry> const sorted = by_speed();
+    return {sorted.begin(), sorted.end()};
+  }
+  std::unique_ptr<AnyKernelRegistry> copy() const override { return std::make_unique<KernelRegistry>(*this); }
+  std::size_t kept_bytes() const override {
+    std::size_t bytes = 0;
+    for (Entry const& entry : entries_) {
+      bytes += entry.kernel->kept_bytes();
+    }
+    return bytes;
+  }
 
  private:
   static std::vector<std::string> names_of(std::vector<Entry> const& entries) {
@@ -101,35 +124,98 @@ class KernelRegistry {
   }
 
   std::vector<Entry> entries_;
-  std::string origin_ = "built-in";
-  TimesByProblem timings_;
-  Wrapper wrapper_;
 };
 
-/// Every operation's implementations. Filled by registration functions and plug-ins, then only read.
-struct KernelRegistries {
-  KernelRegistry<Gemm> gemm;
-  KernelRegistry<Attention> attention;
-  KernelRegistry<ResidualNorm> residual_norm;
-  KernelRegistry<Activation> activation;
-  KernelRegistry<SoftmaxCrossEntropy> softmax_cross_entropy;
-  KernelRegistry<Embedding> embedding;
-  KernelRegistry<Adam> adam;
-  KernelRegistry<TensorOps> tensor_ops;
+/// Every operation's implementations. Filled by registration functions and plug-ins, then only read. An operation that
+/// Heddle does not know needs nothing else: `of<Interface>()` makes its registry.
+class KernelRegistries {
+ public:
+  KernelRegistries() = default;
+  KernelRegistries(KernelRegistries const& other);
+  KernelRegistries(KernelRegistries&&) noexcept = default;
+  KernelRegistries& operator=(KernelRegistries const& other);
+  KernelRegistries& operator=(KernelRegistries&&) noexcept = default;
+  ~KernelRegistries() = default;
 
-  /// What `auto` goes by from now on, for every operation.
-  void set_timings(KernelTimings const& timings) {
-    for_each([&]<class Interface>(KernelRegistry<Interface>& registry) {
-      auto const found = timings.find(Interface::operation);
-      registry.set_timings(found == timings.end() ? TimesByProblem() : found->second);
-    });
+  /// Registries of which every selection is an idle kernel: it supports everything and touches no memory. Calls are
+  /// told to `observer` where there is one, which must outlive the selections.
+  static KernelRegistries idle(KernelObserver* observer = nullptr);
+
+  /// The operation's registry, made where there is none yet. Throws ConfigError where another interface has the name.
+  template <class Interface>
+  KernelRegistry<Interface>& of() {
+    if (AnyKernelRegistry const* const known = find(Interface::operation)) {
+      static_cast<void>(checked<Interface>(*known));
+    } else {
+      insert(std::make_unique<KernelRegistry<Interface>>());
+    }
+    return static_cast<KernelRegistry<Interface>&>(*find(Interface::operation));
+  }
+  /// Throws ConfigError where nothing is registered for the operation.
+  template <class Interface>
+  KernelRegistry<Interface> const& of() const {
+    AnyKernelRegistry const* const known = find(Interface::operation);
+    if (known == nullptr) {
+      kernel_registry_errors::nothing_registered(Interface::operation);
+    }
+    return checked<Interface>(*known);
   }
 
-  /// Calls `visit(registry)` for each operation.
-  template <class Visitor>
-  void for_each(Visitor&& visit) {
-    visit(gemm), visit(attention), visit(residual_norm), visit(activation), visit(softmax_cross_entropy),
-        visit(embedding), visit(adam), visit(tensor_ops);
+  /// KernelRegistry::select by `choices`, observed where there is an observer.
+  template <class Interface>
+  std::shared_ptr<Interface> select(KernelChoices const& choices, typename Interface::Problem const& problem) const {
+    if (idle_) {
+      return Interface::observed({problem, {}, nullptr, observer_});
+    }
+    KernelRegistry<Interface> const& registry = of<Interface>();
+    KernelEntry<Interface> const entry = registry.selected(choices.of(Interface::operation), problem);
+    if (observer_ == nullptr) {
+      return entry.kernel;
+    }
+    observer_->selected({Interface::operation, describe(problem), entry.name});
+    return Interface::observed({problem, registry.supporting(problem), entry.kernel, observer_});
+  }
+
+  /// In the order in which the operations were first registered.
+  std::vector<AnyKernelRegistry const*> all() const;
+  /// Every selection and each of its calls is from now on told to `observer`, which must outlive the selections.
+  void observe(KernelObserver& observer) { observer_ = &observer; }
+  /// What `auto` goes by from now on, for every operation.
+  void set_timings(KernelTimings const& timings);
+  /// Implementation::origin of those added from now on.
+  void set_origin(std::string const& origin);
+  /// Throws ConfigError for a choice whose operation nobody has registered; it says where the choice was made.
+  void require_known(KernelChoices const& choices) const;
+  /// The sum of all implementations' Kernel::kept_bytes.
+  std::size_t kept_bytes() const;
+
+ private:
+  template <class Interface>
+  static KernelRegistry<Interface> const& checked(AnyKernelRegistry const& registry) {
+    auto const* const typed = dynamic_cast<KernelRegistry<Interface> const*>(&registry);
+    if (typed == nullptr) {
+      kernel_registry_errors::other_interface(Interface::operation);
+    }
+    return *typed;
+  }
+  /// Null where there is none.
+  AnyKernelRegistry* find(std::string_view operation) const;
+  void insert(std::unique_ptr<AnyKernelRegistry> registry);
+
+  std::vector<std::unique_ptr<AnyKernelRegistry>> registries_;
+  std::string origin_ = "built-in";
+  KernelObserver* observer_ = nullptr;
+  bool idle_ = false;
+};
+
+/// Implementations to choose from and the choice made.
+struct KernelSource {
+  KernelRegistries const& registries;
+  KernelChoices const& choices;
+
+  template <class Interface>
+  std::shared_ptr<Interface> select(typename Interface::Problem const& problem) const {
+    return registries.select<Interface>(choices, problem);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
+#include <memory>
 #include <string>
 
 namespace heddle {
@@ -13,8 +14,12 @@ struct ResidualNormProblem {
 };
 /// In words, for messages.
 std::string describe(ResidualNormProblem const& problem);
-/// What of a problem measured times go by (KernelTimings).
+/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ResidualNormProblem const& problem);
+/// Of `rows` tokens, with a branch and a norm.
+Cost forward_cost(ResidualNormProblem const& problem, double rows);
+/// Of `rows` tokens, with a branch, a norm and gradients of both outputs.
+Cost backward_cost(ResidualNormProblem const& problem, double rows);
 
 /// One visit of the residual stream between two sublayers: sum = residual + dropout(branch), normalized =
 /// LayerNorm(sum). Either half can be left out: an empty `branch` gives sum = residual (a norm alone), an empty
@@ -49,6 +54,7 @@ class ResidualNorm : public Kernel {
   static constexpr char const* operation = "residual_norm";
   using Problem = ResidualNormProblem;
   virtual bool supports(ResidualNormProblem const& problem) const = 0;
+  static std::shared_ptr<ResidualNorm> observed(ObservedSelection<ResidualNorm> selection);
   virtual void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) = 0;
   /// `grad_normalized` and `grad_sum` are what flowed back to the two outputs; either may be empty (zero), not both.
   /// gradients.residual may be the same memory as grad_sum or grad_normalized. `output.sum` is the residual where there

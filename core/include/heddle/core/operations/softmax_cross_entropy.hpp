@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/operations/kernel.hpp>
+#include <memory>
 #include <string>
 
 namespace heddle {
@@ -11,8 +12,10 @@ struct SoftmaxCrossEntropyProblem {
 };
 /// In words, for messages.
 std::string describe(SoftmaxCrossEntropyProblem const& problem);
-/// What of a problem measured times go by (KernelTimings).
+/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(SoftmaxCrossEntropyProblem const& problem);
+/// Of losses and gradient of so many tokens.
+Cost cost(SoftmaxCrossEntropyProblem const& problem, double tokens);
 
 /// A chunk of tokens' logits over this rank's part of the vocabulary.
 struct SoftmaxCrossEntropyCall {
@@ -34,6 +37,7 @@ class SoftmaxCrossEntropy : public Kernel {
   static constexpr std::int64_t statistics_columns = 4;
   using Problem = SoftmaxCrossEntropyProblem;
   virtual bool supports(SoftmaxCrossEntropyProblem const& problem) const = 0;
+  static std::shared_ptr<SoftmaxCrossEntropy> observed(ObservedSelection<SoftmaxCrossEntropy> selection);
   /// statistics = [tokens, 4] in statistics_dtype, of the local columns.
   virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;
   /// statistics [tokens, 4] = those of the whole vocabulary, from its parts' [parts, tokens, 4].

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/operations/kernel.hpp>
+#include <memory>
 #include <string>
 
 namespace heddle {
@@ -10,7 +11,7 @@ struct TensorOpsProblem {
 };
 /// In words, for messages.
 std::string describe(TensorOpsProblem const& problem);
-/// What of a problem measured times go by (KernelTimings).
+/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(TensorOpsProblem const& problem);
 
 /// The small visits of memory that belong to no other operation. Tensors are contiguous unless said otherwise.
@@ -19,6 +20,7 @@ class TensorOps : public Kernel {
   static constexpr char const* operation = "tensor_ops";
   using Problem = TensorOpsProblem;
   virtual bool supports(TensorOpsProblem const& problem) const = 0;
+  static std::shared_ptr<TensorOps> observed(ObservedSelection<TensorOps> selection);
   /// tensor = value everywhere; rows may be strided.
   virtual void fill(Execution& execution, Tensor const& tensor, double value) = 0;
   /// into += from, same shape; rows of both may be strided.

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <heddle/core/layers/layer.hpp>
+#include <heddle/core/operations/adam.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <vector>
 
 namespace heddle {

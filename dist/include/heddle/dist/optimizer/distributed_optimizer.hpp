@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/training/optimizer.hpp>
 #include <heddle/dist/optimizer/gradient_norm.hpp>

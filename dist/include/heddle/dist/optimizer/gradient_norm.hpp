@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/base/index_range.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <memory>

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <heddle/core/base/index_range.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <memory>
 #include <vector>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/pipeline/times.hpp>
 #include <memory>

@@ -1,16 +1,12 @@
 #pragma once
 
 #include <heddle/core/config/config.hpp>
-#include <heddle/core/operations/registry.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 
 namespace heddle {
 
-// What a model needs to run a step without computing or without sending anything, so that its memory can be counted and
-// its kernels timed: the code that takes memory is the code itself, and no formula has to follow it.
-
-/// Every operation by one kernel that supports everything and touches no memory.
-KernelRegistries idle_kernels();
+// A model runs a step without sending anything among groups that are not there and, with KernelRegistries::idle,
+// without computing: its memory is counted by the code that takes it, and no formula has to follow it.
 
 /// The groups of a rank of `mesh`, whose other ranks need not be: every verb checks its arguments and moves nothing.
 ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config);

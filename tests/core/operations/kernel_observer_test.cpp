@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 
-#include <heddle/core/measure/observer.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/operations/registry.hpp>
+#include <heddle/core/operations/softmax_cross_entropy.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 
 #include "kernel_test_support.hpp"
 
@@ -71,7 +75,7 @@ struct Seen {
 class Recorder final : public KernelObserver {
  public:
   void observe(Execution&, KernelCall const& call) override {
-    for (KernelCall::Implementation const& each : call.implementations()) {
+    for (KernelCall::Way const& each : call.ways()) {
       names.push_back(each.name);
       if (make_all) {
         each.make();
@@ -79,7 +83,8 @@ class Recorder final : public KernelObserver {
     }
     call.make();
     calls.push_back({std::string(call.operation), std::string(call.direction), std::string(call.variant), call.extents,
-                     std::string(call.key), std::string(call.by_speed), call.dtype, call.flops, call.bytes, call.make});
+                     std::string(call.key), std::string(call.by_speed), call.dtype, call.cost.operations,
+                     call.cost.bytes, call.make});
   }
 
   bool make_all = false;
@@ -95,14 +100,14 @@ class KernelObserverTest : public KernelTest {
 };
 
 TEST_F(KernelObserverTest, ACallCanBeMadeByEveryImplementationThatSupportsIt) {
-  registries_.gemm.add("slow", 0, std::make_shared<LoggingGemm>("slow", log_));
-  registries_.gemm.add("few rows", 30, std::make_shared<LoggingGemm>("few rows", log_, 2));
-  registries_.gemm.add("fast", 20, std::make_shared<LoggingGemm>("fast", log_, 8));
-  registries_.gemm.add("none", 40, std::make_shared<LoggingGemm>("none", log_, 0));
-  observe_kernels(registries_, recorder_);
+  registries_.of<Gemm>().add("slow", 0, std::make_shared<LoggingGemm>("slow", log_));
+  registries_.of<Gemm>().add("few rows", 30, std::make_shared<LoggingGemm>("few rows", log_, 2));
+  registries_.of<Gemm>().add("fast", 20, std::make_shared<LoggingGemm>("fast", log_, 8));
+  registries_.of<Gemm>().add("none", 40, std::make_shared<LoggingGemm>("none", log_, 0));
+  registries_.observe(recorder_);
   recorder_.make_all = true;
   GemmProblem const selected_by{.m = 2, .n = 3, .k = 5};
-  auto const gemm = registries_.gemm.select("slow", selected_by);
+  auto const gemm = registries_.select<Gemm>(KernelChoices("slow"), selected_by);
   GemmCall call{.a = Tensor::allocate(DType::float32, {4, 5}),
                 .b = Tensor::allocate(DType::float32, {5, 3}),
                 .c = Tensor::allocate(DType::float32, {4, 3}),
@@ -150,9 +155,9 @@ AttentionCall attention_call(std::vector<std::int32_t> const& queries, std::vect
 }
 
 TEST_F(KernelObserverTest, AttentionCountsThePairsThatSeeEachOther) {
-  registries_.attention.add("only", 0, std::make_shared<LoggingAttention>(log_));
-  observe_kernels(registries_, recorder_);
-  auto const attention = registries_.attention.select("auto", {});
+  registries_.of<Attention>().add("only", 0, std::make_shared<LoggingAttention>(log_));
+  registries_.observe(recorder_);
+  auto const attention = registries_.select<Attention>(KernelChoices("auto"), {});
   auto const pairs = [&](AttentionCall const& call) {
     Tensor const output = Tensor::allocate(DType::float32, call.q.shape());
     Tensor const log_sum_exp = Tensor::allocate(DType::float32, {call.q.dim(0), 2});
@@ -174,9 +179,9 @@ TEST_F(KernelObserverTest, AttentionCountsThePairsThatSeeEachOther) {
 }
 
 TEST_F(KernelObserverTest, NoMethodIsLeftToADefault) {
-  registries_.softmax_cross_entropy.add("only", 0, std::make_shared<LoggingCrossEntropy>(log_));
-  observe_kernels(registries_, recorder_);
-  auto const kernel = registries_.softmax_cross_entropy.select("auto", {});
+  registries_.of<SoftmaxCrossEntropy>().add("only", 0, std::make_shared<LoggingCrossEntropy>(log_));
+  registries_.observe(recorder_);
+  auto const kernel = registries_.select<SoftmaxCrossEntropy>(KernelChoices("auto"), {});
   Tensor const tensor = Tensor::allocate(DType::float32, {2, 4});
   SoftmaxCrossEntropyCall const call{.logits = tensor, .targets = int_tensor({0, 1}), .vocabulary_size = 4};
   kernel->statistics(execution_, call, tensor);
@@ -203,10 +208,10 @@ TEST_F(KernelObserverTest, WhatAKernelReturnsComesBack) {
     double sum_of_squares(Execution&, Tensor const& tensor) override { return static_cast<double>(tensor.size()); }
     void gather_rows(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
   };
-  registries_.tensor_ops.add("only", 0, std::make_shared<Sum>());
-  observe_kernels(registries_, recorder_);
+  registries_.of<TensorOps>().add("only", 0, std::make_shared<Sum>());
+  registries_.observe(recorder_);
   Tensor const tensor = Tensor::allocate(DType::float32, {7});
-  EXPECT_EQ(registries_.tensor_ops.select("auto", {})->sum_of_squares(execution_, tensor), 7);
+  EXPECT_EQ(registries_.select<TensorOps>(KernelChoices("auto"), {})->sum_of_squares(execution_, tensor), 7);
   EXPECT_EQ(recorder_.calls.front().bytes, 28);
 }
 

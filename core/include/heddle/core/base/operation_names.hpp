@@ -1,0 +1,26 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+/// The one list of Heddle's operations, in the order in which people see them. `EACH(name)` is expanded for each. An
+/// operation `name` is core/operations/name.hpp (its interface, problem, cost), a key of `[kernels]` in the
+/// configuration, and `add_name_kernels(KernelRegistries&)` in kernels/src. Plug-ins add operations that are not
+/// in this list.
+#define HEDDLE_OPERATIONS(EACH) \
+  EACH(gemm)                    \
+  EACH(attention)               \
+  EACH(residual_norm)           \
+  EACH(activation)              \
+  EACH(softmax_cross_entropy)   \
+  EACH(embedding)               \
+  EACH(adam)                    \
+  EACH(tensor_ops)
+
+namespace heddle {
+
+#define HEDDLE_OPERATION_NAME(name) #name,
+inline constexpr auto operation_names = std::to_array<std::string_view>({HEDDLE_OPERATIONS(HEDDLE_OPERATION_NAME)});
+#undef HEDDLE_OPERATION_NAME
+
+}  // namespace heddle

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <algorithm>
+#include <any>
+#include <functional>
+#include <heddle/core/operations/kernel.hpp>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+/// The part of a KernelCall that the operation knows.
+struct CallDescription {
+  std::string_view direction;    ///< the method; of a GEMM, which of a Linear's products it is: "input gradient"
+  std::string_view variant;      ///< the halves that it computes or leaves out, "" or for example "added"
+  std::string extents;           ///< "4096 x 512 x 2048"
+  DType dtype = DType::float32;  ///< of the activations
+  Cost cost;
+};
+
+/// A call that a layer makes of a kernel, and how to make it. `make` owns its arguments: it can be kept and called
+/// again while the call's tensors have their memory.
+struct KernelCall : CallDescription {
+  /// One way to make the call.
+  struct Way {
+    std::string name;
+    int speed = 0;  ///< Implementation::speed
+    std::function<void()> make;
+  };
+
+  std::string_view operation;  ///< "gemm"
+  std::string_view key;        ///< timing_key of the problem that the layer selected by
+  std::string_view by_speed;   ///< what `auto` takes for that problem without times
+  std::any problem;            ///< the call's own Problem, for example a GemmProblem
+
+  std::function<void()> make;  ///< by the implementation that the layer selected
+  /// All that support both the call and the problem that the layer selected by, the fastest by speed first. To be
+  /// asked while the call is observed.
+  std::function<std::vector<Way>()> ways;
+};
+
+/// A selection that a layer has made.
+struct KernelSelection {
+  std::string_view operation;
+  std::string problem;  ///< in words
+  std::string_view implementation;
+};
+
+/// Learns of every selection and of every call.
+class KernelObserver {
+ public:
+  virtual ~KernelObserver() = default;
+
+  virtual void selected(KernelSelection const& selection) { static_cast<void>(selection); }
+  /// Has to make the call, by call.make at the end; calls of other implementations before that change the results where
+  /// a call reads what it writes.
+  virtual void observe(Execution& execution, KernelCall const& call) = 0;
+};
+
+/// A selection whose calls are observed.
+template <class Interface>
+struct ObservedSelection {
+  typename Interface::Problem problem;
+  std::vector<KernelEntry<Interface>> supporting;  ///< for `problem`, the fastest by speed first
+  std::shared_ptr<Interface> selected;             ///< null: an idle kernel, which computes nothing
+  KernelObserver* observer = nullptr;              ///< null: nobody is told
+};
+
+/// The base of an operation's observed kernel, which stands in place of the selected one, or of an idle kernel, which
+/// supports everything and touches no memory. A derived class overrides every method of its interface, those with a
+/// default, too: the default would make do with the others where the implementation has better. Each method passes its
+/// call on:
+///
+///   void multiply(Execution& execution, GemmCall const& call) override {
+///     pass(execution, call.problem(), [&] { return describe_call(call); },
+///          [=, &execution](Gemm& kernel) { kernel.multiply(execution, call); });
+///   }
+template <class Interface>
+class ObservedKernel : public Interface {
+ public:
+  using Problem = typename Interface::Problem;
+
+  explicit ObservedKernel(ObservedSelection<Interface> selection)
+      : key_(timing_key(selection.problem)), selection_(std::move(selection)) {}
+
+  bool supports(Problem const& problem) const override { return idle() || selection_.selected->supports(problem); }
+  std::size_t kept_bytes() const override { return idle() ? 0 : selection_.selected->kept_bytes(); }
+
+ protected:
+  bool idle() const { return selection_.selected == nullptr; }
+
+  /// `describe()` gives a CallDescription; `call(kernel)` makes the call by that kernel and owns its arguments.
+  template <class Describe, class Call>
+  void pass(Execution& execution, Problem const& problem, Describe const& describe, Call const& call) {
+    if (selection_.observer == nullptr) {
+      if (!idle()) {
+        call(*selection_.selected);
+      }
+      return;
+    }
+    KernelCall seen;
+    static_cast<CallDescription&>(seen) = describe();
+    seen.operation = Interface::operation;
+    seen.key = key_;
+    seen.by_speed = selection_.supporting.empty() ? std::string_view() : selection_.supporting.front().name;
+    seen.problem = problem;
+    seen.make = [call, kernel = selection_.selected] {
+      if (kernel != nullptr) {
+        call(*kernel);
+      }
+    };
+    seen.ways = [&] { return ways(problem, call); };
+    selection_.observer->observe(execution, seen);
+  }
+
+  /// Of a call whose problem is that of the selection.
+  template <class Describe, class Call>
+  void pass(Execution& execution, Describe const& describe, Call const& call) {
+    pass(execution, selection_.problem, describe, call);
+  }
+
+ private:
+  template <class Call>
+  std::vector<KernelCall::Way> ways(Problem const& problem, Call const& call) const {
+    std::vector<KernelCall::Way> all;
+    for (KernelEntry<Interface> const& entry : selection_.supporting) {
+      if (entry.kernel->supports(problem)) {
+        all.push_back({entry.name, entry.speed, [call, kernel = entry.kernel] { call(*kernel); }});
+      }
+    }
+    return all;
+  }
+
+  std::string key_;
+  ObservedSelection<Interface> selection_;
+};
+
+/// Bytes of all of them; a tensor that is read and written is named twice.
+inline double bytes_of(std::initializer_list<Tensor> tensors) {
+  std::int64_t bytes = 0;
+  for (Tensor const& tensor : tensors) {
+    bytes += tensor.bytes();
+  }
+  return static_cast<double>(bytes);
+}
+
+}  // namespace heddle

@@ -1,0 +1,35 @@
+#include <algorithm>
+#include <heddle/core/config/config.hpp>
+
+namespace heddle {
+
+namespace {
+
+template <class Operations>
+auto find_operation(Operations& operations, std::string_view name) {
+  return std::find_if(operations.begin(), operations.end(), [&](auto const& each) { return each.first == name; });
+}
+
+}  // namespace
+
+KernelChoices::KernelChoices(std::string const& implementation) {
+  for (std::string_view const name : operation_names) {
+    choose(name, implementation);
+  }
+}
+
+std::string const& KernelChoices::of(std::string_view operation) const {
+  static std::string const by_speed_or_times = "auto";
+  auto const found = find_operation(operations_, operation);
+  return found == operations_.end() ? by_speed_or_times : found->second.implementation;
+}
+
+void KernelChoices::choose(std::string_view operation, std::string implementation, std::string origin) {
+  auto found = find_operation(operations_, operation);
+  if (found == operations_.end()) {
+    found = operations_.insert(found, Operation(operation, Choice()));
+  }
+  found->second = {std::move(implementation), std::move(origin)};
+}
+
+}  // namespace heddle

@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/observation.hpp>
+
+namespace heddle {
+
+namespace {
+
+/// Pairs of a query and a key that see each other where both are parts of longer sequences.
+double visible_pairs_by_position(AttentionCall const& call) {
+  auto const query_begins = to_host<std::int32_t>(call.queries.begin);
+  auto const query_lengths = to_host<std::int32_t>(call.queries.length);
+  auto const key_begins = to_host<std::int32_t>(call.keys.begin);
+  auto const key_lengths = to_host<std::int32_t>(call.keys.length);
+  auto const query_positions = to_host<std::int32_t>(call.query_position);
+  auto const key_positions = to_host<std::int32_t>(call.key_position);
+  double pairs = 0;
+  for (std::size_t index = 0; index < query_lengths.size(); ++index) {
+    auto const first = key_positions.begin() + key_begins[index];
+    for (std::int32_t row = 0; row < query_lengths[index]; ++row) {
+      std::int32_t const position = query_positions[static_cast<std::size_t>(query_begins[index] + row)];
+      pairs += static_cast<double>(std::upper_bound(first, first + key_lengths[index], position) - first);
+    }
+  }
+  return pairs;
+}
+
+double visible_pairs(AttentionCall const& call) {
+  if (call.causal && !call.query_position.empty()) {
+    return visible_pairs_by_position(call);
+  }
+  auto const queries = to_host<std::int32_t>(call.queries.length);
+  auto const keys = to_host<std::int32_t>(call.keys.length);
+  double pairs = 0;
+  for (std::size_t index = 0; index < queries.size(); ++index) {
+    double const n = queries[index];
+    double const m = keys[index];
+    // The last query sees every key, each one before it a key less, and none where there are fewer keys than that.
+    double const triangle = std::min(n, m);
+    pairs += call.causal ? n * std::max(m - n, 0.0) + triangle * (triangle + 1) / 2 : n * m;
+  }
+  return pairs;
+}
+
+AttentionExtents extents_of(AttentionCall const& call) {
+  return {.queries = static_cast<double>(call.q.dim(0)),
+          .keys = static_cast<double>(call.k.dim(0)),
+          .pairs = visible_pairs(call),
+          .accumulate = call.accumulate};
+}
+
+class ObservedAttention final : public ObservedKernel<Attention> {
+ public:
+  using ObservedKernel::ObservedKernel;
+
+  void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
+               Tensor const& log_sum_exp) override {
+    pass(
+        execution, call.problem(), [&] { return description("forward", call, forward_cost); },
+        [=, &execution](Attention& kernel) { kernel.forward(execution, call, output, log_sum_exp); });
+  }
+
+  void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
+                Tensor const& grad_output, AttentionGradients const& gradients) override {
+    pass(
+        execution, call.problem(), [&] { return description("backward", call, backward_cost); },
+        [=, &execution](Attention& kernel) {
+          kernel.backward(execution, call, output, log_sum_exp, grad_output, gradients);
+        });
+  }
+
+ private:
+  template <class CostOf>
+  static CallDescription description(std::string_view direction, AttentionCall const& call, CostOf const& cost_of) {
+    return {.direction = direction,
+            .variant = call.causal ? "causal" : "not causal",
+            .extents = fmt::format("{} on {} tokens", call.q.dim(0), call.k.dim(0)),
+            .dtype = call.q.dtype(),
+            .cost = cost_of(call.problem(), extents_of(call))};
+  }
+};
+
+/// Bytes of the tensors of the queries' shape, of the keys' shape and of the log_sum_exp.
+struct Operands {
+  double queries, keys, log_sum_exp;
+
+  Operands(AttentionProblem const& problem, AttentionExtents const& extents) {
+    auto const element = static_cast<double>(size_of(problem.dtype));
+    auto const columns = static_cast<double>(problem.heads * problem.head_dim);
+    queries = element * extents.queries * columns;
+    keys = element * extents.keys * columns;
+    log_sum_exp = static_cast<double>(size_of(statistics_dtype(problem.dtype))) * extents.queries *
+                  static_cast<double>(problem.heads);
+  }
+};
+
+/// Two operations for each visible pair and column.
+double product_operations(AttentionProblem const& problem, AttentionExtents const& extents) {
+  return 2 * extents.pairs * static_cast<double>(problem.heads * problem.head_dim);
+}
+
+}  // namespace
+
+AttentionProblem AttentionCall::problem() const {
+  if (heads <= 0 || q.dim(1) % heads != 0) {
+    throw Error(
+        fmt::format("attention with {} heads over {} columns: the heads must divide the columns", heads, q.dim(1)));
+  }
+  if (!query_position.empty() || !key_position.empty()) {
+    query_position.require(DType::int32, {q.dim(0)}, "attention's query_position");
+    key_position.require(DType::int32, {k.dim(0)}, "attention's key_position");
+  }
+  return {q.dtype(), heads, q.dim(1) / heads, causal, dropout.rate};
+}
+
+std::string describe(AttentionProblem const& problem) {
+  return fmt::format("{} attention of {} with {} heads of {} columns and dropout {}",
+                     problem.causal ? "causal" : "full", name_of(problem.dtype), problem.heads, problem.head_dim,
+                     problem.dropout_rate);
+}
+
+std::string timing_key(AttentionProblem const& problem) {
+  return fmt::format("{} {}, {} heads of {}{}", problem.causal ? "causal" : "full", name_of(problem.dtype),
+                     problem.heads, problem.head_dim, problem.dropout_rate > 0 ? ", dropout" : "");
+}
+
+Cost forward_cost(AttentionProblem const& problem, AttentionExtents const& extents) {
+  Operands const operands(problem, extents);
+  double const results = operands.queries + operands.log_sum_exp;
+  return {2 * product_operations(problem, extents),
+          operands.queries + 2 * operands.keys + results * (extents.accumulate ? 2 : 1)};
+}
+
+Cost backward_cost(AttentionProblem const& problem, AttentionExtents const& extents) {
+  Operands const operands(problem, extents);
+  double const read = 3 * operands.queries + 2 * operands.keys + operands.log_sum_exp;
+  double const results = operands.queries + 2 * operands.keys;
+  return {5 * product_operations(problem, extents), read + results * (extents.accumulate ? 2 : 1)};
+}
+
+std::shared_ptr<Attention> Attention::observed(ObservedSelection<Attention> selection) {
+  return std::make_shared<ObservedAttention>(std::move(selection));
+}
+
+}  // namespace heddle

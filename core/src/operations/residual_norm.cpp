@@ -1,0 +1,84 @@
+#include <fmt/format.h>
+
+#include <heddle/core/operations/observation.hpp>
+#include <heddle/core/operations/residual_norm.hpp>
+
+namespace heddle {
+
+namespace {
+
+class ObservedResidualNorm final : public ObservedKernel<ResidualNorm> {
+ public:
+  using ObservedKernel::ObservedKernel;
+
+  void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
+    pass(
+        execution, call.problem(),
+        [&] {
+          return description("forward", call, !output.normalized.empty(),
+                             bytes_of({call.residual, call.branch, output.sum, output.normalized, output.mean,
+                                       output.reciprocal_deviation}));
+        },
+        [=, &execution](ResidualNorm& kernel) { kernel.forward(execution, call, output); });
+  }
+
+  void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
+                Tensor const& grad_normalized, Tensor const& grad_sum,
+                ResidualNormGradients const& gradients) override {
+    pass(
+        execution, call.problem(),
+        [&] {
+          return description("backward", call, !grad_normalized.empty(),
+                             bytes_of({output.sum, output.mean, output.reciprocal_deviation, grad_normalized, grad_sum,
+                                       gradients.residual, gradients.branch}));
+        },
+        [=, &execution](ResidualNorm& kernel) {
+          kernel.backward(execution, call, output, grad_normalized, grad_sum, gradients);
+        });
+  }
+
+ private:
+  static CallDescription description(std::string_view direction, ResidualNormCall const& call, bool norm,
+                                     double bytes) {
+    return {.direction = direction,
+            .variant = call.branch.empty() ? (norm ? "of a norm" : "") : (norm ? "of sum and norm" : "of a sum"),
+            .extents = fmt::format("{} rows", call.residual.dim(0)),
+            .dtype = call.residual.dtype(),
+            .cost = {0, bytes}};
+  }
+};
+
+/// Of so many [rows, d_model] tensors and vectors of statistics.
+Cost moved(ResidualNormProblem const& problem, double rows, double matrices, double statistics) {
+  return {0, rows * (matrices * static_cast<double>(problem.d_model) * static_cast<double>(size_of(problem.dtype)) +
+                     statistics * static_cast<double>(size_of(statistics_dtype(problem.dtype))))};
+}
+
+}  // namespace
+
+ResidualNormProblem ResidualNormCall::problem() const {
+  return {residual.dtype(), residual.dim(1), dropout.rate};
+}
+
+std::string describe(ResidualNormProblem const& problem) {
+  return fmt::format("{} columns of {} with dropout {}", problem.d_model, name_of(problem.dtype), problem.dropout_rate);
+}
+
+std::string timing_key(ResidualNormProblem const& problem) {
+  return fmt::format("{} columns of {}{}", problem.d_model, name_of(problem.dtype),
+                     problem.dropout_rate > 0 ? ", dropout" : "");
+}
+
+Cost forward_cost(ResidualNormProblem const& problem, double rows) {
+  return moved(problem, rows, 4, 2);
+}
+
+Cost backward_cost(ResidualNormProblem const& problem, double rows) {
+  return moved(problem, rows, 5, 2);
+}
+
+std::shared_ptr<ResidualNorm> ResidualNorm::observed(ObservedSelection<ResidualNorm> selection) {
+  return std::make_shared<ObservedResidualNorm>(std::move(selection));
+}
+
+}  // namespace heddle
