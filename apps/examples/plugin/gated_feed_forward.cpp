@@ -41,7 +41,7 @@ GatedFeedForward::GatedFeedForward(heddle::LayerSpec const& spec)
       gate_(spec.named(spec.name + ".gate"), {spec.model.d_model, spec.model.d_ff}, heddle::Linear::Split::outputs),
       up_(spec.named(spec.name + ".up"), {spec.model.d_model, spec.model.d_ff}, heddle::Linear::Split::outputs),
       down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, heddle::Linear::Split::inputs),
-      activation_(spec.kernels.select<Activation>({spec.dtype, spec.model.activation})) {}
+      activation_(spec.kernels.select<heddle::Activation>({spec.dtype, spec.model.activation})) {}
 
 heddle::ActivationCall GatedFeedForward::activation_call(LayerContext const& context, Tensor const& gate) const {
   heddle::ActivationCall call{function_, gate, heddle::make_dropout(context, dropout_, name_ + ".dropout", side_)};

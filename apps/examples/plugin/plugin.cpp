@@ -8,7 +8,7 @@ namespace {
 
 void register_all(heddle::Registries& registries) {
   constexpr int speed = 10;  // what `auto` goes by: reference is 0, kokkos 10, vendor libraries 20
-  registries.kernels.of<Activation>().add("swish", speed, swish::make_swish());
+  registries.kernels.of<heddle::Activation>().add("swish", speed, swish::make_swish());
   registries.layers.add("gated_feed_forward",
                         [](heddle::LayerSpec const& spec) { return std::make_unique<swish::GatedFeedForward>(spec); });
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/operations/observation.hpp>
 #include <heddle/core/operations/timings.hpp>
