@@ -43,8 +43,8 @@ program_options::options_description described(Options& options) {
       ("d-model", value(options.model.d_model))                                                                     //
       ("d-ff", value(options.model.d_ff))                                                                           //
       ("heads", value(options.model.heads))                                                                         //
-      ("encoder-layers", value(options.model.encoder_layers))                                                       //
-      ("decoder-layers", value(options.model.decoder_layers))                                                       //
+      ("encoder-layers", value(options.model.encoder.layers))                                                       //
+      ("decoder-layers", value(options.model.decoder.layers))                                                       //
       ("vocabulary", value(options.text.vocabulary))                                                                //
       ("tokens", value(options.text.tokens), "of a micro-batch: the sum of its pairs' longer sides, end included")  //
       ("micro-batches", value(options.text.micro_batches), "of the global batch")                                   //
@@ -141,7 +141,8 @@ class Bench {
   /// Throws ConfigError, on every rank, where the layout cannot be.
   void measure(Layout const& layout, Measured& measured) {
     Config const config = config_of(layout);
-    make_mesh(config, world_.rank(), world_.size());  // for its checks
+    ModelDescription const model = describe_model(config.model, registries_.layers);
+    make_mesh(config, model, world_.rank(), world_.size());  // for its checks
     ParallelState const parallel = parallel_of(layout, world_);
     TrainingEngine engine(
         {config, registries_, parallel, execution_, {options_.text.vocabulary, options_.text.vocabulary, true}});
@@ -281,7 +282,7 @@ int run(Options const& options, Communicator const& world, Execution& execution)
     fmt::print(
         "{} + {} layers, d_model {}, d_ff {}, {} heads, vocabulary {}; {} micro-batches, {} tokens a step; "
         "medians of {}; of memory and traffic the most of any rank, a step\n",
-        options.model.encoder_layers, options.model.decoder_layers, options.model.d_model, options.model.d_ff,
+        options.model.encoder.layers, options.model.decoder.layers, options.model.d_model, options.model.d_ff,
         options.model.heads, options.text.vocabulary, options.text.micro_batches, bench.batch().tokens(),
         options.repetitions);
   }

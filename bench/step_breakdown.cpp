@@ -45,7 +45,7 @@ struct Options {
 /// Parameters of Vaswani et al. 2017's base and big and of the Multi30k literature's tiny; the vocabulary without data.
 std::int64_t take_model(std::string const& name, ModelConfig& model) {
   if (name == "tiny") {
-    model.encoder_layers = model.decoder_layers = 4;
+    model.encoder.layers = model.decoder.layers = 4;
     model.d_model = 128, model.d_ff = 256, model.heads = 4;
     return 10000;
   }
@@ -217,7 +217,8 @@ class Measurement {
 
   Result run(Options const& options, Breakdown& breakdown) {
     registries_.kernels.observe(breakdown);
-    Mesh const mesh = make_mesh(config_, world_.rank(), world_.size());
+    Mesh const mesh =
+        make_mesh(config_, describe_model(config_.model, registries_.layers), world_.rank(), world_.size());
     ParallelState const parallel = make_parallel_state(timed(world_, communication_), mesh);
     TrainingEngine engine({config_,
                            registries_,
@@ -353,7 +354,7 @@ int run(Options const& options, Communicator const& world, Execution& execution)
   }
   ModelConfig const& model = measurement.config().model;
   fmt::print("{}, {}: {} + {} layers, d_model {}, d_ff {}, {} heads, vocabulary {}; {}; medians of {} steps\n",
-             options.model, options.precision, model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff,
+             options.model, options.precision, model.encoder.layers, model.decoder.layers, model.d_model, model.d_ff,
              model.heads, measurement.vocabulary(), options.data.empty() ? "random sentences" : "sentences of --data",
              options.steps);
   print_peaks(breakdown.peaks(), world.size());

@@ -42,8 +42,8 @@ inline std::int64_t target_tokens(int step) {
 
 inline Config config_of(Variant const& variant, Layout const& layout) {
   Config config;
-  config.model.encoder_layers = 4;
-  config.model.decoder_layers = 4;
+  config.model.encoder.layers = 4;
+  config.model.decoder.layers = 4;
   config.model.d_model = 16;
   config.model.d_ff = 24;
   config.model.heads = 8;
@@ -103,7 +103,7 @@ class LayoutRun {
       }
       Saved saved;
       HiddenStates const stream = mine.forward(context, input, saved, {0, 0}).stream;
-      if (mine.ends_decoder()) {
+      if (mine.ends_model()) {
         hidden = stream.hidden;
         continue;
       }

@@ -162,13 +162,13 @@ class Formulas {
   /// Messages across the border before a layer, both ways: {hidden, memory}, each a message with this tensor rank's
   /// rows.
   void border(std::int64_t layer, ModelConfig const& model, Tokens const& source, Tokens const& target) {
-    if (layer == 0 || layer == model.encoder_layers + model.decoder_layers) {
+    if (layer == 0 || layer == model.encoder.layers + model.decoder.layers) {
       return;
     }
-    if (layer != model.encoder_layers) {
-      message(layer < model.encoder_layers ? source.here() : target.here());
+    if (layer != model.encoder.layers) {
+      message(layer < model.encoder.layers ? source.here() : target.here());
     }
-    if (layer >= model.encoder_layers) {
+    if (layer >= model.encoder.layers) {
       message(source.here());
     }
   }

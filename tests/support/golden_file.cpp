@@ -57,8 +57,8 @@ GoldenFile::GoldenFile(std::string const& variant) {
 
 ModelConfig GoldenFile::model() const {
   ModelConfig config;
-  config.encoder_layers = integer("encoder_layers");
-  config.decoder_layers = integer("decoder_layers");
+  config.encoder.layers = integer("encoder_layers");
+  config.decoder.layers = integer("decoder_layers");
   config.d_model = integer("d_model");
   config.d_ff = integer("d_ff");
   config.heads = integer("heads");

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/core/config/config.hpp>
-#include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/model/model.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <map>
 #include <string>

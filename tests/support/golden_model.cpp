@@ -50,6 +50,12 @@ void TestBench::zero_gradients() {
   copy_from_doubles(gradients, std::vector<double>(static_cast<std::size_t>(gradients.size())));
 }
 
+ModelDescription description_of(ModelConfig const& config) {
+  LayerRegistry layers;
+  register_built_in_layers(layers);
+  return describe_model(config, layers);
+}
+
 TestModel::TestModel(ModelConfig const& config, VocabularySizes const& vocabulary, DType dtype,
                      KernelChoices const& choices)
     : bench(config, dtype, choices), model(bench.spec("", Side::source), bench.registries().layers, vocabulary) {

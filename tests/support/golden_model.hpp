@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/core/layers/registries.hpp>
-#include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/model/model.hpp>
 #include <heddle/core/training/optimizer.hpp>
 #include <memory>
 #include <string>
@@ -45,13 +45,16 @@ class TestBench {
   std::unique_ptr<Execution> execution_;
 };
 
+/// The description of a model of built-in layers.
+ModelDescription description_of(ModelConfig const& config);
+
 /// A whole model on a bench.
 struct TestModel {
   TestModel(ModelConfig const& config, VocabularySizes const& vocabulary, DType dtype,
             KernelChoices const& choices = reference_kernels());
 
   TestBench bench;
-  EncoderDecoder model;
+  Model model;
 };
 
 /// Gives a contiguous tensor's elements these values, rounded to its dtype.

@@ -7,10 +7,15 @@
 namespace {
 
 void register_all(heddle::Registries& registries) {
-  constexpr int speed = 10;  // what `auto` goes by: reference is 0, kokkos 10, vendor libraries 20
+  constexpr int speed = 10;  // `auto` takes the highest: reference is 0, kokkos 10, vendor libraries 20
   registries.kernels.of<heddle::Activation>().add("swish", speed, swish::make_swish());
+  // Three products with a parameter of [d_ff, d_model]: the cost by which a pipeline is cut.
+  auto const multiplications = [](heddle::ModelConfig const& keys, heddle::LayerOptions const&) {
+    return 3 * keys.d_model * keys.d_ff;
+  };
   registries.layers.add("gated_feed_forward",
-                        [](heddle::LayerSpec const& spec) { return std::make_unique<swish::GatedFeedForward>(spec); });
+                        [](heddle::LayerSpec const& spec) { return std::make_unique<swish::GatedFeedForward>(spec); },
+                        {.multiplications = multiplications});
 }
 
 }  // namespace

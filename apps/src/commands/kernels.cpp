@@ -105,6 +105,9 @@ void print_registries(Config const& config, Registries const& registries, Execut
   std::cout << "\nLayers, for model.encoder_sublayers and model.decoder_sublayers:\n";
   for (LayerRegistry::Entry const& entry : registries.layers.entries()) {
     std::cout << fmt::format("    {:<21}   {}\n", entry.name, entry.origin);
+    for (OptionDescription const& option : entry.traits.options) {
+      std::cout << fmt::format("        {:<17}   {}\n", option.name, option.meaning);
+    }
   }
 }
 

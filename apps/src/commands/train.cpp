@@ -60,8 +60,9 @@ void require_same_config(Config const& config, Communicator const& world) {
 }
 
 /// The mesh's groups, and how [parallel] uses them; collective over `world`.
-ParallelState make_parallel(Config const& config, Communicator const& world) {
-  ParallelState parallel = make_parallel_state(world, make_mesh(config, world.rank(), world.size()));
+ParallelState make_parallel(Config const& config, LayerRegistry const& layers, Communicator const& world) {
+  Mesh const mesh = make_mesh(config, describe_model(config.model, layers), world.rank(), world.size());
+  ParallelState parallel = make_parallel_state(world, mesh);
   parallel.sequence_parallel = config.parallel.sequence_parallel;
   parallel.context_mode = config.parallel.context_mode;
   return parallel;
@@ -91,7 +92,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   Registries registries;
   register_everything(config.plugins.paths, registries);
   registries.kernels.require_known(config.kernels);
-  ParallelState const parallel = make_parallel(config, world);
+  ParallelState const parallel = make_parallel(config, registries.layers, world);
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, world);
   registries.kernels.set_timings(kernels.timings);

@@ -20,7 +20,7 @@ namespace {
 /// The model whose step is timed: layers that are repeated, or split without changing a kernel's problem, are there
 /// once.
 Config small_config(Config config) {
-  config.model.encoder_layers = config.model.decoder_layers = 1;
+  config.model.encoder.layers = config.model.decoder.layers = 1;
   ParallelConfig parallel;
   parallel.tensor = config.parallel.tensor;
   parallel.data = 1;
@@ -30,9 +30,11 @@ Config small_config(Config config) {
 }
 
 /// The groups of rank 0 of the tensor group.
-ParallelState parallel_of(Config const& config) {
+ParallelState parallel_of(Config const& config, LayerRegistry const& layers) {
   int const ranks = config.parallel.tensor;
-  return ranks == 1 ? ParallelState() : idle_parallel_state(make_mesh(config, 0, ranks), config.parallel);
+  return ranks == 1
+             ? ParallelState()
+             : idle_parallel_state(make_mesh(config, describe_model(config.model, layers), 0, ranks), config.parallel);
 }
 
 /// Writes down which implementations are selected.
@@ -93,7 +95,7 @@ TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, 
   KernelTimer timer(benchmark.all);
   Registries registries = benchmark.registries;
   registries.kernels.observe(timer);
-  ParallelState const parallel = parallel_of(config);
+  ParallelState const parallel = parallel_of(config, registries.layers);
   TrainingEngine engine(
       {config, registries, parallel, benchmark.execution, sample.vocabulary, dtype_of(config.train.precision)});
   engine.parameters().initialize(config.train.seed);
@@ -159,7 +161,7 @@ KernelSelections select_kernels(Config const& configured, Registries const& regi
   SelectionRecorder recorder;
   Registries registries = registered;
   registries.kernels.observe(recorder);
-  ParallelState const parallel = parallel_of(config);
+  ParallelState const parallel = parallel_of(config, registries.layers);
   TrainingEngine const engine(
       {config, registries, parallel, execution, {vocabulary, vocabulary, true}, dtype_of(config.train.precision)});
   return recorder.selections;

@@ -14,7 +14,8 @@ RunReport::RunReport(ParallelState const& parallel, MemoryUse const& predicted, 
 
 RunReport RunReport::gather(Config const& config, Registries const& registries, ParallelState const& parallel,
                             VocabularySizes const& vocabulary) {
-  std::string text = describe_mesh(config, parallel.mesh, vocabulary, gather_hosts(parallel.world));
+  ModelDescription const model = describe_model(config.model, registries.layers);
+  std::string text = describe_mesh(config, model, parallel.mesh, vocabulary, gather_hosts(parallel.world));
   MemoryReport memory;
   std::string failure;
   try {

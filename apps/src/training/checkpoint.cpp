@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
-#include <sstream>
 
 namespace heddle {
 
@@ -49,12 +48,7 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
 void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabulary const& vocabulary) {
   std::string const where = checkpoint.directory().string();
   Config const saved = parse_config(checkpoint.config(), where + "'s config");
-  auto const model_of = [](Config const& whole) {
-    Config model;
-    model.model = whole.model;
-    return model;
-  };
-  if (!(model_of(saved) == model_of(config))) {
+  if (saved.model != config.model) {
     throw ConfigError(
         fmt::format("{} was trained with another [model] than the configuration's; make them equal (`heddle "
                     "inspect` shows the checkpoint's), or start over with --fresh",
@@ -76,19 +70,10 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabula
 }
 
 std::vector<std::string> changed_keys(Checkpoint const& checkpoint, Config const& config) {
-  // to_toml writes every key on a line of its own, always in the same order.
   Config const saved = parse_config(checkpoint.config(), checkpoint.directory().string() + "'s config");
-  std::istringstream old_text(to_toml(saved));
-  std::istringstream new_text(to_toml(config));
   std::vector<std::string> changes;
-  std::string section;
-  for (std::string before, after; std::getline(old_text, before) && std::getline(new_text, after);) {
-    if (after.starts_with('[')) {
-      section = after.substr(1, after.find(']') - 1);
-    }
-    if (before != after) {
-      changes.push_back(fmt::format("{}.{}, before {}", section, after, before.substr(before.find('=') + 2)));
-    }
+  for (ConfigDifference const& difference : differences(saved, config)) {
+    changes.push_back(fmt::format("{} = {}, before {}", difference.key, difference.after, difference.before));
   }
   return changes;
 }

@@ -52,7 +52,8 @@ void Trainer::open_data() {
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   batches_.emplace(*samples_, limits, config_.train.seed);
   Communicator const& world = setup_.parallel.world;
-  require_long_enough(config_, setup_.parallel.mesh, world.size(), batches_->longest());
+  ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
+  require_long_enough(config_, model, setup_.parallel.mesh, world.size(), batches_->longest());
 }
 
 void Trainer::announce() {

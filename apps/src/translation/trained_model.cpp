@@ -169,14 +169,14 @@ void TrainedModel::build(std::vector<std::string> const& plugins) {
   register_everything(plugins, registries_);
   registries_.kernels.require_known(config_.kernels);
   VocabularySizes const sizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()};
-  model_ = std::make_unique<EncoderDecoder>(LayerSpec{.name = "",
-                                                      .side = Side::source,
-                                                      .model = config_.model,
-                                                      .dtype = dtype_of(config_.train.precision),
-                                                      .kernels = {registries_.kernels, config_.kernels},
-                                                      .parallel = parallel_,
-                                                      .parameters = parameters_},
-                                            registries_.layers, sizes);
+  model_ = std::make_unique<Model>(LayerSpec{.name = "",
+                                             .side = Side::source,
+                                             .model = config_.model,
+                                             .dtype = dtype_of(config_.train.precision),
+                                             .kernels = {registries_.kernels, config_.kernels},
+                                             .parallel = parallel_,
+                                             .parameters = parameters_},
+                                   registries_.layers, sizes);
 }
 
 void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {

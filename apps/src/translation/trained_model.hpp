@@ -64,7 +64,7 @@ class TrainedModel {
   Registries registries_;
   ParallelState parallel_;
   ParameterSet parameters_{parallel_.mesh};
-  std::unique_ptr<EncoderDecoder> model_;
+  std::unique_ptr<Model> model_;
   Arena arena_;
 };
 

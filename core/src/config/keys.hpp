@@ -8,8 +8,8 @@
 #include <type_traits>
 
 /// The one description of the configuration's keys: `visit_config` calls `visitor.section(name, meaning)` for each TOML
-/// section and `visitor.key(name, member, check, meaning)` for each key in it. Reading, printing, checking and
-/// documentation are visitors.
+/// section, `visitor.key(name, member, check, meaning)` for each key in it and `visitor.stacks(model)` for the tables
+/// of [model.encoder] and [model.decoder]. Reading, printing, checking, comparing and documentation are visitors.
 namespace heddle::config_keys {
 
 template <class Enum>
@@ -89,25 +89,33 @@ void visit_paths(Visitor& visitor, Config& config) {
   visitor.key("valid", config.data.valid, Unchecked{}, "the validation dataset");
 }
 
+/// Keys of [model] that any layer may have otherwise.
+template <class Visitor, class Model>
+void visit_layer_keys(Visitor& visitor, Model& model) {
+  visitor.key("d_ff", model.d_ff, between(1, most_width), "width inside the feed-forward sublayers");
+  visitor.key("heads", model.heads, between(1, most_layers), "attention heads");
+  visitor.key("activation", model.activation, NotEmpty{}, "relu, gelu, or a plug-in's; `heddle kernels` lists them");
+  visitor.key("dropout", model.dropout, below_one(), "of embeddings and of each sublayer's output");
+  visitor.key("attention_dropout", model.attention_dropout, below_one(), "of attention weights");
+  visitor.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
+}
+
 template <class Visitor, class Config>
 void visit_model(Visitor& visitor, Config& config) {
   like<ModelConfig, Config>& model = config.model;
   visitor.section("model", "the Transformer");
-  visitor.key("encoder_layers", model.encoder_layers, between(1, most_layers), "layers of the encoder");
-  visitor.key("decoder_layers", model.decoder_layers, between(1, most_layers), "layers of the decoder");
+  visitor.key("stacks", model.stacks, NotEmpty{}, "of layers, both or one of them");
+  visitor.key("encoder_layers", model.encoder.layers, between(0, most_layers), "layers of the encoder");
+  visitor.key("decoder_layers", model.decoder.layers, between(0, most_layers), "layers of the decoder");
   visitor.key("d_model", model.d_model, between(1, most_width), "width of the residual stream; a multiple of heads");
-  visitor.key("d_ff", model.d_ff, between(1, most_width), "width inside the feed-forward sublayers");
-  visitor.key("heads", model.heads, between(1, most_layers), "attention heads");
+  visit_layer_keys(visitor, model);
   visitor.key("norm", model.norm, Unchecked{}, "LayerNorm after each residual sum, or before each sublayer");
-  visitor.key("activation", model.activation, NotEmpty{}, "relu, gelu, or a plug-in's; `heddle kernels` tells");
   visitor.key("positions", model.positions, Unchecked{}, "position embeddings: fixed sinusoids, or parameters");
   visitor.key("tie_embeddings", model.tie_embeddings, Unchecked{}, "one matrix embeds both sides and gives the logits");
-  visitor.key("dropout", model.dropout, below_one(), "of embeddings and of each sublayer's output");
-  visitor.key("attention_dropout", model.attention_dropout, below_one(), "of attention weights");
-  visitor.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
   visitor.key("max_length", model.max_length, between(2, most_width), "most tokens of a sentence, with its end token");
-  visitor.key("encoder_sublayers", model.encoder_sublayers, NotEmpty{}, "of each encoder layer, by registered name");
-  visitor.key("decoder_sublayers", model.decoder_sublayers, NotEmpty{}, "of each decoder layer, by registered name");
+  visitor.key("encoder_sublayers", model.encoder.sublayers, NotEmpty{}, "of each encoder layer, by registered name");
+  visitor.key("decoder_sublayers", model.decoder.sublayers, NotEmpty{}, "of each decoder layer, by registered name");
+  visitor.stacks(model);
 }
 
 template <class Visitor, class Config>

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "keys.hpp"
+#include "stacks.hpp"
 #include "values.hpp"
 
 namespace heddle {
@@ -20,6 +21,22 @@ std::string toml_string(std::string_view text) {
     }
   }
   return result + '"';
+}
+
+std::string describe(OptionValue const& value) {
+  struct Describer {
+    std::string operator()(bool held) const { return fmt::format("the truth value {}", held); }
+    std::string operator()(std::int64_t held) const { return fmt::format("the integer {}", held); }
+    std::string operator()(double held) const { return fmt::format("the number {}", held); }
+    std::string operator()(std::string const& held) const { return fmt::format("the text {}", toml_string(held)); }
+    std::string operator()(std::vector<std::int64_t> const& held) const {
+      return held.empty() ? "an empty list" : "a list";
+    }
+    std::string operator()(std::vector<std::string> const& held) const {
+      return held.empty() ? "an empty list" : "a list";
+    }
+  };
+  return std::visit(Describer{}, value);
 }
 
 std::string text_of(double value, config_keys::Range const& range) {
@@ -47,13 +64,15 @@ class Printer {
     text_ += fmt::format("{} = {}\n", name, config_values::text_of(member, check));
   }
 
-  std::string const& text() const { return text_; }
+  void stacks(ModelConfig const& model) { text_ += stacks_to_toml(model); }
+
+  std::string const& result() const { return text_; }
 
  private:
   std::string text_;
 };
 
-/// As Printer, with what would be right and what it means in a comment beside each key.
+/// As Printer, with the values that are right and the key's meaning in a comment beside each key.
 class Describer {
  public:
   void section(char const* name, char const* meaning) {
@@ -71,18 +90,71 @@ class Describer {
     }
   }
 
-  std::string const& text() const { return text_; }
+  void stacks(ModelConfig const&) {
+    text_ +=
+        "# Stacks may differ, and so may layers of a stack, counted from 1:\n"
+        "#   [model.decoder]\n"
+        "#   layers = 6                       as decoder_layers; so is sublayers\n"
+        "#   activation = \"gelu\"              d_ff, heads, activation and the dropouts may be set here\n"
+        "#   [model.decoder.layer.\"4-6\"]      one number or a range; ranges may not overlap\n"
+        "#   self_attention = { head_dim = 64 }   options of a sublayer; `heddle kernels` lists them\n";
+  }
+
+  std::string const& result() const { return text_; }
 
  private:
   static constexpr std::size_t column = 34;
   std::string text_;
 };
 
+/// Every key with its value.
+class Keys {
+ public:
+  struct Key {
+    std::string name;
+    OptionValue value;
+  };
+
+  void section(char const* name, char const*) { section_ = name; }
+
+  template <class Member, class Check>
+  void key(char const* name, Member const& member, Check const& check, char const*) {
+    bool or_auto = false;
+    if constexpr (std::is_same_v<Check, config_keys::Range>) {
+      or_auto = check.or_auto;
+    }
+    keys_.push_back({fmt::format("{}.{}", section_, name), config_values::value_of(member, or_auto)});
+  }
+
+  void stacks(ModelConfig const& model) {
+    add("model.encoder", model.encoder);
+    add("model.decoder", model.decoder);
+  }
+
+  std::vector<Key> const& result() const { return keys_; }
+
+ private:
+  void add(std::string const& name, StackConfig const& stack) {
+    add(name, stack.settings);
+    for (LayerOverride const& entry : stack.overrides) {
+      add(fmt::format("{}.layer.{}", name, range_name(entry.layers)), entry.settings);
+    }
+  }
+  void add(std::string const& name, Settings const& settings) {
+    for (auto const& [key, setting] : settings) {
+      keys_.push_back({fmt::format("{}.{}", name, key), setting.value});
+    }
+  }
+
+  std::string section_;
+  std::vector<Key> keys_;
+};
+
 template <class Visitor>
-std::string visited(Config const& config) {
+auto visited(Config const& config) {
   Visitor visitor;
   config_keys::visit_config(visitor, config);
-  return visitor.text();
+  return visitor.result();
 }
 
 /// The name that `names_of` has for a value.
@@ -123,8 +195,26 @@ std::string describe_config() {
   return visited<Describer>(Config{});
 }
 
-bool operator==(Config const& a, Config const& b) {
-  return to_toml(a) == to_toml(b);
+std::vector<ConfigDifference> differences(Config const& before, Config const& after) {
+  std::vector<Keys::Key> const old_keys = visited<Keys>(before);
+  std::vector<Keys::Key> const new_keys = visited<Keys>(after);
+  std::vector<ConfigDifference> found;
+  auto const value_in = [](std::vector<Keys::Key> const& keys, std::string const& name) {
+    auto const key = std::find_if(keys.begin(), keys.end(), [&](Keys::Key const& each) { return each.name == name; });
+    return key == keys.end() ? nullptr : &key->value;
+  };
+  for (Keys::Key const& key : new_keys) {
+    OptionValue const* const old_value = value_in(old_keys, key.name);
+    if (old_value == nullptr || *old_value != key.value) {
+      found.push_back({key.name, old_value == nullptr ? "(not set)" : to_toml(*old_value), to_toml(key.value)});
+    }
+  }
+  for (Keys::Key const& key : old_keys) {
+    if (value_in(new_keys, key.name) == nullptr) {
+      found.push_back({key.name, to_toml(key.value), "(not set)"});
+    }
+  }
+  return found;
 }
 
 }  // namespace heddle

@@ -5,7 +5,7 @@
 
 #include "keys.hpp"
 
-/// A value's TOML text and its type in words, for printing, documentation and error messages.
+/// The TOML text of a value and its type in words, for printing, documentation and error messages.
 namespace heddle::config_values {
 
 /// A TOML basic string.
@@ -48,7 +48,22 @@ requires std::is_enum_v<Enum> std::string text_of(Enum value, Check const&) {
   return toml_string(name_of(value));
 }
 
-/// What would be right for a member of type Member.
+/// The value by itself, as TOML has it.
+template <class Member>
+OptionValue value_of(Member const& member, bool or_auto) {
+  if constexpr (std::is_enum_v<Member>) {
+    return std::string(name_of(member));
+  } else if constexpr (is_count<Member>) {
+    return or_auto && member == 0 ? OptionValue("auto") : OptionValue(static_cast<std::int64_t>(member));
+  } else {
+    return member;
+  }
+}
+
+/// A value in few words for a message: its type and, where short, how it was written.
+std::string describe(OptionValue const& value);
+
+/// The values that are right for a member of type Member, in words.
 template <class Member, class Check>
 std::string words_of(Check const& check) {
   if constexpr (std::is_same_v<Member, bool>) {

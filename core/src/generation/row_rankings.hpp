@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/model/model.hpp>
 #include <span>
 #include <vector>
 
@@ -20,7 +20,7 @@ struct RowRanking {
 class RowRankings {
  public:
   /// The `count` best tokens of each row, or all where there are fewer.
-  RowRankings(EncoderDecoder const& model, std::size_t count, std::int32_t end_id)
+  RowRankings(Model const& model, std::size_t count, std::int32_t end_id)
       : model_(model), count_(count), end_id_(end_id), ranking_(count) {}
 
   /// `logits` is what the model's decode gave for `rows` rows. Collective over the tensor and pipeline groups. Throws
@@ -41,7 +41,7 @@ class RowRankings {
   std::vector<double> merge(std::span<double const> parts, std::size_t rows) const;
   std::vector<RowRanking> unpack(std::span<double const> table, std::size_t rows) const;
 
-  EncoderDecoder const& model_;
+  Model const& model_;
   std::size_t count_;
   std::int32_t end_id_;
   TokenRanking ranking_;

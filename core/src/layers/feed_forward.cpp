@@ -12,6 +12,10 @@ FeedForward::FeedForward(LayerSpec const& spec)
       down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, Linear::Split::inputs),
       activation_(spec.kernels.select<Activation>({spec.dtype, spec.model.activation})) {}
 
+LayerTraits FeedForward::traits() {
+  return {.multiplications = [](ModelConfig const& keys, LayerOptions const&) { return 2 * keys.d_model * keys.d_ff; }};
+}
+
 ActivationCall FeedForward::activation_call(LayerContext const& context, Tensor const& hidden) const {
   ActivationCall call{function_, hidden, make_dropout(context, dropout_, name_ + ".dropout", side_)};
   call.dropout.first_column = up_.first_output();

@@ -25,7 +25,7 @@ void add_losses(Tensor const& losses, LossSums& sums) {
 
 OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
     : tensor_(spec.parallel.tensor),
-      region_(spec.parallel, Side::target),
+      region_(spec.parallel, spec.side),
       table_(table),
       gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
                                        .b_dtype = parameter_dtype(spec.dtype),
@@ -71,8 +71,8 @@ Tensor OutputLoss::statistics(LayerContext& context, SoftmaxCrossEntropyCall con
   return own;
 }
 
-LossSums OutputLoss::visit(LayerContext& context, Tensor const& hidden, Tensor const& targets, Training const& training,
-                           Tensor const& grad_hidden) const {
+LossSums OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, Tensor const& targets,
+                              Training const& training, Tensor const& grad_hidden) const {
   ArenaScope const region_scope(context.arena);
   LossSums sums;
   Tensor const whole = region_.enter(context, hidden);

@@ -1,37 +1,47 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/layers/attention_layers.hpp>
+#include <heddle/core/layers/cross_attention.hpp>
 #include <heddle/core/layers/feed_forward.hpp>
 #include <heddle/core/layers/registry.hpp>
+#include <heddle/core/layers/self_attention.hpp>
 
 namespace heddle {
 
-void LayerRegistry::add(std::string name, LayerFactory factory) {
+void LayerRegistry::add(std::string name, LayerFactory factory, LayerTraits traits) {
   for (Entry const& entry : entries_) {
     if (entry.name == name) {
       throw ConfigError(
           fmt::format("the layer name '{}' is taken by {}; each layer needs its own name", name, entry.origin));
     }
   }
-  entries_.push_back({std::move(name), origin_, std::move(factory)});
+  entries_.push_back({std::move(name), origin_, std::move(factory), std::move(traits)});
 }
 
-std::unique_ptr<Layer> LayerRegistry::build(std::string const& name, LayerSpec const& spec) const {
+LayerRegistry::Entry const& LayerRegistry::at(std::string const& name, std::string const& place) const {
   std::string names;
   for (Entry const& entry : entries_) {
     if (entry.name == name) {
-      return entry.factory(spec);
+      return entry;
     }
     names += (names.empty() ? "" : ", ") + entry.name;
   }
-  throw ConfigError(fmt::format("{}: no layer '{}' is registered; there are {}", spec.name, name, names));
+  throw ConfigError(fmt::format("{}: no layer '{}' is registered; there are {}", place, name, names));
+}
+
+std::unique_ptr<Layer> LayerRegistry::build(std::string const& name, LayerSpec const& spec) const {
+  return at(name, spec.name).factory(spec);
 }
 
 void register_built_in_layers(LayerRegistry& registry) {
-  registry.add("self_attention", [](LayerSpec const& spec) { return std::make_unique<SelfAttention>(spec); });
-  registry.add("cross_attention", [](LayerSpec const& spec) { return std::make_unique<CrossAttention>(spec); });
-  registry.add("feed_forward", [](LayerSpec const& spec) { return std::make_unique<FeedForward>(spec); });
+  registry.add(
+      "self_attention", [](LayerSpec const& spec) { return std::make_unique<SelfAttention>(spec); },
+      SelfAttention::traits());
+  registry.add(
+      "cross_attention", [](LayerSpec const& spec) { return std::make_unique<CrossAttention>(spec); },
+      CrossAttention::traits());
+  registry.add(
+      "feed_forward", [](LayerSpec const& spec) { return std::make_unique<FeedForward>(spec); }, FeedForward::traits());
 }
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <heddle/core/layers/residual_stack.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
@@ -7,15 +8,40 @@
 
 namespace heddle {
 
-ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, Layers const& layers,
-                             std::vector<std::string> const& sublayers)
+namespace {
+
+/// The highest dropout of the stack's layers, by which the kernel is selected.
+float largest_dropout(StackDescription const& description, LayerSpec const& spec) {
+  double largest = description.layers.empty() ? spec.model.dropout : 0;
+  for (LayerDescription const& layer : description.layers) {
+    largest = std::max(largest, layer.keys->dropout);
+  }
+  return static_cast<float>(largest);
+}
+
+LayerSpec layer_spec(LayerSpec const& stack, LayerDescription const& layer, SublayerDescription const& sublayer,
+                     std::string const& name) {
+  return {.name = name,
+          .side = stack.side,
+          .model = *layer.keys,
+          .dtype = stack.dtype,
+          .kernels = stack.kernels,
+          .parallel = stack.parallel,
+          .parameters = stack.parameters,
+          .options = sublayer.options,
+          .memory_side = stack.memory_side};
+}
+
+}  // namespace
+
+ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, StackDescription const& description,
+                             IndexRange const& range)
     : side_(spec.side),
-      memory_region_(spec.parallel, Side::source),
+      memory_region_(spec.parallel, spec.memory_side.value_or(spec.side)),
       pre_(spec.model.norm == NormPlacement::pre),
-      ends_side_(layers.range.end == layers.count),
-      dropout_(spec.model.dropout),
+      ends_side_(range.end == description.count()),
       residual_norm_(
-          spec.kernels.select<ResidualNorm>({spec.dtype, spec.model.d_model, static_cast<float>(spec.model.dropout)})),
+          spec.kernels.select<ResidualNorm>({spec.dtype, spec.model.d_model, largest_dropout(description, spec)})),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   auto const declare_norm = [&](std::string const& name) {
     auto const declare = [&](char const* part, Initializer const& initializer) {
@@ -23,14 +49,16 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
     };
     return Norm{declare(".weight", Initializer::ones()), declare(".bias", Initializer::zeros())};
   };
-  for (std::int64_t layer = layers.range.begin; layer < layers.range.end; ++layer) {
-    for (std::string const& sublayer : sublayers) {
-      std::string const name = fmt::format("{}.layers.{}.{}", spec.name, layer, sublayer);
+  for (std::int64_t index = range.begin; index < range.end; ++index) {
+    LayerDescription const& layer = description.layers[static_cast<std::size_t>(index)];
+    for (SublayerDescription const& sublayer : layer.sublayers) {
+      std::string const name = fmt::format("{}.layers.{}.{}", spec.name, index, sublayer.name);
       auto const& uses = spec.parameters.uses();
       auto const uses_before = static_cast<std::ptrdiff_t>(uses.size());
-      auto branch = registry.build(sublayer, spec.named(name));
+      auto branch = registry.build(sublayer.name, layer_spec(spec, layer, sublayer, name));
       std::vector<Parameter const*> used(uses.begin() + uses_before, uses.end());
-      sublayers_.push_back({name, std::move(branch), declare_norm(name + ".norm"), std::move(used)});
+      sublayers_.push_back(
+          {name, std::move(branch), declare_norm(name + ".norm"), std::move(used), layer.keys->dropout});
     }
   }
   if (pre_ && ends_side_) {
@@ -87,7 +115,8 @@ HiddenStates ResidualStack::run(LayerContext& context, HiddenStates const& input
     Norm const& norm = norm_after(index);
     HiddenStates const branch = run_branch(index, stream);
     ResidualNormCall call{.residual = residual, .branch = branch.hidden, .weight = {}, .bias = {}};
-    call.dropout = make_stream_dropout(context, dropout_, sublayers_[index].name + ".residual_dropout", side_);
+    call.dropout =
+        make_stream_dropout(context, sublayers_[index].dropout, sublayers_[index].name + ".residual_dropout", side_);
     if (norm.weight != nullptr) {
       call.weight = norm.weight->value;
       call.bias = norm.bias->value;
@@ -130,12 +159,12 @@ void ResidualStack::backward_sublayers(LayerContext& context, HiddenStates const
                                        Activations const& activations) const {
   Tensor const grad = grad_stream.hidden;  // of the residual stream, in place
   Tensor const grad_branch = context.arena.allocate(grad.dtype(), grad.shape());
-  // What flows back to a joint's normalized output and beside the norm to its sum; a last joint without norm has only
+  // The gradients of a joint's normalized output and, beside the norm, of its sum; a last joint without norm has only
   // the latter.
   bool const norm_last = !pre_ || ends_side_;
   Tensor grad_normalized = norm_last ? grad : Tensor();
   Tensor grad_sum = norm_last ? Tensor() : grad;
-  // A buffer for what a pre-LN branch hands to the norm before it: it must outlive the branch's scope.
+  // A buffer for the gradient that a pre-LN branch hands to the norm before it: it must outlive the branch's scope.
   Tensor const handed = pre_ ? context.arena.allocate(grad.dtype(), grad.shape()) : Tensor();
   auto const gradients = [&](Norm const& norm, bool branch) {
     ResidualNormGradients result{grad, branch ? grad_branch : Tensor(), Tensor(), Tensor()};

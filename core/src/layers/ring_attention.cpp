@@ -17,13 +17,13 @@ constexpr int gradient_tag = 1;
 constexpr int most_slices = 8;
 
 struct Ring {
-  Communicator const& context;
+  Communicator const& group;
 
-  int ranks() const { return context.size(); }
-  int next() const { return (context.rank() + 1) % ranks(); }
-  int previous() const { return (context.rank() + ranks() - 1) % ranks(); }
+  int ranks() const { return group.size(); }
+  int next() const { return (group.rank() + 1) % ranks(); }
+  int previous() const { return (group.rank() + ranks() - 1) % ranks(); }
   /// The rank whose keys are here in a step.
-  int owner(int step) const { return (context.rank() + ranks() - step) % ranks(); }
+  int owner(int step) const { return (group.rank() + ranks() - step) % ranks(); }
 };
 
 std::int64_t most_rows(ContextRows const& rows) {
@@ -46,14 +46,14 @@ struct KeysAndValues {
 /// The blocks of keys and values that pass by: one is here while the next one comes.
 class BlockRing {
  public:
-  BlockRing(Communicator const& context, ContextAttention::Place const& place, TensorOps& tensor_ops,
+  BlockRing(Communicator const& group, ContextAttention::Task const& task, TensorOps& tensor_ops,
             AttentionCall const& call)
-      : ring_{context}, rows_(place.keys) {
+      : ring_{group}, rows_(task.keys) {
     for (KeysAndValues& buffer : buffers_) {
-      buffer.both = place.arena.allocate(call.k.dtype(), {most_rows(rows_), 2 * call.k.dim(1)});
+      buffer.both = task.arena.allocate(call.k.dtype(), {most_rows(rows_), 2 * call.k.dim(1)});
     }
-    tensor_ops.copy(place.execution, call.k, block().keys());
-    tensor_ops.copy(place.execution, call.v, block().values());
+    tensor_ops.copy(task.execution, call.k, block().keys());
+    tensor_ops.copy(task.execution, call.v, block().values());
   }
 
   int owner() const { return ring_.owner(step_); }
@@ -66,8 +66,8 @@ class BlockRing {
   void start() {
     if (step_ + 1 < ring_.ranks()) {
       KeysAndValues const coming = buffers_[buffer(step_ + 1)].first(rows_of(step_ + 1).tokens);
-      receive_ = ring_.context.start_receive(coming.both, ring_.previous(), block_tag);
-      send_ = ring_.context.start_send(block().both, ring_.next(), block_tag);
+      receive_ = ring_.group.start_receive(coming.both, ring_.previous(), block_tag);
+      send_ = ring_.group.start_send(block().both, ring_.next(), block_tag);
     }
   }
   void progress() {
@@ -92,13 +92,13 @@ class BlockRing {
 };
 
 /// The gradients of some heads of the blocks that pass by. In each step this rank adds its part to what the previous
-/// one sent and sends it on; there is a whole step's time for that, for the next step has a place of its own.
+/// one sent and sends it on; there is a whole step's time for that, for the next step has a buffer of its own.
 class GradientRing {
  public:
-  GradientRing(Communicator const& context, ContextAttention::Place const& place, DType dtype, std::int64_t width)
-      : ring_{context}, rows_(place.keys) {
+  GradientRing(Communicator const& group, ContextAttention::Task const& task, DType dtype, std::int64_t width)
+      : ring_{group}, rows_(task.keys) {
     for (KeysAndValues& buffer : buffers_) {
-      buffer.both = place.arena.allocate(dtype, {most_rows(rows_), 2 * width});
+      buffer.both = task.arena.allocate(dtype, {most_rows(rows_), 2 * width});
     }
   }
 
@@ -106,10 +106,10 @@ class GradientRing {
   KeysAndValues begin(int step) {
     receive_.wait();
     send_.wait();
-    receive_ = ring_.context.start_receive(at(step + 1).both, ring_.previous(), gradient_tag);
+    receive_ = ring_.group.start_receive(at(step + 1).both, ring_.previous(), gradient_tag);
     return at(step);
   }
-  void end(int step) { send_ = ring_.context.start_send(at(step).both, ring_.next(), gradient_tag); }
+  void end(int step) { send_ = ring_.group.start_send(at(step).both, ring_.next(), gradient_tag); }
   void progress() {
     receive_.progress();
     send_.progress();
@@ -136,27 +136,27 @@ class GradientRing {
 /// Tensors in the dtype of a ring's sums: as they are or, in bfloat16, as copies of the arena's.
 class Widened {
  public:
-  Widened(ContextAttention::Place const& place, TensorOps& tensor_ops, DType dtype)
-      : place_(place), tensor_ops_(tensor_ops), dtype_(dtype) {}
+  Widened(ContextAttention::Task const& task, TensorOps& tensor_ops, DType dtype)
+      : task_(task), tensor_ops_(tensor_ops), dtype_(dtype) {}
 
   bool copies(Tensor const& tensor) const { return tensor.dtype() != dtype_; }
-  /// `tensor` itself, or a place for its elements.
-  Tensor place_of(Tensor const& tensor) const {
-    return copies(tensor) ? place_.arena.allocate(dtype_, tensor.shape()) : tensor;
+  /// `tensor` itself, or room for its elements.
+  Tensor room_for(Tensor const& tensor) const {
+    return copies(tensor) ? task_.arena.allocate(dtype_, tensor.shape()) : tensor;
   }
   Tensor operator()(Tensor const& tensor) const {
-    Tensor const wide = place_of(tensor);
+    Tensor const wide = room_for(tensor);
     copy(tensor, wide);
     return wide;
   }
   void copy(Tensor const& from, Tensor const& to) const {
     if (from.dtype() != to.dtype()) {
-      tensor_ops_.copy(place_.execution, from, to);
+      tensor_ops_.copy(task_.execution, from, to);
     }
   }
 
  private:
-  ContextAttention::Place const& place_;
+  ContextAttention::Task const& task_;
   TensorOps& tensor_ops_;
   DType dtype_;
 };
@@ -202,23 +202,23 @@ AttentionCall call_with(AttentionCall call, BlockRing const& blocks, Widened con
 
 }  // namespace
 
-ContextAttention::Kept ContextAttention::ring_forward(Place const& place, AttentionCall const& call,
-                                                      Tensor const& output) const {
-  Kept kept{call, output, place.arena.allocate(statistics_dtype(call.q.dtype()), {call.q.dim(0), call.heads})};
-  TokenRows const& queries = place.queries.shards[static_cast<std::size_t>(context_.rank())];
-  ArenaScope const scope(place.arena);
-  Widened const widened(place, *tensor_ops_, kernel_dtype(mode_, call.q.dtype()));
+ContextAttention::Activations ContextAttention::ring_forward(Task const& task, AttentionCall const& call,
+                                                             Tensor const& output) const {
+  Activations kept{call, output, task.arena.allocate(statistics_dtype(call.q.dtype()), {call.q.dim(0), call.heads})};
+  TokenRows const& queries = task.queries.shards[static_cast<std::size_t>(group_.rank())];
+  ArenaScope const scope(task.arena);
+  Widened const widened(task, *tensor_ops_, kernel_dtype(mode_, call.q.dtype()));
   AttentionCall wide = call;
   wide.q = widened(call.q);
-  Tensor const sums = widened.place_of(output);
-  BlockRing blocks(context_, place, *tensor_ops_, call);
+  Tensor const sums = widened.room_for(output);
+  BlockRing blocks(group_, task, *tensor_ops_, call);
   for (; !blocks.done(); blocks.advance()) {
     blocks.start();
-    ArenaScope const block_scope(place.arena);
+    ArenaScope const block_scope(task.arena);
     AttentionCall const block = call_with(wide, blocks, widened, queries);
     for (int index = 0; index < slices_of(call); ++index) {
       Slice const slice = slice_of(call, index);
-      attention_->forward(place.execution, slice.of(block), slice.columns(sums), slice.statistics(kept.log_sum_exp));
+      attention_->forward(task.execution, slice.of(block), slice.columns(sums), slice.statistics(kept.log_sum_exp));
       blocks.progress();
     }
   }
@@ -226,33 +226,33 @@ ContextAttention::Kept ContextAttention::ring_forward(Place const& place, Attent
   return kept;
 }
 
-void ContextAttention::ring_backward(Place const& place, Kept const& kept, Tensor const& grad_output,
+void ContextAttention::ring_backward(Task const& task, Activations const& kept, Tensor const& grad_output,
                                      AttentionGradients const& gradients) const {
   AttentionCall const& call = kept.call;
-  TokenRows const& queries = place.queries.shards[static_cast<std::size_t>(context_.rank())];
-  ArenaScope const scope(place.arena);
+  TokenRows const& queries = task.queries.shards[static_cast<std::size_t>(group_.rank())];
+  ArenaScope const scope(task.arena);
   DType const sum_dtype = kernel_dtype(mode_, call.q.dtype());
-  Widened const widened(place, *tensor_ops_, sum_dtype);
+  Widened const widened(task, *tensor_ops_, sum_dtype);
   AttentionCall wide = call;
   wide.q = widened(call.q);
   Tensor const output = widened(kept.output);
   Tensor const wide_grad_output = widened(grad_output);
-  Tensor const grad_q = widened.place_of(gradients.q);
-  BlockRing blocks(context_, place, *tensor_ops_, call);
+  Tensor const grad_q = widened.room_for(gradients.q);
+  BlockRing blocks(group_, task, *tensor_ops_, call);
   std::vector<GradientRing> block_gradients;
   block_gradients.reserve(static_cast<std::size_t>(slices_of(call)));
   for (int index = 0; index < slices_of(call); ++index) {
-    block_gradients.emplace_back(context_, place, sum_dtype, slice_of(call, index).width());
+    block_gradients.emplace_back(group_, task, sum_dtype, slice_of(call, index).width());
   }
   for (; !blocks.done(); blocks.advance()) {
     blocks.start();
-    ArenaScope const block_scope(place.arena);
+    ArenaScope const block_scope(task.arena);
     AttentionCall const block = call_with(wide, blocks, widened, queries);
     for (int index = 0; index < slices_of(call); ++index) {
       Slice const slice = slice_of(call, index);
       GradientRing& ring = block_gradients[static_cast<std::size_t>(index)];
       KeysAndValues const gradient = ring.begin(blocks.step());
-      attention_->backward(place.execution, slice.of(block), slice.columns(output), slice.statistics(kept.log_sum_exp),
+      attention_->backward(task.execution, slice.of(block), slice.columns(output), slice.statistics(kept.log_sum_exp),
                            slice.columns(wide_grad_output),
                            {slice.columns(grad_q), gradient.keys(), gradient.values()});
       ring.end(blocks.step());
@@ -263,8 +263,8 @@ void ContextAttention::ring_backward(Place const& place, Kept const& kept, Tenso
   widened.copy(grad_q, gradients.q);
   for (int index = 0; index < slices_of(call); ++index) {
     KeysAndValues const home = block_gradients[static_cast<std::size_t>(index)].home();
-    tensor_ops_->copy(place.execution, home.keys(), slice_of(call, index).columns(gradients.k));
-    tensor_ops_->copy(place.execution, home.values(), slice_of(call, index).columns(gradients.v));
+    tensor_ops_->copy(task.execution, home.keys(), slice_of(call, index).columns(gradients.k));
+    tensor_ops_->copy(task.execution, home.values(), slice_of(call, index).columns(gradients.v));
   }
 }
 

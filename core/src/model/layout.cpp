@@ -40,52 +40,98 @@ std::string divisors(std::int64_t whole, std::int64_t most) {
   return found.empty() ? last : fmt::format("{} and {}", fmt::join(found, ", "), last);
 }
 
-/// Divisors that are told at most.
+/// At most so many divisors are listed.
 constexpr std::int64_t most_divisors = 128;
 
-std::string tensor_problem(ModelConfig const& model, int tensor) {
-  if (model.heads % tensor != 0) {
-    return fmt::format("model.heads = {} do not divide among parallel.tensor = {}; {} would do", model.heads, tensor,
-                       divisors(model.heads, most_divisors));
+std::string tensor_problem(ModelConfig const& keys, int tensor) {
+  if (keys.heads % tensor != 0) {
+    return fmt::format("model.heads = {} do not divide among parallel.tensor = {}; {} would do", keys.heads, tensor,
+                       divisors(keys.heads, most_divisors));
   }
-  if (model.d_ff % tensor != 0) {
-    return fmt::format("the {} columns of model.d_ff do not divide among parallel.tensor = {}; {} would do", model.d_ff,
-                       tensor, divisors(model.d_ff, most_divisors));
+  if (keys.d_ff % tensor != 0) {
+    return fmt::format("the {} columns of model.d_ff do not divide among parallel.tensor = {}; {} would do", keys.d_ff,
+                       tensor, divisors(keys.d_ff, most_divisors));
   }
   return "";
 }
 
-std::string context_problem(Config const& config, int context, int tensor, std::int64_t longest) {
+/// Names the layer and the axis, where a layer does not declare one that is split.
+std::string capability_problem(SublayerDescription const& sublayer, std::string const& stack, bool sequence_parallel,
+                               Sizes const& sizes) {
+  int const tensor = size_of_axis(sizes, MeshAxis::tensor);
+  int const context = size_of_axis(sizes, MeshAxis::context);
+  auto const refused = [&](std::string const& key) {
+    return fmt::format("the layer {} of the {} does not declare that it computes rightly with {}", sublayer.name, stack,
+                       key);
+  };
+  if (tensor > 1 && !sublayer.capabilities.tensor) {
+    return refused(fmt::format("parallel.tensor = {}", tensor));
+  }
+  if (tensor > 1 && sequence_parallel && !sublayer.capabilities.sequence) {
+    return refused("parallel.sequence_parallel");
+  }
+  if (context > 1 && !sublayer.capabilities.context) {
+    return refused(fmt::format("parallel.context = {}", context));
+  }
+  return "";
+}
+
+/// Problems of single layers.
+std::string layers_problem(Config const& config, ModelDescription const& model, Sizes const& sizes) {
+  for (StackDescription const& stack : model.stacks) {
+    for (LayerDescription const& layer : stack.layers) {
+      std::string problem = tensor_problem(*layer.keys, size_of_axis(sizes, MeshAxis::tensor));
+      for (SublayerDescription const& sublayer : layer.sublayers) {
+        if (problem.empty()) {
+          problem = capability_problem(sublayer, stack.name, config.parallel.sequence_parallel, sizes);
+        }
+      }
+      if (!problem.empty()) {
+        return problem;
+      }
+    }
+  }
+  return "";
+}
+
+std::string context_problem(Config const& config, ModelDescription const& model, Sizes const& sizes,
+                            std::int64_t longest) {
+  int const context = size_of_axis(sizes, MeshAxis::context);
+  int const tensor = size_of_axis(sizes, MeshAxis::tensor);
   if (context > longest) {
     return fmt::format("parallel.context = {} ranks would share the tokens of sequences that have at most {}", context,
                        longest);
   }
-  std::int64_t const heads = config.model.heads / tensor;
-  if (config.parallel.context_mode == ContextMode::ulysses && heads % context != 0) {
-    return fmt::format(
-        "in ulysses each context rank computes some of the heads, and the {} of a rank (model.heads / parallel.tensor) "
-        "do not divide among parallel.context = {}; {} would do, or parallel.context_mode = \"ring\"",
-        heads, context, divisors(heads, most_divisors));
+  for (std::int64_t index = 0; index < model.layers(); ++index) {
+    std::int64_t const heads = model.layer(index).keys->heads / tensor;
+    if (config.parallel.context_mode == ContextMode::ulysses && heads % context != 0) {
+      return fmt::format(
+          "in ulysses each context rank computes some of the heads, and the {} of a rank (model.heads / "
+          "parallel.tensor) do not divide among parallel.context = {}; {} would do, or parallel.context_mode = "
+          "\"ring\"",
+          heads, context, divisors(heads, most_divisors));
+    }
   }
   return "";
 }
 
-std::string pipeline_problem(Config const& config, int pipeline) {
+std::string pipeline_problem(Config const& config, ModelDescription const& model, int pipeline) {
   ParallelConfig parallel = config.parallel;
   parallel.pipeline = pipeline;
   try {
-    plan_pipeline(config.model, parallel, config.model.d_model);
+    plan_pipeline(model, parallel, config.model.d_model);
   } catch (ConfigError const& error) {
     return error.what();
   }
   return "";
 }
 
-[[noreturn]] void refuse(Config const& config, Sizes const& wanted, int ranks, std::string const& reason,
-                         std::int64_t longest_sequence) {
+[[noreturn]] void refuse(Config const& config, ModelDescription const& model, Sizes const& wanted, int ranks,
+                         std::string const& reason, std::int64_t longest_sequence) {
   auto const nearest = [&](Config const& tried) {
-    return nearest_layouts(wanted, ranks,
-                           [&](Sizes const& sizes) { return layout_problem(tried, sizes, longest_sequence).empty(); });
+    return nearest_layouts(wanted, ranks, [&](Sizes const& sizes) {
+      return layout_problem(tried, model, sizes, longest_sequence).empty();
+    });
   };
   auto layouts = nearest(config);
   std::string without;
@@ -102,22 +148,22 @@ std::string pipeline_problem(Config const& config, int pipeline) {
 
 }  // namespace
 
-std::string layout_problem(Config const& config, Sizes const& sizes, std::int64_t longest_sequence) {
-  int const tensor = size_of_axis(sizes, MeshAxis::tensor);
-  std::string problem = tensor_problem(config.model, tensor);
+std::string layout_problem(Config const& config, ModelDescription const& model, Sizes const& sizes,
+                           std::int64_t longest_sequence) {
+  std::string problem = layers_problem(config, model, sizes);
   if (problem.empty()) {
-    problem = context_problem(config, size_of_axis(sizes, MeshAxis::context), tensor, longest_sequence);
+    problem = context_problem(config, model, sizes, longest_sequence);
   }
-  return problem.empty() ? pipeline_problem(config, size_of_axis(sizes, MeshAxis::pipeline)) : problem;
+  return problem.empty() ? pipeline_problem(config, model, size_of_axis(sizes, MeshAxis::pipeline)) : problem;
 }
 
-Mesh make_mesh(Config const& config, int rank, int ranks) {
+Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, int ranks) {
   ParallelConfig const& parallel = config.parallel;
   Sizes const wanted{parallel.pipeline, parallel.data, parallel.context, parallel.tensor};
   Sizes sizes{parallel.pipeline, 1, parallel.context, parallel.tensor};
   int& data = sizes[static_cast<std::size_t>(MeshAxis::data)];
   data = parallel.data > 0 ? parallel.data : std::max(1, ranks / product_of(sizes));
-  std::string problem = layout_problem(config, sizes, config.model.max_length);
+  std::string problem = layout_problem(config, model, sizes, config.model.max_length);
   int const product = product_of(sizes);
   if (problem.empty() && product != ranks) {
     problem =
@@ -125,17 +171,18 @@ Mesh make_mesh(Config const& config, int rank, int ranks) {
                     sizes[1], sizes[2], sizes[3], product == uncountable ? "at least " : "", product, ranks);
   }
   if (!problem.empty()) {
-    refuse(config, wanted, ranks, problem, config.model.max_length);
+    refuse(config, model, wanted, ranks, problem, config.model.max_length);
   }
   return {sizes, rank, ranks};
 }
 
-void require_long_enough(Config const& config, Mesh const& mesh, int ranks, std::int64_t longest_sequence) {
-  int const context = mesh.size(MeshAxis::context);
-  std::string const problem = context_problem(config, context, mesh.size(MeshAxis::tensor), longest_sequence);
+void require_long_enough(Config const& config, ModelDescription const& model, Mesh const& mesh, int ranks,
+                         std::int64_t longest_sequence) {
+  Sizes const sizes{mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), mesh.size(MeshAxis::context),
+                    mesh.size(MeshAxis::tensor)};
+  std::string const problem = context_problem(config, model, sizes, longest_sequence);
   if (!problem.empty()) {
-    Sizes const wanted{mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), context, mesh.size(MeshAxis::tensor)};
-    refuse(config, wanted, ranks, problem, longest_sequence);
+    refuse(config, model, sizes, ranks, problem, longest_sequence);
   }
 }
 

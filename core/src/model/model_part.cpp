@@ -1,168 +1,101 @@
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+
+#include "tables.hpp"
 
 namespace heddle {
 
 namespace {
 
-struct Table {
-  std::string name;
-  std::int64_t size = 0;
-};
-
-Table table_of(TableUse use, ModelConfig const& model, VocabularySizes const& vocabulary) {
-  if (model.tie_embeddings && vocabulary.joint) {
-    return {"embedding.weight", vocabulary.target};
-  }
-  switch (use) {
-    case TableUse::source:
-      return {"encoder.embedding.weight", vocabulary.source};
-    case TableUse::output:
-      return {model.tie_embeddings ? "decoder.embedding.weight" : "output.weight", vocabulary.target};
-    case TableUse::target:
-      break;
-  }
-  return {"decoder.embedding.weight", vocabulary.target};
-}
-
-bool uses(TableUse use, IndexRange const& layers, ModelConfig const& model) {
-  switch (use) {
-    case TableUse::source:
-      return layers.begin == 0;
-    case TableUse::target:
-      return layers.begin <= model.encoder_layers && layers.end > model.encoder_layers;
-    case TableUse::output:
-      break;
-  }
-  return layers.end == model.encoder_layers + model.decoder_layers;
-}
-
-/// The tables that a part needs, each declared by the first who asks for it on this rank.
-class Tables {
- public:
-  Tables(LayerSpec const& spec, VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers)
-      : spec_(spec), vocabulary_(vocabulary), plan_(plan) {
-    for (TableUse const use : all_uses) {
-      if (uses(use, layers, spec.model)) {
-        tables_[static_cast<std::size_t>(use)] = &declared(table_of(use, spec.model, vocabulary));
-      }
-    }
-  }
-  Parameter* operator[](TableUse use) const { return tables_[static_cast<std::size_t>(use)]; }
-
- private:
-  static constexpr std::array all_uses{TableUse::source, TableUse::target, TableUse::output};
-
-  std::vector<int> stages_with(std::string const& name) const {
-    std::vector<int> stages;
-    for (int stage = 0; stage < plan_.stages(); ++stage) {
-      auto const& parts = plan_.parts[static_cast<std::size_t>(stage)];
-      bool const holds = std::any_of(parts.begin(), parts.end(), [&](IndexRange const& layers) {
-        return std::any_of(all_uses.begin(), all_uses.end(), [&](TableUse use) {
-          return uses(use, layers, spec_.model) && table_of(use, spec_.model, vocabulary_).name == name;
-        });
-      });
-      if (holds) {
-        stages.push_back(stage);
-      }
-    }
-    return stages;
-  }
-
-  Parameter& declared(Table const& table) const {
-    if (Parameter* const present = spec_.parameters.find(table.name)) {
-      return *present;
-    }
-    double const deviation = 1 / std::sqrt(static_cast<double>(spec_.model.d_model));
-    auto stages = stages_with(table.name);
-    if (stages.size() == 1) {
-      stages.clear();
-    }
-    return spec_.parameters.reserve(
-        {table.name, {table.size, spec_.model.d_model}, Initializer::normal(deviation), {0}, {}, std::move(stages)});
-  }
-
-  LayerSpec const& spec_;
-  VocabularySizes const& vocabulary_;
-  PipelinePlan const& plan_;
-  std::array<Parameter*, 3> tables_{};
-};
-
-LayerSpec side_spec(LayerSpec const& spec, std::string const& name, Side side) {
-  LayerSpec named = spec.named(name);
-  named.side = side;
+LayerSpec stack_spec(LayerSpec const& spec, StackDescription const& stack) {
+  LayerSpec named = spec.named(stack.name);
+  named.side = stack.side;
+  named.memory_side = stack.memory_side;
   return named;
 }
 
-}  // namespace
-
-ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, VocabularySizes const& vocabulary,
-                     PipelinePlan const& plan, IndexRange const& layers)
-    : layers_(layers),
-      encoder_layers_(spec.model.encoder_layers),
-      all_layers_(spec.model.encoder_layers + spec.model.decoder_layers),
-      d_model_(spec.model.d_model),
-      dtype_(spec.dtype),
-      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
-  Tables const tables(spec, vocabulary, plan, layers);
-  LayerSpec const encoder = side_spec(spec, "encoder", Side::source);
-  LayerSpec const decoder = side_spec(spec, "decoder", Side::target);
-  if (begins_encoder()) {
-    source_embedding_.emplace(encoder, *tables[TableUse::source]);
-  }
-  if (has_encoder()) {
-    IndexRange const range{layers.begin, std::min(layers.end, encoder_layers_)};
-    encoder_.emplace(encoder, registry, ResidualStack::Layers{range, encoder_layers_}, spec.model.encoder_sublayers);
-  }
-  if (begins_decoder()) {
-    target_embedding_.emplace(decoder, *tables[TableUse::target]);
-  }
-  if (has_decoder()) {
-    IndexRange const range{std::max<std::int64_t>(layers.begin - encoder_layers_, 0), layers.end - encoder_layers_};
-    decoder_.emplace(decoder, registry, ResidualStack::Layers{range, spec.model.decoder_layers},
-                     spec.model.decoder_sublayers);
-  }
-  if (layers.end == all_layers_) {
-    output_.emplace(decoder, *tables[TableUse::output]);
-  }
+/// The tokens that a side's stack embeds.
+TokenIds const& input_tokens(Pack const& pack, Side side) {
+  return side == Side::source ? pack.source : pack.target_input;
 }
 
-namespace {
+/// The tokens that the rows of a side are to predict, int32 [tokens].
+Tensor const& output_tokens(Pack const& pack, Side side) {
+  Tensor const& ids = side == Side::source ? pack.source_output.id : pack.target_output.id;
+  if (ids.empty()) {
+    throw Error("this pack says of no row of the model's last stack which token it is to predict");
+  }
+  return ids;
+}
 
 struct Activations {
-  Saved encoder;
-  Saved decoder;
+  std::vector<Saved> stacks;
   Tensor grad_hidden;  ///< of the last layer's output, from the loss
 };
 
 }  // namespace
 
+ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, ModelDescription const& description,
+                     VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers)
+    : layers_(layers),
+      d_model_(spec.model.d_model),
+      dtype_(spec.dtype),
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
+  Tables const tables(spec, description, vocabulary, plan);
+  // Tables are declared before all else.
+  std::vector<Parameter*> embeddings;
+  for (std::size_t index = 0; index < description.stacks.size(); ++index) {
+    StackDescription const& stack = description.stacks[index];
+    extents_.push_back({description.range(index), stack.side, stack.memory_side});
+    embeddings.push_back(description.has_entry(index, layers) ? &tables.embedding(index) : nullptr);
+  }
+  bool const ends_model = layers.end == description.layers();
+  Parameter* const output = ends_model ? &tables.output() : nullptr;
+  for (std::size_t index = 0; index < description.stacks.size(); ++index) {
+    StackDescription const& stack = description.stacks[index];
+    bool const begins = embeddings[index] != nullptr;
+    IndexRange const range = description.range_in(index, layers);
+    if (!begins && range.count() == 0) {
+      continue;
+    }
+    LayerSpec const named = stack_spec(spec, stack);
+    std::optional<TokenEmbedding> embedding;
+    if (begins) {
+      embedding.emplace(named, *embeddings[index]);
+    }
+    stacks_.push_back({index, stack.side, stack.memory_side, begins, description.has_exit(index, layers),
+                       std::move(embedding), ResidualStack(named, registry, stack, range)});
+  }
+  if (output != nullptr) {
+    output_.emplace(stack_spec(spec, description.stacks.back()), *output);
+  }
+}
+
 ModelPart::Output ModelPart::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
                                      OutputLoss::Training const& training) const {
   Pack const& pack = context.pack;
   Activations activations;
+  activations.stacks.resize(stacks_.size());
   HiddenStates stream = input;
-  if (encoder_) {
-    stream.hidden = encode(context, input.hidden, activations.encoder);
-    if (ends_encoder()) {
+  for (std::size_t index = 0; index < stacks_.size(); ++index) {
+    Stack const& stack = stacks_[index];
+    if (stack.begins) {
+      stream.hidden = stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side));
+    }
+    stream = stack.layers.forward(context, stream, activations.stacks[index]);
+    if (stack.ends && stack.index + 1 < extents_.size()) {
       stream = {Tensor(), stream.hidden};
     }
-  }
-  if (target_embedding_) {
-    stream.hidden = target_embedding_->forward(context, pack.target_input, pack.target_rows);
-  }
-  if (decoder_) {
-    stream = decoder_->forward(context, stream, activations.decoder);
   }
   LossSums loss;
   if (output_) {
     if (training.scale != 0) {
       activations.grad_hidden = context.arena.allocate(stream.hidden.dtype(), stream.hidden.shape());
     }
-    loss = output_->visit(context, stream.hidden, pack.target_output.id, training, activations.grad_hidden);
+    loss = output_->evaluate(context, stream.hidden, output_tokens(pack, extents_.back().side), training,
+                             activations.grad_hidden);
   }
   saved.keep(std::move(activations));
   return {output_ ? HiddenStates{stream.hidden, Tensor()} : stream, loss};
@@ -174,26 +107,22 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
   HiddenStates grad = grad_output;
   if (output_) {
     grad.hidden = activations.grad_hidden;
-    std::int64_t const rows = TensorRegion::stream_rows(context, pack.source_rows.tokens);
-    grad.memory = context.arena.allocate(dtype_, {rows, d_model_});
-    tensor_ops_->fill(context.execution, grad.memory, 0);
   }
-  if (decoder_) {
-    grad = decoder_->backward(context, grad, activations.decoder);
-  }
-  if (target_embedding_) {
-    target_embedding_->backward(context, pack.target_input, pack.target_rows, grad.hidden);
-    grad.hidden = Tensor();
-  }
-  if (encoder_) {
-    if (ends_encoder()) {
+  for (std::size_t index = stacks_.size(); index-- > 0;) {
+    Stack const& stack = stacks_[index];
+    if (stack.ends && stack.index + 1 < extents_.size()) {
       grad = {grad.memory, Tensor()};
     }
-    grad = encoder_->backward(context, grad, activations.encoder);
-  }
-  if (source_embedding_) {
-    source_embedding_->backward(context, pack.source, pack.source_rows, grad.hidden);
-    grad = {};
+    if (stack.memory_side && grad.memory.empty()) {
+      std::int64_t const rows = TensorRegion::stream_rows(context, pack.rows(*stack.memory_side).tokens);
+      grad.memory = context.arena.allocate(dtype_, {rows, d_model_});
+      tensor_ops_->fill(context.execution, grad.memory, 0);
+    }
+    grad = stack.layers.backward(context, grad, activations.stacks[index]);
+    if (stack.begins) {
+      stack.embedding->backward(context, input_tokens(pack, stack.side), pack.rows(stack.side), grad.hidden);
+      grad.hidden = Tensor();
+    }
   }
   return grad;
 }
@@ -204,38 +133,36 @@ HiddenStates ModelPart::allocate_boundary(LayerContext& context, std::int64_t la
     return context.arena.allocate(dtype_, {rows, d_model_});
   };
   HiddenStates stream;
-  if (layer > 0 && layer < encoder_layers_) {
-    stream.hidden = allocate(Side::source);
-  } else if (layer > encoder_layers_ && layer < all_layers_) {
-    stream.hidden = allocate(Side::target);
-  }
-  if (layer >= encoder_layers_ && layer < all_layers_) {
-    stream.memory = allocate(Side::source);
+  for (Extent const& stack : extents_) {
+    bool const inside = layer > stack.layers.begin && layer < stack.layers.end;
+    bool const before = layer > 0 && layer == stack.layers.begin && stack.layers.count() > 0;
+    if (inside) {
+      stream.hidden = allocate(stack.side);
+    }
+    if ((inside || before) && stack.memory_side) {
+      stream.memory = allocate(*stack.memory_side);
+    }
   }
   return stream;
 }
 
-Tensor ModelPart::encode(LayerContext& context, Tensor const& hidden, Saved& saved) const {
+ModelPart::Stack const* ModelPart::stack(std::size_t index) const {
+  auto const found =
+      std::find_if(stacks_.begin(), stacks_.end(), [&](Stack const& stack) { return stack.index == index; });
+  return found == stacks_.end() ? nullptr : &*found;
+}
+
+Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const& hidden, Saved& saved) const {
+  Pack const& pack = context.pack;
   Tensor const input =
-      source_embedding_ ? source_embedding_->forward(context, context.pack.source, context.pack.source_rows) : hidden;
-  return encoder_->forward(context, {input, {}}, saved).hidden;
+      stack.begins ? stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side)) : hidden;
+  return stack.layers.forward(context, {input, {}}, saved).hidden;
 }
 
-Tensor ModelPart::decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows,
+Tensor ModelPart::decode(LayerContext& context, Stack const& stack, TokenIds const& tokens, TokenRows const& rows,
                          HiddenStates const& stream, DecodeStep const& step, std::vector<DecodeCache>& caches) const {
-  Tensor const hidden = target_embedding_ ? target_embedding_->forward(context, tokens, rows) : stream.hidden;
-  return decoder_->decode(context, {hidden, stream.memory}, step, caches).hidden;
-}
-
-std::vector<DecodeCache> ModelPart::make_caches() const {
-  return decoder_ ? decoder_->make_caches() : std::vector<DecodeCache>();
-}
-
-void ModelPart::reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
-                        std::vector<DecodeCache>& caches) const {
-  if (decoder_) {
-    decoder_->reorder(context, parents, step, caches);
-  }
+  Tensor const hidden = stack.begins ? stack.embedding->forward(context, tokens, rows) : stream.hidden;
+  return stack.layers.decode(context, {hidden, stream.memory}, step, caches).hidden;
 }
 
 }  // namespace heddle

@@ -177,7 +177,7 @@ class Pipeline::Run {
   HiddenStates forward(Call const& call, Arena& arena, Saved& saved) {
     LayerContext here = context(call.action, arena);
     auto const [stream, loss] = part(call.action).forward(here, call.input, saved, step_.loss);
-    if (part(call.action).ends_decoder()) {
+    if (part(call.action).ends_model()) {
       losses_[static_cast<std::size_t>(call.action.micro_batch)] = loss;
     }
     return stream;
@@ -248,7 +248,7 @@ class Pipeline::Run {
   std::vector<LossSums> losses_;  ///< [micro-batch]; zeros but on the last stage
 };
 
-Pipeline::Pipeline(Communicator const& pipeline, EncoderDecoder const& model, std::shared_ptr<TensorOps> tensor_ops,
+Pipeline::Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
                    Execution& execution)
     : pipeline_(pipeline),
       model_(model),

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <fstream>
-#include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/report/memory_plan.hpp>
@@ -58,7 +58,8 @@ class Rehearsal {
                 .kernels = kernels(),
                 .parallel = parallel_,
                 .parameters = parameters_},
-               layers, vocabulary, plan_pipeline(config.model, config.parallel, vocabulary.target)),
+               layers, vocabulary,
+               plan_pipeline(describe_model(config.model, layers), config.parallel, vocabulary.target)),
         pipeline_(parallel_.pipeline, model_, kernels().select<TensorOps>({dtype_}), execution_) {
     parameters_.arrange();
     Shape const buffer{parameters_.size()};
@@ -125,7 +126,7 @@ class Rehearsal {
   Arena values_;
   Arena scratch_;
   Execution execution_{Kokkos::DefaultExecutionSpace(), scratch_};
-  EncoderDecoder model_;
+  Model model_;
   Pipeline pipeline_;
 };
 

@@ -149,15 +149,15 @@ std::string describe_hosts(std::vector<std::string> const& hosts) {
              : fmt::format("{} hosts with {} to {} each", ranks.size(), least->second, most->second);
 }
 
-std::string describe_stages(Config const& config, VocabularySizes const& vocabulary) {
-  PipelinePlan const plan = plan_pipeline(config.model, config.parallel, vocabulary.target);
-  std::vector<double> const shares = cost_shares(plan, config.model, vocabulary.target);
+std::string describe_stages(Config const& config, ModelDescription const& model, VocabularySizes const& vocabulary) {
+  PipelinePlan const plan = plan_pipeline(model, config.parallel, vocabulary.target);
+  std::vector<double> const shares = cost_shares(plan, model, vocabulary.target);
   std::string text;
   for (int stage = 0; stage < plan.stages() && plan.stages() > 1; ++stage) {
     auto const index = static_cast<std::size_t>(stage);
     std::vector<std::string> parts;
     for (IndexRange const& layers : plan.parts[index]) {
-      parts.push_back(describe(layers, config.model));
+      parts.push_back(describe(layers, model));
     }
     text += fmt::format("stage {}: {} ({:.0f} % of the cost)\n", stage, fmt::join(parts, "; "), 100 * shares[index]);
   }
@@ -204,8 +204,8 @@ std::vector<std::string> gather_hosts(Communicator const& world) {
   return gather_texts(world, host_name());
 }
 
-std::string describe_mesh(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                          std::vector<std::string> const& hosts) {
+std::string describe_mesh(Config const& config, ModelDescription const& model, Mesh const& mesh,
+                          VocabularySizes const& vocabulary, std::vector<std::string> const& hosts) {
   if (hosts.size() == 1) {
     return fmt::format("one rank on {}\n", hosts.front());
   }
@@ -221,7 +221,7 @@ std::string describe_mesh(Config const& config, Mesh const& mesh, VocabularySize
     lines = folded(lines, false);
   }
   std::string text = fmt::format("{} ranks on {}: {}{}\n{}", hosts.size(), describe_hosts(hosts), mesh.to_string(),
-                                 describe_modes(config, mesh), describe_stages(config, vocabulary));
+                                 describe_modes(config, mesh), describe_stages(config, model, vocabulary));
   if (config.parallel.sequence_parallel && mesh.size(MeshAxis::tensor) > 1) {
     text +=
         fmt::format("sequence parallel: between sublayers tensor rank r holds rows r/{0} to (r+1)/{0} of the stream\n",

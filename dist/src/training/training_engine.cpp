@@ -19,7 +19,8 @@ GroupMember row_split_of(ParallelState const& parallel) {
 TrainingEngine::TrainingEngine(Setup const& setup)
     : setup_(setup), row_split_(row_split_of(setup.parallel)), parameters_(setup.parallel.mesh) {
   Config const& config = setup.config;
-  plan_ = plan_pipeline(config.model, config.parallel, setup.vocabulary.target);
+  plan_ =
+      plan_pipeline(describe_model(config.model, setup.registries.layers), config.parallel, setup.vocabulary.target);
   // The layers declare their parameters while they are built.
   model_.emplace(layer_spec(), setup.registries.layers, setup.vocabulary, plan_);
   parameters_.allocate(parameter_dtype(setup.dtype));

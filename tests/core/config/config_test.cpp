@@ -57,7 +57,7 @@ TEST(Config, ReadsEveryKindOfKey) {
   EXPECT_EQ(config.model.activation, "gelu");
   EXPECT_FALSE(config.model.tie_embeddings);
   EXPECT_EQ(config.model.dropout, 0.3);
-  EXPECT_EQ(config.model.encoder_sublayers, (std::vector<std::string>{"self_attention", "gated_feed_forward"}));
+  EXPECT_EQ(config.model.encoder.sublayers, (std::vector<std::string>{"self_attention", "gated_feed_forward"}));
   EXPECT_EQ(config.model.d_model, ModelConfig{}.d_model);
   EXPECT_EQ(config.train.batch_tokens, 2048);
   EXPECT_EQ(config.train.micro_batch_tokens, 2048) << "not given: no more than a batch";
@@ -147,6 +147,86 @@ TEST(Config, SublayersOccurOnce) {
   EXPECT_THAT(refusal("[model]\nencoder_sublayers = [\"b\", \"b\"]"), HasSubstr("model.encoder_sublayers names \"b\""));
 }
 
+TEST(Config, LayersOfAStackMayDiffer) {
+  Config const config =
+      parse_config(R"(
+    [model.encoder]
+    layers = 3
+    activation = "gelu"
+    [model.decoder.layer."4-6"]
+    self_attention = { head_dim = 32 }
+    d_ff = 64
+    [model.decoder.layer.2]
+    sublayers = ["self_attention"])",
+                   "run.toml", {"model.decoder.layer.4-6.activation=swiglu", "model.decoder.self_attention.x=1"});
+  ModelConfig const& model = config.model;
+  EXPECT_EQ(model.encoder.layers, 3);
+  EXPECT_EQ(layer_config(model, &ModelConfig::encoder, 2).activation, "gelu");
+  ASSERT_EQ(model.decoder.overrides.size(), 2U);
+  EXPECT_EQ(model.decoder.overrides[1].layers, (IndexRange{3, 6})) << "ranges are in order";
+  EXPECT_EQ(layer_config(model, &ModelConfig::decoder, 3).activation, "swiglu");
+  EXPECT_EQ(layer_config(model, &ModelConfig::decoder, 3).d_ff, 64);
+  EXPECT_EQ(layer_config(model, &ModelConfig::decoder, 2).activation, "relu");
+  EXPECT_EQ(layer_config(model, &ModelConfig::decoder, 1).decoder.sublayers,
+            std::vector<std::string>{"self_attention"});
+  LayerOptions const options = layer_options(model.decoder, "decoder", 5, "self_attention");
+  EXPECT_EQ(options.integer("head_dim", 0), 32);
+  EXPECT_EQ(options.integer("x", 0), 1) << "of the whole stack";
+  EXPECT_EQ(options.place("head_dim"), "run.toml:6:24: model.decoder.layer.4-6.self_attention.head_dim");
+  EXPECT_EQ(layer_options(model.decoder, "decoder", 0, "self_attention").integer("head_dim", 7), 7);
+  EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
+}
+
+TEST(Config, WrongLayersOfAStackNameTheirPlace) {
+  EXPECT_EQ(refusal("[model.decoder.layer.\"1-3\"]\nd_ff = 8\n[model.decoder.layer.\"3-4\"]\nd_ff = 8"),
+            "run.toml:3:22: model.decoder.layer.3-4 overlaps model.decoder.layer.1-3; a layer may be in one range");
+  EXPECT_THAT(refusal("[model.decoder.layer.\"5-7\"]\nd_ff = 8"),
+              HasSubstr("run.toml:1:22: model.decoder.layer.5-7 does not name layers; expected one number or a range "
+                        "such as \"4-6\", from 1 to 6, which the decoder has"));
+  EXPECT_THAT(refusal("[model.decoder.layer.\"0\"]\nd_ff = 8"), HasSubstr("does not name layers"));
+  EXPECT_THAT(refusal("[model.decoder.layer.\"3-2\"]\nd_ff = 8"), HasSubstr("does not name layers"));
+  EXPECT_THAT(refusal("[model.decoder]\nactivaton = \"gelu\""),
+              StartsWith("run.toml:2:1: there is no key model.decoder.activaton; did you mean activation?"));
+  EXPECT_EQ(refusal("[model.decoder.layer.\"4\"]\nd_ff = \"wide\""),
+            "run.toml:2:1: model.decoder.layer.4.d_ff is the text \"wide\"; expected an integer, 1 to 1048576");
+  EXPECT_EQ(refusal("", {"model.encoder.layer.2.dropout=2"}),
+            "--set model.encoder.layer.2.dropout=2: model.encoder.layer.2.dropout is the integer 2; expected a number, "
+            "at least 0 and below 1");
+  EXPECT_THAT(refusal("[model]\nencoder_layers = 2\n[model.encoder]\nlayers = 2"),
+              HasSubstr("run.toml:4:1: model.encoder.layers is also given as model.encoder_layers (run.toml:2:1)"));
+  EXPECT_THAT(refusal("[model.encoder]\nsublayers = [\"a\", \"a\"]"), HasSubstr("names \"a\" twice"));
+  EXPECT_THAT(refusal("[model]\nencoder = 3"), HasSubstr("model.encoder is the integer 3; expected a section"));
+}
+
+TEST(Config, AModelMayHaveOneStackAndAStackNoLayers) {
+  Config const decoder = parse_config("[model]\nstacks = [\"decoder\"]", "run.toml");
+  EXPECT_EQ(decoder.model.decoder.sublayers, (std::vector<std::string>{"self_attention", "feed_forward"}))
+      << "nothing to attend to but itself";
+  EXPECT_EQ(parse_config(to_toml(decoder), "printed"), decoder);
+  EXPECT_EQ(refusal("[model]\nencoder_layers = 0"), "accepted");
+  EXPECT_THAT(refusal("[model]\nstacks = [\"decoder\", \"encoder\"]"), HasSubstr("model.stacks is"));
+  EXPECT_THAT(refusal("[model]\nstacks = [\"encoder\"]\nencoder_layers = 0"), HasSubstr("the model has no layer"));
+}
+
+TEST(Config, DifferencesAreKeysWithTheirValues) {
+  Config const before;
+  Config after = before;
+  after.train.steps = 7;
+  after.parallel.data = 2;
+  after.model.decoder.overrides = {{{3, 6}, {{"activation", {std::string("gelu"), "run.toml:3:1"}}}}};
+  std::vector<ConfigDifference> const found = differences(before, after);
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].key, "model.decoder.layer.4-6.activation");
+  EXPECT_EQ(found[0].before, "(not set)");
+  EXPECT_EQ(found[0].after, "\"gelu\"");
+  EXPECT_EQ(found[1].key + found[1].before + found[1].after, "train.steps1000007");
+  EXPECT_EQ(found[2].key + found[2].before + found[2].after, "parallel.data\"auto\"2");
+  EXPECT_TRUE(differences(after, after).empty());
+  Config elsewhere = after;
+  elsewhere.model.decoder.overrides[0].settings["activation"].origin = "--set …";
+  EXPECT_EQ(elsewhere, after) << "where a value was set is no part of it";
+}
+
 TEST(Config, UnknownNamesListTheKnown) {
   EXPECT_EQ(refusal("[model]\nnorm = \"both\""),
             "run.toml:2:1: model.norm is the text \"both\"; expected \"post\" or \"pre\"");
@@ -182,7 +262,7 @@ TEST(Config, OverridesWinAndMayLeaveQuotesOut) {
   EXPECT_EQ(config.train.steps, 9);
   EXPECT_EQ(config.model.d_model, 64);
   EXPECT_EQ(config.run.directory, "runs/x");
-  EXPECT_EQ(config.model.encoder_sublayers, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(config.model.encoder.sublayers, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(config.optimizer.schedule, Schedule::linear);
   EXPECT_EQ(config.parallel.data, 0);
   EXPECT_TRUE(config.train.deterministic);

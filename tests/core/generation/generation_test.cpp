@@ -31,7 +31,7 @@ struct SampleOptions {
 class Sample {
  public:
   explicit Sample(SampleOptions const& options) : options_(options) {
-    config_.encoder_layers = config_.decoder_layers = 2;
+    config_.encoder.layers = config_.decoder.layers = 2;
     config_.d_model = 16;
     config_.d_ff = 24;
     config_.heads = 2;
@@ -42,7 +42,7 @@ class Sample {
     register_built_in_kernels(registries_.kernels);
     register_built_in_layers(registries_.layers);
     KernelChoices const choices(options.kernels);
-    model_ = std::make_unique<EncoderDecoder>(
+    model_ = std::make_unique<Model>(
         LayerSpec{"", Side::source, config_, options.dtype, {registries_.kernels, choices}, parallel_, parameters_},
         registries_.layers, VocabularySizes{options.vocabulary, options.vocabulary, false});
     parameters_.allocate(options.dtype);
@@ -94,7 +94,7 @@ class Sample {
   Registries registries_;
   ParallelState parallel_;
   ParameterSet parameters_{parallel_.mesh};
-  std::unique_ptr<EncoderDecoder> model_;
+  std::unique_ptr<Model> model_;
   Arena scratch_;
   Arena arena_;
   Execution execution_{{}, scratch_};

@@ -19,8 +19,8 @@ Tensor integers(Ids const& ids) {
 
 ModelConfig small_model(NormPlacement norm, Positions positions) {
   ModelConfig config;
-  config.encoder_layers = 2;
-  config.decoder_layers = 2;
+  config.encoder.layers = 2;
+  config.decoder.layers = 2;
   config.d_model = 8;
   config.d_ff = 12;
   config.heads = 2;

@@ -16,8 +16,8 @@ using testing_support::weighted_sum;
 
 ModelConfig small_model() {
   ModelConfig config;
-  config.encoder_layers = 1;
-  config.decoder_layers = 1;
+  config.encoder.layers = 1;
+  config.decoder.layers = 1;
   config.d_model = 6;
   config.d_ff = 8;
   config.heads = 2;
@@ -112,9 +112,13 @@ class ResidualStackTest : public testing::TestWithParam<std::tuple<NormPlacement
  protected:
   ResidualStackTest() : bench_(config(), DType::float64) {
     bool const decoder = side_ == Side::target;
-    stack_.emplace(bench_.spec(decoder ? "decoder" : "encoder", side_), bench_.registries().layers,
-                   ResidualStack::Layers{{0, std::get<int>(GetParam())}, std::get<int>(GetParam())},
-                   decoder ? config().decoder_sublayers : config().encoder_sublayers);
+    std::string const name = decoder ? "decoder" : "encoder";
+    ModelConfig keys = config();
+    auto const stack = decoder ? &ModelConfig::decoder : &ModelConfig::encoder;
+    (keys.*stack).layers = std::get<int>(GetParam());
+    StackDescription const description = describe_stack(keys, stack, name, side_, bench_.registries().layers);
+    stack_.emplace(bench_.spec(name, side_), bench_.registries().layers, description,
+                   IndexRange{0, description.count()});
     bench_.allocate();
   }
 
@@ -212,8 +216,10 @@ TEST(DropoutTest, EachSublayerDropsItsOwnElements) {
   config.dropout = 0.5;
   config.activation_dropout = 0;
   TestBench bench(config, DType::float64);
-  ResidualStack const stack(bench.spec("encoder", Side::source), bench.registries().layers, {{0, 2}, 2},
-                            {"feed_forward"});
+  config.encoder = {.layers = 2, .sublayers = {"feed_forward"}};
+  StackDescription const description =
+      describe_stack(config, &ModelConfig::encoder, "encoder", Side::source, bench.registries().layers);
+  ResidualStack const stack(bench.spec("encoder", Side::source), bench.registries().layers, description, {0, 2});
   bench.allocate();
   for (Parameter const& parameter : bench.parameters().all()) {
     std::string const& name = parameter.spec.name;

@@ -19,8 +19,8 @@ constexpr double gradient_tolerance = 0.1;
 
 ModelConfig small_model(NormPlacement norm) {
   ModelConfig config;
-  config.encoder_layers = 2;
-  config.decoder_layers = 2;
+  config.encoder.layers = 2;
+  config.decoder.layers = 2;
   config.d_model = 32;
   config.d_ff = 48;
   config.heads = 4;

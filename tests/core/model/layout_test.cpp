@@ -3,6 +3,8 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/layout.hpp>
 
+#include "golden_model.hpp"
+
 namespace heddle {
 namespace {
 
@@ -11,8 +13,8 @@ using testing::HasSubstr;
 
 Config config_with(int pipeline, int data, int context, int tensor) {
   Config config;
-  config.model.encoder_layers = 2;
-  config.model.decoder_layers = 3;
+  config.model.encoder.layers = 2;
+  config.model.decoder.layers = 3;
   config.model.d_ff = 24;
   config.model.heads = 4;
   config.model.max_length = 64;
@@ -23,10 +25,14 @@ Config config_with(int pipeline, int data, int context, int tensor) {
   return config;
 }
 
+Mesh mesh_of(Config const& config, int rank, int ranks) {
+  return make_mesh(config, description_of(config.model), rank, ranks);
+}
+
 /// make_mesh's error message.
 std::string refused(Config const& config, int ranks) {
   try {
-    make_mesh(config, 0, ranks);
+    make_mesh(config, description_of(config.model), 0, ranks);
   } catch (ConfigError const& error) {
     EXPECT_EQ(error.code(), ExitCode::bad_config);
     return error.what();
@@ -35,7 +41,7 @@ std::string refused(Config const& config, int ranks) {
 }
 
 TEST(Layout, AutoTakesWhatTheOtherAxesLeave) {
-  Mesh const mesh = make_mesh(config_with(2, 0, 1, 2), 5, 8);
+  Mesh const mesh = mesh_of(config_with(2, 0, 1, 2), 5, 8);
   EXPECT_EQ(mesh.size(MeshAxis::data), 2);
   EXPECT_EQ(mesh.coordinate(MeshAxis::tensor), 1);
   EXPECT_EQ(mesh.coordinate(MeshAxis::pipeline), 1);
@@ -81,11 +87,36 @@ TEST(Layout, UlyssesNeedsHeadsForEveryContextRank) {
   EXPECT_THAT(refused(config, 8), AllOf(HasSubstr("the 2 of a rank"), HasSubstr("parallel.context = 4")));
 }
 
+TEST(Layout, ALayerThatDoesNotDeclareAnAxisIsNamedWithIt) {
+  LayerRegistry layers;
+  register_built_in_layers(layers);
+  auto const add = [&](char const* name, LayerCapabilities const& capabilities) {
+    layers.add(name, [](LayerSpec const&) -> std::unique_ptr<Layer> { return nullptr; },
+               {.capabilities = capabilities});
+  };
+  add("whole", {.tensor = false});
+  add("rows", {.sequence = false});
+  add("long", {.context = false});
+  auto const problem = [&](char const* layer, std::array<int, 4> const& sizes, bool sequence_parallel = false) {
+    Config config = config_with(1, 1, 1, 1);
+    config.parallel.sequence_parallel = sequence_parallel;
+    config.model.decoder.overrides = {
+        {{1, 2}, {{"sublayers", {std::vector<std::string>{"self_attention", layer}, ""}}}}};
+    return layout_problem(config, describe_model(config.model, layers), sizes, 64);
+  };
+  EXPECT_EQ(problem("whole", {1, 2, 2, 1}), "");
+  EXPECT_THAT(problem("whole", {1, 1, 1, 2}), HasSubstr("the layer whole of the decoder does not declare that it "
+                                                        "computes rightly with parallel.tensor = 2"));
+  EXPECT_EQ(problem("rows", {1, 1, 1, 2}), "");
+  EXPECT_THAT(problem("rows", {1, 1, 1, 2}, true), HasSubstr("with parallel.sequence_parallel"));
+  EXPECT_THAT(problem("long", {1, 1, 2, 1}), HasSubstr("the layer long of the decoder"));
+}
+
 TEST(Layout, AContextGroupLongerThanTheLongestSequenceIsRefused) {
   Config config = config_with(1, 1, 4, 1);
-  Mesh const mesh = make_mesh(config, 0, 4);
-  EXPECT_NO_THROW(require_long_enough(config, mesh, 4, 4));
-  EXPECT_THROW(require_long_enough(config, mesh, 4, 3), ConfigError);
+  Mesh const mesh = mesh_of(config, 0, 4);
+  EXPECT_NO_THROW(require_long_enough(config, description_of(config.model), mesh, 4, 4));
+  EXPECT_THROW(require_long_enough(config, description_of(config.model), mesh, 4, 3), ConfigError);
   config.model.max_length = 3;
   EXPECT_THAT(refused(config, 4), HasSubstr("at most 3"));
 }

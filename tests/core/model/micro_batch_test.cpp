@@ -11,8 +11,8 @@ namespace {
 
 ModelConfig small_model(NormPlacement norm) {
   ModelConfig config;
-  config.encoder_layers = 2;
-  config.decoder_layers = 2;
+  config.encoder.layers = 2;
+  config.decoder.layers = 2;
   config.d_model = 8;
   config.d_ff = 12;
   config.heads = 2;

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <span>
 
+#include "golden_model.hpp"
+
 namespace heddle {
 namespace {
 
@@ -17,8 +19,8 @@ using testing::ThrowsMessage;
 
 ModelConfig model_of(std::int64_t encoder_layers, std::int64_t decoder_layers, std::int64_t d_ff = 32) {
   ModelConfig model;
-  model.encoder_layers = encoder_layers;
-  model.decoder_layers = decoder_layers;
+  model.encoder.layers = encoder_layers;
+  model.decoder.layers = decoder_layers;
   model.d_model = 8;
   model.d_ff = d_ff;
   model.heads = 2;
@@ -38,6 +40,14 @@ ParallelConfig interleaved(int stages, std::vector<std::int64_t> stage_layers = 
   return parallel;
 }
 
+PipelinePlan planned(ModelConfig const& model, ParallelConfig const& parallel, std::int64_t vocabulary) {
+  return plan_pipeline(description_of(model), parallel, vocabulary);
+}
+
+std::int64_t cost_of(IndexRange const& layers, ModelConfig const& model, std::int64_t vocabulary) {
+  return estimate_part_cost(layers, description_of(model), vocabulary);
+}
+
 /// The ranges of all virtual stages.
 std::vector<IndexRange> ranges_of(PipelinePlan const& plan) {
   std::vector<IndexRange> ranges;
@@ -52,12 +62,12 @@ using Costs = std::span<std::int64_t const>;
 /// The cheapest dearest stage of any cut of `layers` into parts that stand beside these costs: every cut is tried.
 std::int64_t least_dearest(IndexRange const& layers, Costs beside, ModelConfig const& model, std::int64_t vocabulary) {
   if (beside.size() == 1) {
-    return estimate_part_cost(layers, model, vocabulary) + beside.front();
+    return cost_of(layers, model, vocabulary) + beside.front();
   }
   auto const rest = static_cast<std::int64_t>(beside.size()) - 1;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t cut = layers.begin + 1; cut + rest <= layers.end; ++cut) {
-    least = std::min(least, std::max(estimate_part_cost({layers.begin, cut}, model, vocabulary) + beside.front(),
+    least = std::min(least, std::max(cost_of({layers.begin, cut}, model, vocabulary) + beside.front(),
                                      least_dearest({cut, layers.end}, beside.subspan(1), model, vocabulary)));
   }
   return least;
@@ -73,8 +83,8 @@ std::vector<std::int64_t> expect_best(IndexRange const& layers, std::vector<Inde
     EXPECT_EQ(range.begin, next);
     EXPECT_GT(range.end, range.begin);
     next = range.end;
-    dearest = std::max(dearest, estimate_part_cost(range, model, vocabulary) + beside[costs.size()]);
-    costs.push_back(estimate_part_cost(range, model, vocabulary));
+    dearest = std::max(dearest, cost_of(range, model, vocabulary) + beside[costs.size()]);
+    costs.push_back(cost_of(range, model, vocabulary));
   }
   EXPECT_EQ(next, layers.end);
   EXPECT_EQ(dearest, least_dearest(layers, beside, model, vocabulary));
@@ -85,11 +95,11 @@ TEST(PipelinePlan, CostsAreThoseOfTheMatrixProducts) {
   ModelConfig const model = model_of(2, 2);
   std::int64_t const encoder_layer = 4 * 64 + 2 * 8 * 32;
   std::int64_t const decoder_layer = 8 * 64 + 2 * 8 * 32;
-  EXPECT_EQ(estimate_part_cost({0, 1}, model, 100), encoder_layer);
-  EXPECT_EQ(estimate_part_cost({0, 2}, model, 100), 2 * encoder_layer);
-  EXPECT_EQ(estimate_part_cost({1, 3}, model, 100), encoder_layer + decoder_layer);
-  EXPECT_EQ(estimate_part_cost({2, 3}, model, 100), decoder_layer);
-  EXPECT_EQ(estimate_part_cost({3, 4}, model, 100), decoder_layer + 800) << "the output projection";
+  EXPECT_EQ(cost_of({0, 1}, model, 100), encoder_layer);
+  EXPECT_EQ(cost_of({0, 2}, model, 100), 2 * encoder_layer);
+  EXPECT_EQ(cost_of({1, 3}, model, 100), encoder_layer + decoder_layer);
+  EXPECT_EQ(cost_of({2, 3}, model, 100), decoder_layer);
+  EXPECT_EQ(cost_of({3, 4}, model, 100), decoder_layer + 800) << "the output projection";
 }
 
 TEST(PipelinePlan, TheDearestStageIsAsCheapAsCanBe) {
@@ -99,14 +109,14 @@ TEST(PipelinePlan, TheDearestStageIsAsCheapAsCanBe) {
         ModelConfig const model = model_of(encoder_layers, decoder_layers);
         IndexRange const all{0, encoder_layers + decoder_layers};
         for (int stages = 1; stages <= all.end; ++stages) {
-          PipelinePlan const plan = plan_pipeline(model, stages_of(stages), vocabulary);
+          PipelinePlan const plan = plan_pipeline(description_of(model), stages_of(stages), vocabulary);
           EXPECT_EQ(plan.stages(), stages);
           EXPECT_EQ(plan.parts_per_stage(), 1);
           std::vector<std::int64_t> const nothing(static_cast<std::size_t>(stages));
           expect_best(all, ranges_of(plan), nothing, model, vocabulary);
         }
         for (int stages = 2; stages <= std::min(encoder_layers, decoder_layers); ++stages) {
-          PipelinePlan const plan = plan_pipeline(model, interleaved(stages), vocabulary);
+          PipelinePlan const plan = plan_pipeline(description_of(model), interleaved(stages), vocabulary);
           EXPECT_EQ(plan.stages(), stages);
           EXPECT_EQ(plan.parts_per_stage(), 2);
           std::vector<IndexRange> const ranges = ranges_of(plan);
@@ -122,30 +132,30 @@ TEST(PipelinePlan, TheDearestStageIsAsCheapAsCanBe) {
 
 TEST(PipelinePlan, OfEquallyGoodCutsTheMoreEvenOneIsTaken) {
   // The output projection outweighs all layers, which the other stages could share in many ways.
-  std::vector<IndexRange> const ranges = ranges_of(plan_pipeline(model_of(6, 1), stages_of(4), 100000));
+  std::vector<IndexRange> const ranges = ranges_of(planned(model_of(6, 1), stages_of(4), 100000));
   EXPECT_EQ(ranges, (std::vector<IndexRange>{{0, 2}, {2, 4}, {4, 6}, {6, 7}}));
 }
 
 TEST(PipelinePlan, ACutMayLieInsideEitherStack) {
-  EXPECT_EQ(ranges_of(plan_pipeline(model_of(5, 1), stages_of(2), 1)), (std::vector<IndexRange>{{0, 3}, {3, 6}}));
-  EXPECT_EQ(ranges_of(plan_pipeline(model_of(1, 5), stages_of(2), 1)), (std::vector<IndexRange>{{0, 3}, {3, 6}}));
+  EXPECT_EQ(ranges_of(planned(model_of(5, 1), stages_of(2), 1)), (std::vector<IndexRange>{{0, 3}, {3, 6}}));
+  EXPECT_EQ(ranges_of(planned(model_of(1, 5), stages_of(2), 1)), (std::vector<IndexRange>{{0, 3}, {3, 6}}));
 }
 
 TEST(PipelinePlan, StageLayersAreFollowed) {
-  EXPECT_EQ(ranges_of(plan_pipeline(model_of(3, 4), stages_of(3, {1, 4, 2}), 100)),
+  EXPECT_EQ(ranges_of(planned(model_of(3, 4), stages_of(3, {1, 4, 2}), 100)),
             (std::vector<IndexRange>{{0, 1}, {1, 5}, {5, 7}}));
-  PipelinePlan const plan = plan_pipeline(model_of(3, 4), interleaved(2, {1, 2, 3, 1}), 100);
+  PipelinePlan const plan = planned(model_of(3, 4), interleaved(2, {1, 2, 3, 1}), 100);
   EXPECT_EQ(ranges_of(plan), (std::vector<IndexRange>{{0, 1}, {1, 3}, {3, 6}, {6, 7}}));
   EXPECT_EQ(plan.parts, (std::vector<std::vector<IndexRange>>{{{0, 1}, {3, 6}}, {{1, 3}, {6, 7}}}));
 }
 
 TEST(PipelinePlan, OneStageIsOnePart) {
-  EXPECT_EQ(ranges_of(plan_pipeline(model_of(2, 2), interleaved(1), 100)), (std::vector<IndexRange>{{0, 4}}));
+  EXPECT_EQ(ranges_of(planned(model_of(2, 2), interleaved(1), 100)), (std::vector<IndexRange>{{0, 4}}));
 }
 
 TEST(PipelinePlan, WhatCanNotBeCutIsRefused) {
   auto const planning = [](ModelConfig const& model, ParallelConfig const& parallel) {
-    return [=] { static_cast<void>(plan_pipeline(model, parallel, 100)); };
+    return [=] { static_cast<void>(plan_pipeline(description_of(model), parallel, 100)); };
   };
   EXPECT_THAT(planning(model_of(2, 3), stages_of(6)), ThrowsMessage<ConfigError>(HasSubstr("5 or less would do")));
   EXPECT_THAT(planning(model_of(2, 4), interleaved(3)),
@@ -158,21 +168,23 @@ TEST(PipelinePlan, WhatCanNotBeCutIsRefused) {
       planning(model_of(2, 2), stages_of(2, {1, 2})),
       ThrowsMessage<ConfigError>(HasSubstr("its sum is 3, but the encoder's 2 and the decoder's 2 layers are 4")));
   EXPECT_THAT(planning(model_of(2, 2), interleaved(2, {2, 2})), ThrowsMessage<ConfigError>(HasSubstr("4 of them")));
-  EXPECT_THAT(planning(model_of(3, 3), interleaved(2, {1, 1, 2, 2})),
-              ThrowsMessage<ConfigError>(HasSubstr("its halves' sums are 2 and 4, but the encoder has 3 layers")));
+  EXPECT_THAT(
+      planning(model_of(3, 3), interleaved(2, {1, 1, 2, 2})),
+      ThrowsMessage<ConfigError>(HasSubstr("its sums for each stack are 2 and 4, but there are the encoder's 3")));
 }
 
 TEST(PipelinePlan, SharesAddUpToOneAndRangesHaveWords) {
   ModelConfig const model = model_of(3, 3);
-  std::vector<double> const shares = cost_shares(plan_pipeline(model, interleaved(2, {1, 2, 2, 1}), 100), model, 100);
+  std::vector<double> const shares =
+      cost_shares(plan_pipeline(description_of(model), interleaved(2, {1, 2, 2, 1}), 100), description_of(model), 100);
   double const first = 768 + 2 * 1024;
   double const second = 2 * 768 + 1024 + 800;
   ASSERT_EQ(shares.size(), 2U);
   EXPECT_NEAR(shares[0], first / (first + second), 1e-15);
   EXPECT_NEAR(shares[1], second / (first + second), 1e-15);
-  EXPECT_EQ(describe({0, 1}, model), "encoder layer 0");
-  EXPECT_EQ(describe({1, 5}, model), "encoder layers 1 to 2, decoder layers 0 to 1");
-  EXPECT_EQ(describe({5, 6}, model), "decoder layer 2");
+  EXPECT_EQ(describe({0, 1}, description_of(model)), "encoder layer 0");
+  EXPECT_EQ(describe({1, 5}, description_of(model)), "encoder layers 1 to 2, decoder layers 0 to 1");
+  EXPECT_EQ(describe({5, 6}, description_of(model)), "decoder layer 2");
 }
 
 }  // namespace

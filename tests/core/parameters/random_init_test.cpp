@@ -11,8 +11,8 @@ namespace {
 
 ModelConfig model_of(std::int64_t layers) {
   ModelConfig config;
-  config.encoder_layers = layers;
-  config.decoder_layers = layers;
+  config.encoder.layers = layers;
+  config.decoder.layers = layers;
   config.d_model = 32;
   config.d_ff = 64;
   config.heads = 2;

@@ -196,10 +196,10 @@ void ContextAttentionTest::check_against_one_rank(Communicator const& group, Tes
                   heads);
 
   ContextAttention const attention = context_attention(group, tested.mode, tested.kernel);
-  ContextAttention::Place const place{execution_, arena_, queries, keys};
-  auto const kept = attention.forward(place, call_of(mine, pack, attended), mine.output);
+  ContextAttention::Task const task{execution_, arena_, queries, keys, attended.queries == attended.keys};
+  auto const kept = attention.forward(task, call_of(mine, pack, attended), mine.output);
   std::size_t const after_forward = arena_.mark();
-  attention.backward(place, kept, mine.grad_output, mine.gradients);
+  attention.backward(task, kept, mine.grad_output, mine.gradients);
   EXPECT_EQ(arena_.mark(), after_forward);
 
   expect_near(mine.output, of_queries(whole.output), tested.dtype, "output");
@@ -246,16 +246,16 @@ TEST_F(ContextAttentionTest, TheRingRoundsItsSumsOnce) {
     Rows const narrow(given, heads);
     Rows const wide({widened(given.q), widened(given.k), widened(given.v), widened(given.grad_output)}, heads);
     ContextAttention const ring = context_attention(group, ContextMode::ring);
-    ContextAttention::Place const place{execution_, arena_, pack.target_context, pack.target_context};
-    auto const kept = ring.forward(place, call_of(narrow, pack, self), narrow.output);
-    auto const kept_wide = ring.forward(place, call_of(wide, pack, self), wide.output);
+    ContextAttention::Task const task{execution_, arena_, pack.target_context, pack.target_context, true};
+    auto const kept = ring.forward(task, call_of(narrow, pack, self), narrow.output);
+    auto const kept_wide = ring.forward(task, call_of(wide, pack, self), wide.output);
     EXPECT_EQ(values(narrow.output), values(testing_support::converted(wide.output, DType::bfloat16)));
     EXPECT_EQ(values(kept.log_sum_exp), values(kept_wide.log_sum_exp));
     // Backward reads the rounded output; with the same one its gradients, too, are those of float32 rounded once.
-    ContextAttention::Kept same = kept_wide;
+    ContextAttention::Activations same = kept_wide;
     same.output = widened(narrow.output);
-    ring.backward(place, kept, narrow.grad_output, narrow.gradients);
-    ring.backward(place, same, wide.grad_output, wide.gradients);
+    ring.backward(task, kept, narrow.grad_output, narrow.gradients);
+    ring.backward(task, same, wide.grad_output, wide.gradients);
     auto const rounded = [](Tensor const& tensor) {
       return values(testing_support::converted(tensor, DType::bfloat16));
     };
@@ -308,7 +308,7 @@ TEST_F(ContextAttentionTest, TheRingSendsBeforeItComputes) {
     Rows const rows(random_inputs(DType::float32, {tokens, width}, {tokens, width}), heads);
     auto const watched = std::make_shared<WatchedAttention>(kernel("kokkos"), group);
     ContextAttention const ring(group, ContextMode::ring, watched, tensor_ops_);
-    ContextAttention::Place const place{execution_, arena_, pack.target_context, pack.target_context};
+    ContextAttention::Task const task{execution_, arena_, pack.target_context, pack.target_context, true};
     std::vector<std::int64_t> forward;
     std::vector<std::int64_t> backward;
     for (std::int64_t step = 0; step < group.size(); ++step) {
@@ -318,9 +318,9 @@ TEST_F(ContextAttentionTest, TheRingSendsBeforeItComputes) {
         backward.push_back(blocks + step * heads + head);
       }
     }
-    auto const kept = ring.forward(place, call_of(rows, pack, self), rows.output);
+    auto const kept = ring.forward(task, call_of(rows, pack, self), rows.output);
     EXPECT_EQ(watched->take_notes(), forward);
-    ring.backward(place, kept, rows.grad_output, rows.gradients);
+    ring.backward(task, kept, rows.grad_output, rows.gradients);
     EXPECT_EQ(watched->take_notes(), backward);
     arena_.release(0);
   });
@@ -345,12 +345,12 @@ class ContextAttentionCost : public ContextAttentionTest {
     Rows const rows(random_inputs(DType::float32, query_shape, key_shape), few_heads);
     Arena arena;
     ContextAttention const attention = context_attention(group, mode);
-    ContextAttention::Place const place{execution_, arena, queries, keys};
+    ContextAttention::Task const task{execution_, arena, queries, keys, attended.queries == attended.keys};
     std::int64_t const before = bytes(group);
-    auto const kept = attention.forward(place, call_of(rows, pack, attended), rows.output);
+    auto const kept = attention.forward(task, call_of(rows, pack, attended), rows.output);
     std::int64_t const between = bytes(group);
     std::size_t const mark = arena.mark();
-    attention.backward(place, kept, rows.grad_output, rows.gradients);
+    attention.backward(task, kept, rows.grad_output, rows.gradients);
     return {between - before, bytes(group) - between, mark, arena.peak()};
   }
 
@@ -409,9 +409,9 @@ TEST_F(ContextAttentionTest, WhatCanNotWorkIsRefused) {
   auto const forward = [&](Communicator const& group, Pack const& pack, Attended const& attended, Rows const& rows) {
     AttentionCall call = call_of(rows, pack, attended);
     call.heads = heads + 1;
-    ContextAttention::Place const place{execution_, arena_, pack.context(attended.queries),
-                                        pack.context(attended.keys)};
-    context_attention(group, ContextMode::ulysses).forward(place, call, rows.output);
+    ContextAttention::Task const task{execution_, arena_, pack.context(attended.queries), pack.context(attended.keys),
+                                      attended.queries == attended.keys};
+    context_attention(group, ContextMode::ulysses).forward(task, call, rows.output);
   };
   Attended const self{false, Side::target, Side::target, 0};
   EXPECT_THAT(

@@ -41,15 +41,15 @@ class Projection : public Layer {
 /// Parameters after two steps, each rank's part of them.
 Values trained(Layout const& layout, ParallelState const& parallel, Values const* compared) {
   Config config;
-  config.model.encoder_layers = 2;
-  config.model.decoder_layers = 2;
+  config.model.encoder.layers = 2;
+  config.model.decoder.layers = 2;
   config.model.d_model = 16;
   config.model.d_ff = 24;
   config.model.heads = 8;
   config.model.max_length = 32;
   config.model.dropout = 0.1;
-  config.model.encoder_sublayers = {"self_attention", "projection"};
-  config.model.decoder_sublayers = {"self_attention", "cross_attention", "projection"};
+  config.model.encoder.sublayers = {"self_attention", "projection"};
+  config.model.decoder.sublayers = {"self_attention", "cross_attention", "projection"};
   config.train.seed = 3;
   config.parallel.pipeline = layout.sizes[0];
   config.parallel.pipeline_schedule = layout.schedule;

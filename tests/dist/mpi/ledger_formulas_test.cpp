@@ -39,8 +39,8 @@ struct Layers {
 
 Config config_of(Layers const& layers, Layout const& layout) {
   Config config;
-  config.model.encoder_layers = layers.encoder;
-  config.model.decoder_layers = layers.decoder;
+  config.model.encoder.layers = layers.encoder;
+  config.model.decoder.layers = layers.decoder;
   config.model.d_model = d_model;
   config.model.d_ff = d_ff;
   config.model.heads = heads;
@@ -110,14 +110,14 @@ class LedgerRun {
     return engine_.plan().parts[static_cast<std::size_t>(parallel_.pipeline.rank())];
   }
   std::int64_t encoder_layers(IndexRange const& part) const {
-    return std::max<std::int64_t>(std::min(part.end, config_.model.encoder_layers) - part.begin, 0);
+    return std::max<std::int64_t>(std::min(part.end, config_.model.encoder.layers) - part.begin, 0);
   }
   std::int64_t decoder_layers(IndexRange const& part) const { return part.count() - encoder_layers(part); }
   bool begins_decoder(IndexRange const& part) const {
-    return part.begin <= config_.model.encoder_layers && decoder_layers(part) > 0;
+    return part.begin <= config_.model.encoder.layers && decoder_layers(part) > 0;
   }
   bool ends_decoder(IndexRange const& part) const {
-    return part.end == config_.model.encoder_layers + config_.model.decoder_layers;
+    return part.end == config_.model.encoder.layers + config_.model.decoder.layers;
   }
 
   void add_part(Formulas& formulas, IndexRange const& part, Tokens const& source, Tokens const& target) const {

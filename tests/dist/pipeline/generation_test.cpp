@@ -17,8 +17,8 @@ constexpr VocabularySizes vocabulary{23, 23, true};  // no number of ranks divid
 
 Config config_of(Variant const& variant, Layout const& layout) {
   Config config;
-  config.model.encoder_layers = 4;
-  config.model.decoder_layers = 4;
+  config.model.encoder.layers = 4;
+  config.model.decoder.layers = 4;
   config.model.d_model = 16;
   config.model.d_ff = 24;
   config.model.heads = 8;

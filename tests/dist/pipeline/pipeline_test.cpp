@@ -29,8 +29,8 @@ struct Case {
 
 Case small_case(int stages, PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward) {
   Case result;
-  result.model.encoder_layers = 4;
-  result.model.decoder_layers = 4;
+  result.model.encoder.layers = 4;
+  result.model.decoder.layers = 4;
   result.model.d_model = 8;
   result.model.d_ff = 12;
   result.model.heads = 2;
@@ -49,9 +49,10 @@ struct Stage {
     register_built_in_kernels(registries.kernels);
     register_built_in_layers(registries.layers);
     KernelSource const kernels{registries.kernels, choices};
-    PipelinePlan const plan = plan_pipeline(config, given.parallel, given.vocabulary.target);
+    PipelinePlan const plan =
+        plan_pipeline(describe_model(config, registries.layers), given.parallel, given.vocabulary.target);
     LayerSpec const spec{"", Side::source, config, given.dtype, kernels, parallel, parameters};
-    model = std::make_unique<EncoderDecoder>(spec, registries.layers, given.vocabulary, plan);
+    model = std::make_unique<Model>(spec, registries.layers, given.vocabulary, plan);
     parameters.allocate(given.dtype);
     parameters.initialize(7);
     pipeline =
@@ -65,7 +66,7 @@ struct Stage {
   ParameterSet parameters;
   Arena scratch;
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
-  std::unique_ptr<EncoderDecoder> model;
+  std::unique_ptr<Model> model;
   std::unique_ptr<Pipeline> pipeline;
 };
 

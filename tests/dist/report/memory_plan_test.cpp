@@ -18,8 +18,8 @@ constexpr std::int64_t micro_batches = 6;  // of each data rank
 
 Config config_of(Layout const& layout) {
   Config config;
-  config.model.encoder_layers = 4;
-  config.model.decoder_layers = 4;
+  config.model.encoder.layers = 4;
+  config.model.decoder.layers = 4;
   config.model.d_model = 64;
   config.model.d_ff = 128;
   config.model.heads = 8;

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "dist_fixture.hpp"
+#include "golden_model.hpp"
 
 namespace heddle {
 namespace {
@@ -24,7 +25,8 @@ std::string mesh_text(std::array<int, mesh_axes> const& sizes, std::vector<std::
   config.parallel.context = sizes[2];
   config.parallel.tensor = sizes[3];
   config.parallel.sequence_parallel = true;
-  return describe_mesh(config, Mesh(sizes, 0, static_cast<int>(hosts.size())), sizes_of_vocabulary, hosts);
+  return describe_mesh(config, description_of(config.model), Mesh(sizes, 0, static_cast<int>(hosts.size())),
+                       sizes_of_vocabulary, hosts);
 }
 
 using MeshReportTest = DistTest;

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <heddle/core/base/dtype.hpp>
+#include <heddle/core/base/index_range.hpp>
 #include <heddle/core/base/mesh_axis.hpp>
 #include <heddle/core/base/operation_names.hpp>
+#include <heddle/core/config/options.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,8 +13,9 @@
 
 namespace heddle {
 
-// One plain struct per TOML section, one member per key, with the key's default. What a key means and which values it
-// takes is said once, in core/src/config_keys.hpp, from which reading, printing, checking and `describe_config` follow.
+// One plain struct per TOML section, one member per key, with the key's default. The meaning of a key and the values it
+// takes stand once, in core/src/config/keys.hpp, from which reading, printing, checking, comparing and
+// `describe_config` follow.
 
 enum class NormPlacement : std::uint8_t { post, pre };
 enum class Positions : std::uint8_t { sinusoidal, learned };
@@ -37,16 +40,40 @@ constexpr DType dtype_of(Precision precision) {
 
 struct RunConfig {
   std::string directory;
+
+  bool operator==(RunConfig const&) const = default;
 };
 
 struct DataConfig {
   std::string train;
   std::string valid;
+
+  bool operator==(DataConfig const&) const = default;
+};
+
+/// Keys of some layers of a stack: `[model.STACK.layer."4-6"]`.
+struct LayerOverride {
+  IndexRange layers;  ///< counted from 0, where the file counts from 1
+  Settings settings;  ///< as StackConfig::settings
+
+  bool operator==(LayerOverride const&) const = default;
+};
+
+/// `[model.encoder]` or `[model.decoder]`. Settings have the names of keys of [model] that are a layer's ("activation",
+/// see visit_layer_keys), "sublayers", or a sublayer's and its option's ("self_attention.kv_heads").
+struct StackConfig {
+  std::int64_t layers = 6;
+  std::vector<std::string> sublayers;         ///< of each layer: names in the layer registry
+  Settings settings = {};                     ///< of all its layers
+  std::vector<LayerOverride> overrides = {};  ///< ascending, apart from one another
+
+  bool operator==(StackConfig const&) const = default;
 };
 
 struct ModelConfig {
-  std::int64_t encoder_layers = 6;
-  std::int64_t decoder_layers = 6;
+  StackConfig encoder{.sublayers = {"self_attention", "feed_forward"}};
+  StackConfig decoder{.sublayers = {"self_attention", "cross_attention", "feed_forward"}};
+  std::vector<std::string> stacks{"encoder", "decoder"};  ///< those that the model has, in this order
   std::int64_t d_model = 512;
   std::int64_t d_ff = 2048;
   std::int64_t heads = 8;
@@ -57,10 +84,19 @@ struct ModelConfig {
   double dropout = 0.1;
   double attention_dropout = 0.0;
   double activation_dropout = 0.0;
-  std::int64_t max_length = 1024;                                                ///< tokens, with the end token
-  std::vector<std::string> encoder_sublayers{"self_attention", "feed_forward"};  ///< names in the layer registry
-  std::vector<std::string> decoder_sublayers{"self_attention", "cross_attention", "feed_forward"};
+  std::int64_t max_length = 1024;  ///< tokens, with the end token
+
+  bool operator==(ModelConfig const&) const = default;
 };
+
+/// The keys of a layer as the configuration has them: [model], then the stack's settings, then those of the range that
+/// has the layer (`layer` counts from 0). Its `sublayers` are those of `stack` in the result, its sublayers' options
+/// are layer_options. Throws ConfigError with the setting's origin for a wrong value.
+ModelConfig layer_config(ModelConfig const& model, StackConfig ModelConfig::*stack, std::int64_t layer);
+
+/// What the configuration gives one sublayer of a layer, by the same precedence. `stack_name` is for messages.
+LayerOptions layer_options(StackConfig const& stack, std::string const& stack_name, std::int64_t layer,
+                           std::string const& sublayer);
 
 struct TrainConfig {
   std::int64_t steps = 100000;
@@ -75,6 +111,8 @@ struct TrainConfig {
   std::int64_t validate_beam_size = 1;  ///< 1: greedy
   std::int64_t early_stopping = 0;      ///< validations without a better loss after which training ends; 0: never
   std::int64_t log_every = 10;          ///< steps between lines of metrics.jsonl
+
+  bool operator==(TrainConfig const&) const = default;
 };
 
 struct OptimizerConfig {
@@ -87,6 +125,8 @@ struct OptimizerConfig {
   double epsilon = 1e-9;
   double weight_decay = 0.0;
   double clip_norm = 0.0;  ///< 0: no clipping
+
+  bool operator==(OptimizerConfig const&) const = default;
 };
 
 struct ParallelConfig {
@@ -99,11 +139,15 @@ struct ParallelConfig {
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
   std::vector<std::int64_t> stage_layers;  ///< see plan_pipeline; empty: cut by cost
   bool shard_optimizer = false;
+
+  bool operator==(ParallelConfig const&) const = default;
 };
 
 struct CheckpointConfig {
   std::int64_t every_steps = 1000;  ///< 0: only at the end and on a signal
   std::int64_t keep = 3;
+
+  bool operator==(CheckpointConfig const&) const = default;
 };
 
 /// `[kernels]`: an implementation for each operation, and where times are kept. Operations go by name: Heddle's own,
@@ -140,6 +184,8 @@ class KernelChoices {
 
 struct PluginsConfig {
   std::vector<std::string> paths;
+
+  bool operator==(PluginsConfig const&) const = default;
 };
 
 struct Config {
@@ -152,10 +198,19 @@ struct Config {
   CheckpointConfig checkpoint;
   KernelChoices kernels;
   PluginsConfig plugins;
+
+  bool operator==(Config const&) const = default;
 };
 
-/// Every key has the same value.
-bool operator==(Config const& a, Config const& b);
+/// A key whose value differs.
+struct ConfigDifference {
+  std::string key;     ///< "train.steps", "model.decoder.layer.4-6.activation"
+  std::string before;  ///< the TOML text of its value, or "(not set)"
+  std::string after;
+};
+
+/// The keys by which `after` differs from `before`, in the order of the sections.
+std::vector<ConfigDifference> differences(Config const& before, Config const& after);
 
 /// Reads a TOML file, then applies `overrides`, each "section.key=value" with a TOML value ("runs/x" may be written
 /// without its quotes). Throws ConfigError that names file, line, column and key (or the override), what is wrong and

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/model/model.hpp>
 #include <span>
 #include <vector>
 
@@ -9,7 +9,7 @@ namespace heddle {
 
 /// A model to generate with, its vocabularies' special ids and the longest sequence it was built for.
 struct GenerationModel {
-  EncoderDecoder const& model;
+  Model const& model;
   std::int32_t source_end_id = 0;
   std::int32_t begin_id = 0;
   std::int32_t end_id = 0;

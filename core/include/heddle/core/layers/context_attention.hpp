@@ -33,23 +33,24 @@ namespace heddle {
 class ContextAttention {
  public:
   /// The surroundings of a call. `arena` gets what forward keeps, and everything else for the time of the call.
-  struct Place {
+  struct Task {
     Execution& execution;
     Arena& arena;
     ContextRows const& queries;
-    ContextRows const& keys;  ///< the same object in self-attention
+    ContextRows const& keys;
+    bool self = false;  ///< self-attention: the keys are the queries' tokens
   };
 
   /// The forward call's results for backward, alive as long as what the call and the arena gave: for the ring this
   /// rank's rows, for ulysses all rows of some heads.
-  struct Kept {
+  struct Activations {
     AttentionCall call;
     Tensor output;
     Tensor log_sum_exp;
   };
 
   /// `attention` computes in kernel_dtype, for calls of any dtype for which that is it.
-  ContextAttention(Communicator context, ContextMode mode, std::shared_ptr<Attention> attention,
+  ContextAttention(Communicator group, ContextMode mode, std::shared_ptr<Attention> attention,
                    std::shared_ptr<TensorOps> tensor_ops);
   /// The dtype in which the kernel computes for activations of `dtype`.
   static DType kernel_dtype(ContextMode mode, DType dtype) {
@@ -60,21 +61,21 @@ class ContextAttention {
   /// dropout (with the global first_column); it fills no positions. Causal: a query sees the keys up to its position,
   /// in self-attention alone. Collective over the group. Throws where the rows are not those of the group's split, and
   /// in ulysses where the group's size does not divide the heads.
-  Kept forward(Place const& place, AttentionCall const& call, Tensor const& output) const;
+  Activations forward(Task const& task, AttentionCall const& call, Tensor const& output) const;
 
   /// gradients = those of forward's q, k and v; they may be strided. Collective over the group.
-  void backward(Place const& place, Kept const& kept, Tensor const& grad_output,
+  void backward(Task const& task, Activations const& kept, Tensor const& grad_output,
                 AttentionGradients const& gradients) const;
 
  private:
-  Kept ring_forward(Place const& place, AttentionCall const& call, Tensor const& output) const;
-  void ring_backward(Place const& place, Kept const& kept, Tensor const& grad_output,
+  Activations ring_forward(Task const& task, AttentionCall const& call, Tensor const& output) const;
+  void ring_backward(Task const& task, Activations const& kept, Tensor const& grad_output,
                      AttentionGradients const& gradients) const;
-  Kept ulysses_forward(Place const& place, AttentionCall const& call, Tensor const& output) const;
-  void ulysses_backward(Place const& place, Kept const& kept, Tensor const& grad_output,
+  Activations ulysses_forward(Task const& task, AttentionCall const& call, Tensor const& output) const;
+  void ulysses_backward(Task const& task, Activations const& kept, Tensor const& grad_output,
                         AttentionGradients const& gradients) const;
 
-  Communicator context_;
+  Communicator group_;
   ContextMode mode_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<TensorOps> tensor_ops_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/layers/linear.hpp>
+#include <heddle/core/layers/registry.hpp>
 #include <heddle/core/operations/activation.hpp>
 
 namespace heddle {
@@ -9,6 +10,8 @@ namespace heddle {
 class FeedForward : public Layer {
  public:
   explicit FeedForward(LayerSpec const& spec);
+
+  static LayerTraits traits();
 
   HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const override;
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override;

@@ -13,6 +13,7 @@
 #include <heddle/core/tensor/arena.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,13 +21,14 @@
 
 namespace heddle {
 
-/// What travels from layer to layer. In a decoder `memory` is the encoder's output; elsewhere it is empty.
+/// The tensors that travel from layer to layer. `memory` is the output of the stack before this one, where there is one
+/// (in a decoder, the encoder's); elsewhere it is empty.
 struct HiddenStates {
   Tensor hidden;  ///< [tokens, d_model]
-  Tensor memory;  ///< [source tokens, d_model] or empty
+  Tensor memory;  ///< [tokens of that stack, d_model] or empty
 };
 
-/// What a layer computes with: one per micro-batch in flight.
+/// The surroundings of a layer's computation: one per micro-batch in flight.
 struct LayerContext {
   Execution& execution;
   Arena& arena;  ///< outputs and saved activations; released when the micro-batch's backward is done
@@ -46,14 +48,14 @@ struct LayerContext {
   void progress() const;
 };
 
-/// What a forward call keeps for its backward call: any value of the layer's own, one per micro-batch.
-class Saved {
+/// A value of a type of a layer's own.
+class HeldValue {
  public:
   template <class Value>
   Value const& keep(Value value) {
     return value_.emplace<Value>(std::move(value));
   }
-  /// Throws std::bad_any_cast where forward kept something else.
+  /// Throws std::bad_any_cast where the value kept is of another type.
   template <class Value>
   Value const& get() const {
     return *checked<Value const>(std::any_cast<Value>(&value_));
@@ -76,6 +78,9 @@ class Saved {
   std::any value_;
 };
 
+/// The values that a forward call keeps for its backward call, one per micro-batch.
+class Saved : public HeldValue {};
+
 /// One step of incremental decoding: every row is one hypothesis and gets one new token.
 struct DecodeStep {
   std::int64_t time = 0;      ///< position of the new token
@@ -85,13 +90,14 @@ struct DecodeStep {
   Sequences memory;           ///< row i's source sentence in the stream's memory
 };
 
-/// A layer's keys and values of the tokens decoded so far. The layer chooses what it keeps; tensors own their memory.
-using DecodeCache = Saved;
+/// The state of a layer between two steps of decoding: keys and values of the tokens so far, for example. It lives as
+/// long as the search, so its tensors own their memory and come from no arena.
+class DecodeCache : public HeldValue {};
 
 /// A branch of the residual stream: forward and backward side by side. Layers are immutable but for their parameters;
-/// what a call must remember goes into `saved`. Over a tensor group `hidden` is the same on every rank, or this rank's
-/// rows (context.row_split): a layer that splits its work or whose tokens meet passes through a TensorRegion. `memory`
-/// is inside that region already: whole, and its gradient this rank's part of a sum.
+/// a call keeps in `saved` what its backward call needs. Over a tensor group `hidden` is the same on every rank, or
+/// this rank's rows (context.row_split): a layer that splits its work or whose tokens meet passes through a
+/// TensorRegion. `memory` is inside that region already: whole, and its gradient this rank's part of a sum.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -103,8 +109,8 @@ class Layer {
   /// its gradient into grad_output.memory (+=), which is passed on. Parameter gradients are added (+=).
   virtual HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const = 0;
 
-  /// forward for one new token per row, [rows, d_model], with what earlier steps left in `cache`. A layer whose rows do
-  /// not meet needs no other code than this default.
+  /// forward for one new token per row, [rows, d_model], with the state that earlier steps left in `cache`. A layer
+  /// whose rows do not meet needs no other code than this default.
   virtual HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                               DecodeCache& cache) const {
     static_cast<void>(step);
@@ -122,7 +128,8 @@ class Layer {
   }
 };
 
-/// What a layer is built from. Parameters are declared under `name`, so code, config and checkpoint agree.
+/// The description that a layer is built from. Parameters are declared under `name`, so code, config and checkpoint
+/// agree. `model` has the keys as they hold for this layer.
 struct LayerSpec {
   std::string name;  ///< for example "encoder.layers.0.self_attention"
   Side side = Side::source;
@@ -131,8 +138,12 @@ struct LayerSpec {
   KernelSource kernels;
   ParallelState const& parallel;
   ParameterSet& parameters;
+  LayerOptions options = {};  ///< checked against the layer's declaration
+  /// The side whose tokens the stream's memory has; none where the stack has no memory.
+  std::optional<Side> memory_side = Side::source;
 
-  /// What a parameter that meets the stream's rows declares as gradient_partial_over.
+  bool has_memory() const { return memory_side.has_value() && *memory_side != side; }
+  /// The gradient_partial_over of a parameter that meets the rows of the stream.
   std::vector<MeshAxis> stream_axes() const {
     return parallel.sequence_parallel ? std::vector{MeshAxis::tensor} : std::vector<MeshAxis>();
   }

@@ -25,13 +25,13 @@ class OutputLoss {
     double label_smoothing = 0;
     double scale = 1;  ///< of the gradient: 1 / target tokens of the global batch; 0 where none is wanted
   };
-  /// The loss of hidden [stream rows, d_model] and, in the same visit, grad_hidden = scale * d(smoothed
+  /// The loss of hidden [stream rows, d_model] and, in the same pass, grad_hidden = scale * d(smoothed
   /// loss)/d(hidden); the table's gradient is added (+=). With an empty grad_hidden the loss alone. Collective over the
   /// tensor group.
-  LossSums visit(LayerContext& context, Tensor const& hidden, Tensor const& targets, Training const& training,
-                 Tensor const& grad_hidden) const;
+  LossSums evaluate(LayerContext& context, Tensor const& hidden, Tensor const& targets, Training const& training,
+                    Tensor const& grad_hidden) const;
   /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary] in statistics_dtype, from the arena:
-  /// what is to be ranked is not rounded.
+  /// logits to be ranked are not rounded.
   Tensor logits(LayerContext& context, Tensor const& hidden) const;
   /// The global id of the logits' first column.
   std::int64_t first_token() const { return table_.shard_begin; }

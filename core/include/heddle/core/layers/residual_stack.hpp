@@ -2,7 +2,7 @@
 
 #include <functional>
 #include <heddle/core/base/index_range.hpp>
-#include <heddle/core/layers/registry.hpp>
+#include <heddle/core/layers/description.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
@@ -16,18 +16,14 @@ namespace heddle {
 /// NAME.layers.i.SUBLAYER.norm.
 class ResidualStack {
  public:
-  /// Which of the side's layers a stack has; the last of them may be another stage's. What passes from stage to stage
-  /// in pre-LN is the residual sum before any norm.
-  struct Layers {
-    IndexRange range;
-    std::int64_t count = 0;  ///< of the whole side
-  };
-  /// `spec.name` is "encoder" or "decoder"; builds the named sublayers for each layer.
-  ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, Layers const& layers,
-                std::vector<std::string> const& sublayers);
+  /// Builds the layers `range` of the stack described; the others are other stages'. In pre-LN the residual sum before
+  /// any norm passes from stage to stage. `spec.name`, `spec.side` and `spec.memory_side` are the description's.
+  ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, StackDescription const& description,
+                IndexRange const& range);
 
   HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const;
-  /// grad_output.memory is added into, as in Layer::backward. The result's `hidden` is grad_output.hidden's memory.
+  /// grad_output.memory is added into, as in Layer::backward. The result's `hidden` has the memory of
+  /// grad_output.hidden.
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const;
   /// One new token per row; `caches` has one entry per sublayer (`make_caches`).
   HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
@@ -49,8 +45,9 @@ class ResidualStack {
     std::unique_ptr<Layer> branch;
     Norm norm;
     std::vector<Parameter const*> used;  ///< by the branch
+    double dropout = 0;                  ///< of the branch's output
   };
-  /// One visit of the residual stream and what it gave.
+  /// One pass over the residual stream and its results.
   struct Joint {
     ResidualNormCall call;
     ResidualNormOutput output;
@@ -76,7 +73,6 @@ class ResidualStack {
   TensorRegion memory_region_;
   bool pre_;
   bool ends_side_;
-  double dropout_;
   std::vector<Sublayer> sublayers_;
   Norm final_norm_;
   std::shared_ptr<ResidualNorm> residual_norm_;

@@ -52,6 +52,10 @@ struct Pack {
   TokenIds target_input;   ///< begin, target pieces
   TokenIds target_output;  ///< target pieces, end; row_order is not filled
 
+  /// The token that each source row is to predict, for a model whose last stack is the source's: masked words, for
+  /// example. Its maker fills it; row_order is not filled.
+  TokenIds source_output;
+
   ContextRows source_context;
   ContextRows target_context;
 

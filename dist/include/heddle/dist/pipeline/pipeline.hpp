@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/model/encoder_decoder.hpp>
+#include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/pipeline/times.hpp>
@@ -29,7 +29,7 @@ struct PipelineStep {
 /// its memory from step to step.
 class Pipeline {
  public:
-  Pipeline(Communicator const& pipeline, EncoderDecoder const& model, std::shared_ptr<TensorOps> tensor_ops,
+  Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
            Execution& execution);
   ~Pipeline();
   Pipeline(Pipeline const&) = delete;
@@ -52,7 +52,7 @@ class Pipeline {
   class Run;
 
   Communicator pipeline_;
-  EncoderDecoder const& model_;
+  Model const& model_;
   std::shared_ptr<TensorOps> tensor_ops_;
   Execution& execution_;
   std::unique_ptr<ArenaSlots> activations_;  ///< of each forward whose backward is to come

@@ -15,7 +15,7 @@ std::vector<std::string> gather_hosts(Communicator const& world);
 /// machine, its coordinates, its chunks of every sequence, its heads, columns and parts of the vocabularies; of more
 /// than 64 ranks a line for neighbours on one machine and stage. Warns of tensor groups that span machines. `hosts` are
 /// those of the mesh's ranks; one rank: a single line. Throws ConfigError for a layout that cannot be.
-std::string describe_mesh(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                          std::vector<std::string> const& hosts);
+std::string describe_mesh(Config const& config, ModelDescription const& model, Mesh const& mesh,
+                          VocabularySizes const& vocabulary, std::vector<std::string> const& hosts);
 
 }  // namespace heddle

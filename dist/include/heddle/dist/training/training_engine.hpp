@@ -34,7 +34,7 @@ class TrainingEngine {
 
   ParameterSet& parameters() { return parameters_; }
   ParameterSet const& parameters() const { return parameters_; }
-  EncoderDecoder const& model() const { return *model_; }
+  Model const& model() const { return *model_; }
   PipelinePlan const& plan() const { return plan_; }
   Pipeline& pipeline() { return *pipeline_; }
   DistributedOptimizer& optimizer() { return *optimizer_; }
@@ -66,7 +66,7 @@ class TrainingEngine {
   GroupMember row_split_;
   PipelinePlan plan_;
   ParameterSet parameters_;
-  std::optional<EncoderDecoder> model_;
+  std::optional<Model> model_;
   std::optional<Pipeline> pipeline_;
   std::optional<DistributedOptimizer> optimizer_;
   Tensor loss_sum_;  ///< float64 [1]: a step's smoothed loss

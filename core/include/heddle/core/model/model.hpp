@@ -6,22 +6,22 @@
 
 namespace heddle {
 
-/// The encoder-decoder Transformer, or what one pipeline stage has of it. Parameters (declared on construction, in the
-/// set of `spec`):
+/// A model of stacks as model.stacks describes them (the encoder-decoder Transformer, by default), or the part of it
+/// that one pipeline stage has. Parameters (declared on construction, in the set of `spec`):
 ///
-///   embedding.weight                      tied, joint vocabulary: both embeddings and the output projection
-///   encoder.embedding.weight, decoder.embedding.weight, output.weight      otherwise (tied: no output.weight)
-///   encoder|decoder.positions.weight      learned positions
-///   encoder|decoder.layers.I.SUBLAYER.…   see ResidualStack
+///   embedding.weight                    tied, joint vocabulary: all embeddings and the output projection
+///   STACK.embedding.weight, output.weight      otherwise (tied: no output.weight)
+///   STACK.positions.weight              learned positions
+///   STACK.layers.I.SUBLAYER.…           see ResidualStack; STACK is encoder or decoder
 ///
-/// Training a model of several stages is dist's Pipeline's affair; encoding and decoding go from stage to stage here.
-class EncoderDecoder {
+/// dist's Pipeline trains a model of several stages; encoding and decoding go from stage to stage here.
+class Model {
  public:
-  /// The whole model on one stage. spec.name and spec.side are not read.
-  EncoderDecoder(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary);
+  /// The whole model on one stage. name, side and memory_side of `spec` are not read.
+  Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary);
   /// This rank's parts of it. `plan` has as many stages as the mesh.
-  EncoderDecoder(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
-                 PipelinePlan const& plan);
+  Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
+        PipelinePlan const& plan);
 
   std::deque<ModelPart> const& parts() const { return parts_; }
 
@@ -34,13 +34,13 @@ class EncoderDecoder {
   /// inputs. As forward_backward.
   Tensor logits(LayerContext& context) const;
 
-  /// The pack's source side → memory [source tokens, d_model] on every stage, from the arena. Collective over the
-  /// tensor and pipeline groups, like decode.
+  /// The stack before the last over the pack → memory [its tokens, d_model] on every stage, from the arena; empty for a
+  /// model of one stack. Collective over the tensor and pipeline groups, like decode.
   Tensor encode(LayerContext& context) const;
   std::vector<DecodeCache> make_caches() const;
   /// The newest token of each row (ids int32 [rows]) → logits [rows, this rank's part of the vocabulary] on the stage
-  /// that ends the decoder and an empty tensor elsewhere, from the arena. `rows` gives each row's position, `memory` is
-  /// what encode gave.
+  /// that ends the model and an empty tensor elsewhere, from the arena. `rows` gives each row's position, `memory` is
+  /// encode's result.
   Tensor decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& memory,
                 DecodeStep const& step, std::vector<DecodeCache>& caches) const;
   /// Row i of the caches becomes what row parents[i] was, after decode(step).
@@ -54,12 +54,21 @@ class EncoderDecoder {
   Communicator const& tensor() const { return tensor_; }
 
  private:
+  /// A part and its layers of one stack; null where this stage has none.
+  struct Held {
+    ModelPart const* part = nullptr;
+    ModelPart::Stack const* stack = nullptr;
+  };
+  Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
+        ModelDescription const& description, PipelinePlan const& plan);
   ModelPart const& only_part() const;
-  ModelPart const* decoder_part() const;
+  Held held(std::size_t stack) const;
 
   Communicator pipeline_;
   Communicator tensor_;
-  int memory_stage_;  ///< where the encoder ends
+  std::size_t stacks_;    ///< of the model
+  int memory_stage_ = 0;  ///< where the stack before the last ends
+  Side memory_side_ = Side::source;
   std::int64_t d_model_;
   DType dtype_;
   std::shared_ptr<TensorOps> tensor_ops_;

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace heddle {
+
+/// A value of the configuration by itself, where its key is not a member of a struct.
+using OptionValue =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<std::string>>;
+
+/// The TOML text of a value.
+std::string to_toml(OptionValue const& value);
+
+/// A key that was set, and where: "run.toml:3:1", or "--set …". Two are equal where their values are.
+struct Setting {
+  OptionValue value;
+  std::string origin;
+
+  bool operator==(Setting const& other) const { return value == other.value; }
+};
+
+/// Settings by key.
+using Settings = std::map<std::string, Setting>;
+
+/// An option that a layer takes: its type, the values it may have and what it means. A text without choices may be any
+/// that is not empty.
+struct OptionDescription {
+  enum class Type : std::uint8_t { flag, integer, number, text };
+
+  std::string name;
+  Type type = Type::integer;
+  std::string meaning;
+  double least = 0;
+  double most = std::numeric_limits<double>::infinity();
+  std::vector<std::string> choices = {};
+};
+
+/// The options that the configuration gives one sublayer.
+class LayerOptions {
+ public:
+  LayerOptions() = default;
+  /// `where` is the sublayer's key, "model.decoder.self_attention".
+  LayerOptions(Settings given, std::string where) : given_(std::move(given)), where_(std::move(where)) {}
+
+  /// Each gives `otherwise` where the option is not set. Throws ConfigError, as `check` does, for another type.
+  bool flag(std::string const& name, bool otherwise) const;
+  std::int64_t integer(std::string const& name, std::int64_t otherwise) const;
+  double number(std::string const& name, double otherwise) const;
+  std::string text(std::string const& name, std::string const& otherwise) const;
+
+  bool has(std::string const& name) const { return given_.contains(name); }
+  Settings const& given() const { return given_; }
+  /// "run.toml:3:1: model.decoder.self_attention.NAME": what a message about an option begins with.
+  std::string place(std::string const& name) const;
+
+  /// Throws ConfigError with file, line and key for an option that is not among `known` (with the nearest spelling), of
+  /// a wrong type or out of its range (with what would be right).
+  void check(std::vector<OptionDescription> const& known) const;
+
+ private:
+  template <class Value>
+  Value get(std::string const& name, Value const& otherwise) const;
+
+  Settings given_;
+  std::string where_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <heddle/core/layers/attention_core.hpp>
+#include <heddle/core/layers/linear.hpp>
+
+namespace heddle {
+
+/// Multi-head attention of a sequence to itself: Vaswani et al. 2017, §3.2. Causal on the target side, unless the
+/// option `mask` says otherwise. Parameters: q, k, v and out, each with .weight and .bias.
+class SelfAttention : public Layer {
+ public:
+  explicit SelfAttention(LayerSpec const& spec);
+
+  static LayerTraits traits();
+
+  HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const override;
+  HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override;
+  HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
+                      DecodeCache& cache) const override;
+  void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const override;
+
+ private:
+  /// Queries, keys and values side by side, as one product gives them.
+  struct Projected {
+    Tensor all, q, k, v;
+  };
+  Projected split(Tensor const& all) const;
+
+  struct Activations {
+    Tensor input;
+    AttentionCore::Activations attention;
+  };
+  struct Cache {
+    Tensor keys;                      ///< [rows, capacity * width]
+    Tensor values;                    ///< [rows, capacity * width]
+    Tensor spare_keys, spare_values;  ///< the latest reorder read from them; the next one writes there
+  };
+
+  AttentionSizes sizes_;
+  Linear qkv_;
+  Linear out_;
+  AttentionCore core_;
+  std::shared_ptr<TensorOps> tensor_ops_;
+};
+
+}  // namespace heddle

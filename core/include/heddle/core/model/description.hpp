@@ -1,0 +1,36 @@
+#pragma once
+
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/layers/description.hpp>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// A model: stacks of layers, one after another. Each stack but the first has the output of the one before it as its
+/// memory; the last gives the logits. All layers are one list, in this order, by which a pipeline is cut.
+struct ModelDescription {
+  ModelConfig keys;
+  std::vector<StackDescription> stacks;
+
+  /// Layers of all stacks.
+  std::int64_t layers() const;
+  /// A stack's layers in the one list.
+  IndexRange range(std::size_t stack) const;
+  /// The layers of `part` that are a stack's, counted from the stack's first.
+  IndexRange range_in(std::size_t stack, IndexRange const& part) const;
+  /// Whether `part` has a stack's entry (its embedding), or its exit. A stack without layers is with the layer that
+  /// follows it, or with the last one.
+  bool has_entry(std::size_t stack, IndexRange const& part) const;
+  bool has_exit(std::size_t stack, IndexRange const& part) const;
+  LayerDescription const& layer(std::int64_t index) const;
+
+  /// "the encoder's 6 and the decoder's 6 layers".
+  std::string words() const;
+};
+
+/// The one place that knows which stacks there can be: the encoder over the source, the decoder over the target, as
+/// model.stacks lists them. Throws as describe_stack.
+ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry);
+
+}  // namespace heddle

@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/attention_core.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
+
+namespace heddle {
+
+namespace {
+
+std::int64_t heads_of_this_rank(LayerSpec const& spec, AttentionSizes const& sizes) {
+  int const ranks = spec.parallel.tensor.size();
+  if (sizes.heads % ranks != 0) {
+    throw ConfigError(fmt::format("model.heads = {} do not divide among parallel.tensor = {} ranks ({})", sizes.heads,
+                                  ranks, spec.name));
+  }
+  if (sizes.kv_heads % ranks != 0) {
+    throw ConfigError(fmt::format("{} = {} do not divide among parallel.tensor = {} ranks ({})",
+                                  spec.options.place("kv_heads"), sizes.kv_heads, ranks, spec.name));
+  }
+  return sizes.heads / ranks;
+}
+
+}  // namespace
+
+AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options) {
+  std::int64_t const heads = keys.heads;
+  if (!options.has("head_dim") && keys.d_model % heads != 0) {
+    throw ConfigError(fmt::format("{} is not given, and the {} heads of a layer do not divide model.d_model = {}",
+                                  options.place("head_dim"), heads, keys.d_model));
+  }
+  AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
+                             options.integer("head_dim", keys.d_model / heads)};
+  if (sizes.kv_heads != heads) {
+    throw ConfigError(
+        fmt::format("{} = {}: no attention kernel computes with fewer heads of keys and values than the "
+                    "{} of queries; leave it out",
+                    options.place("kv_heads"), sizes.kv_heads, heads));
+  }
+  return sizes;
+}
+
+LayerTraits AttentionCore::traits() {
+  auto const multiplications = [](ModelConfig const& keys, LayerOptions const& options) {
+    AttentionSizes const sizes = attention_sizes(keys, options);
+    return 2 * keys.d_model * (sizes.query_columns() + sizes.key_columns());
+  };
+  return {
+      .options =
+          {{.name = "kv_heads", .meaning = "heads of keys and values; not given: heads", .least = 1, .most = 4096},
+           {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .least = 1, .most = 65536}},
+      .multiplications = multiplications};
+}
+
+AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, bool causal)
+    : name_(spec.name),
+      side_(spec.side),
+      keys_(keys),
+      causal_(causal),
+      dropout_(spec.model.attention_dropout),
+      sizes_(attention_sizes(spec.model, spec.options)),
+      heads_(heads_of_this_rank(spec, sizes_)),
+      first_head_(heads_ * spec.parallel.tensor.rank()),
+      attention_(spec.kernels.select<Attention>({.dtype = spec.dtype,
+                                                 .heads = heads_,
+                                                 .head_dim = sizes_.head_dim,
+                                                 .causal = causal,
+                                                 .dropout_rate = static_cast<float>(dropout_)})),
+      context_attention_(spec.parallel.context, spec.parallel.context_mode, context_kernel(spec),
+                         spec.kernels.select<TensorOps>({spec.dtype})) {}
+
+std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) const {
+  DType const dtype = ContextAttention::kernel_dtype(spec.parallel.context_mode, spec.dtype);
+  if (spec.parallel.context.size() == 1 || dtype == spec.dtype) {
+    return attention_;
+  }
+  return spec.kernels.select<Attention>({.dtype = dtype,
+                                         .heads = heads_,
+                                         .head_dim = sizes_.head_dim,
+                                         .causal = causal_,
+                                         .dropout_rate = static_cast<float>(dropout_)});
+}
+
+AttentionCall AttentionCore::call(LayerContext const& context, Tensor const& q, Tensor const& k,
+                                  Tensor const& v) const {
+  AttentionCall call{.q = q,
+                     .k = k,
+                     .v = v,
+                     .queries = context.pack.rows(side_).sequences,
+                     .keys = context.pack.rows(keys_).sequences,
+                     .heads = heads_,
+                     .scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim)),
+                     .causal = causal_,
+                     .dropout = make_dropout(context, dropout_, name_ + ".dropout", side_)};
+  call.dropout.first_column = static_cast<std::int32_t>(first_head_);
+  return call;
+}
+
+ContextAttention::Task AttentionCore::task(LayerContext& context) const {
+  return {context.execution, context.arena, context.pack.context(side_), context.pack.context(keys_), side_ == keys_};
+}
+
+AttentionCore::Activations AttentionCore::forward(LayerContext& context, Tensor const& q, Tensor const& k,
+                                                  Tensor const& v) const {
+  Activations activations{q, k, v, context.arena.allocate(q.dtype(), q.shape()), {}};
+  AttentionCall const attention_call = call(context, q, k, v);
+  if (tokens_are_split(context)) {
+    activations.kernel = context_attention_.forward(task(context), attention_call, activations.output);
+    return activations;
+  }
+  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), heads_});
+  attention_->forward(context.execution, attention_call, activations.output, log_sum_exp);
+  activations.kernel = {attention_call, activations.output, log_sum_exp};
+  return activations;
+}
+
+void AttentionCore::backward(LayerContext& context, Activations const& activations, Tensor const& grad_output,
+                             AttentionGradients const& gradients) const {
+  auto const& kernel = activations.kernel;
+  if (tokens_are_split(context)) {
+    context_attention_.backward(task(context), kernel, grad_output, gradients);
+  } else {
+    attention_->backward(context.execution, kernel.call, kernel.output, kernel.log_sum_exp, grad_output, gradients);
+  }
+}
+
+Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v,
+                             Sequences const& queries, Sequences const& keys) const {
+  Tensor const output = context.arena.allocate(q.dtype(), q.shape());
+  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), heads_});
+  attention_->forward(context.execution,
+                      {.q = q,
+                       .k = k,
+                       .v = v,
+                       .queries = queries,
+                       .keys = keys,
+                       .heads = heads_,
+                       .scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim)),
+                       .causal = false},
+                      output, log_sum_exp);
+  return output;
+}
+
+}  // namespace heddle

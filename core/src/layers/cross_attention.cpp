@@ -1,0 +1,69 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/cross_attention.hpp>
+
+namespace heddle {
+
+namespace {
+
+/// The side of the stack's memory.
+Side memory_side(LayerSpec const& spec) {
+  if (!spec.has_memory()) {
+    throw ConfigError(
+        fmt::format("model.encoder_sublayers or model.decoder_sublayers names cross_attention ({}), but this stack has "
+                    "nothing to attend to besides itself; use it in a decoder that follows an encoder",
+                    spec.name));
+  }
+  return *spec.memory_side;
+}
+
+}  // namespace
+
+LayerTraits CrossAttention::traits() {
+  return AttentionCore::traits();
+}
+
+CrossAttention::CrossAttention(LayerSpec const& spec)
+    : sizes_(attention_sizes(spec.model, spec.options)),
+      q_(spec.named(spec.name + ".q"), {spec.model.d_model, sizes_.query_columns()}, Linear::Split::outputs),
+      kv_(spec, spec.model.d_model, {{"k", sizes_.key_columns()}, {"v", sizes_.key_columns()}},
+          Linear::Split::outputs_inside),
+      out_(spec.named(spec.name + ".out"), {sizes_.query_columns(), spec.model.d_model}, Linear::Split::inputs),
+      core_(spec, memory_side(spec), false),
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
+
+HiddenStates CrossAttention::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
+  Tensor const q = q_.forward(context, input.hidden);
+  Tensor const kv = kv_.forward(context, input.memory);
+  auto const& activations =
+      saved.keep(Activations{input.hidden, input.memory, core_.forward(context, q, keys(kv), values(kv))});
+  return {out_.forward(context, activations.attention.output), input.memory};
+}
+
+HiddenStates CrossAttention::backward(LayerContext& context, HiddenStates const& grad_output,
+                                      Saved const& saved) const {
+  auto const& [input, memory, attention] = saved.get<Activations>();
+  Tensor const grad_attended = out_.backward(context, grad_output.hidden, attention.output);
+  Tensor const grad_q = context.arena.allocate(input.dtype(), attention.q.shape());
+  Tensor const grad_kv = context.arena.allocate(input.dtype(), {memory.dim(0), 2 * attention.k.dim(1)});
+  core_.backward(context, attention, grad_attended, {grad_q, keys(grad_kv), values(grad_kv)});
+  kv_.backward_add(context, grad_kv, memory, grad_output.memory);
+  return {q_.backward(context, grad_q, input), grad_output.memory};
+}
+
+HiddenStates CrossAttention::decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
+                                    DecodeCache& cache) const {
+  if (cache.empty()) {
+    Tensor const kv = kv_.forward(context, input.memory);
+    Tensor const kept = Tensor::allocate(kv.dtype(), kv.shape());
+    tensor_ops_->copy(context.execution, kv, kept);
+    cache.keep(Cache{kept});
+  }
+  Tensor const q = q_.forward(context, input.hidden);
+  Tensor const& kv = cache.get<Cache>().kv;
+  Tensor const attended = core_.decode(context, q, keys(kv), values(kv), step.queries, step.memory);
+  return {out_.forward(context, attended), input.memory};
+}
+
+}  // namespace heddle

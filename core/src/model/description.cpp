@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/description.hpp>
+
+namespace heddle {
+
+namespace {
+
+/// The layer of the one list that a boundary of a stack is with.
+std::int64_t clamped(std::int64_t index, std::int64_t layers) {
+  return std::clamp<std::int64_t>(index, 0, std::max<std::int64_t>(layers - 1, 0));
+}
+
+bool holds(IndexRange const& part, std::int64_t layer) {
+  return layer >= part.begin && layer < part.end;
+}
+
+}  // namespace
+
+std::int64_t ModelDescription::layers() const {
+  std::int64_t count = 0;
+  for (StackDescription const& stack : stacks) {
+    count += stack.count();
+  }
+  return count;
+}
+
+IndexRange ModelDescription::range(std::size_t stack) const {
+  IndexRange range;
+  for (std::size_t before = 0; before < stack; ++before) {
+    range.begin += stacks[before].count();
+  }
+  range.end = range.begin + stacks[stack].count();
+  return range;
+}
+
+IndexRange ModelDescription::range_in(std::size_t stack, IndexRange const& part) const {
+  IndexRange const whole = range(stack);
+  std::int64_t const begin = std::clamp(part.begin, whole.begin, whole.end);
+  return {begin - whole.begin, std::clamp(part.end, begin, whole.end) - whole.begin};
+}
+
+bool ModelDescription::has_entry(std::size_t stack, IndexRange const& part) const {
+  return holds(part, clamped(range(stack).begin, layers()));
+}
+
+bool ModelDescription::has_exit(std::size_t stack, IndexRange const& part) const {
+  IndexRange const whole = range(stack);
+  return holds(part, clamped(whole.count() > 0 ? whole.end - 1 : whole.begin, layers()));
+}
+
+LayerDescription const& ModelDescription::layer(std::int64_t index) const {
+  for (StackDescription const& stack : stacks) {
+    if (index < stack.count()) {
+      return stack.layers[static_cast<std::size_t>(index)];
+    }
+    index -= stack.count();
+  }
+  throw Error(fmt::format("a model of {} layers has none beyond them", layers()));
+}
+
+std::string ModelDescription::words() const {
+  std::vector<std::string> parts;
+  for (StackDescription const& stack : stacks) {
+    parts.push_back(fmt::format("the {}'s {}", stack.name, stack.count()));
+  }
+  return fmt::format("{} layers", fmt::join(parts, " and "));
+}
+
+ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry) {
+  ModelDescription description{model, {}};
+  for (std::string const& name : model.stacks) {
+    bool const decoder = name == "decoder";
+    StackDescription stack = describe_stack(model, decoder ? &ModelConfig::decoder : &ModelConfig::encoder, name,
+                                            decoder ? Side::target : Side::source, registry);
+    if (!description.stacks.empty()) {
+      stack.memory_side = description.stacks.back().side;
+    }
+    description.stacks.push_back(std::move(stack));
+  }
+  if (description.layers() == 0) {
+    throw ConfigError("the model has no layer: model.encoder_layers and model.decoder_layers are 0");
+  }
+  return description;
+}
+
+}  // namespace heddle

@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/model.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
+
+namespace heddle {
+
+namespace {
+
+PipelinePlan one_stage(ModelDescription const& description) {
+  return {{{IndexRange{0, description.layers()}}}};
+}
+
+/// The stage that holds a stack's exit.
+int find_stage(PipelinePlan const& plan, ModelDescription const& description, std::size_t stack) {
+  for (int stage = 0; stage < plan.virtual_stages(); ++stage) {
+    if (description.has_exit(stack, plan.layers(stage))) {
+      return stage % plan.stages();
+    }
+  }
+  throw Error(fmt::format("no pipeline stage has the last layer of the {}", description.stacks[stack].name));
+}
+
+}  // namespace
+
+Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary)
+    : Model(spec, layers, vocabulary, one_stage(describe_model(spec.model, layers))) {}
+
+Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
+             PipelinePlan const& plan)
+    : Model(spec, layers, vocabulary, describe_model(spec.model, layers), plan) {}
+
+Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
+             ModelDescription const& description, PipelinePlan const& plan)
+    : pipeline_(spec.parallel.pipeline),
+      tensor_(spec.parallel.tensor),
+      stacks_(description.stacks.size()),
+      d_model_(spec.model.d_model),
+      dtype_(spec.dtype),
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
+  if (plan.stages() != pipeline_.size()) {
+    throw Error(fmt::format("a plan of {} pipeline stages for {} ranks", plan.stages(), pipeline_.size()));
+  }
+  if (stacks_ > 1) {
+    memory_stage_ = find_stage(plan, description, stacks_ - 2);
+    memory_side_ = description.stacks[stacks_ - 2].side;
+  }
+  for (IndexRange const& range : plan.parts[static_cast<std::size_t>(pipeline_.rank())]) {
+    parts_.emplace_back(spec, layers, description, vocabulary, plan, range);
+  }
+}
+
+Model::Held Model::held(std::size_t stack) const {
+  for (ModelPart const& part : parts_) {
+    if (ModelPart::Stack const* const found = part.stack(stack)) {
+      return {&part, found};
+    }
+  }
+  return {};
+}
+
+ModelPart const& Model::only_part() const {
+  if (pipeline_.size() > 1) {
+    throw Error("a model of several pipeline stages is trained by Pipeline");
+  }
+  return parts_.front();
+}
+
+LossSums Model::forward_backward(LayerContext& context, OutputLoss::Training const& training) const {
+  ArenaScope const scope(context.arena);
+  Saved saved;
+  LossSums const sums = only_part().forward(context, {}, saved, training).loss;
+  only_part().backward(context, {}, saved);
+  return sums;
+}
+
+LossSums Model::forward(LayerContext& context, double label_smoothing) const {
+  ArenaScope const scope(context.arena);
+  Saved saved;
+  return only_part().forward(context, {}, saved, {label_smoothing, 0}).loss;
+}
+
+Tensor Model::logits(LayerContext& context) const {
+  Saved saved;
+  HiddenStates const stream = only_part().forward(context, {}, saved, {0, 0}).stream;
+  return only_part().logits(context, stream.hidden);
+}
+
+Tensor Model::encode(LayerContext& context) const {
+  if (stacks_ == 1) {
+    return {};
+  }
+  auto const [part, stack] = held(stacks_ - 2);
+  Saved saved;
+  if (pipeline_.size() == 1) {
+    return part->encode(context, *stack, {}, saved);
+  }
+  Tensor const memory = context.arena.allocate(dtype_, {context.pack.rows(memory_side_).tokens, d_model_});
+  if (part != nullptr) {
+    HiddenStates const input = part->allocate_input(context);
+    if (!stack->begins) {
+      pipeline_.receive(input.hidden, pipeline_.rank() - 1);
+    }
+    Tensor const hidden = part->encode(context, *stack, input.hidden, saved);
+    if (stack->ends) {
+      tensor_ops_->copy(context.execution, hidden, memory);
+    } else {
+      pipeline_.send(hidden, pipeline_.rank() + 1);
+    }
+  }
+  pipeline_.broadcast(memory, memory_stage_);
+  return memory;
+}
+
+std::vector<DecodeCache> Model::make_caches() const {
+  auto const [part, stack] = held(stacks_ - 1);
+  return stack != nullptr ? stack->layers.make_caches() : std::vector<DecodeCache>();
+}
+
+Tensor Model::decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& memory,
+                     DecodeStep const& step, std::vector<DecodeCache>& caches) const {
+  auto const [part, stack] = held(stacks_ - 1);
+  if (part == nullptr) {
+    return {};
+  }
+  Tensor hidden;
+  if (!stack->begins) {
+    hidden = context.arena.allocate(dtype_, {rows.tokens, d_model_});
+    pipeline_.receive(hidden, pipeline_.rank() - 1);
+  }
+  hidden = part->decode(context, *stack, tokens, rows, {hidden, memory}, step, caches);
+  if (part->ends_model()) {
+    return part->logits(context, hidden);
+  }
+  pipeline_.send(hidden, pipeline_.rank() + 1);
+  return {};
+}
+
+void Model::reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
+                    std::vector<DecodeCache>& caches) const {
+  if (ModelPart::Stack const* const stack = held(stacks_ - 1).stack) {
+    stack->layers.reorder(context, parents, step, caches);
+  }
+}
+
+}  // namespace heddle

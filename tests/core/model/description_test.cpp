@@ -1,0 +1,155 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/model.hpp>
+
+#include "golden_model.hpp"
+#include "kernel_test_support.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr VocabularySizes vocabulary{11, 11, true};
+
+ModelConfig small_model(std::vector<std::string> stacks) {
+  Config config = parse_config(
+      "[model]\nencoder_layers = 2\ndecoder_layers = 2\nd_model = 8\nd_ff = 12\nheads = 2\n"
+      "max_length = 8\ndropout = 0.0\nstacks = " +
+          to_toml(OptionValue(std::move(stacks))),
+      "test");
+  return config.model;
+}
+
+Pack small_pack() {
+  std::vector<SentencePair> const pairs{{0, {5, 9, 3}, {7, 4}}, {1, {8}, {10, 6, 6}}};
+  Pack pack = make_pack(pairs, 1, 2, 2);
+  pack.source_output = pack.source;  // as an encoder that reconstructs its input
+  return pack;
+}
+
+/// The gradient of every parameter equals central differences of the loss at some of its elements.
+void expect_gradients(TestModel& test, LayerContext& context) {
+  auto const loss = [&] { return test.model.forward(context, 0).smoothed; };
+  test.bench.zero_gradients();
+  test.model.forward_backward(context, {0, 1});
+  for (Parameter const& parameter : test.bench.parameters().all()) {
+    std::vector<double> const gradient = testing_support::values(parameter.gradient);
+    std::vector<double> values = testing_support::values(parameter.value);
+    for (std::size_t element = 0; element < values.size(); element += 1 + values.size() / 3) {
+      double const step = 1e-5;
+      double const before = values[element];
+      auto const loss_at = [&](double value) {
+        values[element] = value;
+        copy_from_doubles(parameter.value, values);
+        test.bench.parameters().bump_versions();
+        return loss();
+      };
+      double const slope = (loss_at(before + step) - loss_at(before - step)) / (2 * step);
+      loss_at(before);
+      EXPECT_NEAR(gradient[element], slope, 1e-6) << parameter.spec.name << " element " << element;
+    }
+  }
+}
+
+class StacksTest : public testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(StacksTest, GradientsEqualCentralDifferences) {
+  TestModel test(small_model(GetParam()), vocabulary, DType::float64);
+  Pack const pack = small_pack();
+  LayerContext context = test.bench.context(pack);
+  expect_gradients(test, context);
+  for (Parameter const& parameter : test.bench.parameters().all()) {
+    bool const shared = parameter.spec.name == "embedding.weight";
+    EXPECT_TRUE(shared || GetParam().size() == 2 || parameter.spec.name.starts_with(GetParam().front() + "."))
+        << parameter.spec.name;
+  }
+}
+
+TEST_P(StacksTest, AnEmptyStackIsItsEmbedding) {
+  ModelConfig config = small_model(GetParam());
+  config.norm = NormPlacement::pre;
+  (GetParam().back() == "decoder" ? config.encoder : config.decoder).layers = 0;
+  TestModel test(config, vocabulary, DType::float64);
+  Pack const pack = small_pack();
+  LayerContext context = test.bench.context(pack);
+  expect_gradients(test, context);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StacksTest,
+                         testing::Values(std::vector<std::string>{"encoder", "decoder"},
+                                         std::vector<std::string>{"encoder"}, std::vector<std::string>{"decoder"}));
+
+TEST(Description, AnEncoderNeedsToKnowWhatToPredict) {
+  TestModel test(small_model({"encoder"}), vocabulary, DType::float64);
+  Pack pack = small_pack();
+  pack.source_output = {};
+  LayerContext context = test.bench.context(pack);
+  EXPECT_THAT([&] { test.model.forward(context, 0); }, ThrowsMessage<Error>(HasSubstr("which token")));
+}
+
+TEST(Description, ADecoderByItselfHasNoCrossAttention) {
+  ModelConfig config = small_model({"decoder"});
+  config.decoder.sublayers = {"self_attention", "cross_attention"};
+  EXPECT_THAT([&] { TestModel(config, vocabulary, DType::float64); },
+              ThrowsMessage<ConfigError>(HasSubstr("decoder.layers.0.cross_attention")));
+}
+
+TEST(Description, LayersMayHaveTheirOwnSizes) {
+  ModelConfig config = small_model({"encoder", "decoder"});
+  config.decoder.overrides = {{{1, 2},
+                               {{"d_ff", {std::int64_t{20}, "test"}},
+                                {"activation", {std::string("gelu"), "test"}},
+                                {"self_attention.head_dim", {std::int64_t{6}, "test"}}}}};
+  TestModel test(config, vocabulary, DType::float64);
+  ParameterSet const& parameters = test.bench.parameters();
+  EXPECT_EQ(parameters.find("decoder.layers.0.self_attention.q.weight")->spec.shape, (Shape{8, 8}));
+  EXPECT_EQ(parameters.find("decoder.layers.1.self_attention.q.weight")->spec.shape, (Shape{12, 8}));
+  EXPECT_EQ(parameters.find("decoder.layers.1.self_attention.out.weight")->spec.shape, (Shape{8, 12}));
+  EXPECT_EQ(parameters.find("decoder.layers.1.feed_forward.up.weight")->spec.shape, (Shape{20, 8}));
+  Pack const pack = small_pack();
+  LayerContext context = test.bench.context(pack);
+  expect_gradients(test, context);
+}
+
+TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
+  auto const described = [](std::string const& toml) {
+    return [=] { description_of(parse_config(toml, "run.toml").model); };
+  };
+  EXPECT_THAT(described("[model.decoder.layer.\"4-6\"]\nself_attention = { heds = 2 }"),
+              ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:20: there is no option "
+                                                   "model.decoder.layer.4-6.self_attention.heds; expected one of: "
+                                                   "kv_heads, head_dim, mask")));
+  EXPECT_THAT(
+      described("[model.decoder]\nself_attention = { head_dim = 0 }"),
+      ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.head_dim is the integer 0; expected an "
+                                           "integer, 1 to 65536")));
+  EXPECT_THAT(described("[model.decoder]\nself_attention = { mask = \"full\" }"),
+              ThrowsMessage<ConfigError>(HasSubstr("expected \"causal\" or \"bidirectional\"")));
+  EXPECT_THAT(described("[model.decoder]\nfeed_forward = { width = 2 }"),
+              ThrowsMessage<ConfigError>(HasSubstr("this layer takes none")));
+  EXPECT_THAT(described("[model.encoder]\ncross_attention = { head_dim = 2 }"),
+              ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:21: the encoder has no sublayer cross_attention")));
+  EXPECT_THAT(described("[model.decoder]\nheads = 7"),
+              ThrowsMessage<ConfigError>(HasSubstr("the 7 heads of a layer do not divide model.d_model = 512")));
+  EXPECT_THAT(described("[model.decoder]\nself_attention = { kv_heads = 2 }"),
+              ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.kv_heads = 2")));
+}
+
+TEST(Description, CostsAreTheLayersOwn) {
+  LayerRegistry layers;
+  register_built_in_layers(layers);
+  layers.add("dear", [](LayerSpec const&) -> std::unique_ptr<Layer> { return nullptr; },
+             {.multiplications = [](ModelConfig const& keys, LayerOptions const&) { return 1000 * keys.d_model; }});
+  ModelConfig config = small_model({"encoder", "decoder"});
+  config.encoder.sublayers = {"self_attention", "dear"};
+  ModelDescription const model = describe_model(config, layers);
+  EXPECT_EQ(model.layer(0).multiplications(), 4 * 8 * 8 + 8000);
+  EXPECT_EQ(model.layer(2).multiplications(), 2 * 4 * 8 * 8 + 2 * 8 * 12);
+}
+
+}  // namespace
+}  // namespace heddle
