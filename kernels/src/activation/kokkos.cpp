@@ -152,8 +152,8 @@ class KokkosActivation final : public Activation {
 
 }  // namespace
 
-std::shared_ptr<Activation> make_kokkos_activation() {
-  return std::make_shared<KokkosActivation>();
+void add_portable_activation_kernels(KernelRegistries& registries) {
+  registries.of<Activation>().add("kokkos", speeds::portable, std::make_shared<KokkosActivation>());
 }
 
 }  // namespace heddle

@@ -59,8 +59,8 @@ class KokkosAdam final : public Adam {
 
 }  // namespace
 
-std::shared_ptr<Adam> make_kokkos_adam() {
-  return std::make_shared<KokkosAdam>();
+void add_portable_adam_kernels(KernelRegistries& registries) {
+  registries.of<Adam>().add("kokkos", speeds::portable, std::make_shared<KokkosAdam>());
 }
 
 }  // namespace heddle

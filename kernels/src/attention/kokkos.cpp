@@ -324,8 +324,8 @@ class KokkosAttention : public Attention {
 
 }  // namespace
 
-std::shared_ptr<Attention> make_kokkos_attention() {
-  return std::make_shared<KokkosAttention>();
+void add_portable_attention_kernels(KernelRegistries& registries) {
+  registries.of<Attention>().add("kokkos", speeds::portable, std::make_shared<KokkosAttention>());
 }
 
 }  // namespace heddle

@@ -269,8 +269,8 @@ class KokkosGemm final : public Gemm {
 
 }  // namespace
 
-std::shared_ptr<Gemm> make_kokkos_gemm() {
-  return std::make_shared<KokkosGemm>();
+void add_portable_gemm_kernels(KernelRegistries& registries) {
+  registries.of<Gemm>().add("kokkos", speeds::portable, std::make_shared<KokkosGemm>());
 }
 
 }  // namespace heddle

@@ -90,6 +90,22 @@ void* address(Tensor const& tensor, std::int64_t element) {
   return static_cast<std::byte*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
+dnnl::cpu_isa highest_isa(CpuLevel level) {
+  switch (level) {
+    case CpuLevel::baseline:
+      return dnnl::cpu_isa::sse41;
+    case CpuLevel::v3:
+      return dnnl::cpu_isa::avx2;
+    case CpuLevel::v4:
+      return dnnl::cpu_isa::avx512_core;
+    case CpuLevel::v4_bf16:
+      return dnnl::cpu_isa::avx512_core_bf16;
+    case CpuLevel::v4_amx:
+      break;
+  }
+  return dnnl::cpu_isa::all;
+}
+
 /// oneDNN's matmul, with packed copies of weights where the call says that b is one. Used by one thread at a time.
 class OneDnnGemm final : public Gemm {
  public:
@@ -282,8 +298,10 @@ class OneDnnGemm final : public Gemm {
 
 }  // namespace
 
-std::shared_ptr<Gemm> make_onednn_gemm() {
-  return std::make_shared<OneDnnGemm>();
+void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
+  // Before anything else of oneDNN, or without effect: the first level of a process counts.
+  dnnl::set_max_cpu_isa(highest_isa(level));
+  registry.add("onednn", speeds::vendor, std::make_shared<OneDnnGemm>());
 }
 
 }  // namespace heddle

@@ -210,8 +210,8 @@ class KokkosTensorOps final : public TensorOps {
 
 }  // namespace
 
-std::shared_ptr<TensorOps> make_kokkos_tensor_ops() {
-  return std::make_shared<KokkosTensorOps>();
+void add_portable_tensor_ops_kernels(KernelRegistries& registries) {
+  registries.of<TensorOps>().add("kokkos", speeds::portable, std::make_shared<KokkosTensorOps>());
 }
 
 }  // namespace heddle
