@@ -1,14 +1,7 @@
-# Which instruction sets the build is for. Included after Kokkos was found. Sets
-#   HEDDLE_KOKKOS_HAS_DEVICE  whether Kokkos computes on a device
+# The instruction sets that the build is for. Included after HeddleKokkos. Sets
 #   HEDDLE_ARCH_FLAGS         for everything but the kernels that are compiled once for each instruction set
 #   HEDDLE_CPU_LEVELS         whether there are such kernels
 #   HEDDLE_INSTRUCTION_SET    the name of the only instruction set where there are none
-string(TOUPPER "${Kokkos_DEVICES}" heddle_kokkos_devices)
-set(HEDDLE_KOKKOS_HAS_DEVICE OFF)
-if(heddle_kokkos_devices MATCHES "CUDA|HIP|SYCL|OPENMPTARGET|OPENACC")
-  set(HEDDLE_KOKKOS_HAS_DEVICE ON)
-endif()
-
 # A Kokkos that was built for one processor (Kokkos_ARCH_...) brings that processor's flags to all that uses it.
 set(heddle_kokkos_flags "")
 foreach(target Kokkos::kokkos Kokkos::kokkoscore)
@@ -20,13 +13,13 @@ endforeach()
 
 set(HEDDLE_CPU_LEVELS OFF)
 set(HEDDLE_ARCH_FLAGS "")
-if(HEDDLE_NATIVE)
+if(HEDDLE_NATIVE OR HEDDLE_SANITIZE) # what is checked runs here
   set(HEDDLE_ARCH_FLAGS -march=native)
-  set(HEDDLE_INSTRUCTION_SET "this machine's own (HEDDLE_NATIVE)")
+  set(HEDDLE_INSTRUCTION_SET "compiled for one machine, HEDDLE_NATIVE")
 elseif(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  set(HEDDLE_INSTRUCTION_SET "the compiler's default")
+  set(HEDDLE_INSTRUCTION_SET "for the compiler's default")
 elseif(heddle_kokkos_flags MATCHES "-m(arch|cpu)=|-mavx|-xHost")
-  set(HEDDLE_INSTRUCTION_SET "that of Kokkos")
+  set(HEDDLE_INSTRUCTION_SET "for the processor of Kokkos")
 else()
   set(HEDDLE_ARCH_FLAGS -march=x86-64-v2)
   set(HEDDLE_INSTRUCTION_SET "x86-64-v2")

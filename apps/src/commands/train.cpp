@@ -9,6 +9,7 @@
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
+#include <heddle/kernels/register.hpp>
 #include <iostream>
 #include <optional>
 #include <thread>
@@ -65,6 +66,19 @@ void require_same_config(Config const& config, Communicator const& world) {
   }
 }
 
+/// The highest level that every rank can use; collective over `world`.
+CpuLevel common_cpu_level(Communicator const& world) {
+  auto const own = static_cast<std::int32_t>(usable_cpu_level());
+  Tensor const least = from_host<std::int32_t>(std::span(&own, 1), {1});
+  world.all_reduce(least, ReduceOp::min);
+  auto const common = static_cast<CpuLevel>(to_host<std::int32_t>(least).front());
+  if (world.rank() == 0 && common < detected_cpu_level()) {
+    fmt::print("note: kernels are held to {}, the highest that every rank can use or is allowed; rank 0 has {}\n",
+               name_of(common), name_of(detected_cpu_level()));
+  }
+  return common;
+}
+
 /// The mesh's groups, and how [parallel] uses them; collective over `world`.
 ParallelState make_parallel(Config const& config, Communicator const& world) {
   ParallelState parallel = make_parallel_state(world, make_mesh(config, world.rank(), world.size()));
@@ -99,13 +113,15 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   Runtime runtime;
   require_same_config(config, world);
   Registries registries;
-  register_everything(config.plugins.paths, registries);
+  CpuLevel const level = common_cpu_level(world);
+  register_everything(config.plugins.paths, registries, level);
   registries.kernels.require_known(config.kernels);
   ParallelState const parallel = make_parallel(config, world);
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, world);
   registries.kernels.set_timings(kernels.timings);
-  Trainer trainer({config, registries, kernels, parallel, runtime.execution(), directory});
+  Trainer trainer(
+      {config, registries, kernels, parallel, runtime.execution(), directory, describe_instruction_sets(level)});
   return trainer.run(signal);
 }
 

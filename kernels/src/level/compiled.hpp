@@ -10,7 +10,7 @@ namespace heddle {
 /// one that `level` includes. Throws ConfigError where their library is missing.
 void add_compiled_kernels(KernelRegistries& registries, CpuLevel level);
 
-/// The instruction sets of the two: "kokkos x86-64-v4, simd x86-64-v4-bf16".
+/// The level and the instruction sets of the two: "x86-64-v4-amx (kokkos x86-64-v4, simd x86-64-v4-bf16)".
 std::string describe_compiled_kernels(CpuLevel level);
 
 }  // namespace heddle

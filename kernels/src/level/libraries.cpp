@@ -15,9 +15,13 @@ namespace {
 
 using Register = void(KernelRegistries&);
 
-/// The libraries' levels: AVX-512's bfloat16 instructions serve `simd` alone, and matrix registers none of the two.
+// The libraries' levels. AVX-512's bfloat16 instructions serve `simd` alone, and matrix registers none of the two.
 CpuLevel portable_level(CpuLevel level) {
   return std::min(level, CpuLevel::v4);
+}
+/// `simd` fills 64-byte registers; processors with shorter ones than AVX-512's are served by `kokkos`.
+bool has_vector_kernels(CpuLevel level) {
+  return level >= CpuLevel::v4;
 }
 CpuLevel vector_level(CpuLevel level) {
   return std::min(level, CpuLevel::v4_bf16);
@@ -49,11 +53,14 @@ Register* find(CpuLevel level, char const* name) {
 
 void add_compiled_kernels(KernelRegistries& registries, CpuLevel level) {
   find(portable_level(level), "heddle_add_portable_kernels")(registries);
-  find(vector_level(level), "heddle_add_vector_kernels")(registries);
+  if (has_vector_kernels(level)) {
+    find(vector_level(level), "heddle_add_vector_kernels")(registries);
+  }
 }
 
 std::string describe_compiled_kernels(CpuLevel level) {
-  return fmt::format("kokkos {}, simd {}", name_of(portable_level(level)), name_of(vector_level(level)));
+  std::string const portable = fmt::format("{} (kokkos {}", name_of(level), name_of(portable_level(level)));
+  return portable + (has_vector_kernels(level) ? fmt::format(", simd {})", name_of(vector_level(level))) : ")");
 }
 
 }  // namespace heddle

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "compiled.hpp"
 
 // The build has one instruction set: these kernels are part of the program.
@@ -9,8 +11,8 @@ void add_compiled_kernels(KernelRegistries& registries, CpuLevel) {
   heddle_add_vector_kernels(registries);
 }
 
-std::string describe_compiled_kernels(CpuLevel) {
-  return HEDDLE_INSTRUCTION_SET;
+std::string describe_compiled_kernels(CpuLevel level) {
+  return fmt::format("{} (kokkos and simd {})", name_of(level), HEDDLE_INSTRUCTION_SET);
 }
 
 }  // namespace heddle

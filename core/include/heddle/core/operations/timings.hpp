@@ -23,8 +23,8 @@ std::string measured_choice(TimesByName const& times, std::vector<std::string> c
 /// /proc/cpuinfo.
 std::string describe_cpu(std::istream& cpuinfo);
 
-/// What kernels' times depend on: this processor, the threads that kernels have, Heddle's version and how it was built.
-/// Kokkos runs.
+/// What kernels' times depend on: this processor, its level in use, the threads that kernels have, Heddle's version and
+/// how it was built. Kokkos runs.
 std::string machine_name();
 
 /// The parts in which two such names differ, in words: `"1 thread" there, "2 threads" here`.
