@@ -7,6 +7,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/layout.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/training/learning_rate.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/state/replica_check.hpp>
@@ -74,16 +75,12 @@ RunReport Trainer::announce() const {
 
 void Trainer::resume_or_start() {
   // Rank 0 verifies and chooses; the others take its word, so that all go on from one checkpoint.
-  Tensor const chosen = Tensor::allocate(DType::int32, {1});
   std::optional<Checkpoint> newest;
   if (speaks()) {
     newest =
         checkpoints_.newest_verified([](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); });
-    auto const step = static_cast<std::int32_t>(newest ? newest->state().step : -1);
-    copy_from_host(chosen, &step);
   }
-  setup_.parallel.world.broadcast(chosen, 0);
-  std::int32_t const step = to_host<std::int32_t>(chosen).front();
+  std::int64_t const step = broadcast_value<std::int64_t>(setup_.parallel.world, newest ? newest->state().step : -1);
   if (step < 0) {
     state_.seed = config_.train.seed;
     engine_.parameters().initialize(config_.train.seed);
@@ -234,13 +231,7 @@ bool Trainer::stopped_early() const {
 }
 
 bool Trainer::stop_requested(StopSignal const& signal) const {
-  std::int32_t const received = signal.received() ? 1 : 0;
-  if (setup_.parallel.world.size() == 1) {
-    return received != 0;
-  }
-  Tensor const any = from_host<std::int32_t>(std::span(&received, 1), {1});
-  setup_.parallel.world.all_reduce(any, ReduceOp::max);
-  return to_host<std::int32_t>(any).front() != 0;
+  return any_of(setup_.parallel.world, signal.received());
 }
 
 void Trainer::commit_checkpoint(bool best) {
@@ -253,7 +244,8 @@ void Trainer::commit_checkpoint(bool best) {
     state_.seconds = log_->seconds();
   }
   if (writes) {
-    check_replicas(setup_.parallel, engine_.parameters());  // what has diverged must not be kept
+    check_replicas(setup_.parallel, engine_.parameters(),
+                   engine_.optimizer().moments());  // what has diverged must not be kept
     auto tensors = gather_whole_tensors(setup_.parallel, whole_model_, engine_.parameters(), engine_.optimizer());
     if (speaks()) {
       auto const copy = copy_for_checkpoint(state_, config_, train_data_.vocabulary(), std::move(tensors));
