@@ -94,12 +94,17 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, world);
   registries.kernels.set_timings(kernels.timings);
-  Trainer trainer({config, registries, kernels, parallel, runtime.execution(), directory});
-  return trainer.run(signal);
+  auto const trainer = Trainer::create({.config = config,
+                                        .registries = registries,
+                                        .kernels = kernels,
+                                        .parallel = parallel,
+                                        .execution = runtime.execution(),
+                                        .directory = directory});
+  return trainer->run(signal);
 }
 
-/// An error ends the whole job: MPI_Abort gives mpirun the exit code. An error of all ranks is told by rank 0 alone:
-/// the others wait until its abort has ended them, and speak only where none came.
+/// An error ends the whole job: MPI_Abort gives mpirun the exit code. An error of all ranks is reported by rank 0
+/// alone: the others wait until its abort has ended them, and speak only where none came.
 [[noreturn]] void end_job(MpiSession const& session, int rank, std::string const& message, ExitCode code) {
   if (rank == 0) {
     std::cerr << "heddle: " << message << std::endl;

@@ -35,7 +35,7 @@ struct Line {
   std::vector<std::string> cells;  ///< as `Table::heads`
 };
 
-/// What every line tells besides the rank: the columns of the axes that have more than one rank.
+/// The columns of every line besides the rank: those of the axes that have more than one rank.
 struct Table {
   Config const& config;
   Mesh const& mesh;

@@ -99,18 +99,22 @@ std::vector<std::int64_t> described(ParallelState const& parallel, ParameterSet 
 
 }  // namespace
 
-WholeModel::WholeModel(ParallelState const& parallel, ParameterSet const& parameters) {
+WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const& parameters) {
+  std::vector<std::vector<ParameterDescription>> stages;
   for (auto const& words : gather_lists<std::int64_t>(parallel.pipeline, described(parallel, parameters))) {
     Reader reader(words);
-    auto& stage = stages_.emplace_back(static_cast<std::size_t>(reader.number()));
+    auto& stage = stages.emplace_back(static_cast<std::size_t>(reader.number()));
     for (ParameterDescription& description : stage) {
       description = read(reader);
     }
   }
-  count_and_check();
+  WholeModel model(std::move(stages));
+  model.check();
+  model.count();
+  return model;
 }
 
-void WholeModel::count_and_check() {
+void WholeModel::check() const {
   struct Holders {
     ParameterDescription const* first;
     std::vector<int> stages;
@@ -136,9 +140,16 @@ void WholeModel::count_and_check() {
       }
     }
   }
-  for (auto const& [name, holders] : by_name) {
-    ++parameters_;
-    elements_ += holders.first->shape.size();
+}
+
+void WholeModel::count() {
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    for (ParameterDescription const& description : stages_[stage]) {
+      if (description.stages.front() == static_cast<int>(stage)) {
+        ++parameters_;
+        elements_ += description.shape.size();
+      }
+    }
   }
 }
 

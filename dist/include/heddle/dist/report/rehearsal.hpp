@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-// What a model needs to run a step without computing or without sending anything, so that its memory can be counted and
-// its kernels timed: the code that takes memory is the code itself, and no formula has to follow it.
+// Stand-ins with which a model runs a step without computing or without sending anything, so that its memory can be
+// counted and its kernels timed: the real code takes the memory, and no formula has to follow it.
 
 /// Every operation by one kernel that supports everything and touches no memory.
 KernelRegistries idle_kernels();

@@ -16,8 +16,8 @@ std::uint64_t digest(Tensor const& tensor);
 /// Error with ExitCode::replicas_diverged on every rank of a group that differs, naming the first such tensor and the
 /// world ranks on either side. Collective over the world.
 void check_replicas(ParallelState const& parallel, ParameterSet const& parameters);
-/// The same of values and of the moments that an optimizer keeps here, a different part on each rank where they are
-/// sharded.
+/// Compares, in the same way, values and the moments that an optimizer keeps here, a different part on each rank where
+/// they are sharded.
 void check_replicas(ParallelState const& parallel, ParameterSet const& parameters, Optimizer const& moments);
 
 }  // namespace heddle
