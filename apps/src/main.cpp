@@ -72,7 +72,7 @@ int dispatch(std::vector<std::string> const& arguments) {
   return find_command(first).run({arguments.begin() + 1, arguments.end()});
 }
 
-/// What was printed and is lost must not end with 0.
+/// Output that was lost must not end with 0.
 void require_printed() {
   std::cout.flush();
   if (!std::cout) {

@@ -32,7 +32,7 @@ class SyntheticModel {
       : parallel(state),
         registries(built_in()),
         parameters(declared(state.mesh)),
-        model(state, parameters),
+        model(WholeModel::gather(state, parameters)),
         optimizer(config_of(options), {registries, choices}, state, parameters, execution,
                   {.shard = options.shard, .bucket_elements = options.bucket_elements}),
         exact_(options.exact) {}

@@ -58,7 +58,7 @@ same() {
 }
 differ() { ! h5diff -q "$(state "$1")"/*.h5 "$(state "$2")"/*.h5 /parameters > /dev/null || fail "$1 and $2 are equal"; }
 
-# Without MPI, and with one rank: the same run. (An h5diff that cannot tell two runs apart would prove nothing.)
+# Without MPI, and with one rank: the same run. (An h5diff that cannot distinguish two runs would prove nothing.)
 train 0 0 --set run.directory=alone
 train 1 0 --set run.directory=one
 same alone one
@@ -118,7 +118,7 @@ grep -q "resuming after step 30" log || fail "the checkpoint before the damaged 
 for file in damaged/checkpoints/step-*/*.h5; do printf 'x' | dd of="$file" bs=1 seek=5000 conv=notrunc 2> /dev/null; done
 train 0 65 --set run.directory=damaged
 train 2 65 --set run.directory=damaged
-[ "$(grep -c '^heddle: .*none\|^heddle: .*verif' log)" -ge 1 ] || fail "the reason was not told"
+[ "$(grep -c '^heddle: .*none\|^heddle: .*verif' log)" -ge 1 ] || fail "the reason was not reported"
 
 # --fresh starts beside the old run and leaves it alone.
 train 0 0 --fresh --set run.directory=alone --set train.steps=5
@@ -127,12 +127,12 @@ train 0 0 --fresh --set run.directory=alone --set train.steps=5
 train 0 0 --fresh --set run.directory=alone/ --set train.steps=5
 [ -e alone-3/metrics.jsonl ] || fail "--fresh with a trailing slash made no directory beside the old one"
 
-# The time a checkpoint tells is the time that was spent, whether or not a validation came before.
+# The time in a checkpoint is the time that was spent, whether or not a validation came before.
 began=$(date +%s%N)
 train 0 0 --set run.directory=timed --set train.validate_every=0 --set data.valid=nowhere.h5
 spent=$(h5dump -a /training/seconds "$(state timed)"/*.h5 | awk '/\(0\)/ {print $2}')
 awk -v spent="$spent" -v wall="$(($(date +%s%N) - began))" 'BEGIN { exit !(spent > 0 && spent < wall / 1e9) }' ||
-  fail "the checkpoint tells of $spent s, more than went by"
+  fail "the checkpoint has $spent s, more than went by"
 
 # bfloat16: resumed bitwise, the same on any number of data ranks, and near float32 in what it learns.
 narrow="--set train.precision=bfloat16 --set train.deterministic=true"
@@ -162,23 +162,32 @@ train 0 78 --set run.directory=shared
 kill -USR1 "$victim"
 wait "$victim" || true
 
-# What a crash left of metrics.jsonl does not stop a resume.
+# The lock comes before anything is read: checkpoints that another process may be writing are not judged.
+exec 9> damaged/.lock
+flock -n 9
+train 0 78 --set run.directory=damaged
+grep -q "another process is training in damaged" log || fail "a locked directory was read"
+train 2 78 --set run.directory=damaged
+exec 9>&-
+train 0 65 --set run.directory=damaged
+
+# A torn metrics.jsonl, left by a crash, does not stop a resume.
 printf '3\n{"step": 7' >> timed/metrics.jsonl
 train 0 0 --set run.directory=timed --set train.steps=60
 [ "$(wc -l < timed/metrics.jsonl)" -eq 60 ] || fail "metrics.jsonl was not fixed"
 
-# What a run tells of its ranks: who holds what, memory before and after, communication in lines and at the end.
-train 2 0 --set run.directory=told --set parallel.tensor=2 --set train.steps=3
+# The report on the ranks: the mesh, memory before and after, communication in lines and at the end.
+train 2 0 --set run.directory=reported --set parallel.tensor=2 --set train.steps=3
 grep -q "^2 ranks on one host: .*tensor 2" log || fail "no mesh"
 grep -Eq "^1 .* 1 +1 +24-47 +75-149$" log || fail "the mesh does not say what rank 1 holds"
 [ "$(grep -c "predicted" log)" -ge 2 ] || fail "no prediction of memory at the beginning and at the end"
 grep -Eq "measured( +[0-9.]+){6}$" log || fail "no measured memory"
 grep -Eq "^tensor\.all_reduce +[1-9][0-9]* .* [1-9][0-9]* " log || fail "no table of communication"
-[ "$(grep -c '"communication":{.*"tensor.all_reduce":{"operations":[1-9]' told/metrics.jsonl)" -eq 3 ] ||
-  fail "metrics.jsonl tells of no communication"
-train 0 0 --set run.directory=untold --set train.steps=3
-grep -q "^one rank on " log || fail "one rank does not tell where it is"
-! grep -q '"communication"' untold/metrics.jsonl || fail "one rank tells of communication"
+[ "$(grep -c '"communication":{.*"tensor.all_reduce":{"operations":[1-9]' reported/metrics.jsonl)" -eq 3 ] ||
+  fail "no communication in metrics.jsonl"
+train 0 0 --set run.directory=single --set train.steps=3
+grep -q "^one rank on " log || fail "one rank does not report its host"
+! grep -q '"communication"' single/metrics.jsonl || fail "one rank reports communication"
 
 # Refusals, which leave nothing behind.
 train 0 78 --set run.directory=refused --set kernels.gemm=nonsense
@@ -187,7 +196,7 @@ train 2 78 --set run.directory=refused --set parallel.data=3
 train 0 78 --set run.directory=alone --set model.d_ff=64
 train 2 78 --set model.dropuot=0.1
 grep -q "dropout" log || fail "no suggestion for a misspelt key"
-[ "$(grep -c '^heddle:' log)" -eq 1 ] || fail "an error of all ranks was told more than once"
+[ "$(grep -c '^heddle:' log)" -eq 1 ] || fail "an error of all ranks was reported more than once"
 train 0 65 --set data.train=text/train.en
 train 0 71 --set run.directory=diverged --set optimizer.learning_rate=1e30 --set optimizer.warmup_steps=1
 echo "training: all as promised"

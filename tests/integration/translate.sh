@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What users do with a trained model: translate, evaluate, inspect; and what they are told when something is wrong.
+# Use of a trained model: translate, evaluate, inspect; and the messages when something is wrong.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -84,7 +84,7 @@ code=0
 "$HEDDLE" inspect run > /dev/full 2> stderr || code=$?
 [ "$code" = 1 ] && grep -q '^heddle: the standard output could not be written' stderr || fail "inspect into a full disk: $code"
 
-# What is too long loses its end; what is not UTF-8 is refused by line.
+# A line that is too long loses its end; one that is not UTF-8 is refused by number.
 { sed -n 1p demo/test.en; printf 'seven thousand %.0s' {1..40}; echo; } > long.en
 input=long.en expect 0 '^heddle: line 2: .* tokens; only the first 39 are translated' "$HEDDLE" translate --checkpoint run
 [ "$(wc -l < stdout)" = 2 ] || fail "a long line was lost"
@@ -141,7 +141,7 @@ expect 65 'there is no such file or directory' "$HEDDLE" inspect nowhere
 expect 65 'run.toml' "$HEDDLE" inspect run.toml
 expect 65 'neither datasets nor checkpoints' "$HEDDLE" inspect demo
 
-# What is missing has the name that the usage line gives it.
+# A missing argument has the name that the usage line gives it.
 expect 64 '^heddle: train: RUN.toml is missing' "$HEDDLE" train
 expect 64 '^heddle: checkpoint: list|verify is missing' "$HEDDLE" checkpoint
 expect 64 '^heddle: prepare: --source is missing' "$HEDDLE" prepare --target demo/train.de --out x

@@ -22,7 +22,15 @@ using test::read_whole;
 class SampleState {
  public:
   explicit SampleState(std::int64_t step) {
-    contents_.state = {step, 3, 77 + step, 1234567890123, ~std::uint64_t{5}, 12.25, std::nan(""), step / 2, 1};
+    contents_.state = {.step = step,
+                       .epoch = 3,
+                       .position = 77 + step,
+                       .tokens = 1234567890123,
+                       .seed = ~std::uint64_t{5},
+                       .seconds = 12.25,
+                       .best_valid_loss = std::nan(""),
+                       .best_step = step / 2,
+                       .validations_without_improvement = 1};
     contents_.config = "[train]\nseed = 1\n# step " + std::to_string(step) + "\n";
     contents_.source_model = std::string("spm\0source", 10);
     contents_.target_model = std::string(3000, '\xff');
@@ -72,11 +80,13 @@ class CheckpointTest : public ::testing::Test {
     return store(keep).commit(SampleState(step).contents());
   }
 
-  /// Names in the checkpoints directory, sorted.
+  /// Names in the checkpoints directory but for the writers' lock, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (auto const& entry : std::filesystem::directory_iterator(run_ / "checkpoints")) {
-      names.push_back(entry.path().filename().string());
+      if (entry.path().filename() != ".lock") {
+        names.push_back(entry.path().filename().string());
+      }
     }
     std::sort(names.begin(), names.end());
     return names;

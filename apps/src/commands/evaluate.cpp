@@ -40,7 +40,8 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
   syntax.summary =
       "Compares translations with reference translations: BLEU and chrF, the same numbers as sacreBLEU's. With a "
       "model\n"
-      "it translates the source itself, and tells the perplexity of the references: e to the mean unsmoothed loss for\n"
+      "it translates the source itself, and reports the perplexity of the references: e to the mean unsmoothed loss "
+      "for\n"
       "each target token, end tokens included.";
   auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
   syntax.options.add_options()                                                                                 //
@@ -128,13 +129,14 @@ void print_scores(Lines const& hypotheses, Lines const& references, std::string 
 }
 
 void evaluate_model(EvaluateOptions const& options, Lines const& sources, Lines const& references) {
-  TrainedModel model(options.model, [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; });
+  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
+  auto const model = TrainedModel::open(options.model, report);
   std::optional<TextOutput> output;
   if (!options.output.empty()) {
     output.emplace(options.output, Lines{options.source, options.reference});
   }
-  Lines const hypotheses = translate_all(model, sources, options);
-  std::exception_ptr lost;  // told last: the scores are worth having without the translations
+  Lines const hypotheses = translate_all(*model, sources, options);
+  std::exception_ptr lost;  // reported last: the scores are worth having without the translations
   try {
     if (output) {
       output->write(fmt::format("{}\n", fmt::join(hypotheses, "\n")));
@@ -143,7 +145,7 @@ void evaluate_model(EvaluateOptions const& options, Lines const& sources, Lines 
     lost = std::current_exception();
   }
   print_scores(hypotheses, references, options.tokenize);
-  LossSums const loss = reference_loss(model, sources, references);
+  LossSums const loss = reference_loss(*model, sources, references);
   if (loss.tokens > 0) {
     double const mean = loss.negative_log_likelihood / static_cast<double>(loss.tokens);
     std::cout << fmt::format("perplexity = {:.4f} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,

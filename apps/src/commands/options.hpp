@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// How a subcommand reads its command line: its options, their defaults, and the words around them in `--help`.
+/// The command line of a subcommand: its options, their defaults, and the words around them in `--help`.
 struct CommandSyntax {
   std::string name;     ///< "prepare"
   std::string usage;    ///< what follows `heddle NAME`: "--source TEXT --target TEXT --out DIRECTORY [options]"

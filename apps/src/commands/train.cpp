@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
-#include <heddle/core/base/random.hpp>
 #include <heddle/core/model/layout.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/kernels/register.hpp>
@@ -55,13 +54,8 @@ CommandSyntax train_syntax(TrainOptions& options) {
 /// Throws where ranks were started with different configurations: they would wait for each other's messages, or train
 /// apart. Collective over `world`.
 void require_same_config(Config const& config, Communicator const& world) {
-  std::uint64_t const key = random_key(0, to_toml(config));
-  std::array<std::int32_t, 2> const own{static_cast<std::int32_t>(key), static_cast<std::int32_t>(key >> 32)};
-  Tensor const least = from_host<std::int32_t>(own, {2});
-  Tensor const most = from_host<std::int32_t>(own, {2});
-  world.all_reduce(least, ReduceOp::min);
-  world.all_reduce(most, ReduceOp::max);
-  if (to_host<std::int32_t>(least) != to_host<std::int32_t>(most)) {
+  std::string const own = to_toml(config);
+  if (any_of(world, own != broadcast_text(world, own))) {
     throw ConfigError("the ranks were started with different configurations; give all the same file and --set options");
   }
 }
@@ -94,16 +88,12 @@ std::filesystem::path choose_run_directory(std::filesystem::path name, bool fres
     name = name.parent_path();  // a trailing slash
   }
   std::filesystem::path directory = name;
-  std::int32_t number = 1;
   if (world.rank() == 0) {
-    while (fresh && std::filesystem::exists(directory)) {
-      directory = fmt::format("{}-{}", name.string(), ++number);
+    for (int number = 2; fresh && std::filesystem::exists(directory); ++number) {
+      directory = fmt::format("{}-{}", name.string(), number);
     }
   }
-  Tensor const shared = from_host<std::int32_t>(std::span(&number, 1), {1});
-  world.broadcast(shared, 0);
-  number = to_host<std::int32_t>(shared).front();
-  return number == 1 ? name : std::filesystem::path(fmt::format("{}-{}", name.string(), number));
+  return broadcast_text(world, directory.string());
 }
 
 ExitCode train(TrainOptions const& options, Communicator const& world, StopSignal const& signal) {
@@ -120,13 +110,18 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, world);
   registries.kernels.set_timings(kernels.timings);
-  Trainer trainer(
-      {config, registries, kernels, parallel, runtime.execution(), directory, describe_instruction_sets(level)});
-  return trainer.run(signal);
+  auto const trainer = Trainer::create({.config = config,
+                                        .registries = registries,
+                                        .kernels = kernels,
+                                        .parallel = parallel,
+                                        .execution = runtime.execution(),
+                                        .directory = directory,
+                                        .instruction_set = describe_instruction_sets(level)});
+  return trainer->run(signal);
 }
 
-/// An error ends the whole job: MPI_Abort gives mpirun the exit code. An error of all ranks is told by rank 0 alone:
-/// the others wait until its abort has ended them, and speak only where none came.
+/// An error ends the whole job: MPI_Abort gives mpirun the exit code. An error of all ranks is reported by rank 0
+/// alone: the others wait until its abort has ended them, and speak only where none came.
 [[noreturn]] void end_job(MpiSession const& session, int rank, std::string const& message, ExitCode code) {
   if (rank == 0) {
     std::cerr << "heddle: " << message << std::endl;

@@ -89,11 +89,12 @@ int run_translate(Arguments const& arguments) {
   require_valid(options.generation);
   std::string const input = options.input.empty() ? "/dev/stdin" : options.input;
   LineReader reader(input);
-  TrainedModel model(options.model, [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; });
+  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
+  auto const model = TrainedModel::open(options.model, report);
   TextOutput output(options.output, {input});
   std::int64_t done = 0;
   for (auto lines = read_window(reader, options.window); !lines.empty(); lines = read_window(reader, options.window)) {
-    output.write(format_lines(translate(model, lines, options.generation, std::cerr), done, n_best));
+    output.write(format_lines(translate(*model, lines, options.generation, std::cerr), done, n_best));
     done += static_cast<std::int64_t>(lines.size());
   }
   return static_cast<int>(ExitCode::done);

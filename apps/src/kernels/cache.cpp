@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/kernel_timings_file.hpp>
 
@@ -61,21 +61,6 @@ RunKernels find_run_kernels(fs::path const& cache, fs::path const& directory) {
   return kernels;
 }
 
-/// The text of the rank `root` on every rank.
-std::string broadcast_text(std::string text, int root, Communicator const& world) {
-  auto const size = static_cast<std::int32_t>(text.size());
-  Tensor const shared_size = from_host<std::int32_t>(std::span(&size, 1), {1});
-  world.broadcast(shared_size, root);
-  auto const bytes = static_cast<std::size_t>(to_host<std::int32_t>(shared_size).front());
-  std::vector<std::int32_t> words(bytes / sizeof(std::int32_t) + 1);
-  std::memcpy(words.data(), text.data(), std::min(text.size(), bytes));
-  Tensor const shared = from_host<std::int32_t>(words, {static_cast<std::int64_t>(words.size())});
-  world.broadcast(shared, root);
-  words = to_host<std::int32_t>(shared);
-  text.assign(reinterpret_cast<char const*>(words.data()), bytes);
-  return text;
-}
-
 /// Where ranks run on different machines: each chooses among the kernels that its own has, and by the speeds that they
 /// have there. Empty where it makes no difference. Collective over `world`.
 std::string note_of_different_ranks(KernelChoices const& choices, Communicator const& world) {
@@ -86,19 +71,15 @@ std::string note_of_different_ranks(KernelChoices const& choices, Communicator c
   if (world.size() == 1 || !any_auto) {
     return "";
   }
-  std::string const own = machine_name();
-  std::string const of_first = broadcast_text(own, 0, world);
-  std::int32_t const place = own == of_first ? world.size() : world.rank();
-  Tensor const least = from_host<std::int32_t>(std::span(&place, 1), {1});
-  world.all_reduce(least, ReduceOp::min);
-  int const different = to_host<std::int32_t>(least).front();
-  if (different == world.size()) {
+  auto const machines = gather_texts(world, machine_name());
+  auto const other = std::ranges::find_if(machines, [&](auto const& machine) { return machine != machines.front(); });
+  if (other == machines.end()) {
     return "";
   }
   return fmt::format(
       "rank {} is not on such a machine as rank 0 ({}): `auto` may choose other kernels there, and what tensor "
       "ranks or replicas hold in common may drift apart (exit code 70); name kernels in [kernels] that every rank has",
-      different, machine_difference(of_first, broadcast_text(own, different, world)));
+      other - machines.begin(), machine_difference(machines.front(), *other));
 }
 
 }  // namespace
@@ -134,7 +115,7 @@ RunKernels choose_run_kernels(KernelChoices const& choices, fs::path const& dire
   if (world.rank() == 0) {
     kernels = find_run_kernels(kernel_cache_path(choices.cache), directory);
   }
-  std::string const text = broadcast_text(to_json(TimingsByMachine{{"rank 0", kernels.timings}}), 0, world);
+  std::string const text = broadcast_text(world, to_json(TimingsByMachine{{"rank 0", kernels.timings}}));
   kernels.timings = parse_kernel_timings(text, "rank 0").at("rank 0");
   if (std::string note = note_of_different_ranks(choices, world); !note.empty()) {
     kernels.notes.push_back(std::move(note));

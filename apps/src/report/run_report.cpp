@@ -5,25 +5,31 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/dist/report/mesh_report.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
+#include <utility>
 
 namespace heddle {
 
-RunReport::RunReport(Config const& config, Registries const& registries, ParallelState const& parallel,
-                     VocabularySizes const& vocabulary)
-    : parallel_(parallel), beginning_(describe_mesh(config, parallel.mesh, vocabulary, gather_hosts(parallel.world))) {
+RunReport::RunReport(ParallelState const& parallel, MemoryUse const& predicted, std::string beginning)
+    : parallel_(parallel), predicted_(predicted), beginning_(std::move(beginning)) {}
+
+RunReport RunReport::gather(Config const& config, Registries const& registries, ParallelState const& parallel,
+                            VocabularySizes const& vocabulary) {
+  std::string text = describe_mesh(config, parallel.mesh, vocabulary, gather_hosts(parallel.world));
+  MemoryReport memory;
   std::string failure;
   try {
-    memory_.predicted = plan_memory(config, parallel.mesh, vocabulary, registries.layers);
+    memory.predicted = plan_memory(config, parallel.mesh, vocabulary, registries.layers);
   } catch (Error const& error) {
-    // What is only told must not end a run that may well succeed, as real micro-batches may be smaller.
+    // A prediction must not end a run that may well succeed, as real micro-batches may be smaller.
     failure = fmt::format("memory of rank {} could not be predicted: {}\n", parallel.world.rank(), error.what());
   }
-  beginning_ += describe_prediction(gather_memory(parallel.world, memory_)) + failure;
+  text += describe_prediction(gather_memory(parallel.world, memory)) + failure;
+  return {parallel, memory.predicted, std::move(text)};
 }
 
 std::string RunReport::end(TrainingEngine& engine) const {
   TrafficByGroup const own = traffic_of(parallel_);  // before the report's own
-  MemoryReport const memory{memory_.predicted, measure_memory(engine), peak_resident_bytes()};
+  MemoryReport const memory{predicted_, measure_memory(engine), peak_resident_bytes()};
   std::string text = describe_memory(gather_memory(parallel_.world, memory));
   if (parallel_.world.size() > 1) {
     text += describe_traffic("rank 0", own, sum_over_ranks(parallel_.world, own));

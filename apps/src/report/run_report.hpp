@@ -8,22 +8,24 @@
 
 namespace heddle {
 
-/// What a training run tells of its ranks: who holds what, what memory it takes, what they move. The constructor and
+/// A training run's report on its ranks: the mesh, the memory it takes, and the traffic of its groups. `gather` and
 /// `end` are collective over the world; texts are the same on every rank and end with a line break.
 class RunReport {
  public:
   /// Rehearses this rank's step (see plan_memory). `parallel` must outlive the report.
-  RunReport(Config const& config, Registries const& registries, ParallelState const& parallel,
-            VocabularySizes const& vocabulary);
+  static RunReport gather(Config const& config, Registries const& registries, ParallelState const& parallel,
+                          VocabularySizes const& vocabulary);
 
   /// The mesh and the memory that training will take.
   std::string const& beginning() const { return beginning_; }
-  /// The memory it took, beside the prediction, and what the groups have moved.
+  /// The memory it took, beside the prediction, and the traffic of the groups.
   std::string end(TrainingEngine& engine) const;
 
  private:
+  RunReport(ParallelState const& parallel, MemoryUse const& predicted, std::string beginning);
+
   ParallelState const& parallel_;
-  MemoryReport memory_;
+  MemoryUse predicted_;
   std::string beginning_;
 };
 

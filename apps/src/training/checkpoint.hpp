@@ -12,7 +12,7 @@ struct CheckpointCopy {
   CheckpointContents contents;
 };
 
-/// What a checkpoint of this moment is; `tensors` are those that gather_whole_tensors has brought to this rank.
+/// The content of a checkpoint of this moment; `tensors` are those that gather_whole_tensors has brought to this rank.
 CheckpointCopy copy_for_checkpoint(TrainingState const& state, Config const& config, Vocabulary const& vocabulary,
                                    std::vector<WholeTensor> tensors);
 

@@ -8,6 +8,7 @@
 #include <heddle/core/base/error.hpp>
 #include <iostream>
 #include <string>
+#include <utility>
 
 namespace heddle {
 
@@ -56,20 +57,24 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
 
 }  // namespace
 
-TrainingLog::TrainingLog(RunDirectory const& directory, Start const& start)
+TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start) {
+  auto const path = directory.path() / metrics_name;
+  directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start.step) : "");
+  std::ofstream metrics(path, std::ios::app);
+  if (!metrics) {
+    throw Error(fmt::format("{}: cannot be written", path.string()));
+  }
+  return {std::move(metrics), start};
+}
+
+TrainingLog::TrainingLog(std::ofstream metrics, Start const& start)
     : start_(start),
+      metrics_(std::move(metrics)),
       terminal_(start.terminal),
       tokens_(start.tokens),
       traffic_(traffic_of(start.parallel)),
       window_began_(start.seconds),
-      last_progress_(start.seconds) {
-  auto const metrics = directory.path() / metrics_name;
-  directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(metrics, start.step) : "");
-  metrics_.open(metrics, std::ios::app);
-  if (!metrics_) {
-    throw Error(fmt::format("{}: cannot be written", metrics.string()));
-  }
-}
+      last_progress_(start.seconds) {}
 
 double TrainingLog::seconds() const {
   double const open = busy_ ? std::chrono::duration<double>(Clock::now() - busy_since_).count() : 0;

@@ -36,11 +36,11 @@ class TrainingLog {
     double seconds = 0;
     std::int64_t every = 10;
     bool terminal = false;        ///< the progress line rewrites itself; otherwise a line every few seconds
-    ParallelState parallel = {};  ///< whose traffic since the line before is told, where there is any
+    ParallelState parallel = {};  ///< whose traffic since the line before is written, where there is any
   };
   /// Goes on with the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went further
   /// than its last checkpoint, are dropped. Throws Error where the file cannot be written.
-  TrainingLog(RunDirectory const& directory, Start const& start);
+  static TrainingLog open(RunDirectory const& directory, Start const& start);
 
   /// Every `every` steps, and where there is a validation, a line is written; train_loss is the mean since the last
   /// one.
@@ -58,6 +58,7 @@ class TrainingLog {
  private:
   using Clock = std::chrono::steady_clock;
 
+  TrainingLog(std::ofstream metrics, Start const& start);
   void progress(StepReport const& report, double loss, double rate);
 
   Start start_;

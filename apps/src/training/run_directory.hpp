@@ -1,27 +1,31 @@
 #pragma once
 
 #include <filesystem>
+#include <heddle/io/files/file_lock.hpp>
 #include <string_view>
 
 namespace heddle {
 
-/// A run's directory while this process trains in it: made where it is not there, and locked, so that a second process
-/// that is told to train there stops instead of mixing its files in. Held by rank 0 alone.
+/// A run's directory while this process trains in it: locked, so that a second process that would train there
+/// stops instead of mixing its files in. Held by rank 0 alone, before anything of the run is read.
 class RunDirectory {
  public:
-  /// ConfigError where the directory cannot be made or another process holds it.
-  explicit RunDirectory(std::filesystem::path directory);
-  ~RunDirectory();
-  RunDirectory(RunDirectory const&) = delete;
-  RunDirectory& operator=(RunDirectory const&) = delete;
+  /// Makes the directory where it is not there, and locks it. Throws ConfigError where it cannot be made, another
+  /// process holds it, or the lock fails; a file system without locks is accepted, see `locked`.
+  static RunDirectory open(std::filesystem::path const& directory);
 
   std::filesystem::path const& path() const { return directory_; }
-  /// Replaces the file `name` by `text` at once: after a crash or on a full disk (Error) the old one is still whole.
+  /// False where the file system has no locks, so that nothing keeps a second process out.
+  bool locked() const { return locked_; }
+  /// Replaces the file `name`; see heddle::replace_file.
   void replace_file(std::string_view name, std::string_view text) const;
 
  private:
+  RunDirectory(std::filesystem::path directory, FileLock lock, bool locked);
+
   std::filesystem::path directory_;
-  int lock_ = -1;
+  FileLock lock_;
+  bool locked_;
 };
 
 }  // namespace heddle

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/layout.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/training/learning_rate.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/state/replica_check.hpp>
@@ -18,92 +19,111 @@ namespace heddle {
 
 namespace {
 
-std::optional<Dataset> open_valid(Config const& config, Dataset const& train) {
-  if (config.train.validate_every == 0) {
-    return std::nullopt;
-  }
-  auto valid = Dataset::open(config.data.valid);
-  if (valid.vocabulary_digest() != train.vocabulary_digest()) {
-    throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
-                                config.data.train, config.data.valid));
-  }
-  return valid;
-}
-
 VocabularySizes vocabulary_sizes(Dataset const& data) {
   return {data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()};
 }
 
 }  // namespace
 
-Trainer::Trainer(TrainerSetup const& setup)
-    : setup_(setup),
-      config_(setup.config),
-      train_data_(Dataset::open(config_.data.train)),
-      valid_data_(open_valid(config_, train_data_)),
-      samples_(train_data_),
-      batches_(samples_, {config_.train.batch_tokens, config_.model.max_length}, config_.train.seed),
-      report_(announce()),
-      engine_({config_, setup.registries, setup.parallel, setup.execution, vocabulary_sizes(train_data_),
-               dtype_of(config_.train.precision)}),
-      whole_model_(setup.parallel, engine_.parameters()),
-      checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep) {
-  resume_or_start();
+std::unique_ptr<Trainer> Trainer::create(TrainerSetup const& setup) {
+  std::unique_ptr<Trainer> trainer(new Trainer(setup));
+  trainer->open_data();
+  trainer->announce();
+  trainer->build_model();
+  trainer->take_directory();
+  trainer->resume_or_start();
+  trainer->open_log();
+  return trainer;
 }
 
-RunReport Trainer::announce() const {
+Trainer::Trainer(TrainerSetup const& setup)
+    : setup_(setup), config_(setup.config), checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep) {}
+
+void Trainer::open_data() {
+  train_data_.emplace(Dataset::open(config_.data.train));
+  if (config_.train.validate_every > 0) {
+    valid_data_.emplace(Dataset::open(config_.data.valid));
+    if (valid_data_->vocabulary_digest() != train_data_->vocabulary_digest()) {
+      throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
+                                  config_.data.train, config_.data.valid));
+    }
+  }
+  samples_.emplace(*train_data_);
+  BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
+  batches_.emplace(*samples_, limits, config_.train.seed);
+  Communicator const& world = setup_.parallel.world;
+  require_long_enough(config_, setup_.parallel.mesh, world.size(), batches_->longest());
+}
+
+void Trainer::announce() {
   ParallelState const& parallel = setup_.parallel;
-  require_long_enough(config_, parallel.mesh, parallel.world.size(), batches_.longest());
-  Config largest = config_;  // no batch has more than all data
-  largest.train.batch_tokens = std::min(config_.train.batch_tokens, batches_.tokens());
-  largest.train.micro_batch_tokens = std::min(config_.train.micro_batch_tokens, largest.train.batch_tokens);
   if (speaks()) {
     fmt::print("{}\n", to_toml(config_));
     std::fflush(stdout);
   }
-  RunReport report(largest, setup_.registries, parallel, vocabulary_sizes(train_data_));
+  Config largest = config_;  // no batch has more than all data
+  largest.train.batch_tokens = std::min(config_.train.batch_tokens, batches_->tokens());
+  largest.train.micro_batch_tokens = std::min(config_.train.micro_batch_tokens, largest.train.batch_tokens);
+  report_.emplace(RunReport::gather(largest, setup_.registries, parallel, vocabulary_sizes(*train_data_)));
   if (speaks()) {
-    fmt::print("{}", report.beginning());
+    fmt::print("{}", report_->beginning());
     for (std::string const& note : switches_without_effect(config_.parallel, parallel.mesh)) {
       fmt::print("note: {}\n", note);
     }
     std::fflush(stdout);
   }
-  return report;
+}
+
+void Trainer::build_model() {
+  engine_.emplace(TrainingEngine::Setup{.config = config_,
+                                        .registries = setup_.registries,
+                                        .parallel = setup_.parallel,
+                                        .execution = setup_.execution,
+                                        .vocabulary = vocabulary_sizes(*train_data_),
+                                        .dtype = dtype_of(config_.train.precision)});
+  whole_model_.emplace(WholeModel::gather(setup_.parallel, engine_->parameters()));
+}
+
+void Trainer::take_directory() {
+  if (speaks()) {
+    directory_.emplace(RunDirectory::open(setup_.directory));
+  }
 }
 
 void Trainer::resume_or_start() {
   // Rank 0 verifies and chooses; the others take its word, so that all go on from one checkpoint.
-  Tensor const chosen = Tensor::allocate(DType::int32, {1});
   std::optional<Checkpoint> newest;
   if (speaks()) {
     newest =
         checkpoints_.newest_verified([](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); });
-    auto const step = static_cast<std::int32_t>(newest ? newest->state().step : -1);
-    copy_from_host(chosen, &step);
   }
-  setup_.parallel.world.broadcast(chosen, 0);
-  std::int32_t const step = to_host<std::int32_t>(chosen).front();
+  std::int64_t const step = broadcast_value<std::int64_t>(setup_.parallel.world, newest ? newest->state().step : -1);
   if (step < 0) {
     state_.seed = config_.train.seed;
-    engine_.parameters().initialize(config_.train.seed);
+    engine_->parameters().initialize(config_.train.seed);
   } else if (newest) {
     take_up(*newest);
   } else {
     take_up(Checkpoint::open_verified_elsewhere(checkpoints_.directory() / checkpoint_directory_name(step)));
   }
-  if (speaks()) {
-    directory_ = std::make_unique<RunDirectory>(setup_.directory);
-    print_start();
-    log_ = std::make_unique<TrainingLog>(
-        *directory_,
-        TrainingLog::Start{state_.step, config_.train.steps, state_.tokens, state_.seconds, config_.train.log_every,
-                           isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(), setup_.parallel});
+}
+
+void Trainer::open_log() {
+  if (!speaks()) {
+    return;
   }
+  print_start();
+  log_.emplace(TrainingLog::open(*directory_, {.step = state_.step,
+                                               .steps = config_.train.steps,
+                                               .tokens = state_.tokens,
+                                               .seconds = state_.seconds,
+                                               .every = config_.train.log_every,
+                                               .terminal = isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(),
+                                               .parallel = setup_.parallel}));
 }
 
 void Trainer::take_up(Checkpoint const& checkpoint) {
-  check_same_run(checkpoint, config_, train_data_.vocabulary());
+  check_same_run(checkpoint, config_, train_data_->vocabulary());
   if (speaks()) {
     for (std::string const& change : changed_keys(checkpoint, config_)) {
       fmt::print("changed since the checkpoint: {}\n", change);
@@ -115,9 +135,9 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
           checkpoint.instruction_set(), setup_.instruction_set);
     }
   }
-  load_training_state(checkpoint, whole_model_, engine_.parameters(), engine_.optimizer());
+  load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
-  batches_.seek(state_.epoch, state_.position);
+  batches_->seek(state_.epoch, state_.position);
   committed_step_ = state_.step;
 }
 
@@ -129,9 +149,14 @@ void Trainer::print_start() const {
   for (std::string const& note : setup_.kernels.notes) {
     fmt::print("note: {}\n", note);
   }
-  fmt::print(
-      "{} parameters, {} training pairs{}\n", whole_model_.elements(), train_data_.size(),
-      batches_.left_out() > 0 ? fmt::format(" ({} left out: longer than model.max_length)", batches_.left_out()) : "");
+  if (!directory_->locked()) {
+    fmt::print("note: {} is on a file system without locks: nothing keeps a second process from training there\n",
+               setup_.directory.string());
+  }
+  fmt::print("{} parameters, {} training pairs{}\n", whole_model_->elements(), train_data_->size(),
+             batches_->left_out() > 0
+                 ? fmt::format(" ({} left out: longer than model.max_length)", batches_->left_out())
+                 : "");
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
     fmt::print(
@@ -145,7 +170,7 @@ void Trainer::print_start() const {
 }
 
 void Trainer::print_end() {
-  std::string const text = report_.end(engine_);
+  std::string const text = report_->end(*engine_);
   if (speaks()) {
     log_->say(text);
   }
@@ -175,9 +200,9 @@ ExitCode Trainer::run(StopSignal const& signal) {
 }
 
 StepReport Trainer::train_step() {
-  SampledMicroBatches const batch(samples_, batches_.next(), micro_batch_cut());
+  SampledMicroBatches const batch(*samples_, batches_->next(), micro_batch_cut());
   double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
-  StepResult const result = engine_.step(batch, state_.step, rate);
+  StepResult const result = engine_->step(batch, state_.step, rate);
   if (!std::isfinite(result.gradient_norm)) {
     throw Error(
         fmt::format("step {}: the {} is {}; nothing was changed by it. A lower optimizer.learning_rate, a longer "
@@ -188,14 +213,14 @@ StepReport Trainer::train_step() {
         ExitCode::loss_not_finite);
   }
   ++state_.step;
-  state_.epoch = batches_.epoch();
-  state_.position = batches_.position();
+  state_.epoch = batches_->epoch();
+  state_.position = batches_->position();
   state_.tokens += batch.tokens().all;
   return {state_.step, result.loss, rate, result.gradient_norm, batch.tokens().all};
 }
 
 MicroBatchCut Trainer::micro_batch_cut() const {
-  MicroBatchCut cut{.most_tokens = config_.train.micro_batch_tokens, .context = engine_.context()};
+  MicroBatchCut cut{.most_tokens = config_.train.micro_batch_tokens, .context = engine_->context()};
   if (!config_.train.deterministic) {
     cut.data = {setup_.parallel.data.rank(), setup_.parallel.data.size()};
     cut.equal = setup_.parallel.pipeline.size() > 1;
@@ -211,7 +236,7 @@ void Trainer::after_step(StepReport const& report) {
     if (speaks()) {
       log_->pause();
     }
-    validation = validate({config_, *valid_data_, engine_, setup_.parallel, setup_.execution});
+    validation = validate({config_, *valid_data_, *engine_, setup_.parallel, setup_.execution});
     best = std::isfinite(validation->loss) && (state_.best_step == 0 || validation->loss < state_.best_valid_loss);
     state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
     if (best) {
@@ -240,13 +265,7 @@ bool Trainer::stopped_early() const {
 }
 
 bool Trainer::stop_requested(StopSignal const& signal) const {
-  std::int32_t const received = signal.received() ? 1 : 0;
-  if (setup_.parallel.world.size() == 1) {
-    return received != 0;
-  }
-  Tensor const any = from_host<std::int32_t>(std::span(&received, 1), {1});
-  setup_.parallel.world.all_reduce(any, ReduceOp::max);
-  return to_host<std::int32_t>(any).front() != 0;
+  return any_of(setup_.parallel.world, signal.received());
 }
 
 void Trainer::commit_checkpoint(bool best) {
@@ -259,10 +278,11 @@ void Trainer::commit_checkpoint(bool best) {
     state_.seconds = log_->seconds();
   }
   if (writes) {
-    check_replicas(setup_.parallel, engine_.parameters());  // what has diverged must not be kept
-    auto tensors = gather_whole_tensors(setup_.parallel, whole_model_, engine_.parameters(), engine_.optimizer());
+    check_replicas(setup_.parallel, engine_->parameters(),
+                   engine_->optimizer().moments());  // diverged parameters must not be kept
+    auto tensors = gather_whole_tensors(setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer());
     if (speaks()) {
-      auto copy = copy_for_checkpoint(state_, config_, train_data_.vocabulary(), std::move(tensors));
+      auto copy = copy_for_checkpoint(state_, config_, train_data_->vocabulary(), std::move(tensors));
       copy.contents.instruction_set = setup_.instruction_set;
       CommitResult const result = checkpoints_.commit(copy.contents);
       for (std::string const& note : result.notes) {

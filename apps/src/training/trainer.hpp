@@ -17,40 +17,51 @@
 
 namespace heddle {
 
-/// What a training run is made of, all of it outliving the trainer.
+/// The parts of a training run that are there before it, all of them outliving the trainer.
 struct TrainerSetup {
   Config const& config;
   Registries const& registries;
   RunKernels const& kernels;
   ParallelState const& parallel;
   Execution& execution;
-  std::filesystem::path directory;  ///< of the run; made once everything else has been found right
+  std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been found right
   std::string instruction_set;      ///< of the kernels, in words
 };
 
-/// One training run: batches, steps, validation, checkpoints. Built and run by all ranks together.
+/// One training run: batches, steps, validation, checkpoints. Made and run by all ranks together.
 class Trainer {
  public:
-  /// Builds the model and goes on from the newest verified checkpoint in the run's directory, or starts. ConfigError
-  /// where that checkpoint belongs to another model, data order or vocabulary; DataError where none verifies.
-  explicit Trainer(TrainerSetup const& setup);
+  /// Opens the data, builds the model, locks the run's directory, and goes on from the newest verified checkpoint
+  /// there, or starts. Throws ConfigError where another process trains there or where that checkpoint belongs to
+  /// another model, data order or vocabulary, DataError where none verifies. Collective over the world.
+  static std::unique_ptr<Trainer> create(TrainerSetup const& setup);
 
   /// Trains to the configured end, or to early stopping (ExitCode::done), or until `signal` (ExitCode::requeue, after a
-  /// checkpoint). Throws Error with loss_not_finite where the loss or the gradient is no number.
+  /// checkpoint). Throws Error with loss_not_finite where the loss or the gradient is no number. Collective over the
+  /// world.
   ExitCode run(StopSignal const& signal);
 
  private:
+  explicit Trainer(TrainerSetup const& setup);
+
+  // The steps of `create`, in order.
+  void open_data();
+  /// Prints the configuration, the mesh and the memory that training will take, before it is taken.
+  void announce();
+  void build_model();
+  /// Makes and locks the run's directory. On rank 0 alone.
+  void take_directory();
   void resume_or_start();
+  void open_log();
+
   void take_up(Checkpoint const& checkpoint);
-  /// Says what is going to be trained, and where, before memory is taken for it.
-  RunReport announce() const;
   void print_start() const;
-  /// Memory and communication; collective over the world.
+  /// Prints memory and communication; collective over the world.
   void print_end();
   StepReport train_step();
-  /// How this rank's micro-batches are cut from a global batch.
+  /// The cut of this rank's micro-batches from a global batch.
   MicroBatchCut micro_batch_cut() const;
-  /// What follows a step: validation, checkpoints.
+  /// Does what follows a step: validation, checkpoints.
   void after_step(StepReport const& report);
   bool stopped_early() const;
   /// True on every rank as soon as any has been signalled; collective over the world.
@@ -61,18 +72,18 @@ class Trainer {
 
   TrainerSetup setup_;
   Config const& config_;
-  Dataset train_data_;
-  std::optional<Dataset> valid_data_;
-  DatasetSamples samples_;
-  BatchPlanner batches_;
-  RunReport report_;
-  TrainingEngine engine_;
-  WholeModel whole_model_;
+  std::optional<Dataset> train_data_;
+  std::optional<Dataset> valid_data_;  ///< empty where nothing is validated
+  std::optional<DatasetSamples> samples_;
+  std::optional<BatchPlanner> batches_;
+  std::optional<RunReport> report_;
+  std::optional<TrainingEngine> engine_;
+  std::optional<WholeModel> whole_model_;
   CheckpointStore checkpoints_;
   TrainingState state_;
   std::int64_t committed_step_ = -1;
-  std::unique_ptr<RunDirectory> directory_;  ///< rank 0's
-  std::unique_ptr<TrainingLog> log_;         ///< rank 0's
+  std::optional<RunDirectory> directory_;  ///< rank 0's
+  std::optional<TrainingLog> log_;         ///< rank 0's
 };
 
 }  // namespace heddle

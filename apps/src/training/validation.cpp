@@ -4,6 +4,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/generation/generation.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/metrics/bleu.hpp>
 #include <string>
 #include <vector>
@@ -34,32 +35,24 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
   auto const generated =
       generate(setup.execution, arena, model, sources, {.beam_size = setup.config.train.validate_beam_size});
 
-  // Every rank gets all translations: a row per sentence holds its length and tokens, zero where another rank filled
-  // it.
-  std::int32_t longest = 0;
+  // Each translation as its number of tokens and these; shares follow each other in the order of the ranks.
+  std::vector<std::int32_t> own;
   for (auto const& hypotheses : generated) {
-    longest = std::max(longest, static_cast<std::int32_t>(hypotheses.front().tokens.size()));
+    auto const& tokens = hypotheses.front().tokens;
+    own.push_back(static_cast<std::int32_t>(tokens.size()));
+    own.insert(own.end(), tokens.begin(), tokens.end());
   }
-  Tensor const shared_longest = from_host<std::int32_t>(std::span(&longest, 1), {1});
-  replicas.all_reduce(shared_longest, ReduceOp::max);
-  std::int64_t const columns = to_host<std::int32_t>(shared_longest).front() + 1;
-  std::vector<std::int32_t> table(static_cast<std::size_t>(count * columns), 0);
-  for (std::size_t sentence = 0; sentence < generated.size(); ++sentence) {
-    auto const& tokens = generated[sentence].front().tokens;
-    auto const row = static_cast<std::size_t>((mine.begin + static_cast<std::int64_t>(sentence)) * columns);
-    table[row] = static_cast<std::int32_t>(tokens.size());
-    std::copy(tokens.begin(), tokens.end(), table.begin() + static_cast<std::ptrdiff_t>(row + 1));
-  }
-  Tensor const shared = from_host<std::int32_t>(table, {count, columns});
-  replicas.all_reduce(shared);
-  table = to_host<std::int32_t>(shared);
-
   std::vector<std::string> hypotheses;
+  for (auto const& list : gather_lists<std::int32_t>(replicas, own)) {
+    for (std::span<std::int32_t const> rest = list; !rest.empty();) {
+      auto const length = static_cast<std::size_t>(rest.front());
+      hypotheses.push_back(tokenizer.decode(rest.subspan(1, length)));
+      rest = rest.subspan(1 + length);
+    }
+  }
   std::vector<std::string> references;
-  for (std::size_t sentence = 0; sentence < pairs.size(); ++sentence) {
-    std::size_t const row = sentence * static_cast<std::size_t>(columns);
-    hypotheses.push_back(tokenizer.decode(std::span(table).subspan(row + 1, static_cast<std::size_t>(table[row]))));
-    references.push_back(tokenizer.decode(setup.dataset.target(pairs[sentence])));
+  for (std::int64_t const pair : pairs) {
+    references.push_back(tokenizer.decode(setup.dataset.target(pair)));
   }
   return corpus_bleu(hypotheses, references).score;
 }

@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// What a validation looks at.
+/// The parts of a run that a validation needs.
 struct ValidationSetup {
   Config const& config;
   Dataset const& dataset;

@@ -17,7 +17,7 @@ TextOutput::TextOutput(std::string const& path, std::vector<std::string> const& 
     return;
   }
   for (std::string const& input : inputs) {
-    std::error_code ignored;  // what does not exist is equivalent to nothing
+    std::error_code ignored;  // a file that does not exist is equivalent to nothing
     if (std::filesystem::is_regular_file(path, ignored) && std::filesystem::equivalent(path, input, ignored)) {
       throw UsageError(fmt::format("--output {} is the text that is read ({}); expected another file", path, input));
     }

@@ -93,8 +93,8 @@ void check_names(Checkpoint const& checkpoint, ParameterSet const& parameters) {
   }
 }
 
-/// The plug-ins to load. A path of the checkpoint's configuration where nothing is now gives way to a file of the same
-/// name among those that were given.
+/// The plug-ins to load. A path of the checkpoint's configuration that no longer exists is replaced by a file of the
+/// same name among those that were given.
 std::vector<std::string> plugins_of(Config const& config, std::vector<std::string> const& given) {
   std::vector<std::string> plugins;
   std::copy_if(config.plugins.paths.begin(), config.plugins.paths.end(), std::back_inserter(plugins),
@@ -150,26 +150,33 @@ std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, Che
   return checkpoints;
 }
 
-TrainedModel::TrainedModel(TrainedModelOptions const& options, CheckpointStore::Report const& report)
-    : TrainedModel(open_checkpoints(options, report), options) {}
+std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options,
+                                                 CheckpointStore::Report const& report) {
+  std::vector<Checkpoint> const checkpoints = open_checkpoints(options, report);
+  Checkpoint const& first = checkpoints.front();
+  Config config = parse_config(first.config(), first.directory().string() + ": its config", options.overrides);
+  Vocabulary vocabulary{Tokenizer::from_model(first.source_model()), Tokenizer::from_model(first.target_model())};
+  std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), std::move(vocabulary)));
+  model->build(plugins_of(model->config_, options.plugins));
+  model->load(checkpoints);
+  return model;
+}
 
-TrainedModel::TrainedModel(std::vector<Checkpoint> const& checkpoints, TrainedModelOptions const& options)
-    : config_(parse_config(checkpoints.front().config(), checkpoints.front().directory().string() + ": its config",
-                           options.overrides)),
-      vocabulary_{Tokenizer::from_model(checkpoints.front().source_model()),
-                  Tokenizer::from_model(checkpoints.front().target_model())} {
-  register_everything(plugins_of(config_, options.plugins), registries_);
+TrainedModel::TrainedModel(Config config, Vocabulary vocabulary)
+    : config_(std::move(config)), vocabulary_(std::move(vocabulary)) {}
+
+void TrainedModel::build(std::vector<std::string> const& plugins) {
+  register_everything(plugins, registries_);
   registries_.kernels.require_known(config_.kernels);
-  model_ = std::make_unique<EncoderDecoder>(
-      LayerSpec{"",
-                Side::source,
-                config_.model,
-                dtype_of(config_.train.precision),
-                {registries_.kernels, config_.kernels},
-                parallel_,
-                parameters_},
-      registries_.layers, VocabularySizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()});
-  load(checkpoints);
+  VocabularySizes const sizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()};
+  model_ = std::make_unique<EncoderDecoder>(LayerSpec{.name = "",
+                                                      .side = Side::source,
+                                                      .model = config_.model,
+                                                      .dtype = dtype_of(config_.train.precision),
+                                                      .kernels = {registries_.kernels, config_.kernels},
+                                                      .parallel = parallel_,
+                                                      .parameters = parameters_},
+                                            registries_.layers, sizes);
 }
 
 void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
@@ -181,7 +188,8 @@ void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
                                   checkpoint.directory().string(), checkpoints.front().directory().string()));
     }
   }
-  parameters_.allocate(DType::float32);
+  parameters_.arrange();
+  parameters_.bind(Tensor::allocate(DType::float32, {parameters_.size()}), Tensor());  // inference needs no gradients
   for (Parameter const& parameter : parameters_.all()) {
     copy_from_host(parameter.value, averaged(checkpoints, parameter).data());
   }

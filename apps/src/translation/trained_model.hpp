@@ -18,7 +18,7 @@
 
 namespace heddle {
 
-/// Which trained model a user means.
+/// The user's choice of a trained model.
 struct TrainedModelOptions {
   std::string checkpoint;              ///< a run's directory, its checkpoints directory, or one checkpoint's
   std::string which = "auto";          ///< "best", "last", or "auto": the best where there is one, else the last
@@ -30,17 +30,18 @@ struct TrainedModelOptions {
 /// --checkpoint, --which, --average, --set, --plugin. UsageErrors that these can cause come from open_trained_model.
 void add_model_options(boost::program_options::options_description& description, TrainedModelOptions& options);
 
-/// The verified checkpoints that `options` mean, the first being the one whose configuration counts. `report` is told
-/// of each that was passed over because it did not verify. DataError where none is left, or fewer than are to be
+/// The verified checkpoints that `options` mean, the first being the one whose configuration counts. `report` gets a
+/// line on each that was passed over because it did not verify. DataError where none is left, or fewer than are to be
 /// averaged; UsageError for an impossible choice.
 std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report);
 
 /// A model as its checkpoint has it, ready to compute; the process's Kokkos lives inside it. Without MPI: one rank.
 class TrainedModel {
  public:
-  /// Throws as open_checkpoints does, and ConfigError where this build lacks a kernel, layer or plug-in that the model
-  /// was trained with, DataError where a parameter is missing, superfluous or of another shape.
-  TrainedModel(TrainedModelOptions const& options, CheckpointStore::Report const& report);
+  /// Opens the checkpoints, builds the model of the first one's configuration and loads the parameters, without memory
+  /// for gradients. Throws as open_checkpoints does, and ConfigError where this build lacks a kernel, layer or plug-in
+  /// that the model was trained with, DataError where a parameter is missing, superfluous or of another shape.
+  static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, CheckpointStore::Report const& report);
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
@@ -53,7 +54,8 @@ class TrainedModel {
   LossSums loss(MicroBatchSource const& micro_batches);
 
  private:
-  explicit TrainedModel(std::vector<Checkpoint> const& checkpoints, TrainedModelOptions const& options);
+  TrainedModel(Config config, Vocabulary vocabulary);
+  void build(std::vector<std::string> const& plugins);
   void load(std::vector<Checkpoint> const& checkpoints);
 
   Config config_;

@@ -25,7 +25,7 @@ struct Translation {
 };
 
 /// The translations of each line, the best first; a line of white space alone gives one empty translation with score 0.
-/// A line that is longer than the model takes loses its end, which `notes` is told.
+/// A line that is longer than the model takes loses its end, and `notes` gets a line about it.
 std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector<SourceLine> const& lines,
                                                 GenerationOptions const& options, std::ostream& notes);
 

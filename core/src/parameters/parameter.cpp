@@ -191,12 +191,16 @@ void ParameterSet::bind(Tensor const& values, Tensor const& gradients) {
   for (Parameter& parameter : parameters_) {
     std::int64_t const count = parameter.local_shape.size();
     parameter.value = values_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
-    parameter.gradient = gradients_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
+    if (!gradients_.empty()) {
+      parameter.gradient = gradients_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
+    }
   }
   for (ParameterBlock& block : blocks_) {
     std::int64_t const begin = block.members.front()->place.begin;
     block.value = values_.rows(begin, block.size());
-    block.gradient = gradients_.rows(begin, block.size());
+    if (!gradients_.empty()) {
+      block.gradient = gradients_.rows(begin, block.size());
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/pipeline/times.hpp>
 #include <numeric>
 
@@ -53,13 +54,11 @@ PipelineTimes gather_times(Communicator const& pipeline, std::vector<PipelineEve
     times.parts = std::max(times.parts, event.action.part + 1);
     times.micro_batches = std::max(times.micro_batches, event.action.micro_batch + 1);
   }
-  Tensor const all = Tensor::allocate(DType::float64, {pipeline.size(), static_cast<std::int64_t>(columns)});
-  pipeline.all_gather(from_host(std::span<double const>(mine), {1, static_cast<std::int64_t>(columns)}), all);
-  std::vector<double> const table = to_host<double>(all);
-  times.total = table.front();
-  for (std::size_t stage = 0; stage < static_cast<std::size_t>(pipeline.size()); ++stage) {
-    times.busy.push_back(table[stage * columns + 1]);
-    times.waited.push_back(table[stage * columns + 2]);
+  auto const table = gather_values(pipeline, mine);
+  times.total = table.front()[0];
+  for (auto const& [total, busy, waited] : table) {
+    times.busy.push_back(busy);
+    times.waited.push_back(waited);
   }
   return times;
 }

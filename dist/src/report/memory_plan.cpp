@@ -29,7 +29,7 @@ Pack full_pack(std::int64_t tokens, std::int64_t max_length, GroupMember split) 
   return make_pack(pairs, 0, 0, 0, split);
 }
 
-/// So many times one micro-batch.
+/// One micro-batch, repeated.
 class Repeated final : public MicroBatchSource {
  public:
   Repeated(Pack pack, std::int64_t count) : pack_(std::move(pack)), count_(count) {}

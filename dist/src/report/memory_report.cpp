@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/report/memory_plan.hpp>
 #include <iterator>
 
@@ -79,20 +80,7 @@ std::string header(std::string_view rest) {
 }  // namespace
 
 std::vector<MemoryReport> gather_memory(Communicator const& world, MemoryReport const& own) {
-  MemoryReport report = own;
-  std::vector<double> sent;
-  for (std::int64_t const* number : fields(report)) {
-    sent.push_back(static_cast<double>(*number));
-  }
-  auto const columns = static_cast<std::int64_t>(numbers);
-  Tensor const all = Tensor::allocate(DType::float64, {world.size(), columns});
-  world.all_gather(from_host<double>(sent, {1, columns}), all);
-  std::vector<double> const received = to_host<double>(all);
-  std::vector<MemoryReport> ranks(static_cast<std::size_t>(world.size()));
-  for (std::size_t place = 0; place < received.size(); ++place) {
-    *fields(ranks[place / numbers])[place % numbers] = static_cast<std::int64_t>(received[place]);
-  }
-  return ranks;
+  return gather_values(world, own);
 }
 
 std::string describe_prediction(std::vector<MemoryReport> const& ranks) {

@@ -5,6 +5,7 @@
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/report/mesh_report.hpp>
 #include <map>
@@ -15,7 +16,6 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t most_lines = 64;
-constexpr std::int64_t host_letters = 64;
 
 std::array<int, mesh_axes> sizes_of(Mesh const& mesh) {
   return {mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), mesh.size(MeshAxis::context),
@@ -35,7 +35,7 @@ struct Line {
   std::vector<std::string> cells;  ///< as `Table::heads`
 };
 
-/// What every line tells besides the rank: the columns of the axes that have more than one rank.
+/// The columns of every line besides the rank: those of the axes that have more than one rank.
 struct Table {
   Config const& config;
   Mesh const& mesh;
@@ -201,19 +201,7 @@ std::string warn_of_spread_groups(Mesh const& mesh, std::vector<std::string> con
 }  // namespace
 
 std::vector<std::string> gather_hosts(Communicator const& world) {
-  std::vector<std::int32_t> own(host_letters);
-  std::string const name = host_name();
-  std::copy_n(name.begin(), std::min(name.size(), own.size()), own.begin());
-  Tensor const all = Tensor::allocate(DType::int32, {world.size(), host_letters});
-  world.all_gather(from_host<std::int32_t>(own, {1, host_letters}), all);
-  std::vector<std::int32_t> const letters = to_host<std::int32_t>(all);
-  std::vector<std::string> hosts(static_cast<std::size_t>(world.size()));
-  for (std::size_t place = 0; place < letters.size(); ++place) {
-    if (letters[place] != 0) {
-      hosts[place / own.size()] += static_cast<char>(letters[place]);
-    }
-  }
-  return hosts;
+  return gather_texts(world, host_name());
 }
 
 std::string describe_mesh(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,

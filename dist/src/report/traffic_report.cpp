@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
 #include <string_view>
 #include <vector>
@@ -52,19 +53,17 @@ TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earl
 }
 
 TrafficByGroup sum_over_ranks(Communicator const& world, TrafficByGroup const& own) {
-  std::vector<double> numbers;  // whole ones up to 2^53: eight pebibytes
+  std::vector<std::int64_t> numbers;
   for_each_entry([&](std::size_t group, std::size_t verb) {
-    numbers.push_back(static_cast<double>(own[group][verb].operations));
-    numbers.push_back(static_cast<double>(own[group][verb].bytes));
+    numbers.push_back(own[group][verb].operations);
+    numbers.push_back(own[group][verb].bytes);
   });
-  Tensor const sums = from_host<double>(numbers, {static_cast<std::int64_t>(numbers.size())});
-  world.all_reduce(sums);
-  numbers = to_host<double>(sums);
+  numbers = sums_of(world, numbers);
   TrafficByGroup all{};
   auto next = numbers.begin();
   for_each_entry([&](std::size_t group, std::size_t verb) {
-    all[group][verb].operations = static_cast<std::int64_t>(*next++);
-    all[group][verb].bytes = static_cast<std::int64_t>(*next++);
+    all[group][verb].operations = *next++;
+    all[group][verb].bytes = *next++;
   });
   return all;
 }

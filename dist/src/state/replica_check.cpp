@@ -6,6 +6,8 @@
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/dist/optimizer/buffer_parts.hpp>
 #include <heddle/dist/state/replica_check.hpp>
 #include <map>
 #include <string>
@@ -34,65 +36,105 @@ std::string describe_groups(std::map<std::uint64_t, std::vector<int>> const& ran
   return text;
 }
 
+/// A tensor, or the piece of one that is here, by a name that is the same on every rank that holds it.
 struct NamedDigest {
   std::string name;
   std::uint64_t digest;
 };
 
-/// What one rank tells of itself: its world rank, then a hash of each parameter's name and its digest; padded with
-/// zeros to `parameters` of them, as stages hold different ones.
-std::vector<std::uint64_t> report_of(int world_rank, std::vector<NamedDigest> const& held, std::size_t parameters) {
-  std::vector<std::uint64_t> report{static_cast<std::uint64_t>(world_rank)};
-  for (NamedDigest const& parameter : held) {
-    report.push_back(random_key(0, parameter.name));
-    report.push_back(parameter.digest);
-  }
-  report.resize(1 + 2 * parameters);
-  return report;
-}
+/// One rank's word on one of its tensors.
+struct Report {
+  std::uint64_t name = 0;  ///< a hash of it
+  std::uint64_t digest = 0;
+  std::int64_t world_rank = 0;
+};
 
-/// Two int32 words for each, the communicator having no 64-bit integers.
-std::vector<std::uint64_t> all_reports(Communicator const& group, std::vector<std::uint64_t> const& own) {
-  auto const words = static_cast<std::int64_t>(2 * own.size());
-  Tensor const input = Tensor::allocate(DType::int32, {words});
-  Tensor const output = Tensor::allocate(DType::int32, {words * group.size()});
-  copy_from_host(input, own.data());
-  group.all_gather(input, output);
-  std::vector<std::uint64_t> reports(own.size() * static_cast<std::size_t>(group.size()));
-  copy_to_host(reports.data(), output);
-  return reports;
-}
-
-std::size_t largest_of(Communicator const& group, std::size_t count) {
-  Tensor const largest = from_host<std::int32_t>(std::array{static_cast<std::int32_t>(count)}, {1});
-  group.all_reduce(largest, ReduceOp::max);
-  return static_cast<std::size_t>(to_host<std::int32_t>(largest).front());
-}
-
-/// Of the parameters that `held` names, those whose digests differ among the ranks of the group that hold them: how
-/// they differ, by name. Collective over the group.
+/// Returns how tensors differ among the ranks of the group that hold them, by name, of those that `held` names.
+/// Collective over the group.
 std::map<std::string, std::string> differences(Communicator const& group, int world_rank,
                                                std::vector<NamedDigest> const& held) {
   if (group.size() == 1) {
     return {};
   }
-  std::size_t const parameters = largest_of(group, held.size());
-  auto const reports = all_reports(group, report_of(world_rank, held, parameters));
+  std::vector<Report> own;
+  for (NamedDigest const& tensor : held) {
+    own.push_back({random_key(0, tensor.name), tensor.digest, world_rank});
+  }
   std::map<std::uint64_t, std::map<std::uint64_t, std::vector<int>>> ranks_by_name_and_digest;
-  for (std::size_t begin = 0; begin < reports.size(); begin += 1 + 2 * parameters) {
-    for (std::size_t index = begin + 1; index < begin + 1 + 2 * parameters; index += 2) {
-      ranks_by_name_and_digest[reports[index]][reports[index + 1]].push_back(static_cast<int>(reports[begin]));
+  for (auto const& reports : gather_lists<Report>(group, own)) {
+    for (Report const& report : reports) {
+      ranks_by_name_and_digest[report.name][report.digest].push_back(static_cast<int>(report.world_rank));
     }
   }
   std::map<std::string, std::string> found;
-  for (NamedDigest const& parameter : held) {
-    auto const& ranks_by_digest = ranks_by_name_and_digest.at(random_key(0, parameter.name));
+  for (NamedDigest const& tensor : held) {
+    auto const& ranks_by_digest = ranks_by_name_and_digest.at(random_key(0, tensor.name));
     if (ranks_by_digest.size() > 1) {
-      found.emplace(parameter.name, describe_groups(ranks_by_digest));
+      found.emplace(tensor.name, describe_groups(ranks_by_digest));
     }
   }
   return found;
 }
+
+/// Digests of all that must be the same somewhere, in the order in which differences are looked for.
+class Digests {
+ public:
+  void add(ParameterSpec const& spec, std::string name, Tensor const& tensor) {
+    NamedDigest const& held = all_.emplace_back(NamedDigest{std::move(name), digest(tensor)});
+    if (spec.shard.axis < 0 || spec.shard.mesh_axis != MeshAxis::tensor) {
+      on_each_tensor_rank_.push_back(held);
+    }
+    if (spec.stages.size() > 1) {
+      on_several_stages_.push_back(held);
+    }
+  }
+
+  void add_values(ParameterSet const& parameters) {
+    for (Parameter const& parameter : parameters.all()) {
+      add(parameter.spec, fmt::format("parameter {}", parameter.spec.name), parameter.value);
+    }
+  }
+
+  /// Adds the pieces of the moments that are here. Where they are sharded, replicas hold different pieces, which have
+  /// different names.
+  void add_moments(ParameterSet const& parameters, Optimizer const& optimizer) {
+    for (Parameter const& parameter : parameters.all()) {
+      IndexRange const elements = elements_of(parameter);
+      for (IndexRange const& piece : intersection({elements}, optimizer.parts())) {
+        std::string const where = piece == elements
+                                      ? parameter.spec.name
+                                      : fmt::format("{}'s elements {} to {}", parameter.spec.name,
+                                                    piece.begin - elements.begin, piece.end - elements.begin - 1);
+        auto const moments = [&](Tensor const& of) { return optimizer.moments_in(of, piece); };
+        add(parameter.spec, "first moment of " + where, moments(optimizer.first_moments()));
+        add(parameter.spec, "second moment of " + where, moments(optimizer.second_moments()));
+      }
+    }
+  }
+
+  /// Compares all before it throws, so that no rank waits for one that has thrown.
+  void compare(ParallelState const& parallel) const {
+    int const world_rank = parallel.world.rank();
+    auto differing = differences(parallel.replicas, world_rank, all_);
+    differing.merge(differences(parallel.tensor, world_rank, on_each_tensor_rank_));
+    differing.merge(differences(parallel.pipeline, world_rank, on_several_stages_));
+    for (NamedDigest const& tensor : all_) {
+      if (auto const first = differing.find(tensor.name); first != differing.end()) {
+        throw Error(
+            fmt::format("replicas diverged: {} differs between ranks {} ({} of {} tensors differ); ranks that hold the "
+                        "same tensor must hold the same bits, so a rank computed or received something wrong: go on "
+                        "from the last checkpoint",
+                        first->first, first->second, differing.size(), all_.size()),
+            ExitCode::replicas_diverged);
+      }
+    }
+  }
+
+ private:
+  std::vector<NamedDigest> all_;
+  std::vector<NamedDigest> on_each_tensor_rank_;
+  std::vector<NamedDigest> on_several_stages_;
+};
 
 }  // namespace
 
@@ -119,33 +161,16 @@ std::uint64_t digest(Tensor const& tensor) {
 }
 
 void check_replicas(ParallelState const& parallel, ParameterSet const& parameters) {
-  std::vector<NamedDigest> all;
-  std::vector<NamedDigest> on_each_tensor_rank;
-  std::vector<NamedDigest> on_several_stages;
-  for (Parameter const& parameter : parameters.all()) {
-    ParameterSpec const& spec = parameter.spec;
-    NamedDigest const& held = all.emplace_back(NamedDigest{spec.name, digest(parameter.value)});
-    if (spec.shard.axis < 0 || spec.shard.mesh_axis != MeshAxis::tensor) {
-      on_each_tensor_rank.push_back(held);
-    }
-    if (spec.stages.size() > 1) {
-      on_several_stages.push_back(held);
-    }
-  }
-  // All is compared before anyone throws, so that no rank waits for one that has thrown.
-  int const world_rank = parallel.world.rank();
-  auto differing = differences(parallel.replicas, world_rank, all);
-  differing.merge(differences(parallel.tensor, world_rank, on_each_tensor_rank));
-  differing.merge(differences(parallel.pipeline, world_rank, on_several_stages));
-  for (NamedDigest const& parameter : all) {
-    if (auto const first = differing.find(parameter.name); first != differing.end()) {
-      throw Error(fmt::format("replicas diverged: parameter {} differs between ranks {} ({} of {} parameters differ); "
-                              "ranks that hold the same parameter must hold the same bits, so a rank computed or "
-                              "received something wrong: go on from the last checkpoint",
-                              first->first, first->second, differing.size(), all.size()),
-                  ExitCode::replicas_diverged);
-    }
-  }
+  Digests digests;
+  digests.add_values(parameters);
+  digests.compare(parallel);
+}
+
+void check_replicas(ParallelState const& parallel, ParameterSet const& parameters, Optimizer const& moments) {
+  Digests digests;
+  digests.add_values(parameters);
+  digests.add_moments(parameters, moments);
+  digests.compare(parallel);
 }
 
 }  // namespace heddle

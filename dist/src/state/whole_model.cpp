@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <map>
 
@@ -97,41 +97,24 @@ std::vector<std::int64_t> described(ParallelState const& parallel, ParameterSet 
   return writer.words();
 }
 
-/// Every rank's words, padded to the longest: [rank]. As int32 pairs, the communicator having no 64-bit integers.
-std::vector<std::vector<std::int64_t>> exchanged(Communicator const& group, std::vector<std::int64_t> words) {
-  Tensor const longest = from_host<std::int32_t>(std::array{static_cast<std::int32_t>(words.size())}, {1});
-  group.all_reduce(longest, ReduceOp::max);
-  auto const size = static_cast<std::size_t>(to_host<std::int32_t>(longest).front());
-  words.resize(size);
-  auto const pairs = static_cast<std::int64_t>(2 * size);
-  Tensor const own = Tensor::allocate(DType::int32, {pairs});
-  Tensor const all = Tensor::allocate(DType::int32, {pairs * group.size()});
-  copy_from_host(own, words.data());
-  group.all_gather(own, all);
-  std::vector<std::int64_t> together(size * static_cast<std::size_t>(group.size()));
-  copy_to_host(together.data(), all);
-  std::vector<std::vector<std::int64_t>> result;
-  for (std::size_t begin = 0; begin < together.size(); begin += size) {
-    auto const first = together.begin() + static_cast<std::ptrdiff_t>(begin);
-    result.emplace_back(first, first + static_cast<std::ptrdiff_t>(size));
-  }
-  return result;
-}
-
 }  // namespace
 
-WholeModel::WholeModel(ParallelState const& parallel, ParameterSet const& parameters) {
-  for (auto const& words : exchanged(parallel.pipeline, described(parallel, parameters))) {
+WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const& parameters) {
+  std::vector<std::vector<ParameterDescription>> stages;
+  for (auto const& words : gather_lists<std::int64_t>(parallel.pipeline, described(parallel, parameters))) {
     Reader reader(words);
-    auto& stage = stages_.emplace_back(static_cast<std::size_t>(reader.number()));
+    auto& stage = stages.emplace_back(static_cast<std::size_t>(reader.number()));
     for (ParameterDescription& description : stage) {
       description = read(reader);
     }
   }
-  count_and_check();
+  WholeModel model(std::move(stages));
+  model.check();
+  model.count();
+  return model;
 }
 
-void WholeModel::count_and_check() {
+void WholeModel::check() const {
   struct Holders {
     ParameterDescription const* first;
     std::vector<int> stages;
@@ -157,9 +140,16 @@ void WholeModel::count_and_check() {
       }
     }
   }
-  for (auto const& [name, holders] : by_name) {
-    ++parameters_;
-    elements_ += holders.first->shape.size();
+}
+
+void WholeModel::count() {
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    for (ParameterDescription const& description : stages_[stage]) {
+      if (description.stages.front() == static_cast<int>(stage)) {
+        ++parameters_;
+        elements_ += description.shape.size();
+      }
+    }
   }
 }
 

@@ -14,24 +14,21 @@ GroupMember row_split_of(ParallelState const& parallel) {
   return parallel.sequence_parallel ? GroupMember{parallel.tensor.rank(), parallel.tensor.size()} : GroupMember{};
 }
 
-/// The set with its buffers, once the model has declared what it needs.
-ParameterSet& allocated(ParameterSet& parameters, DType dtype) {
-  parameters.allocate(parameter_dtype(dtype));
-  return parameters;
-}
-
 }  // namespace
 
 TrainingEngine::TrainingEngine(Setup const& setup)
-    : setup_(setup),
-      row_split_(row_split_of(setup.parallel)),
-      plan_(plan_pipeline(setup.config.model, setup.config.parallel, setup.vocabulary.target)),
-      parameters_(setup.parallel.mesh),
-      model_(layer_spec(), setup.registries.layers, setup.vocabulary, plan_),
-      pipeline_(setup.parallel.pipeline, model_, kernels_of(setup).select<TensorOps>({setup.dtype}), setup.execution),
-      optimizer_(setup.config.optimizer, kernels_of(setup), setup.parallel, allocated(parameters_, setup.dtype),
-                 setup.execution, {.shard = setup.config.parallel.shard_optimizer}),
-      loss_sum_(Tensor::allocate(DType::float64, {1})) {}
+    : setup_(setup), row_split_(row_split_of(setup.parallel)), parameters_(setup.parallel.mesh) {
+  Config const& config = setup.config;
+  plan_ = plan_pipeline(config.model, config.parallel, setup.vocabulary.target);
+  // The layers declare their parameters while they are built.
+  model_.emplace(layer_spec(), setup.registries.layers, setup.vocabulary, plan_);
+  parameters_.allocate(parameter_dtype(setup.dtype));
+  KernelSource const kernels = kernels_of(setup);
+  pipeline_.emplace(setup.parallel.pipeline, *model_, kernels.select<TensorOps>({setup.dtype}), setup.execution);
+  DistributedOptimizer::Options const options{.shard = config.parallel.shard_optimizer};
+  optimizer_.emplace(config.optimizer, kernels, setup.parallel, parameters_, setup.execution, options);
+  loss_sum_ = Tensor::allocate(DType::float64, {1});
+}
 
 LayerSpec TrainingEngine::layer_spec() {
   return {.name = "",
@@ -56,26 +53,26 @@ double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t st
                     .row_split = row_split_};
   if (setup_.config.train.deterministic) {
     // A micro-batch is a leaf of the tree, so each passes the pipeline by itself.
-    IndexRange const mine = optimizer_.begin_tree(batch.count(), loss_sum_);
+    IndexRange const mine = optimizer_->begin_tree(batch.count(), loss_sum_);
     for (std::int64_t index = mine.begin; index < mine.end; ++index) {
       step.micro_batches = {index, index + 1};
       train(batch, step);
-      optimizer_.micro_batch_done();
+      optimizer_->micro_batch_done();
     }
-    optimizer_.finish_tree();
+    optimizer_->finish_tree();
   } else {
     double const zero = 0;
     copy_from_host(loss_sum_, &zero);
-    optimizer_.zero_gradients();
-    step.gradients = &optimizer_.progress();
+    optimizer_->zero_gradients();
+    step.gradients = &optimizer_->progress();
     train(batch, step);
-    optimizer_.reduce(loss_sum_);
+    optimizer_->reduce(loss_sum_);
   }
   return to_host<double>(loss_sum_).front() / target_tokens;
 }
 
 void TrainingEngine::train(MicroBatchSource const& batch, PipelineStep const& step) {
-  double const loss = to_host<double>(loss_sum_).front() + pipeline_.train(batch, step).smoothed;
+  double const loss = to_host<double>(loss_sum_).front() + pipeline_->train(batch, step).smoothed;
   copy_from_host(loss_sum_, &loss);
 }
 
@@ -83,7 +80,7 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches) {
   Communicator const& data = setup_.parallel.data;
   std::int64_t const count = micro_batches.count();
   IndexRange const mine = share(count, data.rank(), data.size());
-  auto const losses = pipeline_.evaluate(micro_batches, {.micro_batches = mine, .loss = {}, .row_split = row_split_});
+  auto const losses = pipeline_->evaluate(micro_batches, {.micro_batches = mine, .loss = {}, .row_split = row_split_});
   // Each micro-batch has its own place, and places are added in one order: the sum does not depend on who computed it.
   std::vector<double> places(static_cast<std::size_t>(2 * count), 0.0);
   for (std::size_t index = 0; index < losses.size(); ++index) {

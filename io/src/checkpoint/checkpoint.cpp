@@ -54,13 +54,13 @@ std::vector<float> Checkpoint::read(std::string const& name, Part part, int axis
   if (axis < -1 || axis >= static_cast<int>(info.shape.size())) {
     throw Error(directory_.string() + ": parameter '" + name + "' has no axis " + std::to_string(axis));
   }
-  hdf5::Shape start(info.shape.size(), 0);
-  hdf5::Shape counts = info.shape;
+  hdf5::Extents start(info.shape.size(), 0);
+  hdf5::Extents counts = info.shape;
   if (axis >= 0) {
     start[static_cast<std::size_t>(axis)] = begin;
     counts[static_cast<std::size_t>(axis)] = count;
   }
-  return file_.dataset("parameters/" + name + "/" + part_name(part)).read<float>(start, counts);
+  return file_.array("parameters/" + name + "/" + part_name(part)).read<float>(start, counts);
 }
 
 }  // namespace heddle

@@ -69,12 +69,12 @@ TrainingState read_training(hdf5::File const& file) {
 
 TensorInfo read_tensor_info(hdf5::Group const& parameters, std::string const& name) {
   hdf5::Group const group = parameters.group(name);
-  hdf5::Dataset const value = group.dataset("value");
+  hdf5::Array const value = group.array("value");
   value.expect(hdf5::ElementType::float32, value.shape());
   TensorInfo info{name, value.shape(), group.contains("first_moment") && group.contains("second_moment")};
   if (info.has_moments) {
-    group.dataset("first_moment").expect(hdf5::ElementType::float32, info.shape);
-    group.dataset("second_moment").expect(hdf5::ElementType::float32, info.shape);
+    group.array("first_moment").expect(hdf5::ElementType::float32, info.shape);
+    group.array("second_moment").expect(hdf5::ElementType::float32, info.shape);
   }
   if (group.names().size() != (info.has_moments ? 3U : 1U)) {
     throw DataError(group.where() + ": holds other datasets than value, or value, first_moment and second_moment");
@@ -112,7 +112,7 @@ std::int64_t compare_block(std::vector<Extent> const& extents, std::int64_t offs
   return compared;
 }
 
-/// Everything but the tensors' elements is as meant; answers where those elements lie.
+/// Checks everything but the tensors' elements. Returns where those elements lie.
 std::vector<Extent> compare_index(hdf5::File const& file, CheckpointContents const& contents) {
   static_assert(sizeof(TrainingState) == 9 * 8, "compared as bytes, so that no field is forgotten and NaN equals NaN");
   CheckpointIndex const index = read_index(file);
@@ -129,7 +129,7 @@ std::vector<Extent> compare_index(hdf5::File const& file, CheckpointContents con
       if (bytes.empty()) {
         continue;
       }
-      hdf5::Dataset const dataset = group.dataset(part_name(part));
+      hdf5::Array const dataset = group.array(part_name(part));
       dataset.expect(hdf5::ElementType::float32, tensor.shape);
       extents.push_back({dataset.file_offset(),
                          {reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()},
@@ -192,7 +192,7 @@ void write_state_file(std::filesystem::path const& path, CheckpointContents cons
       hdf5::Group group = parameters.create_group(tensor.name);
       for (Checkpoint::Part part : all_parts) {
         if (part == Checkpoint::Part::value || has_moments(tensor)) {
-          group.write_dataset<float>(part_name(part), tensor.shape, part_of(tensor, part));
+          group.write_array<float>(part_name(part), tensor.shape, part_of(tensor, part));
         }
       }
     }

@@ -20,7 +20,7 @@ void write_state_file(std::filesystem::path const& path, CheckpointContents cons
 /// Everything but the tensors' elements. DataError where the file is not of this format.
 CheckpointIndex read_index(hdf5::File const& file);
 
-/// Reads the file back and answers the digest of bytes that were all compared with memory: the elements as raw bytes in
+/// Reads the file back and returns the digest of bytes that were all compared with memory: the elements as raw bytes in
 /// the very blocks that are hashed, everything else through HDF5. DataError at the first difference.
 FileDigest read_back_state_file(std::filesystem::path const& path, CheckpointContents const& contents);
 

@@ -1,4 +1,3 @@
-#include <signal.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -9,6 +8,8 @@
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/files/file_lock.hpp>
+#include <heddle/io/files/replace_file.hpp>
 #include <new>
 #include <utility>
 
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view temporary_prefix = ".tmp-";
 constexpr std::string_view rejected_prefix = "rejected-";
 constexpr char const* best_name = "best";
+constexpr char const* lock_name = ".lock";
 constexpr std::int64_t least_kept = 2;
 constexpr auto leftover_age = std::chrono::hours(24);
 
@@ -52,7 +54,7 @@ bool has_rejected(fs::path const& directory) {
                      [](auto const& entry) { return entry.path().filename().string().starts_with(rejected_prefix); });
 }
 
-/// What is wrong with a checkpoint, "" where nothing is.
+/// The problem of a checkpoint, "" where it has none.
 std::string problem_of(fs::path const& directory, CheckpointStore::Check check) {
   try {
     if (fs::is_symlink(directory) || !fs::is_directory(directory)) {
@@ -82,15 +84,8 @@ std::int64_t bytes_in(fs::path const& directory) {
   return bytes;
 }
 
-/// Whether nobody can still be writing this: its writer, named at the end of its name, is gone from this host, or it
-/// has not changed for a day.
-bool is_abandoned(fs::path const& path) {
-  std::string const name = path.filename().string();
-  std::size_t const dash = name.rfind('-');
-  if (name.substr(0, dash).ends_with("-" + host_name())) {
-    int const writer = std::atoi(name.c_str() + dash + 1);
-    return writer <= 0 || writer == ::getpid() || (::kill(writer, 0) != 0 && errno == ESRCH);
-  }
+/// True where a leftover has not changed for a day: nobody is still writing it, even where there are no locks.
+bool is_old(fs::path const& path) {
   return fs::last_write_time(path) + leftover_age < fs::file_time_type::clock::now();
 }
 
@@ -123,7 +118,7 @@ class TemporaryDirectory {
   bool renamed_ = false;
 };
 
-/// Error in advance where the file system plainly has no room; quotas still show only when writing.
+/// Throws Error in advance where the file system has no room; quotas show only when writing.
 void check_free_space(fs::path const& directory, CheckpointContents const& contents) {
   std::uint64_t needed = contents.config.size() + contents.source_model.size() + contents.target_model.size();
   for (CheckpointTensor const& tensor : contents.tensors) {
@@ -156,7 +151,7 @@ void write_directory(fs::path const& directory, CheckpointContents const& conten
   reached("manifest_synced");
 }
 
-/// Whether the user named one checkpoint and not a store of them.
+/// True where the user named one checkpoint and not a store of them.
 bool is_one_checkpoint(fs::path const& place) {
   fs::path const name = place.has_filename() ? place.filename() : place.parent_path().filename();
   return checkpoint_step(name.string()).has_value() || fs::exists(place / manifest_file_name);
@@ -198,13 +193,12 @@ CommitResult CheckpointStore::commit(CheckpointContents const& contents, Observe
   CommitResult result{path_of(contents.state.step), false, {}};
   check_contents(contents);
   try {
-    if (fs::create_directories(directory_)) {
-      sync_to_disk(fs::absolute(directory_).parent_path());
-    }
+    make_directory(directory_);
+    FileLock lock(directory_ / lock_name);
     if (keep_existing(contents.state.step, result)) {
       return result;
     }
-    remove_leftovers(result);
+    remove_leftovers(lock, result);
     check_free_space(directory_, contents);
     TemporaryDirectory temporary(directory_ / temporary_name(checkpoint_directory_name(contents.state.step)));
     reached("temporary_created");
@@ -244,15 +238,19 @@ bool CheckpointStore::keep_existing(std::int64_t step, CommitResult& result) con
   }
 }
 
-void CheckpointStore::remove_leftovers(CommitResult& result) const {
+/// Removes unfinished entries. Writers share the store's lock. A process that gets it exclusively knows that no writer
+/// is alive, so that all unfinished entries were left by dead ones.
+void CheckpointStore::remove_leftovers(FileLock& lock, CommitResult& result) const {
+  bool const alone = lock.try_take(FileLock::Kind::exclusive) == FileLock::Result::taken;
   for (auto const& entry : fs::directory_iterator(directory_)) {
-    if (entry.path().filename().string().starts_with(temporary_prefix) && is_abandoned(entry.path())) {
+    if (entry.path().filename().string().starts_with(temporary_prefix) && (alone || is_old(entry.path()))) {
       std::error_code failure;
       fs::remove_all(entry.path(), failure);
       result.notes.push_back(entry.path().string() + (failure ? ": could not be removed: " + failure.message()
                                                               : ": removed, its writer did not finish it"));
     }
   }
+  lock.take(FileLock::Kind::shared);
 }
 
 void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) const {
@@ -261,8 +259,8 @@ void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) c
     std::optional<std::int64_t> const best = best_step();
     std::int64_t kept = 0;
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-      // What is visibly torn neither counts as kept nor is deleted; nor does what is newer than the checkpoint just
-      // written: the run did not go on from it, so it did not verify.
+      // A visibly torn checkpoint neither counts as kept nor is deleted. The same holds for one that is newer than the
+      // one just written: the run did not go on from it, so it did not verify.
       if (step->step > committed_step || !problem_of(step->directory, Check::sizes).empty()) {
         continue;
       }
@@ -284,6 +282,8 @@ void CheckpointStore::mark_best(std::int64_t step) {
     throw Error(path_of(step).string() + ": there is no such checkpoint to mark as the best");
   }
   fs::path const link = directory_ / temporary_name("best");
+  FileLock lock(directory_ / lock_name);
+  lock.take(FileLock::Kind::shared);
   try {
     fs::remove(link);
     fs::create_directory_symlink(checkpoint_directory_name(step), link);

@@ -18,7 +18,7 @@ constexpr int64_t format_version = 1;
 /// Tokens (and offsets) in one chunk of the file, in one append, and in one block of a reader's cache.
 constexpr int64_t block_length = 16384;
 
-/// What writer and reader both ask of token ids.
+/// The check of token ids that writer and reader share.
 void check_ids(std::span<int32_t const> ids, int32_t vocabulary_size, std::string const& where) {
   auto const wrong = std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id < 0 || id >= vocabulary_size; });
   if (wrong != ids.end()) {
@@ -31,7 +31,7 @@ void check_ids(std::span<int32_t const> ids, int32_t vocabulary_size, std::strin
 template <typename T>
 class Column {
  public:
-  explicit Column(hdf5::Dataset dataset) : dataset_(std::move(dataset)) {}
+  explicit Column(hdf5::Array dataset) : dataset_(std::move(dataset)) {}
 
   void add(std::span<T const> values) {
     waiting_.insert(waiting_.end(), values.begin(), values.end());
@@ -45,7 +45,7 @@ class Column {
   }
 
  private:
-  hdf5::Dataset dataset_;
+  hdf5::Array dataset_;
   std::vector<T> waiting_;
 };
 
@@ -53,8 +53,8 @@ class Column {
 class SideWriter {
  public:
   explicit SideWriter(hdf5::Group group)
-      : tokens_(group.create_extendible_dataset<int32_t>("tokens", {block_length})),
-        offsets_(group.create_extendible_dataset<int64_t>("offsets", {block_length})) {
+      : tokens_(group.create_extendible_array<int32_t>("tokens", {block_length})),
+        offsets_(group.create_extendible_array<int64_t>("offsets", {block_length})) {
     offsets_.add({&total_, 1});
   }
   void add(std::span<int32_t const> tokens) {
@@ -77,9 +77,9 @@ class SideWriter {
 class SideReader {
  public:
   SideReader(hdf5::Group const& group, int32_t vocabulary_size, int64_t memory_bytes)
-      : tokens_(group.dataset("tokens")), vocabulary_size_(vocabulary_size) {
+      : tokens_(group.array("tokens")), vocabulary_size_(vocabulary_size) {
     tokens_.expect(hdf5::ElementType::int32, {hdf5::any_extent});
-    hdf5::Dataset const stored_offsets = group.dataset("offsets");
+    hdf5::Array const stored_offsets = group.array("offsets");
     stored_offsets.expect(hdf5::ElementType::int64, {hdf5::any_extent});
     offsets_ = stored_offsets.read<int64_t>();
     check_offsets(stored_offsets.where());
@@ -154,7 +154,7 @@ class SideReader {
     return result;
   }
 
-  hdf5::Dataset tokens_;
+  hdf5::Array tokens_;
   int32_t vocabulary_size_;
   std::vector<int64_t> offsets_;
   std::vector<std::vector<int32_t>> blocks_;  ///< empty where not in memory

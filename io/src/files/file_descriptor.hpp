@@ -35,7 +35,7 @@ void drop_from_cache(std::filesystem::path const& path);
 /// A new file with this content. Error where it exists or cannot be written whole.
 void write_new_file(std::filesystem::path const& path, std::string_view content);
 
-/// Renames a directory unless `to` exists; answers whether it did. Error on any other trouble.
+/// Renames a directory unless `to` exists. Returns true where it did. Throws Error on any other trouble.
 bool rename_without_replacing(std::filesystem::path const& from, std::filesystem::path const& to);
 
 }  // namespace heddle

@@ -5,9 +5,8 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/kernel_timings_file.hpp>
+#include <heddle/io/files/replace_file.hpp>
 #include <sstream>
-
-#include "pending_file.hpp"
 
 namespace heddle {
 
@@ -66,17 +65,6 @@ KernelTimings timings_of(json::value const& machine) {
   return timings;
 }
 
-void write_whole(fs::path const& path, std::string const& text) {
-  if (path.has_parent_path()) {
-    fs::create_directories(path.parent_path());
-  }
-  PendingFile file(path);
-  if (!(std::ofstream(file.temporary(), std::ios::binary) << text << std::flush)) {
-    throw Error(fmt::format("{}: cannot be written", file.temporary().string()));
-  }
-  file.commit();
-}
-
 }  // namespace
 
 std::string to_json(TimingsByMachine const& timings) {
@@ -126,11 +114,10 @@ void add_kernel_timings(fs::path const& path, TimingsByMachine const& timings) {
       }
     }
   }
-  try {
-    write_whole(path, to_json(all));
-  } catch (fs::filesystem_error const& problem) {
-    throw Error(fmt::format("{}: cannot be written: {}", path.string(), problem.code().message()));
+  if (path.has_parent_path()) {
+    make_directory(path.parent_path());
   }
+  replace_file(path, to_json(all));
 }
 
 }  // namespace heddle

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/files/replace_file.hpp>
 #include <system_error>
 #include <utility>
 
@@ -20,8 +21,21 @@ std::filesystem::path temporary_beside(std::filesystem::path const& target) {
 
 PendingFile::PendingFile(std::filesystem::path target)
     : target_(std::move(target)), temporary_(temporary_beside(target_)) {
-  std::error_code ignored;  // what a killed process with this very id may have left
+  std::error_code ignored;  // left by a killed process with this very id
   std::filesystem::remove(temporary_, ignored);
+}
+
+void replace_file(std::filesystem::path const& path, std::string_view text) {
+  PendingFile file(path);
+  write_new_file(file.temporary(), text);
+  file.sync();
+  file.commit();
+}
+
+void make_directory(std::filesystem::path const& directory) {
+  PendingDirectory made(directory);
+  made.sync();
+  made.keep();
 }
 
 PendingFile::~PendingFile() {
@@ -60,6 +74,12 @@ PendingDirectory::PendingDirectory(std::filesystem::path directory)
   if (failure || !std::filesystem::is_directory(directory_)) {
     throw Error(fmt::format("{}: cannot make this directory: {}", directory_.string(),
                             failure ? failure.message() : "something else has its name"));
+  }
+}
+
+void PendingDirectory::sync() const {
+  for (auto path = directory_; path != existing_; path = path.parent_path()) {
+    sync_to_disk(path.parent_path());
   }
 }
 

@@ -5,7 +5,7 @@
 namespace heddle {
 
 /// A file that comes into being whole or not at all: it is written under a temporary name beside its target and renamed
-/// by commit(); whoever does not get that far leaves nothing behind.
+/// by commit(). Without a commit nothing is left behind.
 class PendingFile {
  public:
   /// Only chooses the temporary name; the caller creates the file under it.
@@ -38,6 +38,8 @@ class PendingDirectory {
   PendingDirectory(PendingDirectory const&) = delete;
   PendingDirectory& operator=(PendingDirectory const&) = delete;
 
+  /// Brings the names of those that it made to the disk. Error where that fails.
+  void sync() const;
   void keep() noexcept { keep_ = true; }
 
  private:

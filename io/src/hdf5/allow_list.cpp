@@ -68,7 +68,7 @@ struct ChunkStorage {
   std::int64_t stored_bytes;
 };
 
-void check_chunks(hid_t dataset, hid_t space, hid_t creation, Shape const& shape, ChunkStorage const& storage,
+void check_chunks(hid_t dataset, hid_t space, hid_t creation, Extents const& shape, ChunkStorage const& storage,
                   std::string const& where) {
   std::vector<hsize_t> chunk(shape.size());
   int const rank = require(H5Pget_chunk(creation, highest_rank, chunk.data()), where, "read its chunks' extents");
@@ -100,7 +100,7 @@ void check_chunks(hid_t dataset, hid_t space, hid_t creation, Shape const& shape
 }
 
 void check_dataset(hid_t dataset, Walk const& walk, std::string const& where) {
-  // Layout first: nothing else is asked of a dataset that may reach into other files.
+  // Check the layout first: nothing else of a dataset that may reach into other files is read.
   Handle creation(require(H5Dget_create_plist(dataset), where, "read its creation properties"), H5Pclose);
   H5D_layout_t const layout = H5Pget_layout(creation.id());
   if (layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED && layout != H5D_COMPACT) {
@@ -113,7 +113,7 @@ void check_dataset(hid_t dataset, Walk const& walk, std::string const& where) {
   Handle type(require(H5Dget_type(dataset), where, "read its type"), H5Tclose);
   ElementType const element = element_type_of_stored(type.id(), where);
   Handle space(require(H5Dget_space(dataset), where, "read its extents"), H5Sclose);
-  Shape const shape = shape_of_space(space.id(), where);
+  Extents const shape = shape_of_space(space.id(), where);
   if (shape.size() > highest_rank) {
     throw DataError(where + ": has more than 8 dimensions");
   }

@@ -172,7 +172,7 @@ Group Group::group(std::string const& name) const {
   return {file_, path, {require(id, file_->path + ": " + path, "open the group, is it missing?"), H5Gclose, file_}};
 }
 
-Dataset Group::create_dataset(std::string const& name, ElementType type, Shape const& shape, Shape const& chunk) {
+Array Group::create_array(std::string const& name, ElementType type, Extents const& shape, Extents const& chunk) {
   std::string const path = child(name);
   std::string const where = file_->path + ": " + path;
   std::vector<hsize_t> const dimensions = extents(shape);
@@ -191,22 +191,22 @@ Dataset Group::create_dataset(std::string const& name, ElementType type, Shape c
   return {file_, path, {require(id, where, "create the dataset"), H5Dclose, file_}};
 }
 
-Dataset Group::dataset(std::string const& name) const {
+Array Group::array(std::string const& name) const {
   std::string const path = child(name);
   hid_t const id = contains(name) ? H5Dopen2(handle_.id(), name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID;
   return {file_, path, {require(id, file_->path + ": " + path, "open the dataset, is it missing?"), H5Dclose, file_}};
 }
 
 std::string Group::read_bytes(std::string const& name) const {
-  Dataset const bytes = dataset(name);
+  Array const bytes = array(name);
   bytes.expect(ElementType::uint8, {any_extent});
   auto const values = bytes.read<std::uint8_t>();
   return {values.begin(), values.end()};
 }
 
 void Group::write_bytes(std::string const& name, std::string_view bytes) {
-  write_dataset<std::uint8_t>(name, {static_cast<std::int64_t>(bytes.size())},
-                              {reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()});
+  write_array<std::uint8_t>(name, {static_cast<std::int64_t>(bytes.size())},
+                            {reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()});
 }
 
 std::string Object::where() const {

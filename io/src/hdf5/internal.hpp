@@ -25,12 +25,12 @@ Id require(Id id, std::string const& where, std::string const& what) {
 /// The library's own identifier of the stored (little-endian) type; not to be closed.
 hid_t stored_type(ElementType type);
 
-/// Which of the five types `type` is; DataError naming `where` where it is another.
+/// Returns the one of the five types that `type` is. Throws DataError naming `where` for any other.
 ElementType element_type_of_stored(hid_t type, std::string const& where);
 
-Shape shape_of_space(hid_t space, std::string const& where);
+Extents shape_of_space(hid_t space, std::string const& where);
 
-inline std::vector<hsize_t> extents(Shape const& shape) {
+inline std::vector<hsize_t> extents(Extents const& shape) {
   return {shape.begin(), shape.end()};
 }
 
@@ -40,7 +40,7 @@ void use_write_driver(hid_t access, FileState& state);
 /// Error naming `where` and errno's text, if a write to the file has failed.
 void check_written(FileState const& state, std::string const& where);
 
-/// Refuses, with DataError, a file holding anything but groups and plainly stored datasets: see hdf5_allow_list.cpp.
+/// Refuses, with DataError, a file holding anything but groups and plainly stored datasets: see allow_list.cpp.
 void check_allow_list(hid_t file, std::string const& path);
 
 }  // namespace heddle::hdf5

@@ -14,7 +14,7 @@
 
 // The file driver under files that are being written. HDF5 does not survive a write that fails (a full disk, a quota):
 // it cannot close the file any more, and the process crashes when the library shuts down at exit. So this driver tells
-// the library that every write succeeded and keeps the first errno in the FileState, where Dataset::write and
+// the library that every write succeeded and keeps the first errno in the FileState, where Array::write and
 // File::close look for it. Nothing else differs from HDF5's own POSIX driver.
 
 namespace heddle::hdf5 {

@@ -34,7 +34,7 @@ bool stands_alone(char c) noexcept {
 }
 
 /// Rewrites each pair of neighbours that `matches`, left to right, without overlap: as a regular expression of two
-/// character classes does. Works on bytes, since no class tells the bytes of a multi-byte character apart.
+/// character classes does. Works on bytes, since no class distinguishes the bytes of a multi-byte character.
 template <typename Matches, typename Rewrite>
 std::string rewrite_pairs(std::string const& text, Matches matches, Rewrite rewrite) {
   std::string result;

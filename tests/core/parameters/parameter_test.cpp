@@ -217,6 +217,20 @@ TEST(ParameterSetTest, ValuesAndGradientsAreViewsOfTheTwoBuffers) {
   EXPECT_THAT(to_host<float>(parameters.gradients()), testing::Each(0.0F));
 }
 
+TEST(ParameterSetTest, WithoutGradientsThereAreValuesAlone) {
+  ParameterSet parameters{Mesh()};
+  Parameter const& alone = parameters.declare(sharded("alone", {3, 5}, -1));
+  ParameterBlock const& block = parameters.declare_block({sharded("q", {2, 5}, 0), sharded("k", {2, 5}, 0)});
+  parameters.arrange();
+  parameters.bind(Tensor::allocate(DType::float32, {parameters.size()}), Tensor());
+  parameters.initialize(seed);
+  EXPECT_TRUE(parameters.gradients().empty());
+  EXPECT_TRUE(alone.gradient.empty());
+  EXPECT_TRUE(block.gradient.empty());
+  EXPECT_EQ(alone.value.shape(), Shape({3, 5}));
+  EXPECT_EQ(block.value.size(), 20);
+}
+
 TEST(ParameterSetTest, IdsAreUniqueAndVersionsGrow) {
   ParameterSet first = make_parameters(Mesh());
   ParameterSet const second = make_parameters(Mesh());

@@ -242,7 +242,7 @@ TEST_F(DistributedOptimizerTest, AParameterThatStagesShareUnknowinglyIsFound) {
       parameters.declare({"table", shape, Initializer::zeros(), {}, {}, stages});
     }
     parameters.allocate(DType::float32);
-    return WholeModel(state, parameters);
+    return WholeModel::gather(state, parameters);
   };
   EXPECT_EQ(whole_model({4, 2}, {0, 1}).elements(), 8);
   EXPECT_THAT(

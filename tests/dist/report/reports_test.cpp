@@ -78,7 +78,7 @@ TEST_F(MeshReportTest, FoldsManyRanks) {
 
 using TrafficReportTest = DistTest;
 
-TEST_F(TrafficReportTest, TellsWhatGroupsMovedSince) {
+TEST_F(TrafficReportTest, ReportsTheTrafficOfTheGroupsSince) {
   ParallelState const parallel =
       make_parallel_state(world_, Mesh({1, world_.size(), 1, 1}, world_.rank(), world_.size()));
   Tensor const numbers = Tensor::allocate(DType::float32, {10});
@@ -88,17 +88,17 @@ TEST_F(TrafficReportTest, TellsWhatGroupsMovedSince) {
   parallel.data.all_reduce(numbers);
   parallel.replicas.broadcast(numbers, 0);
   TrafficByGroup const since = traffic_of(parallel) - before;
-  std::map<std::string, Traffic> told;
-  for_each_traffic(since, [&](std::string const& name, Traffic const& traffic) { told[name] = traffic; });
+  std::map<std::string, Traffic> reported;
+  for_each_traffic(since, [&](std::string const& name, Traffic const& traffic) { reported[name] = traffic; });
   TrafficByGroup const all = sum_over_ranks(world_, since);
   std::string const table = describe_traffic("rank 0", since, all);
   if (world_.size() == 1) {
-    EXPECT_TRUE(told.empty());
+    EXPECT_TRUE(reported.empty());
     EXPECT_THAT(table, Not(HasSubstr("all_reduce")));
     return;
   }
   std::map<std::string, Traffic> const expected{{"data.all_reduce", {2, 80}}, {"replicas.broadcast", {1, 40}}};
-  EXPECT_EQ(told, expected);
+  EXPECT_EQ(reported, expected);
   std::int64_t const ranks = world_.size();
   EXPECT_EQ(all[2][static_cast<std::size_t>(Verb::all_reduce)], (Traffic{2 * ranks, 80 * ranks}));
   EXPECT_THAT(table, HasSubstr("data.all_reduce                       2         80 B"));

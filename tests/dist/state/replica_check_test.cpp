@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "dist_fixture.hpp"
+#include "synthetic_model.hpp"
 
 namespace heddle {
 namespace {
@@ -64,7 +65,7 @@ TEST_F(ReplicaCheckTest, OneFlippedBitOnOneRankIsFoundAndNamed) {
     if (error) {
       EXPECT_EQ(error->code(), ExitCode::replicas_diverged);
       EXPECT_THAT(error->what(), HasSubstr("parameter second differs"));
-      EXPECT_THAT(error->what(), HasSubstr("1 of 3 parameters"));
+      EXPECT_THAT(error->what(), HasSubstr("1 of 3 tensors"));
       EXPECT_THAT(error->what(), HasSubstr("{" + std::to_string(faulty) + "}"));
     }
   }
@@ -158,6 +159,38 @@ TEST(DigestTest, SeesEverySingleBit) {
       EXPECT_NE(digest(tensor_of(words)), untouched);
     }
     word = 0;
+  }
+}
+
+// Moments that differ make values differ only with the next step, and a checkpoint in between would keep them.
+TEST_F(ReplicaCheckTest, MomentsThatMustBeTheSameAreCompared) {
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    Mesh const mesh(layout, world_.rank(), world_.size());
+    for (bool const shard : {false, true}) {
+      SCOPED_TRACE(testing::Message() << mesh.to_string() << (shard ? ", sharded" : ""));
+      SyntheticModel model(make_parallel_state(world_, mesh), {.shard = shard});
+      model.step(0, 2);
+      auto const compare = [&] { check_replicas(model.parallel, model.parameters, model.optimizer.moments()); };
+      EXPECT_NO_THROW(compare());
+      bool const replicated = mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context) > 1;
+      if (!replicated || shard) {
+        continue;
+      }
+      // On the last rank alone; its replicas find out.
+      Parameter const& faulty = model.parameters.all().front();
+      std::vector<float> const zeros(static_cast<std::size_t>(faulty.local_shape.size()));
+      if (world_.rank() == world_.size() - 1) {
+        Tensor const& moments = model.optimizer.moments().second_moments();
+        copy_from_host(model.optimizer.moments().moments_in(moments, elements_of(faulty)), zeros.data());
+      }
+      EXPECT_NO_THROW(check_replicas(model.parallel, model.parameters));
+      bool const among_them = mesh.coordinate(MeshAxis::pipeline) == mesh.size(MeshAxis::pipeline) - 1 &&
+                              mesh.coordinate(MeshAxis::tensor) == mesh.size(MeshAxis::tensor) - 1;
+      std::string const error = error_of(compare);
+      if (among_them) {
+        EXPECT_THAT(error, HasSubstr("second moment of " + faulty.spec.name + " differs"));
+      }
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <functional>
+#include <heddle/core/base/host_name.hpp>
 #include <random>
 #include <thread>
 
@@ -29,7 +30,7 @@ constexpr char const* all_points[] = {"temporary_created", "state_written",    "
 
 class CheckpointCrashTest : public CheckpointTest {
  protected:
-  /// Runs `work` in a child process that never comes back into the test; answers the child's id.
+  /// Runs `work` in a child process that never returns into the test. Returns the child's id.
   static pid_t start_child(std::function<void()> const& work) {
     pid_t const child = ::fork();
     if (child == 0) {
@@ -253,12 +254,27 @@ TEST_F(CheckpointCrashTest, LeftoversOfALivingWriterStay) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
   ASSERT_TRUE(WIFSTOPPED(status));
+  // A writer in another container: nothing here has its process id, though the host has its name.
+  fs::path const other = run_ / "checkpoints" / (".tmp-step-00000006-" + host_name() + "-2147483647");
+  fs::create_directory(other);
   commit(2);
   EXPECT_THAT(names(), ::testing::Contains(StartsWith(".tmp-step-00000005-")));
+  EXPECT_TRUE(fs::exists(other));
   ::kill(child, SIGCONT);
   EXPECT_EQ(wait_for(child), 0);
   EXPECT_EQ(newest_step(), 5);
+  commit(6);
   EXPECT_THAT(names(), Each(Not(StartsWith(".tmp"))));
+}
+
+// A dead writer of another container, whose process id a living process has here, and one of another host.
+TEST_F(CheckpointCrashTest, LeftoversOfADeadWriterGoWhateverTheirNamesSay) {
+  commit(1);
+  for (std::string const& writer : {host_name() + "-" + std::to_string(::getppid()), std::string("elsewhere-1")}) {
+    fs::create_directory(run_ / "checkpoints" / (".tmp-step-00000002-" + writer));
+  }
+  commit(3);
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000003"));
 }
 
 }  // namespace

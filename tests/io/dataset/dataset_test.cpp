@@ -37,7 +37,7 @@ Vocabulary const& separate_vocabulary() {
   return vocabulary;
 }
 
-/// Sentence i of a side: i % 7 + 1 tokens that tell sentence and side apart.
+/// Sentence i of a side: i % 7 + 1 tokens that differ by sentence and side.
 std::vector<int32_t> sentence(int64_t index, int32_t vocabulary_size) {
   std::vector<int32_t> tokens(static_cast<std::size_t>(index % 7 + 1));
   std::iota(tokens.begin(), tokens.end(), static_cast<int32_t>(index * 13));
@@ -134,7 +134,7 @@ struct Content {
 
 template <typename T>
 void write_array(hdf5::Group& group, char const* name, std::vector<T> const& values) {
-  group.write_dataset<T>(name, {std::ssize(values)}, values);
+  group.write_array<T>(name, {std::ssize(values)}, values);
 }
 
 /// The error message of opening the spoilt dataset.

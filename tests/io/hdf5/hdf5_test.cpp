@@ -54,10 +54,10 @@ template <typename T>
 void write_and_read_back(Group& group, std::string const& name) {
   std::vector<T> values(24);
   std::iota(values.begin(), values.end(), T{3});
-  group.write_dataset<T>(name, {2, 3, 4}, values);
-  Dataset const dataset = group.dataset(name);
+  group.write_array<T>(name, {2, 3, 4}, values);
+  Array const dataset = group.array(name);
   EXPECT_EQ(dataset.type(), element_type_of<T>());
-  EXPECT_EQ(dataset.shape(), (Shape{2, 3, 4}));
+  EXPECT_EQ(dataset.shape(), (Extents{2, 3, 4}));
   EXPECT_EQ(dataset.read<T>(), values);
   EXPECT_THAT(dataset.read<T>({1, 1, 2}, {1, 2, 2}), ElementsAre(T{21}, T{22}, T{25}, T{26}));
 }
@@ -72,12 +72,12 @@ TEST_F(Hdf5Test, EveryElementTypeRoundTrips) {
   file.close();
   File const again = File::open(file_);
   EXPECT_THAT(again.names(), ElementsAre("f32", "f64", "i32", "i64", "u8"));
-  EXPECT_EQ(again.dataset("i64").read<std::int64_t>().at(23), 26);
+  EXPECT_EQ(again.array("i64").read<std::int64_t>().at(23), 26);
 }
 
 TEST_F(Hdf5Test, WritesAndReadsHyperslabs) {
   File file = File::create(file_);
-  Dataset dataset = file.create_dataset<std::int32_t>("d", {4, 3});
+  Array dataset = file.create_array<std::int32_t>("d", {4, 3});
   std::vector<std::int32_t> const column{1, 2, 3, 4};
   for (std::int64_t axis = 0; axis < 3; ++axis) {
     dataset.write<std::int32_t>({0, axis}, {4, 1}, column);
@@ -94,26 +94,26 @@ TEST_F(Hdf5Test, AppendsRowsAcrossChunks) {
   File file = File::create(file_);
   std::vector<std::int32_t> expected;
   {
-    Dataset dataset = file.create_extendible_dataset<std::int32_t>("tokens", {16});
+    Array dataset = file.create_extendible_array<std::int32_t>("tokens", {16});
     for (std::int32_t block = 0; block < 9; ++block) {
       std::vector<std::int32_t> const rows(static_cast<std::size_t>(block), block);
       dataset.append<std::int32_t>(rows);
       expected.insert(expected.end(), rows.begin(), rows.end());
     }
-    EXPECT_EQ(dataset.shape(), Shape{36});
-    Dataset pairs = file.create_extendible_dataset<double>("pairs", {8, 2});
+    EXPECT_EQ(dataset.shape(), Extents{36});
+    Array pairs = file.create_extendible_array<double>("pairs", {8, 2});
     pairs.append<double>(std::vector<double>{1, 2, 3, 4});
     EXPECT_THROW(pairs.append<double>(std::vector<double>{1}), DataError);
-    Dataset fixed = file.create_dataset<double>("fixed", {2});
+    Array fixed = file.create_array<double>("fixed", {2});
     EXPECT_THROW(fixed.append<double>(std::vector<double>{1}), DataError);
     fixed.write<double>(std::vector<double>{1, 2});
-    file.create_extendible_dataset<float>("none", {16});
+    file.create_extendible_array<float>("none", {16});
   }
   file.close();
   File const again = File::open(file_);
-  EXPECT_EQ(again.dataset("tokens").read<std::int32_t>(), expected);
-  EXPECT_THAT(again.dataset("pairs").read<double>(), ElementsAre(1, 2, 3, 4));
-  EXPECT_TRUE(again.dataset("none").read<float>().empty());
+  EXPECT_EQ(again.array("tokens").read<std::int32_t>(), expected);
+  EXPECT_THAT(again.array("pairs").read<double>(), ElementsAre(1, 2, 3, 4));
+  EXPECT_TRUE(again.array("none").read<float>().empty());
 }
 
 TEST_F(Hdf5Test, AttributesKeepTypeAndValue) {
@@ -139,19 +139,19 @@ TEST_F(Hdf5Test, AttributesKeepTypeAndValue) {
 
 TEST_F(Hdf5Test, ErrorsNameFileAndObject) {
   File file = File::create(file_);
-  file.create_group("a").write_dataset<float>("b", {2}, std::vector<float>{1, 2});
+  file.create_group("a").write_array<float>("b", {2}, std::vector<float>{1, 2});
   EXPECT_THROW(File::create(file_), Error);
   try {
-    file.dataset("a/c");
+    file.array("a/c");
     FAIL() << "a missing dataset was opened";
   } catch (DataError const& error) {
     EXPECT_THAT(error.what(), HasSubstr(file_.string() + ": /a/c"));
   }
-  EXPECT_NO_THROW(file.dataset("a/b").expect(ElementType::float32, {any_extent}));
-  EXPECT_THROW(file.dataset("a/b").expect(ElementType::float32, {3}), DataError);
-  EXPECT_THROW(file.dataset("a/b").expect(ElementType::int32, {2}), DataError);
+  EXPECT_NO_THROW(file.array("a/b").expect(ElementType::float32, {any_extent}));
+  EXPECT_THROW(file.array("a/b").expect(ElementType::float32, {3}), DataError);
+  EXPECT_THROW(file.array("a/b").expect(ElementType::int32, {2}), DataError);
   EXPECT_THAT(test::message_of<DataError>([&] {
-                file.dataset("a/b").expect(ElementType::int32, {2, any_extent});
+                file.array("a/b").expect(ElementType::int32, {2, any_extent});
               }),
               HasSubstr("expected int32 [2, any extent]"));
   EXPECT_TRUE(file.contains("a/b"));
@@ -252,7 +252,7 @@ TEST_F(Hdf5Test, ReadsBuiltInFiltersAndRefusesOthers) {
   H5Pset_fletcher32(creation);
   craft(H5T_IEEE_F64LE, space_of({1000}), creation, true);
   EXPECT_EQ(open_error(), "");
-  EXPECT_EQ(File::open(file_).dataset("d").read<double>(), std::vector<double>(1000));
+  EXPECT_EQ(File::open(file_).array("d").read<double>(), std::vector<double>(1000));
   creation = H5Pcreate(H5P_DATASET_CREATE);
   H5Pset_chunk(creation, 1, chunk.data());
   H5Pset_nbit(creation);
@@ -270,7 +270,7 @@ TEST_F(Hdf5Test, EqualContentMakesEqualFiles) {
   for (std::string& content : bytes) {
     std::filesystem::remove(file_);
     File file = File::create(file_);
-    file.create_group("g").write_dataset<float>("d", {3}, std::vector<float>{1, 2, 3});
+    file.create_group("g").write_array<float>("d", {3}, std::vector<float>{1, 2, 3});
     file.close();
     std::ifstream stream(file_, std::ios::binary);
     content.assign(std::istreambuf_iterator<char>(stream), {});

@@ -22,19 +22,19 @@ struct MemoryUse {
   bool operator==(MemoryUse const&) const = default;
 };
 
-/// What training takes on the mesh's rank, which need not run: parameters, gradients and moments exactly; activations
-/// as a rehearsal of a step (and of a validation, where there are any) with the largest micro-batches finds them, both
-/// sides of which have train.micro_batch_tokens tokens, or batch_tokens / data where that is less. Real sides are
-/// rarely full both, so real activations are rarely more. What Heddle does not take itself is not in it: kernels' own
-/// copies of weights, MPI's buffers, the program; nor are what train.deterministic keeps of gradients, and beam search.
-/// Kokkos runs. Throws ConfigError for a layout that cannot be.
+/// Plans the memory of training on the mesh's rank, which need not run: parameters, gradients and moments exactly;
+/// activations as a rehearsal of a step (and of a validation, where there are any) with the largest micro-batches finds
+/// them, both sides of which have train.micro_batch_tokens tokens, or batch_tokens / data where that is less. Real
+/// sides are rarely full both, so real activations are rarely more. Memory that Heddle does not take itself is not in
+/// it: kernels' own copies of weights, MPI's buffers, the program; nor are the partial gradients of
+/// train.deterministic, and beam search. Kokkos runs. Throws ConfigError for a layout that cannot be.
 MemoryUse plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
                       LayerRegistry const& layers);
 
-/// The same of what an engine has taken so far.
+/// Measures the memory that an engine has taken so far.
 MemoryUse measure_memory(TrainingEngine& engine);
 
-/// The most memory that this process has ever had resident, in bytes, as the system tells it; 0 where it does not.
+/// The most memory that this process has ever had resident, in bytes, as the system reports it; 0 where it does not.
 std::int64_t peak_resident_bytes();
 
 /// A rank's memory, before and after.
@@ -47,7 +47,7 @@ struct MemoryReport {
 /// Every rank's, in rank order, on all ranks. Collective over `world`.
 std::vector<MemoryReport> gather_memory(Communicator const& world, MemoryReport const& own);
 
-/// Tables for people, in MiB: what is predicted, and what was measured below it. A line for neighbours that are alike
+/// Tables for people, in MiB: the prediction, and the measured memory below it. A line for neighbours that are alike
 /// (of `resident` the most of them); instead of more than 32 lines the least and the most.
 std::string describe_prediction(std::vector<MemoryReport> const& ranks);
 std::string describe_memory(std::vector<MemoryReport> const& ranks);

@@ -7,13 +7,13 @@
 
 namespace heddle {
 
-/// What a rank has moved, by group: those of ParallelState, in its order. All zero for one rank alone.
+/// A rank's traffic by group: those of ParallelState, in its order. All zero for one rank alone.
 inline constexpr std::size_t traffic_groups = 6;
 using TrafficByGroup = std::array<Ledger, traffic_groups>;
 
 /// This rank's so far.
 TrafficByGroup traffic_of(ParallelState const& parallel);
-/// What was moved between the two.
+/// The traffic between the two.
 TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier);
 /// The sum over all ranks, on every rank. Collective over `world`, whose own part in it is not in `own`.
 TrafficByGroup sum_over_ranks(Communicator const& world, TrafficByGroup const& own);

@@ -18,22 +18,25 @@ struct ParameterDescription {
   IndexRange place;         ///< in the stage's buffers
 };
 
-/// All parameters of a model of several stages, of which a rank holds but its own stage's.
+/// All parameters of a model of several stages; a rank itself holds its own stage's alone.
 class WholeModel {
  public:
-  /// The set is allocated. Collective over the pipeline group. Throws Error, on all its ranks, where stages hold the
-  /// same parameter without saying so in their `stages`, or in different shapes.
-  WholeModel(ParallelState const& parallel, ParameterSet const& parameters);
+  /// Gathers the stages' descriptions. The set is allocated. Collective over the pipeline group. Throws Error, on all
+  /// its ranks, where stages hold the same parameter without saying so in their `stages`, or in different shapes.
+  static WholeModel gather(ParallelState const& parallel, ParameterSet const& parameters);
 
   /// [stage], each in the order of its places.
   std::vector<std::vector<ParameterDescription>> const& stages() const { return stages_; }
-  /// How many there are, each once.
+  /// Their number, each counted once.
   std::int64_t parameters() const { return parameters_; }
   /// Their elements.
   std::int64_t elements() const { return elements_; }
 
  private:
-  void count_and_check();
+  explicit WholeModel(std::vector<std::vector<ParameterDescription>> stages) : stages_(std::move(stages)) {}
+
+  void check() const;
+  void count();
 
   std::vector<std::vector<ParameterDescription>> stages_;
   std::int64_t parameters_ = 0;

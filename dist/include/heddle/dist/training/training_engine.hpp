@@ -4,10 +4,11 @@
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
+#include <optional>
 
 namespace heddle {
 
-/// What one optimizer step found.
+/// The result of one optimizer step.
 struct StepResult {
   double loss = 0;           ///< smoothed, per target token of the global batch
   double gradient_norm = 0;  ///< before clipping
@@ -33,14 +34,14 @@ class TrainingEngine {
 
   ParameterSet& parameters() { return parameters_; }
   ParameterSet const& parameters() const { return parameters_; }
-  EncoderDecoder const& model() const { return model_; }
+  EncoderDecoder const& model() const { return *model_; }
   PipelinePlan const& plan() const { return plan_; }
-  Pipeline& pipeline() { return pipeline_; }
-  DistributedOptimizer& optimizer() { return optimizer_; }
-  DistributedOptimizer const& optimizer() const { return optimizer_; }
-  /// Which rows of the stream training holds here.
+  Pipeline& pipeline() { return *pipeline_; }
+  DistributedOptimizer& optimizer() { return *optimizer_; }
+  DistributedOptimizer const& optimizer() const { return *optimizer_; }
+  /// This rank's share of the stream's rows in training.
   GroupMember row_split() const { return row_split_; }
-  /// Which of a sequence's tokens training holds here.
+  /// This rank's place in the context group, which shares each sequence's tokens.
   GroupMember context() const { return {setup_.parallel.context.rank(), setup_.parallel.context.size()}; }
 
   /// One optimizer step on a global batch: accumulate, then update. `steps_done` counts the updates before, for random
@@ -52,7 +53,7 @@ class TrainingEngine {
   double accumulate(MicroBatchSource const& batch, std::int64_t steps_done);
   /// Applies them; `step` is 1 for the first update. Returns the gradient's norm before clipping; where it is not
   /// finite nothing is changed.
-  double update(double learning_rate, std::int64_t step) { return optimizer_.update(learning_rate, step); }
+  double update(double learning_rate, std::int64_t step) { return optimizer_->update(learning_rate, step); }
   /// The losses without dropout, over all of the source's micro-batches, which are the same on every rank and are dealt
   /// out to the data group. The sums are the same on every rank and for any number of data ranks; `smoothed` is 0.
   LossSums evaluate(MicroBatchSource const& micro_batches);
@@ -65,9 +66,9 @@ class TrainingEngine {
   GroupMember row_split_;
   PipelinePlan plan_;
   ParameterSet parameters_;
-  EncoderDecoder model_;
-  Pipeline pipeline_;
-  DistributedOptimizer optimizer_;
+  std::optional<EncoderDecoder> model_;
+  std::optional<Pipeline> pipeline_;
+  std::optional<DistributedOptimizer> optimizer_;
   Tensor loss_sum_;  ///< float64 [1]: a step's smoothed loss
 };
 

@@ -10,7 +10,7 @@
 
 namespace heddle {
 
-/// Where a training run stands, apart from its parameters. Random numbers are counter-based: seed and step are all
+/// The state of a training run apart from its parameters. Random numbers are counter-based: seed and step are all
 /// their state.
 struct TrainingState {
   std::int64_t step = 0;      ///< optimizer steps done
@@ -45,7 +45,7 @@ struct TensorInfo {
   bool has_moments = false;
 };
 
-/// What a state file holds besides its tensors' elements.
+/// The content of a state file besides its tensors' elements.
 struct CheckpointIndex {
   TrainingState state;
   std::string config, source_model, target_model, instruction_set;
@@ -76,7 +76,8 @@ class Checkpoint {
   /// DataError where the checkpoint has no such tensor.
   TensorInfo const& tensor(std::string const& name) const;
 
-  /// The whole tensor, row major. DataError where it is missing, or where a moment is asked of an exported model.
+  /// The whole tensor, row major. DataError where it is missing, or where it is a moment and the model was exported
+  /// without.
   std::vector<float> read(std::string const& name, Part part) const;
 
   /// `count` indices from `begin` along `axis`, all of the other axes, row major; axis -1 reads the whole tensor.

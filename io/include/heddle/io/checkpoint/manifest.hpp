@@ -9,7 +9,7 @@
 
 namespace heddle {
 
-/// What MANIFEST.json and the state file say that they are.
+/// The format name and version in MANIFEST.json and in the state file.
 inline constexpr char const* checkpoint_format_name = "heddle-checkpoint";
 inline constexpr std::int64_t checkpoint_format_version = 2;
 
@@ -26,7 +26,7 @@ struct FileDigest {
   std::vector<std::string> blocks;
 };
 
-/// What a checkpoint directory consists of: these files and MANIFEST.json, nothing else.
+/// The content of a checkpoint directory: these files and MANIFEST.json, nothing else.
 struct Manifest {
   std::int64_t step = 0;
   std::vector<FileDigest> files;

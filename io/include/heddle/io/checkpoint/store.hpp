@@ -11,6 +11,8 @@
 
 namespace heddle {
 
+class FileLock;
+
 /// "step-00001000".
 std::string checkpoint_directory_name(std::int64_t step);
 /// The step of such a name, nothing for any other name.
@@ -34,12 +36,12 @@ struct CheckpointEntry {
 /// collective: one process, rank 0, writes; any may read.
 class CheckpointStore {
  public:
-  /// Called when commit has come to a named point: temporary_created, state_written, state_synced, read_back,
+  /// Called when commit reaches a named point: temporary_created, state_written, state_synced, read_back,
   /// manifest_written, manifest_synced, renamed, parent_synced, pruned.
   using Observer = std::function<void(std::string_view point)>;
   using Report = std::function<void(std::string const& message)>;
 
-  /// Touches nothing. At least two checkpoints are kept, whatever `keep` says.
+  /// Reads and writes nothing yet. At least two checkpoints are kept, whatever `keep` says.
   CheckpointStore(std::filesystem::path directory, std::int64_t keep);
 
   std::filesystem::path const& directory() const { return directory_; }
@@ -57,22 +59,22 @@ class CheckpointStore {
   std::optional<Checkpoint> newest_verified(Report const& report) const;
 
   enum class Check { sizes, all_bytes };
-  /// All checkpoints, oldest first, each with the result of the check asked for.
+  /// All checkpoints, oldest first, each with the result of the check.
   std::vector<CheckpointEntry> list(Check check) const;
 
  private:
   std::filesystem::path path_of(std::int64_t step) const { return directory_ / checkpoint_directory_name(step); }
   std::string temporary_name(std::string const& what) const;
   bool keep_existing(std::int64_t step, CommitResult& result) const;
-  void remove_leftovers(CommitResult& result) const;
+  void remove_leftovers(FileLock& lock, CommitResult& result) const;
   void prune(std::int64_t committed_step, CommitResult& result) const;
 
   std::filesystem::path directory_;
   std::int64_t keep_;
 };
 
-/// What a user may name: a checkpoint's own directory (or the link `best`), a checkpoints directory, or a run's. Opens
-/// the named or the newest verified checkpoint. DataError where there is none.
+/// Opens the named or the newest verified checkpoint. `place` is a checkpoint's own directory (or the link `best`), a
+/// checkpoints directory, or a run's. DataError where there is none.
 Checkpoint open_checkpoint(std::filesystem::path const& place, CheckpointStore::Report const& report);
 
 /// The checkpoints at such a place, oldest first. DataError where there is no such directory.

@@ -61,7 +61,7 @@ std::vector<IndexRange> cut_by_tokens(std::span<std::int64_t const> costs, std::
 /// Exactly `parts` ranges of samples of about equal tokens, in order; some are empty where there are fewer samples.
 std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int parts);
 
-/// How a rank's micro-batches are cut from a global batch.
+/// The rule that cuts a rank's micro-batches from a global batch.
 struct MicroBatchCut {
   std::int64_t most_tokens = 4096;  ///< of a micro-batch; a longer pair stands alone
   GroupMember data{};               ///< whose contiguous share is taken; one rank: the whole batch

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// What `heddle prepare` turns parallel text into datasets with.
+/// The options of `heddle prepare`, which turns parallel text into datasets.
 struct PrepareOptions {
   std::filesystem::path source;  ///< plain or gzip, one sentence a line; line n of the target translates line n
   std::filesystem::path target;
@@ -27,7 +27,7 @@ struct PrepareOptions {
   bool overwrite = false;  ///< replace what an earlier run left there
 };
 
-/// What became of one text pair.
+/// Counts of one prepared text pair.
 struct PreparedText {
   int64_t pairs = 0;     ///< in the dataset
   int64_t empty = 0;     ///< left out: a side without a token
@@ -46,7 +46,7 @@ struct PrepareReport {
 };
 
 /// Reads the texts, learns or loads the vocabulary and writes the datasets, in memory that does not grow with the texts
-/// (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). What it is doing goes to
+/// (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). Progress messages go to
 /// `progress`. Throws UsageError for options that do not fit together and DataError for texts that cannot be used:
 /// unequal numbers of lines, invalid UTF-8 (file and line), nothing in them; Error for a place that cannot be written.
 /// Then nothing is left behind.

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// What machines have measured, by machine_name().
+/// Measured kernel times by machine_name().
 using TimingsByMachine = std::map<std::string, KernelTimings>;
 
 /// JSON text, a line per problem.

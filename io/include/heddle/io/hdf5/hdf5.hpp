@@ -15,7 +15,7 @@
 /// `hid_t` is an int64_t here so that hdf5.h stays in the sources.
 namespace heddle::hdf5 {
 
-/// What a dataset may hold, always stored little-endian. Nothing else is read or written.
+/// The element types of arrays, always stored little-endian. Nothing else is read or written.
 enum class ElementType { int32, int64, float32, float64, uint8 };
 
 char const* element_name(ElementType type);
@@ -41,15 +41,15 @@ constexpr ElementType element_type_of() {
 }
 
 /// Extents, slowest axis first (row major).
-using Shape = std::vector<std::int64_t>;
+using Extents = std::vector<std::int64_t>;
 
-/// Stands for "any extent" in Dataset::expect.
+/// Stands for "any extent" in Array::expect.
 inline constexpr std::int64_t any_extent = -1;
 
 /// "[3, 4]", for messages.
-std::string to_string(Shape const& shape);
+std::string to_string(Extents const& shape);
 
-/// What all handles of one file share.
+/// The state that all handles of one file share.
 struct FileState {
   std::string path;
   bool writable = false;
@@ -91,7 +91,7 @@ class Handle {
   std::shared_ptr<FileState> file_;
 };
 
-/// What files, groups and datasets have in common: a place in a file, and attributes.
+/// The common part of files, groups and arrays: a place in a file, and attributes.
 class Object {
  public:
   /// For messages: "data/train.h5: /source/tokens".
@@ -104,7 +104,7 @@ class Object {
   void set_real_attribute(std::string const& attribute, double value);
 
   bool has_attribute(std::string const& attribute) const;
-  /// DataError where the attribute is missing, is no scalar or has another type than the one asked for.
+  /// DataError where the attribute is missing, is no scalar or has another type.
   std::string string_attribute(std::string const& attribute) const;
   std::int64_t integer_attribute(std::string const& attribute) const;
   std::uint64_t unsigned_attribute(std::string const& attribute) const;
@@ -124,64 +124,64 @@ class Object {
 };
 
 /// An N-dimensional array of one element type.
-class Dataset : public Object {
+class Array : public Object {
  public:
   ElementType type() const { return type_; }
-  Shape const& shape() const { return shape_; }
+  Extents const& shape() const { return shape_; }
   /// Number of elements.
   std::int64_t size() const;
 
   /// DataError unless the dataset holds `type` and has this shape; an extent may be `any_extent`.
-  void expect(ElementType type, Shape const& shape) const;
+  void expect(ElementType type, Extents const& shape) const;
 
   /// The whole array, row major. DataError where it does not hold T.
   template <Element T>
   std::vector<T> read() const {
-    return read<T>(Shape(shape_.size(), 0), shape_);
+    return read<T>(Extents(shape_.size(), 0), shape_);
   }
   /// The hyperslab of `count` elements from `start` along each axis, row major.
   template <Element T>
-  std::vector<T> read(Shape const& start, Shape const& count) const {
+  std::vector<T> read(Extents const& start, Extents const& count) const {
     std::vector<T> values(static_cast<std::size_t>(check_slab(element_type_of<T>(), start, count)));
     transfer(start, count, values.data(), nullptr);
     return values;
   }
   template <Element T>
-  void read_into(Shape const& start, Shape const& count, std::span<T> values) const {
+  void read_into(Extents const& start, Extents const& count, std::span<T> values) const {
     check_length(check_slab(element_type_of<T>(), start, count), values.size());
     transfer(start, count, values.data(), nullptr);
   }
 
   template <Element T>
   void write(std::span<T const> values) {
-    write<T>(Shape(shape_.size(), 0), shape_, values);
+    write<T>(Extents(shape_.size(), 0), shape_, values);
   }
   template <Element T>
-  void write(Shape const& start, Shape const& count, std::span<T const> values) {
+  void write(Extents const& start, Extents const& count, std::span<T const> values) {
     check_length(check_slab(element_type_of<T>(), start, count), values.size());
     transfer(start, count, nullptr, values.data());
   }
-  /// Extends the first axis by whole rows; only for datasets made with create_extendible_dataset.
+  /// Extends the first axis by whole rows; only for datasets made with create_extendible_array.
   template <Element T>
   void append(std::span<T const> rows) {
     auto [start, count] = extend(element_type_of<T>(), static_cast<std::int64_t>(rows.size()));
     transfer(start, count, nullptr, rows.data());
   }
 
-  /// Where a contiguous dataset's bytes begin in the file, once written; -1 where there are none (no elements).
+  /// The offset of a contiguous array's bytes in the file, once written; -1 where there are none (no elements).
   std::int64_t file_offset() const;
 
  private:
   friend class Group;
-  Dataset(std::shared_ptr<FileState> file, std::string name, Handle handle);
+  Array(std::shared_ptr<FileState> file, std::string name, Handle handle);
 
-  std::int64_t check_slab(ElementType type, Shape const& start, Shape const& count) const;
+  std::int64_t check_slab(ElementType type, Extents const& start, Extents const& count) const;
   void check_length(std::int64_t expected, std::size_t given) const;
-  void transfer(Shape const& start, Shape const& count, void* destination, void const* source) const;
-  std::pair<Shape, Shape> extend(ElementType type, std::int64_t elements);
+  void transfer(Extents const& start, Extents const& count, void* destination, void const* source) const;
+  std::pair<Extents, Extents> extend(ElementType type, std::int64_t elements);
 
   ElementType type_{};
-  Shape shape_;
+  Extents shape_;
 };
 
 class Group : public Object {
@@ -196,23 +196,23 @@ class Group : public Object {
 
   /// Contiguous and of fixed shape.
   template <Element T>
-  Dataset create_dataset(std::string const& name, Shape const& shape) {
-    return create_dataset(name, element_type_of<T>(), shape, {});
+  Array create_array(std::string const& name, Extents const& shape) {
+    return create_array(name, element_type_of<T>(), shape, {});
   }
   /// The same, and written at once.
   template <Element T>
-  void write_dataset(std::string const& name, Shape const& shape, std::span<T const> values) {
-    create_dataset<T>(name, shape).write(values);
+  void write_array(std::string const& name, Extents const& shape, std::span<T const> values) {
+    create_array<T>(name, shape).write(values);
   }
-  /// Chunked; starts with no rows and grows along the first axis by Dataset::append. `chunk[0]` is a chunk's number of
+  /// Chunked; starts with no rows and grows along the first axis by Array::append. `chunk[0]` is a chunk's number of
   /// rows, `chunk[1..]` are the extents of a row (a 1-D dataset of tokens: `{65536}`).
   template <Element T>
-  Dataset create_extendible_dataset(std::string const& name, Shape const& chunk) {
-    Shape shape = chunk;
+  Array create_extendible_array(std::string const& name, Extents const& chunk) {
+    Extents shape = chunk;
     shape.at(0) = 0;
-    return create_dataset(name, element_type_of<T>(), shape, chunk);
+    return create_array(name, element_type_of<T>(), shape, chunk);
   }
-  Dataset dataset(std::string const& name) const;
+  Array array(std::string const& name) const;
   /// A one-dimensional uint8 dataset as text, and the other way round.
   std::string read_bytes(std::string const& name) const;
   void write_bytes(std::string const& name, std::string_view bytes);
@@ -221,7 +221,7 @@ class Group : public Object {
   using Object::Object;
 
  private:
-  Dataset create_dataset(std::string const& name, ElementType type, Shape const& shape, Shape const& chunk);
+  Array create_array(std::string const& name, ElementType type, Extents const& shape, Extents const& chunk);
   std::string child(std::string const& name) const;
 };
 

@@ -9,7 +9,7 @@
 
 namespace heddle {
 
-/// Reads a text line by line, plain or gzip (told apart by the first bytes, not by the name), in bounded memory.
+/// Reads a text line by line, plain or gzip (recognised by the first bytes, not by the name), in bounded memory.
 /// A line ends with "\n" or "\r\n", the last one also with "\r" or nothing; a byte-order mark at the very beginning is
 /// dropped.
 class LineReader {
@@ -31,7 +31,7 @@ class LineReader {
   /// The number of lines read so far, which is the number (from 1) of the line read last.
   int64_t line_number() const noexcept;
 
-  /// How far into the file as it lies on the disk (compressed bytes for gzip) reading has come; for progress reports.
+  /// The bytes read so far of the file as it is on the disk (compressed for gzip), for progress reports.
   int64_t file_position() const noexcept;
 
  private:

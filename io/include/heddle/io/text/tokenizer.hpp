@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-/// What `Tokenizer::train` learns a vocabulary from.
+/// The text and the options that `Tokenizer::train` learns a vocabulary from.
 struct TokenizerTraining {
   std::vector<std::filesystem::path> texts;  ///< plain or gzip, one sentence a line
   int64_t vocabulary_size = 10000;           ///< pieces, the four special ones included
@@ -59,7 +59,7 @@ struct Vocabulary {
 
   bool joint() const { return source.model() == target.model(); }
 
-  /// Tells vocabularies apart: SHA-256 (hexadecimal) of the two models' SHA-256 (hexadecimal), source first.
+  /// The vocabulary's digest: SHA-256 (hexadecimal) of the two models' SHA-256 (hexadecimal), source first.
   std::string digest() const;
 };
 

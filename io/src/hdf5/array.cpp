@@ -13,7 +13,7 @@ constexpr ElementType all_types[] = {ElementType::int32, ElementType::int64, Ele
                                      ElementType::uint8};
 
 /// Product of the extents; DataError where one is negative or the product overflows.
-std::int64_t element_count(Shape const& shape, std::string const& where) {
+std::int64_t element_count(Extents const& shape, std::string const& where) {
   std::int64_t count = 1;
   for (std::int64_t extent : shape) {
     if (extent < 0 || (extent > 0 && count > std::numeric_limits<std::int64_t>::max() / 8 / extent)) {
@@ -56,7 +56,7 @@ std::int64_t element_bytes(ElementType type) {
   throw DataError("no such element type");
 }
 
-std::string to_string(Shape const& shape) {
+std::string to_string(Extents const& shape) {
   std::string text = "[";
   for (std::int64_t extent : shape) {
     text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
@@ -89,14 +89,14 @@ ElementType element_type_of_stored(hid_t type, std::string const& where) {
   throw DataError(where + ": its element type is none of little-endian int32, int64, float32, float64 and uint8");
 }
 
-Shape shape_of_space(hid_t space, std::string const& where) {
+Extents shape_of_space(hid_t space, std::string const& where) {
   if (H5Sget_simple_extent_type(space) != H5S_SIMPLE) {
     throw DataError(where + ": is no array of one or more dimensions");
   }
   int const rank = require(H5Sget_simple_extent_ndims(space), where, "read its rank");
   std::vector<hsize_t> dimensions(static_cast<std::size_t>(rank));
   require(H5Sget_simple_extent_dims(space, dimensions.data(), nullptr), where, "read its extents");
-  Shape shape;
+  Extents shape;
   for (hsize_t dimension : dimensions) {
     if (dimension > static_cast<hsize_t>(std::numeric_limits<std::int64_t>::max())) {
       throw DataError(where + ": an extent is larger than 2^63");
@@ -107,7 +107,7 @@ Shape shape_of_space(hid_t space, std::string const& where) {
   return shape;
 }
 
-Dataset::Dataset(std::shared_ptr<FileState> file, std::string name, Handle handle)
+Array::Array(std::shared_ptr<FileState> file, std::string name, Handle handle)
     : Object(std::move(file), std::move(name), std::move(handle)) {
   Handle type(require(H5Dget_type(handle_.id()), where(), "read its type"), H5Tclose);
   type_ = element_type_of_stored(type.id(), where());
@@ -115,11 +115,11 @@ Dataset::Dataset(std::shared_ptr<FileState> file, std::string name, Handle handl
   shape_ = shape_of_space(space.id(), where());
 }
 
-std::int64_t Dataset::size() const {
+std::int64_t Array::size() const {
   return element_count(shape_, where());
 }
 
-void Dataset::expect(ElementType type, Shape const& shape) const {
+void Array::expect(ElementType type, Extents const& shape) const {
   bool fits = type == type_ && shape.size() == shape_.size();
   for (std::size_t axis = 0; fits && axis < shape.size(); ++axis) {
     fits = shape[axis] == any_extent || shape[axis] == shape_[axis];
@@ -134,7 +134,7 @@ void Dataset::expect(ElementType type, Shape const& shape) const {
   }
 }
 
-std::int64_t Dataset::check_slab(ElementType type, Shape const& start, Shape const& count) const {
+std::int64_t Array::check_slab(ElementType type, Extents const& start, Extents const& count) const {
   if (type != type_) {
     throw DataError(where() + ": holds " + element_name(type_) + ", not " + element_name(type));
   }
@@ -150,14 +150,14 @@ std::int64_t Dataset::check_slab(ElementType type, Shape const& start, Shape con
   return element_count(count, where());
 }
 
-void Dataset::check_length(std::int64_t expected, std::size_t given) const {
+void Array::check_length(std::int64_t expected, std::size_t given) const {
   if (static_cast<std::size_t>(expected) != given) {
     throw DataError(where() + ": " + std::to_string(given) + " elements in memory for " + std::to_string(expected) +
                     " in the file");
   }
 }
 
-void Dataset::transfer(Shape const& start, Shape const& count, void* destination, void const* source) const {
+void Array::transfer(Extents const& start, Extents const& count, void* destination, void const* source) const {
   std::int64_t const elements = element_count(count, where());
   if (elements == 0) {
     return;
@@ -180,9 +180,9 @@ void Dataset::transfer(Shape const& start, Shape const& count, void* destination
   }
 }
 
-std::pair<Shape, Shape> Dataset::extend(ElementType type, std::int64_t elements) {
-  Shape start(shape_.size(), 0);
-  Shape count = shape_;
+std::pair<Extents, Extents> Array::extend(ElementType type, std::int64_t elements) {
+  Extents start(shape_.size(), 0);
+  Extents count = shape_;
   count[0] = 1;
   std::int64_t const row = element_count(count, where());
   if (row == 0 || elements % row != 0) {
@@ -192,7 +192,7 @@ std::pair<Shape, Shape> Dataset::extend(ElementType type, std::int64_t elements)
   start[0] = shape_[0];
   count[0] = elements / row;
   if (elements > 0) {
-    Shape grown = shape_;
+    Extents grown = shape_;
     grown[0] += count[0];
     require(H5Dset_extent(handle_.id(), extents(grown).data()), where(), "extend to " + to_string(grown));
     shape_ = grown;
@@ -201,7 +201,7 @@ std::pair<Shape, Shape> Dataset::extend(ElementType type, std::int64_t elements)
   return {start, count};
 }
 
-std::int64_t Dataset::file_offset() const {
+std::int64_t Array::file_offset() const {
   haddr_t const offset = H5Dget_offset(handle_.id());
   if (offset == HADDR_UNDEF) {
     H5Eclear2(H5E_DEFAULT);

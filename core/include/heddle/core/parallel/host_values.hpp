@@ -1,0 +1,79 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <heddle/core/parallel/communicator.hpp>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace heddle {
+
+// Collectives over small values on the host: numbers, texts, plain structs. All are collective over the group, built on
+// the communicator's tensor verbs, and keep every bit. A value's bytes must mean the same on every rank: no pointers.
+
+/// bytes = those of rank `root`; every rank gives as many.
+void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int root);
+/// Every rank's bytes, one rank's after another's; every rank gives as many.
+std::vector<std::byte> gather_bytes(Communicator const& group, std::span<std::byte const> own);
+/// Every rank's bytes: [rank]. Ranks may give different numbers of them.
+std::vector<std::vector<std::byte>> gather_uneven_bytes(Communicator const& group, std::span<std::byte const> own);
+
+/// The text of rank `root`, on every rank.
+std::string broadcast_text(Communicator const& group, std::string text, int root = 0);
+/// Every rank's text: [rank].
+std::vector<std::string> gather_texts(Communicator const& group, std::string const& own);
+
+/// True on every rank where it is on any.
+bool any_of(Communicator const& group, bool own);
+
+/// The value of rank `root`, on every rank.
+template <class T>
+T broadcast_value(Communicator const& group, T value, int root = 0) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  broadcast_bytes(group, std::as_writable_bytes(std::span(&value, 1)), root);
+  return value;
+}
+
+/// Every rank's value: [rank].
+template <class T>
+std::vector<T> gather_values(Communicator const& group, T const& own) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> values(static_cast<std::size_t>(group.size()));
+  auto const bytes = gather_bytes(group, std::as_bytes(std::span(&own, 1)));
+  std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(values)).begin());
+  return values;
+}
+
+/// Every rank's list of values: [rank]. The lists may have different lengths.
+template <class T>
+std::vector<std::vector<T>> gather_lists(Communicator const& group, std::span<T const> own) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<std::vector<T>> lists;
+  for (auto const& bytes : gather_uneven_bytes(group, std::as_bytes(own))) {
+    auto& list = lists.emplace_back(bytes.size() / sizeof(T));
+    std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(list)).begin());
+  }
+  return lists;
+}
+
+/// The greatest of the ranks' values, on every rank.
+template <class T>
+T max_of(Communicator const& group, T const& own) {
+  auto const values = gather_values(group, own);
+  return *std::max_element(values.begin(), values.end());
+}
+
+/// Element by element the sums of the ranks' values, in one order, on every rank; every rank gives as many.
+template <class T>
+std::vector<T> sums_of(Communicator const& group, std::vector<T> const& own) {
+  std::vector<T> sums(own.size());
+  for (auto const& list : gather_lists<T>(group, own)) {
+    std::transform(list.begin(), list.end(), sums.begin(), sums.begin(), [](T value, T sum) { return sum + value; });
+  }
+  return sums;
+}
+
+}  // namespace heddle

@@ -1,0 +1,94 @@
+#include <algorithm>
+#include <cstring>
+#include <heddle/core/parallel/host_values.hpp>
+
+namespace heddle {
+
+namespace {
+
+using Words = std::vector<std::int32_t>;
+
+std::size_t words_for(std::size_t bytes) {
+  return (bytes + sizeof(std::int32_t) - 1) / sizeof(std::int32_t);
+}
+
+/// The bytes as the element type that every communicator moves, the last word filled up with zeros; one word at least,
+/// as no tensor is empty.
+Words words_of(std::span<std::byte const> bytes) {
+  Words words(std::max<std::size_t>(words_for(bytes.size()), 1));
+  std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(words)).begin());
+  return words;
+}
+
+Tensor tensor_of(Words const& words) {
+  return from_host<std::int32_t>(words, {static_cast<std::int64_t>(words.size())});
+}
+
+}  // namespace
+
+void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int root) {
+  Tensor const shared = tensor_of(words_of(bytes));
+  group.broadcast(shared, root);
+  Words const words = to_host<std::int32_t>(shared);
+  std::copy_n(std::as_bytes(std::span(words)).begin(), bytes.size(), bytes.begin());
+}
+
+std::vector<std::byte> gather_bytes(Communicator const& group, std::span<std::byte const> own) {
+  Words const words = words_of(own);
+  Tensor const all = Tensor::allocate(DType::int32, {static_cast<std::int64_t>(words.size()) * group.size()});
+  group.all_gather(tensor_of(words), all);
+  Words const received = to_host<std::int32_t>(all);
+  auto const bytes = std::as_bytes(std::span(received));
+  std::vector<std::byte> result;
+  for (std::size_t begin = 0; begin < bytes.size(); begin += words.size() * sizeof(std::int32_t)) {
+    auto const part = bytes.subspan(begin, own.size());
+    result.insert(result.end(), part.begin(), part.end());
+  }
+  return result;
+}
+
+std::vector<std::vector<std::byte>> gather_uneven_bytes(Communicator const& group, std::span<std::byte const> own) {
+  auto const sizes = gather_values(group, static_cast<std::int64_t>(own.size()));
+  std::vector<std::int64_t> rows;
+  std::int64_t total = 0;
+  for (std::int64_t const size : sizes) {
+    rows.push_back(std::max<std::int64_t>(static_cast<std::int64_t>(words_for(static_cast<std::size_t>(size))), 1));
+    total += rows.back();
+  }
+  Tensor const all = Tensor::allocate(DType::int32, {total});
+  group.all_gather_rows(tensor_of(words_of(own)), all, rows);
+  Words const received = to_host<std::int32_t>(all);
+  auto bytes = std::as_bytes(std::span(received));
+  std::vector<std::vector<std::byte>> result;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    auto const part = bytes.first(static_cast<std::size_t>(sizes[rank]));
+    result.emplace_back(part.begin(), part.end());
+    bytes = bytes.subspan(static_cast<std::size_t>(rows[rank]) * sizeof(std::int32_t));
+  }
+  return result;
+}
+
+std::string broadcast_text(Communicator const& group, std::string text, int root) {
+  text.resize(static_cast<std::size_t>(broadcast_value(group, static_cast<std::int64_t>(text.size()), root)));
+  broadcast_bytes(group, std::as_writable_bytes(std::span(text)), root);
+  return text;
+}
+
+std::vector<std::string> gather_texts(Communicator const& group, std::string const& own) {
+  std::vector<std::string> texts;
+  for (std::vector<char> const& letters : gather_lists<char>(group, own)) {
+    texts.emplace_back(letters.begin(), letters.end());
+  }
+  return texts;
+}
+
+bool any_of(Communicator const& group, bool own) {
+  if (group.size() == 1) {
+    return own;
+  }
+  Tensor const any = tensor_of({own ? 1 : 0});
+  group.all_reduce(any, ReduceOp::max);
+  return to_host<std::int32_t>(any).front() != 0;
+}
+
+}  // namespace heddle

@@ -1,0 +1,53 @@
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <heddle/io/files/file_lock.hpp>
+#include <utility>
+
+#include "file_descriptor.hpp"
+
+namespace heddle {
+
+namespace {
+
+int operation_of(FileLock::Kind kind) {
+  return kind == FileLock::Kind::shared ? LOCK_SH : LOCK_EX;
+}
+
+}  // namespace
+
+FileLock::FileLock(std::filesystem::path path)
+    : path_(std::move(path)), file_(std::make_unique<FileDescriptor>(path_, O_RDWR | O_CREAT)) {
+  if (!file_->is_open()) {
+    fail_with_errno(path_, "open the file");
+  }
+}
+
+FileLock::~FileLock() = default;
+FileLock::FileLock(FileLock&&) noexcept = default;
+
+FileLock::Result FileLock::try_take(Kind kind) {
+  return lock(operation_of(kind) | LOCK_NB);
+}
+
+FileLock::Result FileLock::take(Kind kind) {
+  return lock(operation_of(kind));
+}
+
+FileLock::Result FileLock::lock(int operation) {
+  while (::flock(file_->get(), operation) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return Result::busy;
+    }
+    if (errno == ENOSYS || errno == EOPNOTSUPP) {
+      return Result::not_supported;
+    }
+    if (errno != EINTR) {
+      fail_with_errno(path_, "lock the file");
+    }
+  }
+  return Result::taken;
+}
+
+}  // namespace heddle

@@ -1,0 +1,133 @@
+#include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <functional>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/files/file_lock.hpp>
+#include <heddle/io/files/replace_file.hpp>
+#include <vector>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = FileLock::Kind;
+using Result = FileLock::Result;
+using test::read_whole;
+using testing::ElementsAre;
+
+class FilesTest : public testing::Test {
+ protected:
+  test::TemporaryDirectory directory_;
+};
+
+/// Runs `work` in a child process and returns the child's exit status.
+int exit_code_of(std::function<int()> const& work) {
+  pid_t const child = ::fork();
+  if (child == 0) {
+    ::_exit(work());
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// From now on the system call fails in this process with this errno.
+bool make_fail(int system_call, int error) {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(system_call), 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog const program{std::size(filter), filter};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(FilesTest, AFileIsReplacedWholeOrNotAtAll) {
+  fs::path const file = directory_.path() / "file";
+  replace_file(file, "first");
+  replace_file(file, "second");
+  EXPECT_EQ(read_whole(file), "second");
+  EXPECT_THROW(replace_file(directory_.path() / "missing" / "file", "text"), Error);
+  fs::create_directory(directory_.path() / "taken");
+  EXPECT_THROW(replace_file(directory_.path() / "taken", "text"), Error);
+  EXPECT_THAT(directory_.names(), testing::UnorderedElementsAre("file", "taken"));
+}
+
+// A file's bytes, its name and the names of new directories are on the disk when the call returns: without fsync they
+// are not, so each of them must fail where fsync does.
+TEST_F(FilesTest, WhatCannotBeBroughtToTheDiskIsAnError) {
+  constexpr int no_seccomp = 99;
+  replace_file(directory_.path() / "file", "old");
+  EXPECT_EQ(exit_code_of([&] {
+              if (!make_fail(SYS_fsync, EIO)) {
+                return no_seccomp;
+              }
+              std::string const replaced =
+                  test::message_of<Error>([&] { replace_file(directory_.path() / "file", "new"); });
+              std::string const made = test::message_of<Error>([&] { make_directory(directory_.path() / "a/b"); });
+              bool const right = replaced.find("Input/output error") != std::string::npos &&
+                                 made.find("Input/output error") != std::string::npos;
+              return right ? 0 : 1;
+            }),
+            0);
+  EXPECT_EQ(read_whole(directory_.path() / "file"), "old");
+  EXPECT_THAT(directory_.names(), ElementsAre("file"));
+}
+
+TEST_F(FilesTest, ALockExcludesOthersUntilItsHolderIsGone) {
+  fs::path const path = directory_.path() / ".lock";
+  auto const taken_elsewhere = [&](Kind kind) {
+    return exit_code_of([&] { return static_cast<int>(FileLock(path).try_take(kind)); });
+  };
+  {
+    FileLock lock(path);
+    EXPECT_EQ(lock.try_take(Kind::exclusive), Result::taken);
+    EXPECT_EQ(taken_elsewhere(Kind::exclusive), static_cast<int>(Result::busy));
+    EXPECT_EQ(taken_elsewhere(Kind::shared), static_cast<int>(Result::busy));
+    EXPECT_EQ(lock.take(Kind::shared), Result::taken);
+    EXPECT_EQ(taken_elsewhere(Kind::exclusive), static_cast<int>(Result::busy));
+    EXPECT_EQ(taken_elsewhere(Kind::shared), static_cast<int>(Result::taken));
+  }
+  EXPECT_EQ(taken_elsewhere(Kind::exclusive), static_cast<int>(Result::taken));
+  // A process that ends without letting go.
+  exit_code_of([&] {
+    static FileLock held(path);
+    return static_cast<int>(held.try_take(Kind::exclusive));
+  });
+  EXPECT_EQ(FileLock(path).try_take(Kind::exclusive), Result::taken);
+}
+
+TEST_F(FilesTest, ALockThatFailsIsAnErrorAndOneThatIsNotThereIsSaid) {
+  fs::path const path = directory_.path() / ".lock";
+  auto const with_errno = [&](int error) {
+    return exit_code_of([&] {
+      if (!make_fail(SYS_flock, error)) {
+        return 99;
+      }
+      try {
+        return static_cast<int>(FileLock(path).try_take(Kind::exclusive));
+      } catch (Error const& problem) {
+        return std::string(problem.what()).find("could not lock the file") != std::string::npos ? 50 : 51;
+      }
+    });
+  };
+  EXPECT_EQ(with_errno(EIO), 50);
+  EXPECT_EQ(with_errno(ENOLCK), 50);
+  EXPECT_EQ(with_errno(ENOSYS), static_cast<int>(Result::not_supported));
+  EXPECT_EQ(with_errno(EOPNOTSUPP), static_cast<int>(Result::not_supported));
+  EXPECT_THROW(FileLock(directory_.path() / "missing" / ".lock"), Error);
+}
+
+}  // namespace
+}  // namespace heddle
