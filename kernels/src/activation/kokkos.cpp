@@ -69,7 +69,8 @@ void forward_as(Execution& execution, ActivationCall const& call, Tensor const& 
         dropout.template for_each_chunk<Real>(
             row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
               kernels::for_each_of_chunk(end - begin, [=](std::int64_t i) {
-                y[begin + i] = kernels::narrow<Element>(Function::value(kernels::wide<Real>(x[begin + i])) * kept[i]);
+                y[begin + i] =
+                    kernels::narrow_again<Element>(Function::value(kernels::wide<Real>(x[begin + i])) * kept[i]);
               });
             });
       });
@@ -93,7 +94,7 @@ void backward_as(Execution& execution, ActivationCall const& call, Tensor const&
               kernels::for_each_of_chunk(end - begin, [=](std::int64_t i) {
                 Real const derivative = Function::derivative(kernels::wide<Real>(x[begin + i]));
                 grad_x[begin + i] =
-                    kernels::narrow<Element>(kernels::wide<Real>(grad_y[begin + i]) * kept[i] * derivative);
+                    kernels::narrow_again<Element>(kernels::wide<Real>(grad_y[begin + i]) * kept[i] * derivative);
               });
             });
       });
@@ -115,7 +116,7 @@ void relu_backward_from_output(Execution& execution, ActivationCall const& call,
         Element* const grad_x = grad_inputs[row];
         for (std::int64_t j = 0; j < columns; ++j) {
           Real const factor = kernels::wide<Real>(y[j]) > Real{0} ? scale : Real{0};
-          grad_x[j] = kernels::narrow<Element>(kernels::wide<Real>(grad_y[j]) * factor);
+          grad_x[j] = kernels::narrow_again<Element>(kernels::wide<Real>(grad_y[j]) * factor);
         }
       });
 }

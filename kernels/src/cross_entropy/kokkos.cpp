@@ -126,7 +126,8 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
         Real const factor = rule.scale / in[row][1];
         Element* const row_logits = logits[row];
         auto const gradient = [=](Element logit, Real wanted) {
-          return kernels::narrow<Element>(exp_of_negative(kernels::wide<Real>(logit) - maximum) * factor - wanted);
+          return kernels::narrow_again<Element>(exp_of_negative(kernels::wide<Real>(logit) - maximum) * factor -
+                                                wanted);
         };
         std::int64_t const target = targets[row] - first;
         bool const here = target >= 0 && target < columns;
@@ -148,7 +149,7 @@ KOKKOS_INLINE_FUNCTION Real write_exponentials(Element* logits, std::int64_t col
   for (std::int64_t c = 0; c < columns; ++c) {
     Real const exponential = exp_of_negative(kernels::wide<Real>(logits[c]) - maximum);
     sum += exponential;
-    logits[c] = kernels::narrow<Element>(exponential);
+    logits[c] = kernels::narrow_again<Element>(exponential);
   }
   return sum;
 }
@@ -175,9 +176,9 @@ void write_losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall con
         Real const factor = rule.scale / sum;
         Real const probability = exp_of_negative(of_target - sums.maximum) * factor;
         for (std::int64_t c = 0; c < columns; ++c) {
-          values[c] = kernels::narrow<Element>(kernels::wide<Real>(values[c]) * factor - rule.wanted_of_all);
+          values[c] = kernels::narrow_again<Element>(kernels::wide<Real>(values[c]) * factor - rule.wanted_of_all);
         }
-        values[target] = kernels::narrow<Element>(probability - rule.wanted_of_all - rule.wanted_of_target);
+        values[target] = kernels::narrow_again<Element>(probability - rule.wanted_of_all - rule.wanted_of_target);
       });
 }
 

@@ -55,8 +55,8 @@ struct NormView {
     dropout.template for_each_chunk<Real>(
         row, columns, [=](std::int64_t begin, std::int64_t end, auto const& multipliers) {
           for_each_of_chunk(end - begin, [=](std::int64_t i) {
-            to[begin + i] = kernels::narrow<Element>(kernels::wide<Real>(from[begin + i]) +
-                                                     kernels::wide<Real>(branch_row[begin + i]) * multipliers[i]);
+            to[begin + i] = kernels::narrow_again<Element>(kernels::wide<Real>(from[begin + i]) +
+                                                           kernels::wide<Real>(branch_row[begin + i]) * multipliers[i]);
           });
         });
   }
