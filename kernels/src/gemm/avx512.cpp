@@ -37,8 +37,7 @@ bool cpu_has_matrix_registers() {
 class Avx512Gemm final : public Gemm {
  public:
   bool supports(GemmProblem const& problem) const override {
-    return kernels::runs_on_one_host_thread() && kernels::has_gemm_types(problem) &&
-           tiles_for(problem.dtype) != nullptr;
+    return kernels::runs_on_one_host_thread() && kernels::is_plain_gemm(problem) && tiles_for(problem.dtype) != nullptr;
   }
 
   void multiply(Execution& execution, GemmCall const& call) override {
