@@ -37,7 +37,7 @@ std::int64_t heads_of(LayerSpec const& spec) {
 AttentionCore::AttentionCore(LayerSpec const& spec, bool causal)
     : name_(spec.name),
       side_(spec.side),
-      causal_(causal),
+      mask_(causal ? AttentionMask::causal() : AttentionMask::bidirectional()),
       dropout_(spec.model.attention_dropout),
       heads_(heads_of(spec)),
       first_head_(heads_ * spec.parallel.tensor.rank()),
@@ -45,7 +45,7 @@ AttentionCore::AttentionCore(LayerSpec const& spec, bool causal)
       attention_(spec.kernels.select<Attention>({.dtype = spec.dtype,
                                                  .heads = heads_,
                                                  .head_dim = head_dim_,
-                                                 .causal = causal,
+                                                 .mask = mask_,
                                                  .dropout_rate = static_cast<float>(dropout_)})),
       context_attention_(spec.parallel.context, spec.parallel.context_mode, context_kernel(spec),
                          spec.kernels.select<TensorOps>({spec.dtype})) {}
@@ -58,7 +58,7 @@ std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) 
   return spec.kernels.select<Attention>({.dtype = dtype,
                                          .heads = heads_,
                                          .head_dim = head_dim_,
-                                         .causal = causal_,
+                                         .mask = mask_,
                                          .dropout_rate = static_cast<float>(dropout_)});
 }
 
@@ -70,7 +70,7 @@ AttentionCall AttentionCore::call(LayerContext const& context, Side keys, Activa
                      .keys = context.pack.rows(keys).sequences,
                      .heads = heads_,
                      .scale = 1 / std::sqrt(static_cast<double>(head_dim_)),
-                     .causal = causal_,
+                     .mask = mask_,
                      .dropout = make_dropout(context, dropout_, name_ + ".dropout", side_)};
   call.dropout.first_column = static_cast<std::int32_t>(first_head_);
   return call;
@@ -115,8 +115,7 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor cons
                        .queries = queries,
                        .keys = keys,
                        .heads = heads_,
-                       .scale = 1 / std::sqrt(static_cast<double>(head_dim_)),
-                       .causal = false},
+                       .scale = 1 / std::sqrt(static_cast<double>(head_dim_))},
                       output, log_sum_exp);
   return output;
 }

@@ -33,8 +33,8 @@ ContextAttention::Kept ContextAttention::forward(Place const& place, AttentionCa
                                                  Tensor const& output) const {
   require_split(place.queries, context_, call.q.dim(0), "queries");
   require_split(place.keys, context_, call.k.dim(0), "keys");
-  if (call.causal && &place.queries != &place.keys) {
-    throw Error("context attention: only self-attention can be causal");
+  if (!call.mask.is(MaskKind::bidirectional) && &place.queries != &place.keys) {
+    throw Error("context attention: only self-attention can have a mask");
   }
   return mode_ == ContextMode::ring ? ring_forward(place, call, output) : ulysses_forward(place, call, output);
 }

@@ -25,7 +25,7 @@ class Avx512Gemm final : public Gemm {
   explicit Avx512Gemm(CpuLevel level) : level_(level) {}
 
   bool supports(GemmProblem const& problem) const override {
-    return kernels::runs_on_one_host_thread() && kernels::has_gemm_types(problem) &&
+    return kernels::runs_on_one_host_thread() && kernels::is_plain_gemm(problem) &&
            tiles_for(problem.dtype, level_) != nullptr;
   }
 

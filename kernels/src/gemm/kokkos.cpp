@@ -238,7 +238,7 @@ void multiply_packed(Execution& execution, GemmCall const& call, GemmProblem con
 /// elements are bfloat16, and so are the packed panels; those of weights are kept.
 class KokkosGemm final : public Gemm {
  public:
-  bool supports(GemmProblem const& problem) const override { return kernels::has_gemm_types(problem); }
+  bool supports(GemmProblem const& problem) const override { return kernels::is_plain_gemm(problem); }
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();

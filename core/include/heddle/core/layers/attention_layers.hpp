@@ -33,7 +33,7 @@ class AttentionCore {
 
   std::string name_;
   Side side_;
-  bool causal_;
+  AttentionMask mask_;
   double dropout_;
   std::int64_t heads_;       ///< of this rank
   std::int64_t first_head_;  ///< global index of the first
