@@ -15,19 +15,30 @@ class ObservedGemm final : public ObservedKernel<Gemm> {
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
     pass(
-        execution, problem, [&] { return description(problem); },
+        execution, problem, [&] { return description(call, problem); },
         [&execution, call](Gemm& kernel) { kernel.multiply(execution, call); });
   }
 
  private:
-  static CallDescription description(GemmProblem const& problem) {
+  CallDescription description(GemmCall const& call, GemmProblem const& problem) const {
     return {.direction = problem.transpose_a   ? "weight gradient"
                          : problem.transpose_b ? "forward"
                                                : "input gradient",
             .variant = problem.accumulate && !problem.transpose_a ? "added" : "",
             .extents = fmt::format("{} x {} x {}", problem.m, problem.n, problem.k),
             .dtype = problem.dtype,
-            .cost = cost(problem)};
+            .cost = cost(problem),
+            .kept = kept(call, problem)};
+  }
+
+  /// A view of some of a parameter's rows has its own copy, and so has the transposed matrix.
+  KeptMemory kept(GemmCall const& call, GemmProblem const& problem) const {
+    if (selected() == nullptr || call.b_weight.id == 0) {
+      return {};
+    }
+    return {.name = fmt::format("{} weight {} at {}, {} x {}{}", operation, call.b_weight.id, call.b.raw(), problem.n,
+                                problem.k, problem.transpose_b ? " transposed" : ""),
+            .bytes = selected()->packed_bytes(problem)};
   }
 };
 

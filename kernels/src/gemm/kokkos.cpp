@@ -240,6 +240,18 @@ class KokkosGemm final : public Gemm {
  public:
   bool supports(GemmProblem const& problem) const override { return kernels::is_plain_gemm(problem); }
 
+  std::size_t packed_bytes(GemmProblem const& problem) const override {
+    std::int64_t elements = 0;
+    kernels::with_gemm_types(problem, [&]<class A, class B, class C>(A, B, C) {
+      using Real = kernels::ArithmeticType<A>;
+      elements = PackedPanels<Real>::shape(problem).size() * static_cast<std::int64_t>(sizeof(Real));
+    });
+    return static_cast<std::size_t>(elements);
+  }
+  std::size_t kept_bytes() const override {
+    return weights_.bytes([](Tensor const& packed) { return packed.bytes(); });
+  }
+
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
     kernels::with_gemm_types(problem, [&]<class A, class B, class C>(A, B, C) {

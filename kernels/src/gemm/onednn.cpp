@@ -120,6 +120,13 @@ class OneDnnGemm final : public Gemm {
            (problem.dtype != DType::bfloat16 || has_bfloat16());
   }
 
+  std::size_t packed_bytes(GemmProblem const& problem) const override {
+    return problem.transpose_a ? 0 : packed_description(problem).get_size();
+  }
+  std::size_t kept_bytes() const override {
+    return weights_.bytes([](dnnl::memory const& packed) { return packed.get_desc().get_size(); });
+  }
+
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
     if (problem.m == 0 || problem.n == 0) {
@@ -244,10 +251,10 @@ class OneDnnGemm final : public Gemm {
       stream_.wait();
     };
     return weights_.current(
-        call, problem, [&] { return make_packed(problem); }, fill);
+        call, problem, [&] { return dnnl::memory(packed_description(problem), engine_); }, fill);
   }
 
-  dnnl::memory make_packed(GemmProblem const& problem) const {
+  dnnl::memory::desc packed_description(GemmProblem const& problem) const {
     MatmulKey const typical{problem.dtype,
                             problem.output_dtype,
                             large_chunk,
@@ -261,7 +268,7 @@ class OneDnnGemm final : public Gemm {
                             false,
                             false};
     dnnl::memory::desc const any({problem.k, problem.n}, to_onednn(problem.dtype), dnnl::memory::format_tag::any);
-    return {describe(typical, any, engine_).weights_desc(), engine_};
+    return describe(typical, any, engine_).weights_desc();
   }
 
   void multiply_nothing(Execution& execution, GemmCall const& call, GemmProblem const& problem) {

@@ -56,6 +56,11 @@ class Gemm : public Kernel {
   virtual bool supports(GemmProblem const& problem) const = 0;
   static std::shared_ptr<Gemm> observed(ObservedSelection<Gemm> selection);
   virtual void multiply(Execution& execution, GemmCall const& call) = 0;
+  /// Bytes of the copy of b that a call keeps where its b_weight is set (see Kernel::kept_bytes); 0: none.
+  virtual std::size_t packed_bytes(GemmProblem const& problem) const {
+    static_cast<void>(problem);
+    return 0;
+  }
 };
 
 }  // namespace heddle
