@@ -21,7 +21,7 @@
 namespace heddle {
 namespace {
 
-static_assert(std::string_view(plugin::heddle_version) == HEDDLE_VERSION, "plugin_entry.hpp names another version");
+static_assert(std::string_view(plugin::heddle_version) == HEDDLE_VERSION, "compiled_abi_tag.hpp names another version");
 
 struct KernelsOptions {
   std::vector<std::string> plugins;

@@ -183,7 +183,7 @@ class KernelRegistries {
   std::vector<AnyKernelRegistry const*> all() const;
   /// Every selection and each of its calls is from now on told to `observer`, which must outlive the selections.
   void observe(KernelObserver& observer) { observer_ = &observer; }
-  /// What `auto` goes by from now on, for every operation.
+  /// Times that `auto` goes by from now on, for every operation.
   void set_timings(KernelTimings const& timings);
   /// Implementation::origin of those added from now on.
   void set_origin(std::string const& origin);

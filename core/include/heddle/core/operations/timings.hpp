@@ -14,7 +14,7 @@ using TimesByProblem = std::map<std::string, TimesByName>;
 /// By operation: what one machine measured.
 using KernelTimings = std::map<std::string, TimesByProblem>;
 
-/// What `auto` takes. `names`, one at least: the implementations that support the problem, the fastest by speed first.
+/// The name that `auto` takes. `names`, one at least: the implementations that support the problem, the fastest by speed first.
 /// The one that took the least time, if the first was timed, too, and took longer by more than the noise of
 /// measurements (3 %); else the first.
 std::string measured_choice(TimesByName const& times, std::vector<std::string> const& names);
@@ -23,7 +23,7 @@ std::string measured_choice(TimesByName const& times, std::vector<std::string> c
 /// /proc/cpuinfo.
 std::string describe_cpu(std::istream& cpuinfo);
 
-/// What kernels' times depend on: this processor, its level in use, the threads that kernels have, Heddle's version and
+/// The circumstances that kernels' times depend on: this processor, its level in use, the threads that kernels have, Heddle's version and
 /// how it was built. Kokkos runs.
 std::string machine_name();
 
