@@ -229,8 +229,12 @@ class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
 
 }  // namespace
 
+std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy() {
+  return std::make_shared<KokkosSoftmaxCrossEntropy>();
+}
+
 void add_portable_softmax_cross_entropy_kernels(KernelRegistries& registries) {
-  registries.of<SoftmaxCrossEntropy>().add("kokkos", speeds::portable, std::make_shared<KokkosSoftmaxCrossEntropy>());
+  registries.of<SoftmaxCrossEntropy>().add("kokkos", speeds::portable, make_kokkos_softmax_cross_entropy());
 }
 
 }  // namespace heddle

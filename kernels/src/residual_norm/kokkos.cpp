@@ -347,8 +347,12 @@ class KokkosResidualNorm : public ResidualNorm {
 
 }  // namespace
 
+std::shared_ptr<ResidualNorm> make_kokkos_residual_norm() {
+  return std::make_shared<KokkosResidualNorm>();
+}
+
 void add_portable_residual_norm_kernels(KernelRegistries& registries) {
-  registries.of<ResidualNorm>().add("kokkos", speeds::portable, std::make_shared<KokkosResidualNorm>());
+  registries.of<ResidualNorm>().add("kokkos", speeds::portable, make_kokkos_residual_norm());
 }
 
 }  // namespace heddle

@@ -34,11 +34,13 @@ std::shared_ptr<Attention> make_reference_attention();
 std::shared_ptr<Attention> make_simd_attention();
 
 std::shared_ptr<ResidualNorm> make_reference_residual_norm();
+std::shared_ptr<ResidualNorm> make_kokkos_residual_norm();
 std::shared_ptr<ResidualNorm> make_simd_residual_norm();
 
 std::shared_ptr<Activation> make_reference_activation();
 
 std::shared_ptr<SoftmaxCrossEntropy> make_reference_softmax_cross_entropy();
+std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy();
 std::shared_ptr<SoftmaxCrossEntropy> make_simd_softmax_cross_entropy();
 
 std::shared_ptr<Embedding> make_reference_embedding();
