@@ -97,7 +97,7 @@ struct Operands {
     call.keys = sequences_of(work.keys);
     call.heads = work.heads;
     call.scale = 1 / std::sqrt(static_cast<double>(work.head_dim));
-    call.causal = work.causal;
+    call.mask = work.causal ? heddle::AttentionMask::causal() : heddle::AttentionMask::bidirectional();
     if (work.dropout > 0) {
       std::vector<std::int32_t> samples(static_cast<std::size_t>(rows), 3);
       call.dropout.rate = work.dropout;

@@ -150,7 +150,7 @@ void add_activation(Bench const& bench, heddle::Activation& kernel, std::string 
       });
       add(shaped(what + "/backward", rows, columns), {3 * rows * columns * element, rows}, [=, &bench, &kernel] {
         return [&bench, &kernel, call = call(), output = bench.activations(rows, columns),
-                grad = bench.activations(rows, columns)] { kernel.backward(bench.execution, call, grad, output); };
+                grad = bench.activations(rows, columns)] { kernel.backward(bench.execution, call, grad, {output}); };
       });
     }
   }
@@ -172,7 +172,7 @@ void add_cross_entropy(Bench const& bench, heddle::SoftmaxCrossEntropy& kernel, 
           losses(bench.random(bench.statistics, {tokens, 2})) {
       call.logits = bench.activations(tokens, size);
       call.targets = heddle::from_host<std::int32_t>(std::vector<std::int32_t>(tokens, 17), {tokens});
-      call.vocabulary_size = size;
+      call.global_vocabulary = size;
       call.label_smoothing = 0.1;
     }
   };
@@ -260,9 +260,12 @@ void add_optimizer(Bench const& bench, heddle::Adam& adam, heddle::TensorOps& op
                    std::int64_t size) {
   add(name + "/adam/" + std::to_string(size), {28 * size, size}, [=, &bench, &adam, &ops] {
     auto const parameters = [&] { return bench.random(DType::float32, {size}); };
-    heddle::AdamCall call{
-        .value = parameters(), .gradient = parameters(), .first_moment = parameters(), .second_moment = parameters()};
-    call.learning_rate = 1e-6;
+    heddle::AdamCall call{.value = parameters(),
+                          .gradient = parameters(),
+                          .first_moment = parameters(),
+                          .second_moment = parameters(),
+                          .scalars = Tensor::allocate(DType::float64, {heddle::adam_scalars::count})};
+    heddle::write_adam_scalars(call, {.learning_rate = 1e-6});
     ops.fill(bench.execution, call.second_moment, 1);
     return [&bench, &adam, call] { adam.update(bench.execution, call); };
   });
@@ -300,7 +303,7 @@ void add_all(Bench const& bench, heddle::KernelRegistries const& registries) {
         [&](auto& kernel, std::string const& name) { add_activation(bench, kernel, name, shapes.rows, shapes.d_ff); });
     for_each_fast(
         registries.of<heddle::SoftmaxCrossEntropy>(),
-        heddle::SoftmaxCrossEntropyProblem{bench.dtype, shapes.vocabulary},
+        heddle::SoftmaxCrossEntropyProblem{bench.dtype, shapes.vocabulary, shapes.vocabulary},
         [&](auto& kernel, std::string const& name) { add_cross_entropy(bench, kernel, ops, name, shapes.vocabulary); });
     for_each_fast(registries.of<heddle::Embedding>(),
                   heddle::EmbeddingProblem{bench.dtype, bench.statistics, shapes.d_model},

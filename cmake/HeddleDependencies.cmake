@@ -16,7 +16,7 @@ macro(heddle_require package debian_packages)
   endif()
 endmacro()
 
-heddle_require(Kokkos libtrilinos-kokkos-dev CONFIG)
+heddle_require(Kokkos libtrilinos-kokkos-dev CONFIG OPTIONAL_COMPONENTS separable_compilation)
 heddle_require(fmt libfmt-dev 9 CONFIG)
 heddle_require(tomlplusplus libtomlplusplus-dev CONFIG)
 heddle_require(Boost "libboost1.81-dev libboost-json1.81-dev libboost-program-options1.81-dev libboost-filesystem1.81-dev"
@@ -42,8 +42,8 @@ if(ONEDNN_INCLUDE_DIR AND ONEDNN_LIBRARY)
   add_library(heddle_onednn INTERFACE IMPORTED)
   target_include_directories(heddle_onednn INTERFACE "${ONEDNN_INCLUDE_DIR}")
   target_link_libraries(heddle_onednn INTERFACE "${ONEDNN_LIBRARY}")
-else()
-  heddle_missing(oneDNN libdnnl-dev)
+elseif(NOT Kokkos_DEVICES MATCHES "CUDA|HIP|SYCL|OPENMPTARGET|OPENACC")
+  heddle_missing(oneDNN libdnnl-dev) # computes on the host: of no use where tensors lie on a device
 endif()
 
 if(HEDDLE_BUILD_TESTS)

@@ -1,4 +1,4 @@
-# What all our own targets have in common: warnings, instruction set, sanitizers.
+# heddle_target_options(TARGET): the options of all our own targets: warnings, instruction set, sanitizers.
 function(heddle_target_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -7,9 +7,7 @@ function(heddle_target_options target)
   if(HEDDLE_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
-  if(HEDDLE_NATIVE)
-    target_compile_options(${target} PRIVATE -march=native)
-  endif()
+  target_compile_options(${target} PRIVATE ${HEDDLE_ARCH_FLAGS})
   if(HEDDLE_SANITIZE)
     target_compile_options(${target} PRIVATE
       -O1 -fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer

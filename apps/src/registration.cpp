@@ -7,8 +7,8 @@
 
 namespace heddle {
 
-void register_everything(std::vector<std::string> const& plugins, Registries& registries) {
-  register_built_in_kernels(registries.kernels);
+void register_everything(std::vector<std::string> const& plugins, Registries& registries, CpuLevel level) {
+  register_built_in_kernels(registries.kernels, level);
   register_built_in_layers(registries.layers);
   std::set<std::filesystem::path> loaded;
   for (std::string const& path : plugins) {

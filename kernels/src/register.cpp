@@ -2,20 +2,27 @@
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/kernels/register.hpp>
 
+#include "level/compiled.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {
 
-// Each is in the folder of its operation.
+// Each is in the folder of its operation and adds what is compiled once; the others are level/compiled.hpp's.
 #define HEDDLE_DECLARE(name) void add_##name##_kernels(KernelRegistries& registries);
 HEDDLE_OPERATIONS(HEDDLE_DECLARE)
 #undef HEDDLE_DECLARE
 
-void register_built_in_kernels(KernelRegistries& registries) {
+void register_built_in_kernels(KernelRegistries& registries, CpuLevel level) {
 #define HEDDLE_ADD(name) add_##name##_kernels(registries);
   HEDDLE_OPERATIONS(HEDDLE_ADD)
 #undef HEDDLE_ADD
-  add_simd_kernels(registries);
+  add_compiled_kernels(registries, level);
+  add_onednn_gemm(registries.of<Gemm>(), level);
+  add_avx512_gemm(registries.of<Gemm>(), level);
+}
+
+std::string describe_instruction_sets(CpuLevel level) {
+  return describe_compiled_kernels(level);
 }
 
 }  // namespace heddle

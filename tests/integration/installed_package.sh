@@ -10,6 +10,7 @@ cp -r "$HEDDLE_INSTALL" "$work/moved"
 core=$(ldd "$work/moved/bin/heddle" | awk '$1 ~ /^libheddle_core/ {print $3}')
 [ "$(readlink -f "$core")" = "$(readlink -f "$work"/moved/lib*/libheddle_core.so)" ] ||
   { echo "the moved program loads its core library from $core"; exit 1; }
+"$work/moved/bin/heddle" kernels > "$work/kernels" || { echo "the moved program does not find its kernels"; exit 1; }
 
 mkdir "$work/stranger"
 (cd "$work/moved/include" && find heddle -name '*.hpp' | sort | sed 's/.*/#include <&>/') > "$work/stranger/plugin.cpp"

@@ -22,6 +22,26 @@ grep -Eq '^ *\* swish +speed +[0-9]+ +build/swish\.so$' listing || fail "swish i
 grep -Eq '^ *gated_feed_forward +build/swish\.so$' listing || fail "the layer is not listed: $(cat listing)"
 grep -Eq '^ *\* kokkos +speed +10 +built-in$' listing || fail "the built-in kernels are not listed: $(cat listing)"
 
+# Its operation, which Heddle does not know, is listed, marked where the model calls it, and chosen by [kernels].
+grep -Fq '  product (not called by this model)' listing || fail "the plug-in's operation is not listed: $(cat listing)"
+gated='model.encoder_sublayers=["self_attention","gated_feed_forward"]'
+"$HEDDLE" kernels --plugin $plugin --set model.activation=swish --set "$gated" --set kernels.product=portable \
+  > listing 2> log || fail "heddle kernels with a choice for the plug-in's operation"
+grep -Eq '^ *\* portable +speed +10 +build/swish\.so$' listing || fail "the plug-in's operation is not marked: $(cat listing)"
+# unknown WORDS ARGUMENTS...: exit 78, and the message says WORDS.
+unknown() {
+  local words=$1 code=0
+  shift
+  "$HEDDLE" kernels "$@" > listing 2> log || code=$?
+  [ "$code" -eq 78 ] || fail "kernels with '$*': exit code $code instead of 78"
+  grep -qF -- "$words" log || fail "kernels with '$*': the message does not say '$words'"
+}
+unknown "kernels.product = 'other': no such implementation" --plugin $plugin --set model.activation=swish --set "$gated" \
+  --set kernels.product=other
+unknown "--set kernels.produkt=portable: there is no key kernels.produkt; did you mean product?" --plugin $plugin \
+  --set model.activation=swish --set kernels.produkt=portable
+unknown "--set kernels.product=portable: there is no key kernels.product" --set kernels.product=portable
+
 HEDDLE_EXAMPLE_PLUGIN=$work/$plugin "$HEDDLE_BUILD/tests/core_tests" --gtest_filter='ExamplePlugin.*' > log 2>&1 ||
   fail "the plug-in's kernel or layer computes something else"
 ! grep -q SKIPPED log || fail "the checks of the plug-in's kernel and layer were skipped"
@@ -67,6 +87,7 @@ train() {
 "$HEDDLE" kernels --benchmark --plugin $plugin --config run.toml --set 'kernels.cache="times.json"' > listing 2> log ||
   fail "heddle kernels --benchmark --plugin"
 grep -q '^activation: swish of float32' listing || fail "the plug-in's kernel was not timed: $(cat listing)"
+grep -q '^product: products of float32' listing || fail "the plug-in's operation was not timed: $(cat listing)"
 grep -Fq '48 columns of 32"' times.json || fail "the plug-in's layer was not timed: $(cat times.json)"
 
 parameters() { echo "$1"/checkpoints/step-00000060/*.h5; }

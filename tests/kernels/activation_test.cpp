@@ -46,8 +46,8 @@ class ActivationTest : public BuiltInKernelsTest {
 
     Tensor const grad_output = random_matrix(dtype, columns, 2, 2);
     Tensor const grad_input = random_matrix(dtype, columns, 3, 4);
-    activation.backward(execution_, call, grad_output, grad_input);
-    reference().backward(execution_, oracle, converted(grad_output, DType::float64), expected);
+    activation.backward(execution_, call, grad_output, {grad_input});
+    reference().backward(execution_, oracle, converted(grad_output, DType::float64), {expected});
     expect_close(grad_input, expected, dtype, (what + " backward").c_str());
     expect_padding_untouched(grad_input, what);
   }
@@ -55,7 +55,7 @@ class ActivationTest : public BuiltInKernelsTest {
 
 TEST_F(ActivationTest, EveryImplementationAgreesWithTheReference) {
   for (auto const& entry : registries_.of<Activation>().entries()) {
-    for (char const* const function : {"relu", "gelu"}) {
+    for (char const* const function : {"relu", "gelu", "silu"}) {
       for (float const rate : {0.0F, 0.3F}) {
         for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
           ActivationCall const call = make_call(dtype, function, rate, 5);
@@ -69,7 +69,7 @@ TEST_F(ActivationTest, EveryImplementationAgreesWithTheReference) {
 
 TEST_F(ActivationTest, BackwardOfTheReferenceByCentralDifferences) {
   constexpr std::int64_t width = 9;
-  for (char const* const function : {"relu", "gelu"}) {
+  for (char const* const function : {"relu", "gelu", "silu"}) {
     for (float const rate : {0.0F, 0.4F}) {
       ActivationCall const call = make_call(DType::float64, function, rate, 2, width);
       Tensor const upstream = random_matrix(DType::float64, width, 12);
@@ -79,7 +79,7 @@ TEST_F(ActivationTest, BackwardOfTheReferenceByCentralDifferences) {
         return weighted_sum(upstream, output);
       };
       Tensor const grad_input = Tensor::allocate(DType::float64, call.input.shape());
-      reference().backward(execution_, call, upstream, grad_input);
+      reference().backward(execution_, call, upstream, {grad_input});
       expect_gradient(loss, call.input, grad_input, function);
     }
   }
@@ -90,8 +90,8 @@ TEST_F(ActivationTest, WorksInPlace) {
     ActivationCall const call = make_call(DType::float32, "gelu", 0.3F, 0);
     Tensor const apart = Tensor::allocate(DType::float32, call.input.shape());
     Tensor const grad = random_matrix(DType::float32, columns, 3);
-    entry.kernel->backward(execution_, call, grad, apart);
-    entry.kernel->backward(execution_, call, grad, grad);
+    entry.kernel->backward(execution_, call, grad, {apart});
+    entry.kernel->backward(execution_, call, grad, {grad});
     expect_same_bits(grad, apart, entry.name.c_str());
     entry.kernel->forward(execution_, call, apart);
     entry.kernel->forward(execution_, call, call.input);
@@ -107,12 +107,78 @@ TEST_F(ActivationTest, ReluKnowsFromItsOutputWhatWasDropped) {
         Tensor const grad = random_matrix(dtype, columns, 4);
         Tensor const drawn = Tensor::allocate(dtype, call.input.shape());
         Tensor const read = Tensor::allocate(dtype, call.input.shape());
-        entry.kernel->backward(execution_, call, grad, drawn);
+        entry.kernel->backward(execution_, call, grad, {drawn});
         call.output = Tensor::allocate(dtype, call.input.shape());
         entry.kernel->forward(execution_, call, call.output);
-        entry.kernel->backward(execution_, call, grad, read);
+        entry.kernel->backward(execution_, call, grad, {read});
         expect_close(read, drawn, dtype, entry.name.c_str());
       }
+    }
+  }
+}
+
+/// The call with a gate.
+ActivationCall gated_call(ActivationCall call, DType dtype, std::uint64_t seed) {
+  call.gate = strided_tensor(random_values(call.input.size(), seed), dtype, call.input.shape(), 2);
+  return call;
+}
+
+TEST_F(ActivationTest, GatedOnesAgreeWithTheReference) {
+  for (auto const& entry : registries_.of<Activation>().entries()) {
+    for (char const* const function : {"relu", "gelu", "silu"}) {
+      for (float const rate : {0.0F, 0.3F}) {
+        for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+          std::string const what = entry.name + " " + function + " " + std::string(name_of(dtype));
+          ActivationCall const call = gated_call(make_call(dtype, function, rate, 5), dtype, 21);
+          ActivationCall const oracle = gated_call(make_call(DType::float64, function, rate, 5), DType::float64, 21);
+          ASSERT_TRUE(entry.kernel->supports(call.problem())) << what;
+          Tensor const output = random_matrix(dtype, columns, 1, 3);
+          Tensor const expected = Tensor::allocate(DType::float64, call.input.shape());
+          entry.kernel->forward(execution_, call, output);
+          reference().forward(execution_, oracle, expected);
+          expect_close(output, expected, dtype, what.c_str());
+
+          Tensor const grad = random_matrix(dtype, columns, 2, 2);
+          Tensor const grad_gate = random_matrix(dtype, columns, 3, 4);
+          Tensor const expected_gate = Tensor::allocate(DType::float64, call.input.shape());
+          reference().backward(execution_, oracle, converted(grad, DType::float64), {expected, expected_gate});
+          entry.kernel->backward(execution_, call, grad, {grad, grad_gate});  // in place
+          expect_close(grad, expected, dtype, (what + " backward").c_str());
+          expect_close(grad_gate, expected_gate, dtype, (what + " gate").c_str());
+          expect_padding_untouched(grad_gate, what);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ActivationTest, GatedBackwardOfTheReferenceByCentralDifferences) {
+  constexpr std::int64_t width = 9;
+  for (char const* const function : {"relu", "gelu", "silu"}) {
+    ActivationCall const call = gated_call(make_call(DType::float64, function, 0.4F, 2, width), DType::float64, 22);
+    Tensor const upstream = random_matrix(DType::float64, width, 12);
+    Tensor const output = Tensor::allocate(DType::float64, call.input.shape());
+    auto const loss = [&] {
+      reference().forward(execution_, call, output);
+      return weighted_sum(upstream, output);
+    };
+    ActivationGradients const gradients{Tensor::allocate(DType::float64, call.input.shape()),
+                                        Tensor::allocate(DType::float64, call.input.shape())};
+    reference().backward(execution_, call, upstream, gradients);
+    expect_gradient(loss, call.input, gradients.input, function);
+    expect_gradient(loss, call.gate, gradients.gate, function);
+  }
+}
+
+TEST_F(ActivationTest, SiluIsTheInputTimesItsSigmoid) {
+  for (auto const& entry : registries_.of<Activation>().entries()) {
+    ActivationCall const call = make_call(DType::float32, "silu", 0, 0);
+    Tensor const output = Tensor::allocate(DType::float32, call.input.shape());
+    entry.kernel->forward(execution_, call, output);
+    Values const x = values(call.input);
+    Values const y = values(output);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      ASSERT_NEAR(y[i], x[i] / (1 + std::exp(-x[i])), 2e-6 * (1 + std::abs(x[i]))) << entry.name << " at " << x[i];
     }
   }
 }

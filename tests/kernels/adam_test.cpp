@@ -18,10 +18,16 @@ Values gradient_at(int step) {
   return random_values(size, static_cast<std::uint32_t>(100 + step));
 }
 
+constexpr double gradient_scale = 0.7;
+constexpr double learning_rate = 0.01;
+
+AdamStep step_at(std::int64_t step) {
+  return {.learning_rate = learning_rate, .gradient_scale = gradient_scale, .step = step};
+}
+
 AdamCall settings(bool decoupled, double weight_decay) {
   AdamCall call;
-  call.gradient_scale = 0.7;
-  call.learning_rate = 0.01;
+  call.scalars = Tensor::allocate(DType::float64, {adam_scalars::count});
   call.beta1 = 0.9;
   call.beta2 = 0.98;
   call.epsilon = 1e-9;
@@ -37,13 +43,12 @@ State by_hand(AdamCall const& call) {
     Values const gradient = gradient_at(step);
     for (std::size_t i = 0; i < state.value.size(); ++i) {
       double const decay = call.weight_decay * state.value[i];
-      double const g = call.gradient_scale * gradient[i] + (call.decoupled ? 0 : decay);
+      double const g = gradient_scale * gradient[i] + (call.decoupled ? 0 : decay);
       state.first_moment[i] = call.beta1 * state.first_moment[i] + (1 - call.beta1) * g;
       state.second_moment[i] = call.beta2 * state.second_moment[i] + (1 - call.beta2) * g * g;
       double const first = state.first_moment[i] / (1 - std::pow(call.beta1, step));
       double const second = state.second_moment[i] / (1 - std::pow(call.beta2, step));
-      state.value[i] -=
-          call.learning_rate * (first / (std::sqrt(second) + call.epsilon) + (call.decoupled ? decay : 0));
+      state.value[i] -= learning_rate * (first / (std::sqrt(second) + call.epsilon) + (call.decoupled ? decay : 0));
     }
   }
   return state;
@@ -62,8 +67,9 @@ TEST_F(AdamTest, TenStepsOfEveryImplementationFollowTheFormula) {
           call.value = tensor_of(random_values(size, 1), dtype, Shape{size});
           call.first_moment = Tensor::allocate(dtype, Shape{size});
           call.second_moment = Tensor::allocate(dtype, Shape{size});
-          for (call.step = 1; call.step <= steps; ++call.step) {
-            call.gradient = tensor_of(gradient_at(static_cast<int>(call.step)), dtype, Shape{size});
+          for (int step = 1; step <= steps; ++step) {
+            call.gradient = tensor_of(gradient_at(step), dtype, Shape{size});
+            write_adam_scalars(call, step_at(step));
             entry.kernel->update(execution_, call);
           }
           std::string const what = entry.name + " " + std::string(name_of(dtype));
@@ -77,6 +83,29 @@ TEST_F(AdamTest, TenStepsOfEveryImplementationFollowTheFormula) {
   }
 }
 
+TEST_F(AdamTest, TheComputeCopyIsTheNewValuesRounded) {
+  for (auto const& entry : registries_.of<Adam>().entries()) {
+    for (DType const dtype : {DType::float32, DType::float64}) {
+      ASSERT_TRUE(entry.kernel->supports({dtype, true}));
+      AdamCall call = settings(true, 0.1);
+      call.value = tensor_of(random_values(size, 1), dtype, Shape{size});
+      call.gradient = tensor_of(gradient_at(1), dtype, Shape{size});
+      call.first_moment = Tensor::allocate(dtype, Shape{size});
+      call.second_moment = Tensor::allocate(dtype, Shape{size});
+      write_adam_scalars(call, step_at(1));
+      entry.kernel->update(execution_, call);
+      AdamCall copied = call;
+      copied.value = tensor_of(random_values(size, 1), dtype, Shape{size});
+      copied.first_moment = Tensor::allocate(dtype, Shape{size});
+      copied.second_moment = Tensor::allocate(dtype, Shape{size});
+      copied.compute_copy = tensor_of(Values(size, 77), DType::bfloat16, Shape{size});
+      entry.kernel->update(execution_, copied);
+      expect_same_bits(copied.value, call.value, entry.name.c_str());
+      expect_same_bits(copied.compute_copy, converted(call.value, DType::bfloat16), entry.name.c_str());
+    }
+  }
+}
+
 TEST_F(AdamTest, AZeroGradientLeavesTheValueAlone) {
   for (auto const& entry : registries_.of<Adam>().entries()) {
     AdamCall call = settings(false, 0);
@@ -84,6 +113,7 @@ TEST_F(AdamTest, AZeroGradientLeavesTheValueAlone) {
     call.gradient = Tensor::allocate(DType::float32, Shape{3});
     call.first_moment = Tensor::allocate(DType::float32, Shape{3});
     call.second_moment = Tensor::allocate(DType::float32, Shape{3});
+    write_adam_scalars(call, step_at(1));
     entry.kernel->update(execution_, call);
     EXPECT_EQ(values(call.value), (Values{1, -2, 3})) << entry.name;
   }

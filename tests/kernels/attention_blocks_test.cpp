@@ -79,7 +79,7 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
                        .keys = sequences_of(keys),
                        .heads = heads,
                        .scale = 0.7,
-                       .causal = GetParam().causal};
+                       .mask = GetParam().causal ? AttentionMask::causal() : AttentionMask::bidirectional()};
     if (GetParam().dropout > 0) {
       call.dropout = dropout_of(GetParam().dropout, all.q.dim(0));
     }
@@ -212,7 +212,7 @@ class AttentionVisibility : public BuiltInKernelsTest {
                        .queries = sequences_of({70}),
                        .keys = sequences_of({70}),
                        .heads = 1,
-                       .causal = true,
+                       .mask = AttentionMask::causal(),
                        .query_position = int_tensor(positions)};
     std::iota(positions.begin(), positions.end(), 0);
     call.key_position = int_tensor(positions);

@@ -69,7 +69,7 @@ struct Problem {
     call.keys = sequences_of(self ? test.queries : test.keys);
     call.heads = test.heads;
     call.scale = 1.5 / std::sqrt(static_cast<double>(test.head_dim));
-    call.causal = test.causal;
+    call.mask = test.causal ? AttentionMask::causal() : AttentionMask::bidirectional();
     if (test.spread) {
       call.query_position = spread_positions(test.queries, 4);
       call.key_position = spread_positions(self ? test.queries : test.keys, 2);

@@ -14,6 +14,8 @@ struct Case {
   float dropout;
   bool grad_normalized;
   bool grad_sum;
+  NormKind kind = NormKind::layer;
+  bool bias = true;
 };
 
 void PrintTo(Case const& tested, std::ostream* out) {
@@ -41,13 +43,14 @@ struct Problem {
     if (test.norm) {
       DType const statistics = statistics_dtype(dtype);
       call.weight = random_tensor(statistics, {test.columns}, 3, 0.5, 1.5);
-      call.bias = random_tensor(statistics, {test.columns}, 4);
+      call.bias = test.bias ? random_tensor(statistics, {test.columns}, 4) : Tensor{};
+      call.kind = test.kind;
       output.normalized = Tensor::allocate(dtype, matrix);
-      output.mean = Tensor::allocate(statistics, {test.rows});
+      output.mean = test.kind == NormKind::layer ? Tensor::allocate(statistics, {test.rows}) : Tensor{};
       output.reciprocal_deviation = Tensor::allocate(statistics, {test.rows});
       std::vector<double> const start(static_cast<std::size_t>(test.columns), 0.5);
       gradients.weight = tensor_of(start, statistics, {test.columns});
-      gradients.bias = tensor_of(start, statistics, {test.columns});
+      gradients.bias = test.bias ? tensor_of(start, statistics, {test.columns}) : Tensor{};
     }
     grad_normalized = test.grad_normalized ? random_tensor(dtype, matrix, 5) : Tensor{};
     grad_sum = test.grad_sum ? random_tensor(dtype, matrix, 6) : Tensor{};
@@ -143,6 +146,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, ResidualNormTest,
                                          Case{"pairs_norm_alone", 9, 128, false, true, 0, true, true},
                                          Case{"pairs_norm_unused", 5, 32, true, true, 0.2F, false, true},
                                          Case{"one_column", 3, 1, true, true, 0, true, true},
+                                         Case{"rms", 70, 67, true, true, 0.3F, true, true, NormKind::rms, false},
+                                         Case{"rms_alone", 9, 96, false, true, 0, true, false, NormKind::rms, false},
+                                         Case{"rms_and_bias", 5, 33, true, true, 0, true, true, NormKind::rms, true},
+                                         Case{"no_bias", 13, 96, true, true, 0.1F, true, true, NormKind::layer, false},
                                          Case{"no_rows", 0, 8, true, true, 0.1F, true, true}),
                          [](auto const& tested) { return std::string(tested.param.name); });
 
@@ -169,12 +176,17 @@ TEST_P(ResidualNormReference, BackwardIsTheDerivativeOfForward) {
   }
   if (GetParam().norm) {
     expect_gradient(loss, problem.call.weight, problem.gradients.weight, "weight", 0.5);
-    expect_gradient(loss, problem.call.bias, problem.gradients.bias, "bias", 0.5);
+    if (GetParam().bias) {
+      expect_gradient(loss, problem.call.bias, problem.gradients.bias, "bias", 0.5);
+    }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, ResidualNormReference,
                          testing::Values(Case{"whole", 5, 7, true, true, 0.3F, true, true},
+                                         Case{"rms", 5, 7, true, true, 0.3F, true, true, NormKind::rms, false},
+                                         Case{"rms_and_bias", 4, 6, false, true, 0, true, false, NormKind::rms, true},
+                                         Case{"no_bias", 3, 5, true, true, 0, true, true, NormKind::layer, false},
                                          Case{"norm_alone", 4, 6, false, true, 0, true, false},
                                          Case{"sum_alone", 3, 9, true, false, 0.5F, false, true}),
                          [](auto const& tested) { return std::string(tested.param.name); });
@@ -194,6 +206,20 @@ TEST_F(ResidualNormProperties, TheVarianceOfLargeNumbersKeepsItsDigits) {
     }
     entry.kernel->forward(execution_, problem.call, problem.output);
     EXPECT_NEAR(values(problem.output.reciprocal_deviation)[0], 1, 1e-5) << entry.name;
+  }
+}
+
+TEST_F(ResidualNormProperties, AnRmsNormDividesByTheRootOfTheMeanSquare) {
+  for (auto const& entry : registries_.of<ResidualNorm>().entries()) {
+    Problem problem({"", 1, 4, false, true, 0, true, false, NormKind::rms, false}, DType::float64);
+    problem.call.residual = tensor_of({1, -1, 2, -2}, DType::float64, {1, 4});
+    problem.call.weight = tensor_of({1, 2, 3, 4}, DType::float64, {4});
+    problem.call.epsilon = 1.5;
+    if (!entry.kernel->supports(problem.call.problem())) {
+      continue;
+    }
+    entry.kernel->forward(execution_, problem.call, problem.output);
+    expect_values(problem.output.normalized, {0.5, -1, 3, -4}, DType::float64, entry.name);  // sqrt(2.5 + 1.5) = 2
   }
 }
 

@@ -29,7 +29,7 @@ struct Problem {
       targets.push_back(static_cast<std::int32_t>((row * 37 + 5) % test.vocabulary));
     }
     call.targets = int_tensor(targets);
-    call.vocabulary_size = test.vocabulary;
+    call.global_vocabulary = test.vocabulary;
     call.label_smoothing = test.smoothing;
     statistics = Tensor::allocate(statistics_dtype(dtype), {test.rows, SoftmaxCrossEntropy::statistics_columns});
     losses = Tensor::allocate(statistics_dtype(dtype), {test.rows, 2});
@@ -172,6 +172,97 @@ TEST_F(SoftmaxCrossEntropyProperties, TheLossesAreThoseOfTheDefinition) {
     EXPECT_NEAR(values(problem.losses)[0], smoothed, 1e-12) << entry.name;
     EXPECT_NEAR(values(problem.losses)[1], std::log(sum) - logits[0], 1e-12) << entry.name;
   }
+}
+
+/// The case's problem with weights and some ignored rows.
+Problem weighted_problem(Case const& test, DType dtype) {
+  Problem problem(test, dtype);
+  std::vector<std::int32_t> targets;
+  for (double const target : values(problem.call.targets)) {
+    targets.push_back(targets.size() % 3 == 1 ? -1 : static_cast<std::int32_t>(target));
+  }
+  problem.call.targets = int_tensor(targets);
+  problem.call.weights = random_tensor(statistics_dtype(dtype), {test.rows}, 9, 0.25, 3);
+  return problem;
+}
+
+TEST_F(SoftmaxCrossEntropyProperties, RowsHaveWeightsAndMayBeIgnored) {
+  Case const test{"", 8, 71, 0.1, 3};
+  Problem const plain(test, DType::float64);
+  run(reference(), plain, 0.25);
+  Values const plain_losses = values(plain.losses);
+  Values const plain_gradient = values(plain.call.logits);
+  for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
+    for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+      Problem const two = weighted_problem(test, dtype);
+      if (!entry.kernel->supports(two.call.problem())) {
+        continue;
+      }
+      SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
+      Values const weights = values(two.call.weights);
+      Values losses = plain_losses;
+      Values gradient = plain_gradient;
+      for (std::size_t row = 0; row < 8; ++row) {
+        double const weight = row % 3 == 1 ? 0 : weights[row];
+        for (std::size_t i = 0; i < 2; ++i) {
+          losses[2 * row + i] *= weight;
+        }
+        for (std::size_t c = 0; c < 71; ++c) {
+          gradient[71 * row + c] *= weight;
+        }
+      }
+      run(*entry.kernel, two, 0.25);
+      expect_values(two.losses, losses, dtype, "losses");
+      expect_values(two.call.logits, gradient, dtype, "gradient");
+      Problem const one = weighted_problem(test, dtype);
+      entry.kernel->losses_and_gradient(execution_, one.call, 0.25, one.losses);
+      expect_values(one.losses, losses, dtype, "losses of one pass");
+      expect_values(one.call.logits, gradient, dtype, "gradient of one pass");
+    }
+  }
+}
+
+TEST_F(SoftmaxCrossEntropyProperties, TheWeightedGradientIsTheDerivativeOfTheLoss) {
+  Case const test{"", 4, 7, 0.2, 2};
+  Problem const problem = weighted_problem(test, DType::float64);
+  Problem const gradient = weighted_problem(test, DType::float64);
+  run(reference(), gradient, 1.5);
+  auto const loss = [&] {
+    reference().statistics(execution_, problem.call, problem.statistics);
+    reference().losses(execution_, problem.call, problem.statistics, problem.losses);
+    Values const losses = values(problem.losses);
+    return 1.5 * (losses[0] + losses[2] + losses[4] + losses[6]);
+  };
+  expect_gradient(loss, problem.call.logits, gradient.call.logits, "logits");
+}
+
+TEST_F(SoftmaxCrossEntropyProperties, LossesAreAddedUpRowAfterRow) {
+  for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
+    for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+      Problem const problem = weighted_problem({"", 301, 5, 0.1, 2}, dtype);
+      if (!entry.kernel->supports(problem.call.problem())) {
+        continue;
+      }
+      run(*entry.kernel, problem, 1);
+      Tensor const sums = tensor_of({0.5, 0.25, 3}, DType::float64, {SoftmaxCrossEntropy::sums_size});
+      entry.kernel->add_losses(execution_, problem.call, problem.losses, sums);
+      Values expected = {0.5, 0.25, 3};
+      Values const losses = values(problem.losses);
+      for (std::size_t row = 0; row < 301; ++row) {
+        expected[0] += losses[2 * row];
+        expected[1] += losses[2 * row + 1];
+        expected[2] += row % 3 == 1 ? 0 : 1;
+      }
+      EXPECT_EQ(values(sums), expected) << entry.name << " " << name_of(dtype);  // to the last bit
+    }
+  }
+}
+
+TEST_F(SoftmaxCrossEntropyProperties, TheProblemHasBothVocabularies) {
+  Problem problem({"", 2, 12, 0, 1}, DType::float32);
+  problem.call.global_vocabulary = 48;
+  EXPECT_EQ(problem.call.problem().local_vocabulary, 12);
+  EXPECT_EQ(problem.call.problem().global_vocabulary, 48);
 }
 
 /// As they are when training diverges: a logit times log2(e) is then rounded by more than the exponent's range.

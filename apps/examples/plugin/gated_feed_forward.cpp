@@ -65,7 +65,7 @@ HiddenStates GatedFeedForward::backward(LayerContext& context, HiddenStates cons
   Tensor const grad_product = down_.backward(context, grad_output.hidden, product);
   Tensor const grad_up = multiply(context, grad_product, activated);
   Tensor const grad_gate = multiply(context, grad_product, up);
-  activation_->backward(context.execution, activation_call(context, gate), grad_gate, grad_gate);
+  activation_->backward(context.execution, activation_call(context, gate), grad_gate, {grad_gate});
   Tensor const grad_input = up_.backward(context, grad_up, input);
   gate_.backward_add(context, grad_gate, input, grad_input);
   return {grad_input, grad_output.memory};

@@ -54,7 +54,7 @@ void backward_as(Execution& execution, ActivationCall const& call, Tensor const&
 class Swish final : public heddle::Activation {
  public:
   bool supports(heddle::ActivationProblem const& problem) const override {
-    return problem.function == "swish" && problem.dtype != heddle::DType::int32;
+    return problem.function == "swish" && !problem.gated && problem.dtype != heddle::DType::int32;
   }
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
@@ -64,11 +64,11 @@ class Swish final : public heddle::Activation {
   }
 
   void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
-                Tensor const& grad_input) override {
+                heddle::ActivationGradients const& gradients) override {
     grad_output.require(call.input.dtype(), call.input.shape(), "swish's grad_output");
-    grad_input.require(call.input.dtype(), call.input.shape(), "swish's grad_input");
+    gradients.input.require(call.input.dtype(), call.input.shape(), "swish's grad_input");
     kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
-      backward_as<Element>(execution, call, grad_output, grad_input);
+      backward_as<Element>(execution, call, grad_output, gradients.input);
     });
   }
 };

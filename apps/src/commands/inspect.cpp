@@ -163,6 +163,9 @@ void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
                              state.best_valid_loss, count(state.best_step), state.validations_without_improvement);
   }
   std::cout << fmt::format("{} parameters in {} tensors\n", count(total), checkpoint.tensors().size());
+  if (!checkpoint.instruction_set().empty()) {
+    std::cout << fmt::format("computed with the instructions {}\n", checkpoint.instruction_set());
+  }
   Vocabulary const vocabulary{Tokenizer::from_model(checkpoint.source_model()),
                               Tokenizer::from_model(checkpoint.target_model())};
   print_vocabulary(vocabulary, vocabulary.digest());

@@ -6,6 +6,7 @@
 #include <heddle/core/plugins/loading.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/io/files/kernel_timings_file.hpp>
+#include <heddle/kernels/register.hpp>
 #include <iostream>
 #include <limits>
 #include <string_view>
@@ -20,7 +21,7 @@
 namespace heddle {
 namespace {
 
-static_assert(std::string_view(plugin::heddle_version) == HEDDLE_VERSION, "plugin_entry.hpp names another version");
+static_assert(std::string_view(plugin::heddle_version) == HEDDLE_VERSION, "compiled_abi_tag.hpp names another version");
 
 struct KernelsOptions {
   std::vector<std::string> plugins;
@@ -94,7 +95,9 @@ void use_cache(Config const& config, Registries& registries) {
 void print_registries(Config const& config, Registries const& registries, Execution& execution,
                       std::int64_t vocabulary) {
   ModelConfig const& model = config.model;
-  std::cout << fmt::format("Execution space: {}\nABI tag of plug-ins: {}\n", Runtime::execution_space(), abi_tag())
+  std::cout << fmt::format("Execution space: {}\nInstructions: {}; this processor has {}\nABI tag of plug-ins: {}\n",
+                           Runtime::execution_space(), describe_instruction_sets(usable_cpu_level()),
+                           name_of(detected_cpu_level()), abi_tag())
             << "\nOperations and their implementations, by speed; * would run, by the configuration, in training with\n"
             << fmt::format("{}, d_model {}, {} heads, {}, vocabulary {}:\n", name_of(config.train.precision),
                            model.d_model, model.heads, model.activation, vocabulary);

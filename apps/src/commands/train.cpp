@@ -8,6 +8,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
+#include <heddle/kernels/register.hpp>
 #include <iostream>
 #include <optional>
 #include <thread>
@@ -59,6 +60,19 @@ void require_same_config(Config const& config, Communicator const& world) {
   }
 }
 
+/// The highest level that every rank can use; collective over `world`.
+CpuLevel common_cpu_level(Communicator const& world) {
+  auto const own = static_cast<std::int32_t>(usable_cpu_level());
+  Tensor const least = from_host<std::int32_t>(std::span(&own, 1), {1});
+  world.all_reduce(least, ReduceOp::min);
+  auto const common = static_cast<CpuLevel>(to_host<std::int32_t>(least).front());
+  if (world.rank() == 0 && common < detected_cpu_level()) {
+    fmt::print("note: kernels are held to {}, the highest that every rank can use or is allowed; rank 0 has {}\n",
+               name_of(common), name_of(detected_cpu_level()));
+  }
+  return common;
+}
+
 /// The mesh's groups, and how [parallel] uses them; collective over `world`.
 ParallelState make_parallel(Config const& config, LayerRegistry const& layers, Communicator const& world) {
   Mesh const mesh = make_mesh(config, describe_model(config.model, layers), world.rank(), world.size());
@@ -90,7 +104,8 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   Runtime runtime;
   require_same_config(config, world);
   Registries registries;
-  register_everything(config.plugins.paths, registries);
+  CpuLevel const level = common_cpu_level(world);
+  register_everything(config.plugins.paths, registries, level);
   registries.kernels.require_known(config.kernels);
   ParallelState const parallel = make_parallel(config, registries.layers, world);
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
@@ -101,7 +116,8 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
                                         .kernels = kernels,
                                         .parallel = parallel,
                                         .execution = runtime.execution(),
-                                        .directory = directory});
+                                        .directory = directory,
+                                        .instruction_set = describe_instruction_sets(level)});
   return trainer->run(signal);
 }
 

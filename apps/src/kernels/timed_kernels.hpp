@@ -9,7 +9,7 @@ namespace heddle {
 
 /// Calls of a training step that are alike.
 struct TimedCall {
-  std::string name;     ///< what is called, and on how much: "forward, 4096 x 512 x 2048"
+  std::string name;     ///< the method and its extents: "forward, 4096 x 512 x 2048"
   Cost cost;            ///< of one call
   double count = 0;     ///< how often the step makes it
   TimesByName seconds;  ///< the least that a call took
@@ -17,12 +17,12 @@ struct TimedCall {
 
 /// All calls of layers that select by one key.
 struct TimedProblem {
-  std::string by_speed;  ///< what `auto` takes without times
+  std::string by_speed;  ///< the one that `auto` takes without times
   std::vector<TimedCall> calls;
 
   /// Seconds of all calls, of the implementations that were timed in each.
   TimesByName total() const;
-  /// What `auto` takes with these times.
+  /// The implementation that `auto` takes with these times.
   std::string fastest() const;
 };
 

@@ -19,7 +19,7 @@ RunReport RunReport::gather(Config const& config, Registries const& registries, 
   MemoryReport memory;
   std::string failure;
   try {
-    memory.predicted = plan_memory(config, parallel.mesh, vocabulary, registries.layers);
+    memory.predicted = plan_memory(config, parallel.mesh, vocabulary, registries);
   } catch (Error const& error) {
     // A prediction must not end a run that may well succeed, as real micro-batches may be smaller.
     failure = fmt::format("memory of rank {} could not be predicted: {}\n", parallel.world.rank(), error.what());

@@ -129,6 +129,12 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
     for (std::string const& change : changed_keys(checkpoint, config_)) {
       fmt::print("changed since the checkpoint: {}\n", change);
     }
+    if (!checkpoint.instruction_set().empty() && checkpoint.instruction_set() != setup_.instruction_set) {
+      fmt::print(
+          "note: the checkpoint was computed with the instructions {}, this run goes on with {}: it will not be "
+          "bitwise the run that it would have been\n",
+          checkpoint.instruction_set(), setup_.instruction_set);
+    }
   }
   load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
@@ -277,7 +283,8 @@ void Trainer::commit_checkpoint(bool best) {
                    engine_->optimizer().moments());  // diverged parameters must not be kept
     auto tensors = gather_whole_tensors(setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer());
     if (speaks()) {
-      auto const copy = copy_for_checkpoint(state_, config_, train_data_->vocabulary(), std::move(tensors));
+      auto copy = copy_for_checkpoint(state_, config_, train_data_->vocabulary(), std::move(tensors));
+      copy.contents.instruction_set = setup_.instruction_set;
       CommitResult const result = checkpoints_.commit(copy.contents);
       for (std::string const& note : result.notes) {
         log_->say(note);

@@ -25,6 +25,7 @@ struct TrainerSetup {
   ParallelState const& parallel;
   Execution& execution;
   std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been found right
+  std::string instruction_set;      ///< of the kernels, in words
 };
 
 /// One training run: batches, steps, validation, checkpoints. Made and run by all ranks together.

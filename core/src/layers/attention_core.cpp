@@ -33,11 +33,9 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
   }
   AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
                              options.integer("head_dim", keys.d_model / heads)};
-  if (sizes.kv_heads != heads) {
-    throw ConfigError(
-        fmt::format("{} = {}: no attention kernel computes with fewer heads of keys and values than the "
-                    "{} of queries; leave it out",
-                    options.place("kv_heads"), sizes.kv_heads, heads));
+  if (heads % sizes.kv_heads != 0) {
+    throw ConfigError(fmt::format("{} = {} does not divide the {} heads of the queries", options.place("kv_heads"),
+                                  sizes.kv_heads, heads));
   }
   return sizes;
 }
@@ -54,22 +52,31 @@ LayerTraits AttentionCore::traits() {
       .multiplications = multiplications};
 }
 
-AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, bool causal)
+AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask)
     : name_(spec.name),
       side_(spec.side),
       keys_(keys),
-      causal_(causal),
+      mask_(mask),
       dropout_(spec.model.attention_dropout),
       sizes_(attention_sizes(spec.model, spec.options)),
       heads_(heads_of_this_rank(spec, sizes_)),
+      kv_heads_(sizes_.kv_heads == sizes_.heads ? 0 : sizes_.kv_heads / spec.parallel.tensor.size()),
       first_head_(heads_ * spec.parallel.tensor.rank()),
       attention_(spec.kernels.select<Attention>({.dtype = spec.dtype,
                                                  .heads = heads_,
                                                  .head_dim = sizes_.head_dim,
-                                                 .causal = causal,
+                                                 .kv_heads = kv_heads_,
+                                                 .mask = mask_,
                                                  .dropout_rate = static_cast<float>(dropout_)})),
       context_attention_(spec.parallel.context, spec.parallel.context_mode, context_kernel(spec),
-                         spec.kernels.select<TensorOps>({spec.dtype})) {}
+                         spec.kernels.select<TensorOps>({spec.dtype})) {
+  int const ranks = spec.parallel.context.size();
+  if (ranks > 1 && (kv_heads_ != 0 || mask_.is(MaskKind::window))) {
+    throw ConfigError(fmt::format("{}: {} cannot be split over parallel.context = {} ranks", spec.name,
+                                  kv_heads_ != 0 ? "attention with fewer kv_heads than heads" : "attention in a window",
+                                  ranks));
+  }
+}
 
 std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) const {
   DType const dtype = ContextAttention::kernel_dtype(spec.parallel.context_mode, spec.dtype);
@@ -79,7 +86,8 @@ std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) 
   return spec.kernels.select<Attention>({.dtype = dtype,
                                          .heads = heads_,
                                          .head_dim = sizes_.head_dim,
-                                         .causal = causal_,
+                                         .kv_heads = kv_heads_,
+                                         .mask = mask_,
                                          .dropout_rate = static_cast<float>(dropout_)});
 }
 
@@ -91,8 +99,9 @@ AttentionCall AttentionCore::call(LayerContext const& context, Tensor const& q, 
                      .queries = context.pack.rows(side_).sequences,
                      .keys = context.pack.rows(keys_).sequences,
                      .heads = heads_,
+                     .kv_heads = kv_heads_,
                      .scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim)),
-                     .causal = causal_,
+                     .mask = mask_,
                      .dropout = make_dropout(context, dropout_, name_ + ".dropout", side_)};
   call.dropout.first_column = static_cast<std::int32_t>(first_head_);
   return call;
@@ -130,6 +139,8 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor cons
                              Sequences const& queries, Sequences const& keys) const {
   Tensor const output = context.arena.allocate(q.dtype(), q.shape());
   Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), heads_});
+  // The newest token is the last key: of the masks a window alone hides keys from it.
+  AttentionMask const mask = mask_.is(MaskKind::window) ? mask_ : AttentionMask::bidirectional();
   attention_->forward(context.execution,
                       {.q = q,
                        .k = k,
@@ -137,8 +148,9 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor cons
                        .queries = queries,
                        .keys = keys,
                        .heads = heads_,
+                       .kv_heads = kv_heads_,
                        .scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim)),
-                       .causal = false},
+                       .mask = mask},
                       output, log_sum_exp);
   return output;
 }

@@ -33,8 +33,8 @@ ContextAttention::Activations ContextAttention::forward(Task const& task, Attent
                                                         Tensor const& output) const {
   require_split(task.queries, group_, call.q.dim(0), "queries");
   require_split(task.keys, group_, call.k.dim(0), "keys");
-  if (call.causal && !task.self) {
-    throw Error("context attention: only self-attention can be causal");
+  if (!call.mask.is(MaskKind::bidirectional) && !task.self) {
+    throw Error("context attention: only self-attention can have a mask");
   }
   return mode_ == ContextMode::ring ? ring_forward(task, call, output) : ulysses_forward(task, call, output);
 }

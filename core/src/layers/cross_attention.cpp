@@ -30,7 +30,7 @@ CrossAttention::CrossAttention(LayerSpec const& spec)
       kv_(spec, spec.model.d_model, {{"k", sizes_.key_columns()}, {"v", sizes_.key_columns()}},
           Linear::Split::outputs_inside),
       out_(spec.named(spec.name + ".out"), {sizes_.query_columns(), spec.model.d_model}, Linear::Split::inputs),
-      core_(spec, memory_side(spec), false),
+      core_(spec, memory_side(spec), AttentionMask::bidirectional()),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 
 HiddenStates CrossAttention::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {

@@ -35,7 +35,7 @@ HiddenStates FeedForward::backward(LayerContext& context, HiddenStates const& gr
   Tensor const grad_hidden = down_.backward(context, grad_output.hidden, activated);
   ActivationCall call = activation_call(context, hidden);
   call.output = activated;
-  activation_->backward(context.execution, call, grad_hidden, grad_hidden);
+  activation_->backward(context.execution, call, grad_hidden, {grad_hidden});
   return {up_.backward(context, grad_hidden, input), grad_output.memory};
 }
 

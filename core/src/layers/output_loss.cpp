@@ -11,16 +11,6 @@ namespace {
 /// Tokens whose logits exist at once: enough for an efficient multiplication, few enough to stay near the caches.
 constexpr std::int64_t chunk_tokens = 256;
 
-template <class Element>
-void add_losses(Tensor const& losses, LossSums& sums) {
-  std::vector<Element> const host = to_host<Element>(losses);
-  for (std::size_t token = 0; token + 1 < host.size(); token += 2) {
-    sums.smoothed += static_cast<double>(host[token]);
-    sums.negative_log_likelihood += static_cast<double>(host[token + 1]);
-  }
-  sums.tokens += losses.dim(0);
-}
-
 }  // namespace
 
 OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
@@ -34,7 +24,8 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
                                        .n = table.local_shape[0],
                                        .k = spec.model.d_model,
                                        .transpose_b = true})),
-      cross_entropy_(spec.kernels.select<SoftmaxCrossEntropy>({spec.dtype, table.local_shape[0]})) {
+      cross_entropy_(spec.kernels.select<SoftmaxCrossEntropy>(
+          {.dtype = spec.dtype, .local_vocabulary = table.local_shape[0], .global_vocabulary = table.spec.shape[0]})) {
   spec.parameters.add_use(table_);
 }
 
@@ -54,7 +45,11 @@ Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden, DType dty
 }
 
 SoftmaxCrossEntropyCall OutputLoss::call(Tensor const& logits, Tensor const& targets, double label_smoothing) const {
-  return {logits, targets, table_.shard_begin, table_.spec.shape[0], label_smoothing};
+  return {.logits = logits,
+          .targets = targets,
+          .first_token = table_.shard_begin,
+          .global_vocabulary = table_.spec.shape[0],
+          .label_smoothing = label_smoothing};
 }
 
 Tensor OutputLoss::statistics(LayerContext& context, SoftmaxCrossEntropyCall const& call) const {
@@ -74,7 +69,8 @@ Tensor OutputLoss::statistics(LayerContext& context, SoftmaxCrossEntropyCall con
 LossSums OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, Tensor const& targets,
                               Training const& training, Tensor const& grad_hidden) const {
   ArenaScope const region_scope(context.arena);
-  LossSums sums;
+  Tensor const sums = context.arena.allocate(DType::float64, {SoftmaxCrossEntropy::sums_size});
+  copy_from_host(sums, std::array<double, SoftmaxCrossEntropy::sums_size>{}.data());
   Tensor const whole = region_.enter(context, hidden);
   Tensor const grad_whole = grad_hidden.empty() ? Tensor() : region_.partial_of(context, grad_hidden);
   for (std::int64_t begin = 0; begin < whole.dim(0); begin += chunk_tokens) {
@@ -94,7 +90,7 @@ LossSums OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, Tenso
         cross_entropy_->gradient(context.execution, chunk_call, chunk_statistics, training.scale);
       }
     }
-    losses.dtype() == DType::float64 ? add_losses<double>(losses, sums) : add_losses<float>(losses, sums);
+    cross_entropy_->add_losses(context.execution, chunk_call, losses, sums);
     if (!with_gradient) {
       continue;
     }
@@ -111,7 +107,8 @@ LossSums OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, Tenso
     region_.leave(context, grad_whole, grad_hidden);
     context.uses_done(std::array<Parameter const*, 1>{&table_});
   }
-  return sums;
+  auto const fetched = to_host<double>(sums);
+  return {fetched[0], fetched[1], static_cast<std::int64_t>(fetched[2])};
 }
 
 }  // namespace heddle

@@ -6,8 +6,13 @@ namespace heddle {
 namespace {
 
 /// By default a token of the target must not see those after it, which it is to predict.
-bool is_causal(LayerSpec const& spec) {
-  return spec.options.text("mask", spec.side == Side::target ? "causal" : "bidirectional") == "causal";
+AttentionMask mask_of(LayerSpec const& spec) {
+  bool const causal = spec.options.text("mask", spec.side == Side::target ? "causal" : "bidirectional") == "causal";
+  if (spec.options.has("window")) {
+    std::int64_t const window = spec.options.integer("window", 0);
+    return AttentionMask::window(window, causal ? 0 : window);
+  }
+  return causal ? AttentionMask::causal() : AttentionMask::bidirectional();
 }
 
 }  // namespace
@@ -18,6 +23,10 @@ LayerTraits SelfAttention::traits() {
                             .type = OptionDescription::Type::text,
                             .meaning = "keys that a token sees; not given: causal in the decoder",
                             .choices = {"causal", "bidirectional"}});
+  traits.options.push_back({.name = "window",
+                            .meaning = "tokens on a side that a token sees besides itself; not given: all",
+                            .least = 0,
+                            .most = 1048576});
   return traits;
 }
 
@@ -27,13 +36,13 @@ SelfAttention::SelfAttention(LayerSpec const& spec)
            {{"q", sizes_.query_columns()}, {"k", sizes_.key_columns()}, {"v", sizes_.key_columns()}},
            Linear::Split::outputs),
       out_(spec.named(spec.name + ".out"), {sizes_.query_columns(), spec.model.d_model}, Linear::Split::inputs),
-      core_(spec, spec.side, is_causal(spec)),
+      core_(spec, spec.side, mask_of(spec)),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 
 SelfAttention::Projected SelfAttention::split(Tensor const& all) const {
-  std::int64_t const unit = all.dim(1) / (sizes_.heads + 2 * sizes_.kv_heads);
-  std::int64_t const queries = unit * sizes_.heads;
-  std::int64_t const keys = unit * sizes_.kv_heads;
+  std::int64_t const groups = sizes_.heads + 2 * sizes_.kv_heads;
+  std::int64_t const queries = all.dim(1) * sizes_.heads / groups;
+  std::int64_t const keys = all.dim(1) * sizes_.kv_heads / groups;
   return {all, all.columns(0, queries), all.columns(queries, keys), all.columns(queries + keys, keys)};
 }
 

@@ -15,25 +15,26 @@ class ObservedActivation final : public ObservedKernel<Activation> {
     pass(
         execution, call.problem(),
         [&] {
-          return description("forward", call, bytes_of({call.input, output}));
+          return description("forward", call, bytes_of({call.input, call.gate, output}));
         },
         [=, &execution](Activation& kernel) { kernel.forward(execution, call, output); });
   }
 
   void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
-                Tensor const& grad_input) override {
+                ActivationGradients const& gradients) override {
     pass(
         execution, call.problem(),
         [&] {
-          return description("backward", call, bytes_of({call.input, grad_output, grad_input}));
+          return description("backward", call,
+                             bytes_of({call.input, call.gate, grad_output, gradients.input, gradients.gate}));
         },
-        [=, &execution](Activation& kernel) { kernel.backward(execution, call, grad_output, grad_input); });
+        [=, &execution](Activation& kernel) { kernel.backward(execution, call, grad_output, gradients); });
   }
 
  private:
   static CallDescription description(std::string_view direction, ActivationCall const& call, double bytes) {
     return {.direction = direction,
-            .variant = "",
+            .variant = call.gate.empty() ? "" : "gated",
             .extents = call.input.shape().to_string(),
             .dtype = call.input.dtype(),
             .cost = {0, bytes}};
@@ -43,20 +44,20 @@ class ObservedActivation final : public ObservedKernel<Activation> {
 }  // namespace
 
 std::string describe(ActivationProblem const& problem) {
-  return fmt::format("model.activation = '{}' in {} (relu and gelu are built in, plug-ins add others)",
-                     problem.function, name_of(problem.dtype));
+  return fmt::format("model.activation = '{}'{} in {} (relu, gelu and silu are built in, plug-ins add others)",
+                     problem.function, problem.gated ? ", gated," : "", name_of(problem.dtype));
 }
 
 std::string timing_key(ActivationProblem const& problem) {
-  return fmt::format("{} of {}", problem.function, name_of(problem.dtype));
+  return fmt::format("{}{} of {}", problem.function, problem.gated ? ", gated," : "", name_of(problem.dtype));
 }
 
 Cost forward_cost(ActivationProblem const& problem, double elements) {
-  return {0, 2 * elements * static_cast<double>(size_of(problem.dtype))};
+  return {0, (problem.gated ? 3 : 2) * elements * static_cast<double>(size_of(problem.dtype))};
 }
 
 Cost backward_cost(ActivationProblem const& problem, double elements) {
-  return {0, 3 * elements * static_cast<double>(size_of(problem.dtype))};
+  return {0, (problem.gated ? 5 : 3) * elements * static_cast<double>(size_of(problem.dtype))};
 }
 
 std::shared_ptr<Activation> Activation::observed(ObservedSelection<Activation> selection) {

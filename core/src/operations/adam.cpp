@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+#include <cmath>
 #include <heddle/core/operations/adam.hpp>
 #include <heddle/core/operations/observation.hpp>
 
@@ -13,7 +15,7 @@ class ObservedAdam final : public ObservedKernel<Adam> {
 
   void update(Execution& execution, AdamCall const& call) override {
     pass(
-        execution, [&] { return description(call); },
+        execution, call.problem(), [&] { return description(call); },
         [=, &execution](Adam& kernel) { kernel.update(execution, call); });
   }
 
@@ -21,17 +23,17 @@ class ObservedAdam final : public ObservedKernel<Adam> {
   static CallDescription description(AdamCall const& call) {
     DType const dtype = call.value.dtype();
     return {.direction = "update",
-            .variant = "",
+            .variant = call.compute_copy.empty() ? "" : "with copy",
             .extents = fmt::format("{} elements", call.value.size()),
             .dtype = dtype,
-            .cost = heddle::cost(AdamProblem{dtype}, static_cast<double>(call.value.size()))};
+            .cost = heddle::cost(call.problem(), static_cast<double>(call.value.size()))};
   }
 };
 
 }  // namespace
 
 std::string describe(AdamProblem const& problem) {
-  return fmt::format("parameters of {}", name_of(problem.dtype));
+  return fmt::format("parameters of {}{}", name_of(problem.dtype), problem.compute_copy ? " with a bfloat16 copy" : "");
 }
 
 std::string timing_key(AdamProblem const& problem) {
@@ -40,7 +42,16 @@ std::string timing_key(AdamProblem const& problem) {
 
 Cost cost(AdamProblem const& problem, double elements) {
   // The gradient is read; the value and both moments are read and written.
-  return {0, 7 * elements * static_cast<double>(size_of(problem.dtype))};
+  double const copied = problem.compute_copy ? static_cast<double>(size_of(DType::bfloat16)) : 0;
+  return {0, elements * (7 * static_cast<double>(size_of(problem.dtype)) + copied)};
+}
+
+void write_adam_scalars(AdamCall const& call, AdamStep const& step) {
+  call.scalars.require(DType::float64, {adam_scalars::count}, "Adam's scalars");
+  auto const at = static_cast<double>(step.step);
+  std::array<double, adam_scalars::count> const scalars = {step.learning_rate, step.gradient_scale,
+                                                           1 - std::pow(call.beta1, at), 1 - std::pow(call.beta2, at)};
+  copy_from_host(call.scalars, scalars.data());
 }
 
 std::shared_ptr<Adam> Adam::observed(ObservedSelection<Adam> selection) {

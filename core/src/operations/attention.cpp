@@ -28,7 +28,7 @@ double visible_pairs_by_position(AttentionCall const& call) {
 }
 
 double visible_pairs(AttentionCall const& call) {
-  if (call.causal && !call.query_position.empty()) {
+  if (call.mask.is(MaskKind::causal) && !call.query_position.empty()) {
     return visible_pairs_by_position(call);
   }
   auto const queries = to_host<std::int32_t>(call.queries.length);
@@ -39,9 +39,36 @@ double visible_pairs(AttentionCall const& call) {
     double const m = keys[index];
     // The last query sees every key, each one before it a key less, and none where there are fewer keys than that.
     double const triangle = std::min(n, m);
-    pairs += call.causal ? n * std::max(m - n, 0.0) + triangle * (triangle + 1) / 2 : n * m;
+    double const causal = n * std::max(m - n, 0.0) + triangle * (triangle + 1) / 2;
+    switch (call.mask.kind) {
+      case MaskKind::bidirectional:
+      case MaskKind::prefix:  // an upper bound
+        pairs += n * m;
+        break;
+      case MaskKind::causal:
+        pairs += causal;
+        break;
+      case MaskKind::window:  // an upper bound
+        pairs += std::min(call.mask.right == 0 ? causal : n * m,
+                          n * static_cast<double>(call.mask.left + 1 + call.mask.right));
+        break;
+    }
   }
   return pairs;
+}
+
+std::string_view variant_of(AttentionMask const& mask) {
+  switch (mask.kind) {
+    case MaskKind::bidirectional:
+      return "not causal";
+    case MaskKind::causal:
+      return "causal";
+    case MaskKind::window:
+      return "window";
+    case MaskKind::prefix:
+      return "prefix";
+  }
+  return "";
 }
 
 AttentionExtents extents_of(AttentionCall const& call) {
@@ -75,7 +102,7 @@ class ObservedAttention final : public ObservedKernel<Attention> {
   template <class CostOf>
   static CallDescription description(std::string_view direction, AttentionCall const& call, CostOf const& cost_of) {
     return {.direction = direction,
-            .variant = call.causal ? "causal" : "not causal",
+            .variant = variant_of(call.mask),
             .extents = fmt::format("{} on {} tokens", call.q.dim(0), call.k.dim(0)),
             .dtype = call.q.dtype(),
             .cost = cost_of(call.problem(), extents_of(call))};
@@ -89,8 +116,9 @@ struct Operands {
   Operands(AttentionProblem const& problem, AttentionExtents const& extents) {
     auto const element = static_cast<double>(size_of(problem.dtype));
     auto const columns = static_cast<double>(problem.heads * problem.head_dim);
+    std::int64_t const kv_heads = problem.own_keys() ? problem.heads : problem.kv_heads;
     queries = element * extents.queries * columns;
-    keys = element * extents.keys * columns;
+    keys = element * extents.keys * static_cast<double>(kv_heads * problem.head_dim);
     log_sum_exp = static_cast<double>(size_of(statistics_dtype(problem.dtype))) * extents.queries *
                   static_cast<double>(problem.heads);
   }
@@ -103,27 +131,66 @@ double product_operations(AttentionProblem const& problem, AttentionExtents cons
 
 }  // namespace
 
+std::string describe(AttentionMask const& mask) {
+  switch (mask.kind) {
+    case MaskKind::bidirectional:
+      return "full";
+    case MaskKind::causal:
+      return "causal";
+    case MaskKind::window:
+      return fmt::format("window({}, {})", mask.left, mask.right);
+    case MaskKind::prefix:
+      return "prefix";
+  }
+  return "";
+}
+
 AttentionProblem AttentionCall::problem() const {
   if (heads <= 0 || q.dim(1) % heads != 0) {
     throw Error(
         fmt::format("attention with {} heads over {} columns: the heads must divide the columns", heads, q.dim(1)));
   }
+  std::int64_t const key_heads = kv_heads > 0 ? kv_heads : heads;
+  if (heads % key_heads != 0 || k.dim(1) != key_heads * (q.dim(1) / heads)) {
+    throw Error(
+        fmt::format("attention with {} heads over {} columns and {} key heads over {} columns: key heads must "
+                    "divide the heads and have columns as wide as theirs",
+                    heads, q.dim(1), key_heads, k.dim(1)));
+  }
+  if (mask.is(MaskKind::prefix)) {
+    prefix_length.require(DType::int32, {keys.count}, "attention's prefix_length");
+  }
+  if (!bias.empty()) {
+    bias.require(statistics_dtype(q.dtype()), {heads, bias.dim(1) / 2 * 2 + 1}, "attention's bias");
+  }
   if (!query_position.empty() || !key_position.empty()) {
     query_position.require(DType::int32, {q.dim(0)}, "attention's query_position");
     key_position.require(DType::int32, {k.dim(0)}, "attention's key_position");
   }
-  return {q.dtype(), heads, q.dim(1) / heads, causal, dropout.rate};
+  return {.dtype = q.dtype(),
+          .heads = heads,
+          .head_dim = q.dim(1) / heads,
+          .kv_heads = key_heads,
+          .mask = mask,
+          .bias = !bias.empty(),
+          .positions = !query_position.empty(),
+          .accumulate = accumulate,
+          .dropout_rate = dropout.rate};
 }
 
 std::string describe(AttentionProblem const& problem) {
-  return fmt::format("{} attention of {} with {} heads of {} columns and dropout {}",
-                     problem.causal ? "causal" : "full", name_of(problem.dtype), problem.heads, problem.head_dim,
-                     problem.dropout_rate);
+  return fmt::format("{} attention of {} with {} heads{} of {} columns{}{}{} and dropout {}", describe(problem.mask),
+                     name_of(problem.dtype), problem.heads,
+                     problem.own_keys() ? "" : fmt::format(" ({} of keys and values)", problem.kv_heads),
+                     problem.head_dim, problem.bias ? ", biases" : "", problem.positions ? ", given positions" : "",
+                     problem.accumulate ? ", accumulated" : "", problem.dropout_rate);
 }
 
 std::string timing_key(AttentionProblem const& problem) {
-  return fmt::format("{} {}, {} heads of {}{}", problem.causal ? "causal" : "full", name_of(problem.dtype),
-                     problem.heads, problem.head_dim, problem.dropout_rate > 0 ? ", dropout" : "");
+  return fmt::format("{} {}, {} heads{} of {}{}{}{}{}", describe(problem.mask), name_of(problem.dtype), problem.heads,
+                     problem.own_keys() ? "" : fmt::format(" ({} of keys)", problem.kv_heads), problem.head_dim,
+                     problem.bias ? ", biases" : "", problem.positions ? ", positions" : "",
+                     problem.accumulate ? ", accumulated" : "", problem.dropout_rate > 0 ? ", dropout" : "");
 }
 
 Cost forward_cost(AttentionProblem const& problem, AttentionExtents const& extents) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/observation.hpp>
 
@@ -14,23 +15,69 @@ class ObservedGemm final : public ObservedKernel<Gemm> {
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
     pass(
-        execution, problem, [&] { return description(problem); },
+        execution, problem, [&] { return description(call, problem); },
         [&execution, call](Gemm& kernel) { kernel.multiply(execution, call); });
   }
 
  private:
-  static CallDescription description(GemmProblem const& problem) {
+  CallDescription description(GemmCall const& call, GemmProblem const& problem) const {
     return {.direction = problem.transpose_a   ? "weight gradient"
                          : problem.transpose_b ? "forward"
                                                : "input gradient",
             .variant = problem.accumulate && !problem.transpose_a ? "added" : "",
             .extents = fmt::format("{} x {} x {}", problem.m, problem.n, problem.k),
             .dtype = problem.dtype,
-            .cost = cost(problem)};
+            .cost = cost(problem),
+            .kept = kept(call, problem)};
+  }
+
+  /// A view of some of a parameter's rows has its own copy, and so has the transposed matrix.
+  KeptMemory kept(GemmCall const& call, GemmProblem const& problem) const {
+    if (selected() == nullptr || call.b_weight.id == 0) {
+      return {};
+    }
+    return {.name = fmt::format("{} weight {} at {}, {} x {}{}", operation, call.b_weight.id, call.b.raw(), problem.n,
+                                problem.k, problem.transpose_b ? " transposed" : ""),
+            .bytes = selected()->packed_bytes(problem)};
   }
 };
 
+/// In words, "" where there are none.
+std::string epilogues(GemmProblem const& problem) {
+  std::string words;
+  if (problem.activation != GemmActivation::none) {
+    words += fmt::format(", with {}{}", name_of(problem.activation), problem.saves_input ? " and its input" : "");
+  }
+  return words + (problem.bias_gradient ? ", with a bias gradient" : "");
+}
+
+void require_epilogues(GemmCall const& call, GemmProblem const& problem) {
+  if (problem.activation != GemmActivation::none && problem.accumulate) {
+    throw Error("a GEMM that accumulates cannot end with an activation");
+  }
+  if (problem.saves_input) {
+    call.activation_input.require(problem.output_dtype, {problem.m, problem.n}, "a GEMM's activation_input");
+  }
+  if (problem.bias_gradient) {
+    call.bias_gradient.require(parameter_dtype(problem.output_dtype), {problem.m}, "a GEMM's bias_gradient");
+  }
+}
+
 }  // namespace
+
+std::string_view name_of(GemmActivation activation) {
+  switch (activation) {
+    case GemmActivation::none:
+      return "none";
+    case GemmActivation::relu:
+      return "relu";
+    case GemmActivation::gelu:
+      return "gelu";
+    case GemmActivation::silu:
+      return "silu";
+  }
+  return "";
+}
 
 GemmProblem GemmCall::problem() const {
   GemmProblem problem;
@@ -53,21 +100,27 @@ GemmProblem GemmCall::problem() const {
   if (problem.bias) {
     bias.require(parameter_dtype(problem.output_dtype), Shape{problem.n}, "a GEMM's bias");
   }
+  problem.activation = activation;
+  problem.saves_input = !activation_input.empty();
+  problem.bias_gradient = !bias_gradient.empty();
+  if (problem.has_epilogue()) {
+    require_epilogues(*this, problem);
+  }
   return problem;
 }
 
 std::string describe(GemmProblem const& problem) {
-  return fmt::format("a multiplication of {} by {} to {} with m = {}, n = {}, k = {}{}{}{}{}", name_of(problem.dtype),
+  return fmt::format("a multiplication of {} by {} to {} with m = {}, n = {}, k = {}{}{}{}{}{}", name_of(problem.dtype),
                      name_of(problem.b_dtype), name_of(problem.output_dtype), problem.m, problem.n, problem.k,
                      problem.transpose_a ? ", a transposed" : "", problem.transpose_b ? ", b transposed" : "",
-                     problem.accumulate ? ", accumulated" : "", problem.bias ? ", with bias" : "");
+                     problem.accumulate ? ", accumulated" : "", problem.bias ? ", with bias" : "", epilogues(problem));
 }
 
 // One choice serves all of a layer's calls, so the number of rows and which of a Linear's three products it is do not
 // count.
 std::string timing_key(GemmProblem const& problem) {
-  return fmt::format("{} by {} to {}, {} columns of {}", name_of(problem.dtype), name_of(problem.b_dtype),
-                     name_of(problem.output_dtype), problem.n, problem.k);
+  return fmt::format("{} by {} to {}, {} columns of {}{}", name_of(problem.dtype), name_of(problem.b_dtype),
+                     name_of(problem.output_dtype), problem.n, problem.k, epilogues(problem));
 }
 
 Cost cost(GemmProblem const& problem) {
@@ -76,7 +129,7 @@ Cost cost(GemmProblem const& problem) {
   auto const k = static_cast<double>(problem.k);
   double const read = static_cast<double>(size_of(problem.dtype)) * (m * k + k * n);
   double const written = static_cast<double>(size_of(problem.output_dtype)) * m * n;
-  return {2 * m * n * k, read + written * (problem.accumulate ? 2 : 1)};
+  return {2 * m * n * k, read + written * ((problem.accumulate ? 2 : 1) + (problem.saves_input ? 1 : 0))};
 }
 
 std::shared_ptr<Gemm> Gemm::observed(ObservedSelection<Gemm> selection) {

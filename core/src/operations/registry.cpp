@@ -50,10 +50,16 @@ KernelRegistries& KernelRegistries::operator=(KernelRegistries const& other) {
   return *this = KernelRegistries(other);
 }
 
-KernelRegistries KernelRegistries::idle(KernelObserver* observer) {
+KernelRegistries KernelRegistries::idle() {
   KernelRegistries registries;
   registries.idle_ = true;
-  registries.observer_ = observer;
+  return registries;
+}
+
+KernelRegistries KernelRegistries::rehearsal(KernelObserver& observer) const {
+  KernelRegistries registries = *this;
+  registries.idle_ = true;
+  registries.observer_ = &observer;
   return registries;
 }
 

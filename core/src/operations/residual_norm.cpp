@@ -48,6 +48,10 @@ class ObservedResidualNorm final : public ObservedKernel<ResidualNorm> {
   }
 };
 
+std::string_view prefix_of(NormKind kind) {
+  return kind == NormKind::rms ? "rms norm, " : "";
+}
+
 /// Of so many [rows, d_model] tensors and vectors of statistics.
 Cost moved(ResidualNormProblem const& problem, double rows, double matrices, double statistics) {
   return {0, rows * (matrices * static_cast<double>(problem.d_model) * static_cast<double>(size_of(problem.dtype)) +
@@ -57,16 +61,17 @@ Cost moved(ResidualNormProblem const& problem, double rows, double matrices, dou
 }  // namespace
 
 ResidualNormProblem ResidualNormCall::problem() const {
-  return {residual.dtype(), residual.dim(1), dropout.rate};
+  return {residual.dtype(), residual.dim(1), dropout.rate, kind, weight.empty() || !bias.empty()};
 }
 
 std::string describe(ResidualNormProblem const& problem) {
-  return fmt::format("{} columns of {} with dropout {}", problem.d_model, name_of(problem.dtype), problem.dropout_rate);
+  return fmt::format("{}{} columns of {} with dropout {}{}", prefix_of(problem.kind), problem.d_model,
+                     name_of(problem.dtype), problem.dropout_rate, problem.bias ? "" : ", without bias");
 }
 
 std::string timing_key(ResidualNormProblem const& problem) {
-  return fmt::format("{} columns of {}{}", problem.d_model, name_of(problem.dtype),
-                     problem.dropout_rate > 0 ? ", dropout" : "");
+  return fmt::format("{}{} columns of {}{}{}", prefix_of(problem.kind), problem.d_model, name_of(problem.dtype),
+                     problem.dropout_rate > 0 ? ", dropout" : "", problem.bias ? "" : ", without bias");
 }
 
 Cost forward_cost(ResidualNormProblem const& problem, double rows) {

@@ -40,6 +40,16 @@ class ObservedSoftmaxCrossEntropy final : public ObservedKernel<SoftmaxCrossEntr
         [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.losses(execution, call, statistics, losses); });
   }
 
+  void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
+                  Tensor const& sums) override {
+    pass(
+        execution,
+        [&] {
+          return description("sums", losses, bytes_of({losses, call.targets}));
+        },
+        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.add_losses(execution, call, losses, sums); });
+  }
+
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {
     pass(
@@ -73,19 +83,26 @@ class ObservedSoftmaxCrossEntropy final : public ObservedKernel<SoftmaxCrossEntr
 }  // namespace
 
 SoftmaxCrossEntropyProblem SoftmaxCrossEntropyCall::problem() const {
-  return {logits.dtype(), vocabulary_size};
+  if (!weights.empty()) {
+    weights.require(statistics_dtype(logits.dtype()), {logits.dim(0)}, "a cross-entropy's weights");
+  }
+  return {logits.dtype(), logits.dim(1), global_vocabulary};
 }
 
 std::string describe(SoftmaxCrossEntropyProblem const& problem) {
-  return fmt::format("a vocabulary of {} in {}", problem.vocabulary_size, name_of(problem.dtype));
+  if (problem.local_vocabulary == problem.global_vocabulary || problem.global_vocabulary == 0) {
+    return fmt::format("a vocabulary of {} in {}", problem.local_vocabulary, name_of(problem.dtype));
+  }
+  return fmt::format("{} of a vocabulary of {} in {}", problem.local_vocabulary, problem.global_vocabulary,
+                     name_of(problem.dtype));
 }
 
 std::string timing_key(SoftmaxCrossEntropyProblem const& problem) {
-  return describe(problem);
+  return fmt::format("a vocabulary of {} in {}", problem.local_vocabulary, name_of(problem.dtype));
 }
 
 Cost cost(SoftmaxCrossEntropyProblem const& problem, double tokens) {
-  double const logits = static_cast<double>(problem.vocabulary_size) * static_cast<double>(size_of(problem.dtype));
+  double const logits = static_cast<double>(problem.local_vocabulary) * static_cast<double>(size_of(problem.dtype));
   double const losses = 2 * static_cast<double>(size_of(statistics_dtype(problem.dtype)));
   return {0, tokens * (2 * logits + losses)};
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <heddle/core/base/abi_tag.hpp>
+#include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/timings.hpp>
 #include <set>
@@ -87,7 +88,8 @@ std::string describe_cpu(std::istream& cpuinfo) {
 std::string machine_name() {
   std::ifstream cpuinfo("/proc/cpuinfo");
   int const threads = std::max(Kokkos::DefaultExecutionSpace().concurrency(), openmp_threads());
-  return fmt::format("{}, {} thread{}, {}", describe_cpu(cpuinfo), threads, threads == 1 ? "" : "s", abi_tag());
+  return fmt::format("{}, {}, {} thread{}, {}", describe_cpu(cpuinfo), name_of(usable_cpu_level()), threads,
+                     threads == 1 ? "" : "s", abi_tag());
 }
 
 std::string machine_difference(std::string const& there, std::string const& here) {

@@ -10,14 +10,15 @@ namespace heddle {
 
 struct Runtime::Guard {
   Guard() {
+#if defined(__SSE__)
+    // Flush-to-zero and denormals-are-zero: gradients that vanish must not slow a step down a hundredfold. Threads
+    // inherit this from the thread that starts them, so it comes before Kokkos starts its own.
+    _mm_setcsr(_mm_getcsr() | 0x8040U);
+#endif
 #if KOKKOS_VERSION >= 30700
     Kokkos::initialize(Kokkos::InitializationSettings());
 #else
     Kokkos::initialize(Kokkos::InitArguments());
-#endif
-#if defined(__SSE__)
-    // Flush-to-zero and denormals-are-zero: gradients that vanish must not slow a step down a hundredfold.
-    _mm_setcsr(_mm_getcsr() | 0x8040U);
 #endif
   }
   ~Guard() {

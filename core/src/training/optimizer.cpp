@@ -30,6 +30,7 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
       parts_(std::move(parts)),
       first_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
       second_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
+      scalars_(Tensor::allocate(DType::float64, {adam_scalars::count})),
       adam_(kernels.select<Adam>({parameters.values().dtype()})),
       tensor_ops_(kernels.select<TensorOps>({parameters.values().dtype()})) {}
 
@@ -38,7 +39,8 @@ double Optimizer::update(Execution& execution, double learning_rate, std::int64_
   if (!std::isfinite(norm)) {
     return norm;
   }
-  apply(execution, {0, parameters_.size()}, {learning_rate, step, gradient_scale(norm)});
+  apply(execution, {0, parameters_.size()},
+        {.learning_rate = learning_rate, .gradient_scale = gradient_scale(norm), .step = step});
   parameters_.bump_versions();
   return norm;
 }
@@ -48,18 +50,18 @@ double Optimizer::gradient_scale(double norm) const {
 }
 
 void Optimizer::apply(Execution& execution, IndexRange const& range, Step const& step) const {
-  adam_->update(execution, {.value = parameters_.values().rows(range.begin, range.count()),
-                            .gradient = parameters_.gradients().rows(range.begin, range.count()),
-                            .first_moment = moments_in(first_moments_, range),
-                            .second_moment = moments_in(second_moments_, range),
-                            .gradient_scale = step.gradient_scale,
-                            .learning_rate = step.learning_rate,
-                            .beta1 = config_.beta1,
-                            .beta2 = config_.beta2,
-                            .epsilon = config_.epsilon,
-                            .weight_decay = config_.weight_decay,
-                            .decoupled = config_.name == OptimizerName::adamw,
-                            .step = step.step});
+  AdamCall const call{.value = parameters_.values().rows(range.begin, range.count()),
+                      .gradient = parameters_.gradients().rows(range.begin, range.count()),
+                      .first_moment = moments_in(first_moments_, range),
+                      .second_moment = moments_in(second_moments_, range),
+                      .scalars = scalars_,
+                      .beta1 = config_.beta1,
+                      .beta2 = config_.beta2,
+                      .epsilon = config_.epsilon,
+                      .weight_decay = config_.weight_decay,
+                      .decoupled = config_.name == OptimizerName::adamw};
+  write_adam_scalars(call, step);
+  adam_->update(execution, call);
 }
 
 Tensor Optimizer::moments_in(Tensor const& moments, IndexRange const& range) const {

@@ -6,6 +6,7 @@
 #include <heddle/dist/report/memory_plan.hpp>
 #include <heddle/dist/report/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
+#include <map>
 #include <string>
 
 namespace heddle {
@@ -43,12 +44,35 @@ class Repeated final : public MicroBatchSource {
   std::int64_t count_;
 };
 
+/// Adds up what the kernels of a rehearsal's calls would keep.
+class KeptByKernels final : public KernelObserver {
+ public:
+  void observe(Execution& execution, KernelCall const& call) override {
+    static_cast<void>(execution);
+    if (call.kept.bytes > 0) {
+      bytes_by_name_[call.kept.name] = static_cast<std::int64_t>(call.kept.bytes);
+    }
+  }
+
+  std::int64_t bytes() const {
+    std::int64_t sum = 0;
+    for (auto const& [name, bytes] : bytes_by_name_) {
+      sum += bytes;
+    }
+    return sum;
+  }
+
+ private:
+  std::map<std::string, std::int64_t> bytes_by_name_;
+};
+
 /// A rank's model with kernels that compute nothing among ranks that are not there. Its parameters are address space
 /// alone.
 class Rehearsal {
  public:
-  Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, LayerRegistry const& layers)
+  Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries)
       : config_(config),
+        kernels_(registries.kernels.rehearsal(kept_)),
         dtype_(dtype_of(config.train.precision)),
         parallel_(idle_parallel_state(mesh, config.parallel)),
         parameters_(mesh),
@@ -58,8 +82,8 @@ class Rehearsal {
                 .kernels = kernels(),
                 .parallel = parallel_,
                 .parameters = parameters_},
-               layers, vocabulary,
-               plan_pipeline(describe_model(config.model, layers), config.parallel, vocabulary.target)),
+               registries.layers, vocabulary,
+               plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
         pipeline_(parallel_.pipeline, model_, kernels().select<TensorOps>({dtype_}), execution_) {
     parameters_.arrange();
     Shape const buffer{parameters_.size()};
@@ -70,11 +94,14 @@ class Rehearsal {
   MemoryUse run() {
     auto const element = static_cast<std::int64_t>(size_of(parameter_dtype(dtype_)));
     std::int64_t const buffer = parameters_.size() * element;
-    return {buffer, buffer, 2 * moments() * element, activations()};
+    MemoryUse use{.parameters = buffer, .gradients = buffer, .moments = 2 * moments() * element};
+    use.activations = activations();
+    use.kernels = kept_.bytes();  // once the step has made its calls
+    return use;
   }
 
  private:
-  KernelSource kernels() const { return {kernels_, choices_}; }
+  KernelSource kernels() const { return {kernels_, config_.kernels}; }
 
   /// Elements of one of them.
   std::int64_t moments() const {
@@ -118,9 +145,9 @@ class Rehearsal {
   }
 
   Config const& config_;
+  KeptByKernels kept_;
+  KernelRegistries kernels_;
   DType dtype_;
-  KernelRegistries kernels_ = KernelRegistries::idle();
-  KernelChoices choices_;
   ParallelState parallel_;
   ParameterSet parameters_;
   Arena values_;
@@ -133,13 +160,16 @@ class Rehearsal {
 }  // namespace
 
 MemoryUse plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                      LayerRegistry const& layers) {
-  return Rehearsal(config, mesh, vocabulary, layers).run();
+                      Registries const& registries) {
+  return Rehearsal(config, mesh, vocabulary, registries).run();
 }
 
 MemoryUse measure_memory(TrainingEngine& engine) {
-  return {engine.parameters().values().bytes(), engine.parameters().gradients().bytes(),
-          engine.optimizer().moment_bytes(), static_cast<std::int64_t>(engine.pipeline().peak_bytes())};
+  return {.parameters = engine.parameters().values().bytes(),
+          .gradients = engine.parameters().gradients().bytes(),
+          .moments = engine.optimizer().moment_bytes(),
+          .kernels = static_cast<std::int64_t>(engine.kernels().kept_bytes()),
+          .activations = static_cast<std::int64_t>(engine.pipeline().peak_bytes())};
 }
 
 std::int64_t peak_resident_bytes() {

@@ -12,13 +12,21 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t most_lines = 32;
-constexpr std::size_t numbers = 9;
+constexpr std::size_t numbers = 11;
 
 std::array<std::int64_t*, numbers> fields(MemoryReport& report) {
   auto& [predicted, measured, resident] = report;
-  return {&predicted.parameters,  &predicted.gradients,  &predicted.moments,
-          &predicted.activations, &measured.parameters,  &measured.gradients,
-          &measured.moments,      &measured.activations, &resident};
+  return {&predicted.parameters,
+          &predicted.gradients,
+          &predicted.moments,
+          &predicted.kernels,
+          &predicted.activations,
+          &measured.parameters,
+          &measured.gradients,
+          &measured.moments,
+          &measured.kernels,
+          &measured.activations,
+          &resident};
 }
 
 /// A row of the table.
@@ -43,9 +51,9 @@ double mebibytes(std::int64_t bytes) {
 }
 
 std::string row(std::string_view label, std::string_view kind, MemoryUse const& use) {
-  return fmt::format("{:<16} {:<9} {:>10.1f} {:>10.1f} {:>10.1f} {:>11.1f} {:>10.1f}", label, kind,
+  return fmt::format("{:<16} {:<9} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>11.1f} {:>10.1f}", label, kind,
                      mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.moments),
-                     mebibytes(use.activations), mebibytes(use.total()));
+                     mebibytes(use.kernels), mebibytes(use.activations), mebibytes(use.total()));
 }
 
 /// To the reader the same, but for what their processes have resident.
@@ -73,8 +81,8 @@ std::vector<Line> lines_of(std::vector<MemoryReport> const& ranks) {
 }
 
 std::string header(std::string_view rest) {
-  return fmt::format("{:<16} {:<9} {:>10} {:>10} {:>10} {:>11} {:>10}{}\n", "memory, MiB", "", "parameters",
-                     "gradients", "moments", "activations", "together", rest);
+  return fmt::format("{:<16} {:<9} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10}{}\n", "memory, MiB", "", "parameters",
+                     "gradients", "moments", "kernels", "activations", "together", rest);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ std::vector<Extent> compare_index(hdf5::File const& file, CheckpointContents con
   CheckpointIndex const index = read_index(file);
   if (std::memcmp(&index.state, &contents.state, sizeof(TrainingState)) != 0 || index.config != contents.config ||
       index.source_model != contents.source_model || index.target_model != contents.target_model ||
-      index.tensors.size() != contents.tensors.size()) {
+      index.instruction_set != contents.instruction_set || index.tensors.size() != contents.tensors.size()) {
     throw DataError(file.where() + ": the state, configuration or vocabulary read back is not what was written");
   }
   std::vector<Extent> extents;
@@ -178,6 +178,9 @@ void write_state_file(std::filesystem::path const& path, CheckpointContents cons
   hdf5::File file = hdf5::File::create(path);
   file.set_string_attribute("format", checkpoint_format_name);
   file.set_integer_attribute("version", checkpoint_format_version);
+  if (!contents.instruction_set.empty()) {
+    file.set_string_attribute("instruction_set", contents.instruction_set);
+  }
   write_training(file, contents.state);
   file.write_bytes("config", contents.config);
   {
@@ -204,6 +207,7 @@ CheckpointIndex read_index(hdf5::File const& file) {
   require_format_version(file.where(), file.integer_attribute("version"));
   CheckpointIndex index;
   index.state = read_training(file);
+  index.instruction_set = file.has_attribute("instruction_set") ? file.string_attribute("instruction_set") : "";
   index.config = file.read_bytes("config");
   index.source_model = file.read_bytes("vocabulary/source");
   index.target_model = file.read_bytes("vocabulary/target");

@@ -1,6 +1,7 @@
 #include <heddle/core/operations/kernel_author.hpp>
 #include <numbers>
 
+#include "gradients.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {
@@ -56,6 +57,19 @@ struct Gelu {
   }
 };
 
+/// x / (1 + exp(-x)) (Elfwing et al. 2017).
+struct Silu {
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Real value(Real x) {
+    return x / (Real{1} + fast_exp(-x));
+  }
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Real derivative(Real x) {
+    Real const sigmoid = Real{1} / (Real{1} + fast_exp(-x));
+    return sigmoid * (Real{1} + x * (Real{1} - sigmoid));
+  }
+};
+
 template <class Function, class Element, class Real = kernels::ArithmeticType<Element>>
 void forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {
   auto const input = kernels::rows_of<Element>(call.input);
@@ -69,7 +83,8 @@ void forward_as(Execution& execution, ActivationCall const& call, Tensor const& 
         dropout.template for_each_chunk<Real>(
             row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
               kernels::for_each_of_chunk(end - begin, [=](std::int64_t i) {
-                y[begin + i] = kernels::narrow<Element>(Function::value(kernels::wide<Real>(x[begin + i])) * kept[i]);
+                y[begin + i] =
+                    kernels::narrow_again<Element>(Function::value(kernels::wide<Real>(x[begin + i])) * kept[i]);
               });
             });
       });
@@ -93,7 +108,7 @@ void backward_as(Execution& execution, ActivationCall const& call, Tensor const&
               kernels::for_each_of_chunk(end - begin, [=](std::int64_t i) {
                 Real const derivative = Function::derivative(kernels::wide<Real>(x[begin + i]));
                 grad_x[begin + i] =
-                    kernels::narrow<Element>(kernels::wide<Real>(grad_y[begin + i]) * kept[i] * derivative);
+                    kernels::narrow_again<Element>(kernels::wide<Real>(grad_y[begin + i]) * kept[i] * derivative);
               });
             });
       });
@@ -115,36 +130,114 @@ void relu_backward_from_output(Execution& execution, ActivationCall const& call,
         Element* const grad_x = grad_inputs[row];
         for (std::int64_t j = 0; j < columns; ++j) {
           Real const factor = kernels::wide<Real>(y[j]) > Real{0} ? scale : Real{0};
-          grad_x[j] = kernels::narrow<Element>(kernels::wide<Real>(grad_y[j]) * factor);
+          grad_x[j] = kernels::narrow_again<Element>(kernels::wide<Real>(grad_y[j]) * factor);
         }
       });
+}
+
+template <class Function, class Element, class Real = kernels::ArithmeticType<Element>>
+void gated_forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {
+  auto const input = kernels::rows_of<Element>(call.input);
+  auto const gates = kernels::rows_of<Element>(call.gate);
+  auto const outputs = kernels::rows_of<Element>(output);
+  kernels::DropoutRule const dropout(call.dropout);
+  std::int64_t const columns = call.input.dim(1);
+  kernels::for_each(
+      execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        Element const* const x = input[row];
+        Element const* const gate = gates[row];
+        Element* const y = outputs[row];
+        dropout.template for_each_chunk<Real>(
+            row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
+              kernels::for_each_of_chunk(end - begin, [=](std::int64_t i) {
+                Real const value = Function::value(kernels::wide<Real>(x[begin + i])) * kept[i];
+                y[begin + i] = kernels::narrow_again<Element>(value * kernels::wide<Real>(gate[begin + i]));
+              });
+            });
+      });
+}
+
+template <class Function, class Element, class Real = kernels::ArithmeticType<Element>>
+void gated_backward_as(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                       ActivationGradients const& gradients) {
+  auto const input = kernels::rows_of<Element>(call.input);
+  auto const gates = kernels::rows_of<Element>(call.gate);
+  auto const grad_outputs = kernels::rows_of<Element>(grad_output);
+  auto const grad_inputs = kernels::rows_of<Element>(gradients.input);
+  auto const grad_gates = kernels::rows_of<Element>(gradients.gate);
+  kernels::DropoutRule const dropout(call.dropout);
+  std::int64_t const columns = call.input.dim(1);
+  kernels::for_each(
+      execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        Element const* const x = input[row];
+        Element const* const gate = gates[row];
+        Element const* const grad_y = grad_outputs[row];
+        Element* const grad_x = grad_inputs[row];
+        Element* const grad_gate = grad_gates[row];
+        dropout.template for_each_chunk<Real>(
+            row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
+              kernels::for_each_of_chunk(end - begin, [=](std::int64_t i) {
+                auto const value = kernels::wide<Real>(x[begin + i]);
+                Real const grad = kernels::wide<Real>(grad_y[begin + i]) * kept[i];
+                Real const of_input = grad * kernels::wide<Real>(gate[begin + i]) * Function::derivative(value);
+                grad_gate[begin + i] = kernels::narrow_again<Element>(grad * Function::value(value));
+                grad_x[begin + i] = kernels::narrow_again<Element>(of_input);
+              });
+            });
+      });
+}
+
+template <class Function, class Element>
+void run_forward(Execution& execution, ActivationCall const& call, Tensor const& output) {
+  call.gate.empty() ? forward_as<Function, Element>(execution, call, output)
+                    : gated_forward_as<Function, Element>(execution, call, output);
+}
+
+template <class Function, class Element>
+void run_backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                  ActivationGradients const& gradients) {
+  if (!call.gate.empty()) {
+    gated_backward_as<Function, Element>(execution, call, grad_output, gradients);
+  } else if (std::is_same_v<Function, Relu> && !call.output.empty()) {
+    relu_backward_from_output<Element>(execution, call, grad_output, gradients.input);
+  } else {
+    backward_as<Function, Element>(execution, call, grad_output, gradients.input);
+  }
 }
 
 class KokkosActivation final : public Activation {
  public:
   bool supports(ActivationProblem const& problem) const override {
-    return problem.dtype != DType::int32 && (problem.function == "relu" || problem.function == "gelu");
+    return problem.dtype != DType::int32 &&
+           (problem.function == "relu" || problem.function == "gelu" || problem.function == "silu");
   }
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
     output.require(call.input.dtype(), call.input.shape(), "an activation's output");
-    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
-      call.function == "relu" ? forward_as<Relu, Element>(execution, call, output)
-                              : forward_as<Gelu, Element>(execution, call, output);
+    with_function(call, [&]<class Function, class Element>(Function, Element) {
+      run_forward<Function, Element>(execution, call, output);
     });
   }
 
   void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
-                Tensor const& grad_input) override {
-    grad_output.require(call.input.dtype(), call.input.shape(), "an activation's grad_output");
-    grad_input.require(call.input.dtype(), call.input.shape(), "an activation's grad_input");
-    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
-      if (call.function == "relu" && !call.output.empty()) {
-        relu_backward_from_output<Element>(execution, call, grad_output, grad_input);
-      } else if (call.function == "relu") {
-        backward_as<Relu, Element>(execution, call, grad_output, grad_input);
+                ActivationGradients const& gradients) override {
+    kernels::require_activation_gradients(call, grad_output, gradients);
+    with_function(call, [&]<class Function, class Element>(Function, Element) {
+      run_backward<Function, Element>(execution, call, grad_output, gradients);
+    });
+  }
+
+ private:
+  /// Calls `work(Function{}, Element{})` with those of the call.
+  template <class Work>
+  static void with_function(ActivationCall const& call, Work const& work) {
+    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element element) {
+      if (call.function == "relu") {
+        work(Relu{}, element);
+      } else if (call.function == "gelu") {
+        work(Gelu{}, element);
       } else {
-        backward_as<Gelu, Element>(execution, call, grad_output, grad_input);
+        work(Silu{}, element);
       }
     });
   }
@@ -152,8 +245,8 @@ class KokkosActivation final : public Activation {
 
 }  // namespace
 
-std::shared_ptr<Activation> make_kokkos_activation() {
-  return std::make_shared<KokkosActivation>();
+void add_portable_activation_kernels(KernelRegistries& registries) {
+  registries.of<Activation>().add("kokkos", speeds::portable, std::make_shared<KokkosActivation>());
 }
 
 }  // namespace heddle

@@ -9,27 +9,54 @@ namespace {
 /// Elements per work item.
 constexpr std::int64_t block = 4096;
 
+/// The factors of an update, from the call and the step's scalars.
+template <class Real>
+struct Factors {
+  Real beta1, beta2, new1, new2, epsilon, step_size, deviation_scale, gradient_scale, gradient_decay, kept;
+};
+
+/// The call's numbers that stay the same from step to step.
+struct Settings {
+  double beta1, beta2, epsilon, weight_decay;
+  bool decoupled;
+  double const* scalars;
+
+  explicit Settings(AdamCall const& call)
+      : beta1(call.beta1),
+        beta2(call.beta2),
+        epsilon(call.epsilon),
+        weight_decay(call.weight_decay),
+        decoupled(call.decoupled),
+        scalars(call.scalars.data<double>()) {}
+
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION Factors<Real> factors() const {
+    double const learning_rate = scalars[adam_scalars::learning_rate];
+    return {.beta1 = static_cast<Real>(beta1),
+            .beta2 = static_cast<Real>(beta2),
+            .new1 = static_cast<Real>(1 - beta1),
+            .new2 = static_cast<Real>(1 - beta2),
+            .epsilon = static_cast<Real>(epsilon),
+            .step_size = static_cast<Real>(learning_rate / scalars[adam_scalars::correction1]),
+            .deviation_scale = static_cast<Real>(1 / std::sqrt(scalars[adam_scalars::correction2])),
+            .gradient_scale = static_cast<Real>(scalars[adam_scalars::gradient_scale]),
+            .gradient_decay = static_cast<Real>(decoupled ? 0 : weight_decay),
+            .kept = static_cast<Real>(decoupled ? 1 - learning_rate * weight_decay : 1)};
+  }
+};
+
 template <class Real>
 void update_as(Execution& execution, AdamCall const& call) {
   Real* const values = call.value.data<Real>();
   Real const* const gradients = call.gradient.data<Real>();
   Real* const first_moments = call.first_moment.data<Real>();
   Real* const second_moments = call.second_moment.data<Real>();
-  double const correction1 = 1 - std::pow(call.beta1, static_cast<double>(call.step));
-  double const correction2 = 1 - std::pow(call.beta2, static_cast<double>(call.step));
-  auto const beta1 = static_cast<Real>(call.beta1);
-  auto const beta2 = static_cast<Real>(call.beta2);
-  auto const new1 = static_cast<Real>(1 - call.beta1);
-  auto const new2 = static_cast<Real>(1 - call.beta2);
-  auto const step_size = static_cast<Real>(call.learning_rate / correction1);
-  auto const deviation_scale = static_cast<Real>(1 / std::sqrt(correction2));
-  auto const epsilon = static_cast<Real>(call.epsilon);
-  auto const gradient_scale = static_cast<Real>(call.gradient_scale);
-  auto const gradient_decay = static_cast<Real>(call.decoupled ? 0 : call.weight_decay);
-  auto const kept = static_cast<Real>(call.decoupled ? 1 - call.learning_rate * call.weight_decay : 1);
+  BFloat16* const copies = kernels::rows_of<BFloat16>(call.compute_copy).data;
+  Settings const settings(call);
   std::int64_t const size = call.value.size();
   kernels::for_each(
       execution, "heddle::adam", (size + block - 1) / block, KOKKOS_LAMBDA(std::int64_t item) {
+        Factors<Real> const factors = settings.template factors<Real>();
         std::int64_t const begin = item * block;
         std::int64_t const count = size - begin < block ? size - begin : block;
         Real* const KOKKOS_RESTRICT value = values + begin;
@@ -37,12 +64,16 @@ void update_as(Execution& execution, AdamCall const& call) {
         Real* const KOKKOS_RESTRICT first_moment = first_moments + begin;
         Real* const KOKKOS_RESTRICT second_moment = second_moments + begin;
         for (std::int64_t i = 0; i < count; ++i) {
-          Real const g = gradient[i] * gradient_scale + gradient_decay * value[i];
-          Real const m = beta1 * first_moment[i] + new1 * g;
-          Real const v = beta2 * second_moment[i] + new2 * g * g;
+          Real const g = gradient[i] * factors.gradient_scale + factors.gradient_decay * value[i];
+          Real const m = factors.beta1 * first_moment[i] + factors.new1 * g;
+          Real const v = factors.beta2 * second_moment[i] + factors.new2 * g * g;
           first_moment[i] = m;
           second_moment[i] = v;
-          value[i] = kept * value[i] - step_size * m / (std::sqrt(v) * deviation_scale + epsilon);
+          value[i] = factors.kept * value[i] -
+                     factors.step_size * m / (std::sqrt(v) * factors.deviation_scale + factors.epsilon);
+        }
+        for (std::int64_t i = 0; copies != nullptr && i < count; ++i) {
+          copies[begin + i] = kernels::narrow<BFloat16>(value[i]);
         }
       });
 }
@@ -59,8 +90,8 @@ class KokkosAdam final : public Adam {
 
 }  // namespace
 
-std::shared_ptr<Adam> make_kokkos_adam() {
-  return std::make_shared<KokkosAdam>();
+void add_portable_adam_kernels(KernelRegistries& registries) {
+  registries.of<Adam>().add("kokkos", speeds::portable, std::make_shared<KokkosAdam>());
 }
 
 }  // namespace heddle

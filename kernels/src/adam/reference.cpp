@@ -12,17 +12,19 @@ void update_as(Execution& execution, AdamCall const& call) {
   Real const* const gradient = call.gradient.data<Real>();
   Real* const first_moment = call.first_moment.data<Real>();
   Real* const second_moment = call.second_moment.data<Real>();
-  double const learning_rate = call.learning_rate;
+  BFloat16* const compute_copy = kernels::rows_of<BFloat16>(call.compute_copy).data;
+  double const* const scalars = call.scalars.data<double>();
   double const beta1 = call.beta1;
   double const beta2 = call.beta2;
   double const epsilon = call.epsilon;
-  double const gradient_scale = call.gradient_scale;
   double const weight_decay = call.weight_decay;
   bool const decoupled = call.decoupled;
-  double const correction1 = 1 - std::pow(beta1, static_cast<double>(call.step));
-  double const correction2 = 1 - std::pow(beta2, static_cast<double>(call.step));
   kernels::for_each(
       execution, "heddle::reference_adam", call.value.size(), KOKKOS_LAMBDA(std::int64_t i) {
+        double const learning_rate = scalars[adam_scalars::learning_rate];
+        double const gradient_scale = scalars[adam_scalars::gradient_scale];
+        double const correction1 = scalars[adam_scalars::correction1];
+        double const correction2 = scalars[adam_scalars::correction2];
         double const old = value[i];
         double const g = gradient[i] * gradient_scale + (decoupled ? 0.0 : weight_decay * old);
         double const m = beta1 * first_moment[i] + (1 - beta1) * g;
@@ -32,6 +34,9 @@ void update_as(Execution& execution, AdamCall const& call) {
         second_moment[i] = static_cast<Real>(v);
         value[i] =
             static_cast<Real>(decayed - learning_rate * (m / correction1) / (std::sqrt(v / correction2) + epsilon));
+        if (compute_copy != nullptr) {
+          compute_copy[i] = kernels::narrow<BFloat16>(value[i]);
+        }
       });
 }
 

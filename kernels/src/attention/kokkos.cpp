@@ -89,8 +89,8 @@ KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const&
   }
   for (std::int64_t begin = 0; begin < head.keys && head.seen(begin, queries); begin += attention_block) {
     Block const keys = kernels::block_at(begin, head.keys);
-    head.load(head.view.k, head.key_row + begin, keys.count, k);
-    head.load(head.view.v, head.key_row + begin, keys.count, v);
+    head.load(head.of_keys(head.view.k), head.key_row + begin, keys.count, k);
+    head.load(head.of_keys(head.view.v), head.key_row + begin, keys.count, v);
     head.score(k, q_transposed, scores, queries, keys);
     softmax.take(scores, keys.count, lanes);
     if (head.view.dropout.active) {
@@ -159,7 +159,7 @@ struct BackwardTiles {
   Tile<Real> q, grad_output;                        ///< [queries, head_dim]; q is scaled
   Tile<Real> q_transposed, grad_output_transposed;  ///< [head_dim, queries]
   Tile<Real> weights, grad_scores, kept;            ///< [keys, queries]
-  Tile<Real> grad_q;                                ///< [all queries of the sequence, head_dim]
+  Tile<Real> grad_q;  ///< [all queries of the sequence, head_dim], of each head that shares the keys
   Real log_sum_exp[attention_block];
   Real delta[attention_block];
 
@@ -261,29 +261,43 @@ KOKKOS_INLINE_FUNCTION void set_zero(Tile<Real> tile, std::int64_t rows) {
   }
 }
 
-/// All gradients of one head of one sequence: the queries' add up in scratch while the blocks of keys pass by.
+/// All gradients of the heads of one sequence that share a head of keys, from `first` on: the queries' add up in
+/// scratch while the blocks of keys pass by.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
-KOKKOS_INLINE_FUNCTION void backward_head(kernels::AttentionHead<Element> const& head,
-                                          BackwardRows<Element> const& rows, kernels::Scratch<Real> scratch,
-                                          std::int64_t stride) {
-  BackwardTiles<Real> tiles(scratch, head.view.head_dim, stride);
-  set_zero(tiles.grad_q, head.queries);
-  for (std::int64_t key_begin = 0; key_begin < head.keys; key_begin += attention_block) {
-    Block const keys = kernels::block_at(key_begin, head.keys);
-    head.load(head.view.k, head.key_row + key_begin, keys.count, tiles.k);
-    head.load(head.view.v, head.key_row + key_begin, keys.count, tiles.v);
+KOKKOS_INLINE_FUNCTION void backward_heads(kernels::AttentionHead<Element> const& first,
+                                           BackwardRows<Element> const& rows, kernels::Scratch<Real> scratch,
+                                           std::int64_t stride) {
+  using Head = kernels::AttentionHead<Element>;
+  BackwardTiles<Real> tiles(scratch, first.view.head_dim, stride);
+  Tile<Real> const all_grad_q = tiles.grad_q;
+  std::int64_t const head_rows = first.view.query_blocks * attention_block;
+  std::int64_t const sharing = first.view.sharing;
+  for (std::int64_t i = 0; i < sharing; ++i) {
+    set_zero(Tile<Real>{all_grad_q[i * head_rows], stride}, first.queries);
+  }
+  for (std::int64_t key_begin = 0; key_begin < first.keys; key_begin += attention_block) {
+    Block const keys = kernels::block_at(key_begin, first.keys);
+    first.load(first.of_keys(first.view.k), first.key_row + key_begin, keys.count, tiles.k);
+    first.load(first.of_keys(first.view.v), first.key_row + key_begin, keys.count, tiles.v);
     set_zero(tiles.grad_k, keys.count);
     set_zero(tiles.grad_v, keys.count);
-    for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
-      Block const queries = kernels::block_at(begin, head.queries);
-      if (head.seen(key_begin, queries)) {
-        backward_blocks(head, queries, keys, rows, tiles);
+    for (std::int64_t i = 0; i < sharing; ++i) {
+      Head const head = first.neighbour(i);
+      tiles.grad_q = {all_grad_q[i * head_rows], stride};
+      for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
+        Block const queries = kernels::block_at(begin, head.queries);
+        if (head.seen(key_begin, queries)) {
+          backward_blocks(head, queries, keys, rows, tiles);
+        }
       }
     }
-    head.store(tiles.grad_k, rows.grad_k, head.key_row + key_begin, keys.count);
-    head.store(tiles.grad_v, rows.grad_v, head.key_row + key_begin, keys.count);
+    first.store(tiles.grad_k, first.of_keys(rows.grad_k), first.key_row + key_begin, keys.count);
+    first.store(tiles.grad_v, first.of_keys(rows.grad_v), first.key_row + key_begin, keys.count);
   }
-  head.store(tiles.grad_q, rows.grad_q, head.query_row, head.queries, head.view.scale);
+  for (std::int64_t i = 0; i < sharing; ++i) {
+    first.neighbour(i).store(Tile<Real>{all_grad_q[i * head_rows], stride}, rows.grad_q, first.query_row, first.queries,
+                             first.view.scale);
+  }
 }
 
 template <class Element>
@@ -291,19 +305,20 @@ void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<
   using Real = kernels::ArithmeticType<Element>;
   kernels::AttentionView<Element> const view(call);
   std::int64_t const stride = view.stride();
+  std::int64_t const key_heads = view.heads / view.sharing;
   kernels::for_each_with_scratch<Real>(
-      execution, "attention backward", view.count * view.heads,
-      BackwardTiles<Real>::elements(stride, view.query_blocks),
+      execution, "attention backward", view.count * key_heads,
+      BackwardTiles<Real>::elements(stride, view.query_blocks * view.sharing),
       KOKKOS_LAMBDA(std::int64_t item, kernels::Scratch<Real> scratch) {
-        kernels::AttentionHead<Element> const head(view, item / view.heads, item % view.heads);
-        backward_head(head, rows, scratch, stride);
+        kernels::AttentionHead<Element> const first(view, item / key_heads, item % key_heads * view.sharing);
+        backward_heads(first, rows, scratch, stride);
       });
 }
 
 class KokkosAttention : public Attention {
  public:
   bool supports(AttentionProblem const& problem) const override {
-    return problem.dtype == DType::float32 || problem.dtype == DType::float64 || problem.dtype == DType::bfloat16;
+    return problem.dtype != DType::int32 && kernels::has_plain_pairs(problem);
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
@@ -324,8 +339,8 @@ class KokkosAttention : public Attention {
 
 }  // namespace
 
-std::shared_ptr<Attention> make_kokkos_attention() {
-  return std::make_shared<KokkosAttention>();
+void add_portable_attention_kernels(KernelRegistries& registries) {
+  registries.of<Attention>().add("kokkos", speeds::portable, std::make_shared<KokkosAttention>());
 }
 
 }  // namespace heddle

@@ -8,24 +8,51 @@ namespace {
 /// One head of one sequence, with the formulas as they stand in a textbook: scores are computed again wherever needed.
 template <class Element>
 struct Head {
-  std::int64_t query_begin, query_count, key_begin, key_count;
-  std::int64_t head, head_dim;
+  using Statistic = kernels::ArithmeticType<Element>;
+
+  std::int64_t query_begin, query_count, key_begin, key_count, prefix_length;
+  std::int64_t head, key_head, head_dim;
   double scale;
-  bool causal;
+  AttentionMask mask;
   kernels::Rows<Element> q, k, v;
   std::int32_t const *query_position, *key_position;
+  Statistic const* bias;  ///< of this head, or null
+  std::int64_t bias_reach;
   kernels::DropoutRule dropout;
 
+  /// The head's columns of a row of queries, and those of the key and value head that it shares with others.
   KOKKOS_INLINE_FUNCTION Element* of(kernels::Rows<Element> const& rows, std::int64_t row) const {
     return rows[row] + head * head_dim;
   }
-  KOKKOS_INLINE_FUNCTION bool sees(std::int64_t query, std::int64_t key) const {
-    std::int64_t const last = query_position == nullptr ? query + (key_count - query_count)
-                                                        : std::int64_t{query_position[query_begin + query]};
-    return !causal || position_of(key) <= last;
+  KOKKOS_INLINE_FUNCTION Element* of_key(kernels::Rows<Element> const& rows, std::int64_t row) const {
+    return rows[row] + key_head * head_dim;
+  }
+  KOKKOS_INLINE_FUNCTION std::int64_t position_of_query(std::int64_t query) const {
+    return query_position == nullptr ? query + (key_count - query_count)
+                                     : std::int64_t{query_position[query_begin + query]};
   }
   KOKKOS_INLINE_FUNCTION std::int64_t position_of(std::int64_t key) const {
     return key_position == nullptr ? key : key_position[key_begin + key];
+  }
+  KOKKOS_INLINE_FUNCTION bool sees(std::int64_t query, std::int64_t key) const {
+    std::int64_t const at = position_of(key);
+    std::int64_t const own = position_of_query(query);
+    switch (mask.kind) {
+      case MaskKind::bidirectional:
+        return true;
+      case MaskKind::causal:
+        return at <= own;
+      case MaskKind::window:
+        return at >= own - mask.left && at <= own + mask.right;
+      case MaskKind::prefix:
+        return at < prefix_length || at <= own;
+    }
+    return false;
+  }
+  /// Which of the head's biases is added to the pair's score.
+  KOKKOS_INLINE_FUNCTION std::int64_t bias_index(std::int64_t query, std::int64_t key) const {
+    std::int64_t const distance = position_of(key) - position_of_query(query);
+    return bias_reach + (distance < -bias_reach ? -bias_reach : (distance > bias_reach ? bias_reach : distance));
   }
   KOKKOS_INLINE_FUNCTION double dot(Element const* a, Element const* b) const {
     double sum = 0;
@@ -35,7 +62,8 @@ struct Head {
     return sum;
   }
   KOKKOS_INLINE_FUNCTION double score(std::int64_t query, std::int64_t key) const {
-    return scale * dot(of(q, query_begin + query), of(k, key_begin + key));
+    double const product = scale * dot(of(q, query_begin + query), of_key(k, key_begin + key));
+    return bias == nullptr ? product : product + static_cast<double>(bias[bias_index(query, key)]);
   }
   KOKKOS_INLINE_FUNCTION double kept(std::int64_t query, std::int64_t key) const {
     std::int64_t const position = position_of(key);
@@ -88,12 +116,17 @@ KOKKOS_INLINE_FUNCTION void sum_terms(Element* to, std::int64_t head_dim, double
 
 template <class Element>
 struct Call {
+  using Statistic = kernels::ArithmeticType<Element>;
+
   kernels::Rows<Element> q, k, v;
   std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
-  std::int32_t const *query_position, *key_position;
-  std::int64_t count, heads, head_dim;
+  std::int32_t const *query_position, *key_position, *prefix_length;
+  kernels::Rows<Statistic> bias;
+  std::int64_t bias_reach;
+  std::int64_t count, heads, heads_per_key_head, head_dim;
   double scale;
-  bool causal, accumulate;
+  AttentionMask mask;
+  bool accumulate;
   kernels::DropoutRule dropout;
 
   explicit Call(AttentionCall const& call)
@@ -106,29 +139,38 @@ struct Call {
         key_length(call.keys.length.data<std::int32_t>()),
         query_position(kernels::rows_of<std::int32_t>(call.query_position).data),
         key_position(kernels::rows_of<std::int32_t>(call.key_position).data),
+        prefix_length(kernels::rows_of<std::int32_t>(call.prefix_length).data),
+        bias(kernels::rows_of<Statistic>(call.bias)),
+        bias_reach(call.bias.empty() ? 0 : call.bias.dim(1) / 2),
         count(call.queries.count),
         heads(call.heads),
+        heads_per_key_head(call.kv_heads > 0 ? call.heads / call.kv_heads : 1),
         head_dim(call.q.dim(1) / call.heads),
         scale(call.scale),
-        causal(call.causal),
+        mask(call.mask),
         accumulate(call.accumulate),
         dropout(call.dropout) {}
 
-  KOKKOS_INLINE_FUNCTION Head<Element> head(std::int64_t item) const {
-    std::int64_t const sequence = item / heads;
+  KOKKOS_INLINE_FUNCTION std::int64_t key_heads() const { return heads / heads_per_key_head; }
+
+  KOKKOS_INLINE_FUNCTION Head<Element> head(std::int64_t sequence, std::int64_t head) const {
     return {query_begin[sequence],
             query_length[sequence],
             key_begin[sequence],
             key_length[sequence],
-            item % heads,
+            prefix_length == nullptr ? 0 : prefix_length[sequence],
+            head,
+            head / heads_per_key_head,
             head_dim,
             scale,
-            causal,
+            mask,
             q,
             k,
             v,
             query_position,
             key_position,
+            bias ? bias[head] : nullptr,
+            bias_reach,
             dropout};
   }
 };
@@ -142,7 +184,7 @@ void run_forward(Execution& execution, AttentionCall const& attention, Tensor co
   auto const statistics = kernels::rows_of<Real>(log_sum_exp);
   kernels::for_each(
       execution, "reference attention forward", call.count * call.heads, KOKKOS_LAMBDA(std::int64_t item) {
-        Head<Element> const head = call.head(item);
+        Head<Element> const head = call.head(item / call.heads, item % call.heads);
         for (std::int64_t query = 0; query < head.query_count; ++query) {
           Real& statistic = statistics[head.query_begin + query][head.head];
           double const others = call.accumulate ? static_cast<double>(statistic) : -INFINITY;
@@ -152,7 +194,7 @@ void run_forward(Execution& execution, AttentionCall const& attention, Tensor co
           sum_terms(head.of(out, head.query_begin + query), head.head_dim, share, head.key_count,
                     [&](std::int64_t key) {
                       double const weight = head.sees(query, key) ? std::exp(head.score(query, key) - normalizer) : 0.0;
-                      return Term<Element>{weight * head.kept(query, key), head.of(head.v, head.key_begin + key)};
+                      return Term<Element>{weight * head.kept(query, key), head.of_key(head.v, head.key_begin + key)};
                     });
         }
       });
@@ -164,12 +206,14 @@ struct BackwardRows {
   kernels::Rows<Element> output, grad_output;
   kernels::Rows<Element> grad_q, grad_k, grad_v;
   kernels::Rows<kernels::ArithmeticType<Element>> log_sum_exp;
+  kernels::Rows<kernels::ArithmeticType<Element>> grad_bias;
 };
 
 /// What the pair of a query and a key contributes is these times a row.
 struct PairFactors {
   double grad_output = 0;  ///< to grad_v
-  double score = 0;        ///< times k to grad_q, times q to grad_k
+  double product = 0;      ///< times k to grad_q, times q to grad_k
+  double score = 0;        ///< to grad_bias
 };
 
 /// With weight p, kept multiplier m, dp = grad_output · v and delta = grad_output · output: dv += p m grad_output,
@@ -185,34 +229,76 @@ KOKKOS_INLINE_FUNCTION PairFactors pair_factors(Head<Element> const& head, Backw
   double const delta = head.dot(grad, head.of(rows.output, row));
   double const weight = std::exp(head.score(query, key) - kernels::wide<double>(rows.log_sum_exp[row][head.head]));
   double const kept = head.kept(query, key);
-  double const grad_weight = kept * head.dot(grad, head.of(head.v, head.key_begin + key));
-  return {weight * kept, head.scale * weight * (grad_weight - delta)};
+  double const grad_weight = kept * head.dot(grad, head.of_key(head.v, head.key_begin + key));
+  return {weight * kept, head.scale * weight * (grad_weight - delta), weight * (grad_weight - delta)};
+}
+
+template <class Element>
+KOKKOS_INLINE_FUNCTION void write_grad_q(Head<Element> const& head, BackwardRows<Element> const& rows, double share) {
+  for (std::int64_t query = 0; query < head.query_count; ++query) {
+    sum_terms(
+        head.of(rows.grad_q, head.query_begin + query), head.head_dim, share, head.key_count, [&](std::int64_t key) {
+          return Term<Element>{pair_factors(head, rows, query, key).product, head.of_key(head.k, head.key_begin + key)};
+        });
+  }
+}
+
+/// grad_k and grad_v of a sequence's key head: sums over the queries of all heads that share it.
+template <class Element>
+KOKKOS_INLINE_FUNCTION void write_grad_k_and_v(Call<Element> const& call, BackwardRows<Element> const& rows,
+                                               std::int64_t sequence, std::int64_t key_head) {
+  double const share = call.accumulate ? 1 : 0;
+  Head<Element> const first = call.head(sequence, key_head * call.heads_per_key_head);
+  std::int64_t const pairs = first.query_count * call.heads_per_key_head;
+  auto const head_of = [&](std::int64_t pair) { return call.head(sequence, first.head + pair / first.query_count); };
+  for (std::int64_t key = 0; key < first.key_count; ++key) {
+    std::int64_t const row = first.key_begin + key;
+    sum_terms(first.of_key(rows.grad_k, row), first.head_dim, share, pairs, [&](std::int64_t pair) {
+      Head<Element> const head = head_of(pair);
+      std::int64_t const query = pair % head.query_count;
+      return Term<Element>{pair_factors(head, rows, query, key).product, head.of(head.q, head.query_begin + query)};
+    });
+    sum_terms(first.of_key(rows.grad_v, row), first.head_dim, share, pairs, [&](std::int64_t pair) {
+      Head<Element> const head = head_of(pair);
+      std::int64_t const query = pair % head.query_count;
+      return Term<Element>{pair_factors(head, rows, query, key).grad_output,
+                           head.of(rows.grad_output, head.query_begin + query)};
+    });
+  }
 }
 
 template <class Element>
 void run_backward(Execution& execution, AttentionCall const& attention, BackwardRows<Element> const& rows) {
   Call<Element> const call(attention);
-  double const share = call.accumulate ? 1 : 0;
   kernels::for_each(
       execution, "reference attention backward", call.count * call.heads, KOKKOS_LAMBDA(std::int64_t item) {
-        Head<Element> const head = call.head(item);
-        for (std::int64_t query = 0; query < head.query_count; ++query) {
-          sum_terms(
-              head.of(rows.grad_q, head.query_begin + query), head.head_dim, share, head.key_count,
-              [&](std::int64_t key) {
-                return Term<Element>{pair_factors(head, rows, query, key).score, head.of(head.k, head.key_begin + key)};
-              });
+        write_grad_q(call.head(item / call.heads, item % call.heads), rows, call.accumulate ? 1 : 0);
+      });
+  kernels::for_each(
+      execution, "reference attention backward", call.count * call.key_heads(), KOKKOS_LAMBDA(std::int64_t item) {
+        write_grad_k_and_v(call, rows, item / call.key_heads(), item % call.key_heads());
+      });
+}
+
+/// One work item for each bias, which sums over all pairs at its distance in their order.
+template <class Element>
+void add_bias_gradients(Execution& execution, AttentionCall const& attention, BackwardRows<Element> const& rows) {
+  Call<Element> const call(attention);
+  std::int64_t const distances = attention.bias.dim(1);
+  kernels::for_each(
+      execution, "reference attention bias gradient", call.heads * distances, KOKKOS_LAMBDA(std::int64_t item) {
+        double sum = 0;
+        for (std::int64_t sequence = 0; sequence < call.count; ++sequence) {
+          Head<Element> const head = call.head(sequence, item / distances);
+          for (std::int64_t pair = 0; pair < head.query_count * head.key_count; ++pair) {
+            std::int64_t const query = pair / head.key_count;
+            std::int64_t const key = pair % head.key_count;
+            if (head.bias_index(query, key) == item % distances) {
+              sum += pair_factors(head, rows, query, key).score;
+            }
+          }
         }
-        for (std::int64_t key = 0; key < head.key_count; ++key) {
-          std::int64_t const row = head.key_begin + key;
-          sum_terms(head.of(rows.grad_k, row), head.head_dim, share, head.query_count, [&](std::int64_t query) {
-            return Term<Element>{pair_factors(head, rows, query, key).score, head.of(head.q, head.query_begin + query)};
-          });
-          sum_terms(head.of(rows.grad_v, row), head.head_dim, share, head.query_count, [&](std::int64_t query) {
-            return Term<Element>{pair_factors(head, rows, query, key).grad_output,
-                                 head.of(rows.grad_output, head.query_begin + query)};
-          });
-        }
+        rows.grad_bias[item / distances][item % distances] += static_cast<typename Head<Element>::Statistic>(sum);
       });
 }
 
@@ -229,11 +315,17 @@ class ReferenceAttention : public Attention {
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
     kernels::with_floating(call.q.dtype(), [&]<class Element>(Element) {
-      BackwardRows<Element> const rows{
-          kernels::rows_of<Element>(output),      kernels::rows_of<Element>(grad_output),
-          kernels::rows_of<Element>(gradients.q), kernels::rows_of<Element>(gradients.k),
-          kernels::rows_of<Element>(gradients.v), kernels::rows_of<kernels::ArithmeticType<Element>>(log_sum_exp)};
+      BackwardRows<Element> const rows{kernels::rows_of<Element>(output),
+                                       kernels::rows_of<Element>(grad_output),
+                                       kernels::rows_of<Element>(gradients.q),
+                                       kernels::rows_of<Element>(gradients.k),
+                                       kernels::rows_of<Element>(gradients.v),
+                                       kernels::rows_of<kernels::ArithmeticType<Element>>(log_sum_exp),
+                                       kernels::rows_of<kernels::ArithmeticType<Element>>(gradients.bias)};
       run_backward<Element>(execution, call, rows);
+      if (!gradients.bias.empty()) {
+        add_bias_gradients<Element>(execution, call, rows);
+      }
     });
   }
 };

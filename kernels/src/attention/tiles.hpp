@@ -12,6 +12,11 @@ namespace heddle::kernels {
 
 constexpr std::int64_t attention_block = 64;
 
+/// Whether a problem's pairs of queries and keys are those of AttentionHead: all, or causal ones, without biases.
+inline bool has_plain_pairs(AttentionProblem const& problem) {
+  return (problem.mask.is(MaskKind::bidirectional) || problem.mask.is(MaskKind::causal)) && !problem.bias;
+}
+
 /// The call's pointers. Elements are what memory holds, Real what is computed in.
 template <class Element>
 struct AttentionView {
@@ -21,6 +26,7 @@ struct AttentionView {
   std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
   std::int32_t const *query_position, *key_position;  ///< of each row; null: rows of a sequence are consecutive
   std::int64_t count, heads, head_dim, query_blocks;
+  std::int64_t sharing;  ///< heads that share a head of keys and values
   Real scale;
   bool causal, accumulate;
   DropoutRule dropout;
@@ -39,8 +45,9 @@ struct AttentionView {
         heads(call.heads),
         head_dim(call.q.dim(1) / call.heads),
         query_blocks((call.queries.max_length + attention_block - 1) / attention_block),
+        sharing(call.kv_heads > 0 ? call.heads / call.kv_heads : 1),
         scale(static_cast<Real>(call.scale)),
-        causal(call.causal),
+        causal(call.mask.is(MaskKind::causal)),
         accumulate(call.accumulate),
         dropout(call.dropout) {}
 
@@ -77,6 +84,16 @@ struct AttentionHead {
 
   KOKKOS_INLINE_FUNCTION Element* at(Rows<Element> const& rows, std::int64_t row) const {
     return rows[row] + head * view.head_dim;
+  }
+  /// The head `offset` after this one, of the same sequence.
+  KOKKOS_INLINE_FUNCTION AttentionHead neighbour(std::int64_t offset) const {
+    AttentionHead result = *this;
+    result.head += offset;
+    return result;
+  }
+  /// Rows of keys, values or their gradients, shifted so that this head's columns are those of its head of keys.
+  KOKKOS_INLINE_FUNCTION Rows<Element> of_keys(Rows<Element> const& rows) const {
+    return {rows.data + (head / view.sharing - head) * view.head_dim, rows.stride};
   }
 
   /// tile[i] = scale * (row first + i of this head), for `count` rows, zero beyond them and beyond head_dim.

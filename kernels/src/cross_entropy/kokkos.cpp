@@ -107,9 +107,10 @@ void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Ten
   auto const in = kernels::rows_of<Real>(statistics);
   auto const out = kernels::rows_of<Real>(losses);
   LossRule<Real> const rule(call);
+  kernels::RowWeights<Real> const weights(call);
   kernels::for_each(
       execution, "cross entropy losses", statistics.dim(0),
-      KOKKOS_LAMBDA(std::int64_t row) { rule.write_losses(in[row], out[row]); });
+      KOKKOS_LAMBDA(std::int64_t row) { rule.write_losses(in[row], weights[row], out[row]); });
 }
 
 template <class Element, class Real = kernels::ArithmeticType<Element>>
@@ -120,20 +121,24 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
   LossRule<Real> const rule(call, scale);
+  kernels::RowWeights<Real> const weights(call);
   kernels::for_each(
       execution, "cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Real const maximum = in[row][0];
-        Real const factor = rule.scale / in[row][1];
+        Real const weight = weights[row];
+        Real const factor = weight * rule.scale / in[row][1];
+        Real const wanted_of_all = weight * rule.wanted_of_all;
         Element* const row_logits = logits[row];
         auto const gradient = [=](Element logit, Real wanted) {
-          return kernels::narrow<Element>(exp_of_negative(kernels::wide<Real>(logit) - maximum) * factor - wanted);
+          return kernels::narrow_again<Element>(exp_of_negative(kernels::wide<Real>(logit) - maximum) * factor -
+                                                wanted);
         };
         std::int64_t const target = targets[row] - first;
         bool const here = target >= 0 && target < columns;
         Element const at_target =
-            here ? gradient(row_logits[target], rule.wanted_of_all + rule.wanted_of_target) : Element{};
+            here ? gradient(row_logits[target], wanted_of_all + weight * rule.wanted_of_target) : Element{};
         for (std::int64_t c = 0; c < columns; ++c) {
-          row_logits[c] = gradient(row_logits[c], rule.wanted_of_all);
+          row_logits[c] = gradient(row_logits[c], wanted_of_all);
         }
         if (here) {
           row_logits[target] = at_target;
@@ -148,7 +153,7 @@ KOKKOS_INLINE_FUNCTION Real write_exponentials(Element* logits, std::int64_t col
   for (std::int64_t c = 0; c < columns; ++c) {
     Real const exponential = exp_of_negative(kernels::wide<Real>(logits[c]) - maximum);
     sum += exponential;
-    logits[c] = kernels::narrow<Element>(exponential);
+    logits[c] = kernels::narrow_again<Element>(exponential);
   }
   return sum;
 }
@@ -163,21 +168,27 @@ void write_losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall con
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
   LossRule<Real> const rule(call, scale);
+  kernels::RowWeights<Real> const weights(call);
   kernels::for_each(
       execution, "cross entropy losses and gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Element* const values = logits[row];
         std::int64_t const target = targets[row] - first;
         auto const sums = maximum_and_sum<Element>(values, columns);
-        auto const of_target = kernels::wide<Real>(values[target]);
+        Real const weight = weights[row];
+        bool const ignored = weights.ignored(row);
+        Real const of_target = ignored ? Real{0} : kernels::wide<Real>(values[target]);
         Real const sum = write_exponentials<Element>(values, columns, sums.maximum);
         Real const statistics[] = {sums.maximum, sum, of_target, sums.sum};
-        rule.write_losses(statistics, out[row]);
-        Real const factor = rule.scale / sum;
+        rule.write_losses(statistics, weight, out[row]);
+        Real const factor = weight * rule.scale / sum;
+        Real const wanted_of_all = weight * rule.wanted_of_all;
         Real const probability = exp_of_negative(of_target - sums.maximum) * factor;
         for (std::int64_t c = 0; c < columns; ++c) {
-          values[c] = kernels::narrow<Element>(kernels::wide<Real>(values[c]) * factor - rule.wanted_of_all);
+          values[c] = kernels::narrow_again<Element>(kernels::wide<Real>(values[c]) * factor - wanted_of_all);
         }
-        values[target] = kernels::narrow<Element>(probability - rule.wanted_of_all - rule.wanted_of_target);
+        if (!ignored) {
+          values[target] = kernels::narrow_again<Element>(probability - wanted_of_all - weight * rule.wanted_of_target);
+        }
       });
 }
 
@@ -197,6 +208,11 @@ class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
     kernels::with_real(statistics.dtype(),
                        [&](auto real) { write_losses<decltype(real)>(execution, call, statistics, losses); });
   }
+  void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
+                  Tensor const& sums) override {
+    kernels::with_real(losses.dtype(),
+                       [&]<class Real>(Real) { kernels::add_up_losses<Real>(execution, call, losses, sums); });
+  }
   void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                            Tensor const& losses) override {
     kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
@@ -215,6 +231,10 @@ class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
 
 std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy() {
   return std::make_shared<KokkosSoftmaxCrossEntropy>();
+}
+
+void add_portable_softmax_cross_entropy_kernels(KernelRegistries& registries) {
+  registries.of<SoftmaxCrossEntropy>().add("kokkos", speeds::portable, make_kokkos_softmax_cross_entropy());
 }
 
 }  // namespace heddle

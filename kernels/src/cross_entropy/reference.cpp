@@ -1,6 +1,7 @@
 #include <heddle/core/operations/kernel_author.hpp>
 
 #include "support/factories.hpp"
+#include "terms.hpp"
 
 namespace heddle {
 namespace {
@@ -68,14 +69,17 @@ void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Ten
   auto const in = kernels::rows_of<Real>(statistics);
   auto const out = kernels::rows_of<Real>(losses);
   double const smoothing = call.label_smoothing;
-  auto const vocabulary = static_cast<double>(call.vocabulary_size);
+  auto const vocabulary = static_cast<double>(call.global_vocabulary);
+  kernels::RowWeights<Real> const weights(call);
   kernels::for_each(
       execution, "reference cross entropy losses", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         double const log_normalizer = in[row][0] + std::log(static_cast<double>(in[row][1]));
         double const of_target = log_normalizer - in[row][2];
         double const of_all = log_normalizer - in[row][3] / vocabulary;
-        out[row][0] = static_cast<Real>((1 - smoothing) * of_target + smoothing * of_all);
-        out[row][1] = static_cast<Real>(of_target);
+        double const weight = weights[row];
+        out[row][0] =
+            weight == 0 ? Real{0} : static_cast<Real>(weight * ((1 - smoothing) * of_target + smoothing * of_all));
+        out[row][1] = weight == 0 ? Real{0} : static_cast<Real>(weight * of_target);
       });
 }
 
@@ -87,15 +91,17 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
   double const smoothing = call.label_smoothing;
-  auto const vocabulary = static_cast<double>(call.vocabulary_size);
+  auto const vocabulary = static_cast<double>(call.global_vocabulary);
+  kernels::RowWeights<kernels::ArithmeticType<Element>> const weights(call);
   kernels::for_each(
       execution, "reference cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         double const maximum = in[row][0];
         double const sum_exp = in[row][1];
+        double const weighted = weights[row] * scale;
         for (std::int64_t c = 0; c < columns; ++c) {
           double const probability = std::exp(kernels::wide<double>(logits[row][c]) - maximum) / sum_exp;
           double const wanted = (c + first == targets[row] ? 1 - smoothing : 0.0) + smoothing / vocabulary;
-          logits[row][c] = kernels::narrow<Element>(scale * (probability - wanted));
+          logits[row][c] = kernels::narrow<Element>(weighted * (probability - wanted));
         }
       });
 }
@@ -115,6 +121,11 @@ class ReferenceSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
               Tensor const& losses) override {
     kernels::with_real(statistics.dtype(),
                        [&](auto real) { write_losses<decltype(real)>(execution, call, statistics, losses); });
+  }
+  void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
+                  Tensor const& sums) override {
+    kernels::with_real(losses.dtype(),
+                       [&]<class Real>(Real) { kernels::add_up_losses<Real>(execution, call, losses, sums); });
   }
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {

@@ -91,6 +91,10 @@ class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
               Tensor const& losses) override {
     portable_->losses(execution, call, statistics, losses);
   }
+  void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
+                  Tensor const& sums) override {
+    portable_->add_losses(execution, call, losses, sums);
+  }
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {
     portable_->gradient(execution, call, statistics, scale);
@@ -103,18 +107,24 @@ class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
     std::int64_t const columns = call.logits.dim(1);
     std::int64_t const first = call.first_token;
     kernels::LossRule<float> const rule(call, scale);
+    kernels::RowWeights<float> const weights(call);
     kernels::for_each(execution, "cross entropy losses and gradient", call.logits.dim(0), [=](std::int64_t row) {
       BFloat16* const values = logits[row];
       std::int64_t const target = targets[row] - first;
       MaximumAndSum const found = maximum_and_sum(values, columns);
-      float const of_target = wide(values[target]);
+      float const weight = weights[row];
+      bool const ignored = weights.ignored(row);
+      float const of_target = ignored ? 0.0F : wide(values[target]);
       float const sum = write_exponentials(values, columns, found.maximum, values + logits.stride);
       float const statistics[] = {found.maximum, sum, of_target, found.sum};
-      rule.write_losses(statistics, out[row]);
-      float const factor = rule.scale / sum;
+      rule.write_losses(statistics, weight, out[row]);
+      float const factor = weight * rule.scale / sum;
+      float const wanted_of_all = weight * rule.wanted_of_all;
       float const probability = exp_of_negative(of_target - found.maximum) * factor;
-      write_gradient(values, columns, factor, rule.wanted_of_all);
-      values[target] = kernels::narrow<BFloat16>(probability - rule.wanted_of_all - rule.wanted_of_target);
+      write_gradient(values, columns, factor, wanted_of_all);
+      if (!ignored) {
+        values[target] = kernels::narrow<BFloat16>(probability - wanted_of_all - weight * rule.wanted_of_target);
+      }
     });
   }
 

@@ -5,6 +5,46 @@
 
 namespace heddle::kernels {
 
+/// The weights of rows: 0 for one whose target is ignored.
+template <class Real>
+struct RowWeights {
+  std::int32_t const* targets;
+  Real const* weights;  ///< null: 1
+
+  explicit RowWeights(SoftmaxCrossEntropyCall const& call)
+      : targets(call.targets.data<std::int32_t>()), weights(rows_of<Real>(call.weights).data) {}
+
+  KOKKOS_INLINE_FUNCTION bool ignored(std::int64_t row) const { return targets[row] < 0; }
+  KOKKOS_INLINE_FUNCTION Real operator[](std::int64_t row) const {
+    return ignored(row) ? Real{0} : (weights == nullptr ? Real{1} : weights[row]);
+  }
+};
+
+/// Adds rows one after another in one work item: their sum is the same however they are cut into calls.
+template <class Real>
+void add_up_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
+                   Tensor const& sums) {
+  auto const in = rows_of<Real>(losses);
+  RowWeights<Real> const rows(call);
+  double* const totals = sums.data<double>();
+  std::int64_t const count = losses.dim(0);
+  for_each(
+      execution, "cross entropy sums", 1, KOKKOS_LAMBDA(std::int64_t) {
+        // Volatile: the compiler may not reorder these sums, as it may others.
+        double volatile smoothed = totals[0];
+        double volatile plain = totals[1];
+        std::int64_t counted = 0;
+        for (std::int64_t row = 0; row < count; ++row) {
+          smoothed = smoothed + static_cast<double>(in[row][0]);
+          plain = plain + static_cast<double>(in[row][1]);
+          counted += rows.ignored(row) ? 0 : 1;
+        }
+        totals[0] = smoothed;
+        totals[1] = plain;
+        totals[2] += static_cast<double>(counted);
+      });
+}
+
 /// What a row's losses and gradient are made with.
 template <class Real>
 struct LossRule {
@@ -16,19 +56,19 @@ struct LossRule {
 
   explicit LossRule(SoftmaxCrossEntropyCall const& call, double scale_of_gradient = 1)
       : smoothing(static_cast<Real>(call.label_smoothing)),
-        share(Real{1} / static_cast<Real>(call.vocabulary_size)),
+        share(Real{1} / static_cast<Real>(call.global_vocabulary)),
         scale(static_cast<Real>(scale_of_gradient)),
         wanted_of_all(
-            static_cast<Real>(scale_of_gradient * call.label_smoothing / static_cast<double>(call.vocabulary_size))),
+            static_cast<Real>(scale_of_gradient * call.label_smoothing / static_cast<double>(call.global_vocabulary))),
         wanted_of_target(static_cast<Real>(scale_of_gradient * (1 - call.label_smoothing))) {}
 
-  /// From a row's statistics, the smoothed loss and the plain one.
-  KOKKOS_INLINE_FUNCTION void write_losses(Real const* statistics, Real* losses) const {
+  /// From a row's statistics and weight, the smoothed loss and the plain one.
+  KOKKOS_INLINE_FUNCTION void write_losses(Real const* statistics, Real weight, Real* losses) const {
     Real const log_normalizer = statistics[0] + std::log(statistics[1]);
     Real const of_target = log_normalizer - statistics[2];
     Real const of_all = log_normalizer - statistics[3] * share;
-    losses[0] = of_target + smoothing * (of_all - of_target);
-    losses[1] = of_target;
+    losses[0] = weight == Real{0} ? Real{0} : weight * (of_target + smoothing * (of_all - of_target));
+    losses[1] = weight == Real{0} ? Real{0} : weight * of_target;
   }
 };
 

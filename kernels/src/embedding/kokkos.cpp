@@ -129,8 +129,8 @@ class KokkosEmbedding final : public Embedding {
 
 }  // namespace
 
-std::shared_ptr<Embedding> make_kokkos_embedding() {
-  return std::make_shared<KokkosEmbedding>();
+void add_portable_embedding_kernels(KernelRegistries& registries) {
+  registries.of<Embedding>().add("kokkos", speeds::portable, std::make_shared<KokkosEmbedding>());
 }
 
 }  // namespace heddle

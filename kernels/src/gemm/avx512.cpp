@@ -1,5 +1,3 @@
-#include <cpuid.h>
-
 #include "avx512_blocks.hpp"
 #include "packed_weights.hpp"
 #include "support/factories.hpp"
@@ -9,36 +7,34 @@ namespace heddle {
 
 namespace {
 
-/// The inner loops for an element type, or null where the CPU cannot run them.
-avx512::Tiles const* tiles_for(DType dtype) {
-  bool const has_avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-                          __builtin_cpu_supports("avx512vl") != 0;
-  if (dtype == DType::float32 && has_avx512) {
+/// The inner loops for an element type, or null where `level` lacks their instructions.
+avx512::Tiles const* tiles_for(DType dtype, CpuLevel level) {
+  if (dtype == DType::float32 && level >= CpuLevel::v4) {
     return &avx512::float32_tiles;
   }
-  if (dtype == DType::bfloat16 && has_avx512 && __builtin_cpu_supports("avx512bf16") != 0) {
+  if (dtype == DType::bfloat16 && level >= CpuLevel::v4_bf16) {
     return &avx512::bfloat16_tiles;
   }
   return nullptr;
-}
-
-/// Whether the CPU has matrix registers for bfloat16 (AMX), which nothing here uses.
-bool cpu_has_matrix_registers() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  constexpr unsigned amx_bf16 = 1U << 22;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & amx_bf16) != 0;
 }
 
 /// Packed panels of both factors and tiles of c in registers (Goto, van de Geijn 2008), with AVX-512 and its bfloat16
 /// instructions. The order in which an element's products are summed depends on k alone. Used by one thread at a time.
 class Avx512Gemm final : public Gemm {
  public:
+  explicit Avx512Gemm(CpuLevel level) : level_(level) {}
+
   bool supports(GemmProblem const& problem) const override {
-    return kernels::runs_on_one_host_thread() && kernels::has_gemm_types(problem) &&
-           tiles_for(problem.dtype) != nullptr;
+    return kernels::runs_on_one_host_thread() && kernels::is_plain_gemm(problem) &&
+           tiles_for(problem.dtype, level_) != nullptr;
+  }
+
+  std::size_t packed_bytes(GemmProblem const& problem) const override {
+    std::int64_t const steps = avx512::quotient_up(problem.k, tiles_for(problem.dtype)->elements_per_word);
+    return sizeof(std::uint32_t) * static_cast<std::size_t>(avx512::packed_right_words(problem.n, steps));
+  }
+  std::size_t kept_bytes() const override {
+    return weights_.bytes([](Tensor const& packed) { return packed.bytes(); });
   }
 
   void multiply(Execution& execution, GemmCall const& call) override {
@@ -52,7 +48,7 @@ class Avx512Gemm final : public Gemm {
     auto const words = [&](std::int64_t count) {
       return reinterpret_cast<std::uint32_t*>(execution.scratch.allocate(DType::int32, Shape{count}).raw());
     };
-    avx512::Tiles const& tiles = *tiles_for(problem.dtype);
+    avx512::Tiles const& tiles = *tiles_for(problem.dtype, level_);
     std::int64_t const steps = avx512::quotient_up(problem.k, tiles.elements_per_word);
     bool const weight = call.b_weight.id != 0;
     bool const rounds_sums = problem.output_dtype == DType::bfloat16 && steps > avx512::block_steps;
@@ -79,13 +75,18 @@ class Avx512Gemm final : public Gemm {
     return words(weights_.current(call, problem, make, fill));
   }
 
+  CpuLevel level_;
   PackedWeights<Tensor> weights_;
 };
 
 }  // namespace
 
-void add_avx512_gemm(KernelRegistry<Gemm>& registry) {
-  registry.add("avx512", cpu_has_matrix_registers() ? speeds::simd : speeds::own, std::make_shared<Avx512Gemm>());
+void add_avx512_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
+  if (level >= CpuLevel::v4) {
+    // Matrix registers (AMX), which nothing here uses, make the vendor's faster.
+    int const speed = level >= CpuLevel::v4_amx ? speeds::simd : speeds::own;
+    registry.add("avx512", speed, std::make_shared<Avx512Gemm>(level));
+  }
 }
 
 }  // namespace heddle

@@ -238,7 +238,19 @@ void multiply_packed(Execution& execution, GemmCall const& call, GemmProblem con
 /// elements are bfloat16, and so are the packed panels; those of weights are kept.
 class KokkosGemm final : public Gemm {
  public:
-  bool supports(GemmProblem const& problem) const override { return kernels::has_gemm_types(problem); }
+  bool supports(GemmProblem const& problem) const override { return kernels::is_plain_gemm(problem); }
+
+  std::size_t packed_bytes(GemmProblem const& problem) const override {
+    std::int64_t elements = 0;
+    kernels::with_gemm_types(problem, [&]<class A, class B, class C>(A, B, C) {
+      using Real = kernels::ArithmeticType<A>;
+      elements = PackedPanels<Real>::shape(problem).size() * static_cast<std::int64_t>(sizeof(Real));
+    });
+    return static_cast<std::size_t>(elements);
+  }
+  std::size_t kept_bytes() const override {
+    return weights_.bytes([](Tensor const& packed) { return packed.bytes(); });
+  }
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
@@ -269,8 +281,8 @@ class KokkosGemm final : public Gemm {
 
 }  // namespace
 
-std::shared_ptr<Gemm> make_kokkos_gemm() {
-  return std::make_shared<KokkosGemm>();
+void add_portable_gemm_kernels(KernelRegistries& registries) {
+  registries.of<Gemm>().add("kokkos", speeds::portable, std::make_shared<KokkosGemm>());
 }
 
 }  // namespace heddle

@@ -90,6 +90,22 @@ void* address(Tensor const& tensor, std::int64_t element) {
   return static_cast<std::byte*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
+dnnl::cpu_isa highest_isa(CpuLevel level) {
+  switch (level) {
+    case CpuLevel::baseline:
+      return dnnl::cpu_isa::sse41;
+    case CpuLevel::v3:
+      return dnnl::cpu_isa::avx2;
+    case CpuLevel::v4:
+      return dnnl::cpu_isa::avx512_core;
+    case CpuLevel::v4_bf16:
+      return dnnl::cpu_isa::avx512_core_bf16;
+    case CpuLevel::v4_amx:
+      break;
+  }
+  return dnnl::cpu_isa::all;
+}
+
 /// oneDNN's matmul, with packed copies of weights where the call says that b is one. Used by one thread at a time.
 class OneDnnGemm final : public Gemm {
  public:
@@ -100,8 +116,15 @@ class OneDnnGemm final : public Gemm {
     if (!Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space>::accessible) {
       return false;
     }
-    return problem.dtype != DType::float64 && kernels::has_gemm_types(problem) &&
+    return problem.dtype != DType::float64 && kernels::is_plain_gemm(problem) &&
            (problem.dtype != DType::bfloat16 || has_bfloat16());
+  }
+
+  std::size_t packed_bytes(GemmProblem const& problem) const override {
+    return problem.transpose_a ? 0 : packed_description(problem).get_size();
+  }
+  std::size_t kept_bytes() const override {
+    return weights_.bytes([](dnnl::memory const& packed) { return packed.get_desc().get_size(); });
   }
 
   void multiply(Execution& execution, GemmCall const& call) override {
@@ -228,10 +251,10 @@ class OneDnnGemm final : public Gemm {
       stream_.wait();
     };
     return weights_.current(
-        call, problem, [&] { return make_packed(problem); }, fill);
+        call, problem, [&] { return dnnl::memory(packed_description(problem), engine_); }, fill);
   }
 
-  dnnl::memory make_packed(GemmProblem const& problem) const {
+  dnnl::memory::desc packed_description(GemmProblem const& problem) const {
     MatmulKey const typical{problem.dtype,
                             problem.output_dtype,
                             large_chunk,
@@ -245,7 +268,7 @@ class OneDnnGemm final : public Gemm {
                             false,
                             false};
     dnnl::memory::desc const any({problem.k, problem.n}, to_onednn(problem.dtype), dnnl::memory::format_tag::any);
-    return {describe(typical, any, engine_).weights_desc(), engine_};
+    return describe(typical, any, engine_).weights_desc();
   }
 
   void multiply_nothing(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
@@ -282,8 +305,10 @@ class OneDnnGemm final : public Gemm {
 
 }  // namespace
 
-std::shared_ptr<Gemm> make_onednn_gemm() {
-  return std::make_shared<OneDnnGemm>();
+void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
+  // Before anything else of oneDNN, or without effect: the first level of a process counts.
+  dnnl::set_max_cpu_isa(highest_isa(level));
+  registry.add("onednn", speeds::vendor, std::make_shared<OneDnnGemm>());
 }
 
 }  // namespace heddle

@@ -8,8 +8,9 @@
 
 namespace heddle {
 
-/// Packed copies of the weights that are a GEMM's b, each kept until the weight's version is another one. Packed is the
-/// copy's type; those used last are kept.
+/// Packed copies of the weights that are a GEMM's b, each valid until the weight's version is another one. Packed is
+/// the copy's type. As many are kept as the model has weights, however many these are; copies of weights that are no
+/// longer multiplied by go when there are many.
 template <class Packed>
 class PackedWeights {
  public:
@@ -28,8 +29,16 @@ class PackedWeights {
     return entry.packed;
   }
 
+  /// The sum of `size_of_copy(packed)` over all copies.
+  template <class SizeOfCopy>
+  std::size_t bytes(SizeOfCopy&& size_of_copy) const {
+    std::size_t sum = 0;
+    entries_.for_each([&](Entry const& entry) { sum += static_cast<std::size_t>(size_of_copy(entry.packed)); });
+    return sum;
+  }
+
  private:
-  /// Whose copy it is. A view of some of a parameter's rows has its own.
+  /// Identifies a copy. A view of some of a parameter's rows has its own.
   struct Key {
     std::uint64_t id;
     void const* data;
@@ -46,8 +55,11 @@ class PackedWeights {
     Packed packed;
   };
 
-  static constexpr std::size_t capacity = 1024;
-  LruCache<Key, Entry> entries_{capacity};
+  /// So many are kept in any case. A pipeline stage makes as many forward passes before the first backward pass as
+  /// there are stages, in which copies for the backward pass wait for their use.
+  static constexpr std::size_t least = 1024;
+  static constexpr std::uint64_t patience = 64;
+  LruCache<Key, Entry> entries_{least, patience};
 };
 
 }  // namespace heddle

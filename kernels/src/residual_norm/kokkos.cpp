@@ -31,6 +31,7 @@ struct NormView {
   kernels::DropoutRule dropout;
   std::int64_t columns;
   Real epsilon;
+  bool centred;  ///< a layer norm, not an rms norm
 
   NormView(ResidualNormCall const& call, ResidualNormOutput const& output)
       : residual(kernels::rows_of<Element>(call.residual)),
@@ -43,7 +44,8 @@ struct NormView {
         reciprocal_deviation(kernels::rows_of<Real>(output.reciprocal_deviation).data),
         dropout(call.dropout),
         columns(call.residual.dim(1)),
-        epsilon(static_cast<Real>(call.epsilon)) {}
+        epsilon(static_cast<Real>(call.epsilon)),
+        centred(call.kind == NormKind::layer) {}
 
   KOKKOS_INLINE_FUNCTION Element const* normed(std::int64_t row) const { return sum ? sum[row] : residual[row]; }
 
@@ -55,11 +57,14 @@ struct NormView {
     dropout.template for_each_chunk<Real>(
         row, columns, [=](std::int64_t begin, std::int64_t end, auto const& multipliers) {
           for_each_of_chunk(end - begin, [=](std::int64_t i) {
-            to[begin + i] = kernels::narrow<Element>(kernels::wide<Real>(from[begin + i]) +
-                                                     kernels::wide<Real>(branch_row[begin + i]) * multipliers[i]);
+            to[begin + i] = kernels::narrow_again<Element>(kernels::wide<Real>(from[begin + i]) +
+                                                           kernels::wide<Real>(branch_row[begin + i]) * multipliers[i]);
           });
         });
   }
+
+  /// What is subtracted from a row's elements, once `mean` is known.
+  KOKKOS_INLINE_FUNCTION Real centre(std::int64_t row) const { return centred ? mean[row] : Real{0}; }
 
   KOKKOS_INLINE_FUNCTION Real mean_of(Element const* x) const {
     Real total = 0;
@@ -77,14 +82,20 @@ struct NormView {
     return Real{1} / std::sqrt(squares / static_cast<Real>(columns) + epsilon);
   }
 
-  /// normalized = (x - mean) / deviation * weight + bias.
+  /// normalized = (x - centre) / deviation * weight + bias.
   KOKKOS_INLINE_FUNCTION void normalize(std::int64_t row) const {
     Element const* const x = normed(row);
     Element* const KOKKOS_RESTRICT to = normalized[row];
-    Real const average = mean[row];
+    Real const average = centre(row);
     Real const reciprocal = reciprocal_deviation[row];
     Real const* const KOKKOS_RESTRICT factors = weight;
     Real const* const KOKKOS_RESTRICT offsets = bias;
+    if (offsets == nullptr) {
+      for_each_column(columns, [=](std::int64_t c) {
+        to[c] = kernels::narrow<Element>((kernels::wide<Real>(x[c]) - average) * reciprocal * factors[c]);
+      });
+      return;
+    }
     for_each_column(columns, [=](std::int64_t c) {
       to[c] = kernels::narrow<Element>((kernels::wide<Real>(x[c]) - average) * reciprocal * factors[c] + offsets[c]);
     });
@@ -111,11 +122,11 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
         if (view.weight == nullptr) {
           return;
         }
-        for (std::int64_t row = begin; row < end; ++row) {
+        for (std::int64_t row = begin; view.centred && row < end; ++row) {
           view.mean[row] = view.mean_of(view.normed(row));
         }
         for (std::int64_t row = begin; row < end; ++row) {
-          view.reciprocal_deviation[row] = view.reciprocal_deviation_of(view.normed(row), view.mean[row]);
+          view.reciprocal_deviation[row] = view.reciprocal_deviation_of(view.normed(row), view.centre(row));
         }
         for (std::int64_t row = begin; row < end; ++row) {
           view.normalize(row);
@@ -123,8 +134,8 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
       });
 }
 
-/// mean(g) and mean(g * standardised x) of a row, with g = grad_normalized * weight: what its gradient needs of all its
-/// columns.
+/// mean(g), of a layer norm alone, and mean(g * standardised x) of a row, with g = grad_normalized * weight: what its
+/// gradient needs of all its columns.
 template <class Real>
 struct RowMeans {
   Real grad = 0;
@@ -146,7 +157,7 @@ struct GradientView {
     Element const* const x = forward.sum[row];
     Element const* const grad = grad_normalized[row];
     Real const* const weight = forward.weight;
-    Real const average = forward.mean[row];
+    Real const average = forward.centre(row);
     Real sum_grad = 0;
     Real sum_grad_distance = 0;
     for_each_column(forward.columns, [&](std::int64_t c) {
@@ -155,7 +166,8 @@ struct GradientView {
       sum_grad_distance += weighted * (kernels::wide<Real>(x[c]) - average);
     });
     auto const count = static_cast<Real>(forward.columns);
-    return {sum_grad / count, sum_grad_distance * forward.reciprocal_deviation[row] / count};
+    return {forward.centred ? sum_grad / count : Real{0},
+            sum_grad_distance * forward.reciprocal_deviation[row] / count};
   }
 
   /// Adds what `count` rows from `first` on contribute to the gradients of weight and bias.
@@ -168,7 +180,7 @@ struct GradientView {
     for (int i = 0; i < count; ++i) {
       x[i] = forward.sum[first + i];
       grad[i] = grad_normalized[first + i];
-      average[i] = forward.mean[first + i];
+      average[i] = forward.centre(first + i);
       reciprocal[i] = forward.reciprocal_deviation[first + i];
     }
     for_each_column(forward.columns, [=](std::int64_t c) {
@@ -193,7 +205,7 @@ struct GradientView {
     Real const* const weight = forward.weight;
     Element* const to_residual = grad_residual[row];
     Element* const to_branch = grad_branch[row];
-    Real const average = with_norm ? forward.mean[row] : Real{0};
+    Real const average = with_norm ? forward.centre(row) : Real{0};
     Real const reciprocal = with_norm ? forward.reciprocal_deviation[row] : Real{0};
     Real const slope = reciprocal * means.grad_standard;
     auto const gradient = [=](std::int64_t c) {
@@ -306,7 +318,9 @@ void run_backward(Execution& execution, GradientView<Element> const& view, std::
       });
   if (sums != nullptr) {
     add_block_sums<Real>(execution, sums, 2 * columns, blocks, gradients.weight);
-    add_block_sums<Real>(execution, sums + columns, 2 * columns, blocks, gradients.bias);
+    if (!gradients.bias.empty()) {
+      add_block_sums<Real>(execution, sums + columns, 2 * columns, blocks, gradients.bias);
+    }
   }
 }
 
@@ -335,6 +349,10 @@ class KokkosResidualNorm : public ResidualNorm {
 
 std::shared_ptr<ResidualNorm> make_kokkos_residual_norm() {
   return std::make_shared<KokkosResidualNorm>();
+}
+
+void add_portable_residual_norm_kernels(KernelRegistries& registries) {
+  registries.of<ResidualNorm>().add("kokkos", speeds::portable, make_kokkos_residual_norm());
 }
 
 }  // namespace heddle

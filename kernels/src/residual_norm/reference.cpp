@@ -25,6 +25,7 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
   kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.residual.dim(1);
   double const epsilon = call.epsilon;
+  bool const centred = call.kind == NormKind::layer;
   kernels::for_each(
       execution, "reference residual norm forward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         if (sum) {
@@ -41,25 +42,27 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
         for (std::int64_t c = 0; c < columns; ++c) {
           total += wide(x[c]);
         }
-        double const average = total / static_cast<double>(columns);
+        double const average = centred ? total / static_cast<double>(columns) : 0.0;
         double squares = 0;
         for (std::int64_t c = 0; c < columns; ++c) {
           squares += (wide(x[c]) - average) * (wide(x[c]) - average);
         }
         double const reciprocal = 1 / std::sqrt(squares / static_cast<double>(columns) + epsilon);
         for (std::int64_t c = 0; c < columns; ++c) {
-          normalized[row][c] =
-              kernels::narrow<Element>((wide(x[c]) - average) * reciprocal * weight.data[c] + bias.data[c]);
+          normalized[row][c] = kernels::narrow<Element>((wide(x[c]) - average) * reciprocal * weight.data[c] +
+                                                        (bias ? bias.data[c] : 0));
         }
-        mean.data[row] = static_cast<Statistic>(average);
+        if (centred) {
+          mean.data[row] = static_cast<Statistic>(average);
+        }
         reciprocal_deviation.data[row] = static_cast<Statistic>(reciprocal);
       });
 }
 
 /// One work item for each column, so that the rows' contributions add up in their order.
 template <class Element>
-void add_weight_gradients(Execution& execution, ResidualNormOutput const& output, Tensor const& grad_normalized,
-                          ResidualNormGradients const& gradients) {
+void add_weight_gradients(Execution& execution, NormKind kind, ResidualNormOutput const& output,
+                          Tensor const& grad_normalized, ResidualNormGradients const& gradients) {
   using Statistic = kernels::ArithmeticType<Element>;
   auto const x = kernels::rows_of<Element>(output.sum);
   auto const mean = kernels::rows_of<Statistic>(output.mean);
@@ -68,17 +71,20 @@ void add_weight_gradients(Execution& execution, ResidualNormOutput const& output
   auto const grad_weight = kernels::rows_of<Statistic>(gradients.weight);
   auto const grad_bias = kernels::rows_of<Statistic>(gradients.bias);
   std::int64_t const rows = grad_normalized.dim(0);
+  bool const centred = kind == NormKind::layer;
   kernels::for_each(
       execution, "reference norm weight gradients", grad_normalized.dim(1), KOKKOS_LAMBDA(std::int64_t c) {
         double of_weight = 0;
         double of_bias = 0;
         for (std::int64_t row = 0; row < rows; ++row) {
-          double const standard = (wide(x[row][c]) - mean.data[row]) * reciprocal_deviation.data[row];
+          double const standard = (wide(x[row][c]) - (centred ? mean.data[row] : 0)) * reciprocal_deviation.data[row];
           of_weight += wide(grad[row][c]) * standard;
           of_bias += wide(grad[row][c]);
         }
         grad_weight.data[c] += static_cast<Statistic>(of_weight);
-        grad_bias.data[c] += static_cast<Statistic>(of_bias);
+        if (grad_bias) {
+          grad_bias.data[c] += static_cast<Statistic>(of_bias);
+        }
       });
 }
 
@@ -87,7 +93,7 @@ void run_backward(Execution& execution, ResidualNormCall const& call, ResidualNo
                   Tensor const& grad_normalized, Tensor const& grad_sum, ResidualNormGradients const& gradients) {
   using Statistic = kernels::ArithmeticType<Element>;
   if (!grad_normalized.empty()) {
-    add_weight_gradients<Element>(execution, output, grad_normalized, gradients);
+    add_weight_gradients<Element>(execution, call.kind, output, grad_normalized, gradients);
   }
   auto const x = kernels::rows_of<Element>(output.sum);
   auto const mean = kernels::rows_of<Statistic>(output.mean);
@@ -99,15 +105,16 @@ void run_backward(Execution& execution, ResidualNormCall const& call, ResidualNo
   auto const grad_branch = kernels::rows_of<Element>(gradients.branch);
   kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.residual.dim(1);
+  bool const centred = call.kind == NormKind::layer;
   kernels::for_each(
       execution, "reference residual norm backward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        double const average = grad_norm ? mean.data[row] : 0;
+        double const average = grad_norm && centred ? mean.data[row] : 0;
         double const reciprocal = grad_norm ? reciprocal_deviation.data[row] : 0;
         double mean_grad = 0;
         double mean_grad_standard = 0;
         for (std::int64_t c = 0; grad_norm && c < columns; ++c) {
           double const grad = wide(grad_norm[row][c]) * weight.data[c];
-          mean_grad += grad / static_cast<double>(columns);
+          mean_grad += centred ? grad / static_cast<double>(columns) : 0.0;
           mean_grad_standard += grad * (wide(x[row][c]) - average) * reciprocal / static_cast<double>(columns);
         }
         for (std::int64_t c = 0; c < columns; ++c) {

@@ -299,7 +299,8 @@ class SimdResidualNorm final : public ResidualNorm {
  public:
   bool supports(ResidualNormProblem const& problem) const override {
     return kernels::runs_on_one_host_thread() && problem.dtype == DType::bfloat16 &&
-           problem.d_model % pair_width == 0 && problem.d_model <= longest;
+           problem.d_model % pair_width == 0 && problem.d_model <= longest && problem.kind == NormKind::layer &&
+           problem.bias;
   }
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
     if (!whole_groups(call.dropout)) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/adam.hpp>
 #include <heddle/core/operations/attention.hpp>
@@ -28,11 +29,8 @@ constexpr int own = 25;
 // Each implementation lives in the .cpp file of its name and is known to the outside by this alone.
 
 std::shared_ptr<Gemm> make_reference_gemm();
-std::shared_ptr<Gemm> make_kokkos_gemm();
-std::shared_ptr<Gemm> make_onednn_gemm();
 
 std::shared_ptr<Attention> make_reference_attention();
-std::shared_ptr<Attention> make_kokkos_attention();
 std::shared_ptr<Attention> make_simd_attention();
 
 std::shared_ptr<ResidualNorm> make_reference_residual_norm();
@@ -40,23 +38,21 @@ std::shared_ptr<ResidualNorm> make_kokkos_residual_norm();
 std::shared_ptr<ResidualNorm> make_simd_residual_norm();
 
 std::shared_ptr<Activation> make_reference_activation();
-std::shared_ptr<Activation> make_kokkos_activation();
 
 std::shared_ptr<SoftmaxCrossEntropy> make_reference_softmax_cross_entropy();
 std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy();
 std::shared_ptr<SoftmaxCrossEntropy> make_simd_softmax_cross_entropy();
 
 std::shared_ptr<Embedding> make_reference_embedding();
-std::shared_ptr<Embedding> make_kokkos_embedding();
 
 std::shared_ptr<Adam> make_reference_adam();
-std::shared_ptr<Adam> make_kokkos_adam();
 
 std::shared_ptr<TensorOps> make_reference_tensor_ops();
-std::shared_ptr<TensorOps> make_kokkos_tensor_ops();
 
-/// Adds `avx512`, or nothing where the build has no such code.
-void add_avx512_gemm(KernelRegistry<Gemm>& registry);
+/// Adds `onednn`, held to `level`.
+void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
+/// Adds `avx512` where `level` includes AVX-512; nothing where the build has no such code.
+void add_avx512_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
 /// Adds the `simd` implementations, or nothing where Kokkos computes on a device.
 void add_simd_kernels(KernelRegistries& registries);
 

@@ -21,7 +21,7 @@ constexpr Index row_block = 128;
 /// The element itself, by its number: loops that assign a BFloat16, a class, are not vectorised.
 template <class Element>
 KOKKOS_INLINE_FUNCTION Element same(Element element) {
-  return kernels::narrow<Element>(kernels::wide<ArithmeticType<Element>>(element));
+  return kernels::narrow_again<Element>(kernels::wide<ArithmeticType<Element>>(element));
 }
 
 /// Calls `body(row, begin, end)` for pieces of each row's columns.
@@ -78,7 +78,7 @@ void add_as(Execution& execution, Tensor const& into, Tensor const& from) {
         Element const* const source = sources[row];
         Element* const target = targets[row];
         for (Index j = begin; j < end; ++j) {
-          target[j] = kernels::narrow<Element>(kernels::wide<Sum>(target[j]) + kernels::wide<Sum>(source[j]));
+          target[j] = kernels::narrow_again<Element>(kernels::wide<Sum>(target[j]) + kernels::wide<Sum>(source[j]));
         }
       });
 }
@@ -210,8 +210,8 @@ class KokkosTensorOps final : public TensorOps {
 
 }  // namespace
 
-std::shared_ptr<TensorOps> make_kokkos_tensor_ops() {
-  return std::make_shared<KokkosTensorOps>();
+void add_portable_tensor_ops_kernels(KernelRegistries& registries) {
+  registries.of<TensorOps>().add("kokkos", speeds::portable, std::make_shared<KokkosTensorOps>());
 }
 
 }  // namespace heddle

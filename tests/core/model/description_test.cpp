@@ -115,6 +115,22 @@ TEST(Description, LayersMayHaveTheirOwnSizes) {
   expect_gradients(test, context);
 }
 
+TEST(Description, HeadsMayShareKeysAndSeeAWindow) {
+  ModelConfig config = small_model({"encoder", "decoder"});
+  config.encoder.settings = {{"self_attention.window", {std::int64_t{1}, "test"}}};
+  config.decoder.settings = {{"self_attention.kv_heads", {std::int64_t{1}, "test"}},
+                             {"self_attention.window", {std::int64_t{1}, "test"}},
+                             {"cross_attention.kv_heads", {std::int64_t{1}, "test"}}};
+  TestModel test(config, vocabulary, DType::float64);
+  ParameterSet const& parameters = test.bench.parameters();
+  EXPECT_EQ(parameters.find("decoder.layers.0.self_attention.q.weight")->spec.shape, (Shape{8, 8}));
+  EXPECT_EQ(parameters.find("decoder.layers.0.self_attention.k.weight")->spec.shape, (Shape{4, 8}));
+  EXPECT_EQ(parameters.find("decoder.layers.1.cross_attention.v.bias")->spec.shape, (Shape{4}));
+  Pack const pack = small_pack();
+  LayerContext context = test.bench.context(pack);
+  expect_gradients(test, context);
+}
+
 TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
   auto const described = [](std::string const& toml) {
     return [=] { description_of(parse_config(toml, "run.toml").model); };
@@ -122,7 +138,7 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
   EXPECT_THAT(described("[model.decoder.layer.\"4-6\"]\nself_attention = { heds = 2 }"),
               ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:20: there is no option "
                                                    "model.decoder.layer.4-6.self_attention.heds; expected one of: "
-                                                   "kv_heads, head_dim, mask")));
+                                                   "kv_heads, head_dim, mask, window")));
   EXPECT_THAT(
       described("[model.decoder]\nself_attention = { head_dim = 0 }"),
       ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.head_dim is the integer 0; expected an "
@@ -135,8 +151,8 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
               ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:21: the encoder has no sublayer cross_attention")));
   EXPECT_THAT(described("[model.decoder]\nheads = 7"),
               ThrowsMessage<ConfigError>(HasSubstr("the 7 heads of a layer do not divide model.d_model = 512")));
-  EXPECT_THAT(described("[model.decoder]\nself_attention = { kv_heads = 2 }"),
-              ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.kv_heads = 2")));
+  EXPECT_THAT(described("[model.decoder]\nself_attention = { kv_heads = 3 }"),
+              ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.kv_heads = 3 does not divide the 8")));
 }
 
 TEST(Description, CostsAreTheLayersOwn) {

@@ -52,6 +52,9 @@ class LoggingCrossEntropy final : public SoftmaxCrossEntropy {
   void losses(Execution&, SoftmaxCrossEntropyCall const&, Tensor const&, Tensor const&) override {
     log_.push_back("losses");
   }
+  void add_losses(Execution&, SoftmaxCrossEntropyCall const&, Tensor const&, Tensor const&) override {
+    log_.push_back("sums");
+  }
   void gradient(Execution&, SoftmaxCrossEntropyCall const&, Tensor const&, double) override {
     log_.push_back("gradient");
   }
@@ -150,7 +153,7 @@ AttentionCall attention_call(std::vector<std::int32_t> const& queries, std::vect
   call.queries = sequences_of(queries);
   call.keys = sequences_of(keys);
   call.heads = 2;
-  call.causal = causal;
+  call.mask = causal ? AttentionMask::causal() : AttentionMask::bidirectional();
   return call;
 }
 
@@ -183,7 +186,7 @@ TEST_F(KernelObserverTest, NoMethodIsLeftToADefault) {
   registries_.observe(recorder_);
   auto const kernel = registries_.select<SoftmaxCrossEntropy>(KernelChoices("auto"), {});
   Tensor const tensor = Tensor::allocate(DType::float32, {2, 4});
-  SoftmaxCrossEntropyCall const call{.logits = tensor, .targets = int_tensor({0, 1}), .vocabulary_size = 4};
+  SoftmaxCrossEntropyCall const call{.logits = tensor, .targets = int_tensor({0, 1}), .global_vocabulary = 4};
   kernel->statistics(execution_, call, tensor);
   kernel->combine(execution_, tensor, tensor);
   kernel->losses(execution_, call, tensor, tensor);

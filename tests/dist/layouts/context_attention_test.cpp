@@ -116,7 +116,7 @@ class ContextAttentionTest : public DistTest {
             .keys = pack.rows(attended.keys).sequences,
             .heads = heads,
             .scale = 0.6,
-            .causal = attended.causal,
+            .mask = attended.causal ? AttentionMask::causal() : AttentionMask::bidirectional(),
             .dropout = {.rate = attended.dropout,
                         .key = 99,
                         .step = 5,

@@ -61,7 +61,7 @@ class MemoryPlanTest : public DistTest {
     TestBench bench(config.model, DType::float32, KernelChoices());
     ParallelState const parallel = parallel_of(layout, world_);
     MemoryReport report;
-    report.predicted = plan_memory(config, parallel.mesh, vocabulary, bench.registries().layers);
+    report.predicted = plan_memory(config, parallel.mesh, vocabulary, bench.registries());
     TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary});
     engine.parameters().initialize(1);
     auto const make = [&](std::int64_t index) {
@@ -78,12 +78,14 @@ class MemoryPlanTest : public DistTest {
     return report;
   }
 
-  // Parameters, gradients and moments are exact. Activations are those of full micro-batches: real ones leave some
-  // tokens free, and the chunks of short sequences are not all alike.
+  // Parameters, gradients, moments and packed weights are exact. Activations are those of full micro-batches: real ones
+  // leave some tokens free, and the chunks of short sequences are not all alike.
   static void expect_close(MemoryReport const& report) {
     EXPECT_EQ(report.predicted.parameters, report.measured.parameters);
     EXPECT_EQ(report.predicted.gradients, report.measured.gradients);
     EXPECT_EQ(report.predicted.moments, report.measured.moments);
+    EXPECT_EQ(report.predicted.kernels, report.measured.kernels);
+    EXPECT_GT(report.measured.kernels, 0);
     EXPECT_GT(report.measured.activations, 0);
     EXPECT_NEAR(static_cast<double>(report.predicted.activations) / static_cast<double>(report.measured.activations), 1,
                 0.1);
@@ -138,10 +140,10 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
   auto const plan = [](Layout const& layout, int rank, int micro_batch = 400) {
     Config config = config_of(layout);
     config.train.micro_batch_tokens = micro_batch;
-    LayerRegistry layers;
-    register_built_in_layers(layers);
+    Registries registries;
+    register_built_in_layers(registries.layers);
     auto const& [pipeline, data, context, tensor] = layout.sizes;
-    return plan_memory(config, Mesh(layout.sizes, rank, pipeline * data * context * tensor), vocabulary, layers);
+    return plan_memory(config, Mesh(layout.sizes, rank, pipeline * data * context * tensor), vocabulary, registries);
   };
   MemoryUse const one = plan({}, 0);
   EXPECT_EQ(one.moments, 2 * one.parameters);
@@ -167,8 +169,12 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
 TEST_F(MemoryPlanTest, TheTableHasEveryRankOrFoldsThem) {
   auto const mebibytes = [](std::int64_t count) { return count << 20; };
   MemoryReport own;
-  own.predicted = {mebibytes(1), mebibytes(2), mebibytes(3), mebibytes(4)};
-  own.measured = {mebibytes(1), mebibytes(2), mebibytes(3), mebibytes(world_.rank() == 0 ? 7 : 5)};
+  own.predicted = {
+      .parameters = mebibytes(1), .gradients = mebibytes(2), .moments = mebibytes(3), .activations = mebibytes(4)};
+  own.measured = {.parameters = mebibytes(1),
+                  .gradients = mebibytes(2),
+                  .moments = mebibytes(3),
+                  .activations = mebibytes(world_.rank() == 0 ? 7 : 5)};
   own.resident = mebibytes(100 + world_.rank());
   auto const ranks = gather_memory(world_, own);
   ASSERT_EQ(ranks.size(), static_cast<std::size_t>(world_.size()));

@@ -7,7 +7,7 @@
 namespace heddle::plugin {
 
 /// Goes up with each change to what plug-ins see: the headers of heddle/core.
-inline constexpr int abi_number = 2;
+inline constexpr int abi_number = 3;
 inline constexpr char const* heddle_version = "0.1.0";
 
 /// The versions that this translation unit was compiled with. Internal linkage: each library must report its own and

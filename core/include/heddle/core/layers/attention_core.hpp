@@ -25,8 +25,10 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
 /// tensor group and, where the pack is, tokens over the context group.
 class AttentionCore {
  public:
-  /// `keys` is the side whose tokens are attended to. Throws ConfigError where the heads do not divide among the ranks.
-  AttentionCore(LayerSpec const& spec, Side keys, bool causal);
+  /// `keys` is the side whose tokens are attended to. Throws
+  /// ConfigError where the heads do not divide among the ranks, and where these heads or this mask cannot be split over
+  /// a context group.
+  AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask);
 
   struct Activations {
     Tensor q, k, v, output;
@@ -52,10 +54,11 @@ class AttentionCore {
   std::string name_;
   Side side_;
   Side keys_;
-  bool causal_;
+  AttentionMask mask_;
   double dropout_;
   AttentionSizes sizes_;
   std::int64_t heads_;       ///< of this rank
+  std::int64_t kv_heads_;    ///< of this rank; 0: as many as heads
   std::int64_t first_head_;  ///< global index of the first
   std::shared_ptr<Attention> attention_;
   ContextAttention context_attention_;

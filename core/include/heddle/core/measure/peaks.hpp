@@ -20,7 +20,7 @@ struct Bandwidth {
   double bytes_per_second = 0;
 };
 
-/// What kernels can be held against: the best that this process was seen to do.
+/// The best that this process was seen to do, which kernels can be held against.
 struct Peaks {
   std::map<DType, MatmulPeak> matmuls;
   std::vector<Bandwidth> bandwidths;  ///< from the fastest level to memory

@@ -9,7 +9,8 @@ namespace heddle {
 
 struct ActivationProblem {
   DType dtype = DType::float32;
-  std::string function;  ///< "relu", "gelu" (exact, with erf), or a plug-in's own
+  std::string function;  ///< "relu", "gelu" (exact, with erf), "silu" (x / (1 + exp(-x))), or a plug-in's own
+  bool gated = false;
 };
 /// In words, for messages.
 std::string describe(ActivationProblem const& problem);
@@ -26,22 +27,27 @@ struct ActivationCall {
   /// For backward: what forward gave, where the caller has kept it (or empty). It tells a function such as relu, whose
   /// derivative is that of what it keeps, which elements were dropped, without random numbers.
   Tensor output{};
+  Tensor gate{};  ///< as input, or empty
 
-  ActivationProblem problem() const { return {input.dtype(), function}; }
+  ActivationProblem problem() const { return {input.dtype(), function, !gate.empty()}; }
 };
 
-/// output = dropout(function(input)).
+struct ActivationGradients {
+  Tensor input;   ///< =, [tokens, d_ff]; may be the same memory as grad_output
+  Tensor gate{};  ///< =, as input, where the call has a gate; never the same memory as another tensor of the call
+};
+
+/// output = dropout(function(input)), times the gate where there is one (Shazeer 2020: silu gives SwiGLU, gelu GEGLU).
 class Activation : public Kernel {
  public:
   static constexpr char const* operation = "activation";
   using Problem = ActivationProblem;
   virtual bool supports(ActivationProblem const& problem) const = 0;
   static std::shared_ptr<Activation> observed(ObservedSelection<Activation> selection);
-  /// output = [tokens, d_ff]; may be the same memory as the input.
+  /// output = [tokens, d_ff]; may be the same memory as the input or the gate.
   virtual void forward(Execution& execution, ActivationCall const& call, Tensor const& output) = 0;
-  /// grad_input = [tokens, d_ff]; may be the same memory as grad_output.
   virtual void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
-                        Tensor const& grad_input) = 0;
+                        ActivationGradients const& gradients) = 0;
 };
 
 }  // namespace heddle

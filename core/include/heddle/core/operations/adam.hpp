@@ -8,6 +8,7 @@ namespace heddle {
 
 struct AdamProblem {
   DType dtype = DType::float32;
+  bool compute_copy = false;  ///< a bfloat16 copy of the values is written, too
 };
 /// In words, for messages.
 std::string describe(AdamProblem const& problem);
@@ -16,21 +17,44 @@ std::string timing_key(AdamProblem const& problem);
 /// Of an update of so many elements.
 Cost cost(AdamProblem const& problem, double elements);
 
+/// The numbers of an update that change from step to step.
+struct AdamStep {
+  double learning_rate = 0;
+  double gradient_scale = 1;  ///< multiplies the gradient first (clipping)
+  std::int64_t step = 1;      ///< 1 for the first update, for the bias correction
+};
+
 /// Kingma & Ba 2015; `decoupled` weight decay is Loshchilov & Hutter 2019, otherwise the decay joins the gradient.
 struct AdamCall {
-  Tensor value;               ///< [n], updated
-  Tensor gradient;            ///< [n]
-  Tensor first_moment;        ///< [n], updated
-  Tensor second_moment;       ///< [n], updated
-  double gradient_scale = 1;  ///< multiplies the gradient first (clipping)
-  double learning_rate = 0;
+  Tensor value;           ///< [n], updated
+  Tensor gradient;        ///< [n]
+  Tensor first_moment;    ///< [n], updated
+  Tensor second_moment;   ///< [n], updated
+  Tensor scalars;         ///< [4] in float64, as write_adam_scalars leaves them
+  Tensor compute_copy{};  ///< [n] in bfloat16, = the new values rounded; or empty
   double beta1 = 0.9;
   double beta2 = 0.98;
   double epsilon = 1e-9;
   double weight_decay = 0;
   bool decoupled = false;
-  std::int64_t step = 1;  ///< 1 for the first update, for the bias correction
+
+  AdamProblem problem() const { return {value.dtype(), !compute_copy.empty()}; }
 };
+
+/// Columns of AdamCall::scalars.
+namespace adam_scalars {
+
+constexpr std::int64_t learning_rate = 0;
+constexpr std::int64_t gradient_scale = 1;
+constexpr std::int64_t correction1 = 2;  ///< 1 - beta1^step
+constexpr std::int64_t correction2 = 3;  ///< 1 - beta2^step
+constexpr std::int64_t count = 4;
+
+}  // namespace adam_scalars
+
+/// Fills a call's scalars [4] for a step. They lie where kernels read them, so that a step's launches can be recorded
+/// once and made again for the next step.
+void write_adam_scalars(AdamCall const& call, AdamStep const& step);
 
 class Adam : public Kernel {
  public:

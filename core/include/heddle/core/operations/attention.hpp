@@ -8,12 +8,50 @@
 
 namespace heddle {
 
+/// Which keys a query sees, by their positions.
+enum class MaskKind : std::uint8_t {
+  bidirectional,  ///< all
+  causal,         ///< those at most at its own position
+  window,         ///< those at most `left` before and `right` after its own position
+  prefix          ///< those of the sequence's prefix, and those at most at its own position
+};
+
+struct AttentionMask {
+  MaskKind kind = MaskKind::bidirectional;
+  std::int64_t left = 0;   ///< of a window
+  std::int64_t right = 0;  ///< of a window; 0: causal
+
+  static constexpr AttentionMask bidirectional() { return {}; }
+  static constexpr AttentionMask causal() { return {MaskKind::causal}; }
+  static constexpr AttentionMask window(std::int64_t left, std::int64_t right) {
+    return {MaskKind::window, left, right};
+  }
+  static constexpr AttentionMask prefix() { return {MaskKind::prefix}; }
+  constexpr bool is(MaskKind other) const { return kind == other; }
+  bool operator==(AttentionMask const&) const = default;
+};
+/// In words: "causal", "full", "window(512, 0)", "prefix".
+std::string describe(AttentionMask const& mask);
+
+/// How a query and a key become a score, before biases and softmax.
+enum class ScoreKind : std::uint8_t {
+  scaled_dot_product  ///< scale * q · k
+};
+
 struct AttentionProblem {
   DType dtype = DType::float32;
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
-  bool causal = false;
+  std::int64_t kv_heads = 0;  ///< 0: as many as heads
+  AttentionMask mask{};
+  ScoreKind score = ScoreKind::scaled_dot_product;
+  bool bias = false;
+  bool positions = false;   ///< queries and keys are parts of longer sequences
+  bool accumulate = false;  ///< the keys join others
   float dropout_rate = 0;
+
+  /// Whether each head has keys and values of its own.
+  bool own_keys() const { return kv_heads == 0 || kv_heads == heads; }
 };
 /// In words, for messages.
 std::string describe(AttentionProblem const& problem);
@@ -31,22 +69,28 @@ Cost forward_cost(AttentionProblem const& problem, AttentionExtents const& exten
 /// Five matrix products: q kᵀ again, and the gradients of weights, v, q and k.
 Cost backward_cost(AttentionProblem const& problem, AttentionExtents const& extents);
 
-/// Sequence i of `queries` attends to sequence i of `keys`. Causal: query p of a sequence of length n sees keys ≤ p +
-/// (m - n), m being the keys' length, so that the last query sees every key. Sequences may have no tokens.
+/// Sequence i of `queries` attends to sequence i of `keys`; sequences may have no tokens. A key's position is its index
+/// in its sequence; that of query p of n queries that meet m keys is p + (m - n), so that the last query is at the last
+/// key. Where queries and keys are parts of longer sequences (context parallelism), `query_position` and `key_position`
+/// give their positions in those.
 ///
-/// Where queries and keys are parts of longer sequences (context parallelism), `query_position` and `key_position` say
-/// which: causal then means that a query sees the keys whose position is at most its own.
+/// Head h of the queries meets head h / (heads / kv_heads) of the keys and values (Ainslie et al. 2023).
 struct AttentionCall {
   Tensor q;  ///< [query tokens, heads * head_dim], rows may be strided
-  Tensor k;  ///< [key tokens, heads * head_dim], rows may be strided
+  Tensor k;  ///< [key tokens, kv_heads * head_dim], rows may be strided
   Tensor v;  ///< as k
   Sequences queries;
   Sequences keys;
   std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< divides heads; 0: as many
   double scale = 1;
-  bool causal = false;
-  /// Of the attention weights, before they meet v; sample and position are those of the query rows. A key's position is
-  /// its index in its sequence, or its key_position.
+  AttentionMask mask{};
+  Tensor prefix_length{};  ///< int32 [sequences], of a prefix mask: the keys at positions below it are seen by all
+  /// [heads, 2 r + 1] in statistics_dtype, or empty: column r + d is added to the scaled scores at the distance d = key
+  /// position - query position; what is further away than r counts as r. It serves relative positions (Raffel et al.
+  /// 2020) and slopes (Press et al. 2022), shared by sequences and, if the caller likes, by layers.
+  Tensor bias{};
+  /// Of the attention weights, before they meet v; sample and position are those of the query rows.
   Dropout dropout{};
   Tensor query_position{};  ///< int32 [query tokens], ascending in each sequence; given with key_position or empty
   Tensor key_position{};    ///< int32 [key tokens], ascending in each sequence
@@ -56,17 +100,19 @@ struct AttentionCall {
   /// that the queries meet, of which the call may hold only some, whether or not it accumulates.
   bool accumulate = false;
 
-  /// Throws where the heads do not divide the columns or the positions are not one per row of q and k.
+  /// Throws where heads and columns do not fit each other, where positions are not one per row of q and k, where a
+  /// prefix mask lacks its lengths, or where the bias has another shape.
   AttentionProblem problem() const;
 };
 
 struct AttentionGradients {
-  Tensor q;  ///< =, or += where the call accumulates; like AttentionCall::q, rows may be strided
-  Tensor k;  ///< as q
-  Tensor v;  ///< as q
+  Tensor q;       ///< =, or += where the call accumulates; like AttentionCall::q, rows may be strided
+  Tensor k;       ///< as q
+  Tensor v;       ///< as q
+  Tensor bias{};  ///< +=, [heads, 2 r + 1] in statistics_dtype; empty: none is wanted
 };
 
-/// softmax(scale q kᵀ) v for each sequence and head, in memory linear in the sequence length (Dao et al. 2022).
+/// softmax(scale q kᵀ + bias) v for each sequence and head, in memory linear in the sequence length (Dao et al. 2022).
 class Attention : public Kernel {
  public:
   static constexpr char const* operation = "attention";

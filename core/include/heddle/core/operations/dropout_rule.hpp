@@ -5,6 +5,18 @@
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/dropout.hpp>
 
+// Before a loop whose iterations touch nothing of each other's, so that there is one vectorised loop for memory that is
+// shared and memory that is not: two would round differently.
+#if defined(__CUDACC__)
+#define HEDDLE_INDEPENDENT_LOOP
+#elif defined(__clang__)
+#define HEDDLE_INDEPENDENT_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define HEDDLE_INDEPENDENT_LOOP _Pragma("GCC ivdep")
+#else
+#define HEDDLE_INDEPENDENT_LOOP
+#endif
+
 /// Dropout as the work items of a kernel see it: one element at a time, or a chunk of a row at once.
 namespace heddle::kernels {
 
@@ -18,12 +30,12 @@ constexpr int dropout_chunk = 8 * philox_lanes;
 template <class Body>
 KOKKOS_INLINE_FUNCTION void for_each_of_chunk(std::int64_t count, Body const& body) {
   if (count == dropout_chunk) {
-#pragma GCC ivdep
+    HEDDLE_INDEPENDENT_LOOP
     for (std::int64_t i = 0; i < dropout_chunk; ++i) {
       body(i);
     }
   } else {
-#pragma GCC ivdep
+    HEDDLE_INDEPENDENT_LOOP
     for (std::int64_t i = 0; i < count; ++i) {
       body(i);
     }

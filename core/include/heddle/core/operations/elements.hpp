@@ -60,6 +60,22 @@ KOKKOS_INLINE_FUNCTION constexpr Element narrow(Real value) {
   }
 }
 
+/// narrow() for a value that was computed from elements of the same type and constants alone, where it may be cheaper:
+/// a processor's NaN then keeps bits only where a BFloat16 has them (a device's may not), so none is rounded to a
+/// number.
+template <class Element, class Real>
+KOKKOS_INLINE_FUNCTION constexpr Element narrow_again(Real value) {
+  constexpr bool on_host = std::is_same_v<Kokkos::DefaultExecutionSpace::memory_space, Kokkos::HostSpace>;
+  if constexpr (std::is_same_v<Element, BFloat16> && on_host) {
+    auto const word = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    BFloat16 result;
+    result.bits = static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
+    return result;
+  } else {
+    return narrow<Element>(value);
+  }
+}
+
 /// Calls `work(Real{})` for the float32 or float64 that `dtype` says.
 template <class Work>
 void with_real(DType dtype, Work&& work) {

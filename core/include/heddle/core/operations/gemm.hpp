@@ -3,8 +3,13 @@
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace heddle {
+
+/// A function that a product may end with.
+enum class GemmActivation : std::uint8_t { none, relu, gelu, silu };
+std::string_view name_of(GemmActivation activation);
 
 struct GemmProblem {
   DType dtype = DType::float32;         ///< of a
@@ -12,6 +17,12 @@ struct GemmProblem {
   DType output_dtype = DType::float32;  ///< of c
   std::int64_t m = 0, n = 0, k = 0;     ///< m of a problem to select by: about, it changes from call to call
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
+  // Epilogues. An implementation may decline them: a layer then calls the activation, or add_column_sums, by itself.
+  GemmActivation activation = GemmActivation::none;
+  bool saves_input = false;    ///< of the activation, beside its output
+  bool bias_gradient = false;  ///< the sums of op(a)'s rows are added up, too
+
+  bool has_epilogue() const { return activation != GemmActivation::none || bias_gradient; }
 };
 /// In words, for messages.
 std::string describe(GemmProblem const& problem);
@@ -27,13 +38,17 @@ struct GemmCall {
   Tensor bias;  ///< [n] in parameter_dtype(c's), or empty
   bool transpose_a = false;
   bool transpose_b = false;
-  bool accumulate = false;   ///< c += instead of c =
-  WeightVersion b_weight{};  ///< set where b is a parameter's value
+  bool accumulate = false;                           ///< c += instead of c =
+  WeightVersion b_weight{};                          ///< set where b is a parameter's value
+  GemmActivation activation = GemmActivation::none;  ///< c = activation(op(a) op(b) + bias); not where it accumulates
+  Tensor activation_input{};                         ///< =, [m, n] as c: what the activation takes; or empty
+  Tensor bias_gradient{};  ///< +=, [m] in parameter_dtype(c's): Σ op(a)[i, p] over p, a Linear's where op(a) is its
+                           ///< grad_outputᵀ; or empty
 
   GemmProblem problem() const;
 };
 
-/// c = op(a) op(b) + bias, or c += op(a) op(b) + bias.
+/// c = op(a) op(b) + bias, or c += op(a) op(b) + bias; and the epilogues of the call.
 class Gemm : public Kernel {
  public:
   static constexpr char const* operation = "gemm";
@@ -41,6 +56,11 @@ class Gemm : public Kernel {
   virtual bool supports(GemmProblem const& problem) const = 0;
   static std::shared_ptr<Gemm> observed(ObservedSelection<Gemm> selection);
   virtual void multiply(Execution& execution, GemmCall const& call) = 0;
+  /// Bytes of the copy of b that a call keeps where its b_weight is set (see Kernel::kept_bytes); 0: none.
+  virtual std::size_t packed_bytes(GemmProblem const& problem) const {
+    static_cast<void>(problem);
+    return 0;
+  }
 };
 
 }  // namespace heddle

@@ -13,6 +13,12 @@
 
 namespace heddle {
 
+/// Memory that a kernel keeps from a call on: a packed copy of a weight, for example (see Kernel::kept_bytes).
+struct KeptMemory {
+  std::string name;  ///< the same for calls that keep the same memory
+  std::size_t bytes = 0;
+};
+
 /// The part of a KernelCall that the operation knows.
 struct CallDescription {
   std::string_view direction;    ///< the method; of a GEMM, which of a Linear's products it is: "input gradient"
@@ -20,6 +26,7 @@ struct CallDescription {
   std::string extents;           ///< "4096 x 512 x 2048"
   DType dtype = DType::float32;  ///< of the activations
   Cost cost;
+  KeptMemory kept = {};
 };
 
 /// A call that a layer makes of a kernel, and how to make it. `make` owns its arguments: it can be kept and called
@@ -66,8 +73,9 @@ template <class Interface>
 struct ObservedSelection {
   typename Interface::Problem problem;
   std::vector<KernelEntry<Interface>> supporting;  ///< for `problem`, the fastest by speed first
-  std::shared_ptr<Interface> selected;             ///< null: an idle kernel, which computes nothing
+  std::shared_ptr<Interface> selected;             ///< null: nothing is known of the kernel, and it is idle
   KernelObserver* observer = nullptr;              ///< null: nobody is told
+  bool idle = false;                               ///< calls are told of and not made
 };
 
 /// The base of an operation's observed kernel, which stands in place of the selected one, or of an idle kernel, which
@@ -87,17 +95,22 @@ class ObservedKernel : public Interface {
   explicit ObservedKernel(ObservedSelection<Interface> selection)
       : key_(timing_key(selection.problem)), selection_(std::move(selection)) {}
 
-  bool supports(Problem const& problem) const override { return idle() || selection_.selected->supports(problem); }
-  std::size_t kept_bytes() const override { return idle() ? 0 : selection_.selected->kept_bytes(); }
+  bool supports(Problem const& problem) const override {
+    return selection_.selected == nullptr || selection_.selected->supports(problem);
+  }
+  std::size_t kept_bytes() const override {
+    return selection_.selected == nullptr ? 0 : selection_.selected->kept_bytes();
+  }
 
  protected:
-  bool idle() const { return selection_.selected == nullptr; }
+  /// The kernel in whose place this one stands; null where nothing is known of it.
+  Interface const* selected() const { return selection_.selected.get(); }
 
   /// `describe()` gives a CallDescription; `call(kernel)` makes the call by that kernel and owns its arguments.
   template <class Describe, class Call>
   void pass(Execution& execution, Problem const& problem, Describe const& describe, Call const& call) {
     if (selection_.observer == nullptr) {
-      if (!idle()) {
+      if (!selection_.idle) {
         call(*selection_.selected);
       }
       return;
@@ -108,7 +121,7 @@ class ObservedKernel : public Interface {
     seen.key = key_;
     seen.by_speed = selection_.supporting.empty() ? std::string_view() : selection_.supporting.front().name;
     seen.problem = problem;
-    seen.make = [call, kernel = selection_.selected] {
+    seen.make = [call, kernel = selection_.idle ? nullptr : selection_.selected] {
       if (kernel != nullptr) {
         call(*kernel);
       }

@@ -138,9 +138,11 @@ class KernelRegistries {
   KernelRegistries& operator=(KernelRegistries&&) noexcept = default;
   ~KernelRegistries() = default;
 
-  /// Registries of which every selection is an idle kernel: it supports everything and touches no memory. Calls are
-  /// told to `observer` where there is one, which must outlive the selections.
-  static KernelRegistries idle(KernelObserver* observer = nullptr);
+  /// Registries of which every selection is an idle kernel: it supports everything and touches no memory.
+  static KernelRegistries idle();
+  /// These registries, of which every selection is idle: it touches no memory, and its calls are told to `observer`,
+  /// which must outlive the selections.
+  KernelRegistries rehearsal(KernelObserver& observer) const;
 
   /// The operation's registry, made where there is none yet. Throws ConfigError where another interface has the name.
   template <class Interface>
@@ -165,8 +167,8 @@ class KernelRegistries {
   /// KernelRegistry::select by `choices`, observed where there is an observer.
   template <class Interface>
   std::shared_ptr<Interface> select(KernelChoices const& choices, typename Interface::Problem const& problem) const {
-    if (idle_) {
-      return Interface::observed({problem, {}, nullptr, observer_});
+    if (idle_ && find(Interface::operation) == nullptr) {
+      return Interface::observed({problem, {}, nullptr, observer_, true});
     }
     KernelRegistry<Interface> const& registry = of<Interface>();
     KernelEntry<Interface> const entry = registry.selected(choices.of(Interface::operation), problem);
@@ -174,14 +176,14 @@ class KernelRegistries {
       return entry.kernel;
     }
     observer_->selected({Interface::operation, describe(problem), entry.name});
-    return Interface::observed({problem, registry.supporting(problem), entry.kernel, observer_});
+    return Interface::observed({problem, registry.supporting(problem), entry.kernel, observer_, idle_});
   }
 
   /// In the order in which the operations were first registered.
   std::vector<AnyKernelRegistry const*> all() const;
   /// Every selection and each of its calls is from now on told to `observer`, which must outlive the selections.
   void observe(KernelObserver& observer) { observer_ = &observer; }
-  /// What `auto` goes by from now on, for every operation.
+  /// Times that `auto` goes by from now on, for every operation.
   void set_timings(KernelTimings const& timings);
   /// Implementation::origin of those added from now on.
   void set_origin(std::string const& origin);

@@ -7,10 +7,18 @@
 
 namespace heddle {
 
+/// How a row is normalized before weight and bias.
+enum class NormKind : std::uint8_t {
+  layer,  ///< (x - mean(x)) / sqrt(var(x) + epsilon): Ba et al. 2016
+  rms     ///< x / sqrt(mean(x²) + epsilon): Zhang & Sennrich 2019
+};
+
 struct ResidualNormProblem {
   DType dtype = DType::float32;
   std::int64_t d_model = 0;
   float dropout_rate = 0;
+  NormKind kind = NormKind::layer;
+  bool bias = true;  ///< the norm has one
 };
 /// In words, for messages.
 std::string describe(ResidualNormProblem const& problem);
@@ -21,16 +29,17 @@ Cost forward_cost(ResidualNormProblem const& problem, double rows);
 /// Of `rows` tokens, with a branch, a norm and gradients of both outputs.
 Cost backward_cost(ResidualNormProblem const& problem, double rows);
 
-/// One visit of the residual stream between two sublayers: sum = residual + dropout(branch), normalized =
-/// LayerNorm(sum). Either half can be left out: an empty `branch` gives sum = residual (a norm alone), an empty
-/// `weight` no norm.
+/// One pass over the residual stream between two sublayers: sum = residual + dropout(branch), normalized = norm(sum) *
+/// weight + bias. Either half can be left out: an empty `branch` gives sum = residual (a norm alone), an empty `weight`
+/// no norm.
 struct ResidualNormCall {
   Tensor residual;  ///< [tokens, d_model]
   Tensor branch;    ///< [tokens, d_model] or empty
   Dropout dropout{};
   Tensor weight;  ///< [d_model] in parameter_dtype, or empty
-  Tensor bias;    ///< [d_model] in parameter_dtype, or empty with weight
+  Tensor bias;    ///< [d_model] in parameter_dtype, or empty: none
   double epsilon = 1e-5;
+  NormKind kind = NormKind::layer;
 
   ResidualNormProblem problem() const;
 };
@@ -38,15 +47,15 @@ struct ResidualNormCall {
 struct ResidualNormOutput {
   Tensor sum;                   ///< [tokens, d_model]; may be empty where there is no branch (the residual is the sum)
   Tensor normalized;            ///< [tokens, d_model]; empty without a norm
-  Tensor mean;                  ///< [tokens] in statistics_dtype; empty without a norm
-  Tensor reciprocal_deviation;  ///< as mean
+  Tensor mean;                  ///< [tokens] in statistics_dtype; empty without a norm, and not used by an rms norm
+  Tensor reciprocal_deviation;  ///< [tokens] in statistics_dtype: 1 / sqrt(…) of the norm's kind; empty without a norm
 };
 
 struct ResidualNormGradients {
   Tensor residual;  ///< =, [tokens, d_model]
   Tensor branch;    ///< =, [tokens, d_model]; empty without a branch; never the same memory as residual
   Tensor weight;    ///< +=, [d_model]
-  Tensor bias;      ///< +=, [d_model]
+  Tensor bias;      ///< +=, [d_model]; empty where the call has none
 };
 
 class ResidualNorm : public Kernel {

@@ -8,7 +8,8 @@ namespace heddle {
 
 struct SoftmaxCrossEntropyProblem {
   DType dtype = DType::float32;
-  std::int64_t vocabulary_size = 0;
+  std::int64_t local_vocabulary = 0;   ///< columns of the logits: this rank's part of the vocabulary
+  std::int64_t global_vocabulary = 0;  ///< over all ranks of the tensor group
 };
 /// In words, for messages.
 std::string describe(SoftmaxCrossEntropyProblem const& problem);
@@ -19,22 +20,25 @@ Cost cost(SoftmaxCrossEntropyProblem const& problem, double tokens);
 
 /// A chunk of tokens' logits over this rank's part of the vocabulary.
 struct SoftmaxCrossEntropyCall {
-  Tensor logits;                     ///< [tokens, local vocabulary]
-  Tensor targets;                    ///< int32 [tokens], global ids
-  std::int64_t first_token = 0;      ///< the global id of column 0
-  std::int64_t vocabulary_size = 0;  ///< global
-  double label_smoothing = 0;        ///< ε: target 1 - ε, plus ε / vocabulary_size everywhere (Szegedy et al. 2016)
+  Tensor logits;                       ///< [tokens, local vocabulary]
+  Tensor targets;                      ///< int32 [tokens], global ids; below 0: ignored, with loss and gradient 0
+  std::int64_t first_token = 0;        ///< the global id of column 0
+  std::int64_t global_vocabulary = 0;  ///< over all ranks of the tensor group
+  double label_smoothing = 0;  ///< ε: target 1 - ε, plus ε / global_vocabulary everywhere (Szegedy et al. 2016)
+  Tensor weights{};            ///< [tokens] in statistics_dtype: of each row's losses and gradient; empty: 1
 
   SoftmaxCrossEntropyProblem problem() const;
 };
 
-/// One visit where this rank holds the whole vocabulary (losses_and_gradient); two where it is sharded, so that four
+/// One pass where this rank holds the whole vocabulary (losses_and_gradient); two where it is sharded, so that four
 /// numbers a token are reduced in between and logits are never gathered (statistics, combine, losses, gradient).
 class SoftmaxCrossEntropy : public Kernel {
  public:
   static constexpr char const* operation = "softmax_cross_entropy";
   /// Columns of the statistics: max logit, Σ exp(logit - max), the target's logit (0 where it is elsewhere), Σ logit.
   static constexpr std::int64_t statistics_columns = 4;
+  /// The sums that losses are added up in: Σ smoothed loss, Σ negative log-likelihood, rows that are not ignored.
+  static constexpr std::int64_t sums_size = 3;
   using Problem = SoftmaxCrossEntropyProblem;
   virtual bool supports(SoftmaxCrossEntropyProblem const& problem) const = 0;
   static std::shared_ptr<SoftmaxCrossEntropy> observed(ObservedSelection<SoftmaxCrossEntropy> selection);
@@ -43,14 +47,17 @@ class SoftmaxCrossEntropy : public Kernel {
   /// statistics [tokens, 4] = those of the whole vocabulary, from its parts' [parts, tokens, 4].
   virtual void combine(Execution& execution, Tensor const& parts, Tensor const& statistics) = 0;
   /// From the statistics over the whole vocabulary: losses = [tokens, 2] in statistics_dtype: the smoothed loss and the
-  /// plain negative log-likelihood (natural log).
+  /// plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                       Tensor const& losses) = 0;
-  /// Replaces the logits by scale * d(smoothed loss)/d(logits).
+  /// sums [3] in float64 += those of losses [tokens, 2], row after row.
+  virtual void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
+                          Tensor const& sums) = 0;
+  /// Replaces the logits by scale * d(smoothed loss)/d(logits), times the row's weight.
   virtual void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                         double scale) = 0;
   /// Of logits over the whole vocabulary: `losses` as above, and the logits replaced as by `gradient`. As it is here it
-  /// makes the two visits; an implementation may override it to read and write the logits once.
+  /// makes the two passes; an implementation may override it to read and write the logits once.
   virtual void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                                    Tensor const& losses);
 };

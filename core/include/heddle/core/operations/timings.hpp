@@ -14,17 +14,17 @@ using TimesByProblem = std::map<std::string, TimesByName>;
 /// By operation: what one machine measured.
 using KernelTimings = std::map<std::string, TimesByProblem>;
 
-/// What `auto` takes. `names`, one at least: the implementations that support the problem, the fastest by speed first.
-/// The one that took the least time, if the first was timed, too, and took longer by more than the noise of
-/// measurements (3 %); else the first.
+/// The name that `auto` takes. `names`, one at least: the implementations that support the problem, the fastest by
+/// speed first. The one that took the least time, if the first was timed, too, and took longer by more than the noise
+/// of measurements (3 %); else the first.
 std::string measured_choice(TimesByName const& times, std::vector<std::string> const& names);
 
 /// The processor: its name, and a digest of its family, model and vector instructions. `cpuinfo` is text as in Linux's
 /// /proc/cpuinfo.
 std::string describe_cpu(std::istream& cpuinfo);
 
-/// What kernels' times depend on: this processor, the threads that kernels have, Heddle's version and how it was built.
-/// Kokkos runs.
+/// The circumstances that kernels' times depend on: this processor, its level in use, the threads that kernels have,
+/// Heddle's version and how it was built. Kokkos runs.
 std::string machine_name();
 
 /// The parts in which two such names differ, in words: `"1 thread" there, "2 threads" here`.

@@ -8,7 +8,8 @@ namespace heddle {
 
 struct Execution;
 
-/// Starts Kokkos for as long as it lives (once per process) and owns the default Execution. Denormals are flushed.
+/// Starts Kokkos for as long as it lives (once per process) and owns the default Execution. Denormals are flushed by
+/// the calling thread and by all that are started from it, which includes Kokkos' and oneDNN's.
 class Runtime {
  public:
   Runtime();

@@ -24,11 +24,7 @@ class Optimizer {
   /// The factor of every gradient in an update, where they have this norm.
   double gradient_scale(double norm) const;
 
-  struct Step {
-    double learning_rate = 0;
-    std::int64_t step = 1;
-    double gradient_scale = 1;
-  };
+  using Step = AdamStep;
   /// The update of the buffers' elements in `range`, which lies within one of the parts. Versions are the caller's to
   /// bump, once.
   void apply(Execution& execution, IndexRange const& range, Step const& step) const;
@@ -48,6 +44,7 @@ class Optimizer {
   std::vector<IndexRange> parts_;
   Tensor first_moments_;
   Tensor second_moments_;
+  Tensor scalars_;  ///< AdamCall::scalars
   std::shared_ptr<Adam> adam_;
   std::shared_ptr<TensorOps> tensor_ops_;
 };

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <heddle/core/config/config.hpp>
-#include <heddle/core/layers/registry.hpp>
+#include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/model_part.hpp>
 #include <string>
 #include <vector>
@@ -16,20 +16,22 @@ struct MemoryUse {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
   std::int64_t moments = 0;
+  std::int64_t kernels = 0;      ///< what kernels keep between calls, packed copies of weights above all
   std::int64_t activations = 0;  ///< of micro-batches in flight, messages, a backward pass's own: Pipeline::peak_bytes
 
-  std::int64_t total() const { return parameters + gradients + moments + activations; }
+  std::int64_t total() const { return parameters + gradients + moments + kernels + activations; }
   bool operator==(MemoryUse const&) const = default;
 };
 
-/// Plans the memory of training on the mesh's rank, which need not run: parameters, gradients and moments exactly;
-/// activations as a rehearsal of a step (and of a validation, where there are any) with the largest micro-batches finds
-/// them, both sides of which have train.micro_batch_tokens tokens, or batch_tokens / data where that is less. Real
-/// sides are rarely full both, so real activations are rarely more. Memory that Heddle does not take itself is not in
-/// it: kernels' own copies of weights, MPI's buffers, the program; nor are the partial gradients of
-/// train.deterministic, and beam search. Kokkos runs. Throws ConfigError for a layout that cannot be.
+/// Plans the memory of training on the mesh's rank, which need not run: parameters, gradients, moments and kernels'
+/// packed weights exactly; activations as a rehearsal of a step (and of a validation, where there are any) with the
+/// largest micro-batches finds them, both sides of which have train.micro_batch_tokens tokens, or batch_tokens / data
+/// where that is less. Real sides are rarely full both, so real activations are rarely more. Kernels are those that the
+/// configuration selects; operations that nobody has registered keep nothing. Left out are MPI's buffers, the program,
+/// the gradients that train.deterministic keeps, and beam search. Kokkos runs. Throws ConfigError for a layout that
+/// cannot be.
 MemoryUse plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                      LayerRegistry const& layers);
+                      Registries const& registries);
 
 /// Measures the memory that an engine has taken so far.
 MemoryUse measure_memory(TrainingEngine& engine);

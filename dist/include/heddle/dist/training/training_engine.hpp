@@ -39,6 +39,7 @@ class TrainingEngine {
   Pipeline& pipeline() { return *pipeline_; }
   DistributedOptimizer& optimizer() { return *optimizer_; }
   DistributedOptimizer const& optimizer() const { return *optimizer_; }
+  KernelRegistries const& kernels() const { return setup_.registries.kernels; }
   /// This rank's share of the stream's rows in training.
   GroupMember row_split() const { return row_split_; }
   /// This rank's place in the context group, which shares each sequence's tokens.

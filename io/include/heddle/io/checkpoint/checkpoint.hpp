@@ -35,6 +35,7 @@ struct CheckpointContents {
   TrainingState state;
   std::string config;                      ///< the resolved configuration, TOML
   std::string source_model, target_model;  ///< SentencePiece models' bytes
+  std::string instruction_set = {};        ///< of the kernels that computed it, in words; empty: not known
   std::vector<CheckpointTensor> tensors;
 };
 
@@ -47,7 +48,7 @@ struct TensorInfo {
 /// The content of a state file besides its tensors' elements.
 struct CheckpointIndex {
   TrainingState state;
-  std::string config, source_model, target_model;
+  std::string config, source_model, target_model, instruction_set;
   std::vector<TensorInfo> tensors;  ///< in the order of their names
 };
 
@@ -68,6 +69,8 @@ class Checkpoint {
   std::string const& config() const { return index_.config; }
   std::string const& source_model() const { return index_.source_model; }
   std::string const& target_model() const { return index_.target_model; }
+  /// The instruction set of the kernels that computed it, in words; empty where that is not known.
+  std::string const& instruction_set() const { return index_.instruction_set; }
   std::vector<TensorInfo> const& tensors() const { return index_.tensors; }
   bool contains(std::string const& name) const { return by_name_.contains(name); }
   /// DataError where the checkpoint has no such tensor.

@@ -1,0 +1,137 @@
+#include "cpu_features.hpp"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#include <unistd.h>
+
+#include <cstring>
+
+// Compiled for the first x86-64 whatever the rest is compiled for (core/CMakeLists.txt), and free of templates and
+// inline functions of others, of which the linker might take a newer processor's copy.
+
+namespace heddle::cpu {
+
+namespace {
+
+#if defined(__x86_64__)
+
+enum Register { ebx = 1, ecx = 2, edx = 3 };
+
+struct Place {
+  std::uint64_t feature;
+  char const* name;
+  unsigned leaf;
+  Register word;
+  unsigned bit;
+  unsigned state;  ///< bits of XCR0: the registers that the operating system must save
+};
+
+constexpr unsigned basic_leaf = 1;
+constexpr unsigned extended_leaf = 7;
+constexpr unsigned second_extended_leaf = 0x70001;  // leaf 7, subleaf 1: its eax is asked for alone
+constexpr unsigned vendor_leaf = 0x80000001;
+constexpr unsigned vectors = 0x6;
+constexpr unsigned wide_vectors = 0xe6;
+constexpr unsigned tiles = 0x60000;
+
+constexpr Place places[] = {
+    {sse3, "SSE3", basic_leaf, ecx, 0, 0},
+    {ssse3, "SSSE3", basic_leaf, ecx, 9, 0},
+    {sse4_1, "SSE4.1", basic_leaf, ecx, 19, 0},
+    {sse4_2, "SSE4.2", basic_leaf, ecx, 20, 0},
+    {popcnt, "POPCNT", basic_leaf, ecx, 23, 0},
+    {avx, "AVX", basic_leaf, ecx, 28, vectors},
+    {avx2, "AVX2", extended_leaf, ebx, 5, vectors},
+    {fma, "FMA", basic_leaf, ecx, 12, vectors},
+    {f16c, "F16C", basic_leaf, ecx, 29, vectors},
+    {bmi, "BMI", extended_leaf, ebx, 3, 0},
+    {bmi2, "BMI2", extended_leaf, ebx, 8, 0},
+    {lzcnt, "LZCNT", vendor_leaf, ecx, 5, 0},
+    {movbe, "MOVBE", basic_leaf, ecx, 22, 0},
+    {avx512f, "AVX512F", extended_leaf, ebx, 16, wide_vectors},
+    {avx512bw, "AVX512BW", extended_leaf, ebx, 30, wide_vectors},
+    {avx512cd, "AVX512CD", extended_leaf, ebx, 28, wide_vectors},
+    {avx512dq, "AVX512DQ", extended_leaf, ebx, 17, wide_vectors},
+    {avx512vl, "AVX512VL", extended_leaf, ebx, 31, wide_vectors},
+    {avx512vbmi, "AVX512_VBMI", extended_leaf, ecx, 1, wide_vectors},
+    {avx512vbmi2, "AVX512_VBMI2", extended_leaf, ecx, 6, wide_vectors},
+    {avx512vnni, "AVX512_VNNI", extended_leaf, ecx, 11, wide_vectors},
+    {avx512bf16, "AVX512_BF16", second_extended_leaf, ebx, 5, wide_vectors},
+    {amx_tile, "AMX-TILE", extended_leaf, edx, 24, tiles},
+    {amx_bf16, "AMX-BF16", extended_leaf, edx, 22, tiles},
+};
+
+/// What CPUID gives for a leaf: registers eax to edx. For leaf 7's second part eax stands in ebx's place.
+struct Words {
+  unsigned of[4] = {};
+};
+
+Words ask(unsigned leaf) {
+  Words words;
+  unsigned* const w = words.of;
+  if (leaf == second_extended_leaf) {
+    unsigned highest = 0;
+    if (__get_cpuid_count(7, 0, &highest, &w[1], &w[2], &w[3]) != 0 && highest >= 1) {
+      __get_cpuid_count(7, 1, &w[0], &w[1], &w[2], &w[3]);
+      w[ebx] = w[0];
+      return words;
+    }
+    return Words();
+  }
+  return __get_cpuid_count(leaf, 0, &w[0], &w[1], &w[2], &w[3]) != 0 ? words : Words();
+}
+
+unsigned saved_state() {
+  constexpr unsigned osxsave = 1U << 27;
+  if ((ask(basic_leaf).of[ecx] & osxsave) == 0) {
+    return 0;
+  }
+  unsigned low = 0;
+  unsigned high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+void print(char const* text) {
+  [[maybe_unused]] auto const written = write(STDERR_FILENO, text, strlen(text));
+}
+
+/// Runs before any other code of core and of what uses core, so that a processor which lacks what the compiler used
+/// gets a sentence and not a signal.
+__attribute__((constructor(101))) void require_compiled_features() {
+  std::uint64_t const missing = compiled_features & ~detected_features();
+  if (missing == 0) {
+    return;
+  }
+  print("heddle: this program was compiled for a newer processor: this one, or its operating system, lacks");
+  for (Place const& place : places) {
+    if ((missing & place.feature) != 0) {
+      print(" ");
+      print(place.name);
+    }
+  }
+  print("; build Heddle with HEDDLE_NATIVE=OFF, which needs x86-64-v2, or on this machine\n");
+  constexpr int bad_config = 78;
+  _exit(bad_config);
+}
+
+#endif
+
+}  // namespace
+
+std::uint64_t detected_features() {
+  std::uint64_t found = 0;
+#if defined(__x86_64__)
+  unsigned const state = saved_state();
+  for (Place const& place : places) {
+    bool const has = (ask(place.leaf).of[place.word] >> place.bit & 1U) != 0;
+    if (has && (state & place.state) == place.state) {
+      found |= place.feature;
+    }
+  }
+#endif
+  return found;
+}
+
+}  // namespace heddle::cpu

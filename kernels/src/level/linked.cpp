@@ -1,0 +1,18 @@
+#include <fmt/format.h>
+
+#include "compiled.hpp"
+
+// The build has one instruction set: these kernels are part of the program.
+
+namespace heddle {
+
+void add_compiled_kernels(KernelRegistries& registries, CpuLevel) {
+  heddle_add_portable_kernels(registries);
+  heddle_add_vector_kernels(registries);
+}
+
+std::string describe_compiled_kernels(CpuLevel level) {
+  return fmt::format("{} (kokkos and simd {})", name_of(level), HEDDLE_INSTRUCTION_SET);
+}
+
+}  // namespace heddle

@@ -1,0 +1,67 @@
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <heddle/core/base/cpu_level.hpp>
+#include <heddle/core/base/error.hpp>
+#include <string>
+
+namespace heddle {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+/// Sets HEDDLE_CPU_LEVEL for as long as it lives.
+class LevelVariable {
+ public:
+  explicit LevelVariable(std::string const& value) {
+    char const* const before = std::getenv(name);
+    was_set_ = before != nullptr;
+    before_ = was_set_ ? before : "";
+    setenv(name, value.c_str(), 1);
+  }
+  ~LevelVariable() { was_set_ ? setenv(name, before_.c_str(), 1) : unsetenv(name); }
+  LevelVariable(LevelVariable const&) = delete;
+  LevelVariable& operator=(LevelVariable const&) = delete;
+
+ private:
+  static constexpr char const* name = "HEDDLE_CPU_LEVEL";
+  bool was_set_;
+  std::string before_;
+};
+
+TEST(CpuLevelTest, ALevelIsReadByItsName) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "other processors have one level";
+#endif
+  for (CpuLevel const level : cpu_levels) {
+    EXPECT_EQ(parse_cpu_level(name_of(level), "here"), level);
+  }
+  EXPECT_EQ(name_of(CpuLevel::baseline), "x86-64-v2");
+  EXPECT_THAT([] { parse_cpu_level("v5", "here"); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("here is \"v5\""), HasSubstr("x86-64-v4-bf16"))));
+}
+
+TEST(CpuLevelTest, TheVariableLowersTheLevel) {
+  LevelVariable const lowest{std::string(name_of(CpuLevel::baseline))};
+  EXPECT_EQ(usable_cpu_level(), CpuLevel::baseline);
+}
+
+TEST(CpuLevelTest, AnEmptyVariableCountsAsNone) {
+  LevelVariable const empty("");
+  EXPECT_EQ(usable_cpu_level(), detected_cpu_level());
+}
+
+TEST(CpuLevelTest, TheVariableCannotRaiseTheLevel) {
+  if (detected_cpu_level() == cpu_levels.back()) {
+    GTEST_SKIP() << "this processor has the highest level";
+  }
+#if defined(__x86_64__)
+  LevelVariable const highest{std::string(name_of(cpu_levels.back()))};
+  EXPECT_THAT([] { usable_cpu_level(); }, ThrowsMessage<ConfigError>(HasSubstr("this processor has only")));
+#endif
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,50 @@
+#include <gtest/gtest.h>
+
+#include <Kokkos_Core.hpp>
+#include <atomic>
+#include <heddle/core/tensor/runtime.hpp>
+#include <limits>
+#include <thread>
+
+namespace heddle {
+namespace {
+
+/// Whether the calling thread computes with denormal numbers.
+bool keeps_denormals() {
+  float const volatile least = std::numeric_limits<float>::min();
+  float const volatile half = 0.5F * least;
+  return half != 0.0F;
+}
+
+// Both need the Runtime of the test program's main.
+
+TEST(RuntimeTest, EveryThreadOfKokkosFlushesDenormals) {
+#if !defined(__SSE__)
+  GTEST_SKIP() << "denormals are flushed on x86 alone";
+#endif
+  using Space = Kokkos::DefaultHostExecutionSpace;
+  int const threads = Space().concurrency();
+  std::atomic<int> keeping = 0;
+  std::atomic<int> asked = 0;
+  // Static: each thread takes one index.
+  Kokkos::RangePolicy<Space, Kokkos::Schedule<Kokkos::Static>> const policy(0, threads);
+  Kokkos::parallel_for("ask_threads", policy, [&](int) {
+    keeping += keeps_denormals() ? 1 : 0;
+    ++asked;
+  });
+  Space().fence();
+  EXPECT_EQ(asked, threads);
+  EXPECT_EQ(keeping, 0);
+}
+
+TEST(RuntimeTest, ThreadsThatAreStartedLaterFlushDenormals) {
+#if !defined(__SSE__)
+  GTEST_SKIP() << "denormals are flushed on x86 alone";
+#endif
+  bool keeps = true;
+  std::thread([&] { keeps = keeps_denormals(); }).join();
+  EXPECT_FALSE(keeps);
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# One program for every x86-64 processor from v2 on: what it does on processors that qemu-user imitates, and where ranks or a
+# run's two halves have different ones. Without qemu-user the parts that need it are left out and the test counts as skipped.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+unset HEDDLE_CPU_LEVEL
+
+fail() { echo "FAILED: $*"; for file in listing log; do [ ! -e $file ] || tail -n 40 $file; done; exit 1; }
+skip() { echo "skipped: $*"; exit 77; }
+
+[ "$(uname -m)" = x86_64 ] || skip "not an x86-64 processor"
+"$HEDDLE" kernels > listing || fail "heddle kernels"
+grep -q '^Instructions: x86-64-v' listing || fail "heddle kernels does not say which instructions it takes"
+! grep -q '^Instructions: .*compiled for one machine' listing || skip "built with HEDDLE_NATIVE: for one machine"
+
+"$HEDDLE" demo-data --out text --train 400 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
+"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
+  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
+cat > run.toml << 'TOML'
+[run]
+directory = "run"
+[data]
+train = "data/train.h5"
+valid = "data/valid.h5"
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 32
+d_ff = 48
+heads = 2
+max_length = 64
+[train]
+steps = 4
+batch_tokens = 256
+micro_batch_tokens = 256
+validate_every = 0
+[checkpoint]
+every_steps = 2
+TOML
+
+# The lowest level on this processor, then all that it has: the resumed run says that it is another one.
+HEDDLE_CPU_LEVEL=x86-64-v2 "$HEDDLE" train run.toml --set train.steps=2 > log 2>&1 || fail "training with x86-64-v2"
+"$HEDDLE" inspect run > listing || fail "inspect"
+grep -q '^computed with the instructions x86-64-v2 ' listing || fail "the checkpoint does not record the instructions"
+"$HEDDLE" train run.toml > log 2>&1 || fail "going on with this processor's instructions"
+if ! "$HEDDLE" kernels | grep -q 'this processor has x86-64-v2$'; then
+  grep -q 'computed with the instructions x86-64-v2 .*not be bitwise' log || fail "it is not said that the run is not bitwise"
+fi
+
+# Ranks agree on the lowest.
+"$HEDDLE_MPIRUN" -np 1 env HEDDLE_CPU_LEVEL=x86-64-v2 "$HEDDLE" train run.toml --fresh : \
+  -np 1 "$HEDDLE" train run.toml --fresh > log 2>&1 || fail "two ranks of different levels"
+"$HEDDLE" inspect run-2 > listing || fail "inspect"
+grep -q '^computed with the instructions x86-64-v2 ' listing || fail "ranks do not agree on the lowest level"
+
+command -v qemu-x86_64 > /dev/null || skip "there is no qemu-x86_64 (apt-get install qemu-user): older processors were not imitated"
+on() { local cpu=$1; shift; qemu-x86_64 -cpu "$cpu" "$@" 2> warnings; }
+
+# Too old: a sentence and not a signal.
+status=0
+on core2duo "$HEDDLE" --version > log || status=$?
+[ "$status" -eq 78 ] && grep -q 'lacks.* SSE4.2' warnings || fail "a processor without SSE4.2 ended with $status: $(cat warnings)"
+
+for pair in Nehalem:x86-64-v2 Haswell:x86-64-v3; do
+  cpu=${pair%:*} level=${pair#*:}
+  on "$cpu" "$HEDDLE" kernels > listing || fail "heddle kernels on a $cpu"
+  grep -q "^Instructions: $level (kokkos $level); this processor has $level\$" listing || fail "a $cpu takes other kernels than $level"
+  on "$cpu" "$HEDDLE" train run.toml --set run.directory="$cpu" > log || fail "training on a $cpu"
+  "$HEDDLE" inspect "$cpu" > listing || fail "inspect"
+  grep -q "^computed with the instructions $level " listing || fail "the checkpoint of a $cpu"
+done
