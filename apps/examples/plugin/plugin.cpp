@@ -2,13 +2,15 @@
 #include <heddle/core/plugins/entry.hpp>
 
 #include "gated_feed_forward.hpp"
+#include "product.hpp"
 #include "swish.hpp"
 
 namespace {
 
 void register_all(heddle::Registries& registries) {
-  constexpr int speed = 10;  // what `auto` goes by: reference is 0, kokkos 10, vendor libraries 20
+  constexpr int speed = 10;  // `auto` takes the highest: reference is 0, kokkos 10, vendor libraries 20
   registries.kernels.of<heddle::Activation>().add("swish", speed, swish::make_swish());
+  registries.kernels.of<swish::Product>().add("portable", speed, swish::make_product());
   registries.layers.add("gated_feed_forward",
                         [](heddle::LayerSpec const& spec) { return std::make_unique<swish::GatedFeedForward>(spec); });
 }
