@@ -29,8 +29,9 @@ class BucketReduction final : public GradientProgress {
   /// replicas.
   void finish();
 
-  /// So many buckets travel at once: while one is added up, others are on the wire.
-  static constexpr std::size_t most_under_way = 4;
+  /// So many buckets travel at once. A slow link's queues hold megabytes, and the messages that agree on the next
+  /// transfer wait behind them: only many buckets on their way keep such a link busy.
+  static constexpr std::size_t most_under_way = 64;
 
  private:
   struct Bucket {

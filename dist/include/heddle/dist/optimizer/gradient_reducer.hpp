@@ -23,8 +23,8 @@ namespace heddle {
 /// over the world.
 class GradientReducer {
  public:
-  /// Elements: 4 MiB of float32, so that the first leave soon and the last does not take long.
-  static constexpr std::int64_t default_bucket = std::int64_t{1} << 20;
+  /// Elements: 1 MiB of float32, so that the first leave soon and the last does not take long.
+  static constexpr std::int64_t default_bucket = std::int64_t{1} << 18;
 
   struct Options {
     std::int64_t bucket_elements = default_bucket;
