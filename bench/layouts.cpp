@@ -283,7 +283,7 @@ int run(Options const& options, Communicator const& world, Execution& execution)
         "{} + {} layers, d_model {}, d_ff {}, {} heads, vocabulary {}; {} micro-batches, {} tokens a step; "
         "medians of {}; of memory and traffic the most of any rank, a step\n",
         options.model.encoder.layers, options.model.decoder.layers, options.model.d_model, options.model.d_ff,
-        options.model.heads, options.text.vocabulary, options.text.micro_batches, bench.batch().tokens(),
+        options.model.heads, options.text.vocabulary, options.text.micro_batches, bench.batch().tokens().all,
         options.repetitions);
   }
   for (std::size_t index = 0; speaks && index < layouts.size(); ++index) {

@@ -1,37 +1,11 @@
 #include "gated_feed_forward.hpp"
 
-#include <heddle/core/operations/activation.hpp>
-#include <heddle/core/operations/kernel_author.hpp>
-
 namespace swish {
-namespace {
 
 using heddle::HiddenStates;
 using heddle::LayerContext;
 using heddle::Saved;
 using heddle::Tensor;
-namespace kernels = heddle::kernels;
-
-template <class Element, class Real = kernels::ArithmeticType<Element>>
-void multiply_as(heddle::Execution& execution, Tensor const& a, Tensor const& b, Tensor const& product) {
-  Element const* const factor_a = a.data<Element>();
-  Element const* const factor_b = b.data<Element>();
-  Element* const result = product.data<Element>();
-  kernels::for_each(
-      execution, "gated_feed_forward", product.size(), KOKKOS_LAMBDA(std::int64_t i) {
-        result[i] = kernels::narrow<Element>(kernels::wide<Real>(factor_a[i]) * kernels::wide<Real>(factor_b[i]));
-      });
-}
-
-/// a ∘ b, from the arena. The layer's own tensors are contiguous.
-Tensor multiply(LayerContext& context, Tensor const& a, Tensor const& b) {
-  Tensor const product = context.arena.allocate(a.dtype(), a.shape());
-  kernels::with_floating(a.dtype(),
-                         [&]<class Element>(Element) { multiply_as<Element>(context.execution, a, b, product); });
-  return product;
-}
-
-}  // namespace
 
 GatedFeedForward::GatedFeedForward(heddle::LayerSpec const& spec)
     : name_(spec.name),
@@ -41,7 +15,8 @@ GatedFeedForward::GatedFeedForward(heddle::LayerSpec const& spec)
       gate_(spec.named(spec.name + ".gate"), {spec.model.d_model, spec.model.d_ff}, heddle::Linear::Split::outputs),
       up_(spec.named(spec.name + ".up"), {spec.model.d_model, spec.model.d_ff}, heddle::Linear::Split::outputs),
       down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, heddle::Linear::Split::inputs),
-      activation_(spec.kernels.select<heddle::Activation>({spec.dtype, spec.model.activation})) {}
+      activation_(spec.kernels.select<heddle::Activation>({spec.dtype, spec.model.activation})),
+      product_(spec.kernels.select<Product>({spec.dtype})) {}
 
 heddle::ActivationCall GatedFeedForward::activation_call(LayerContext const& context, Tensor const& gate) const {
   heddle::ActivationCall call{function_, gate, heddle::make_dropout(context, dropout_, name_ + ".dropout", side_)};
@@ -54,7 +29,8 @@ HiddenStates GatedFeedForward::forward(LayerContext& context, HiddenStates const
   Tensor const activated = context.arena.allocate(gate.dtype(), gate.shape());
   activation_->forward(context.execution, activation_call(context, gate), activated);
   Tensor const up = up_.forward(context, input.hidden);
-  Tensor const product = multiply(context, activated, up);
+  Tensor const product = context.arena.allocate(up.dtype(), up.shape());
+  product_->forward(context.execution, activated, up, product);
   saved.keep(Activations{input.hidden, gate, activated, up, product});
   return {down_.forward(context, product), input.memory};
 }
@@ -63,8 +39,9 @@ HiddenStates GatedFeedForward::backward(LayerContext& context, HiddenStates cons
                                         Saved const& saved) const {
   auto const& [input, gate, activated, up, product] = saved.get<Activations>();
   Tensor const grad_product = down_.backward(context, grad_output.hidden, product);
-  Tensor const grad_up = multiply(context, grad_product, activated);
-  Tensor const grad_gate = multiply(context, grad_product, up);
+  Tensor const grad_up = context.arena.allocate(up.dtype(), up.shape());
+  Tensor const& grad_gate = grad_product;
+  product_->backward(context.execution, activated, up, grad_product, grad_gate, grad_up);
   activation_->backward(context.execution, activation_call(context, gate), grad_gate, {grad_gate});
   Tensor const grad_input = up_.backward(context, grad_up, input);
   gate_.backward_add(context, grad_gate, input, grad_input);

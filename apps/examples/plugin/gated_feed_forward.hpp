@@ -3,6 +3,8 @@
 #include <heddle/core/layers/linear.hpp>
 #include <heddle/core/operations/activation.hpp>
 
+#include "product.hpp"
+
 namespace swish {
 
 /// down(dropout(activation(gate(x))) ∘ up(x)); with activation = "swish" this is SwiGLU (Shazeer 2020).
@@ -33,6 +35,7 @@ class GatedFeedForward final : public heddle::Layer {
   heddle::Linear up_;
   heddle::Linear down_;
   std::shared_ptr<heddle::Activation> activation_;
+  std::shared_ptr<Product> product_;
 };
 
 }  // namespace swish

@@ -2,6 +2,7 @@
 #include <heddle/core/plugins/entry.hpp>
 
 #include "gated_feed_forward.hpp"
+#include "product.hpp"
 #include "swish.hpp"
 
 namespace {
@@ -9,6 +10,7 @@ namespace {
 void register_all(heddle::Registries& registries) {
   constexpr int speed = 10;  // `auto` takes the highest: reference is 0, kokkos 10, vendor libraries 20
   registries.kernels.of<heddle::Activation>().add("swish", speed, swish::make_swish());
+  registries.kernels.of<swish::Product>().add("portable", speed, swish::make_product());
   // Three products with a parameter of [d_ff, d_model]: the cost by which a pipeline is cut.
   auto const multiplications = [](heddle::ModelConfig const& keys, heddle::LayerOptions const&) {
     return 3 * keys.d_model * keys.d_ff;

@@ -30,7 +30,7 @@ class Avx512Gemm final : public Gemm {
   }
 
   std::size_t packed_bytes(GemmProblem const& problem) const override {
-    std::int64_t const steps = avx512::quotient_up(problem.k, tiles_for(problem.dtype)->elements_per_word);
+    std::int64_t const steps = avx512::quotient_up(problem.k, tiles_for(problem.dtype, level_)->elements_per_word);
     return sizeof(std::uint32_t) * static_cast<std::size_t>(avx512::packed_right_words(problem.n, steps));
   }
   std::size_t kept_bytes() const override {

@@ -90,8 +90,12 @@ class LedgerRun {
     return formulas.ledgers();
   }
 
-  /// Of one micro-batch after the other on this data rank.
-  Ledgers expected_of_a_layer(bool decoder) const {
+  /// The buckets that gradients travel in.
+  std::int64_t buckets() const { return static_cast<std::int64_t>(engine_.optimizer().parts().buckets().size()); }
+
+  /// The difference to a model of `buckets_before` buckets that lacks the layer, of one micro-batch after the other on
+  /// this data rank.
+  Ledgers expected_of_a_layer(bool decoder, std::int64_t buckets_before) const {
     Formulas formulas(layout_, parallel_);
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
     for (std::int64_t index = mine.begin; index < mine.end; ++index) {
@@ -100,7 +104,7 @@ class LedgerRun {
       Tokens const target(micro_batch.target_rows, micro_batch.target_context, parallel_.context);
       decoder ? formulas.decoder_layer(source, target) : formulas.encoder_layer(source);
     }
-    formulas.gradients(layer_elements(decoder ? 2 : 1, parallel_.tensor.size()), 0);
+    formulas.gradients(layer_elements(decoder ? 2 : 1, parallel_.tensor.size()), buckets() - buckets_before);
     return formulas.ledgers();
   }
 
@@ -157,7 +161,7 @@ class LedgerRun {
     std::int64_t const elements =
         encoders * layer_elements(1, t) + decoders * layer_elements(2, t) + (holds ? vocabulary * d_model / t : 0);
     DistributedOptimizer const& optimizer = engine_.optimizer();
-    formulas.gradients(elements, static_cast<std::int64_t>(optimizer.parts().buckets().size()));
+    formulas.gradients(elements, buckets());
     if (layout_.sequence_parallel) {
       formulas.partial_gradients(optimizer.sharded() ? own_norm_elements()
                                                      : (2 * encoders + 3 * decoders) * 2 * d_model);
@@ -269,12 +273,13 @@ TEST_F(LedgerFormulasTest, ALayerMovesWhatTheFormulasSay) {
       continue;
     }
     SCOPED_TRACE(describe(layout));
-    Ledgers const small = LedgerRun({1, 1}, layout, world_).measured();
+    LedgerRun small_run({1, 1}, layout, world_);
+    Ledgers const small = small_run.measured();
     for (bool const decoder : {false, true}) {
       SCOPED_TRACE(decoder ? "a decoder layer" : "an encoder layer");
       LedgerRun run(decoder ? Layers{1, 2} : Layers{2, 1}, layout, world_);
       Ledgers const difference = run.measured() - small;
-      Ledgers expected = run.expected_of_a_layer(decoder);
+      Ledgers expected = run.expected_of_a_layer(decoder, small_run.buckets());
       if (layout.sequence_parallel) {
         add(expected.tensor, Verb::all_reduce, 0, (decoder ? 3 : 2) * 2 * d_model * element);
       }
