@@ -39,7 +39,8 @@ double DistributedOptimizer::update(double learning_rate, std::int64_t step) {
   if (!std::isfinite(norm)) {
     return norm;
   }
-  Optimizer::Step const how{learning_rate, step, optimizer_.gradient_scale(norm)};
+  Optimizer::Step const how{
+      .learning_rate = learning_rate, .gradient_scale = optimizer_.gradient_scale(norm), .step = step};
   if (sharded_) {
     update_and_gather(how);
   } else {
