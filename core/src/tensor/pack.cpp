@@ -126,13 +126,14 @@ Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::
   }
   HostRows const source_rows(source, split);
   HostRows const target_rows(target, split);
-  Pack pack{source_rows.upload(),
-            target_rows.upload(),
-            make_ids(source_rows.pick(source.id)),
-            make_ids(target_rows.pick(target.id)),
-            {to_tensor(target_rows.pick(target_output)), Tensor()},
-            {},
-            {}};
+  Pack pack{.source_rows = source_rows.upload(),
+            .target_rows = target_rows.upload(),
+            .source = make_ids(source_rows.pick(source.id)),
+            .target_input = make_ids(target_rows.pick(target.id)),
+            .target_output = {to_tensor(target_rows.pick(target_output)), Tensor()},
+            .source_output = {},
+            .source_context = {},
+            .target_context = {}};
   if (split.ranks > 1) {
     pack.source_context = make_context_rows(source, split.ranks);
     pack.target_context = make_context_rows(target, split.ranks);
@@ -149,7 +150,10 @@ Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, std:
     source.add(sample++, tokens);
   }
   HostRows const rows(source, {});
-  return {rows.upload(), {}, make_ids(rows.pick(source.id)), {}, {}, {}, {}};
+  Pack pack;
+  pack.source_rows = rows.upload();
+  pack.source = make_ids(rows.pick(source.id));
+  return pack;
 }
 
 }  // namespace heddle
