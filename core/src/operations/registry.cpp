@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/operation_names.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/operations/registry.hpp>
 
@@ -87,11 +89,12 @@ void KernelRegistries::set_origin(std::string const& origin) {
 
 void KernelRegistries::require_known(KernelChoices const& choices) const {
   std::vector<std::string> operations{"cache"};
+  operations.insert(operations.end(), operation_names.begin(), operation_names.end());
   for (auto const& registry : registries_) {
     operations.emplace_back(registry->operation());
   }
   for (auto const& [operation, choice] : choices.operations()) {
-    if (find(operation) != nullptr) {
+    if (std::find(operations.begin(), operations.end(), operation) != operations.end()) {
       continue;
     }
     std::string const nearest = nearest_spelling(operation, operations);
