@@ -181,7 +181,7 @@ train 2 0 --set run.directory=reported --set parallel.tensor=2 --set train.steps
 grep -q "^2 ranks on one host: .*tensor 2" log || fail "no mesh"
 grep -Eq "^1 .* 1 +1 +24-47 +75-149$" log || fail "the mesh does not say what rank 1 holds"
 [ "$(grep -c "predicted" log)" -ge 2 ] || fail "no prediction of memory at the beginning and at the end"
-grep -Eq "measured( +[0-9.]+){6}$" log || fail "no measured memory"
+grep -Eq "measured( +[0-9.]+){7}$" log || fail "no measured memory"
 grep -Eq "^tensor\.all_reduce +[1-9][0-9]* .* [1-9][0-9]* " log || fail "no table of communication"
 [ "$(grep -c '"communication":{.*"tensor.all_reduce":{"operations":[1-9]' reported/metrics.jsonl)" -eq 3 ] ||
   fail "no communication in metrics.jsonl"

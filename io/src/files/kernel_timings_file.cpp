@@ -115,7 +115,12 @@ void add_kernel_timings(fs::path const& path, TimingsByMachine const& timings) {
     }
   }
   if (path.has_parent_path()) {
-    make_directory(path.parent_path());
+    try {
+      make_directory(path.parent_path());
+    } catch (Error const& error) {
+      throw Error(
+          fmt::format("{}: {}", path.string(), error.what()));  // the file is the user's word, not its directory
+    }
   }
   replace_file(path, to_json(all));
 }
