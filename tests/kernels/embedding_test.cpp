@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t vocabulary = 13;
 constexpr std::int64_t first_token = 4;
 constexpr std::int64_t max_length = 9;
-/// What gradients hold before a backward adds to them.
+/// Values of gradients before a backward adds to them.
 constexpr double already = 0.5;
 
 struct Variant {

@@ -62,7 +62,7 @@ constexpr Place places[] = {
     {amx_bf16, "AMX-BF16", extended_leaf, edx, 22, tiles},
 };
 
-/// What CPUID gives for a leaf: registers eax to edx. For leaf 7's second part eax stands in ebx's place.
+/// Result of CPUID for a leaf: registers eax to edx. For leaf 7's second part eax stands in ebx's place.
 struct Words {
   unsigned of[4] = {};
 };

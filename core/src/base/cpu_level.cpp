@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, cpu_levels.size()> names{"x86-64-v2", "x8
 constexpr std::array<std::string_view, 1> names{"baseline"};
 #endif
 
-/// What each level above the baseline needs.
+/// Features that each level above the baseline needs.
 constexpr std::array<std::uint64_t, cpu_levels.size()> needs{
     0, cpu::level_v3, cpu::level_v4, cpu::level_v4 | cpu::avx512bf16,
     cpu::level_v4 | cpu::avx512bf16 | cpu::amx_tile | cpu::amx_bf16};

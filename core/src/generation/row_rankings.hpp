@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// What a row's logits say.
+/// Ranking by a row's logits.
 struct RowRanking {
   std::vector<RankedToken> best;  ///< the most probable first, equal ones by id
   double end_log_probability = 0;

@@ -43,7 +43,7 @@ std::vector<Cut> one_part_more(std::vector<Cut> const& fewer, std::vector<std::i
 }
 
 /// Cuts `layers` into as many non-empty parts as `beside` has entries, so that the most expensive stage, a part and the
-/// work beside it, is as cheap as can be. There are at least as many layers.
+/// work beside it, is as cheap as possible. There are at least as many layers.
 std::vector<IndexRange> cut_by_cost(IndexRange const& layers, std::vector<std::int64_t> const& beside,
                                     ModelDescription const& model, std::int64_t vocabulary) {
   std::vector<std::int64_t> ends{0};

@@ -20,7 +20,7 @@ std::int64_t divided_up(std::int64_t count, std::int64_t by) {
   return (count + by - 1) / by;
 }
 
-/// A micro-batch, both sides of which have so many tokens, in sequences as long as can be.
+/// A micro-batch, both sides of which have so many tokens, in sequences as long as possible.
 Pack full_pack(std::int64_t tokens, std::int64_t max_length, GroupMember split) {
   std::vector<SentencePair> pairs;
   for (std::int64_t left = tokens; left > 0; left -= max_length) {

@@ -144,7 +144,7 @@ void run_forward(Execution& execution, AttentionCall const& call, Tensor const& 
       });
 }
 
-/// What backward reads and writes beside the call.
+/// Tensors that backward reads and writes beside the call.
 template <class Element>
 struct BackwardRows {
   Rows<Element> output, grad_output;

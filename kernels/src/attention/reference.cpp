@@ -200,7 +200,7 @@ void run_forward(Execution& execution, AttentionCall const& attention, Tensor co
       });
 }
 
-/// What backward reads and writes beside the call.
+/// Tensors that backward reads and writes beside the call.
 template <class Element>
 struct BackwardRows {
   kernels::Rows<Element> output, grad_output;

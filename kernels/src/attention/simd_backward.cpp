@@ -3,7 +3,7 @@
 namespace heddle::simd_attention {
 namespace {
 
-/// What backward reads and writes beside the call.
+/// Tensors that backward reads and writes beside the call.
 template <class Element>
 struct BackwardRows {
   Rows<Element> output, grad_output;

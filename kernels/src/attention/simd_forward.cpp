@@ -74,7 +74,7 @@ struct OnlineSoftmax {
   }
 };
 
-/// What forward writes.
+/// Tensors that forward writes.
 template <class Element>
 struct ForwardRows {
   Rows<Element> output;

@@ -66,7 +66,7 @@ struct Left {
 /// Rows of a are read where they lie if k is contiguous, unless a word would reach beyond the row or their distance
 /// makes them share a few sets of the L1 cache.
 Left left_block(Product const& product, std::int64_t row, std::int64_t rows, Steps const& steps) {
-  // As even as can be: a tile of one or two rows would wait for its own sums.
+  // As even as possible: a tile of one or two rows would wait for its own sums.
   auto const panel_rows = static_cast<int>(quotient_up(rows, quotient_up(rows, tile_rows)));
   Tensor const& a = product.call.a;
   bool const transposed = product.problem.transpose_a;

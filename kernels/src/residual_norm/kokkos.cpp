@@ -15,7 +15,7 @@ constexpr std::int64_t columns_per_block = 64;
 using kernels::for_each_column;
 using kernels::for_each_of_chunk;
 
-/// What both directions know of a call, as raw pointers.
+/// A call for both directions, as raw pointers.
 template <class Element>
 struct NormView {
   using Real = kernels::ArithmeticType<Element>;

@@ -14,7 +14,7 @@
 
 namespace heddle {
 
-/// What `auto` goes by: the fastest supporting implementation wins.
+/// Speeds by which `auto` chooses: the fastest supporting implementation wins.
 namespace speeds {
 
 constexpr int reference = 0;

@@ -94,7 +94,7 @@ struct ModelConfig {
 /// are layer_options. Throws ConfigError with the setting's origin for a wrong value.
 ModelConfig layer_config(ModelConfig const& model, StackConfig ModelConfig::*stack, std::int64_t layer);
 
-/// What the configuration gives one sublayer of a layer, by the same precedence. `stack_name` is for messages.
+/// Options that the configuration gives one sublayer of a layer, by the same precedence. `stack_name` is for messages.
 LayerOptions layer_options(StackConfig const& stack, std::string const& stack_name, std::int64_t layer,
                            std::string const& sublayer);
 

@@ -28,7 +28,7 @@ struct Dropout {
   static constexpr std::uint32_t keep_threshold(float rate) {
     return static_cast<std::uint32_t>((1.0 - static_cast<double>(rate)) * 65536.0 + 0.5);
   }
-  /// What a kept element is multiplied by, so that the mean stays.
+  /// Factor of a kept element, so that the mean stays.
   static constexpr double keep_scale(float rate) { return 65536.0 / keep_threshold(rate); }
 };
 

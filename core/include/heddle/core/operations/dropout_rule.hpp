@@ -100,7 +100,7 @@ struct DropoutRule {
     }
   }
 
-  /// What one element is multiplied by, by the letter of the rule: `group` = column / 8 and `lane` = column % 8.
+  /// Factor of one element, by the letter of the rule: `group` = column / 8 and `lane` = column % 8.
   KOKKOS_INLINE_FUNCTION double multiplier(std::int64_t row, std::int64_t group, std::int64_t lane) const {
     auto const words =
         Philox::words(key,

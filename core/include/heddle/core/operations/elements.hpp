@@ -27,7 +27,7 @@ Rows<Element> rows_of(Tensor const& tensor) {
   return tensor.empty() ? Rows<Element>{} : Rows<Element>{tensor.data<Element>(), tensor.row_stride()};
 }
 
-/// What elements of a floating type are computed in by the fast kernels, and what their statistics are stored in.
+/// Types in which fast kernels compute with elements of a floating type, and in which they store statistics.
 template <class Element>
 struct Arithmetic {
   using Type = Element;

@@ -31,7 +31,7 @@ struct Initializer {
   static Initializer xavier_uniform(std::int64_t fan_in, std::int64_t fan_out);
 };
 
-/// What a layer declares: all that io and dist ever need to know of a parameter.
+/// Declaration by a layer: all that io and dist ever need to know of a parameter.
 struct ParameterSpec {
   std::string name;
   Shape shape;  ///< global
