@@ -55,7 +55,7 @@ done
 grep -Fq "$default" listing || fail "the cache is not named"
 grep -Fq '48 columns of 32' listing || fail "the measured problems are not listed"
 
-# What would be first by speed and has no time is no less first; without it the others' times count.
+# An implementation without a time, first by speed, stays first; without it the others are ordered by their times.
 line=$(grep -A 1 'tensor_ops: ' listing | tail -n 1)
 mkdir -p untimed/heddle
 sed -E '/"tensors of float32"/s/"kokkos": [0-9.e-]+, //' "$default" > untimed/heddle/kernels.json
@@ -75,7 +75,7 @@ code=0
 "$HEDDLE" kernels --benchmark --vocabulary 0 > log 2>&1 || code=$?
 [ $code -eq 64 ] || fail "--vocabulary 0: exit code $code"
 
-# What is no cache is left alone, and where times cannot be kept nothing is measured first.
+# A file that is not a cache is left unchanged, and where times cannot be kept nothing is measured first.
 cp run.toml before.toml
 for cache in run.toml /proc/no/kernels.json; do
   ! "$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache="\"$cache\"" > listing 2> log || fail "times are kept in $cache"

@@ -143,7 +143,7 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
         AttentionGradients const gradients{grad_q, taken(all.grad_k, keys.rows), taken(all.grad_v, keys.rows)};
         AttentionCall const call = part_call(whole, queries, keys, j == 0);
         if (j == 0 && i > 0) {
-          // What other queries gave these keys is not this call's to overwrite.
+          // This call must not overwrite the contributions of other queries to these keys.
           AttentionGradients const own{grad_q, converted(gradients.k, gradients.k.dtype()),
                                        converted(gradients.v, gradients.v.dtype())};
           kernel.backward(execution_, call, output, log_sum_exp, grad_output, own);

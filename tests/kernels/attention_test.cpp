@@ -196,7 +196,7 @@ TEST_F(AttentionProperties, BFloat16ResultsAreFloat32ResultsRoundedOnce) {
   }
 }
 
-// What context parallelism, re-batching and another number of ranks rely on: a sequence's rows depend on nothing else.
+// A sequence's rows depend on nothing else: context parallelism, re-batching and other numbers of ranks rely on it.
 TEST_F(AttentionProperties, ASequenceIsBitwiseTheSameInAnotherPack) {
   std::vector<std::int32_t> const lengths = {12, 70, 9};
   for (DType const dtype : {DType::float32, DType::bfloat16}) {

@@ -237,7 +237,7 @@ KOKKOS_INLINE_FUNCTION void differentiate_softmax(kernels::AttentionHead<Element
   }
 }
 
-/// What a block of queries and a block of keys give to each other's gradients.
+/// Adds the contributions of a block of queries and a block of keys to the gradients of both.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void backward_blocks(kernels::AttentionHead<Element> const& head, Block queries, Block keys,
                                             BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {

@@ -209,7 +209,7 @@ struct BackwardRows {
   kernels::Rows<kernels::ArithmeticType<Element>> grad_bias;
 };
 
-/// What the pair of a query and a key contributes is these times a row.
+/// Factors of a query-key pair: its contribution to each gradient is one of these times a row.
 struct PairFactors {
   double grad_output = 0;  ///< to grad_v
   double product = 0;      ///< times k to grad_q, times q to grad_k

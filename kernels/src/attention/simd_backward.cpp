@@ -175,7 +175,7 @@ class BackwardHead {
     }
   }
 
-  /// What a block of queries and a block of keys give to each other's gradients.
+  /// Adds the contributions of a block of queries and a block of keys to the gradients of both.
   template <class To>
   void give(Block queries, Block keys, To const& grad_q, To const& grad_k, To const& grad_v) {
     constexpr std::int64_t together = group_vectors<Element>;

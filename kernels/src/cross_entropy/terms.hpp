@@ -45,7 +45,7 @@ void add_up_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Te
       });
 }
 
-/// What a row's losses and gradient are made with.
+/// Constants from which the loss and the gradient of each row are computed.
 template <class Real>
 struct LossRule {
   Real smoothing;

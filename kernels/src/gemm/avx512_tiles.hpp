@@ -30,7 +30,7 @@ struct Factor {
   bool float32;       ///< its elements; rounded to bfloat16 where the words hold those
 };
 
-/// What becomes of a tile's sums: destination = or += sums + bias + partial.
+/// Where and how a tile's sums are written: destination = or += sums + bias + partial.
 struct Destination {
   void* data;  ///< float32 or bfloat16
   std::int64_t stride;
@@ -60,7 +60,7 @@ struct Tiles {
   void (*multiply)(Tile const& tile);
 };
 
-/// What they point to runs on CPUs with AVX-512 F, BW and VL; bfloat16_tiles' on those that have BF16, too.
+/// The functions of float32_tiles need a CPU with AVX-512 F, BW and VL; those of bfloat16_tiles need BF16 as well.
 extern Tiles const float32_tiles;
 extern Tiles const bfloat16_tiles;
 

@@ -7,8 +7,8 @@
 
 #include "avx512_tiles.hpp"
 
-/// What float32 and bfloat16 have in common. `Words` says how words are loaded and multiplied. Everything is in an
-/// unnamed namespace: code for AVX-512 must not be what the linker picks for other files.
+/// Code that float32 and bfloat16 share. `Words` defines how words are loaded and multiplied. Everything is in an
+/// unnamed namespace: the linker must not use code for AVX-512 in other files.
 namespace heddle::avx512 {
 namespace {
 

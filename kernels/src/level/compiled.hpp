@@ -15,7 +15,7 @@ std::string describe_compiled_kernels(CpuLevel level);
 
 }  // namespace heddle
 
-// What each library of compiled kernels exports, and nothing else. The functions are linked directly where there is one
+// The only functions that a library of compiled kernels exports. They are linked directly where there is one
 // instruction set only.
 extern "C" void heddle_add_portable_kernels(heddle::KernelRegistries& registries);
 extern "C" void heddle_add_vector_kernels(heddle::KernelRegistries& registries);

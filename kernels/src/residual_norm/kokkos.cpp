@@ -63,7 +63,7 @@ struct NormView {
         });
   }
 
-  /// What is subtracted from a row's elements, once `mean` is known.
+  /// The value that is subtracted from a row's elements; `mean` must be known.
   KOKKOS_INLINE_FUNCTION Real centre(std::int64_t row) const { return centred ? mean[row] : Real{0}; }
 
   KOKKOS_INLINE_FUNCTION Real mean_of(Element const* x) const {

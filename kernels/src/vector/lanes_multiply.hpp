@@ -6,7 +6,7 @@
 /// Products of small matrices that lie in cache, near the machine's peak.
 namespace heddle::lanes {
 
-/// What a product takes in one step along its depth: one float32, or two bfloat16 that lie side by side.
+/// The elements that a product takes in one step along its depth: one float32, or two adjacent bfloat16.
 template <class Element>
 struct Unit;
 
