@@ -2,7 +2,7 @@
 
 namespace heddle::cpu {
 
-// Compiled with core's own instruction set, whatever that is.
+// This file is compiled with core's own instruction set.
 constinit std::uint64_t const compiled_features = 0
 #ifdef __SSE3__
                                                   | sse3

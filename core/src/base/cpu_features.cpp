@@ -7,8 +7,8 @@
 
 #include <cstring>
 
-// Compiled for the first x86-64 whatever the rest is compiled for (core/CMakeLists.txt), and free of templates and
-// inline functions of others, of which the linker might take a newer processor's copy.
+// This file is compiled for the first x86-64 processors (core/CMakeLists.txt). It uses no templates and inline
+// functions from elsewhere: the linker might take a copy of them that needs a newer processor.
 
 namespace heddle::cpu {
 
@@ -29,7 +29,7 @@ struct Place {
 
 constexpr unsigned basic_leaf = 1;
 constexpr unsigned extended_leaf = 7;
-constexpr unsigned second_extended_leaf = 0x70001;  // leaf 7, subleaf 1: its eax is asked for alone
+constexpr unsigned second_extended_leaf = 0x70001;  // leaf 7, subleaf 1: only its eax is read
 constexpr unsigned vendor_leaf = 0x80000001;
 constexpr unsigned vectors = 0x6;
 constexpr unsigned wide_vectors = 0xe6;
@@ -62,7 +62,7 @@ constexpr Place places[] = {
     {amx_bf16, "AMX-BF16", extended_leaf, edx, 22, tiles},
 };
 
-/// Result of CPUID for a leaf: registers eax to edx. For leaf 7's second part eax stands in ebx's place.
+/// The result of CPUID for a leaf: registers eax to edx. For leaf 7's second subleaf, ebx holds its eax.
 struct Words {
   unsigned of[4] = {};
 };
@@ -97,8 +97,8 @@ void print(char const* text) {
   [[maybe_unused]] auto const written = write(STDERR_FILENO, text, strlen(text));
 }
 
-/// Runs before any other code of core and of what uses core, so that a processor which lacks what the compiler used
-/// gets a sentence and not a signal.
+/// Runs before any other code of core and its users: a processor without the instructions that the compiler used gets
+/// an error message instead of a signal.
 __attribute__((constructor(101))) void require_compiled_features() {
   std::uint64_t const missing = compiled_features & ~detected_features();
   if (missing == 0) {

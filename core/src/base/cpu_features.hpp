@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-/// The processor's features as bits of one word. This header is seen by a file that is compiled for the oldest
-/// processor, so it holds plain declarations and constants only.
+/// The processor's features as bits of one word. A file that is compiled for the oldest processors includes this
+/// header, so it has plain declarations and constants only.
 namespace heddle::cpu {
 
 enum Feature : std::uint64_t {
@@ -37,10 +37,10 @@ constexpr std::uint64_t level_v2 = sse3 | ssse3 | sse4_1 | sse4_2 | popcnt;
 constexpr std::uint64_t level_v3 = level_v2 | avx | avx2 | fma | f16c | bmi | bmi2 | lzcnt | movbe;
 constexpr std::uint64_t level_v4 = level_v3 | avx512f | avx512bw | avx512cd | avx512dq | avx512vl;
 
-/// The features of this processor that the operating system lets programs use; 0 where it is no x86.
+/// The features of this processor that the operating system lets programs use; 0 on other processors than x86.
 std::uint64_t detected_features();
 
-/// The features that the compiler was allowed to use in core; a constant without code.
+/// The features that the compiler was allowed to use in core: a constant without code.
 extern std::uint64_t const compiled_features;
 
 }  // namespace heddle::cpu

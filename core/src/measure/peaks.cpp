@@ -14,8 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The least seconds that `work` took, in as many repetitions as fit in about `budget` seconds, after one that does not
-/// count.
+/// The shortest time of `work`, in seconds, over the repetitions that fit in about `budget` seconds, after one that
+/// does not count.
 template <class Work>
 double least_seconds(Execution& execution, double budget, Work const& work) {
   work();
@@ -42,16 +42,16 @@ GemmCall square(DType dtype, std::int64_t size) {
           .c = Tensor::allocate(dtype, {size, size}),
           .bias = {},
           .transpose_b = true,
-          // No parameter of a model has this identity, and the version never changes: packed once.
+          // No parameter of a model has this identity, and the version never changes: the weight is packed once.
           .b_weight = {std::numeric_limits<std::uint64_t>::max() - static_cast<std::uint64_t>(size), 1}};
 }
 
-/// Of tensors that are so large together.
+/// Measures tensors of this total size.
 double measure_bandwidth(TensorOps& tensor_ops, Execution& execution, double bytes) {
   auto const count = static_cast<std::int64_t>(bytes / (2 * sizeof(float)));
   Tensor const x = Tensor::allocate(DType::float32, {count});
   Tensor const y = Tensor::allocate(DType::float32, {count});
-  // Enough passes for the clock.
+  // Enough passes for the resolution of the clock.
   auto const passes = std::max<std::int64_t>(1, (std::int64_t{1} << 22) / count);
   double const seconds = least_seconds(execution, 0.2, [&] {
     for (std::int64_t pass = 0; pass < passes; ++pass) {
@@ -61,8 +61,8 @@ double measure_bandwidth(TensorOps& tensor_ops, Execution& execution, double byt
   return 3.0 * static_cast<double>(x.bytes() * passes) / seconds;
 }
 
-/// Of the first CPU's cache of that level, as Linux tells it, or `otherwise`. (sysconf may tell of all the caches of
-/// the host where this is a virtual machine.)
+/// The size of the first CPU's cache of that level, as Linux reports it, or `otherwise`. (On a virtual machine sysconf
+/// may report all the caches of the host.)
 double cache_bytes(int level, double otherwise) {
   for (int index = 0;; ++index) {
     std::string const directory = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
@@ -100,7 +100,7 @@ std::vector<Bandwidth> measure_bandwidths(KernelRegistry<TensorOps> const& regis
   double const l2 = cache_bytes(2, 1 << 20);
   double const l3 = cache_bytes(3, 32 << 20) / ranks;
   auto const rate = [&](double bytes) { return measure_bandwidth(*tensor_ops, execution, bytes); };
-  // Half of a level is surely in it.
+  // A buffer of half the level's size certainly fits in it.
   return {{"L2", l2, rate(l2 / 2)},
           {"L3", l3, rate(std::max(l3 / 2, 2 * l2))},
           {"memory", std::numeric_limits<double>::infinity(), rate(std::max(8 * l3, 256e6))}};

@@ -8,7 +8,7 @@ namespace heddle {
 
 namespace {
 
-/// Pairs of a query and a key that see each other where both are parts of longer sequences.
+/// The number of (query, key) pairs that see each other where both are parts of longer sequences.
 double visible_pairs_by_position(AttentionCall const& call) {
   auto const query_begins = to_host<std::int32_t>(call.queries.begin);
   auto const query_lengths = to_host<std::int32_t>(call.queries.length);
@@ -37,7 +37,7 @@ double visible_pairs(AttentionCall const& call) {
   for (std::size_t index = 0; index < queries.size(); ++index) {
     double const n = queries[index];
     double const m = keys[index];
-    // The last query sees every key, each one before it a key less, and none where there are fewer keys than that.
+    // The last query sees every key, each query before it one key less; none where there are fewer keys than that.
     double const triangle = std::min(n, m);
     double const causal = n * std::max(m - n, 0.0) + triangle * (triangle + 1) / 2;
     switch (call.mask.kind) {
@@ -109,7 +109,7 @@ class ObservedAttention final : public ObservedKernel<Attention> {
   }
 };
 
-/// Bytes of the tensors of the queries' shape, of the keys' shape and of the log_sum_exp.
+/// The bytes of the tensors of the queries' shape, of the keys' shape and of the log_sum_exp.
 struct Operands {
   double queries, keys, log_sum_exp;
 

@@ -38,7 +38,7 @@ class ObservedEmbedding final : public ObservedKernel<Embedding> {
   }
 };
 
-/// Of each token an output row once and a row of the table so many times.
+/// For each token one output row and `table_rows` rows of the table.
 Cost moved(EmbeddingProblem const& problem, double tokens, double table_rows) {
   return {0, tokens * static_cast<double>(problem.d_model) *
                  (static_cast<double>(size_of(problem.dtype)) +

@@ -31,7 +31,7 @@ class ObservedGemm final : public ObservedKernel<Gemm> {
             .kept = kept(call, problem)};
   }
 
-  /// A view of some of a parameter's rows has its own copy, and so has the transposed matrix.
+  /// A view of some of a parameter's rows has its own copy, and so does the transposed matrix.
   KeptMemory kept(GemmCall const& call, GemmProblem const& problem) const {
     if (selected() == nullptr || call.b_weight.id == 0) {
       return {};
@@ -42,7 +42,7 @@ class ObservedGemm final : public ObservedKernel<Gemm> {
   }
 };
 
-/// In words, "" where there are none.
+/// The epilogues in words, "" if there are none.
 std::string epilogues(GemmProblem const& problem) {
   std::string words;
   if (problem.activation != GemmActivation::none) {
@@ -116,8 +116,8 @@ std::string describe(GemmProblem const& problem) {
                      problem.accumulate ? ", accumulated" : "", problem.bias ? ", with bias" : "", epilogues(problem));
 }
 
-// One choice serves all of a layer's calls, so the number of rows and which of a Linear's three products it is do not
-// count.
+// One choice serves all of a layer's calls, so the key leaves out the number of rows and which of a Linear's three
+// products it is.
 std::string timing_key(GemmProblem const& problem) {
   return fmt::format("{} by {} to {}, {} columns of {}{}", name_of(problem.dtype), name_of(problem.b_dtype),
                      name_of(problem.output_dtype), problem.n, problem.k, epilogues(problem));

@@ -52,7 +52,7 @@ std::string_view prefix_of(NormKind kind) {
   return kind == NormKind::rms ? "rms norm, " : "";
 }
 
-/// Of so many [rows, d_model] tensors and vectors of statistics.
+/// The bytes of this many [rows, d_model] tensors and vectors of statistics.
 Cost moved(ResidualNormProblem const& problem, double rows, double matrices, double statistics) {
   return {0, rows * (matrices * static_cast<double>(problem.d_model) * static_cast<double>(size_of(problem.dtype)) +
                      statistics * static_cast<double>(size_of(statistics_dtype(problem.dtype))))};

@@ -16,7 +16,7 @@ namespace heddle {
 
 namespace {
 
-/// The rest of the flags changes with the system's version.
+/// The other flags change with the version of the system.
 bool is_arithmetic(std::string const& flag) {
   constexpr std::array kinds{"sse", "avx", "fma", "f16c", "amx", "asimd", "sve", "bf16", "i8mm"};
   return std::any_of(kinds.begin(), kinds.end(), [&](char const* kind) { return flag.starts_with(kind); });
@@ -26,7 +26,7 @@ bool is_number(std::string const& word) {
   return std::all_of(word.begin(), word.end(), [](char letter) { return letter >= '0' && letter <= '9'; });
 }
 
-/// The user's word to the OpenMP runtime of vendor libraries; 1 where there is none.
+/// The user's setting for the OpenMP runtime of vendor libraries; 1 if there is none.
 int openmp_threads() {
   char const* const text = std::getenv("OMP_NUM_THREADS");
   return text == nullptr ? 1 : std::max(1, std::atoi(text));

@@ -37,7 +37,7 @@ void require_rank(int rank, int size, char const* verb) {
   }
 }
 
-/// Elements of one index of axis 0.
+/// The number of elements of one index of axis 0.
 std::int64_t row_width(Tensor const& tensor) {
   std::int64_t width = 1;
   for (int axis = 1; axis < tensor.shape().rank(); ++axis) {
@@ -65,7 +65,7 @@ void require_rows(Tensor const& tensor, Communicator::Rows rows, int ranks, char
   }
 }
 
-/// One rank's part of uneven rows, beside the whole.
+/// One rank's part of uneven rows, and the whole.
 void require_rows(Tensor const& whole, Tensor const& part, Communicator::Rows rows, int rank, int ranks,
                   char const* verb) {
   require_same_rows(whole, part, verb);
@@ -84,7 +84,7 @@ std::vector<std::int64_t> elements_of(Communicator::Rows rows, Tensor const& ten
   return counts;
 }
 
-/// Every verb that moves data, among one rank.
+/// Every verb that moves data, for a group of one rank.
 void copy_to_self(Tensor const& input, Tensor const& output) {
   if (input.raw() == output.raw()) {
     return;

@@ -12,8 +12,8 @@ std::size_t words_for(std::size_t bytes) {
   return (bytes + sizeof(std::int32_t) - 1) / sizeof(std::int32_t);
 }
 
-/// The bytes as the element type that every communicator moves, the last word filled up with zeros; one word at least,
-/// as no tensor is empty.
+/// The bytes as the element type that every communicator moves, the last word filled up with zeros; at least one word,
+/// because no tensor is empty.
 Words words_of(std::span<std::byte const> bytes) {
   Words words(std::max<std::size_t>(words_for(bytes.size()), 1));
   std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(words)).begin());

@@ -10,7 +10,7 @@ namespace heddle {
 
 namespace {
 
-/// How far a layout is from the one wanted, in the order in which it matters.
+/// The distance of a layout from the wanted one, its criteria in order of importance.
 struct Distance {
   int changes = 0;
   double factor = 1;

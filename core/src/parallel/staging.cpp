@@ -17,7 +17,7 @@ class CopyBack final : public TransferBackend {
       try {
         wait();
       } catch (std::exception const&) {
-        // The transfer failed, and nobody reads what it was to bring.
+        // The transfer failed, so nobody reads its output.
         done_ = true;
       }
     }

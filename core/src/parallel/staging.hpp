@@ -5,18 +5,18 @@
 
 namespace heddle {
 
-/// A tensor as a backend can read it: itself, or a copy in host memory. Kernels that were given the tensor before are
-/// done with it.
+/// A tensor in memory that a backend can read: itself, or a copy in host memory. Earlier kernels that use the tensor
+/// have finished.
 class Staged {
  public:
   enum class Role : std::uint8_t { input, output, both };
 
-  /// Waits for the kernels of `execution`, all kernels where it is null; an input's elements are copied.
+  /// Waits for the kernels of `execution`, for all kernels if it is null; then copies an input's elements.
   Staged(Tensor const& tensor, Role role, CommunicatorBackend const& backend, Execution const* execution);
 
   Tensor const& tensor() const { return staged_; }
   bool copied() const { return staged_.raw() != tensor_.raw(); }
-  /// Gives an output's elements back to the tensor. To be called once the verb is done.
+  /// Copies an output's elements back to the tensor. Call it once the verb is done.
   void copy_back() const;
 
  private:
@@ -25,7 +25,7 @@ class Staged {
   Role role_;
 };
 
-/// `transfer` with an output that may be staged: it goes back when the transfer is done.
+/// `transfer` with an output that may be staged: the output is copied back when the transfer is done.
 std::unique_ptr<TransferBackend> with_copy_back(std::unique_ptr<TransferBackend> transfer, Staged const& output);
 
 }  // namespace heddle

@@ -14,14 +14,14 @@ namespace heddle {
 
 namespace {
 
-/// Parameters start on cache lines, so that every micro-batch meets them with the same alignment.
+/// Parameters start on cache lines, so that they have the same alignment in every micro-batch.
 constexpr std::int64_t alignment_elements = 16;
 
 std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
   return (size + multiple - 1) / multiple * multiple;
 }
 
-/// Null where there is none.
+/// Null if there is none.
 template <class Parameters>
 auto find_in(Parameters& parameters, std::string const& name) -> decltype(&parameters.front()) {
   auto const found = std::find_if(parameters.begin(), parameters.end(),
@@ -29,7 +29,7 @@ auto find_in(Parameters& parameters, std::string const& name) -> decltype(&param
   return found == parameters.end() ? nullptr : &*found;
 }
 
-/// Elements that every rank reserves: those of the largest shard.
+/// The number of elements that every rank reserves: the size of the largest shard.
 std::int64_t reserved_elements(Parameter const& parameter, Mesh const& mesh) {
   auto extents = parameter.spec.shape.to_vector();
   if (int const axis = parameter.spec.shard.axis; axis >= 0) {
@@ -94,7 +94,7 @@ void initialize_value(Parameter const& parameter, std::uint64_t seed) {
   copy_from_host(parameter.value, host.data());
 }
 
-/// Ids name parameters in the caches of kernels that outlive a model, so they never repeat within a process.
+/// Identifies parameters in the caches of kernels that outlive a model, so an id never repeats within a process.
 std::uint64_t next_parameter_id() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;

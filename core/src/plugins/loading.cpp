@@ -52,7 +52,7 @@ void load_plugin(std::string const& path, Registries& registries) {
                     path, tag, abi_tag()));
   }
   auto& register_all = entry_point<void(Registries&)>(library, path, "heddle_plugin_register");
-  // All or nothing: a copy is filled.
+  // Registration fills a copy, so that an error leaves the registries unchanged.
   Registries filled = registries;
   auto const set_origin = [&](std::string const& origin) {
     filled.kernels.set_origin(origin);

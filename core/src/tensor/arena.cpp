@@ -19,7 +19,7 @@ using Memory = Kokkos::DefaultExecutionSpace::memory_space;
 constexpr bool on_host = std::is_same_v<Memory, Kokkos::HostSpace>;
 constexpr std::size_t alignment = 64;
 
-/// Below this a step is unlikely to fit, so that refusing beats going on.
+/// With less than this a step is unlikely to fit, so an error is better than going on.
 constexpr std::size_t least_capacity = std::size_t{1} << 28;
 
 struct Block {
@@ -46,7 +46,7 @@ Block reserve(std::size_t wanted) {
           bytes, std::generic_category().message(errno)));
     }
     if (bytes < wanted) {
-      // Half of what a limit leaves: the heap and the other arenas live under it, too.
+      // Half of what a limit leaves, because the heap and the other arenas also need memory.
       std::size_t const kept = bytes / 2;
       munmap(static_cast<std::byte*>(block) + kept, bytes - kept);
       bytes = kept;

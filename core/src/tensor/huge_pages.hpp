@@ -4,8 +4,8 @@
 
 namespace heddle {
 
-/// Asks for huge pages where whole ones lie in [begin, begin + bytes) of host memory, best before it is touched: tables
-/// of parameters are walked in strides that small pages make slow. Advice only: a system without them says no.
+/// Requests huge pages for the whole ones in [begin, begin + bytes) of host memory, best before it is touched: strided
+/// access to parameter tables is slow with small pages. This is only advice: a system without huge pages ignores it.
 void advise_huge_pages(void* begin, std::size_t bytes);
 
 }  // namespace heddle

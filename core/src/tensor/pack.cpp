@@ -35,7 +35,7 @@ std::vector<IndexRange> chunks_of(std::size_t length, GroupMember split) {
   return {chunk(split.rank), chunk(2 * split.ranks - 1 - split.rank)};
 }
 
-/// One side's sequences: their samples, and their tokens' ids one after another.
+/// One side's sequences: their samples, and the ids of their tokens in order.
 struct SideTokens {
   Integers sample, length, id;
 
@@ -79,7 +79,7 @@ struct HostRows {
     return rows;
   }
 
-  /// Of the rank's rows, what each one's token has in `values`.
+  /// The entries of `values` for the tokens of the rank's rows.
   Integers pick(Integers const& values) const {
     Integers picked(token.size());
     std::transform(token.begin(), token.end(), picked.begin(),

@@ -11,8 +11,8 @@ namespace heddle {
 struct Runtime::Guard {
   Guard() {
 #if defined(__SSE__)
-    // Flush-to-zero and denormals-are-zero: gradients that vanish must not slow a step down a hundredfold. Threads
-    // inherit this from the thread that starts them, so it comes before Kokkos starts its own.
+    // Sets flush-to-zero and denormals-are-zero: vanishing gradients must not make a step a hundred times slower.
+    // Threads inherit this from the thread that starts them, so it comes before Kokkos starts its own.
     _mm_setcsr(_mm_getcsr() | 0x8040U);
 #endif
 #if KOKKOS_VERSION >= 30700

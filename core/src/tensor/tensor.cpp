@@ -18,7 +18,7 @@ using HostBytes = Kokkos::View<unsigned char*, Kokkos::HostSpace, Kokkos::Memory
 
 constexpr std::size_t alignment = 64;
 
-/// At least one cache line, so that a tensor without elements is still not "empty" (not given).
+/// At least one cache line, because a tensor without elements must not be "empty" (not given).
 std::size_t bytes_of(DType dtype, Shape const& shape) {
   return std::max(alignment, static_cast<std::size_t>(shape.size()) * size_of(dtype));
 }
@@ -54,7 +54,7 @@ std::string Shape::to_string() const {
 }
 
 Tensor Tensor::allocate(DType dtype, Shape const& shape) {
-  // In words, because Kokkos zeroes element by element.
+  // Zeroes words, because Kokkos would zero element by element.
   std::size_t const bytes = bytes_of(dtype, shape);
   using Words = Kokkos::View<std::uint64_t*, Memory>;
   Words const view(Kokkos::view_alloc("heddle::Tensor", Kokkos::WithoutInitializing),

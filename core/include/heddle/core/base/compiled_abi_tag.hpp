@@ -3,10 +3,10 @@
 #include <Kokkos_Core.hpp>
 #include <string>
 
-/// A heavy header: the source of a plug-in gets it from <heddle/core/plugins/entry.hpp>.
+/// This header includes much: the source of a plug-in gets it from <heddle/core/plugins/entry.hpp>.
 namespace heddle::plugin {
 
-/// Goes up with each change to what plug-ins see: the headers of heddle/core.
+/// Increases with each change of the headers of heddle/core, which plug-ins are compiled against.
 inline constexpr int abi_number = 3;
 inline constexpr char const* heddle_version = "0.1.0";
 

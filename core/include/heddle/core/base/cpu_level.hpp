@@ -6,25 +6,25 @@
 
 namespace heddle {
 
-/// The instruction sets that kernels are chosen by, each with all of those before it. `baseline` is what the rest of
-/// Heddle is compiled for: x86-64-v2 on x86 (SSE4.2). v3 adds AVX2 and FMA; v4 adds AVX-512 F, BW, CD, DQ and VL;
+/// The instruction sets between which kernels choose; each includes all those before it. `baseline`, which the rest of
+/// Heddle is compiled for, is x86-64-v2 on x86 (SSE4.2). v3 adds AVX2 and FMA; v4 adds AVX-512 F, BW, CD, DQ and VL;
 /// v4_bf16 adds AVX-512 BF16; v4_amx adds the matrix registers' bfloat16 products.
 enum class CpuLevel { baseline, v3, v4, v4_bf16, v4_amx };
 
 inline constexpr std::array cpu_levels{CpuLevel::baseline, CpuLevel::v3, CpuLevel::v4, CpuLevel::v4_bf16,
                                        CpuLevel::v4_amx};
 
-/// "x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "x86-64-v4-amx"; on other processors "baseline".
+/// The level's name: "x86-64-v2", …, "x86-64-v4-bf16", "x86-64-v4-amx"; on other processors "baseline".
 std::string_view name_of(CpuLevel level);
 
-/// Throws ConfigError where no level has that name; `origin` says in the message where the name stands.
+/// Throws ConfigError where no level has that name; the message begins with `origin`, the place of the name.
 CpuLevel parse_cpu_level(std::string_view name, std::string_view origin);
 
 /// The highest level that this processor and its operating system can run.
 CpuLevel detected_cpu_level();
 
-/// The level that this process uses: the detected one, or a lower one that the environment variable HEDDLE_CPU_LEVEL
-/// names. Throws ConfigError where that names no level, or one that this processor lacks.
+/// The level that this process uses: the detected one, or a lower one named by the environment variable
+/// HEDDLE_CPU_LEVEL. Throws ConfigError if that names no level, or one that this processor does not support.
 CpuLevel usable_cpu_level();
 
 }  // namespace heddle

@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// Element types. float64 exists for the reference path and its oracles.
+/// Element types. float64 exists for the reference implementations and the tests that use them.
 enum class DType : std::uint8_t { float32, bfloat16, int32, float64 };
 
 /// The upper half of a float32; conversion rounds to nearest even.
@@ -70,12 +70,12 @@ struct DTypeOf<BFloat16> {
   static constexpr DType value = DType::bfloat16;
 };
 
-/// Statistics and reductions of activations of `dtype` are held in this type: float64 stays, all else is float32.
+/// The type of statistics and reductions of activations of `dtype`: float64 for float64, float32 for all others.
 constexpr DType statistics_dtype(DType dtype) {
   return dtype == DType::float64 ? DType::float64 : DType::float32;
 }
 
-/// The parameters' type, and their gradients', beside activations of `dtype`: float64 stays, all else is float32.
+/// The type of parameters and their gradients beside activations of `dtype`: float64 for float64, else float32.
 constexpr DType parameter_dtype(DType dtype) {
   return dtype == DType::float64 ? DType::float64 : DType::float32;
 }

@@ -18,7 +18,7 @@ enum class ExitCode : int {
   rank_hung = 86,
 };
 
-/// Every error Heddle throws: the message says what was wrong, where, and what would be right.
+/// The base of every error that Heddle throws: the message says what was wrong, where, and what would be right.
 class Error : public std::runtime_error {
  public:
   explicit Error(std::string const& message, ExitCode code = ExitCode::failure)
@@ -40,7 +40,7 @@ struct DataError : Error {
   explicit DataError(std::string const& message) : Error(message, ExitCode::bad_data) {}
 };
 
-/// The configuration, or what it asks of this build or this number of ranks, is impossible.
+/// The configuration is impossible, or asks for something that this build or this number of ranks cannot do.
 struct ConfigError : Error {
   explicit ConfigError(std::string const& message) : Error(message, ExitCode::bad_config) {}
 };

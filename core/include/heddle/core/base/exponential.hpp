@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <limits>
 
-// Marks functions that work items of a kernel call, also on a device; needs no Kokkos.
+// Marks functions that kernels call, also on a device. Needs no Kokkos.
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define HEDDLE_HOST_DEVICE __host__ __device__
 #else
 #define HEDDLE_HOST_DEVICE
 #endif
 
-/// Every exponential that Heddle computes by itself: free of branches and of library calls, so that loops over it
-/// vectorise. The series serve numbers and vectors of numbers alike.
+/// The exponentials that Heddle computes itself, without branches and library calls, so that loops over them
+/// vectorise. The series work on numbers and on vectors of numbers.
 namespace heddle {
 
 /// 2^x for |x| <= 1/2, to about 2 units in the last place. Float is float or a vector of floats.
@@ -35,9 +35,9 @@ HEDDLE_HOST_DEVICE inline Float rough_exp2_series(Float x) {
   return series * x + 1.00000259F;
 }
 
-/// e^x to about 2 units in the last place; below -87.3 it is 0, above 88 infinity; NaN stays. Free of branches, so that
-/// loops over it vectorise. The two fused operations are written as such because the compiler may reassociate all
-/// others.
+/// e^x to about 2 units in the last place; 0 below -87.3, infinity above 88; NaN stays NaN. Free of branches, so that
+/// loops over it vectorise. Two fused operations are explicit because the compiler may reassociate all other
+/// operations.
 HEDDLE_HOST_DEVICE inline float fast_exp(float x) {
   constexpr float lowest = -87.3F;
   constexpr float highest = 88.0F;
@@ -51,7 +51,8 @@ HEDDLE_HOST_DEVICE inline float fast_exp(float x) {
   series = series * rest + 1.66666657e-1F;
   series = series * rest + 0.5F;
   float const value = series * (rest * rest) + rest + 1.0F;
-  // NaN stays in `value` and so in the result, but what becomes an integer must be a number; -126 is the lowest power.
+  // A NaN in `value` passes to the result, but the number converted to an integer must be finite; -126 is the lowest
+  // power.
   float const number = power > -126.0F ? power : -126.0F;
   float const result = value * std::bit_cast<float>((static_cast<std::int32_t>(number) + 127) << 23);
   float const floored = x < lowest ? 0.0F : result;
@@ -62,8 +63,8 @@ HEDDLE_HOST_DEVICE inline double fast_exp(double x) {
   return std::exp(x);
 }
 
-/// e^x for x ≤ 0, to about 2 units in the last place, in fewer operations than fast_exp: what is below -86 counts as
-/// -86 (a share of 10^-38); NaN stays. 2^f for |f| ≤ 1/2 is a minimax polynomial.
+/// e^x for x ≤ 0, to about 2 units in the last place, in fewer operations than fast_exp: values below -86 count as -86
+/// (e^-86 is about 10^-38); NaN stays NaN. 2^f for |f| ≤ 1/2 is a minimax polynomial.
 HEDDLE_HOST_DEVICE inline float exp_of_negative(float x) {
   constexpr float log2_e = 1.44269504F;
   float const bounded = x < -86.0F ? -86.0F : x;
@@ -75,7 +76,7 @@ HEDDLE_HOST_DEVICE inline float exp_of_negative(float x) {
   series = series * rest + 0.240222421F;
   series = series * rest + 0.693146978F;
   series = series * rest + 1.0F;
-  // NaN stays in `series`, but what becomes an integer must be a number.
+  // A NaN passes to the result through `series`, but the number converted to an integer must be finite.
   float const number = power > -126.0F ? power : 0.0F;
   return std::bit_cast<float>(std::bit_cast<std::int32_t>(series) + (static_cast<std::int32_t>(number) << 23));
 }
@@ -85,7 +86,7 @@ HEDDLE_HOST_DEVICE inline double exp_of_negative(double x) {
 }
 
 /// e^x for x <= 0, to a few units in the last place, without fused operations or a rounding instruction: for code that
-/// is compiled for any processor and whose sums the compiler may not reorder. What is below -87 counts as -87.
+/// is compiled for any processor and whose sums the compiler may not reorder. Values below -87 count as -87.
 inline float baseline_exp_of_negative(float x) {
   constexpr float round = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
   float const bounded = x < -87.0F ? -87.0F : x;

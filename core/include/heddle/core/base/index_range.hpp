@@ -13,17 +13,17 @@ struct IndexRange {
   bool operator==(IndexRange const&) const = default;
 };
 
-/// Rank `rank`'s contiguous share of [0, count) among `ranks`: [count * rank / ranks, count * (rank + 1) / ranks).
+/// The contiguous share [count * rank / ranks, count * (rank + 1) / ranks) of [0, count) that `rank` of `ranks` has.
 /// Shares differ by at most one; with more ranks than indices some are empty.
 IndexRange share(std::int64_t count, int rank, int ranks);
 
-/// One rank's place in a group whose ranks divide rows among them.
+/// One rank's place in a group that divides rows among its ranks.
 struct GroupMember {
   int rank = 0;
   int ranks = 1;
 };
 
-/// The rank in whose share `index` is.
+/// The rank whose share contains `index`.
 int owner_of(std::int64_t index, std::int64_t count, int ranks);
 
 }  // namespace heddle

@@ -5,11 +5,11 @@
 
 namespace heddle {
 
-/// The axes of the rank grid, outermost first: tensor neighbours have consecutive ranks, so they share a node.
+/// The axes of the rank grid, outermost first. Tensor neighbours have consecutive ranks, so they are on one node.
 enum class MeshAxis : std::uint8_t { pipeline, data, context, tensor };
 inline constexpr int mesh_axes = 4;
 
-/// How a context group's ranks exchange keys and values.
+/// The way in which a context group's ranks exchange keys and values.
 enum class ContextMode : std::uint8_t { ring, ulysses };
 
 std::string_view name_of(MeshAxis axis);

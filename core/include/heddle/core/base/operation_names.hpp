@@ -3,10 +3,10 @@
 #include <array>
 #include <string_view>
 
-/// The one list of Heddle's operations, in the order in which people see them. `EACH(name)` is expanded for each. An
-/// operation `name` is core/operations/name.hpp (its interface, problem, cost), a key of `[kernels]` in the
-/// configuration, and `add_name_kernels(KernelRegistries&)` in kernels/src. Plug-ins add operations that are not
-/// in this list.
+/// The only list of Heddle's operations, in the order in which they are shown. `EACH(name)` is expanded for each. An
+/// operation `name` has core/operations/name.hpp (its interface, problem, cost), a key of `[kernels]` in the
+/// configuration, and `add_name_kernels(KernelRegistries&)` in kernels/src. Plug-ins add operations that are not in
+/// this list.
 #define HEDDLE_OPERATIONS(EACH) \
   EACH(gemm)                    \
   EACH(attention)               \

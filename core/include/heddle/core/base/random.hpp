@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-/// Philox4x32 (Salmon et al. 2011): four random words that depend on nothing but key and counter. Ten rounds are usual;
-/// seven, the fewest that passed every test of BigCrush, are what dropout takes, where a step spends its time on them.
+/// Philox4x32 (Salmon et al. 2011): four random words that depend only on key and counter. Ten rounds are usual;
+/// dropout, where random numbers cost much of a step, uses seven, the fewest that passed every test of BigCrush.
 struct Philox {
   using Counter = std::array<std::uint32_t, 4>;
 
@@ -34,14 +34,14 @@ struct Philox {
   }
 };
 
-/// SplitMix64's finaliser, a bijection: every bit of the input reaches every bit of the output.
+/// SplitMix64's finaliser, a bijection: every output bit depends on every input bit.
 constexpr std::uint64_t mix_bits(std::uint64_t word) {
   word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ULL;
   word = (word ^ (word >> 27)) * 0x94D049BB133111EBULL;
   return word ^ (word >> 31);
 }
 
-/// A key for one use of random numbers: the run's seed and the use's name (FNV-1a, then SplitMix64).
+/// The key of one use of random numbers, from the run's seed and the use's name (FNV-1a, then SplitMix64).
 constexpr std::uint64_t random_key(std::uint64_t seed, std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (char const letter : name) {

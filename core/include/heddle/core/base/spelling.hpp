@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-/// The candidate that `word` was most probably meant to be, by edit distance; "" where none is near.
+/// The candidate that is nearest to `word` by edit distance; "" if none is near enough to be meant.
 std::string nearest_spelling(std::string_view word, std::vector<std::string> const& candidates);
 
 }  // namespace heddle

@@ -7,20 +7,20 @@
 
 namespace heddle {
 
-/// The best rate of a large matrix multiplication and who reached it.
+/// The best rate of a large matrix multiplication, and the implementation that reached it.
 struct MatmulPeak {
-  double operations_per_second = 0;  ///< 0: no implementation supports it
+  double operations_per_second = 0;  ///< 0: no implementation supports this type
   std::string implementation;
 };
 
-/// How fast memory of a level can be read and written: y += x, two reads and a write of each element.
+/// The speed at which memory of one level is read and written: y += x, two reads and one write of each element.
 struct Bandwidth {
   std::string level;  ///< "L2", "L3", "memory"
-  double holds = 0;   ///< calls that touch at most so many bytes are counted at this level
+  double holds = 0;   ///< calls that touch at most this many bytes are counted at this level
   double bytes_per_second = 0;
 };
 
-/// The best that this process was seen to do, which kernels can be held against.
+/// The best rates that this process measured, with which kernels are compared.
 struct Peaks {
   std::map<DType, MatmulPeak> matmuls;
   std::vector<Bandwidth> bandwidths;  ///< from the fastest level to memory
@@ -30,9 +30,9 @@ struct Peaks {
   Bandwidth const& bandwidth(double bytes) const;
 };
 
-/// Of matrix multiplications with activations of these types and float32 weights, as in training, by implementations of
-/// speed above 0; bandwidths by `tensor_ops`. Takes a few seconds. `ranks` share the L3: in each of them all measure at
-/// the same time, as all cores are busy in training, too.
+/// Measures matrix multiplications with activations of these types and float32 weights, as in training, by
+/// implementations of speed above 0, and bandwidths by `tensor_ops`. Takes a few seconds. `ranks` is the number of
+/// processes that share the L3: all measure at the same time, because all cores are busy in training, too.
 Peaks measure_peaks(KernelRegistries const& registries, Execution& execution, std::vector<DType> const& dtypes,
                     int ranks);
 

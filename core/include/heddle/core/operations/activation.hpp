@@ -12,11 +12,11 @@ struct ActivationProblem {
   std::string function;  ///< "relu", "gelu" (exact, with erf), "silu" (x / (1 + exp(-x))), or a plug-in's own
   bool gated = false;
 };
-/// In words, for messages.
+/// The problem in words, for messages.
 std::string describe(ActivationProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ActivationProblem const& problem);
-/// Of so many elements.
+/// The cost of a call of this many elements.
 Cost forward_cost(ActivationProblem const& problem, double elements);
 Cost backward_cost(ActivationProblem const& problem, double elements);
 
@@ -24,8 +24,8 @@ struct ActivationCall {
   std::string function;
   Tensor input;  ///< [tokens, d_ff]
   Dropout dropout{};
-  /// For backward: what forward gave, where the caller has kept it (or empty). It tells a function such as relu, whose
-  /// derivative is that of what it keeps, which elements were dropped, without random numbers.
+  /// For backward: forward's output, if the caller kept it (or empty). For a function such as relu, whose derivative
+  /// follows from its output, it also shows which elements were dropped, without random numbers.
   Tensor output{};
   Tensor gate{};  ///< as input, or empty
 

@@ -8,23 +8,24 @@ namespace heddle {
 
 struct AdamProblem {
   DType dtype = DType::float32;
-  bool compute_copy = false;  ///< a bfloat16 copy of the values is written, too
+  bool compute_copy = false;  ///< a bfloat16 copy of the values is also written
 };
-/// In words, for messages.
+/// The problem in words, for messages.
 std::string describe(AdamProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(AdamProblem const& problem);
-/// Of an update of so many elements.
+/// The cost of an update of this many elements.
 Cost cost(AdamProblem const& problem, double elements);
 
-/// The numbers of an update that change from step to step.
+/// The numbers of an update that change with each step.
 struct AdamStep {
   double learning_rate = 0;
   double gradient_scale = 1;  ///< multiplies the gradient first (clipping)
   std::int64_t step = 1;      ///< 1 for the first update, for the bias correction
 };
 
-/// Kingma & Ba 2015; `decoupled` weight decay is Loshchilov & Hutter 2019, otherwise the decay joins the gradient.
+/// Adam (Kingma & Ba 2015); `decoupled` weight decay is Loshchilov & Hutter 2019, otherwise the decay is added to the
+/// gradient.
 struct AdamCall {
   Tensor value;           ///< [n], updated
   Tensor gradient;        ///< [n]
@@ -52,8 +53,8 @@ constexpr std::int64_t count = 4;
 
 }  // namespace adam_scalars
 
-/// Fills a call's scalars [4] for a step. They lie where kernels read them, so that a step's launches can be recorded
-/// once and made again for the next step.
+/// Fills a call's scalars [4] for a step. They lie in kernels' memory, so that a step's launches can be recorded once
+/// and repeated in the next step.
 void write_adam_scalars(AdamCall const& call, AdamStep const& step);
 
 class Adam : public Kernel {

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// Which keys a query sees, by their positions.
+/// The keys that a query sees, by their positions.
 enum class MaskKind : std::uint8_t {
   bidirectional,  ///< all
   causal,         ///< those at most at its own position
@@ -30,10 +30,10 @@ struct AttentionMask {
   constexpr bool is(MaskKind other) const { return kind == other; }
   bool operator==(AttentionMask const&) const = default;
 };
-/// In words: "causal", "full", "window(512, 0)", "prefix".
+/// The mask in words: "causal", "full", "window(512, 0)", "prefix".
 std::string describe(AttentionMask const& mask);
 
-/// How a query and a key become a score, before biases and softmax.
+/// The way in which a query and a key give a score, before biases and softmax.
 enum class ScoreKind : std::uint8_t {
   scaled_dot_product  ///< scale * q · k
 };
@@ -47,13 +47,13 @@ struct AttentionProblem {
   ScoreKind score = ScoreKind::scaled_dot_product;
   bool bias = false;
   bool positions = false;   ///< queries and keys are parts of longer sequences
-  bool accumulate = false;  ///< the keys join others
+  bool accumulate = false;  ///< the call adds more keys to earlier calls' results
   float dropout_rate = 0;
 
   /// Whether each head has keys and values of its own.
   bool own_keys() const { return kv_heads == 0 || kv_heads == heads; }
 };
-/// In words, for messages.
+/// The problem in words, for messages.
 std::string describe(AttentionProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(AttentionProblem const& problem);
@@ -62,19 +62,19 @@ struct AttentionExtents {
   double queries = 0;       ///< query tokens
   double keys = 0;          ///< key tokens
   double pairs = 0;         ///< pairs of a query and a key that see each other, over all sequences
-  bool accumulate = false;  ///< results are added to
+  bool accumulate = false;  ///< results are added to earlier ones
 };
 /// Two matrix products, q kᵀ and weights v.
 Cost forward_cost(AttentionProblem const& problem, AttentionExtents const& extents);
 /// Five matrix products: q kᵀ again, and the gradients of weights, v, q and k.
 Cost backward_cost(AttentionProblem const& problem, AttentionExtents const& extents);
 
-/// Sequence i of `queries` attends to sequence i of `keys`; sequences may have no tokens. A key's position is its index
-/// in its sequence; that of query p of n queries that meet m keys is p + (m - n), so that the last query is at the last
-/// key. Where queries and keys are parts of longer sequences (context parallelism), `query_position` and `key_position`
-/// give their positions in those.
+/// Sequence i of `queries` attends to sequence i of `keys`; sequences may have no tokens. A key's position is its
+/// index in its sequence. With n queries and m keys, query p has position p + (m - n), so that the last query is at
+/// the last key. Where queries and keys are parts of longer sequences (context parallelism), `query_position` and
+/// `key_position` give their positions in those.
 ///
-/// Head h of the queries meets head h / (heads / kv_heads) of the keys and values (Ainslie et al. 2023).
+/// Head h of the queries uses head h / (heads / kv_heads) of the keys and values (Ainslie et al. 2023).
 struct AttentionCall {
   Tensor q;  ///< [query tokens, heads * head_dim], rows may be strided
   Tensor k;  ///< [key tokens, kv_heads * head_dim], rows may be strided
@@ -82,26 +82,26 @@ struct AttentionCall {
   Sequences queries;
   Sequences keys;
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;  ///< divides heads; 0: as many
+  std::int64_t kv_heads = 0;  ///< divides heads; 0: as many as heads
   double scale = 1;
   AttentionMask mask{};
-  Tensor prefix_length{};  ///< int32 [sequences], of a prefix mask: the keys at positions below it are seen by all
-  /// [heads, 2 r + 1] in statistics_dtype, or empty: column r + d is added to the scaled scores at the distance d = key
-  /// position - query position; what is further away than r counts as r. It serves relative positions (Raffel et al.
-  /// 2020) and slopes (Press et al. 2022), shared by sequences and, if the caller likes, by layers.
+  Tensor prefix_length{};  ///< int32 [sequences], of a prefix mask: all queries see the keys at positions below it
+  /// [heads, 2 r + 1] in statistics_dtype, or empty: column r + d is added to the scaled scores at distance d = key
+  /// position - query position; larger distances use the columns of -r and r. Serves relative positions (Raffel et al.
+  /// 2020) and slopes (Press et al. 2022). All sequences share it; layers may share it, too.
   Tensor bias{};
-  /// Of the attention weights, before they meet v; sample and position are those of the query rows.
+  /// Dropout of the attention weights, before the product with v; sample and position are those of the query rows.
   Dropout dropout{};
   Tensor query_position{};  ///< int32 [query tokens], ascending in each sequence; given with key_position or empty
   Tensor key_position{};    ///< int32 [key tokens], ascending in each sequence
-  /// The call's keys join others that the same queries have met in earlier calls. Forward: `output` and `log_sum_exp`
-  /// already hold the result over those (0 and -infinity: none yet) and end with that over all (online softmax).
-  /// Backward: gradients are added (+=). In any call with positions `output` and `log_sum_exp` are those over all keys
-  /// that the queries meet, of which the call may hold only some, whether or not it accumulates.
+  /// The call adds more keys to the results of earlier calls with the same queries. Forward: `output` and
+  /// `log_sum_exp` hold the result over the earlier keys (0 and -infinity: none yet) and end with that over all
+  /// (online softmax). Backward: gradients are added (+=). In any call with positions, accumulating or not, backward's
+  /// `output` and `log_sum_exp` are those over all keys that the queries see, of which the call may hold only some.
   bool accumulate = false;
 
-  /// Throws where heads and columns do not fit each other, where positions are not one per row of q and k, where a
-  /// prefix mask lacks its lengths, or where the bias has another shape.
+  /// Throws where heads and columns do not match, where positions are not one per row of q and k, where a prefix mask
+  /// has no lengths, or where the bias has another shape.
   AttentionProblem problem() const;
 };
 
@@ -112,7 +112,8 @@ struct AttentionGradients {
   Tensor bias{};  ///< +=, [heads, 2 r + 1] in statistics_dtype; empty: none is wanted
 };
 
-/// softmax(scale q kᵀ + bias) v for each sequence and head, in memory linear in the sequence length (Dao et al. 2022).
+/// Computes softmax(scale q kᵀ + bias) v for each sequence and head, in memory linear in the sequence length (Dao et
+/// al. 2022).
 class Attention : public Kernel {
  public:
   static constexpr char const* operation = "attention";
@@ -123,7 +124,8 @@ class Attention : public Kernel {
   /// scores, before dropout.
   virtual void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                        Tensor const& log_sum_exp) = 0;
-  /// Every gradient is written (=) or, where the call accumulates, added (+=); rows of no sequence are left alone.
+  /// Every gradient is written (=) or, where the call accumulates, added (+=); rows that are in no sequence stay
+  /// unchanged.
   virtual void backward(Execution& execution, AttentionCall const& call, Tensor const& output,
                         Tensor const& log_sum_exp, Tensor const& grad_output, AttentionGradients const& gradients) = 0;
 };

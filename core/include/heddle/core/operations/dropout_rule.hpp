@@ -5,8 +5,8 @@
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/dropout.hpp>
 
-// Before a loop whose iterations touch nothing of each other's, so that there is one vectorised loop for memory that is
-// shared and memory that is not: two would round differently.
+// Stands before a loop whose iterations are independent of each other. The compiler then makes one vectorised loop for
+// arrays that overlap and arrays that do not: two loops would round differently.
 #if defined(__CUDACC__)
 #define HEDDLE_INDEPENDENT_LOOP
 #elif defined(__clang__)
@@ -17,16 +17,17 @@
 #define HEDDLE_INDEPENDENT_LOOP
 #endif
 
-/// Dropout as the work items of a kernel see it: one element at a time, or a chunk of a row at once.
+/// Dropout for use inside kernels: one element at a time, or a chunk of a row at once.
 namespace heddle::kernels {
 
 /// Counters of one batch of random numbers.
 constexpr int philox_lanes = 16;
-/// Elements whose dropout is decided by one batch of counters.
+/// The number of elements whose dropout one batch of counters decides.
 constexpr int dropout_chunk = 8 * philox_lanes;
 
-/// Calls `body(i)` for 0 ≤ i < count ≤ dropout_chunk. Each call touches element i of its arrays alone, so arrays may be
-/// the same memory, and the compiler need not look; a whole chunk, the usual one, is a loop of known length to it.
+/// Calls `body(i)` for 0 ≤ i < count ≤ dropout_chunk. Each call uses element i of its arrays only, so arrays may be
+/// the same memory and the compiler does not check for overlap; a whole chunk, the usual case, is a loop of known
+/// length.
 template <class Body>
 KOKKOS_INLINE_FUNCTION void for_each_of_chunk(std::int64_t count, Body const& body) {
   if (count == dropout_chunk) {
@@ -51,8 +52,8 @@ KOKKOS_INLINE_FUNCTION void for_each_column(std::int64_t columns, Body const& bo
   }
 }
 
-/// Philox::words for `philox_lanes` counters at once; counter[i][lane] is word i. The words sit in 64-bit lanes, of
-/// which only the lower half counts: so compilers find the widening multiplication of vectors.
+/// Philox::words for `philox_lanes` counters at once; counter[i][lane] is word i. The words are the lower halves of
+/// 64-bit lanes: in this form compilers use the widening multiplication of vectors.
 KOKKOS_INLINE_FUNCTION void philox_words(std::uint64_t key, std::uint32_t (&counter)[4][philox_lanes]) {
   constexpr std::uint64_t lower_half = 0xffffffffU;
   auto const key_0 = static_cast<std::uint32_t>(key);
@@ -77,7 +78,7 @@ KOKKOS_INLINE_FUNCTION void philox_words(std::uint64_t key, std::uint32_t (&coun
   }
 }
 
-/// A Dropout as a kernel captures it; the rule is random.hpp's.
+/// A Dropout in the form that a kernel captures; random.hpp has the rule.
 struct DropoutRule {
   bool active = false;
   std::uint32_t threshold = 65536;
@@ -100,7 +101,7 @@ struct DropoutRule {
     }
   }
 
-  /// Factor of one element, by the letter of the rule: `group` = column / 8 and `lane` = column % 8.
+  /// The factor of one element, exactly by the rule: `group` = column / 8 and `lane` = column % 8.
   KOKKOS_INLINE_FUNCTION double multiplier(std::int64_t row, std::int64_t group, std::int64_t lane) const {
     auto const words =
         Philox::words(key,
@@ -111,14 +112,14 @@ struct DropoutRule {
     std::uint32_t const half = lane % 2 == 0 ? word & 0xffffU : word >> 16;
     return half < threshold ? scale : 0.0;
   }
-  /// The same for column `column` of this rank's part of the matrix; 1 where dropout is off.
+  /// The factor for column `column` of this rank's part of the matrix; 1 where dropout is off.
   KOKKOS_INLINE_FUNCTION double multiplier(std::int64_t row, std::int64_t column) const {
     std::int64_t const global = first_column + column;
     return active ? multiplier(row, global / 8, global % 8) : 1.0;
   }
 
-  /// Turns a batch of counters (words 0 to 2 set: sample, position, group) into what decides their elements: the 16
-  /// bits of lane i are out[8 i], …, out[8 i + 7].
+  /// Replaces a batch of counters (words 0 to 2 set: sample, position, group) by the random bits of their elements:
+  /// the 16 bits of lane i are out[8 i], …, out[8 i + 7].
   KOKKOS_INLINE_FUNCTION void fill(std::uint32_t (&counter)[4][philox_lanes],
                                    std::uint16_t (&out)[dropout_chunk]) const {
     for (int lane = 0; lane < philox_lanes; ++lane) {
@@ -133,7 +134,7 @@ struct DropoutRule {
     }
   }
 
-  /// The multipliers of a chunk of columns, from their 16 bits each.
+  /// The multipliers of a chunk of columns, from the 16 bits of each.
   template <class Real>
   struct Multipliers {
     std::uint16_t const* halves;
@@ -142,14 +143,14 @@ struct DropoutRule {
 
     KOKKOS_INLINE_FUNCTION Real operator[](std::int64_t i) const { return halves[i] < threshold ? scale : Real{0}; }
   };
-  /// Those where dropout is off, known to the compiler.
+  /// The multipliers where dropout is off: constants for the compiler.
   template <class Real>
   struct Ones {
     KOKKOS_INLINE_FUNCTION constexpr Real operator[](std::int64_t) const { return Real{1}; }
   };
 
-  /// Calls `visit(begin, end, multipliers)` for consecutive chunks of the row's columns from `first` to `last`, at most
-  /// dropout_chunk long; multipliers[c - begin] belongs to column c.
+  /// Calls `visit(begin, end, multipliers)` for consecutive chunks of the row's columns from `first` to `last`, each
+  /// at most dropout_chunk long; multipliers[c - begin] is column c's.
   template <class Real, class Visit>
   KOKKOS_INLINE_FUNCTION void for_each_chunk(std::int64_t row, std::int64_t first, std::int64_t last,
                                              Visit const& visit) const {

@@ -9,7 +9,7 @@
 #include <string>
 #include <type_traits>
 
-/// A tensor's elements as the work items of a kernel see them.
+/// Access to a tensor's elements inside kernels.
 namespace heddle::kernels {
 
 /// The rows of a matrix; `data` is null for an empty tensor.
@@ -39,16 +39,16 @@ struct Arithmetic<BFloat16> {
 template <class Element>
 using ArithmeticType = typename Arithmetic<Element>::Type;
 
-/// An element as a `Real` to compute with, which holds it exactly.
+/// An element as a `Real` to compute with; the conversion is exact.
 template <class Real, class Element>
 KOKKOS_INLINE_FUNCTION constexpr Real wide(Element element) {
   return static_cast<Real>(static_cast<ArithmeticType<Element>>(element));
 }
-/// The `Element` nearest to `value`; ties go to the even one, and NaN stays NaN.
+/// The `Element` nearest to `value`; ties round to even, and NaN stays NaN.
 template <class Element, class Real>
 KOKKOS_INLINE_FUNCTION constexpr Element narrow(Real value) {
   if constexpr (std::is_same_v<Element, BFloat16>) {
-    // As BFloat16's own conversion, in the form that compilers turn into the fewest vector instructions.
+    // BFloat16's own conversion, in the form that compilers turn into the fewest vector instructions.
     auto const number = static_cast<float>(value);
     auto const word = std::bit_cast<std::uint32_t>(number);
     std::uint32_t const nearest = word + 0x7fffU + ((word >> 16) & 1U);
@@ -60,8 +60,8 @@ KOKKOS_INLINE_FUNCTION constexpr Element narrow(Real value) {
   }
 }
 
-/// narrow() for a value that was computed from elements of the same type and constants alone, where it may be cheaper:
-/// a processor's NaN then keeps bits only where a BFloat16 has them (a device's may not), so none is rounded to a
+/// narrow() for a value computed only from constants and elements of the same type, where it may be cheaper: a
+/// processor's NaN then has bits only where a BFloat16 has them (a device's may not), so that no NaN is rounded to a
 /// number.
 template <class Element, class Real>
 KOKKOS_INLINE_FUNCTION constexpr Element narrow_again(Real value) {
@@ -76,7 +76,7 @@ KOKKOS_INLINE_FUNCTION constexpr Element narrow_again(Real value) {
   }
 }
 
-/// Calls `work(Real{})` for the float32 or float64 that `dtype` says.
+/// Calls `work(Real{})` with the float32 or float64 type that `dtype` names.
 template <class Work>
 void with_real(DType dtype, Work&& work) {
   switch (dtype) {

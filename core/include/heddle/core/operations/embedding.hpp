@@ -13,11 +13,11 @@ struct EmbeddingProblem {
   DType table_dtype = DType::float32;  ///< of the tables and their gradients
   std::int64_t d_model = 0;
 };
-/// In words, for messages.
+/// The problem in words, for messages.
 std::string describe(EmbeddingProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(EmbeddingProblem const& problem);
-/// Of so many tokens. Each counts its row of the table; tokens that repeat move less.
+/// The cost of a call of this many tokens. Each counts its row of the table; repeated tokens move less.
 Cost forward_cost(EmbeddingProblem const& problem, double tokens);
 Cost backward_cost(EmbeddingProblem const& problem, double tokens);
 
@@ -42,7 +42,8 @@ class Embedding : public Kernel {
   static std::shared_ptr<Embedding> observed(ObservedSelection<Embedding> selection);
   /// output = [tokens, d_model].
   virtual void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) = 0;
-  /// grad_table += and grad_positions += (empty: fixed positions), as sums over sorted segments: no atomics, one order.
+  /// grad_table += and grad_positions += (empty: fixed positions), as sums over sorted segments: without atomics, in a
+  /// fixed order.
   virtual void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
                         Tensor const& grad_table, Tensor const& grad_positions) = 0;
 };

@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// A function that a product may end with.
+/// A function that is applied to a product's result.
 enum class GemmActivation : std::uint8_t { none, relu, gelu, silu };
 std::string_view name_of(GemmActivation activation);
 
@@ -15,20 +15,20 @@ struct GemmProblem {
   DType dtype = DType::float32;         ///< of a
   DType b_dtype = DType::float32;       ///< a's, or float32 where a is bfloat16: b's elements are rounded to it first
   DType output_dtype = DType::float32;  ///< of c
-  std::int64_t m = 0, n = 0, k = 0;     ///< m of a problem to select by: about, it changes from call to call
+  std::int64_t m = 0, n = 0, k = 0;     ///< m of a problem to select by: approximate, it differs from call to call
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
-  // Epilogues. An implementation may decline them: a layer then calls the activation, or add_column_sums, by itself.
+  // Epilogues. An implementation may decline them: a layer then calls the activation, or add_column_sums, itself.
   GemmActivation activation = GemmActivation::none;
   bool saves_input = false;    ///< of the activation, beside its output
   bool bias_gradient = false;  ///< the sums of op(a)'s rows are added up, too
 
   bool has_epilogue() const { return activation != GemmActivation::none || bias_gradient; }
 };
-/// In words, for messages.
+/// The problem in words, for messages.
 std::string describe(GemmProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(GemmProblem const& problem);
-/// 2 m n k operations. b counts as a packed copy in a's type, which is what a weight is read as.
+/// 2 m n k operations. b counts as a packed copy in a's type: a weight is read in that form.
 Cost cost(GemmProblem const& problem);
 
 struct GemmCall {
@@ -41,7 +41,7 @@ struct GemmCall {
   bool accumulate = false;                           ///< c += instead of c =
   WeightVersion b_weight{};                          ///< set where b is a parameter's value
   GemmActivation activation = GemmActivation::none;  ///< c = activation(op(a) op(b) + bias); not where it accumulates
-  Tensor activation_input{};                         ///< =, [m, n] as c: what the activation takes; or empty
+  Tensor activation_input{};                         ///< =, [m, n] as c: the input of the activation; or empty
   Tensor bias_gradient{};  ///< +=, [m] in parameter_dtype(c's): Σ op(a)[i, p] over p, a Linear's where op(a) is its
                            ///< grad_outputᵀ; or empty
 

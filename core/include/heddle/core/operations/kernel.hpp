@@ -11,14 +11,15 @@ namespace heddle {
 
 struct Execution;
 
-/// An implementation of one operation. The concrete interfaces (Gemm, Attention, …) say what a call computes; every
-/// call takes the Execution first, may assume nothing about host access, and never synchronises more than it needs.
+/// An implementation of one operation. The concrete interfaces (Gemm, Attention, …) define what a call computes. Every
+/// call takes the Execution first, must not assume that the host can read memory, and synchronises no more than it
+/// needs.
 ///
 /// An interface is a class derived from Kernel with
 ///   static constexpr char const* operation;            the operation's name, a key of [kernels]
-///   using Problem = …;                                 all that `supports` must know
-///   virtual bool supports(Problem const&) const;       asked before an implementation is used: a call outside it is a
-///                                                      programming error
+///   using Problem = …;                                 everything that `supports` depends on
+///   virtual bool supports(Problem const&) const;       checked before an implementation is used: other
+///                                                      calls are a programming error
 ///   virtual … methods that compute
 ///   static std::shared_ptr<Interface> observed(ObservedSelection<Interface> selection);
 ///                                                      an ObservedKernel<Interface>: see observation.hpp
@@ -33,7 +34,7 @@ class Kernel {
   virtual std::size_t kept_bytes() const { return 0; }
 };
 
-/// A parameter's identity and version: a key under which a GEMM may keep its own packed copy of it.
+/// A parameter's identity and version: the key under which a GEMM may keep a packed copy of it.
 struct WeightVersion {
   std::uint64_t id = 0;  ///< 0: not a parameter, pack nothing
   std::uint64_t version = 0;
@@ -42,8 +43,8 @@ struct WeightVersion {
 /// A registered implementation, without its interface.
 struct Implementation {
   std::string name;
-  /// `auto` takes the supporting implementation with the highest: reference 0, kokkos 10, simd 15, onednn 20, avx512
-  /// 25, or 15 on CPUs with AMX.
+  /// `auto` selects the supporting implementation with the highest speed: reference 0, kokkos 10, simd 15, onednn 20,
+  /// avx512 25, or 15 on CPUs with AMX.
   int speed = 0;
   std::string origin;  ///< "built-in" or the plug-in's path
 };

@@ -8,7 +8,7 @@
 #include <heddle/core/tensor/execution.hpp>
 #include <type_traits>
 
-/// The header of whoever writes a kernel, for Heddle or for a plug-in: elements and rows of tensors (elements.hpp), the
+/// The header for authors of kernels, in Heddle and in plug-ins: elements and rows of tensors (elements.hpp), the
 /// dropout rule (dropout_rule.hpp), exponentials (exponential.hpp), and the loop over work items.
 namespace heddle::kernels {
 
@@ -21,8 +21,8 @@ void for_each(Execution& execution, char const* name, std::int64_t count, Body c
   }
 }
 
-/// Whether code on the calling thread of the host can do a kernel's work as well as a parallel_for could: its memory is
-/// the host's, and there is one thread. Kokkos runs.
+/// True where a loop on the calling host thread can replace a parallel_for: kernels' memory is the host's, and there
+/// is one thread. Kokkos must be initialised.
 inline bool runs_on_one_host_thread() {
   using Space = Kokkos::DefaultExecutionSpace;
   return std::is_same_v<Space::memory_space, Kokkos::HostSpace> && Space().concurrency() == 1;

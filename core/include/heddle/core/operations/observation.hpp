@@ -13,24 +13,24 @@
 
 namespace heddle {
 
-/// Memory that a kernel keeps from a call on: a packed copy of a weight, for example (see Kernel::kept_bytes).
+/// Memory that a kernel keeps after a call: a packed copy of a weight, for example (see Kernel::kept_bytes).
 struct KeptMemory {
   std::string name;  ///< the same for calls that keep the same memory
   std::size_t bytes = 0;
 };
 
-/// The part of a KernelCall that the operation knows.
+/// The part of a KernelCall that the operation fills in.
 struct CallDescription {
-  std::string_view direction;    ///< the method; of a GEMM, which of a Linear's products it is: "input gradient"
-  std::string_view variant;      ///< the halves that it computes or leaves out, "" or for example "added"
+  std::string_view direction;    ///< the method; of a GEMM, the product of a Linear: "input gradient"
+  std::string_view variant;      ///< the optional parts that it computes or leaves out, "" or for example "added"
   std::string extents;           ///< "4096 x 512 x 2048"
   DType dtype = DType::float32;  ///< of the activations
   Cost cost;
   KeptMemory kept = {};
 };
 
-/// A call that a layer makes of a kernel, and how to make it. `make` owns its arguments: it can be kept and called
-/// again while the call's tensors have their memory.
+/// A layer's call of a kernel, which can be repeated. `make` owns its arguments: it can be kept and called again as
+/// long as the call's tensors have their memory.
 struct KernelCall : CallDescription {
   /// One way to make the call.
   struct Way {
@@ -41,30 +41,30 @@ struct KernelCall : CallDescription {
 
   std::string_view operation;  ///< "gemm"
   std::string_view key;        ///< timing_key of the problem that the layer selected by
-  std::string_view by_speed;   ///< what `auto` takes for that problem without times
+  std::string_view by_speed;   ///< the choice of `auto` for that problem without times
   std::any problem;            ///< the call's own Problem, for example a GemmProblem
 
   std::function<void()> make;  ///< by the implementation that the layer selected
-  /// All that support both the call and the problem that the layer selected by, the fastest by speed first. To be
-  /// asked while the call is observed.
+  /// All that support both the call and the problem that the layer selected by, the fastest by speed first. May be
+  /// called only while the call is observed.
   std::function<std::vector<Way>()> ways;
 };
 
-/// A selection that a layer has made.
+/// A layer's selection of an implementation.
 struct KernelSelection {
   std::string_view operation;
   std::string problem;  ///< in words
   std::string_view implementation;
 };
 
-/// Learns of every selection and of every call.
+/// Is notified of every selection and of every call.
 class KernelObserver {
  public:
   virtual ~KernelObserver() = default;
 
   virtual void selected(KernelSelection const& selection) { static_cast<void>(selection); }
-  /// Has to make the call, by call.make at the end; calls of other implementations before that change the results where
-  /// a call reads what it writes.
+  /// Must make the call, by call.make at the end; calls of other implementations before that change the results if the
+  /// call reads memory that it writes.
   virtual void observe(Execution& execution, KernelCall const& call) = 0;
 };
 
@@ -73,20 +73,20 @@ template <class Interface>
 struct ObservedSelection {
   typename Interface::Problem problem;
   std::vector<KernelEntry<Interface>> supporting;  ///< for `problem`, the fastest by speed first
-  std::shared_ptr<Interface> selected;             ///< null: nothing is known of the kernel, and it is idle
-  KernelObserver* observer = nullptr;              ///< null: nobody is told
-  bool idle = false;                               ///< calls are told of and not made
+  std::shared_ptr<Interface> selected;             ///< null: the kernel is unknown and idle
+  KernelObserver* observer = nullptr;              ///< null: nothing is reported
+  bool idle = false;                               ///< calls are reported but not made
 };
 
-/// The base of an operation's observed kernel, which stands in place of the selected one, or of an idle kernel, which
-/// supports everything and touches no memory. A derived class overrides every method of its interface, those with a
-/// default, too: the default would make do with the others where the implementation has better. Each method passes its
+/// The base of an operation's observed kernel, which replaces the selected one, or of an idle kernel, which supports
+/// everything and touches no memory. A derived class must override every method of its interface, also those with a
+/// default: the default would call other methods where the implementation has a better one. Each method passes its
 /// call on:
 ///
-///   void multiply(Execution& execution, GemmCall const& call) override {
-///     pass(execution, call.problem(), [&] { return describe_call(call); },
-///          [=, &execution](Gemm& kernel) { kernel.multiply(execution, call); });
-///   }
+///  void multiply(Execution& execution, GemmCall const& call) override {
+///    pass(execution, call.problem(), [&] { return describe_call(call); },
+///         [=, &execution](Gemm& kernel) { kernel.multiply(execution, call); });
+///  }
 template <class Interface>
 class ObservedKernel : public Interface {
  public:
@@ -103,7 +103,7 @@ class ObservedKernel : public Interface {
   }
 
  protected:
-  /// The kernel in whose place this one stands; null where nothing is known of it.
+  /// The kernel that this one replaces; null where it is unknown.
   Interface const* selected() const { return selection_.selected.get(); }
 
   /// `describe()` gives a CallDescription; `call(kernel)` makes the call by that kernel and owns its arguments.
@@ -130,7 +130,7 @@ class ObservedKernel : public Interface {
     selection_.observer->observe(execution, seen);
   }
 
-  /// Of a call whose problem is that of the selection.
+  /// The description of a call whose problem is that of the selection.
   template <class Describe, class Call>
   void pass(Execution& execution, Describe const& describe, Call const& call) {
     pass(execution, selection_.problem, describe, call);
@@ -152,7 +152,7 @@ class ObservedKernel : public Interface {
   ObservedSelection<Interface> selection_;
 };
 
-/// Bytes of all of them; a tensor that is read and written is named twice.
+/// The bytes of all these tensors; a tensor that is read and written is listed twice.
 inline double bytes_of(std::initializer_list<Tensor> tensors) {
   std::int64_t bytes = 0;
   for (Tensor const& tensor : tensors) {

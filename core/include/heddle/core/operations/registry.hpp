@@ -15,9 +15,9 @@ namespace heddle {
 
 namespace kernel_registry_errors {
 
-/// All throw ConfigError.
+/// Errors of the registries; all throw ConfigError.
 [[noreturn]] void name_is_taken(std::string_view operation, std::string_view name, std::string_view origin);
-/// `names` are the registered ones; `problem` is in words.
+/// `names` are the registered ones; `problem` is a description in words.
 [[noreturn]] void none_selected(std::string_view operation, std::string_view choice,
                                 std::vector<std::string> const& names, std::string const& problem);
 [[noreturn]] void nothing_registered(std::string_view operation);
@@ -31,15 +31,15 @@ class AnyKernelRegistry {
   virtual ~AnyKernelRegistry() = default;
 
   virtual std::string_view operation() const = 0;
-  /// The fastest by speed first; of equally fast ones the one that was registered first.
+  /// The implementations, the fastest by speed first; of equally fast ones the one that was registered first.
   virtual std::vector<Implementation> implementations() const = 0;
   virtual std::unique_ptr<AnyKernelRegistry> copy() const = 0;
   /// The sum of the implementations' Kernel::kept_bytes.
   virtual std::size_t kept_bytes() const = 0;
 
-  /// Times of this machine, which `auto` goes by from now on.
+  /// Sets the times of this machine that `auto` uses from now on.
   void set_timings(TimesByProblem timings) { timings_ = std::move(timings); }
-  /// Implementation::origin of those added from now on.
+  /// Sets Implementation::origin of those added from now on.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  protected:
@@ -68,8 +68,9 @@ class KernelRegistry final : public AnyKernelRegistry {
     entries_.push_back({{std::move(name), speed, origin_}, std::move(kernel)});
   }
 
-  /// The implementation `choice` names or, for "auto", of those that support the problem the fastest: by speed, but by
-  /// measured times where the one that is fastest by speed has been timed for such problems. ConfigError says why not.
+  /// The implementation that `choice` names or, for "auto", the fastest of those that support the problem: by measured
+  /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. ConfigError gives
+  /// the reason.
   std::shared_ptr<Interface> select(std::string_view choice, Problem const& problem) const {
     return selected(choice, problem).kernel;
   }
@@ -85,9 +86,9 @@ class KernelRegistry final : public AnyKernelRegistry {
     return *std::find_if(candidates.begin(), candidates.end(), [&](Entry const& entry) { return entry.name == name; });
   }
 
-  /// In the order of registration.
+  /// The implementations in the order of registration.
   std::vector<Entry> const& entries() const { return entries_; }
-  /// The fastest by speed first; of equally fast ones the one that was registered first.
+  /// The implementations, the fastest by speed first; of equally fast ones the one that was registered first.
   std::vector<Entry> by_speed() const {
     std::vector<Entry> sorted = entries_;
     std::stable_sort(sorted.begin(), sorted.end(), [](auto& a, auto& b) { return a.speed > b.speed; });
@@ -127,8 +128,8 @@ class KernelRegistry final : public AnyKernelRegistry {
   std::vector<Entry> entries_;
 };
 
-/// Every operation's implementations. Filled by registration functions and plug-ins, then only read. An operation that
-/// Heddle does not know needs nothing else: `of<Interface>()` makes its registry.
+/// Every operation's implementations. Registration functions and plug-ins fill it; later it is only read. An operation
+/// that Heddle does not know needs no further code: `of<Interface>()` makes its registry.
 class KernelRegistries {
  public:
   KernelRegistries() = default;
@@ -140,11 +141,11 @@ class KernelRegistries {
 
   /// Registries of which every selection is an idle kernel: it supports everything and touches no memory.
   static KernelRegistries idle();
-  /// These registries, of which every selection is idle: it touches no memory, and its calls are told to `observer`,
-  /// which must outlive the selections.
+  /// A copy of these registries in which every selection is idle: it touches no memory and reports its calls to
+  /// `observer`, which must outlive the selections.
   KernelRegistries rehearsal(KernelObserver& observer) const;
 
-  /// The operation's registry, made where there is none yet. Throws ConfigError where another interface has the name.
+  /// The operation's registry, made if there is none yet. Throws ConfigError if another interface has the name.
   template <class Interface>
   KernelRegistry<Interface>& of() {
     if (AnyKernelRegistry const* const known = find(Interface::operation)) {
@@ -179,15 +180,15 @@ class KernelRegistries {
     return Interface::observed({problem, registry.supporting(problem), entry.kernel, observer_, idle_});
   }
 
-  /// In the order in which the operations were first registered.
+  /// The registries in the order in which the operations were first registered.
   std::vector<AnyKernelRegistry const*> all() const;
-  /// Every selection and each of its calls is from now on told to `observer`, which must outlive the selections.
+  /// Reports every selection and each of its calls from now on to `observer`, which must outlive the selections.
   void observe(KernelObserver& observer) { observer_ = &observer; }
-  /// Times that `auto` goes by from now on, for every operation.
+  /// Sets the times that `auto` uses from now on, for every operation.
   void set_timings(KernelTimings const& timings);
-  /// Implementation::origin of those added from now on.
+  /// Sets Implementation::origin of those added from now on.
   void set_origin(std::string const& origin);
-  /// Throws ConfigError for a choice whose operation nobody has registered; it says where the choice was made.
+  /// Throws ConfigError for a choice whose operation is not registered; the message names the place of the choice.
   void require_known(KernelChoices const& choices) const;
   /// The sum of all implementations' Kernel::kept_bytes.
   std::size_t kept_bytes() const;
@@ -201,7 +202,7 @@ class KernelRegistries {
     }
     return *typed;
   }
-  /// Null where there is none.
+  /// Null if there is none.
   AnyKernelRegistry* find(std::string_view operation) const;
   void insert(std::unique_ptr<AnyKernelRegistry> registry);
 

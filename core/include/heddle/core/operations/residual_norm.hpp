@@ -20,18 +20,18 @@ struct ResidualNormProblem {
   NormKind kind = NormKind::layer;
   bool bias = true;  ///< the norm has one
 };
-/// In words, for messages.
+/// The problem in words, for messages.
 std::string describe(ResidualNormProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ResidualNormProblem const& problem);
-/// Of `rows` tokens, with a branch and a norm.
+/// The cost of `rows` tokens, with a branch and a norm.
 Cost forward_cost(ResidualNormProblem const& problem, double rows);
-/// Of `rows` tokens, with a branch, a norm and gradients of both outputs.
+/// The cost of `rows` tokens, with a branch, a norm and gradients of both outputs.
 Cost backward_cost(ResidualNormProblem const& problem, double rows);
 
 /// One pass over the residual stream between two sublayers: sum = residual + dropout(branch), normalized = norm(sum) *
-/// weight + bias. Either half can be left out: an empty `branch` gives sum = residual (a norm alone), an empty `weight`
-/// no norm.
+/// weight + bias. Either half can be left out: with an empty `branch`, sum = residual (only a norm); with an empty
+/// `weight` there is no norm.
 struct ResidualNormCall {
   Tensor residual;  ///< [tokens, d_model]
   Tensor branch;    ///< [tokens, d_model] or empty
@@ -65,9 +65,9 @@ class ResidualNorm : public Kernel {
   virtual bool supports(ResidualNormProblem const& problem) const = 0;
   static std::shared_ptr<ResidualNorm> observed(ObservedSelection<ResidualNorm> selection);
   virtual void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) = 0;
-  /// `grad_normalized` and `grad_sum` are what flowed back to the two outputs; either may be empty (zero), not both.
-  /// gradients.residual may be the same memory as grad_sum or grad_normalized. `output.sum` is the residual where there
-  /// was no branch.
+  /// `grad_normalized` and `grad_sum` are the gradients of the two outputs; one of them may be empty (zero).
+  /// gradients.residual may be the same memory as grad_sum or grad_normalized. `output.sum` is the residual where
+  /// there was no branch.
   virtual void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                         Tensor const& grad_normalized, Tensor const& grad_sum,
                         ResidualNormGradients const& gradients) = 0;

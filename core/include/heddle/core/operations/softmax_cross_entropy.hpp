@@ -11,11 +11,11 @@ struct SoftmaxCrossEntropyProblem {
   std::int64_t local_vocabulary = 0;   ///< columns of the logits: this rank's part of the vocabulary
   std::int64_t global_vocabulary = 0;  ///< over all ranks of the tensor group
 };
-/// In words, for messages.
+/// The problem in words, for messages.
 std::string describe(SoftmaxCrossEntropyProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(SoftmaxCrossEntropyProblem const& problem);
-/// Of losses and gradient of so many tokens.
+/// The cost of the losses and gradient of this many tokens.
 Cost cost(SoftmaxCrossEntropyProblem const& problem, double tokens);
 
 /// A chunk of tokens' logits over this rank's part of the vocabulary.
@@ -30,14 +30,14 @@ struct SoftmaxCrossEntropyCall {
   SoftmaxCrossEntropyProblem problem() const;
 };
 
-/// One pass where this rank holds the whole vocabulary (losses_and_gradient); two where it is sharded, so that four
-/// numbers a token are reduced in between and logits are never gathered (statistics, combine, losses, gradient).
+/// One pass where this rank holds the whole vocabulary (losses_and_gradient). Two where it is sharded: between them
+/// four numbers per token are reduced, and logits are never gathered (statistics, combine, losses, gradient).
 class SoftmaxCrossEntropy : public Kernel {
  public:
   static constexpr char const* operation = "softmax_cross_entropy";
   /// Columns of the statistics: max logit, Σ exp(logit - max), the target's logit (0 where it is elsewhere), Σ logit.
   static constexpr std::int64_t statistics_columns = 4;
-  /// The sums that losses are added up in: Σ smoothed loss, Σ negative log-likelihood, rows that are not ignored.
+  /// Columns of the sums of losses: Σ smoothed loss, Σ negative log-likelihood, rows that are not ignored.
   static constexpr std::int64_t sums_size = 3;
   using Problem = SoftmaxCrossEntropyProblem;
   virtual bool supports(SoftmaxCrossEntropyProblem const& problem) const = 0;
@@ -46,8 +46,8 @@ class SoftmaxCrossEntropy : public Kernel {
   virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;
   /// statistics [tokens, 4] = those of the whole vocabulary, from its parts' [parts, tokens, 4].
   virtual void combine(Execution& execution, Tensor const& parts, Tensor const& statistics) = 0;
-  /// From the statistics over the whole vocabulary: losses = [tokens, 2] in statistics_dtype: the smoothed loss and the
-  /// plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
+  /// From the statistics over the whole vocabulary: losses = [tokens, 2] in statistics_dtype: the smoothed loss and
+  /// the plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                       Tensor const& losses) = 0;
   /// sums [3] in float64 += those of losses [tokens, 2], row after row.
@@ -56,8 +56,8 @@ class SoftmaxCrossEntropy : public Kernel {
   /// Replaces the logits by scale * d(smoothed loss)/d(logits), times the row's weight.
   virtual void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                         double scale) = 0;
-  /// Of logits over the whole vocabulary: `losses` as above, and the logits replaced as by `gradient`. As it is here it
-  /// makes the two passes; an implementation may override it to read and write the logits once.
+  /// For logits over the whole vocabulary: computes `losses` as above and replaces the logits as `gradient` does. The
+  /// default makes the two passes; an implementation may override it to read and write the logits once.
   virtual void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                                    Tensor const& losses);
 };

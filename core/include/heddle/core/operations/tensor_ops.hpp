@@ -9,12 +9,12 @@ namespace heddle {
 struct TensorOpsProblem {
   DType dtype = DType::float32;
 };
-/// In words, for messages.
+/// The problem in words, for messages.
 std::string describe(TensorOpsProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(TensorOpsProblem const& problem);
 
-/// The small visits of memory that belong to no other operation. Tensors are contiguous unless said otherwise.
+/// Small passes over memory that belong to no other operation. Tensors are contiguous unless stated otherwise.
 class TensorOps : public Kernel {
  public:
   static constexpr char const* operation = "tensor_ops";

@@ -15,7 +15,7 @@ class Staged;
 
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
-/// The verbs that a ledger counts; the uneven and the non-blocking forms of one are counted with it.
+/// The verbs that a ledger counts; the uneven and the non-blocking forms are counted with their verb.
 enum class Verb : std::uint8_t {
   all_reduce,
   reduce_scatter,
@@ -30,8 +30,8 @@ inline constexpr std::size_t verbs = 8;
 
 std::string_view name_of(Verb verb);
 
-/// Payload bytes: of all_reduce, broadcast, send and receive the tensor's, of all_gather the whole output's, of
-/// reduce_scatter the whole input's, of all_to_all this rank's input's; of a barrier none.
+/// Payload bytes: the tensor's for all_reduce, broadcast, send and receive; the whole output's for all_gather; the
+/// whole input's for reduce_scatter; this rank's input's for all_to_all; none for a barrier.
 struct Traffic {
   std::int64_t operations = 0;
   std::int64_t bytes = 0;
@@ -42,28 +42,28 @@ struct Traffic {
 /// This rank's traffic over one communicator since it was made, by verb.
 using Ledger = std::array<Traffic, verbs>;
 
-/// The work behind a Transfer.
+/// The backend's part of a Transfer.
 class TransferBackend {
  public:
-  /// Waits where the transfer is unfinished, except while an exception passes; never throws.
+  /// Waits if the transfer is unfinished, except while an exception passes; never throws.
   virtual ~TransferBackend() = default;
-  /// True when it is done, and then not called again.
+  /// Returns true when the transfer is done, and is then not called again.
   virtual bool progress() = 0;
   virtual void wait() = 0;
 };
 
-/// A message or a collective under way: a value that is moved, not copied. It keeps its tensors' handles, but a
-/// borrowed tensor's owner must outlive it; until it is done nobody may write what it sends or read what it receives.
-/// Destroyed unfinished it waits, except while an exception passes: the other rank may then never come, so the transfer
-/// is left to MPI.
+/// A message or a collective in flight: a value that is moved, not copied. It keeps its tensors' handles, but the
+/// owner of borrowed memory must outlive it; until it is done, nobody may write what it sends or read what it
+/// receives. If it is destroyed unfinished it waits, except while an exception passes: the other rank may then never
+/// come, so the transfer is left to MPI.
 class Transfer {
  public:
-  /// Nothing under way: done.
+  /// A transfer that is done.
   Transfer() = default;
   explicit Transfer(std::unique_ptr<TransferBackend> backend) : backend_(std::move(backend)) {}
 
-  /// True where it is done. MPI moves bytes of large messages in here alone, so overlap needs calls between pieces of
-  /// work. Throws as the blocking verb does.
+  /// Returns true if it is done. MPI moves the bytes of large messages only inside this call, so overlap needs calls
+  /// between pieces of work. Throws as the blocking verb does.
   bool progress();
   void wait();
 
@@ -71,8 +71,8 @@ class Transfer {
   std::unique_ptr<TransferBackend> backend_;
 };
 
-/// The verbs of several ranks; `dist` has those over MPI. Communicator checks shapes and dtypes before it calls, and
-/// gives contiguous tensors alone, in memory that the backend reads.
+/// The verbs of several ranks; `dist` implements them over MPI. Communicator checks shapes and dtypes before it calls,
+/// and passes only contiguous tensors, in memory that the backend can read.
 class CommunicatorBackend {
  public:
   /// Consecutive elements of a tensor, one count for each rank.
@@ -81,7 +81,7 @@ class CommunicatorBackend {
   virtual ~CommunicatorBackend() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// True where tensors in this memory can be given as they are; others are copied to the host's and back.
+  /// True if tensors in this memory can be passed as they are; others are copied to host memory and back.
   virtual bool reads(MemorySpace space) const { return space == MemorySpace::host; }
   virtual void all_reduce(Tensor const& tensor, ReduceOp op) = 0;
   virtual void reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) = 0;
@@ -103,14 +103,14 @@ class CommunicatorBackend {
   virtual std::shared_ptr<CommunicatorBackend> split(int color, int key) = 0;
 };
 
-/// A group of ranks and the few verbs used among them: a value, cheap to copy. Every verb but send and receive is
-/// collective over the group. Inputs and outputs do not overlap, except that all_gather's input may be this rank's part
-/// of the output itself, and start_reduce_scatter's output this rank's part of the input. Errors are exceptions that
-/// name the verb.
+/// A group of ranks and the verbs used among them: a value, cheap to copy. Every verb but send and receive is
+/// collective over the group. Inputs and outputs do not overlap, except that all_gather's input may be this rank's
+/// part of the output itself, and start_reduce_scatter's output this rank's part of the input. Errors are exceptions
+/// that name the verb.
 ///
-/// A verb follows the kernels that were called before it: it waits for those of the execution named by `after` or,
-/// where none is named, for all. Tensors may lie in any memory: where the backend cannot read it, they pass through the
-/// host's. Sums of bfloat16 are taken in float32, in the order of the ranks, and rounded once.
+/// A verb waits for the kernels that were called before it: for those of the execution named by `after` or, if none is
+/// named, for all. Tensors may lie in any memory: where the backend cannot read it, they are staged through host
+/// memory. Sums of bfloat16 are computed in float32, in the order of the ranks, and rounded once.
 class Communicator {
  public:
   /// Rows of each rank, in rank order.
@@ -123,10 +123,11 @@ class Communicator {
   int rank() const { return backend_ ? backend_->rank() : 0; }
   int size() const { return backend_ ? backend_->size() : 1; }
 
-  /// The same group and ledger, for verbs that follow the kernels of `execution` alone, which must outlive the result.
+  /// The same group and ledger, for verbs that wait only for the kernels of `execution`, which must outlive the
+  /// result.
   Communicator after(Execution const& execution) const;
 
-  /// In place: every rank ends with the reduction over the ranks.
+  /// All-reduce in place: every rank ends with the reduction over the ranks.
   void all_reduce(Tensor const& tensor, ReduceOp op = ReduceOp::sum) const;
   /// input: size() equal parts; output: this rank's part of the reduction.
   void reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op = ReduceOp::sum) const;
@@ -135,46 +136,46 @@ class Communicator {
   /// input's part i goes to rank i, and output's part i came from rank i.
   void all_to_all(Tensor const& input, Tensor const& output) const;
 
-  /// The uneven forms: parts are whole rows (indices of axis 0), any number of them, 0 too; a row has the same shape on
-  /// every rank. `rows` is the same list on every rank.
+  /// The uneven forms: parts are whole rows (indices of axis 0), any number of them, also 0; a row has the same shape
+  /// on every rank. `rows` is the same list on every rank.
   /// input: [rows[rank()], …]; output: every rank's rows in rank order.
   void all_gather_rows(Tensor const& input, Tensor const& output, Rows rows) const;
   /// input: every rank's rows; output: this rank's rows of the sum.
   void reduce_scatter_rows(Tensor const& input, Tensor const& output, Rows rows) const;
-  /// input: send_rows[i] rows for rank i, one rank after another; output: receive_rows[i] rows from rank i, who must
-  /// send just as many: fewer throw, more MPI itself may not survive.
+  /// input: send_rows[i] rows for rank i, in rank order; output: receive_rows[i] rows from rank i, which must send
+  /// exactly that number: fewer throw, more may crash MPI itself.
   void all_to_all_rows(Tensor const& input, Rows send_rows, Tensor const& output, Rows receive_rows) const;
 
   void broadcast(Tensor const& tensor, int root) const;
   /// tag: 0 … 8191.
   void send(Tensor const& tensor, int destination, int tag = 0) const;
-  /// The tensor's dtype and size must be the sender's; otherwise throws.
+  /// The tensor must have the sender's dtype and size; otherwise throws.
   void receive(Tensor const& tensor, int source, int tag = 0) const;
   void barrier() const;
 
-  /// The non-blocking forms, which meet the blocking ones: messages between two ranks with one tag arrive in the order
-  /// in which they were started. Ranks that send to each other at once do not wait for one another. Where a started
-  /// receive met a wrong message, others with the same source and tag are not to be relied on.
+  /// The non-blocking forms; they match the blocking ones: messages between two ranks with one tag arrive in the order
+  /// in which they were started. Ranks that send to each other at the same time do not block one another. After a
+  /// started receive has got a wrong message, others with the same source and tag are undefined.
   [[nodiscard]] Transfer start_send(Tensor const& tensor, int destination, int tag = 0) const;
   [[nodiscard]] Transfer start_receive(Tensor const& tensor, int source, int tag = 0) const;
   /// Collectives are started in the same order on every rank.
   [[nodiscard]] Transfer start_all_gather(Tensor const& input, Tensor const& output) const;
-  /// Ranks are added in their order, whatever the count, so that the sum of an element does not depend on its
-  /// neighbours. `progress` adds, too: it is to be called between pieces of work.
+  /// Ranks are added in their order, whatever the element count, so that the sum of an element does not depend on its
+  /// neighbours. `progress` also adds: call it between pieces of work.
   [[nodiscard]] Transfer start_all_reduce(Tensor const& tensor, ReduceOp op = ReduceOp::sum) const;
   /// The same bits as start_all_reduce's, of this rank's part.
   [[nodiscard]] Transfer start_reduce_scatter(Tensor const& input, Tensor const& output,
                                               ReduceOp op = ReduceOp::sum) const;
 
-  /// The ranks that gave the same colour, ordered by key, with a ledger of its own.
+  /// The group of the ranks that gave the same colour, ordered by key; it has its own ledger.
   Communicator split(int color, int key) const;
 
-  /// The traffic of this communicator and its copies; a transfer counts where it starts. One rank moves nothing.
+  /// The traffic of this communicator and its copies; a transfer is counted when it starts. One rank moves nothing.
   Ledger const& ledger() const { return *ledger_; }
 
  private:
   void count(Verb verb, std::int64_t bytes) const;
-  /// The tensors as the backend reads them.
+  /// The tensors in the form that the backend reads.
   Staged input(Tensor const& tensor) const;
   Staged output(Tensor const& tensor) const;
   Staged in_out(Tensor const& tensor) const;
@@ -185,10 +186,10 @@ class Communicator {
 
   std::shared_ptr<CommunicatorBackend> backend_;
   std::shared_ptr<Ledger> ledger_;
-  Execution const* execution_ = nullptr;  ///< whose kernels a verb follows; null: every execution's
+  Execution const* execution_ = nullptr;  ///< a verb waits for its kernels; null: for every execution's
 };
 
-/// A rank's place in the world and its groups: passed in wherever ranks matter.
+/// A rank's place in the world and its groups: passed to all code that depends on ranks.
 struct ParallelState {
   Mesh mesh;
   Communicator world = Communicator::self();
@@ -198,7 +199,7 @@ struct ParallelState {
   Communicator tensor = Communicator::self();
   /// The ranks that hold the same parameter shards: data × context, data outermost.
   Communicator replicas = Communicator::self();
-  bool sequence_parallel = false;  ///< the tensor group shares the residual stream's rows
+  bool sequence_parallel = false;  ///< the tensor group divides the residual stream's rows
   ContextMode context_mode = ContextMode::ring;
 };
 

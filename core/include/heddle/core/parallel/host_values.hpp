@@ -11,12 +11,13 @@
 
 namespace heddle {
 
-// Collectives over small values on the host: numbers, texts, plain structs. All are collective over the group, built on
-// the communicator's tensor verbs, and keep every bit. A value's bytes must mean the same on every rank: no pointers.
+// Collectives over small values on the host: numbers, texts, plain structs. All are collective over the group, are
+// built on the communicator's tensor verbs, and keep every bit. Values must have the same meaning on every rank: no
+// pointers.
 
-/// bytes = those of rank `root`; every rank gives as many.
+/// bytes = those of rank `root`; every rank gives the same number.
 void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int root);
-/// Every rank's bytes, one rank's after another's; every rank gives as many.
+/// Every rank's bytes in rank order; every rank gives the same number.
 std::vector<std::byte> gather_bytes(Communicator const& group, std::span<std::byte const> own);
 /// Every rank's bytes: [rank]. Ranks may give different numbers of them.
 std::vector<std::vector<std::byte>> gather_uneven_bytes(Communicator const& group, std::span<std::byte const> own);
@@ -26,7 +27,7 @@ std::string broadcast_text(Communicator const& group, std::string text, int root
 /// Every rank's text: [rank].
 std::vector<std::string> gather_texts(Communicator const& group, std::string const& own);
 
-/// True on every rank where it is on any.
+/// True on every rank if `value` is true on any.
 bool any_of(Communicator const& group, bool own);
 
 /// The value of rank `root`, on every rank.
@@ -66,7 +67,8 @@ T max_of(Communicator const& group, T const& own) {
   return *std::max_element(values.begin(), values.end());
 }
 
-/// Element by element the sums of the ranks' values, in one order, on every rank; every rank gives as many.
+/// The sums of the ranks' values, element by element, in a fixed order, on every rank; every rank gives the same
+/// number of values.
 template <class T>
 std::vector<T> sums_of(Communicator const& group, std::vector<T> const& own) {
   std::vector<T> sums(own.size());

@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-/// The grid pipeline × data × context × tensor and one rank's place in it. A value: nobody asks the world for it.
+/// The grid pipeline × data × context × tensor and one rank's place in it. A value that is passed in.
 class Mesh {
  public:
   Mesh() = default;
@@ -32,12 +32,13 @@ class Mesh {
 
 /// The layouts of `ranks` ranks for which `works` is true, at most `count` of them, nearest to `wanted` first: fewest
 /// axes changed, then the smallest factors between old and new sizes, then changes of data rather than of other axes.
-/// A wanted size of 0 is left open: any size there is no change. Empty where none works.
+/// A wanted size of 0 is open: any size there is no change. Empty if no layout works.
 std::vector<std::array<int, mesh_axes>> nearest_layouts(
     std::array<int, mesh_axes> const& wanted, int ranks,
     std::function<bool(std::array<int, mesh_axes> const&)> const& works, std::size_t count = 3);
 
-/// The layouts for an error's reader: "parallel.pipeline = 2, data = 1, context = 1, tensor = 2; or parallel.…".
+/// The layouts in the form of an error message: "parallel.pipeline = 2, data = 1, context = 1, tensor = 2; or
+/// parallel.…".
 std::string list_layouts(std::span<std::array<int, mesh_axes> const> layouts);
 
 }  // namespace heddle

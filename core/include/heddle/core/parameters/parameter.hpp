@@ -11,14 +11,14 @@
 
 namespace heddle {
 
-/// Which axis of the global tensor is split over which mesh axis, rank r holding share(extent, r, ranks) of it.
-/// `axis < 0`: every rank holds the whole.
+/// The axis of the global tensor that is split and the mesh axis that it is split over; rank r holds share(extent, r,
+/// ranks) of it. `axis < 0`: every rank holds the whole.
 struct ShardSpec {
   int axis = -1;
   MeshAxis mesh_axis = MeshAxis::tensor;
 };
 
-/// How a parameter starts. Values depend on (seed, initializer key, global index) alone.
+/// A parameter's initial values, which depend only on (seed, initializer key, global index).
 struct Initializer {
   enum class Kind : std::uint8_t { zeros, ones, normal, uniform };
   Kind kind = Kind::zeros;
@@ -31,19 +31,19 @@ struct Initializer {
   static Initializer xavier_uniform(std::int64_t fan_in, std::int64_t fan_out);
 };
 
-/// Declaration by a layer: all that io and dist ever need to know of a parameter.
+/// A layer's declaration of a parameter: all that io and dist need to know of it.
 struct ParameterSpec {
   std::string name;
   Shape shape;  ///< global
   Initializer initializer;
   ShardSpec shard;
-  /// Axes whose ranks each hold a part of the gradient's sum; data and context always are such and need not be named.
+  /// Axes whose ranks each hold a part of the gradient's sum. Data and context always do and need not be named.
   std::vector<MeshAxis> gradient_partial_over = {};
-  /// Pipeline coordinates that hold this same parameter, ascending; its gradient is the sum over them. Empty: one
-  /// alone.
+  /// Pipeline coordinates that hold this same parameter, ascending; its gradient is the sum over them. Empty: only
+  /// one.
   std::vector<int> stages = {};
-  /// The name of the random numbers that it starts from and the index of its first element among them. Empty: its own
-  /// name. Parts of one matrix start as that matrix would.
+  /// The name of the random numbers that its initial values use, and the index of its first element among them. Empty:
+  /// its own name. Parts of one matrix start with that matrix's values.
   std::string initializer_key = {};
   std::int64_t initializer_offset = 0;
 
@@ -57,65 +57,65 @@ struct Parameter {
   IndexRange place;              ///< in the set's buffers, with the padding that follows its elements
   bool follows = false;          ///< it begins where the elements of the parameter declared before it end
   std::uint64_t id = 0;          ///< unique in the process, for kernels that keep packed copies
-  std::uint64_t version = 0;     ///< bumped by whoever changes `value`
+  std::uint64_t version = 0;     ///< incremented by code that changes `value`
   Tensor value;                  ///< master copy, [local_shape]
   Tensor gradient;               ///< [local_shape], added to by backward passes
 };
 
-/// Parameters side by side in the buffers without padding between them, so that one product computes with all of them:
+/// Parameters that are adjacent in the buffers without padding between them, so that one product computes with all:
 /// the rows of q, k and v are the rows of one matrix.
 struct ParameterBlock {
   std::vector<Parameter*> members;
   Tensor value;     ///< [elements of all members], in their order
   Tensor gradient;  ///< as value
 
-  /// Elements that this rank holds.
+  /// The number of elements that this rank holds.
   std::int64_t size() const;
   /// For kernels that keep packed copies: unique in the process, and larger after any member's value has changed.
   std::uint64_t id() const { return members.front()->id; }
   std::uint64_t version() const;
 };
 
-/// A model's parameters, their values and gradients each in one contiguous buffer. Layers declare theirs while they are
-/// built and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at the
-/// same places. The buffer divides by the replicas (data × context) in whole cache lines, and so does that of a
-/// parameter which several stages hold, alone between its neighbours: what is cut into as many parts is cut alike on
-/// all of them.
+/// A model's parameters, with their values and gradients each in one contiguous buffer. Layers declare theirs in their
+/// constructors and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at
+/// the same offsets. The buffer can be divided by the replicas (data × context) in whole cache lines. So can the part
+/// of a parameter that several stages hold, which is alone between its neighbours: a buffer cut into that many parts
+/// is cut in the same way on all of them.
 class ParameterSet {
  public:
   explicit ParameterSet(Mesh const& mesh) : mesh_(mesh) {}
 
-  /// Declares a parameter of one use: that of the layer which is being built. Throws Error for a name that is taken and
+  /// Declares a parameter with one use: the layer that is being built. Throws Error for a name that is taken and
   /// ConfigError where a rank would hold nothing of the parameter.
   Parameter& declare(ParameterSpec spec);
-  /// Declares parameters that stand side by side; the block lives as long as the set. Throws as declare does, and Error
-  /// where the members' shards are not as large on every rank or several stages hold one.
+  /// Declares adjacent parameters; the block lives as long as the set. Throws as declare does, and Error if the
+  /// members' shards differ in size between ranks or several stages hold one.
   ParameterBlock& declare_block(std::vector<ParameterSpec> specs);
-  /// As declare, for layers that are built later: each of them calls add_use.
+  /// Declares a parameter for layers that are built later: each of them calls add_use.
   Parameter& reserve(ParameterSpec spec);
-  /// Another layer is built that adds to the parameter's gradient, once in a backward pass.
+  /// Adds a use: another layer adds to the parameter's gradient, once in a backward pass.
   void add_use(Parameter const& parameter) { uses_.push_back(&parameter); }
-  /// Gives every parameter its place, and the set its size, without any memory.
+  /// Computes every parameter's place and the set's size, without allocating memory.
   void arrange();
   /// Arranges and makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
   void allocate(DType dtype);
-  /// As allocate, in given buffers [size()] after `arrange`, whose gradients are the caller's to clear.
+  /// As allocate, in given buffers [size()] after `arrange`; the caller clears the gradients.
   void bind(Tensor const& values, Tensor const& gradients);
   /// Fills every value from (seed, initializer key, global index).
   void initialize(std::uint64_t seed);
 
   std::deque<Parameter>& all() { return parameters_; }
   std::deque<Parameter> const& all() const { return parameters_; }
-  /// Null where there is none.
+  /// Null if there is none.
   Parameter* find(std::string const& name);
   Parameter const* find(std::string const& name) const;
-  /// A parameter for each of its uses, in the order in which layers were built: that of the forward pass.
+  /// The parameters in the order in which layers were built (that of the forward pass), one entry for each use.
   std::vector<Parameter const*> const& uses() const { return uses_; }
-  /// Elements of a buffer, padding included; the padding is and stays zero.
+  /// The elements of a buffer, padding included; padding is and stays zero.
   std::int64_t size() const { return size_; }
   Tensor const& values() const { return values_; }        ///< [size]
   Tensor const& gradients() const { return gradients_; }  ///< [size]
-  /// To be called by whoever changed the values.
+  /// Must be called after the values were changed.
   void bump_versions();
 
  private:

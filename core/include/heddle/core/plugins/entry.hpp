@@ -4,10 +4,10 @@
 #include <heddle/core/layers/registries.hpp>
 #include <string>
 
-/// For the source of a plug-in, which ends with HEDDLE_PLUGIN(its_register_function).
+/// Include this in the source of a plug-in, which ends with HEDDLE_PLUGIN(its_register_function).
 
 extern "C" {
-/// The tag the plug-in was compiled with.
+/// The tag that the plug-in was compiled with.
 char const* heddle_plugin_abi_tag();
 /// Adds the plug-in's kernels and layers.
 void heddle_plugin_register(heddle::Registries& registries);

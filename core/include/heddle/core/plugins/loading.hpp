@@ -6,9 +6,9 @@
 namespace heddle {
 
 /// Loads the shared library at `path`, which is never unloaded, and lets it register its kernels and layers; their
-/// entries' origin is `path`. Throws ConfigError that says what was wrong and what would be right: no such file, no
-/// shared library, no plug-in (an entry point is missing: see entry.hpp), another ABI tag, a name that is taken.
-/// The registries then stay as they were.
+/// entries' origin is `path`. Throws ConfigError that says what was wrong and what would be right: no such file, not a
+/// shared library, no plug-in (an entry point is missing: see entry.hpp), another ABI tag, a name that is taken. The
+/// registries are then unchanged.
 void load_plugin(std::string const& path, Registries& registries);
 
 }  // namespace heddle

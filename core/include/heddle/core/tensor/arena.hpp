@@ -6,10 +6,10 @@
 
 namespace heddle {
 
-/// One block from which a step takes its tensors by moving a mark; nothing is freed one by one. The block is reserved
-/// at the first `allocate`. On the host that takes address space (huge pages where the system grants them) whose pages
-/// appear when first touched, so `capacity` may be generous; where the system refuses it (`ulimit -v`, strict
-/// overcommit) the block gets smaller. On a device the block is allocated whole.
+/// One block from which a step takes its tensors by moving a mark; single tensors are not freed. The block is reserved
+/// at the first `allocate`. On the host it is address space (huge pages where the system grants them) whose pages are
+/// allocated when first touched, so `capacity` may be large; where the system refuses it (`ulimit -v`, strict
+/// overcommit) the block is smaller. On a device the whole block is allocated.
 class Arena {
  public:
   explicit Arena(std::size_t capacity = default_capacity());
@@ -20,14 +20,14 @@ class Arena {
   /// 64 GiB of address space on the host, 4 GiB of memory on a device.
   static std::size_t default_capacity();
 
-  /// Uninitialised, 64-byte aligned, alive until `release` goes below it. Throws where the block is full or none can be
-  /// had.
+  /// A tensor, uninitialised, 64-byte aligned, valid until `release` goes below it. Throws if the block is full or
+  /// cannot be allocated.
   Tensor allocate(DType dtype, Shape const& shape);
 
   std::size_t mark() const { return used_; }
   /// Frees everything allocated since `mark` was taken.
   void release(std::size_t mark);
-  /// The most bytes ever in use.
+  /// The most bytes that were ever in use.
   std::size_t peak() const { return peak_; }
 
  private:
@@ -38,7 +38,7 @@ class Arena {
   std::size_t peak_ = 0;
 };
 
-/// Releases on scope exit what was allocated inside the scope.
+/// Releases, at the end of a scope, what was allocated inside it.
 class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}

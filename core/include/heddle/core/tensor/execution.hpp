@@ -5,11 +5,11 @@
 
 namespace heddle {
 
-/// Where kernels run: an execution-space instance and scratch memory. Heavy header: only kernels include it; everybody
-/// else needs the forward declaration `struct Execution`.
+/// The execution-space instance and the scratch memory that kernels run with. This header includes Kokkos: only
+/// kernels include it; other code uses the forward declaration `struct Execution`.
 struct Execution {
   Kokkos::DefaultExecutionSpace space;
-  /// Scratch of one kernel call: take it under an ArenaScope.
+  /// Scratch of one kernel call: use it inside an ArenaScope.
   Arena& scratch;
 };
 

@@ -4,8 +4,8 @@ namespace heddle {
 
 struct Execution;
 
-/// Waits until the device is done with what `execution` was given or, where it is null, with what every execution was
-/// given. Returns at once where kernels are done when their calls return.
+/// Waits until the device has finished the work given to `execution` or, if it is null, to every execution. Returns at
+/// once where kernels are finished when their calls return.
 void fence(Execution const* execution);
 
 }  // namespace heddle

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// Where each sequence's tokens stand in a packed [tokens, …] matrix: sequence i is rows [begin[i], begin[i] +
+/// The places of sequences in a packed [tokens, …] matrix: sequence i is rows [begin[i], begin[i] +
 /// length[i]).
 struct Sequences {
   Tensor begin;   ///< int32 [count]
@@ -18,7 +18,8 @@ struct Sequences {
 };
 
 /// One side of a pack: the rows' sequences and, per row, the token's sample (unique within the global batch) and its
-/// position in the sentence. Random numbers and positions come from these two, so any subset of rows is self-contained.
+/// position in the sentence. Random numbers and positions depend on these two only, so any subset of rows is
+/// self-contained.
 struct TokenRows {
   Sequences sequences;
   Tensor sample;    ///< int32 [tokens]
@@ -26,7 +27,7 @@ struct TokenRows {
   std::int64_t tokens = 0;
 };
 
-/// A token's ids and the rows sorted by id (stable), which makes the embedding's gradient a sum over segments.
+/// The tokens' ids, and the rows sorted by id (stable): the embedding's gradient is then a sum over segments.
 struct TokenIds {
   Tensor id;         ///< int32 [tokens]
   Tensor row_order;  ///< int32 [tokens]
@@ -34,17 +35,18 @@ struct TokenIds {
 
 enum class Side { source, target };
 
-/// How one side's tokens lie over the context group. A sequence of n tokens is cut into 2c chunks, chunk i being
-/// share(n, i, 2c); rank r holds chunk r and after it chunk 2c - 1 - r, so that causal attention is the same work for
-/// all and positions ascend within a sequence's rows. Chunks of short sequences are empty.
+/// The distribution of one side's tokens over the context group. A sequence of n tokens is cut into 2c chunks, chunk i
+/// being share(n, i, 2c); rank r holds chunk r and then chunk 2c - 1 - r, so that causal attention is equal work for
+/// all ranks and positions ascend within a sequence's rows. Chunks of short sequences are empty.
 struct ContextRows {
   std::vector<TokenRows> shards;  ///< every rank's rows, in rank order; empty: the pack is not split
-  TokenRows whole;                ///< as one rank would hold them
-  Tensor to_whole;    ///< int32 [all tokens]: whole row i is row to_whole[i] of the shards one below another
-  Tensor from_whole;  ///< the inverse
+  TokenRows whole;                ///< the sequences that a single rank would hold
+  Tensor to_whole;                ///< int32 [all tokens]: whole row i is row to_whole[i] of the shards in rank order
+  Tensor from_whole;              ///< the inverse
 };
 
-/// One micro-batch: all sentences' tokens, no padding. Split over a context group, its rows are this rank's alone.
+/// One micro-batch: all sentences' tokens, without padding. If it is split over a context group, its rows are this
+/// rank's only.
 struct Pack {
   TokenRows source_rows;
   TokenRows target_rows;
@@ -53,7 +55,7 @@ struct Pack {
   TokenIds target_output;  ///< target pieces, end; row_order is not filled
 
   /// The token that each source row is to predict, for a model whose last stack is the source's: masked words, for
-  /// example. Its maker fills it; row_order is not filled.
+  /// example. The code that makes the pack fills it; row_order is not filled.
   TokenIds source_output;
 
   ContextRows source_context;
@@ -71,7 +73,7 @@ struct SentencePair {
 };
 
 /// Builds a pack from sentence pairs: sources end with `source_end_id`; targets begin with `begin_id` and end with
-/// `end_id`, ids of the target's vocabulary. With a split of several ranks: this rank's part of it.
+/// `end_id`, ids of the target's vocabulary. With a split over several ranks it is this rank's part.
 Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t source_end_id,
                std::int32_t end_id, GroupMember split = {});
 

@@ -8,8 +8,8 @@ namespace heddle {
 
 struct Execution;
 
-/// Starts Kokkos for as long as it lives (once per process) and owns the default Execution. Denormals are flushed by
-/// the calling thread and by all that are started from it, which includes Kokkos' and oneDNN's.
+/// Runs Kokkos during its lifetime (once per process) and owns the default Execution. Flushes denormals to zero on the
+/// calling thread and on all threads started from it, which include Kokkos' and oneDNN's.
 class Runtime {
  public:
   Runtime();

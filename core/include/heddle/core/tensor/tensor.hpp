@@ -33,25 +33,26 @@ class Shape {
   int rank_ = 0;
 };
 
-/// The memory that a tensor's elements lie in. In `host` memory kernels are done when their calls return.
+/// The memory space of a tensor's elements. In `host` memory kernels are finished when their calls return.
 enum class MemorySpace : std::uint8_t { host, device };
 
 /// The memory that kernels compute in: that of Kokkos's default execution space.
 MemorySpace kernel_memory_space();
 
-/// A handle to elements in kernels' memory (or, where said, the host's), row major. Copies share the elements, as a
-/// Kokkos::View does; a `Tensor const` protects the handle, not the elements. Only axis 0 may be strided
-/// (`row_stride`), so that a column range of a matrix is a Tensor too. Host code dereferences `data()` of a tensor in
-/// host memory alone; elsewhere it uses copy_to_host/copy_from_host.
+/// A handle to elements in kernels' memory (or, where stated, the host's), row major. Copies share the elements, like
+/// those of a Kokkos::View; a `Tensor const` protects the handle, not the elements. Only axis 0 may be strided
+/// (`row_stride`), so that a column range of a matrix is also a Tensor. Host code may dereference `data()` only of a
+/// tensor in host memory; for others it uses copy_to_host/copy_from_host.
 class Tensor {
  public:
-  /// No elements; `empty()` is true. Stands for "not given" where a call has optional tensors.
+  /// A tensor without elements; `empty()` is true. Means "not given" where a call has optional tensors.
   Tensor() = default;
-  /// Its own zeroed allocation in kernels' memory, 64-byte aligned.
+  /// A zeroed allocation in kernels' memory, 64-byte aligned, which the tensor owns.
   static Tensor allocate(DType dtype, Shape const& shape);
-  /// Its own uninitialised allocation in host memory, 64-byte aligned: a buffer for what leaves or enters the process.
+  /// An uninitialised allocation in host memory, 64-byte aligned, which the tensor owns: a buffer for data that leaves
+  /// or enters the process.
   static Tensor allocate_on_host(DType dtype, Shape const& shape);
-  /// Elements owned by somebody else (an arena), who must outlive the handle.
+  /// A handle to elements with another owner (an arena), which must outlive the handle.
   static Tensor borrow(void* data, DType dtype, Shape const& shape, MemorySpace space = kernel_memory_space());
 
   bool empty() const { return data_ == nullptr; }
@@ -80,7 +81,7 @@ class Tensor {
   /// Columns [begin, begin + count) of a matrix.
   Tensor columns(std::int64_t begin, std::int64_t count) const;
 
-  /// Throws unless the dtype and the shape are these; `what` names the tensor in the message.
+  /// Throws unless the tensor has this dtype and shape; `what` names the tensor in the message.
   void require(DType dtype, Shape const& shape, char const* what) const;
 
  private:
@@ -94,12 +95,12 @@ class Tensor {
   std::int64_t row_stride_ = 0;
 };
 
-/// Copies `bytes()` of a contiguous tensor between host memory and the tensor's memory space, after all that kernels
-/// were given; waits for the copy.
+/// Copies `bytes()` of a contiguous tensor between host memory and the tensor's memory space, after all kernels that
+/// were launched before; waits for the copy.
 void copy_from_host(Tensor const& destination, void const* source);
 void copy_to_host(void* destination, Tensor const& source);
 
-/// A contiguous tensor's elements on the host. Throws where Element is not its dtype.
+/// The elements of a contiguous tensor, copied to the host. Throws if Element is not its dtype.
 template <class Element>
 std::vector<Element> to_host(Tensor const& tensor) {
   static_cast<void>(tensor.data<Element>());
