@@ -21,10 +21,10 @@ std::string divisors(std::int64_t number, std::int64_t most) {
   return text;
 }
 
-/// Checks of keys that no key alone allows.
+/// Checks that involve more than one key.
 void check_together(Config const& config, ConfigDocument const& document) {
-  // Of two keys that do not go together, the one to be pointed at: an override rather than the file's, given rather
-  // than not.
+  // For two conflicting keys, the key that the message names: an override rather than the file's, a given one rather
+  // than a default.
   using Key = std::array<char const*, 2>;
   auto const blamed = [&](Key const& first, Key const& second) {
     std::string const origin = document.origin(first[0], first[1]);
@@ -54,7 +54,7 @@ void check_together(Config const& config, ConfigDocument const& document) {
   }
 }
 
-/// A sublayer's parameters are named after it, so each occurs once in a layer.
+/// A sublayer's parameters are named after it, so each kind occurs once in a layer.
 void check_sublayers(char const* key, std::vector<std::string> const& sublayers, ConfigDocument const& document) {
   for (auto sublayer = sublayers.begin(); sublayer != sublayers.end(); ++sublayer) {
     if (std::find(sublayers.begin(), sublayer, *sublayer) != sublayer) {
@@ -86,7 +86,7 @@ void check_stacks(ModelConfig const& model, ConfigDocument const& document) {
   }
 }
 
-/// A decoder by itself has nothing to attend to but itself, unless its sublayers were given.
+/// Removes the cross-attention of a decoder without encoder, unless its sublayers were given.
 void drop_cross_attention_without_encoder(ModelConfig& model, ConfigDocument const& document) {
   if (model.stacks.size() == 1 && document.find("model", "decoder_sublayers") == nullptr &&
       document.find("model", "decoder.sublayers") == nullptr) {
@@ -94,7 +94,7 @@ void drop_cross_attention_without_encoder(ModelConfig& model, ConfigDocument con
   }
 }
 
-/// An entry for every operation that [kernels] names, and where it does.
+/// An entry for every operation that [kernels] names, with its place.
 void add_operations(KernelChoices& kernels, ConfigDocument const& document) {
   toml::table const* const keys = document.table()["kernels"].as_table();
   if (keys == nullptr) {

@@ -12,12 +12,12 @@
 namespace heddle {
 namespace {
 
-/// A value as the command line has it: TOML, or a text without its quotes.
+/// A value in the form of the command line: TOML, or a text without its quotes.
 toml::table parse_override_value(std::string const& value, std::string const& where) {
   try {
     return toml::parse("value = " + value);
   } catch (toml::parse_error const&) {
-    // Not TOML, so a bare text; a mistyped list or string is better reported than taken for one.
+    // An error here means a text without quotes; but a mistyped list or string is reported, not taken for a text.
     if (value.empty() || value.find_first_of("[\"'{") == 0 || value.find('\n') != std::string::npos) {
       throw ConfigError(where + ": the value is no TOML value; for example 3, 0.1, true, \"text\", [\"a\", \"b\"]");
     }
@@ -105,7 +105,7 @@ toml::node const* ConfigDocument::find(std::string const& section, std::string c
 std::string ConfigDocument::origin(std::string const& section, std::string const& key) const {
   std::vector<std::string> parts = parts_of(key);
   for (std::string path = key; !parts.empty(); path = fmt::format("{}", fmt::join(parts, "."))) {
-    // A table that an override gave is where all its keys come from.
+    // All keys of a table given by an override come from that override.
     auto const found = overridden_.find(section + "." + path);
     if (found != overridden_.end()) {
       return found->second;

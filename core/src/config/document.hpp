@@ -11,8 +11,8 @@
 
 namespace heddle {
 
-/// A TOML file and its overrides as one table, and where each value of it came from. Keys of keys have paths with dots
-/// ("decoder.layer.4-6.activation").
+/// A TOML file and its overrides as one table, with the origin of each value. Keys of tables inside sections have
+/// paths with dots ("decoder.layer.4-6.activation").
 class ConfigDocument {
  public:
   ConfigDocument(std::string_view text, std::string_view source_name);
@@ -41,7 +41,7 @@ class ConfigDocument {
 /// The value of a node; none for a table, a date, a time and a mixed list.
 std::optional<OptionValue> value_of(toml::node const& node);
 
-/// A value in few words for a message: its type and, where short, how it was written.
+/// A short description of a value for a message: its type and, if short, its text in the file.
 std::string describe(toml::node const& node);
 
 /// The parts of a path between its dots.

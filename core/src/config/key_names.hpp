@@ -43,7 +43,7 @@ class KeyNames {
   std::vector<Section> sections_;
 };
 
-/// "did you mean …?", or the list of the names that there are.
+/// "did you mean …?", or the list of the names that exist.
 std::string nearest_or_all(std::string const& name, std::vector<std::string> const& names);
 
 }  // namespace heddle

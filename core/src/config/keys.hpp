@@ -7,9 +7,10 @@
 #include <limits>
 #include <type_traits>
 
-/// The one description of the configuration's keys: `visit_config` calls `visitor.section(name, meaning)` for each TOML
-/// section, `visitor.key(name, member, check, meaning)` for each key in it and `visitor.stacks(model)` for the tables
-/// of [model.encoder] and [model.decoder]. Reading, printing, checking, comparing and documentation are visitors.
+/// The only description of the configuration's keys: `visit_config` calls `visitor.section(name, meaning)` for each
+/// TOML section, `visitor.key(name, member, check, meaning)` for each key in it and `visitor.stacks(model)` for the
+/// tables of [model.encoder] and [model.decoder]. Reading, printing, checking, comparing and documentation are
+/// visitors.
 namespace heddle::config_keys {
 
 template <class Enum>
@@ -29,13 +30,13 @@ inline constexpr std::array<std::string_view, 2> names_of<ContextMode>{"ring", "
 template <>
 inline constexpr std::array<std::string_view, 2> names_of<PipelineSchedule>{"1f1b", "interleaved"};
 
-/// The type says it all.
+/// Accepts every value of the type.
 struct Unchecked {};
 
-/// A text may not be empty; nor a list, nor a text in it.
+/// Accepts a text or a list that is not empty and, in a list, texts that are not empty.
 struct NotEmpty {};
 
-/// Numbers from `least` to `most`, which belong to it unless they are open.
+/// Accepts numbers from `least` to `most`, including both unless they are open.
 struct Range {
   double least = 0;
   double most = std::numeric_limits<double>::infinity();
@@ -89,7 +90,7 @@ void visit_paths(Visitor& visitor, Config& config) {
   visitor.key("valid", config.data.valid, Unchecked{}, "the validation dataset");
 }
 
-/// Keys of [model] that any layer may have otherwise.
+/// Keys of [model] that may differ between layers.
 template <class Visitor, class Model>
 void visit_layer_keys(Visitor& visitor, Model& model) {
   visitor.key("d_ff", model.d_ff, between(1, most_width), "width inside the feed-forward sublayers");

@@ -72,7 +72,7 @@ class Printer {
   std::string text_;
 };
 
-/// As Printer, with the values that are right and the key's meaning in a comment beside each key.
+/// Prints like Printer, with the accepted values and the key's meaning in a comment beside each key.
 class Describer {
  public:
   void section(char const* name, char const* meaning) {

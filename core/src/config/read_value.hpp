@@ -5,8 +5,8 @@
 
 #include "values.hpp"
 
-/// Reading a member of a section's struct from a value: each answers whether the value is of the member's type and
-/// passes the key's check.
+/// Reads a member of a section's struct from a value: each function returns whether the value is of the member's type
+/// and passes the key's check.
 namespace heddle::config_values {
 
 inline bool read(OptionValue const& value, bool& member, config_keys::Unchecked const&) {

@@ -18,7 +18,7 @@ using StackMember = StackConfig ModelConfig::*;
 constexpr std::array stack_members{std::pair{"encoder", &ModelConfig::encoder},
                                    std::pair{"decoder", &ModelConfig::decoder}};
 
-/// Gives a layer's key its value, with the check of [model]; or notes its name alone.
+/// Sets a layer's key, with the check of [model]; or only notes its name.
 class LayerKeySetter {
  public:
   LayerKeySetter(std::string name, Setting const& setting, std::string place)
@@ -47,7 +47,7 @@ class LayerKeySetter {
   bool found_ = false;
 };
 
-/// Sublayers are named once in a layer, since their parameters are named after them.
+/// A sublayer occurs once in a layer, because its parameters are named after it.
 void require_each_once(std::vector<std::string> const& sublayers, std::string const& place) {
   for (auto sublayer = sublayers.begin(); sublayer != sublayers.end(); ++sublayer) {
     if (std::find(sublayers.begin(), sublayer, *sublayer) != sublayer) {
@@ -217,7 +217,7 @@ std::string settings_to_toml(Settings const& settings) {
   return text;
 }
 
-/// The settings that hold for a layer, and the stack's key of each group, the weakest first.
+/// The settings that hold for a layer, and the stack's key of each group, in ascending precedence.
 std::vector<std::pair<Settings const*, std::string>> settings_of(StackConfig const& stack, std::int64_t layer) {
   std::vector<std::pair<Settings const*, std::string>> groups{{&stack.settings, ""}};
   for (LayerOverride const& entry : stack.overrides) {

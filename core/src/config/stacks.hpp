@@ -14,7 +14,7 @@ void read_stacks(ConfigDocument const& document, ModelConfig& model);
 /// The tables of a model's stacks as TOML; "" where no stack has any.
 std::string stacks_to_toml(ModelConfig const& model);
 
-/// "4-6", or "4": a range of layers as the file has it, counted from 1.
+/// "4-6", or "4": a range of layers as in the file, counted from 1.
 std::string range_name(IndexRange const& layers);
 
 }  // namespace heddle

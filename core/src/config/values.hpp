@@ -25,7 +25,7 @@ requires is_count<Count> std::string text_of(Count value, config_keys::Range con
   return range.or_auto && value == 0 ? toml_string("auto") : fmt::format("{}", value);
 }
 
-/// The shortest text that reads back as the same number, never mistaken for an integer.
+/// The shortest text that reads back as the same number and never looks like an integer.
 std::string text_of(double value, config_keys::Range const& range);
 template <class Check>
 std::string text_of(std::string const& value, Check const&) {
@@ -48,7 +48,7 @@ requires std::is_enum_v<Enum> std::string text_of(Enum value, Check const&) {
   return toml_string(name_of(value));
 }
 
-/// The value by itself, as TOML has it.
+/// The value in TOML syntax.
 template <class Member>
 OptionValue value_of(Member const& member, bool or_auto) {
   if constexpr (std::is_enum_v<Member>) {
@@ -60,10 +60,10 @@ OptionValue value_of(Member const& member, bool or_auto) {
   }
 }
 
-/// A value in few words for a message: its type and, where short, how it was written.
+/// A short description of a value for a message: its type and, if short, its text in the file.
 std::string describe(OptionValue const& value);
 
-/// The values that are right for a member of type Member, in words.
+/// The accepted values of a member of type Member, in words.
 template <class Member, class Check>
 std::string words_of(Check const& check) {
   if constexpr (std::is_same_v<Member, bool>) {

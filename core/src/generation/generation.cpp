@@ -16,7 +16,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-/// The tokens of a source without its end token may be so many in the target.
+/// The default length limit of a target: 50 tokens more than twice its source, both without their end token.
 std::int64_t default_length(std::size_t source_tokens) {
   return 2 * static_cast<std::int64_t>(source_tokens) + 50;
 }
@@ -39,7 +39,7 @@ struct Extension {
   double log_probability = 0;
 };
 
-/// One batch from its first step to its last.
+/// One batch, from its first step to its last.
 class BeamSearch {
  public:
   BeamSearch(Execution& execution, Arena& arena, GenerationModel const& model, GenerationOptions const& options,
@@ -69,7 +69,7 @@ class BeamSearch {
   RowRankings rankings_;
   std::vector<Sentence> sentences_;
   std::int64_t capacity_ = 0;
-  std::vector<LiveHypothesis> live_;  ///< one per row, a sentence's side by side
+  std::vector<LiveHypothesis> live_;  ///< one per row, a sentence's rows adjacent
   std::vector<LiveHypothesis> next_;
   Tokens parents_;  ///< of next_, rows of live_
 };
@@ -186,7 +186,7 @@ std::vector<Extension> BeamSearch::best_extensions(std::size_t first, std::size_
       extensions.push_back({row, token, live_[row].log_probability + token.log_probability});
     }
   }
-  // 2 * beam_size hold beam_size that do not end, since each row ends in one way only.
+  // 2 * beam_size extensions hold beam_size that do not end, since each row ends in one way only.
   auto const count = std::min(extensions.size(), static_cast<std::size_t>(2 * options_.beam_size));
   auto const better = [](Extension const& a, Extension const& b) {
     if (a.log_probability != b.log_probability) {
@@ -243,9 +243,9 @@ bool BeamSearch::is_done(Sentence const& sentence, double best_live, std::int64_
   }
   std::nth_element(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(n_best) - 1, scores.end(),
                    std::greater<>());
-  // A live hypothesis has time + 1 tokens and at best loses nothing more; its score is then best at one of the two ends
-  // of what its length may become. With beam_size hypotheses finished the near end has to do: the far one keeps a
-  // search alive long after its best translation was found.
+  // A live hypothesis has time + 1 tokens and at best keeps its log-probability; its score is then best at one of the
+  // ends of its possible lengths. With beam_size hypotheses finished only the near end counts: the far one would keep
+  // a search alive long after its best translation was found.
   double reachable = score(best_live, time + 2);
   if (sentence.finished.size() < static_cast<std::size_t>(options_.beam_size)) {
     reachable = std::max(reachable, score(best_live, sentence.longest));

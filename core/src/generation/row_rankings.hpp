@@ -8,27 +8,27 @@
 
 namespace heddle {
 
-/// Ranking by a row's logits.
+/// The ranking of a row's tokens by their logits.
 struct RowRanking {
   std::vector<RankedToken> best;  ///< the most probable first, equal ones by id
   double end_log_probability = 0;
 };
 
 /// Ranks the tokens of rows of logits, whose columns may be split over the tensor group and which only the last
-/// pipeline stage has: of each part the best and its sum of exponentials travel, never the logits. All ranks get the
-/// same.
+/// pipeline stage has. Each part's best tokens and sum of exponentials are exchanged, never the logits. All ranks get
+/// the same result.
 class RowRankings {
  public:
   /// The `count` best tokens of each row, or all where there are fewer.
   RowRankings(Model const& model, std::size_t count, std::int32_t end_id)
       : model_(model), count_(count), end_id_(end_id), ranking_(count) {}
 
-  /// `logits` is what the model's decode gave for `rows` rows. Collective over the tensor and pipeline groups. Throws
-  /// Error where the logits are not finite.
+  /// `logits` is the result of the model's decode for `rows` rows. Collective over the tensor and pipeline groups.
+  /// Throws Error where the logits are not finite.
   std::vector<RowRanking> rank(Tensor const& logits, std::size_t rows);
 
  private:
-  /// A row of a part, as it travels: log Σ exp(logit), the end's log-probability, tokens, log-probabilities.
+  /// A row of a part in its message: log Σ exp(logit), the end's log-probability, tokens, log-probabilities.
   struct Layout;
 
   std::vector<double> rank_part(Tensor const& logits, std::size_t rows);
@@ -37,7 +37,7 @@ class RowRankings {
   /// The logits on the host, in `buffer`, which keeps its memory from step to step.
   template <class Element>
   static std::span<Element const> fetch(Tensor const& logits, std::vector<Element>& buffer);
-  /// The parts' tables one after another become one of the whole vocabulary.
+  /// Combines the parts' tables into one of the whole vocabulary.
   std::vector<double> merge(std::span<double const> parts, std::size_t rows) const;
   std::vector<RowRanking> unpack(std::span<double const> table, std::size_t rows) const;
 

@@ -10,9 +10,9 @@ namespace heddle {
 
 namespace {
 
-/// Independent partial results, so that the compiler may use vector instructions without reordering a sum.
+/// The number of independent partial results, which let the compiler use vector instructions without reordering a sum.
 constexpr std::size_t lanes = 16;
-/// Elements whose partial sums are kept in the elements' own type.
+/// The number of elements whose partial sums are kept in the elements' own type.
 constexpr std::size_t block = 512;
 
 template <class Element>
@@ -72,7 +72,7 @@ void TokenRanking::select(std::span<Element const> logits) {
   };
   std::size_t index = 0;
   for (; index + lanes <= logits.size(); index += lanes) {
-    // Most groups hold none of the best: one comparison passes over them.
+    // Most groups hold none of the best tokens: one comparison skips such a group.
     if (best_.size() == count_ && !(static_cast<double>(largest(&logits[index])) > best_.back().log_probability)) {
       continue;
     }

@@ -139,7 +139,7 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor cons
                              Sequences const& queries, Sequences const& keys) const {
   Tensor const output = context.arena.allocate(q.dtype(), q.shape());
   Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), heads_});
-  // The newest token is the last key: of the masks a window alone hides keys from it.
+  // The newest token is the last key, so a window is the only mask that hides keys from it.
   AttentionMask const mask = mask_.is(MaskKind::window) ? mask_ : AttentionMask::bidirectional();
   attention_->forward(context.execution,
                       {.q = q,

@@ -19,7 +19,7 @@ SublayerDescription describe_sublayer(ModelConfig const& keys, LayerOptions opti
   return sublayer;
 }
 
-/// Options may be given to sublayers that the layer has, or that another layer of its stack has.
+/// Options may be given to sublayers of this layer, or of another layer of its stack.
 void require_used(StackConfig const& stack, std::string const& name, std::vector<LayerDescription> const& layers) {
   auto const is_used = [&](std::string const& sublayer) {
     return std::any_of(layers.begin(), layers.end(), [&](LayerDescription const& layer) {

@@ -21,7 +21,7 @@ void require_divisible(LayerSpec const& spec, std::int64_t extent, Linear::Split
   }
 }
 
-/// A matrix under its full name, and where it begins among the rows of the matrix that it starts as a part of.
+/// A matrix under its full name, and its first row in the matrix whose initial values it shares.
 struct NamedPart {
   std::string name;
   std::string start_name;
@@ -46,7 +46,7 @@ std::vector<NamedPart> named_parts(LayerSpec const& spec, std::vector<Linear::Pa
   return named;
 }
 
-/// A parameter that is not split meets the rows of the stream as they are.
+/// A parameter that is not split is applied to the rows of the stream as they are.
 std::vector<MeshAxis> partial_over(LayerSpec const& spec, Linear::Split split) {
   return split == Linear::Split::none ? spec.stream_axes() : std::vector<MeshAxis>();
 }
@@ -69,7 +69,7 @@ ParameterBlock& declare_weights(LayerSpec const& spec, std::int64_t inputs, std:
   return spec.parameters.declare_block(std::move(specs));
 }
 
-/// A split of the inputs leaves the bias whole: it is added once, after the partial products are summed.
+/// If the inputs are split, the bias is whole: it is added once, after the partial products are summed.
 ParameterBlock& declare_biases(LayerSpec const& spec, std::vector<Linear::Part> const& parts, Linear::Split split) {
   std::vector<ParameterSpec> specs;
   for (NamedPart const& part : named_parts(spec, parts)) {

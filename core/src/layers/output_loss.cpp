@@ -8,7 +8,8 @@ namespace heddle {
 
 namespace {
 
-/// Tokens whose logits exist at once: enough for an efficient multiplication, few enough to stay near the caches.
+/// The number of tokens whose logits exist at once: enough for an efficient multiplication, few enough to stay in
+/// cache.
 constexpr std::int64_t chunk_tokens = 256;
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace heddle {
 
 namespace {
 
-/// The highest dropout of the stack's layers, by which the kernel is selected.
+/// The highest dropout of the stack's layers; the kernel is selected for it.
 float largest_dropout(StackDescription const& description, LayerSpec const& spec) {
   double largest = description.layers.empty() ? spec.model.dropout : 0;
   for (LayerDescription const& layer : description.layers) {
@@ -164,7 +164,7 @@ void ResidualStack::backward_sublayers(LayerContext& context, HiddenStates const
   bool const norm_last = !pre_ || ends_side_;
   Tensor grad_normalized = norm_last ? grad : Tensor();
   Tensor grad_sum = norm_last ? Tensor() : grad;
-  // A buffer for the gradient that a pre-LN branch hands to the norm before it: it must outlive the branch's scope.
+  // A buffer for the gradient that a pre-LN branch passes to the norm before it: it must outlive the branch's scope.
   Tensor const handed = pre_ ? context.arena.allocate(grad.dtype(), grad.shape()) : Tensor();
   auto const gradients = [&](Norm const& norm, bool branch) {
     ResidualNormGradients result{grad, branch ? grad_branch : Tensor(), Tensor(), Tensor()};

@@ -13,7 +13,7 @@ namespace {
 constexpr int block_tag = 0;
 constexpr int gradient_tag = 1;
 
-/// A block's work is done in so many slices of heads at most: between two of them MPI gets to move bytes.
+/// The largest number of slices of heads into which a block's work is divided: MPI moves bytes between two of them.
 constexpr int most_slices = 8;
 
 struct Ring {
@@ -22,7 +22,7 @@ struct Ring {
   int ranks() const { return group.size(); }
   int next() const { return (group.rank() + 1) % ranks(); }
   int previous() const { return (group.rank() + ranks() - 1) % ranks(); }
-  /// The rank whose keys are here in a step.
+  /// The rank whose keys this rank holds in a step.
   int owner(int step) const { return (group.rank() + ranks() - step) % ranks(); }
 };
 
@@ -34,7 +34,7 @@ std::int64_t most_rows(ContextRows const& rows) {
   return most;
 }
 
-/// A matrix of keys' columns and values' columns side by side, and the same with fewer rows.
+/// A matrix with the columns of keys and of values side by side, and a view of it with fewer rows.
 struct KeysAndValues {
   Tensor both;  ///< [rows, 2 * width]
 
@@ -43,7 +43,7 @@ struct KeysAndValues {
   Tensor values() const { return both.columns(both.dim(1) / 2, both.dim(1) / 2); }
 };
 
-/// The blocks of keys and values that pass by: one is here while the next one comes.
+/// The blocks of keys and values of the ring: this rank computes with one while it receives the next.
 class BlockRing {
  public:
   BlockRing(Communicator const& group, ContextAttention::Task const& task, TensorOps& tensor_ops,
@@ -62,7 +62,7 @@ class BlockRing {
   TokenRows const& rows() const { return rows_of(step_); }
   KeysAndValues block() const { return buffers_[buffer(step_)].first(rows().tokens); }
 
-  /// The block goes on to the next rank, and the previous rank's comes; none in the last step.
+  /// Sends the block to the next rank and receives the previous rank's; does nothing in the last step.
   void start() {
     if (step_ + 1 < ring_.ranks()) {
       KeysAndValues const coming = buffers_[buffer(step_ + 1)].first(rows_of(step_ + 1).tokens);
@@ -91,8 +91,9 @@ class BlockRing {
   int step_ = 0;
 };
 
-/// The gradients of some heads of the blocks that pass by. In each step this rank adds its part to what the previous
-/// one sent and sends it on; there is a whole step's time for that, for the next step has a buffer of its own.
+/// The gradients of some heads of the ring's blocks. In each step this rank adds its part to the gradients that the
+/// previous rank sent and sends them on; they have a whole step's time for that, because the next step has another
+/// buffer.
 class GradientRing {
  public:
   GradientRing(Communicator const& group, ContextAttention::Task const& task, DType dtype, std::int64_t width)
@@ -102,7 +103,7 @@ class GradientRing {
     }
   }
 
-  /// The gradient of the block that is here in this step, as the ranks before left it; unset in step 0.
+  /// The gradient of this step's block, as the ranks before left it; unset in step 0.
   KeysAndValues begin(int step) {
     receive_.wait();
     send_.wait();
@@ -114,7 +115,7 @@ class GradientRing {
     receive_.progress();
     send_.progress();
   }
-  /// After the last step: the gradient of this rank's own block.
+  /// The gradient of this rank's own block, after the last step.
   KeysAndValues home() {
     receive_.wait();
     send_.wait();
@@ -133,7 +134,7 @@ class GradientRing {
   Transfer send_, receive_;
 };
 
-/// Tensors in the dtype of a ring's sums: as they are or, in bfloat16, as copies of the arena's.
+/// Tensors in the dtype of a ring's sums: unchanged or, in bfloat16, copied to the arena.
 class Widened {
  public:
   Widened(ContextAttention::Task const& task, TensorOps& tensor_ops, DType dtype)
@@ -161,7 +162,7 @@ class Widened {
   DType dtype_;
 };
 
-/// Some consecutive heads of a call.
+/// Consecutive heads of a call.
 struct Slice {
   IndexRange heads;
   std::int64_t head_dim;
@@ -188,7 +189,7 @@ Slice slice_of(AttentionCall const& call, int index) {
   return {share(call.heads, index, slices_of(call)), call.q.dim(1) / call.heads};
 }
 
-/// The call with the keys that are here now.
+/// The call with the keys that this rank holds now.
 AttentionCall call_with(AttentionCall call, BlockRing const& blocks, Widened const& widened, TokenRows const& queries) {
   KeysAndValues const block{widened(blocks.block().both)};
   call.k = block.keys();

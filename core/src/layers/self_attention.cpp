@@ -5,7 +5,7 @@ namespace heddle {
 
 namespace {
 
-/// By default a token of the target must not see those after it, which it is to predict.
+/// By default a token of the target must not see later ones, which it is to predict.
 AttentionMask mask_of(LayerSpec const& spec) {
   bool const causal = spec.options.text("mask", spec.side == Side::target ? "causal" : "bidirectional") == "causal";
   if (spec.options.has("window")) {

@@ -63,7 +63,7 @@ Tensor TokenEmbedding::forward(LayerContext& context, TokenIds const& tokens, To
   Tensor const output = context.arena.allocate(dtype_, shape);
   ArenaScope const scope(context.arena);
   Tensor const partial = region_.partial_of(context, output);
-  // Dropout is linear and the same on all ranks, so it may come before the sum.
+  // Dropout is linear and the same on all ranks, so it may be applied before the sum.
   EmbeddingCall part = call(context, tokens, rows);
   if (!region_.first()) {
     part.positions = Tensor();

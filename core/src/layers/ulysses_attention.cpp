@@ -12,8 +12,8 @@ namespace heddle {
 
 namespace {
 
-/// Moves matrices between the two ways in which a group holds them: every column of this rank's rows, and all rows of a
-/// c-th of the columns.
+/// Moves matrices between the two layouts of a group: every column of this rank's rows, and all rows of a c-th of the
+/// columns.
 class Exchange {
  public:
   Exchange(Communicator const& group, ContextAttention::Task const& task, TensorOps& tensor_ops,
@@ -26,7 +26,8 @@ class Exchange {
     to_each_.assign(shard_rows_.size(), local_);
   }
 
-  /// From matrices [local rows, c * width] to [all rows, matrices * width]: side by side, rows as one rank has them.
+  /// Converts matrices [local rows, c * width] to [all rows, matrices * width]: side by side, with the rows in one
+  /// rank's order.
   Tensor to_heads(std::span<Tensor const> matrices) const {
     std::int64_t const width = matrices[0].dim(1) / group_.size();
     Shape const shape{rows_.whole.tokens, width * static_cast<std::int64_t>(matrices.size())};
@@ -44,7 +45,7 @@ class Exchange {
     return whole;
   }
 
-  /// The way back: into `matrices`, which may be strided.
+  /// Converts back into `matrices`, which may be strided.
   void to_rows(Tensor const& whole, std::span<Tensor const> matrices) const {
     std::int64_t const width = matrices[0].dim(1) / group_.size();
     ArenaScope const scope(task_.arena);

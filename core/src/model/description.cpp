@@ -8,7 +8,7 @@ namespace heddle {
 
 namespace {
 
-/// The layer of the one list that a boundary of a stack is with.
+/// The layer of the one list to which a boundary of a stack belongs.
 std::int64_t clamped(std::int64_t index, std::int64_t layers) {
   return std::clamp<std::int64_t>(index, 0, std::max<std::int64_t>(layers - 1, 0));
 }

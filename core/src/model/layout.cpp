@@ -40,7 +40,7 @@ std::string divisors(std::int64_t whole, std::int64_t most) {
   return found.empty() ? last : fmt::format("{} and {}", fmt::join(found, ", "), last);
 }
 
-/// At most so many divisors are listed.
+/// The most divisors that are listed.
 constexpr std::int64_t most_divisors = 128;
 
 std::string tensor_problem(ModelConfig const& keys, int tensor) {
@@ -55,7 +55,7 @@ std::string tensor_problem(ModelConfig const& keys, int tensor) {
   return "";
 }
 
-/// Names the layer and the axis, where a layer does not declare one that is split.
+/// Names the layer and the axis if a layer does not declare an axis that is split.
 std::string capability_problem(SublayerDescription const& sublayer, std::string const& stack, bool sequence_parallel,
                                Sizes const& sizes) {
   int const tensor = size_of_axis(sizes, MeshAxis::tensor);

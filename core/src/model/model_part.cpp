@@ -44,7 +44,7 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
       dtype_(spec.dtype),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   Tables const tables(spec, description, vocabulary, plan);
-  // Tables are declared before all else.
+  // Tables are declared before everything else.
   std::vector<Parameter*> embeddings;
   for (std::size_t index = 0; index < description.stacks.size(); ++index) {
     StackDescription const& stack = description.stacks[index];

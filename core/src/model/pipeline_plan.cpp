@@ -9,10 +9,10 @@
 namespace heddle {
 namespace {
 
-/// The best way to cut the first so many layers.
+/// The best way to cut the first layers into parts.
 struct Cut {
   std::int64_t highest = std::numeric_limits<std::int64_t>::max();
-  double squares = 0;           ///< of the parts' costs: of equally good cuts the more even one
+  double squares = 0;           ///< of the parts' costs: decides between equally good cuts
   std::int64_t last_begin = 0;  ///< where the last part begins
 
   bool operator<(Cut const& other) const {
@@ -21,7 +21,7 @@ struct Cut {
 };
 
 /// The best cuts of each number of first layers into one part more than `fewer` has. ends[i]: cost of the first i;
-/// `beside`: of the other work of the part's stage.
+/// `beside`: the cost of the other work of the part's stage.
 std::vector<Cut> one_part_more(std::vector<Cut> const& fewer, std::vector<std::int64_t> const& ends,
                                std::int64_t beside) {
   std::vector<Cut> more(ends.size());
@@ -42,8 +42,8 @@ std::vector<Cut> one_part_more(std::vector<Cut> const& fewer, std::vector<std::i
   return more;
 }
 
-/// Cuts `layers` into as many non-empty parts as `beside` has entries, so that the most expensive stage, a part and the
-/// work beside it, is as cheap as possible. There are at least as many layers.
+/// Cuts `layers` into as many non-empty parts as `beside` has entries, so that the most expensive stage (a part and
+/// the work beside it) costs as little as possible. There are at least as many layers.
 std::vector<IndexRange> cut_by_cost(IndexRange const& layers, std::vector<std::int64_t> const& beside,
                                     ModelDescription const& model, std::int64_t vocabulary) {
   std::vector<std::int64_t> ends{0};
@@ -78,7 +78,7 @@ std::vector<IndexRange> cut_as_told(std::int64_t begin, std::vector<std::int64_t
   return ranges;
 }
 
-/// Why stage_layers cannot be followed.
+/// The reason why stage_layers is not possible.
 [[noreturn]] void refuse(ParallelConfig const& parallel, std::string const& right) {
   throw ConfigError(
       fmt::format("parallel.stage_layers = [{}] cannot be followed: {}; or leave it empty, for cuts by cost",
@@ -154,7 +154,7 @@ std::vector<IndexRange> cut_stacks(ModelDescription const& model, ParallelConfig
   if (!parallel.stage_layers.empty()) {
     return cut_stacks_as_told(model, parallel, stacks);
   }
-  // The last stack's parts first, which come in coarser steps; those before then even the stages out.
+  // The last stack is cut first, because its parts are coarser; those of the stacks before then even the stages out.
   std::vector<std::int64_t> beside(static_cast<std::size_t>(parallel.pipeline));
   std::vector<IndexRange> ranges;
   for (auto stack = stacks.rbegin(); stack != stacks.rend(); ++stack) {

@@ -20,7 +20,7 @@ class Tables {
     std::string name;
     std::int64_t size = 0;
   };
-  /// Of a stack's embedding, or of the output, whose use follows those of the stacks.
+  /// The table of a stack's embedding, or of the output, whose use follows those of the stacks.
   Table table(std::size_t use) const;
   bool uses(std::size_t use, IndexRange const& part) const;
   std::vector<int> stages_with(std::string const& name) const;

@@ -13,9 +13,9 @@
 
 namespace heddle {
 
-// One plain struct per TOML section, one member per key, with the key's default. The meaning of a key and the values it
-// takes stand once, in core/src/config/keys.hpp, from which reading, printing, checking, comparing and
-// `describe_config` follow.
+// One plain struct per TOML section, with one member per key, initialised to the key's default.
+// core/src/config/keys.hpp alone defines the keys' meanings and accepted values; reading, printing, checking,
+// comparing and `describe_config` all follow from it.
 
 enum class NormPlacement : std::uint8_t { post, pre };
 enum class Positions : std::uint8_t { sinusoidal, learned };
@@ -33,7 +33,7 @@ std::string_view name_of(Schedule value);
 std::string_view name_of(ContextMode value);
 std::string_view name_of(PipelineSchedule value);
 
-/// Of activations.
+/// Precision of activations.
 constexpr DType dtype_of(Precision precision) {
   return precision == Precision::bfloat16 ? DType::bfloat16 : DType::float32;
 }
@@ -59,13 +59,13 @@ struct LayerOverride {
   bool operator==(LayerOverride const&) const = default;
 };
 
-/// `[model.encoder]` or `[model.decoder]`. Settings have the names of keys of [model] that are a layer's ("activation",
-/// see visit_layer_keys), "sublayers", or a sublayer's and its option's ("self_attention.kv_heads").
+/// `[model.encoder]` or `[model.decoder]`. Settings are named like the keys of [model] that belong to a layer
+/// ("activation", see visit_layer_keys), "sublayers", or a sublayer and its option ("self_attention.kv_heads").
 struct StackConfig {
   std::int64_t layers = 6;
   std::vector<std::string> sublayers;         ///< of each layer: names in the layer registry
   Settings settings = {};                     ///< of all its layers
-  std::vector<LayerOverride> overrides = {};  ///< ascending, apart from one another
+  std::vector<LayerOverride> overrides = {};  ///< ascending, without overlaps
 
   bool operator==(StackConfig const&) const = default;
 };
@@ -73,7 +73,7 @@ struct StackConfig {
 struct ModelConfig {
   StackConfig encoder{.sublayers = {"self_attention", "feed_forward"}};
   StackConfig decoder{.sublayers = {"self_attention", "cross_attention", "feed_forward"}};
-  std::vector<std::string> stacks{"encoder", "decoder"};  ///< those that the model has, in this order
+  std::vector<std::string> stacks{"encoder", "decoder"};  ///< the stacks of the model, in this order
   std::int64_t d_model = 512;
   std::int64_t d_ff = 2048;
   std::int64_t heads = 8;
@@ -89,12 +89,12 @@ struct ModelConfig {
   bool operator==(ModelConfig const&) const = default;
 };
 
-/// The keys of a layer as the configuration has them: [model], then the stack's settings, then those of the range that
-/// has the layer (`layer` counts from 0). Its `sublayers` are those of `stack` in the result, its sublayers' options
-/// are layer_options. Throws ConfigError with the setting's origin for a wrong value.
+/// The keys of one layer, resolved: [model], then the stack's settings, then those of the range that has the layer
+/// (`layer` counts from 0). Its `sublayers` are those of `stack` in the result, its sublayers' options are
+/// layer_options. Throws ConfigError with the setting's origin for a wrong value.
 ModelConfig layer_config(ModelConfig const& model, StackConfig ModelConfig::*stack, std::int64_t layer);
 
-/// Options that the configuration gives one sublayer of a layer, by the same precedence. `stack_name` is for messages.
+/// The options of one sublayer of a layer, resolved in the same order. `stack_name` is for messages.
 LayerOptions layer_options(StackConfig const& stack, std::string const& stack_name, std::int64_t layer,
                            std::string const& sublayer);
 
@@ -150,8 +150,8 @@ struct CheckpointConfig {
   bool operator==(CheckpointConfig const&) const = default;
 };
 
-/// `[kernels]`: an implementation for each operation, and where times are kept. Operations go by name: Heddle's own,
-/// and those that a plug-in adds, which are known when it is loaded (KernelRegistries::require_known).
+/// `[kernels]`: an implementation for each operation, and where times are kept. Operations are listed by name:
+/// Heddle's own, and those that a plug-in adds, which are known when it is loaded (KernelRegistries::require_known).
 class KernelChoices {
  public:
   struct Choice {
@@ -163,14 +163,14 @@ class KernelChoices {
   using Operation = std::pair<std::string, Choice>;
 
   KernelChoices() : KernelChoices("auto") {}
-  /// Every operation of operation_names with the same implementation.
+  /// The same implementation for every operation of operation_names.
   explicit KernelChoices(std::string const& implementation);
 
-  /// The implementation for an operation; "auto" where none was named.
+  /// The implementation for an operation; "auto" if none was named.
   std::string const& of(std::string_view operation) const;
   void choose(std::string_view operation, std::string implementation, std::string origin = "");
 
-  /// Heddle's own operations, then those that were added, in that order.
+  /// Heddle's own operations, then added ones, in that order.
   std::vector<Operation> const& operations() const { return operations_; }
   std::vector<Operation>& operations() { return operations_; }
 
@@ -212,13 +212,13 @@ struct ConfigDifference {
 /// The keys by which `after` differs from `before`, in the order of the sections.
 std::vector<ConfigDifference> differences(Config const& before, Config const& after);
 
-/// Reads a TOML file, then applies `overrides`, each "section.key=value" with a TOML value ("runs/x" may be written
-/// without its quotes). Throws ConfigError that names file, line, column and key (or the override), what is wrong and
-/// what would be right; whatever can be known without the data, the ranks and the registries has been checked when it
-/// returns.
+/// Reads a TOML file, then applies `overrides`, each "section.key=value" with a TOML value (a text such as "runs/x"
+/// needs no quotes). Throws ConfigError that names file, line, column and key (or the override), what is wrong and
+/// what would be right. On return everything has been checked that does not depend on the data, the ranks or the
+/// registries.
 Config load_config(std::string const& path, std::vector<std::string> const& overrides = {});
 
-/// As load_config, of a text; `source_name` stands for the file in messages.
+/// Reads a text as load_config reads a file; `source_name` replaces the file's name in messages.
 Config parse_config(std::string_view text, std::string_view source_name,
                     std::vector<std::string> const& overrides = {});
 
@@ -228,7 +228,7 @@ std::string to_toml(Config const& config);
 /// Every key with its type, default and meaning, one section after the other.
 std::string describe_config();
 
-/// Throws ConfigError for a key that is not set and that training cannot do without.
+/// Throws ConfigError for a key that training needs and that is not set.
 void require_supported(Config const& config);
 
 }  // namespace heddle

@@ -9,14 +9,14 @@
 
 namespace heddle {
 
-/// A value of the configuration by itself, where its key is not a member of a struct.
+/// A value of the configuration whose key is not a member of a struct.
 using OptionValue =
     std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<std::string>>;
 
 /// The TOML text of a value.
 std::string to_toml(OptionValue const& value);
 
-/// A key that was set, and where: "run.toml:3:1", or "--set …". Two are equal where their values are.
+/// A key's value and its origin: "run.toml:3:1", or "--set …". Two are equal if their values are.
 struct Setting {
   OptionValue value;
   std::string origin;
@@ -27,8 +27,8 @@ struct Setting {
 /// Settings by key.
 using Settings = std::map<std::string, Setting>;
 
-/// An option that a layer takes: its type, the values it may have and what it means. A text without choices may be any
-/// that is not empty.
+/// An option that a layer takes: its type, the values it may have and its meaning. A text without choices may be any
+/// text that is not empty.
 struct OptionDescription {
   enum class Type : std::uint8_t { flag, integer, number, text };
 
@@ -47,7 +47,8 @@ class LayerOptions {
   /// `where` is the sublayer's key, "model.decoder.self_attention".
   LayerOptions(Settings given, std::string where) : given_(std::move(given)), where_(std::move(where)) {}
 
-  /// Each gives `otherwise` where the option is not set. Throws ConfigError, as `check` does, for another type.
+  /// Returns the option's value, or `otherwise` if it is not set. Throws ConfigError, as `check` does, for another
+  /// type.
   bool flag(std::string const& name, bool otherwise) const;
   std::int64_t integer(std::string const& name, std::int64_t otherwise) const;
   double number(std::string const& name, double otherwise) const;
@@ -55,11 +56,11 @@ class LayerOptions {
 
   bool has(std::string const& name) const { return given_.contains(name); }
   Settings const& given() const { return given_; }
-  /// "run.toml:3:1: model.decoder.self_attention.NAME": what a message about an option begins with.
+  /// "run.toml:3:1: model.decoder.self_attention.NAME": the beginning of a message about an option.
   std::string place(std::string const& name) const;
 
-  /// Throws ConfigError with file, line and key for an option that is not among `known` (with the nearest spelling), of
-  /// a wrong type or out of its range (with what would be right).
+  /// Throws ConfigError with file, line and key for an option that is not among `known` (with the nearest spelling),
+  /// of a wrong type or out of its range (with what would be right).
   void check(std::vector<OptionDescription> const& known) const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// A model to generate with, its vocabularies' special ids and the longest sequence it was built for.
+/// A model for generation, its vocabularies' special ids and the longest sequence that it was built for.
 struct GenerationModel {
   Model const& model;
   std::int32_t source_end_id = 0;
@@ -24,7 +24,7 @@ struct GenerationOptions {
   std::int64_t batch_tokens = 4096;  ///< decoded together: hypotheses * source tokens, or else one sentence
 };
 
-/// Throws UsageError, which says what would be right, for impossible options.
+/// Throws UsageError for impossible options; the message says what would be right.
 void require_valid(GenerationOptions const& options);
 
 /// A finished translation. score = log_probability / length^length_penalty, where log_probability is the natural
@@ -36,17 +36,17 @@ struct Hypothesis {
 };
 
 /// Beam search with cached keys and values: for each source (token ids without begin and end; may be empty) at most
-/// n_best hypotheses, the best score first, fewer only where the vocabulary does not yield as many.
+/// n_best hypotheses, the best score first; fewer only if the vocabulary does not yield that many.
 ///
 /// Each step extends every live hypothesis by every token and ranks a sentence's extensions by log_probability. Of the
-/// first beam_size, those that end are finished; the first beam_size that do not end live on. A sentence is done when
-/// n_best are finished and no live one can reach a better score than the worst of them, at whatever length it ends;
-/// once beam_size are finished, ending at once is all that a live one is trusted with. (Stopping at beam_size finished
-/// ones without that look loses good translations: unlikely short ones end early and fill the list.) At the longest
-/// length allowed (max_length, and never more than the model's) every live hypothesis takes the end token. With
-/// beam_size 1 this is greedy decoding. Equal probabilities are ranked by parent, then by token id.
+/// first beam_size, those that end are finished; the first beam_size that do not end stay live. A sentence is done
+/// when n_best are finished and no live one can reach a better score than the worst of them: at any length while fewer
+/// than beam_size are finished, later only by ending at once. (Stopping as soon as beam_size are finished loses good
+/// translations: unlikely short ones end early and fill the list.) At the longest length allowed (max_length, and
+/// never more than the model's) every live hypothesis takes the end token. With beam_size 1 this is greedy decoding.
+/// Equal probabilities are ranked by parent, then by token id.
 ///
-/// Sentences are decoded in batches of similar length; a result depends on its batch by rounding alone. Collective over
+/// Sentences are decoded in batches of similar length; a result depends on its batch only by rounding. Collective over
 /// the model's tensor and pipeline groups, whose ranks give the same sources and get the same hypotheses.
 /// Throws DataError for a source with more than model max_length - 1 tokens, UsageError for impossible options.
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,

@@ -10,24 +10,24 @@ namespace heddle {
 /// Sizes of an attention layer: heads and columns of all ranks.
 struct AttentionSizes {
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;  ///< of keys and values: query head i attends with head i / (heads / kv_heads)
+  std::int64_t kv_heads = 0;  ///< of keys and values: query head i uses head i / (heads / kv_heads)
   std::int64_t head_dim = 0;
 
   std::int64_t query_columns() const { return heads * head_dim; }
   std::int64_t key_columns() const { return kv_heads * head_dim; }
 };
 
-/// The sizes by a layer's keys and options `kv_heads` and `head_dim`, by default heads and d_model / heads. Throws
-/// ConfigError where they do not go together.
+/// The sizes that follow from a layer's keys and its options `kv_heads` and `head_dim` (defaults: heads and d_model /
+/// heads). Throws ConfigError where they do not match.
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options);
 
-/// The part that self- and cross-attention share: the kernel and the shape of its calls. Heads are split over the
+/// The common part of self- and cross-attention: the kernel and the shape of its calls. Heads are split over the
 /// tensor group and, where the pack is, tokens over the context group.
 class AttentionCore {
  public:
-  /// `keys` is the side whose tokens are attended to. Throws
-  /// ConfigError where the heads do not divide among the ranks, and where these heads or this mask cannot be split over
-  /// a context group.
+  /// `keys` is the side whose tokens are attended to. Throws ConfigError where the heads do not
+  /// divide among the ranks, and where these heads or this mask cannot be split over a context
+  /// group.
   AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask);
 
   struct Activations {

@@ -13,12 +13,12 @@ namespace heddle {
 /// Attention over sequences whose tokens are split over a context group, rows as in ContextRows. No rank ever holds a
 /// matrix of scores beyond a tile of its kernel.
 ///
-/// `ring` (Liu et al. 2023): blocks of keys and values travel from rank to rank; a rank's queries meet one block after
-/// the other while the next is on its way, a few heads at a time. In backward the blocks travel again, and their
-/// gradients with them until they are home. Every rank holds two blocks at a time, never all keys. In bfloat16 the
-/// blocks travel as they are, but partial results are float32, so that each result is rounded once: kernels compute in
+/// `ring` (Liu et al. 2023): blocks of keys and values travel from rank to rank; a rank's queries attend to one block
+/// while it receives the next, a few heads at a time. In backward the blocks travel again, together with their
+/// gradients, until they are back at their ranks. A rank holds two blocks at a time, never all keys. In bfloat16 the
+/// blocks are sent unchanged, but partial results are float32, so that each result is rounded once: kernels compute in
 /// `kernel_dtype`.
-/// `ulysses` (Jacobs et al. 2023): a rank gets all tokens of a c-th of its heads, attends as one rank would, and gives
+/// `ulysses` (Jacobs et al. 2023): a rank gets all tokens of a c-th of its heads, attends as one rank would, and sends
 /// the tokens' rows back. The group's size must divide the heads.
 ///
 /// Bytes that rank r of c sends, with n and m query and key rows of which it holds n_r and m_r, w columns (those of the
@@ -32,7 +32,7 @@ namespace heddle {
 /// a forward call with n = m costs 2 (c - 1) n w e and 4 n w e.
 class ContextAttention {
  public:
-  /// The surroundings of a call. `arena` gets what forward keeps, and everything else for the time of the call.
+  /// The memory and groups of a call. `arena` gets the tensors that forward keeps, and all others during the call.
   struct Task {
     Execution& execution;
     Arena& arena;
@@ -41,8 +41,8 @@ class ContextAttention {
     bool self = false;  ///< self-attention: the keys are the queries' tokens
   };
 
-  /// The forward call's results for backward, alive as long as what the call and the arena gave: for the ring this
-  /// rank's rows, for ulysses all rows of some heads.
+  /// The forward call's results for backward, valid as long as the memory of the call and of the arena: for the ring
+  /// this rank's rows, for ulysses all rows of some heads.
   struct Activations {
     AttentionCall call;
     Tensor output;

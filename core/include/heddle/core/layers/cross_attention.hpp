@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-/// Multi-head attention of a stack's tokens to the output of the stack before it (its memory). Parameters as
+/// Multi-head attention of a stack's tokens to the output of the stack before it (its memory). Parameters are named as
 /// SelfAttention's.
 class CrossAttention : public Layer {
  public:

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// One sublayer of one layer, as the configuration and the layer registry have it.
+/// One sublayer of one layer: its name in the configuration and its entry in the layer registry.
 struct SublayerDescription {
   std::string name;  ///< in the registry, and part of its parameters' names
   LayerOptions options;
@@ -18,13 +18,13 @@ struct SublayerDescription {
 
 /// One layer: its keys and its sublayers in order.
 struct LayerDescription {
-  std::shared_ptr<ModelConfig const> keys;  ///< [model] as it holds for this layer
+  std::shared_ptr<ModelConfig const> keys;  ///< [model], resolved for this layer
   std::vector<SublayerDescription> sublayers;
 
   std::int64_t multiplications() const;
 };
 
-/// A row of layers over one side's tokens: "encoder" or "decoder".
+/// A sequence of layers over one side's tokens: "encoder" or "decoder".
 struct StackDescription {
   std::string name;
   Side side = Side::source;

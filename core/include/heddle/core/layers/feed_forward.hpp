@@ -6,7 +6,8 @@
 
 namespace heddle {
 
-/// down(dropout(activation(up(x)))): Vaswani et al. 2017, §3.3. Hidden columns are split over the tensor group.
+/// Computes down(dropout(activation(up(x)))): Vaswani et al. 2017, §3.3. Hidden columns are split over the tensor
+/// group.
 class FeedForward : public Layer {
  public:
   explicit FeedForward(LayerSpec const& spec);

@@ -21,8 +21,8 @@
 
 namespace heddle {
 
-/// The tensors that travel from layer to layer. `memory` is the output of the stack before this one, where there is one
-/// (in a decoder, the encoder's); elsewhere it is empty.
+/// The tensors that travel from layer to layer. `memory` is the output of the stack before this one (in a decoder, the
+/// encoder's); if there is none, it is empty.
 struct HiddenStates {
   Tensor hidden;  ///< [tokens, d_model]
   Tensor memory;  ///< [tokens of that stack, d_model] or empty
@@ -37,25 +37,25 @@ struct LayerContext {
   std::uint64_t seed = 0;  ///< of the run's random numbers
   std::uint32_t step = 0;
   /// This rank holds share(rows, rank, ranks) of the residual stream: all rows, unless the ranks of a tensor group
-  /// divide them (sequence parallelism). Generation never does.
+  /// divide them (sequence parallelism). Never set in generation.
   GroupMember row_split{};
-  /// In the step's last micro-batch, where somebody reduces gradients meanwhile.
+  /// Set in the step's last micro-batch if gradients are reduced during the backward pass.
   GradientProgress* gradients = nullptr;
 
-  /// A layer whose parameters these are has added all that it adds to their gradients; its stack says so for it.
+  /// The layer that owns these parameters has added all its parts of their gradients; its stack reports this.
   void uses_done(std::span<Parameter const* const> parameters) const;
-  /// To be called between pieces of work of a backward pass.
+  /// Must be called between pieces of work of a backward pass.
   void progress() const;
 };
 
-/// A value of a type of a layer's own.
+/// A value of any type that a layer defines.
 class HeldValue {
  public:
   template <class Value>
   Value const& keep(Value value) {
     return value_.emplace<Value>(std::move(value));
   }
-  /// Throws std::bad_any_cast where the value kept is of another type.
+  /// Throws std::bad_any_cast if the stored value has another type.
   template <class Value>
   Value const& get() const {
     return *checked<Value const>(std::any_cast<Value>(&value_));
@@ -84,20 +84,20 @@ class Saved : public HeldValue {};
 /// One step of incremental decoding: every row is one hypothesis and gets one new token.
 struct DecodeStep {
   std::int64_t time = 0;      ///< position of the new token
-  std::int64_t capacity = 0;  ///< no hypothesis grows beyond so many tokens
-  Sequences queries;          ///< row i is a sequence of its own
+  std::int64_t capacity = 0;  ///< no hypothesis becomes longer than this number of tokens
+  Sequences queries;          ///< row i is a separate sequence
   Sequences keys;             ///< row i's time + 1 cached positions: begin = i * capacity
   Sequences memory;           ///< row i's source sentence in the stream's memory
 };
 
 /// The state of a layer between two steps of decoding: keys and values of the tokens so far, for example. It lives as
-/// long as the search, so its tensors own their memory and come from no arena.
+/// long as the search, so its tensors own their memory and do not come from an arena.
 class DecodeCache : public HeldValue {};
 
-/// A branch of the residual stream: forward and backward side by side. Layers are immutable but for their parameters;
-/// a call keeps in `saved` what its backward call needs. Over a tensor group `hidden` is the same on every rank, or
-/// this rank's rows (context.row_split): a layer that splits its work or whose tokens meet passes through a
-/// TensorRegion. `memory` is inside that region already: whole, and its gradient this rank's part of a sum.
+/// A branch of the residual stream: forward and backward side by side. Layers do not change except for their
+/// parameters; a call keeps in `saved` what its backward call needs. Over a tensor group `hidden` is the same on every
+/// rank, or this rank's rows (context.row_split): a layer that splits its work or combines tokens uses a TensorRegion.
+/// `memory` is already inside that region: whole, and its gradient is this rank's part of a sum.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -109,8 +109,8 @@ class Layer {
   /// its gradient into grad_output.memory (+=), which is passed on. Parameter gradients are added (+=).
   virtual HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const = 0;
 
-  /// forward for one new token per row, [rows, d_model], with the state that earlier steps left in `cache`. A layer
-  /// whose rows do not meet needs no other code than this default.
+  /// Computes forward for one new token per row, [rows, d_model], with the state that earlier steps left in `cache`. A
+  /// layer that treats rows independently needs no code beyond this default.
   virtual HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                               DecodeCache& cache) const {
     static_cast<void>(step);
@@ -119,7 +119,7 @@ class Layer {
     return forward(context, input, saved);
   }
 
-  /// Row i of the cache becomes what row `parents[i]` was (int32 [new rows]).
+  /// Row i of the cache becomes a copy of the former row `parents[i]` (int32 [new rows]).
   virtual void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const {
     static_cast<void>(context);
     static_cast<void>(parents);
@@ -129,7 +129,7 @@ class Layer {
 };
 
 /// The description that a layer is built from. Parameters are declared under `name`, so code, config and checkpoint
-/// agree. `model` has the keys as they hold for this layer.
+/// agree. `model` has the keys resolved for this layer.
 struct LayerSpec {
   std::string name;  ///< for example "encoder.layers.0.self_attention"
   Side side = Side::source;
@@ -139,11 +139,11 @@ struct LayerSpec {
   ParallelState const& parallel;
   ParameterSet& parameters;
   LayerOptions options = {};  ///< checked against the layer's declaration
-  /// The side whose tokens the stream's memory has; none where the stack has no memory.
+  /// The side whose tokens the stream's memory has; none if the stack has no memory.
   std::optional<Side> memory_side = Side::source;
 
   bool has_memory() const { return memory_side.has_value() && *memory_side != side; }
-  /// The gradient_partial_over of a parameter that meets the rows of the stream.
+  /// The gradient_partial_over of a parameter that is applied to the rows of the stream.
   std::vector<MeshAxis> stream_axes() const {
     return parallel.sequence_parallel ? std::vector{MeshAxis::tensor} : std::vector<MeshAxis>();
   }

@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-/// y = x Wᵀ + b: the building block of layers. W is one parameter NAME.weight [outputs, inputs], or several that stand
-/// side by side in memory, one below another, and are one multiplication (the projections to queries, keys and values).
+/// Computes y = x Wᵀ + b. W is one parameter NAME.weight [outputs, inputs], or several that are adjacent in memory and
+/// computed by one multiplication (the projections to queries, keys and values).
 class Linear {
  public:
   struct Extents {
@@ -19,15 +19,15 @@ class Linear {
     std::string name;
     std::int64_t outputs = 0;
   };
-  /// How the work is split over the tensor group: by outputs (columns of y; x is the stream's and enters the region),
+  /// The split of the work over the tensor group: by outputs (columns of y; x is the stream's and enters the region),
   /// by inputs (y is a sum of parts and leaves the region, the bias added once), or by outputs with an x that is
   /// inside. `none`: every tensor rank does all of it, x and y are the stream's.
   enum class Split : std::uint8_t { none, outputs, inputs, outputs_inside };
 
   /// Throws ConfigError where the axis that is split does not divide.
   Linear(LayerSpec const& spec, Extents const& extents, Split split);
-  /// Several matrices with the same inputs. They start as the parts of one matrix whose name is their names joined
-  /// ("qkv"), each as Glorot & Bengio 2010 have it.
+  /// Several matrices with the same inputs. Their initial values are those of the parts of one matrix that has their
+  /// joined names ("qkv"), each with the bound of Glorot & Bengio 2010.
   Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> const& parts, Split split);
 
   /// x [tokens, inputs] → [tokens, this rank's outputs of all parts, side by side], from the arena. Collective over the
@@ -38,7 +38,7 @@ class Linear {
   /// As backward, but adds the gradient of x into `grad_x` (+=).
   void backward_add(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const;
 
-  /// The global index, within its part, of this rank's first output: a dropout's first_column.
+  /// The global index, within its part, of this rank's first output: the first_column of a dropout.
   std::int32_t first_output() const { return static_cast<std::int32_t>(bias_.members.front()->shard_begin); }
 
  private:

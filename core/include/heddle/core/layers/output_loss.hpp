@@ -13,12 +13,12 @@ struct LossSums {
   std::int64_t tokens = 0;
 };
 
-/// Output projection and label-smoothed cross-entropy in one, chunk of tokens by chunk, so that logits exist only for
-/// one chunk. The vocabulary is split over the tensor group, over which every call is collective: its ranks exchange
-/// four numbers a token, never logits, and all know the loss.
+/// Output projection and label-smoothed cross-entropy in one, for one chunk of tokens after the other, so that logits
+/// exist only for one chunk. The vocabulary is split over the tensor group, over which every call is collective: its
+/// ranks exchange four numbers per token, never logits, and all know the loss.
 class OutputLoss {
  public:
-  /// `table` [vocabulary, d_model] may be the embedding's.
+  /// `table` [vocabulary, d_model] may be the embedding's table.
   OutputLoss(LayerSpec const& spec, Parameter& table);
 
   struct Training {
@@ -31,7 +31,7 @@ class OutputLoss {
   LossSums evaluate(LayerContext& context, Tensor const& hidden, Tensor const& targets, Training const& training,
                     Tensor const& grad_hidden) const;
   /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary] in statistics_dtype, from the arena:
-  /// logits to be ranked are not rounded.
+  /// logits for ranking are not rounded.
   Tensor logits(LayerContext& context, Tensor const& hidden) const;
   /// The global id of the logits' first column.
   std::int64_t first_token() const { return table_.shard_begin; }

@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-/// All that built-in code and plug-ins register, in one value made by `main`.
+/// Everything that built-in code and plug-ins register, in one value made by `main`.
 struct Registries {
   KernelRegistries kernels;
   LayerRegistry layers;

@@ -10,7 +10,7 @@ namespace heddle {
 
 using LayerFactory = std::function<std::unique_ptr<Layer>(LayerSpec const&)>;
 
-/// The ways of splitting a model that a layer computes rightly under. Each is declared, never assumed of others.
+/// The ways of splitting a model that a layer supports. Each is declared; none follows from another.
 struct LayerCapabilities {
   bool tensor = true;    ///< parallel.tensor > 1
   bool sequence = true;  ///< parallel.sequence_parallel
@@ -19,16 +19,16 @@ struct LayerCapabilities {
   bool devices = true;   ///< an execution space that is not the host's
 };
 
-/// All that a layer declares before it is built.
+/// Everything that a layer declares before it is built.
 struct LayerTraits {
-  std::vector<OptionDescription> options = {};  ///< those that the configuration may give it
+  std::vector<OptionDescription> options = {};  ///< those that the configuration may set
   LayerCapabilities capabilities = {};
-  /// Multiplications of a forward pass per token in products with parameters, by which a pipeline is cut. Not given: as
-  /// many as a feed-forward layer has.
+  /// Multiplications of a forward pass per token in products with parameters; the pipeline cut uses them. Default:
+  /// those of a feed-forward layer.
   std::function<std::int64_t(ModelConfig const& keys, LayerOptions const& options)> multiplications = {};
 };
 
-/// Sublayers by name: those that `model.encoder_sublayers` and `model.decoder_sublayers` may list.
+/// The sublayers by name: those that `model.encoder_sublayers` and `model.decoder_sublayers` may list.
 class LayerRegistry {
  public:
   struct Entry {
@@ -38,15 +38,15 @@ class LayerRegistry {
     LayerTraits traits;
   };
 
-  /// Throws ConfigError where the name is taken.
+  /// Throws ConfigError if the name is taken.
   void add(std::string name, LayerFactory factory, LayerTraits traits = {});
-  /// Builds the layer `name`; ConfigError as `at`.
+  /// Builds the layer `name`; throws ConfigError as `at` does.
   std::unique_ptr<Layer> build(std::string const& name, LayerSpec const& spec) const;
-  /// The entry of that name; ConfigError lists the registered names where there is none, `place` first.
+  /// The entry with that name; if there is none, throws ConfigError that lists the registered names after `place`.
   Entry const& at(std::string const& name, std::string const& place) const;
 
   std::vector<Entry> const& entries() const { return entries_; }
-  /// The origin of entries that are added from now on.
+  /// Sets the origin of entries that are added from now on.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:

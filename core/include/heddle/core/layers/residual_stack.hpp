@@ -22,10 +22,10 @@ class ResidualStack {
                 IndexRange const& range);
 
   HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const;
-  /// grad_output.memory is added into, as in Layer::backward. The result's `hidden` has the memory of
+  /// Adds to grad_output.memory, as Layer::backward does. The result's `hidden` has the memory of
   /// grad_output.hidden.
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const;
-  /// One new token per row; `caches` has one entry per sublayer (`make_caches`).
+  /// Decodes one new token per row; `caches` has one entry per sublayer (`make_caches`).
   HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                       std::vector<DecodeCache>& caches) const;
   void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
@@ -37,7 +37,7 @@ class ResidualStack {
     Parameter* weight = nullptr;
     Parameter* bias = nullptr;
 
-    /// Its gradients are added to; none where there is no norm.
+    /// Gradients of the norm are added here; empty if there is no norm.
     void done(LayerContext const& context) const;
   };
   struct Sublayer {

@@ -20,7 +20,7 @@ class SelfAttention : public Layer {
   void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const override;
 
  private:
-  /// Queries, keys and values side by side, as one product gives them.
+  /// Queries, keys and values side by side, as one product computes them.
   struct Projected {
     Tensor all, q, k, v;
   };

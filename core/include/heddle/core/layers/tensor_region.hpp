@@ -4,10 +4,10 @@
 
 namespace heddle {
 
-/// Where the residual stream meets work that is split over the tensor group. Inside, every rank has all of the side's
-/// rows and a part of the heads or columns. Outside, every rank has the whole stream (Shoeybi et al. 2019) or, where
-/// context.row_split says so, share(rows, rank, ranks) of its rows (Korthikanti et al. 2022). The two passages are each
-/// other's conjugates: entering's backward pass is leaving, and leaving's is entering. Both are collective over the
+/// The border between the residual stream and work that is split over the tensor group. Inside, every rank has all of
+/// the side's rows and a part of the heads or columns. Outside, every rank has the whole stream (Shoeybi et al. 2019)
+/// or, if context.row_split says so, share(rows, rank, ranks) of its rows (Korthikanti et al. 2022). The two passages
+/// are conjugate: the backward pass of entering is leaving, that of leaving is entering. Both are collective over the
 /// tensor group; with one rank they do nothing.
 class TensorRegion {
  public:
@@ -15,10 +15,10 @@ class TensorRegion {
 
   /// stream [stream rows, columns] → [rows, columns]: the same tensor, or gathered into the arena.
   Tensor enter(LayerContext& context, Tensor const& stream) const;
-  /// A tensor for `leave` to take: `stream` itself, or [rows, columns] from the arena.
+  /// A tensor that `leave` accepts: `stream` itself, or [rows, columns] from the arena.
   Tensor partial_of(LayerContext& context, Tensor const& stream) const;
-  /// stream = the sum of the ranks' partials [rows, columns] (this rank's rows of it). `partial` is what partial_of
-  /// gave.
+  /// stream = the sum of the ranks' partials [rows, columns] (this rank's rows of it). `partial` is partial_of's
+  /// result.
   void leave(LayerContext& context, Tensor const& partial, Tensor const& stream) const;
 
   /// Rows of the stream on this rank where the side has `rows`.
@@ -26,7 +26,7 @@ class TensorRegion {
   /// All rows of the side.
   std::int64_t rows(LayerContext const& context) const { return context.pack.rows(side_).tokens; }
   bool split() const { return tensor_.size() > 1; }
-  /// The rank that adds biases and positions, which must be added once.
+  /// True on the rank that adds biases and positions, which must be added once.
   bool first() const { return tensor_.rank() == 0; }
 
  private:

@@ -5,9 +5,9 @@
 
 namespace heddle {
 
-/// dropout(sqrt(d_model) * table[id] + position): where a stack's stream begins (Vaswani et al. 2017, §3.4 and §3.5).
-/// The vocabulary is split over the tensor group: each rank looks its tokens up, and the stream is the ranks' sum, so
-/// that both calls are collective over that group.
+/// Computes dropout(sqrt(d_model) * table[id] + position): the beginning of a stack's stream (Vaswani et al. 2017,
+/// §3.4 and §3.5). The vocabulary is split over the tensor group: each rank looks its tokens up, and the stream is the
+/// sum of the ranks' rows, so both calls are collective over that group.
 class TokenEmbedding {
  public:
   /// `table` [vocabulary, d_model] may be shared. Learned positions are declared as NAME.positions.weight.

@@ -13,14 +13,14 @@ struct ModelDescription {
   ModelConfig keys;
   std::vector<StackDescription> stacks;
 
-  /// Layers of all stacks.
+  /// The number of layers of all stacks.
   std::int64_t layers() const;
-  /// A stack's layers in the one list.
+  /// The range of a stack's layers in the one list.
   IndexRange range(std::size_t stack) const;
   /// The layers of `part` that are a stack's, counted from the stack's first.
   IndexRange range_in(std::size_t stack, IndexRange const& part) const;
-  /// Whether `part` has a stack's entry (its embedding), or its exit. A stack without layers is with the layer that
-  /// follows it, or with the last one.
+  /// Whether `part` has a stack's entry (its embedding), or its exit. A stack without layers belongs to the layer that
+  /// follows it, or to the last one.
   bool has_entry(std::size_t stack, IndexRange const& part) const;
   bool has_exit(std::size_t stack, IndexRange const& part) const;
   LayerDescription const& layer(std::int64_t index) const;
@@ -29,8 +29,8 @@ struct ModelDescription {
   std::string words() const;
 };
 
-/// The one place that knows which stacks there can be: the encoder over the source, the decoder over the target, as
-/// model.stacks lists them. Throws as describe_stack.
+/// The one place that knows which stacks are possible: the encoder over the source, the decoder over the target, as
+/// model.stacks lists them. Throws as describe_stack does.
 ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry);
 
 }  // namespace heddle

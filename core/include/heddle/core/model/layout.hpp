@@ -5,22 +5,22 @@
 
 namespace heddle {
 
-/// Why this model cannot be spread over a grid of these sizes (pipeline, data, context, tensor); empty where it can.
-/// Also where a layer does not declare an axis that is split, which the reason names with the layer. `model` describes
-/// config.model.
-/// `longest_sequence` counts tokens with the end token: model.max_length, or what the data have.
+/// The reason why this model cannot be spread over a grid of these sizes (pipeline, data, context, tensor); empty
+/// if it can. Includes a layer that does not declare an axis that is split; the reason names it. `model` describes
+/// config.model. `longest_sequence` counts tokens with the end token: model.max_length, or the longest of the
+/// data.
 std::string layout_problem(Config const& config, ModelDescription const& model, std::array<int, mesh_axes> const& sizes,
                            std::int64_t longest_sequence);
 
-/// The grid that [parallel] asks for, `data = "auto"` taking what the others leave, as rank `rank` of `ranks` sees it.
-/// Throws ConfigError, with the reason and the nearest layouts that would work, where there is none.
+/// The grid of [parallel], seen by rank `rank` of `ranks`; `data = "auto"` takes the ranks that the other axes leave.
+/// Throws ConfigError, with the reason and the nearest layouts that would work, if there is none.
 Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, int ranks);
 
-/// Throws as make_mesh does where the data's longest sequence is too short for the mesh.
+/// Throws as make_mesh does if the data's longest sequence is too short for the mesh.
 void require_long_enough(Config const& config, ModelDescription const& model, Mesh const& mesh, int ranks,
                          std::int64_t longest_sequence);
 
-/// A sentence for each key of [parallel] that is set to something but idle on this mesh.
+/// A sentence for each key of [parallel] that is set but has no effect on this mesh.
 std::vector<std::string> switches_without_effect(ParallelConfig const& parallel, Mesh const& mesh);
 
 }  // namespace heddle

@@ -14,7 +14,7 @@ namespace heddle {
 ///   STACK.positions.weight              learned positions
 ///   STACK.layers.I.SUBLAYER.…           see ResidualStack; STACK is encoder or decoder
 ///
-/// dist's Pipeline trains a model of several stages; encoding and decoding go from stage to stage here.
+/// dist's Pipeline trains a model of several stages; encoding and decoding pass from stage to stage here.
 class Model {
  public:
   /// The whole model on one stage. name, side and memory_side of `spec` are not read.
@@ -28,10 +28,10 @@ class Model {
   /// One micro-batch, forward and backward; parameter gradients +=. Everything taken from the arena is released. One
   /// stage only; collective over the tensor and context groups.
   LossSums forward_backward(LayerContext& context, OutputLoss::Training const& training) const;
-  /// The loss alone. As forward_backward.
+  /// The loss without gradients; otherwise as forward_backward.
   LossSums forward(LayerContext& context, double label_smoothing) const;
   /// logits [target tokens, this rank's part of the vocabulary] of the whole pack, from the arena: for tests and small
-  /// inputs. As forward_backward.
+  /// inputs. Otherwise as forward_backward.
   Tensor logits(LayerContext& context) const;
 
   /// The stack before the last over the pack → memory [its tokens, d_model] on every stage, from the arena; empty for a
@@ -43,18 +43,18 @@ class Model {
   /// encode's result.
   Tensor decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& memory,
                 DecodeStep const& step, std::vector<DecodeCache>& caches) const;
-  /// Row i of the caches becomes what row parents[i] was, after decode(step).
+  /// Row i of the caches becomes a copy of the former row parents[i], after decode(step).
   void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
                std::vector<DecodeCache>& caches) const;
 
-  /// The stage whose decode gives the logits, and there the token of their first column.
+  /// The stage whose decode gives the logits, and the token of the first column there.
   int last_stage() const { return pipeline_.size() - 1; }
   std::int64_t first_logit() const { return parts_.back().first_logit(); }
   Communicator const& pipeline() const { return pipeline_; }
   Communicator const& tensor() const { return tensor_; }
 
  private:
-  /// A part and its layers of one stack; null where this stage has none.
+  /// A part and its layers of one stack; null if this stage has none.
   struct Held {
     ModelPart const* part = nullptr;
     ModelPart::Stack const* stack = nullptr;

@@ -42,13 +42,13 @@ class ModelPart {
   /// the same fields as the input; parameter gradients +=.
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const;
 
-  /// Tensors from the arena for the input that the previous part sends: empty fields where nothing comes.
+  /// Tensors from the arena for the input that the previous part sends; fields that it does not send are empty.
   HiddenStates allocate_input(LayerContext& context) const { return allocate_boundary(context, layers_.begin); }
   /// Tensors from the arena for the gradient that the next part sends back.
   HiddenStates allocate_grad_output(LayerContext& context) const { return allocate_boundary(context, layers_.end); }
 
   IndexRange const& layers() const { return layers_; }
-  /// It computes the loss and the logits.
+  /// True if this part computes the loss and the logits.
   bool ends_model() const { return output_.has_value(); }
 
   /// The layers that this part has of a stack.
@@ -61,7 +61,7 @@ class ModelPart {
     std::optional<TokenEmbedding> embedding;
     ResidualStack layers;
   };
-  /// Null where this part has nothing of it.
+  /// Null if this part has no layer of it.
   Stack const* stack(std::size_t index) const;
 
   /// The pieces by themselves, for generation and tests. `encode`: the layers that this part has of a stack without

@@ -8,9 +8,9 @@
 
 namespace heddle {
 
-/// Which layers each pipeline stage holds. A part is a contiguous range; a micro-batch passes the virtual stages
-/// v = part * stages + stage in order, so that of an interleaved plan first every stage's part of the first stack, then
-/// every stage's part of the second.
+/// The layers of each pipeline stage. A part is a contiguous range; a micro-batch passes the virtual stages v = part *
+/// stages + stage in order: in an interleaved plan first every stage's part of the first stack, then every stage's
+/// part of the second.
 struct PipelinePlan {
   std::vector<std::vector<IndexRange>> parts;  ///< [stage][part]: one part, or one of each stack when interleaved
 
@@ -23,22 +23,22 @@ struct PipelinePlan {
   }
 };
 
-/// Cuts the layers into parallel.pipeline stages: as parallel.stage_layers says or, where that is empty, so that the
-/// most expensive part is as cheap as can be by estimate_part_cost. Cuts may lie inside any stack; an interleaved plan
-/// cuts each stack into as many parts as there are stages, each stack so that with those after it the stages come out
-/// even. One stage is one part, whatever the schedule. `vocabulary` is the last stack's. Throws ConfigError where the
-/// layers are too few for the stages, or stage_layers' count or sum is wrong.
+/// Cuts the layers into parallel.pipeline stages: as parallel.stage_layers says or, if that is empty, so that the cost
+/// of the most expensive part by estimate_part_cost is minimal. Cuts may lie inside any stack. An interleaved plan
+/// cuts each stack into as many parts as there are stages, so that each stage's parts together cost about the same.
+/// One stage is one part, whatever the schedule. `vocabulary` is the last stack's. Throws ConfigError where the layers
+/// are too few for the stages, or stage_layers' count or sum is wrong.
 PipelinePlan plan_pipeline(ModelDescription const& model, ParallelConfig const& parallel, std::int64_t vocabulary);
 
 /// Multiplications of a forward pass per token in matrix products with parameters, which take most of a layer's time:
-/// those that the layers declare (LayerTraits) and vocabulary × d_model for the output projection, which is with the
-/// last layer. Embeddings, norms and attention scores count as nothing.
+/// those that the layers declare (LayerTraits) and vocabulary × d_model for the output projection, which belongs to
+/// the last layer. Embeddings, norms and attention scores are not counted.
 std::int64_t estimate_part_cost(IndexRange const& layers, ModelDescription const& model, std::int64_t vocabulary);
 
-/// Each stage's share of the whole estimated cost: they add up to 1.
+/// Each stage's fraction of the whole estimated cost; their sum is 1.
 std::vector<double> cost_shares(PipelinePlan const& plan, ModelDescription const& model, std::int64_t vocabulary);
 
-/// "encoder layers 2 to 3, decoder layer 0": a range in words, for people.
+/// A range in words, for messages: "encoder layers 2 to 3, decoder layer 0".
 std::string describe(IndexRange const& layers, ModelDescription const& model);
 
 }  // namespace heddle

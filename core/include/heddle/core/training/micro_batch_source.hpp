@@ -11,8 +11,8 @@ struct BatchTokens {
   std::int64_t all = 0;     ///< source and target
 };
 
-/// The micro-batches of one global batch as one rank computes them: a pure function of seed, epoch and step, so that a
-/// micro-batch that is asked for again is the same. Nothing here is collective.
+/// The micro-batches of one global batch that one rank computes: a pure function of seed, epoch and step, so that a
+/// micro-batch is the same each time it is read. Nothing here is collective.
 class MicroBatchSource {
  public:
   MicroBatchSource() = default;

@@ -7,35 +7,35 @@
 
 namespace heddle {
 
-/// Adam over a parameter set's buffers, or over some ranges of them: those whose moments this rank keeps. `update` is a
-/// whole step of one rank; of several, dist's DistributedOptimizer goes through `apply` range by range.
+/// Adam over a parameter set's buffers, or over the ranges of them whose moments this rank keeps. `update` is a whole
+/// step on one rank; on several, dist's DistributedOptimizer calls `apply` for one range after another.
 class Optimizer {
  public:
-  /// The set is allocated. Moments start at zero.
+  /// The set must be allocated. Moments start at zero.
   Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters);
-  /// Keeps moments for `parts` of the buffers alone, ascending and apart from one another.
+  /// Keeps moments only for `parts` of the buffers, ascending and without overlaps.
   Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
             std::vector<IndexRange> parts);
 
   /// Applies the gradients with this learning rate; `step` is 1 for the first update. Returns the gradients' norm
-  /// before clipping; where it is not finite nothing is changed. For an optimizer of the whole set.
+  /// before clipping; if it is not finite nothing is changed. For an optimizer of the whole set.
   double update(Execution& execution, double learning_rate, std::int64_t step);
 
-  /// The factor of every gradient in an update, where they have this norm.
+  /// The factor of every gradient in an update whose gradients have this norm.
   double gradient_scale(double norm) const;
 
   using Step = AdamStep;
-  /// The update of the buffers' elements in `range`, which lies within one of the parts. Versions are the caller's to
-  /// bump, once.
+  /// Updates the buffers' elements in `range`, which must lie within one of the parts. The caller increments the
+  /// versions, once.
   void apply(Execution& execution, IndexRange const& range, Step const& step) const;
 
   std::vector<IndexRange> const& parts() const { return parts_; }
-  /// [Σ part.count()], part after part.
+  /// The moments [Σ part.count()], in the order of the parts.
   Tensor const& first_moments() const { return first_moments_; }
   Tensor const& second_moments() const { return second_moments_; }
   /// The moments of the buffers' elements in `range`, [range.count()]; throws Error unless it lies within one part.
   Tensor moments_in(Tensor const& moments, IndexRange const& range) const;
-  /// A parameter's moments in its local shape, where one part has all of them.
+  /// A parameter's moments in its local shape, if one part has all of them.
   Tensor moment_of(Parameter const& parameter, Tensor const& moments) const;
 
  private:
