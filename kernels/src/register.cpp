@@ -7,7 +7,8 @@
 
 namespace heddle {
 
-// Each is in the folder of its operation and adds what is compiled once; the others are level/compiled.hpp's.
+// Each is defined in the folder of its operation and adds implementations that are compiled once; level/compiled.hpp
+// has the others.
 #define HEDDLE_DECLARE(name) void add_##name##_kernels(KernelRegistries& registries);
 HEDDLE_OPERATIONS(HEDDLE_DECLARE)
 #undef HEDDLE_DECLARE

@@ -12,7 +12,7 @@ struct Relu {
   KOKKOS_INLINE_FUNCTION static double derivative(double x) { return x > 0 ? 1 : 0; }
 };
 
-/// x Φ(x), Φ being the normal distribution function (Hendrycks & Gimpel 2016).
+/// Computes x Φ(x), Φ being the normal distribution function (Hendrycks & Gimpel 2016).
 struct Gelu {
   KOKKOS_INLINE_FUNCTION static double cumulative(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
   KOKKOS_INLINE_FUNCTION static double value(double x) { return x * cumulative(x); }
@@ -22,7 +22,7 @@ struct Gelu {
   }
 };
 
-/// x / (1 + exp(-x)) (Elfwing et al. 2017).
+/// Computes x / (1 + exp(-x)) (Elfwing et al. 2017).
 struct Silu {
   KOKKOS_INLINE_FUNCTION static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
   KOKKOS_INLINE_FUNCTION static double value(double x) { return x * sigmoid(x); }

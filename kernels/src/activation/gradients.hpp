@@ -4,7 +4,7 @@
 
 namespace heddle::kernels {
 
-/// Throws where the tensors of a backward call have not the input's dtype and shape.
+/// Throws if the tensors of a backward call do not have the input's dtype and shape.
 inline void require_activation_gradients(ActivationCall const& call, Tensor const& grad_output,
                                          ActivationGradients const& gradients) {
   grad_output.require(call.input.dtype(), call.input.shape(), "an activation's grad_output");

@@ -43,7 +43,7 @@ KOKKOS_INLINE_FUNCTION Normal<double> normal(double x) {
   return {0.5 * std::erfc(-x / std::numbers::sqrt2), std::exp(-0.5 * x * x)};
 }
 
-/// x Φ(x) (Hendrycks & Gimpel 2016).
+/// Computes x Φ(x) (Hendrycks & Gimpel 2016).
 struct Gelu {
   template <class Real>
   KOKKOS_INLINE_FUNCTION static Real value(Real x) {
@@ -57,7 +57,7 @@ struct Gelu {
   }
 };
 
-/// x / (1 + exp(-x)) (Elfwing et al. 2017).
+/// Computes x / (1 + exp(-x)) (Elfwing et al. 2017).
 struct Silu {
   template <class Real>
   KOKKOS_INLINE_FUNCTION static Real value(Real x) {
@@ -114,7 +114,7 @@ void backward_as(Execution& execution, ActivationCall const& call, Tensor const&
       });
 }
 
-/// relu's gradient where forward's output is at hand: what is zero there was below zero or dropped.
+/// relu's gradient if forward's output is available: an element that is zero there was below zero or dropped.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 void relu_backward_from_output(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                                Tensor const& grad_input) {
@@ -228,7 +228,7 @@ class KokkosActivation final : public Activation {
   }
 
  private:
-  /// Calls `work(Function{}, Element{})` with those of the call.
+  /// Calls `work(Function{}, Element{})` with the call's function and element type.
   template <class Work>
   static void with_function(ActivationCall const& call, Work const& work) {
     kernels::with_floating(call.input.dtype(), [&]<class Element>(Element element) {

@@ -76,7 +76,7 @@ class ReferenceActivation final : public Activation {
   }
 
  private:
-  /// Calls `work(Function{}, Element{})` with those of the call.
+  /// Calls `work(Function{}, Element{})` with the call's function and element type.
   template <class Work>
   static void with_function(ActivationCall const& call, Work const& work) {
     kernels::with_floating(call.input.dtype(), [&]<class Element>(Element element) {

@@ -15,7 +15,7 @@ struct Factors {
   Real beta1, beta2, new1, new2, epsilon, step_size, deviation_scale, gradient_scale, gradient_decay, kept;
 };
 
-/// The call's numbers that stay the same from step to step.
+/// The call's constants: numbers that do not change from step to step.
 struct Settings {
   double beta1, beta2, epsilon, weight_decay;
   bool decoupled;

@@ -32,7 +32,7 @@ struct OnlineSoftmax {
     sum[i] = log_sum_exp == -std::numeric_limits<Real>::infinity() ? Real{0} : Real{1};
   }
 
-  /// Replaces scores by exp(score - maximum) and sets `correction`, the factor for what was summed up before.
+  /// Replaces scores by exp(score - maximum) and sets `correction`, the factor for the earlier sums.
   KOKKOS_INLINE_FUNCTION void take(Tile<Real> scores, std::int64_t keys, std::int64_t queries) {
     Real shift[attention_block];
     for (std::int64_t i = 0; i < queries; ++i) {
@@ -152,7 +152,7 @@ struct BackwardRows {
   Rows<kernels::ArithmeticType<Element>> log_sum_exp;
 };
 
-/// The tiles of a work item of the backward visit. Transposed ones are [head_dim, queries].
+/// The tiles of a work item of the backward pass. Transposed ones are [head_dim, queries].
 template <class Real>
 struct BackwardTiles {
   Tile<Real> k, v, grad_k, grad_v;                  ///< [keys, head_dim]
@@ -191,7 +191,7 @@ KOKKOS_INLINE_FUNCTION void load_queries(kernels::AttentionHead<Element> const& 
   head.transpose(tiles.q, queries.count, tiles.q_transposed);
   head.transpose(tiles.grad_output, queries.count, tiles.grad_output_transposed);
   for (std::int64_t i = 0; i < kernels::round_up(queries.count, kernels::tile_columns); ++i) {
-    // A query that sees no key, or is no query, has no weights: exp(score - infinity).
+    // A row without visible keys, or beyond the queries, has no weights: exp(score - infinity).
     tiles.log_sum_exp[i] = std::numeric_limits<Real>::infinity();
     tiles.delta[i] = 0;
     if (i < queries.count) {
@@ -208,7 +208,7 @@ KOKKOS_INLINE_FUNCTION void load_queries(kernels::AttentionHead<Element> const& 
   }
 }
 
-/// From the scores and grad_weights (in grad_scores) to the dropped-out weights and the scores' gradients.
+/// Computes the dropped-out weights and the scores' gradients from the scores and grad_weights (in grad_scores).
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void differentiate_softmax(kernels::AttentionHead<Element> const& head, Block queries,
                                                   Block keys, BackwardTiles<Real> const& tiles) {
@@ -261,8 +261,8 @@ KOKKOS_INLINE_FUNCTION void set_zero(Tile<Real> tile, std::int64_t rows) {
   }
 }
 
-/// All gradients of the heads of one sequence that share a head of keys, from `first` on: the queries' add up in
-/// scratch while the blocks of keys pass by.
+/// Computes all gradients of the heads of one sequence that share a head of keys, starting at `first`. The queries'
+/// gradients are summed in scratch over the blocks of keys.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void backward_heads(kernels::AttentionHead<Element> const& first,
                                            BackwardRows<Element> const& rows, kernels::Scratch<Real> scratch,

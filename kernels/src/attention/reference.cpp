@@ -5,7 +5,7 @@
 namespace heddle {
 namespace {
 
-/// One head of one sequence, with the formulas as they stand in a textbook: scores are computed again wherever needed.
+/// One head of one sequence, with the textbook formulas: scores are computed again wherever they are needed.
 template <class Element>
 struct Head {
   using Statistic = kernels::ArithmeticType<Element>;
@@ -20,7 +20,7 @@ struct Head {
   std::int64_t bias_reach;
   kernels::DropoutRule dropout;
 
-  /// The head's columns of a row of queries, and those of the key and value head that it shares with others.
+  /// The head's columns of a row of queries, and those of its key and value head, which several heads may share.
   KOKKOS_INLINE_FUNCTION Element* of(kernels::Rows<Element> const& rows, std::int64_t row) const {
     return rows[row] + head * head_dim;
   }
@@ -49,7 +49,7 @@ struct Head {
     }
     return false;
   }
-  /// Which of the head's biases is added to the pair's score.
+  /// The index of the head's bias that is added to the pair's score.
   KOKKOS_INLINE_FUNCTION std::int64_t bias_index(std::int64_t query, std::int64_t key) const {
     std::int64_t const distance = position_of(key) - position_of_query(query);
     return bias_reach + (distance < -bias_reach ? -bias_reach : (distance > bias_reach ? bias_reach : distance));
@@ -70,7 +70,7 @@ struct Head {
     std::int64_t const group = ((dropout.first_column + head) << 20) + position / 8;
     return dropout.active ? dropout.multiplier(query_begin + query, group, position % 8) : 1.0;
   }
-  /// Of the query's scores and one more, `others`.
+  /// The log-sum-exp of the query's scores and one more, `others`.
   KOKKOS_INLINE_FUNCTION double log_sum_exp(std::int64_t query, double others) const {
     double maximum = others;
     for (std::int64_t key = 0; key < key_count; ++key) {
@@ -84,7 +84,7 @@ struct Head {
   }
 };
 
-/// A row times a factor.
+/// A row and its factor.
 template <class Element>
 struct Term {
   double factor;
@@ -280,7 +280,7 @@ void run_backward(Execution& execution, AttentionCall const& attention, Backward
       });
 }
 
-/// One work item for each bias, which sums over all pairs at its distance in their order.
+/// One work item for each bias; it sums over all pairs at its distance in their order.
 template <class Element>
 void add_bias_gradients(Execution& execution, AttentionCall const& attention, BackwardRows<Element> const& rows) {
   Call<Element> const call(attention);

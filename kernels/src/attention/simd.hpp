@@ -3,10 +3,11 @@
 #include "tiles.hpp"
 #include "vector/lanes_multiply.hpp"
 
-/// Attention on the host's vector units: the blocks of kokkos_attention.cpp, as large as the sequences are, in tiles
-/// that fit the first-level cache. Scores are held in units of ln 2, so that exponentials are powers of two.
+/// Attention on the host's vector units: the algorithm of attention/kokkos.cpp, with block sizes that follow the
+/// sequences, in tiles that fit the first-level cache. Scores are in units of ln 2, so that exponentials are powers of
+/// two.
 ///
-/// Products along head_dim take bfloat16 as it is, in pairs. For the other products rows are widened to float32, in
+/// Products along head_dim use bfloat16 directly, in pairs. For the other products rows are widened to float32, in
 /// groups of one vector of `Element`: a group of 32 bfloat16 becomes those of even and then those of odd index (Pair).
 namespace heddle::simd_attention {
 
@@ -28,13 +29,13 @@ constexpr float ln_2 = 0.693147181F;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr std::int64_t block_vectors = attention_block / lanes::width;
 
-/// Vectors of float32 in a group, and its elements.
+/// The number of float32 vectors in a group, and of its elements.
 template <class Element>
 constexpr std::int64_t group_vectors = Unit<Element>::elements;
 template <class Element>
 constexpr std::int64_t group = group_vectors<Element>* lanes::width;
 
-/// Columns of tiles [tokens, head_dim].
+/// The number of columns of tiles [tokens, head_dim].
 template <class Element>
 std::int64_t tile_stride(kernels::AttentionView<Element> const& view) {
   return round_up(view.head_dim, group<Element>);
@@ -44,7 +45,7 @@ inline std::int64_t block_rows(std::int64_t length) {
   return length < attention_block ? length : attention_block;
 }
 
-/// The call's heads one after another; the last one for what lies beyond them.
+/// The call's heads in order; items beyond them get the last one.
 template <class Element>
 Head<Element> head_at(kernels::AttentionView<Element> const& view, std::int64_t item) {
   std::int64_t const last = view.count * view.heads - 1;
@@ -134,7 +135,7 @@ void transpose(Head<Element> const& head, Rows<Element> const& rows, std::int64_
   }
 }
 
-/// The rows as a product's left factor: where they are or, if head_dim is not a number of whole units, in `spare`.
+/// The rows as a product's left factor: in their place or, if head_dim is not a number of whole units, in `spare`.
 template <class Element>
 kernels::Factor<Element> left_factor(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first,
                                      std::int64_t count, Tile<float> spare) {
@@ -181,7 +182,7 @@ void hide_unseen(Head<Element> const& head, Block queries, Block keys, Tile<floa
   }
 }
 
-/// Takes a product's rows to rows of this head, `first` on: = or, where `accumulate`, +=.
+/// Writes a product's rows to rows of this head, starting at `first`: = or, where `accumulate`, +=.
 template <class Element>
 struct ToRows {
   Element* data;
@@ -201,7 +202,7 @@ struct ToRows {
   }
 };
 
-/// Takes `count` rows of a tile there.
+/// Writes `count` rows of a tile.
 template <class Element>
 void store(Tile<float> tile, std::int64_t count, ToRows<Element> const& to_rows) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -213,9 +214,9 @@ void store(Tile<float> tile, std::int64_t count, ToRows<Element> const& to_rows)
   }
 }
 
-/// Asks the second-level cache for a short sequence's rows of this head before they are read: they are too few for the
-/// machine's own prefetching, and waiting for them would cost as much as computing with them. Inlined, because GCC
-/// drops calls of functions that do nothing else.
+/// Prefetches a short sequence's rows of this head into the second-level cache: they are too few for the machine's own
+/// prefetching, and waiting for them would cost as much as computing with them. Inlined, because GCC drops calls of
+/// functions that do nothing else.
 template <class Element>
 [[gnu::always_inline]] inline void prefetch(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first,
                                             std::int64_t count) {
@@ -242,7 +243,7 @@ inline void scale_elements(Tile<float> tile, std::int64_t rows, Tile<float> fact
   }
 }
 
-/// As Attention::forward and backward, for calls of `Element`: float or BFloat16.
+/// Attention::forward and backward for calls of `Element`: float or BFloat16.
 template <class Element>
 void forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp);
 template <class Element>

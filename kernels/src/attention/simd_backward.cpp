@@ -25,7 +25,7 @@ struct ToTile {
   }
 };
 
-/// All gradients of one head of one sequence, block of queries by block of keys.
+/// Computes all gradients of one head of one sequence, block of queries by block of keys.
 template <class Element>
 class BackwardHead {
  public:
@@ -71,7 +71,7 @@ class BackwardHead {
     return {head_, rows, first, view_.accumulate};
   }
 
-  /// The queries' gradients add up in scratch while the blocks of keys pass by.
+  /// The queries' gradients are summed in scratch over the blocks of keys.
   void run_by_blocks() {
     set_zero(grad_q_, head_.queries);
     for (std::int64_t key_begin = 0; key_begin < head_.keys; key_begin += attention_block) {
@@ -107,13 +107,13 @@ class BackwardHead {
       normalizers[i] = i < queries.count ? rows_.log_sum_exp[first_row + i][head_.head] : -infinity;
     }
     for (std::int64_t v = 0; v < weights_.stride / lanes::width; ++v) {
-      // A query that sees no key, or is no query, has no weights: 2^(score - infinity).
+      // A row without visible keys, or beyond the queries, has no weights: 2^(score - infinity).
       Floats const normalizer = lanes::load(normalizers + v * lanes::width);
       log_sum_exp_[v] = normalizer == -infinity ? lanes::all(infinity) : normalizer * log2_e;
     }
   }
 
-  /// delta = grad_output · output of each query, for calls that do not have all keys at hand.
+  /// Computes delta = grad_output · output of each query, for calls that do not hold all keys.
   void load_delta(Block queries) {
     Element const* output = head_.at(rows_.output, head_.query_row + queries.begin);
     for (std::int64_t i = 0; i < queries.count; ++i, output += rows_.output.stride) {
@@ -129,7 +129,7 @@ class BackwardHead {
     }
   }
 
-  /// The dropped-out weights of a block of queries and keys and the gradients of its scores.
+  /// Computes the dropped-out weights of a block of queries and keys and the gradients of its scores.
   void differentiate(Block queries, Block keys) {
     bool const all_keys = keys.count == head_.keys && view_.key_position == nullptr && !view_.accumulate;
     load_queries(queries);
@@ -153,8 +153,8 @@ class BackwardHead {
     prefetch(next_, view_.v, next_.key_row, next_.keys);
   }
 
-  /// From scores and weights' gradients to weights and scores' gradients, times scale. `all_keys`: the block holds
-  /// every key, so that delta = Σ weight * grad_weight.
+  /// Computes weights and scores' gradients, times scale, from scores and weights' gradients. `all_keys`: the block
+  /// holds every key, so that delta = Σ weight * grad_weight.
   void differentiate_softmax(std::int64_t keys, bool all_keys) {
     std::int64_t const stride = weights_.stride;
     for (std::int64_t v = 0; v < stride / lanes::width; ++v) {

@@ -3,7 +3,7 @@
 namespace heddle::simd_attention {
 namespace {
 
-/// A number for each query of a block, side by side.
+/// One number for each query of a block.
 struct PerQuery {
   alignas(sizeof(Floats)) float data[attention_block];
 
@@ -16,7 +16,7 @@ struct PerQuery {
 struct OnlineSoftmax {
   std::int64_t vectors;
   PerQuery maximum, sum;
-  PerQuery correction;  ///< for what was summed up before the last block of keys
+  PerQuery correction;  ///< the factor for sums of earlier blocks of keys
 
   explicit OnlineSoftmax(std::int64_t columns) : vectors(columns / lanes::width) {
     for (std::int64_t v = 0; v < vectors; ++v) {
@@ -81,7 +81,7 @@ struct ForwardRows {
   Rows<float> log_sum_exp;
 };
 
-/// One block of queries of one head of one sequence.
+/// Computes one block of queries of one head of one sequence.
 template <class Element>
 class QueryBlock {
  public:
@@ -165,7 +165,7 @@ class QueryBlock {
     store(sums_, queries_.count, ToRows<Element>(head_, rows.output, first_row_, false));
   }
 
-  /// The queries' weights for these keys times v, to be multiplied.
+  /// The product, not yet computed, of the queries' weights for these keys with v.
   lanes::Product<float> weigh(Block keys) {
     auto const& view = head_.view;
     std::int64_t const first_key = head_.key_row + keys.begin;
@@ -190,7 +190,7 @@ class QueryBlock {
   Tile<float> q_transposed_;    ///< [units of head_dim, queries]
   Tile<float> v_;               ///< [keys, head_dim]
   Tile<float> weights_, kept_;  ///< [keys, queries]
-  Tile<float> sums_;            ///< [queries, head_dim]: of weights times v, while blocks of keys pass by
+  Tile<float> sums_;            ///< [queries, head_dim]: weights times v, summed over the blocks of keys
   Tile<float> spare_;           ///< [keys, head_dim]
 };
 

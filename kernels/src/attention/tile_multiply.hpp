@@ -3,7 +3,7 @@
 #include <Kokkos_Core.hpp>
 #include <cstdint>
 
-// GCC would take a loop of 16 apart before it sees that the loop is one vector.
+// Keeps GCC from unrolling a loop of 16 before it recognises that the loop is one vector.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define HEDDLE_KEEP_LOOP _Pragma("GCC unroll 1")
 #else

@@ -5,19 +5,19 @@
 
 #include "tile_multiply.hpp"
 
-/// One head of one sequence as the portable attention sees it: blocks of up to 64 queries meet blocks of up to 64 keys.
-/// Tiles of scores are held transposed, [keys, queries]: the softmax's sums then run along vectors of queries, and the
-/// random numbers of 16 queries come out of Philox side by side.
+/// One head of one sequence in the portable attention: each block of up to 64 queries is combined with blocks of up to
+/// 64 keys. Tiles of scores are transposed, [keys, queries]: the softmax's sums then run along vectors of queries, and
+/// Philox computes the random numbers of 16 queries at once.
 namespace heddle::kernels {
 
 constexpr std::int64_t attention_block = 64;
 
-/// Whether a problem's pairs of queries and keys are those of AttentionHead: all, or causal ones, without biases.
+/// True if a problem's pairs of queries and keys are those of AttentionHead: all, or causal ones, without biases.
 inline bool has_plain_pairs(AttentionProblem const& problem) {
   return (problem.mask.is(MaskKind::bidirectional) || problem.mask.is(MaskKind::causal)) && !problem.bias;
 }
 
-/// The call's pointers. Elements are what memory holds, Real what is computed in.
+/// The call's pointers. Element is the type in memory, Real the type of the computation.
 template <class Element>
 struct AttentionView {
   using Real = ArithmeticType<Element>;
@@ -51,7 +51,7 @@ struct AttentionView {
         accumulate(call.accumulate),
         dropout(call.dropout) {}
 
-  /// Of tiles [tokens, head_dim].
+  /// The number of columns of tiles [tokens, head_dim].
   std::int64_t stride() const { return round_up(head_dim, tile_columns); }
 };
 
@@ -85,7 +85,7 @@ struct AttentionHead {
   KOKKOS_INLINE_FUNCTION Element* at(Rows<Element> const& rows, std::int64_t row) const {
     return rows[row] + head * view.head_dim;
   }
-  /// The head `offset` after this one, of the same sequence.
+  /// The head of the same sequence that is `offset` heads after this one.
   KOKKOS_INLINE_FUNCTION AttentionHead neighbour(std::int64_t offset) const {
     AttentionHead result = *this;
     result.head += offset;
@@ -150,7 +150,7 @@ struct AttentionHead {
     }
     return !view.causal || first < 0 ? 0 : (first > block.count ? block.count : first);
   }
-  /// Whether any query of the block sees the key: if not, none sees the keys after it.
+  /// True if any query of the block sees the key: if none does, none sees the keys after it.
   KOKKOS_INLINE_FUNCTION bool seen(std::int64_t key, Block block) const {
     return first_seeing(key, block) < block.count;
   }
@@ -170,7 +170,7 @@ struct AttentionHead {
     }
   }
 
-  /// kept [keys, queries] = what dropout multiplies the weights by; rows up to the next multiple of eight are written.
+  /// kept [keys, queries] = dropout's multipliers of the weights; rows up to the next multiple of eight are written.
   KOKKOS_INLINE_FUNCTION void fill_kept(Tile<Real> kept, Block query_block, Block key_block) const {
     for (std::int64_t j = 0; j < key_block.count;) {
       std::int64_t const group = position_of(key_block.begin + j) / 8;
@@ -198,7 +198,7 @@ struct AttentionHead {
   }
 
  private:
-  /// The words of 16 queries from `first` of the block on for the eight key positions from 8 * group on.
+  /// The words of 16 queries, starting at `first` of the block, for the eight key positions that start at 8 * group.
   KOKKOS_INLINE_FUNCTION void random_words(std::uint32_t (&words)[4][philox_lanes], Block query_block,
                                            std::int64_t first, std::int64_t group) const {
     DropoutRule const& rule = view.dropout;
@@ -213,7 +213,7 @@ struct AttentionHead {
     philox_words(rule.key, words);
   }
 
-  /// The multipliers that one half of each of 16 words decides.
+  /// Computes the multipliers that one half of each of 16 words decides.
   KOKKOS_INLINE_FUNCTION void keep(std::uint32_t const (&words)[philox_lanes], std::uint32_t shift, Real* to) const {
     auto const factor = static_cast<Real>(view.dropout.scale);
     for (std::int64_t lane = 0; lane < philox_lanes; ++lane) {
@@ -222,7 +222,7 @@ struct AttentionHead {
   }
 };
 
-/// Hands out parts of a work item's scratch, in multiples of 16 elements.
+/// Divides a work item's scratch into parts, in multiples of 16 elements.
 template <class Real>
 struct Scratch {
   Real* next;

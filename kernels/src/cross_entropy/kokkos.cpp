@@ -8,7 +8,7 @@ namespace {
 
 using kernels::LossRule;
 
-/// Independent partial results of a row's reduction, as many as fill the vector pipelines.
+/// The number of independent partial results of a row's reduction, enough to fill the vector pipelines.
 constexpr int lanes = 64;
 
 template <class Real>
@@ -146,7 +146,7 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
       });
 }
 
-/// Replaces each logit by exp(logit - maximum), rounded, and returns the sum of them before they are.
+/// Replaces each logit by exp(logit - maximum), rounded, and returns the sum of the unrounded values.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION Real write_exponentials(Element* logits, std::int64_t columns, Real maximum) {
   Real sum = 0;
@@ -158,7 +158,8 @@ KOKKOS_INLINE_FUNCTION Real write_exponentials(Element* logits, std::int64_t col
   return sum;
 }
 
-/// A row at a time, which stays in the first cache: its maximum, its exponentials in its place, its gradient.
+/// Computes one row after another, each of which stays in the first-level cache: its maximum, its exponentials in
+/// place, its gradient.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 void write_losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                                Tensor const& losses) {

@@ -2,8 +2,8 @@
 #include "terms.hpp"
 #include "vector/lanes_pairs.hpp"
 
-// The cross-entropy of a whole vocabulary in bfloat16 on the host's vector units: three visits of a row that stays in
-// the first-level cache, in pairs of vectors; what is left beyond the last whole pair is visited element by element.
+// The cross-entropy of a whole vocabulary in bfloat16 on the host's vector units: three passes over a row that stays
+// in the first-level cache, in pairs of vectors; elements beyond the last whole pair are computed one by one.
 
 namespace heddle {
 namespace {
@@ -44,8 +44,8 @@ MaximumAndSum maximum_and_sum(BFloat16 const* row, std::int64_t columns) {
   return result;
 }
 
-/// Replaces each logit by exp(logit - maximum), rounded, and returns the sum of them before they are. Meanwhile the row
-/// at `next` is fetched.
+/// Replaces each logit by exp(logit - maximum), rounded, and returns the sum of the unrounded values. Meanwhile
+/// prefetches the row at `next`.
 float write_exponentials(BFloat16* row, std::int64_t columns, float maximum, BFloat16 const* next) {
   Pair sum{};
   std::int64_t c = 0;

@@ -5,7 +5,7 @@
 
 namespace heddle::kernels {
 
-/// The weights of rows: 0 for one whose target is ignored.
+/// The weights of rows: 0 for a row whose target is ignored.
 template <class Real>
 struct RowWeights {
   std::int32_t const* targets;
@@ -20,7 +20,7 @@ struct RowWeights {
   }
 };
 
-/// Adds rows one after another in one work item: their sum is the same however they are cut into calls.
+/// Adds rows in order in one work item: the sum does not depend on how they are split into calls.
 template <class Real>
 void add_up_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
                    Tensor const& sums) {
@@ -30,7 +30,7 @@ void add_up_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Te
   std::int64_t const count = losses.dim(0);
   for_each(
       execution, "cross entropy sums", 1, KOKKOS_LAMBDA(std::int64_t) {
-        // Volatile: the compiler may not reorder these sums, as it may others.
+        // Volatile, because the compiler may not reorder these sums, as it may others.
         double volatile smoothed = totals[0];
         double volatile plain = totals[1];
         std::int64_t counted = 0;
@@ -62,7 +62,7 @@ struct LossRule {
             static_cast<Real>(scale_of_gradient * call.label_smoothing / static_cast<double>(call.global_vocabulary))),
         wanted_of_target(static_cast<Real>(scale_of_gradient * (1 - call.label_smoothing))) {}
 
-  /// From a row's statistics and weight, the smoothed loss and the plain one.
+  /// Computes the smoothed and the plain loss from a row's statistics and weight.
   KOKKOS_INLINE_FUNCTION void write_losses(Real const* statistics, Real weight, Real* losses) const {
     Real const log_normalizer = statistics[0] + std::log(statistics[1]);
     Real const of_target = log_normalizer - statistics[2];

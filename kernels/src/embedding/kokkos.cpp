@@ -6,7 +6,7 @@ namespace heddle {
 
 namespace {
 
-/// Columns that one work item sums for the positions.
+/// The number of columns that one work item sums for the positions.
 constexpr std::int64_t column_block = kernels::dropout_chunk;
 
 template <class Element, class Real = kernels::ArithmeticType<Element>>
@@ -44,7 +44,7 @@ void forward_as(Execution& execution, EmbeddingCall const& call, Tensor const& o
       });
 }
 
-/// One work item per token id that occurs: the first of its rows in the sorted order adds them all.
+/// One work item per token id that occurs: the first of its rows in the sorted order adds all of them.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 void add_to_table(Execution& execution, EmbeddingCall const& call, Tensor const& grad, Tensor const& grad_table) {
   auto const grads = kernels::rows_of<Element>(grad);
@@ -77,7 +77,7 @@ void add_to_table(Execution& execution, EmbeddingCall const& call, Tensor const&
       });
 }
 
-/// One work item per block of columns, which visits the rows in order.
+/// One work item per block of columns; it passes over the rows in order.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 void add_to_positions(Execution& execution, EmbeddingCall const& call, Tensor const& grad,
                       Tensor const& grad_positions) {

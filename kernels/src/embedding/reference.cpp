@@ -35,7 +35,7 @@ void forward_as(Execution& execution, EmbeddingCall const& call, Tensor const& o
       });
 }
 
-/// Column by column, so that each sum is made by one work item, row after row.
+/// Column by column, so that one work item makes each sum, row after row.
 template <class Element>
 void backward_as(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
                  Tensor const& grad_positions) {

@@ -7,7 +7,7 @@ namespace heddle {
 
 namespace {
 
-/// The inner loops for an element type, or null where `level` lacks their instructions.
+/// The inner loops for an element type, or null if `level` lacks their instructions.
 avx512::Tiles const* tiles_for(DType dtype, CpuLevel level) {
   if (dtype == DType::float32 && level >= CpuLevel::v4) {
     return &avx512::float32_tiles;
@@ -42,7 +42,7 @@ class Avx512Gemm final : public Gemm {
     if (problem.m == 0 || problem.n == 0) {
       return;
     }
-    // This runs on the calling thread; what was launched before must have ended.
+    // This code runs on the calling thread, so earlier kernels must have finished.
     execution.space.fence();
     ArenaScope const scope(execution.scratch);
     auto const words = [&](std::int64_t count) {
@@ -62,7 +62,7 @@ class Avx512Gemm final : public Gemm {
   }
 
  private:
-  /// All of op(b).
+  /// Packs all of op(b).
   std::uint32_t* packed_weight(GemmCall const& call, GemmProblem const& problem, avx512::Tiles const& tiles,
                                std::int64_t steps) {
     auto const words = [](Tensor const& packed) { return reinterpret_cast<std::uint32_t*>(packed.raw()); };
@@ -83,7 +83,7 @@ class Avx512Gemm final : public Gemm {
 
 void add_avx512_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
   if (level >= CpuLevel::v4) {
-    // Matrix registers (AMX), which nothing here uses, make the vendor's faster.
+    // With matrix registers (AMX), which this code does not use, the vendor's implementation is faster.
     int const speed = level >= CpuLevel::v4_amx ? speeds::simd : speeds::own;
     registry.add("avx512", speed, std::make_shared<Avx512Gemm>(level));
   }

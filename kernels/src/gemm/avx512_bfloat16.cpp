@@ -4,7 +4,7 @@ namespace heddle::avx512 {
 
 namespace {
 
-/// A word is two bfloat16, of k and k + 1; the lower half is the former.
+/// A word is two bfloat16, of k and k + 1; the lower half is the one of k.
 struct BFloat16Words : FloatElements {
   static constexpr std::int64_t elements = 2;
 
@@ -24,7 +24,7 @@ struct BFloat16Words : FloatElements {
     _mm256_mask_storeu_epi16(to, mask, round(numbers));
   }
 
-  /// `mask`'s elements from `row`, `column` on, rounded where they are float32.
+  /// The elements selected by `mask`, starting at (`row`, `column`), rounded if they are float32.
   static __m256i load_bits(Factor const& factor, std::int64_t row, std::int64_t column, __mmask16 mask) {
     std::int64_t const offset = row * factor.stride + column;
     if (factor.float32) {

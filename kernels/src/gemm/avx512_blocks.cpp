@@ -23,13 +23,13 @@ Steps steps_from(Product const& product, std::int64_t begin) {
           begin == 0,    begin + count == product.steps};
 }
 
-/// Elements from (row, column) on.
+/// The elements from (row, column) on.
 void* address(Tensor const& tensor, std::int64_t row, std::int64_t column) {
   return static_cast<std::byte*>(tensor.raw()) +
          (row * tensor.row_stride() + column) * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-/// Where a block's sums go, from row `row` of c on: c, or `partial` as long as blocks of k are still to come.
+/// The destination of a block's sums, from row `row` of c on: c, or `partial` while blocks of k are still to come.
 Destination destination(Product const& product, std::int64_t row, Steps const& steps) {
   GemmProblem const& problem = product.problem;
   float* const partial = product.partial != nullptr ? product.partial + row % product.rows * problem.n : nullptr;
@@ -46,7 +46,7 @@ Destination destination(Product const& product, std::int64_t row, Steps const& s
           problem.n};
 }
 
-/// The destination `rows` rows and `columns` columns further on.
+/// The destination, shifted by `rows` rows and `columns` columns.
 Destination moved(Destination to, std::int64_t rows, std::int64_t columns) {
   std::int64_t const size = to.bfloat16 ? 2 : 4;
   to.data = static_cast<std::byte*>(to.data) + (rows * to.stride + columns) * size;
@@ -55,7 +55,7 @@ Destination moved(Destination to, std::int64_t rows, std::int64_t columns) {
   return to;
 }
 
-/// A block of a as the tiles read it.
+/// A block of a in the form that the tiles read.
 struct Left {
   std::byte const* data;
   std::int64_t row_bytes;    ///< 0 where it is in panels
@@ -63,10 +63,10 @@ struct Left {
   int panel_rows;            ///< what a tile takes
 };
 
-/// Rows of a are read where they lie if k is contiguous, unless a word would reach beyond the row or their distance
-/// makes them share a few sets of the L1 cache.
+/// Rows of a are read in place if k is contiguous, unless a word would reach beyond the row or their distance makes
+/// them share a few sets of the L1 cache.
 Left left_block(Product const& product, std::int64_t row, std::int64_t rows, Steps const& steps) {
-  // As even as possible: a tile of one or two rows would wait for its own sums.
+  // The heights of tiles are as even as possible: a tile of one or two rows would wait for its own sums.
   auto const panel_rows = static_cast<int>(quotient_up(rows, quotient_up(rows, tile_rows)));
   Tensor const& a = product.call.a;
   bool const transposed = product.problem.transpose_a;
@@ -86,7 +86,7 @@ Left left_block(Product const& product, std::int64_t row, std::int64_t rows, Ste
   return {packed, left_row_stride * 4, panel_rows * left_row_stride * 4, panel_rows};
 }
 
-/// A block of a matrix as stored that will be packed next. Tiles fetch it into the L2 cache while they multiply, a
+/// A block of a stored matrix that will be packed next. Tiles prefetch it into the L2 cache while they multiply, one
 /// strip each: a cache line of every row or, since a step takes two rows of bfloat16, of every other row.
 struct Upcoming {
   std::byte const* data = nullptr;
@@ -101,7 +101,7 @@ Upcoming upcoming(Tensor const& matrix, std::int64_t row, std::int64_t column, s
           size == 2 ? 2 * lines : lines};
 }
 
-/// Which strip the next tile fetches; none after the last.
+/// The strip that the next tile prefetches; none after the last.
 class Ahead {
  public:
   Ahead(Tiles const& tiles, Upcoming const& left, Upcoming const& right)
@@ -125,7 +125,7 @@ class Ahead {
   Upcoming blocks_[2];
 };
 
-/// Rows [row, row + rows) of c from a block of k.
+/// Computes rows [row, row + rows) of c from a block of k.
 void multiply_block(Product const& product, std::int64_t row, std::int64_t rows, Steps const& steps, Ahead ahead) {
   Left const left = left_block(product, row, rows, steps);
   Destination const to = destination(product, row, steps);
@@ -144,7 +144,7 @@ void multiply_block(Product const& product, std::int64_t row, std::int64_t rows,
   }
 }
 
-/// Rows [begin, end) of c from a block of k.
+/// Computes rows [begin, end) of c from a block of k.
 void multiply_slice(Product const& product, std::int64_t begin, std::int64_t end, Steps const& steps) {
   GemmCall const& call = product.call;
   GemmProblem const& problem = product.problem;
@@ -178,8 +178,8 @@ Factor right_factor(GemmCall const& call, GemmProblem const& problem, std::int64
           problem.b_dtype == DType::float32};
 }
 
-/// Slices of rows; for each the blocks of k, and for each of those the blocks of rows, so that packed b is read while
-/// it is in the cache.
+/// The loops are slices of rows, in each the blocks of k, and in each of those the blocks of rows, so that packed b is
+/// read while it is in the cache.
 void multiply(Product const& product) {
   for (std::int64_t row = 0; row < product.problem.m; row += product.rows) {
     Steps steps{};

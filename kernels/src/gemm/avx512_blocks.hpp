@@ -5,17 +5,17 @@
 
 #include "avx512_tiles.hpp"
 
-/// How the avx512 GEMM cuts a product into blocks and those into tiles.
+/// The sizes of the blocks into which the avx512 GEMM cuts a product, and of their tiles.
 namespace heddle::avx512 {
 
-/// Rows of a that are packed at once: some 290 KiB, which stay in the L2 cache while b passes by.
+/// Rows of a that are packed at once: about 290 KiB, which stay in the L2 cache while the columns of b are used.
 constexpr std::int64_t block_rows = 19 * tile_rows;
 
 constexpr std::int64_t quotient_up(std::int64_t count, std::int64_t divisor) {
   return (count + divisor - 1) / divisor;
 }
 
-/// Words from one panel of packed factors to the next.
+/// The distance, in words, from one panel of packed factors to the next.
 constexpr std::int64_t left_panel_stride(std::int64_t steps) {
   return (steps + panel_gap) * left_step_stride;
 }
@@ -30,13 +30,13 @@ constexpr std::int64_t packed_right_words(std::int64_t n, std::int64_t steps) {
   return quotient_up(n, tile_columns) * right_panel_stride(steps);
 }
 
-/// Rows of c, `n` columns each, whose unfinished sums in float32 take about half of the L2 cache.
+/// The number of rows of c, `n` columns each, whose unfinished sums in float32 take about half of the L2 cache.
 constexpr std::int64_t partial_rows(std::int64_t n) {
   constexpr std::int64_t floats = 128 * 1024;
   return tile_rows * std::clamp<std::int64_t>(floats / (n * tile_rows), 2, block_rows / tile_rows);
 }
 
-/// One call: what all its blocks have in common.
+/// One call: the values that all its blocks share.
 struct Product {
   GemmCall const& call;
   GemmProblem const& problem;

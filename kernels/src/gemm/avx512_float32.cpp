@@ -12,12 +12,12 @@ struct Float32Words : FloatElements {
     return static_cast<float const*>(factor.data) + row * factor.stride + column;
   }
 
-  /// Words begin, begin + 1, … of a row that holds all of k; zeros beyond its end.
+  /// The words begin, begin + 1, … of a row that holds all of k; zeros beyond its end.
   static __m512i along(Factor const& factor, std::int64_t row, std::int64_t begin) {
     return _mm512_castps_si512(_mm512_maskz_loadu_ps(first(factor.k - begin), at(factor, row, begin)));
   }
 
-  /// Word k of columns column, column + 1, ….
+  /// The word k of columns column, column + 1, ….
   static __m512i across(Factor const& factor, std::int64_t column, std::int64_t k, __mmask16 mask) {
     return _mm512_castps_si512(_mm512_maskz_loadu_ps(mask, at(factor, k, column)));
   }

@@ -2,26 +2,27 @@
 
 #include <cstdint>
 
-/// The inner parts of the avx512 GEMM, which alone are compiled for AVX-512. This header is seen by those files too, so
-/// it must define nothing that other files could get from them: plain structs and constants only.
+/// The inner parts of the avx512 GEMM, which alone are compiled for AVX-512. Those files include this header, too, so
+/// it must define nothing that the linker could take from them for other files: plain structs and constants only.
 ///
-/// Both factors are packed in words of 32 bits: a float32, or two bfloat16 that follow one another along the reduction
+/// Both factors are packed in words of 32 bits: a float32, or two bfloat16 that are adjacent along the reduction
 /// dimension k. A step multiplies one word of each row of a by one word of each column of b.
 namespace heddle::avx512 {
 
 /// A tile of c: sums live in 28 of 32 vector registers.
 constexpr int tile_rows = 14;
 constexpr int tile_columns = 32;
-/// Steps in one block of k, of which a tile reads 14 KiB of a and 32 KiB of b.
+/// The number of steps in one block of k, for which a tile reads 14 KiB of a and 32 KiB of b.
 constexpr std::int64_t block_steps = 256;
-/// Words from one row of packed a to the next where k is contiguous, and from one step to the next where it is not.
+/// The distance, in words, from one row of packed a to the next if k is contiguous, otherwise from one step to the
+/// next.
 constexpr std::int64_t left_row_stride = block_steps + 16;
 constexpr std::int64_t left_step_stride = 16;
-/// Steps that a panel of packed factors has room for and does not use. Rows and panels thus lie beside powers of two
-/// and do not share cache sets.
+/// Unused steps at the end of a panel of packed factors. They keep rows and panels from lying at powers of two, where
+/// they would share cache sets.
 constexpr std::int64_t panel_gap = 1;
 
-/// A factor as it is given: `extent` rows of op(a) or columns of op(b), `k` elements each.
+/// A factor as the call gives it: `extent` rows of op(a) or columns of op(b), `k` elements each.
 struct Factor {
   void const* data;
   std::int64_t stride;  ///< elements between rows as stored
@@ -41,19 +42,19 @@ struct Destination {
 };
 
 struct Tile {
-  void const* left;             ///< rows of words, packed or as they are given, or a packed panel, step by step
+  void const* left;             ///< rows of words, packed or in place, or a packed panel, step by step
   std::int64_t left_row_bytes;  ///< from one of those rows to the next; 0: it is a panel
   std::uint32_t const* right;   ///< a panel of tile_columns columns, step by step
   std::int64_t steps;
   int rows, columns;  ///< at most tile_rows and tile_columns
-  void const* ahead;  ///< with each step a cache line from here on is fetched, for what will be packed next
+  void const* ahead;  ///< each step prefetches a cache line from here on, for the next block to be packed
   std::int64_t ahead_bytes;
   Destination destination;
 };
 
 struct Tiles {
   std::int64_t elements_per_word;
-  /// Packs op(a): where k is contiguous its rows, at most block_steps words each; else panels of `panel_rows` rows.
+  /// Packs op(a): if k is contiguous, its rows, at most block_steps words each; else panels of `panel_rows` rows.
   void (*pack_left)(Factor const& a, int panel_rows, std::uint32_t* packed);
   /// Packs op(b)'s columns by panels of tile_columns, each step by step; columns that do not exist are zeros.
   void (*pack_right)(Factor const& b, std::uint32_t* packed);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int lanes = 16;
 
-/// The first `count` lanes; all where there are more.
+/// The first `count` lanes; all if there are more.
 inline __mmask16 first(std::int64_t count) {
   return count >= lanes ? static_cast<__mmask16>(0xffff) : static_cast<__mmask16>((1U << (count > 0 ? count : 0)) - 1U);
 }
@@ -68,7 +68,7 @@ void copy_rows(Factor const& a, std::uint32_t* packed) {
   }
 }
 
-/// Panels of `width` rows or columns, `stride` words a step; the factor's rows as stored hold one k each.
+/// Panels of `width` rows or columns, `stride` words per step; each stored row of the factor has one k.
 template <class Words, std::int64_t stride>
 void pack_across(Factor const& given, int width, std::uint32_t* packed) {
   Factor const factor = given;  // its own copy, which no store can change
@@ -92,7 +92,7 @@ void pack_across(Factor const& given, int width, std::uint32_t* packed) {
   }
 }
 
-/// Panels of tile_columns columns, step by step; the factor's rows as stored hold all of k.
+/// Panels of tile_columns columns, step by step; each stored row of the factor has all of k.
 template <class Words>
 void pack_along(Factor const& given, std::uint32_t* packed) {
   Factor const factor = given;
@@ -135,7 +135,7 @@ inline __attribute__((always_inline)) void for_each_vector(Work&& work) {
   }
 }
 
-/// data = sums, or data += sums, where Element is float or, with load and store that know it, bfloat16.
+/// data = sums, or data += sums, where Element is float or, with matching load and store, bfloat16.
 template <class Words, int rows, class Element>
 inline __attribute__((always_inline)) void store_as(Destination const& to, __mmask16 const (&masks)[2],
                                                     __m512 (&sums)[rows][2]) {
@@ -182,7 +182,7 @@ inline __attribute__((always_inline)) void store(Tile const& tile, __m512 (&sums
   store_as<Words, rows, float>(to, masks, sums);
 }
 
-/// The rows of c that a tile will write are fetched while it multiplies.
+/// Prefetches the rows of c that a tile will write while it multiplies.
 template <int rows>
 inline void prefetch(Tile const& tile) {
   Destination const& to = tile.destination;
@@ -204,7 +204,7 @@ struct LeftPanel {
   void advance() { words += left_step_stride; }
 };
 
-/// Rows of a. Three pointers and two strides, which fit the registers, reach all of them.
+/// Rows of a. Three pointers and two strides, which fit the registers, address all of them.
 struct LeftRows {
   char const* rows[3];
   std::int64_t stride;
@@ -253,7 +253,7 @@ void multiply(Tile const& tile) {
 
 using Multiply = void (*)(Tile const&);
 
-/// multiply() for 1 to tile_rows rows.
+/// The function multiply() for 1 to tile_rows rows.
 template <class Words, class Left, std::size_t... indices>
 Multiply for_rows(int rows, std::index_sequence<indices...>) {
   static constexpr Multiply table[]{multiply<Words, indices + 1, Left>...};

@@ -11,15 +11,15 @@ namespace {
 using Index = std::int64_t;
 
 /// The micro-tile of c that stays in registers: 8 rows by 128 bytes. The compiler turns multiply_panel's loops into
-/// fused multiply-adds on whole vectors only for such sizes; see bench/gemm_benchmark.cpp before changing them.
+/// fused multiply-adds on whole vectors only for such sizes; run bench/gemm_benchmark.cpp before changing them.
 constexpr int tile_rows = 8;
 template <class Real>
 constexpr int tile_columns = 128 / static_cast<int>(sizeof(Real));
-/// How much of k a packed panel holds at once (with tile_columns: half of an L1 cache).
+/// The depth (part of k) of a packed panel, which with tile_columns takes half of an L1 cache.
 constexpr Index block_depth = 128;
-/// Rows of c that one work item computes, tile by tile: a panel is used so often while it is in the L1 cache. And the
-/// panels that it uses, so often it uses its copy of the rows. Both the copy and the sums stay on the work item's
-/// stack, the sums until they are complete and rounded once.
+/// Rows of c that one work item computes, tile by tile, to use a panel often while it is in the L1 cache and to use
+/// the copy of the rows of a for many panels. The copy and the sums are on the work item's stack, the sums until they
+/// are complete and rounded once.
 constexpr Index block_rows = 32;
 constexpr Index block_panels = 4;
 
@@ -47,7 +47,7 @@ struct PackedPanels {
   static Shape shape(GemmProblem const& problem) { return {problem.k, count(problem.n) * tile_columns<Real>}; }
 
   KOKKOS_INLINE_FUNCTION Index depth_at(Index p) const { return k - p < block_depth ? k - p : block_depth; }
-  /// Panel `index` of the rows [p, p + depth_at(p)).
+  /// The panel `index` of the rows [p, p + depth_at(p)).
   KOKKOS_INLINE_FUNCTION Real* panel(Index p, Index index) const {
     return data + (p * count(n) + index * depth_at(p)) * tile_columns<Real>;
   }
@@ -67,7 +67,7 @@ void pack(Execution& execution, Oriented<B> const& b, PackedPanels<Real> const& 
         B const* const KOKKOS_RESTRICT from = b.data + begin * b.row_stride + first * b.column_stride;
         Real* const KOKKOS_RESTRICT to = packed.panel(begin, item % panels);
         if (b.row_stride == 1) {
-          // Each column as memory holds it: so its elements are rounded by whole vectors.
+          // Each column in memory order, so that its elements are rounded by whole vectors.
           Real column[block_depth];
           for (Index j = 0; j < width; ++j) {
             for (Index p = 0; p < depth; ++p) {
@@ -99,8 +99,8 @@ struct Product {
   bool accumulate;
 };
 
-/// Rows of op(a) and one block of k as `Real`s, in the order in which memory holds them, so that whole vectors are
-/// copied: element (i, p) is at data[i * row_step + p * depth_step].
+/// Rows of op(a) and one block of k as `Real`s, in memory order, so that whole vectors are copied: element (i, p) is
+/// at data[i * row_step + p * depth_step].
 template <class Real, bool by_rows>
 struct LeftBlock {
   static constexpr Index row_step = by_rows ? block_depth : 1;
@@ -108,7 +108,7 @@ struct LeftBlock {
 
   Real data[block_rows * block_depth];
 
-  /// Rows [row, row + rows) and columns [p, p + depth) of op(a). Rows beyond them are zeros up to a whole tile.
+  /// Copies rows [row, row + rows) and columns [p, p + depth) of op(a). Rows beyond them are zeros up to a whole tile.
   template <class A, class C>
   KOKKOS_INLINE_FUNCTION void copy(Product<A, C> const& product, Index row, Index rows, Index p, Index depth) {
     Oriented<A> const& a = product.a;
@@ -142,7 +142,7 @@ struct LeftBlock {
   }
 };
 
-/// Adds a tile of tile_rows rows from `left` on times the panel to the sums.
+/// Adds the product of tile_rows rows, starting at `left`, and the panel to the sums.
 template <class Left, class Real>
 KOKKOS_INLINE_FUNCTION void multiply_panel(Real const* left, Real const* panel, Index depth,
                                            Real (*sums)[tile_columns<Real>]) {
@@ -176,7 +176,7 @@ KOKKOS_INLINE_FUNCTION void store_row(Product<A, C> const& product, kernels::Ari
   }
 }
 
-/// Rows [row_begin, row_begin + block_rows) of c in the columns of the panels from `first_panel` on.
+/// Computes rows [row_begin, row_begin + block_rows) of c in the columns of the panels from `first_panel` on.
 template <bool by_rows, class A, class C>
 KOKKOS_INLINE_FUNCTION void multiply_block(Product<A, C> const& product, Index row_begin, Index first_panel) {
   using Real = kernels::ArithmeticType<A>;
@@ -234,8 +234,8 @@ void multiply_packed(Execution& execution, GemmCall const& call, GemmProblem con
       });
 }
 
-/// Packed panels of b and a register-tiled inner loop that the compiler vectorises. All arithmetic is in float32 where
-/// elements are bfloat16, and so are the packed panels; those of weights are kept.
+/// Packed panels of b and a register-tiled inner loop that the compiler vectorises. For bfloat16 elements all
+/// arithmetic and the packed panels are float32; panels of weights are kept.
 class KokkosGemm final : public Gemm {
  public:
   bool supports(GemmProblem const& problem) const override { return kernels::is_plain_gemm(problem); }

@@ -19,8 +19,8 @@ namespace {
 using Dims = dnnl::memory::dims;
 
 /// Token counts differ from step to step and each new shape costs 0.2 to 0.3 ms of code generation, so a's rows are
-/// taken in chunks of these sizes and what is left below the smaller one. Chunks of 512 rows run at the speed of the
-/// whole.
+/// computed in chunks of these sizes, and the last rows as one smaller chunk. Chunks of 512 rows run at the speed of
+/// the whole.
 constexpr std::int64_t large_chunk = 512;
 constexpr std::int64_t small_chunk = 64;
 /// Each primitive's code takes about 66 KiB.
@@ -30,7 +30,7 @@ dnnl::memory::data_type to_onednn(DType dtype) {
   return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-/// One chunk's matmul. Strides are between rows as stored.
+/// One chunk's matmul. Strides are between stored rows.
 struct MatmulKey {
   DType dtype, output_dtype;
   std::int64_t m, n, k;
@@ -65,9 +65,9 @@ dnnl::matmul::primitive_desc describe(MatmulKey const& key, dnnl::memory::desc c
   return {operation, attributes, engine};
 }
 
-/// oneDNN starts as many threads as its OpenMP runtime offers, all cores by default: ruinous with a rank per core.
-/// Unless the user has said how many, it gets as many as Kokkos has on the host. Looked up by name, because which
-/// OpenMP runtime oneDNN was built with, if any, is known only when it is loaded.
+/// oneDNN starts as many threads as its OpenMP runtime offers, by default one per core: far too many with one rank per
+/// core. Unless the user sets a number, it gets as many as Kokkos has on the host. The function is looked up by name,
+/// because it is known only at load time which OpenMP runtime oneDNN was built with, if any.
 void limit_threads() {
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     if (void* const symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads"); symbol != nullptr) {
@@ -137,7 +137,7 @@ class OneDnnGemm final : public Gemm {
       threads_limited_ = true;
     }
     try {
-      // oneDNN runs on the calling thread; what was launched before must have ended.
+      // oneDNN runs on the calling thread, so earlier kernels must have finished.
       execution.space.fence();
       problem.k == 0 ? multiply_nothing(execution, call, problem) : multiply_chunks(execution, call, problem);
     } catch (dnnl::error const& error) {
@@ -147,7 +147,7 @@ class OneDnnGemm final : public Gemm {
   }
 
  private:
-  /// The rows of a are tokens: rows of c, or the reduction dimension where a is transposed. That dimension is cut.
+  /// The rows of a are tokens: rows of c, or the reduction dimension if a is transposed. That dimension is cut.
   void multiply_chunks(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
     bool const pack = call.b_weight.id != 0 && !problem.transpose_a;
     if (!pack && problem.b_dtype != problem.dtype) {
@@ -164,7 +164,7 @@ class OneDnnGemm final : public Gemm {
     }
   }
 
-  /// b is float32, a is bfloat16, and there is no packed copy of b that would be worth keeping.
+  /// For float32 b beside bfloat16 a, where no packed copy of b is worth keeping: rounds b first.
   void multiply_rounded(Execution& execution, GemmCall const& call) {
     ArenaScope const scope(execution.scratch);
     GemmCall rounded = call;
@@ -242,7 +242,7 @@ class OneDnnGemm final : public Gemm {
     return matmul;
   }
 
-  /// b in the layout that oneDNN likes best for chunks of this n and k.
+  /// b in the layout that oneDNN prefers for chunks of this n and k.
   dnnl::memory& packed_weight(GemmCall const& call, GemmProblem const& problem) {
     auto const fill = [&](dnnl::memory& packed) {
       dnnl::memory source(matrix(problem.b_dtype, problem.k, problem.n, call.b.row_stride(), problem.transpose_b),
@@ -272,7 +272,8 @@ class OneDnnGemm final : public Gemm {
   }
 
   void multiply_nothing(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
-    // A reduction over no token (an empty pack): c = bias, or c += bias. Rare; one product with a row of zeros does it.
+    // A reduction over no tokens (an empty pack): c = bias, or c += bias. It is rare, so one product with a row of
+    // zeros computes it.
     ArenaScope const scope(execution.scratch);
     auto const zeros = [&](bool transposed, std::int64_t length) {
       Tensor const tensor = execution.scratch.allocate(problem.dtype, transposed ? Shape{length, 1} : Shape{1, length});
@@ -306,7 +307,7 @@ class OneDnnGemm final : public Gemm {
 }  // namespace
 
 void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
-  // Before anything else of oneDNN, or without effect: the first level of a process counts.
+  // Must come before any other use of oneDNN: the level set first holds for the whole process.
   dnnl::set_max_cpu_isa(highest_isa(level));
   registry.add("onednn", speeds::vendor, std::make_shared<OneDnnGemm>());
 }

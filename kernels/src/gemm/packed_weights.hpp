@@ -8,14 +8,14 @@
 
 namespace heddle {
 
-/// Packed copies of the weights that are a GEMM's b, each valid until the weight's version is another one. Packed is
-/// the copy's type. As many are kept as the model has weights, however many these are; copies of weights that are no
-/// longer multiplied by go when there are many.
+/// Packed copies of the weights that are a GEMM's b, each valid until the weight's version changes. Packed is the
+/// copy's type. Keeps as many copies as the model has weights; copies of weights that are no longer multiplied by are
+/// removed when there are many.
 template <class Packed>
 class PackedWeights {
  public:
-  /// The copy of `call.b`: made by `make()` where there is none, and filled by `fill(packed)` where the version is
-  /// another one.
+  /// The copy of `call.b`: made by `make()` if there is none, and filled by `fill(packed)` if the version has
+  /// changed.
   template <class Make, class Fill>
   Packed& current(GemmCall const& call, GemmProblem const& problem, Make&& make, Fill&& fill) {
     Key const key{call.b_weight.id,    call.b.raw(),  problem.n,       problem.k,           call.b.row_stride(),
@@ -38,7 +38,7 @@ class PackedWeights {
   }
 
  private:
-  /// Identifies a copy. A view of some of a parameter's rows has its own.
+  /// Identifies a copy. A view of some of a parameter's rows has its own copy.
   struct Key {
     std::uint64_t id;
     void const* data;
@@ -55,8 +55,8 @@ class PackedWeights {
     Packed packed;
   };
 
-  /// So many are kept in any case. A pipeline stage makes as many forward passes before the first backward pass as
-  /// there are stages, in which copies for the backward pass wait for their use.
+  /// The number of copies that are always kept. A pipeline stage makes as many forward passes before the first
+  /// backward pass as there are stages; meanwhile copies for the backward pass wait for their use.
   static constexpr std::size_t least = 1024;
   static constexpr std::uint64_t patience = 64;
   LruCache<Key, Entry> entries_{least, patience};

@@ -4,7 +4,7 @@
 #include <heddle/core/operations/kernel_author.hpp>
 #include <type_traits>
 
-/// The element types a GEMM may have, and how its elements become numbers.
+/// The element types that a GEMM may have, and the conversion of its elements to numbers.
 namespace heddle::kernels {
 
 inline bool has_gemm_types(GemmProblem const& problem) {
@@ -16,7 +16,7 @@ inline bool has_gemm_types(GemmProblem const& problem) {
          problem.output_dtype == problem.dtype;
 }
 
-/// The types, and none of the epilogues beside the bias.
+/// True for these types without epilogues other than the bias.
 inline bool is_plain_gemm(GemmProblem const& problem) {
   return has_gemm_types(problem) && !problem.has_epilogue();
 }
@@ -33,7 +33,7 @@ void with_gemm_types(GemmProblem const& problem, Work&& work) {
   problem.b_dtype == DType::bfloat16 ? with_output(BFloat16{}) : with_output(float{});
 }
 
-/// An element of b as it is multiplied with elements of type A: float32 beside bfloat16 is rounded to it.
+/// An element of b as the factor of elements of type A: float32 is rounded if A is bfloat16.
 template <class A, class B>
 KOKKOS_INLINE_FUNCTION ArithmeticType<A> factor(B element) {
   if constexpr (std::is_same_v<A, BFloat16> && std::is_same_v<B, float>) {

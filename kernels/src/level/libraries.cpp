@@ -6,8 +6,8 @@
 
 #include "compiled.hpp"
 
-// The build has a shared library for each instruction set, which lies beside the core library. Each keeps all of its
-// inline functions to itself, so that code for a newer processor is never taken where an older one was asked for.
+// The build has a shared library for each instruction set, beside the core library. Each keeps all of its inline
+// functions to itself, so that code for a newer processor is never used where an older one is required.
 
 namespace heddle {
 
@@ -15,11 +15,11 @@ namespace {
 
 using Register = void(KernelRegistries&);
 
-// The libraries' levels. AVX-512's bfloat16 instructions serve `simd` alone, and matrix registers none of the two.
+// The libraries' levels. AVX-512's bfloat16 instructions are used by `simd` only, and matrix registers by neither.
 CpuLevel portable_level(CpuLevel level) {
   return std::min(level, CpuLevel::v4);
 }
-/// `simd` fills 64-byte registers; processors with shorter ones than AVX-512's are served by `kokkos`.
+/// `simd` needs 64-byte registers; processors with shorter ones than AVX-512's use `kokkos`.
 bool has_vector_kernels(CpuLevel level) {
   return level >= CpuLevel::v4;
 }
@@ -29,7 +29,7 @@ CpuLevel vector_level(CpuLevel level) {
 
 std::filesystem::path library_of(CpuLevel level) {
   Dl_info core{};
-  // The address of a function of the core library says where that was loaded from.
+  // The address of a function of the core library gives that library's path.
   if (dladdr(reinterpret_cast<void const*>(&detected_cpu_level), &core) == 0 || core.dli_fname == nullptr) {
     throw Error("the loader does not say where libheddle_core.so lies");
   }
@@ -37,7 +37,7 @@ std::filesystem::path library_of(CpuLevel level) {
   return directory / fmt::format("libheddle_kernels_{}.so", name_of(level));
 }
 
-/// The function of that name in the library for `level`, which stays loaded as long as the process lives.
+/// The function of that name in the library for `level`, which stays loaded for the life of the process.
 Register* find(CpuLevel level, char const* name) {
   std::filesystem::path const path = library_of(level);
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

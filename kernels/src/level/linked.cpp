@@ -2,7 +2,7 @@
 
 #include "compiled.hpp"
 
-// The build has one instruction set: these kernels are part of the program.
+// This build has one instruction set: these kernels are part of the program.
 
 namespace heddle {
 

@@ -4,7 +4,7 @@
 
 namespace heddle {
 
-// Each is in the file kokkos.cpp of its operation.
+// Each of these is defined in the file kokkos.cpp of its operation.
 #define HEDDLE_DECLARE(name) void add_portable_##name##_kernels(KernelRegistries& registries);
 HEDDLE_OPERATIONS(HEDDLE_DECLARE)
 #undef HEDDLE_DECLARE

@@ -5,11 +5,11 @@
 namespace heddle {
 namespace {
 
-/// Rows whose share of the weight gradients is summed by one work item.
+/// The number of rows whose weight gradients one work item sums.
 constexpr std::int64_t rows_per_block = 64;
-/// Rows that take each step of the arithmetic together: what one row waits for, its sums above all, the others hide.
+/// The number of rows that take each step of the arithmetic together: this hides the latency of each row's sums.
 constexpr std::int64_t rows_at_once = 8;
-/// Columns whose shares one work item then adds up.
+/// The number of columns for which one work item adds the blocks' sums.
 constexpr std::int64_t columns_per_block = 64;
 
 using kernels::for_each_column;
@@ -72,7 +72,7 @@ struct NormView {
     return total / static_cast<Real>(columns);
   }
 
-  /// In a visit of its own, so that no digits are lost.
+  /// The variance takes a separate pass, so that no digits are lost.
   KOKKOS_INLINE_FUNCTION Real reciprocal_deviation_of(Element const* x, Real average) const {
     Real squares = 0;
     for_each_column(columns, [&](std::int64_t c) {
@@ -134,8 +134,8 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
       });
 }
 
-/// mean(g), of a layer norm alone, and mean(g * standardised x) of a row, with g = grad_normalized * weight: what its
-/// gradient needs of all its columns.
+/// A row's mean(g), only for a layer norm, and mean(g * standardised x), with g = grad_normalized * weight: the sums
+/// over columns that its gradient needs.
 template <class Real>
 struct RowMeans {
   Real grad = 0;
@@ -170,7 +170,7 @@ struct GradientView {
             sum_grad_distance * forward.reciprocal_deviation[row] / count};
   }
 
-  /// Adds what `count` rows from `first` on contribute to the gradients of weight and bias.
+  /// Adds the contributions of `count` rows, starting at `first`, to the gradients of weight and bias.
   template <int count>
   KOKKOS_INLINE_FUNCTION void add_weight_gradients(std::int64_t first, Real* weight_sums, Real* bias_sums) const {
     Element const* x[count];
@@ -196,7 +196,7 @@ struct GradientView {
     });
   }
 
-  /// The row's gradients of residual and branch, which may overwrite what they are made from.
+  /// The row's gradients of residual and branch, which may overwrite their inputs.
   template <bool with_norm, bool with_stream, bool with_branch>
   KOKKOS_INLINE_FUNCTION void write_as(std::int64_t row, RowMeans<Real> means) const {
     Element const* const x = forward.sum[row];

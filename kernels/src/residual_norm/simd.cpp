@@ -3,8 +3,8 @@
 #include "support/factories.hpp"
 #include "vector/lanes_random.hpp"
 
-// Residual norms in bfloat16 on the host's vector units: pairs of vectors throughout, and a group of rows in the
-// first-level cache as float32 from the sum to the normalized output.
+// Residual norms in bfloat16 on the host's vector units: in pairs of vectors, and a group of rows in the first-level
+// cache as float32 from the sum to the normalized output.
 
 namespace heddle {
 namespace {
@@ -14,9 +14,9 @@ using lanes::Pair;
 using lanes::pair_width;
 using lanes::Words;
 
-/// Rows that take each step together: what one waits for, its sums above all, the others hide.
+/// The number of rows that take each step together: this hides the latency of each row's sums.
 constexpr std::int64_t rows_at_once = 4;
-/// Of the longest rows: a group must fit the first-level cache as float32.
+/// The length of the longest rows: a group must fit the first-level cache as float32.
 constexpr std::int64_t longest = 2048;
 
 template <class Element>
@@ -24,7 +24,7 @@ Element* data_of(Tensor const& tensor) {
   return kernels::rows_of<Element>(tensor).data;
 }
 
-/// Which of the row's elements are kept: word i of `words` decides elements 2 i and 2 i + 1, by its halves.
+/// Selects the row's elements that are kept: the halves of word i of `words` decide elements 2 i and 2 i + 1.
 struct Mask {
   Words threshold;
   Floats scale;
@@ -56,7 +56,7 @@ struct Mask {
   }
 };
 
-/// The weights of a norm in pairs, as often as they are read.
+/// The weights of a norm in pairs, the form in which they are read most.
 struct PairedVector {
   Pair pairs[longest / pair_width];
 
@@ -106,7 +106,7 @@ class Forward {
   }
 
  private:
-  /// x = the sum as it is stored.
+  /// x = the sum in the form in which it is stored.
   void add(std::int64_t row, Pair* x) {
     bool const dropped = branch_ && rule_.active;
     if (dropped) {
@@ -209,8 +209,8 @@ class Backward {
     float grad_standard = 0;
   };
 
-  /// The means of `count` rows, and what they add to the gradients of weight and bias. Rows that the last group lacks
-  /// have gradients of 0, so that all rows are summed by the same instructions.
+  /// The means of `count` rows, and their contributions to the gradients of weight and bias. Rows missing from the
+  /// last group have gradients of 0, so that all rows are summed by the same instructions.
   void reduce(std::int64_t first, std::int64_t count) {
     BFloat16 const* x[rows_at_once];
     BFloat16 const* grad[rows_at_once];
@@ -290,7 +290,7 @@ class Backward {
   Pair bias_sums_[longest / pair_width] = {};
 };
 
-/// Whole groups of random counters to a row, as everywhere but in a plug-in's own split of d_model.
+/// Whole groups of random counters in each row: always true except for a plug-in's own split of d_model.
 bool whole_groups(Dropout const& dropout) {
   return !dropout.active() || dropout.first_column % 8 == 0;
 }
@@ -306,7 +306,7 @@ class SimdResidualNorm final : public ResidualNorm {
     if (!whole_groups(call.dropout)) {
       return portable_->forward(execution, call, output);
     }
-    execution.space.fence();  // what was launched before must have ended
+    execution.space.fence();  // earlier kernels must have finished
     Forward(call, output).run(call.residual.dim(0));
   }
   void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,

@@ -2,7 +2,7 @@
 
 namespace heddle {
 
-/// In place of the other avx512_ files where the compiler cannot make code for AVX-512 or Kokkos computes on a device.
+/// Replaces the other avx512_ files if the compiler cannot make code for AVX-512 or Kokkos computes on a device.
 void add_avx512_gemm(KernelRegistry<Gemm>&, CpuLevel) {}
 
 }  // namespace heddle

@@ -14,19 +14,19 @@
 
 namespace heddle {
 
-/// Speeds by which `auto` chooses: the fastest supporting implementation wins.
+/// Speeds from which `auto` chooses: the fastest supporting implementation is selected.
 namespace speeds {
 
 constexpr int reference = 0;
 constexpr int portable = 10;
 constexpr int simd = 15;
 constexpr int vendor = 20;
-/// Made here, and faster than the vendor's where the CPU has no matrix registers.
+/// Heddle's own, faster than the vendor's on CPUs without matrix registers.
 constexpr int own = 25;
 
 }  // namespace speeds
 
-// Each implementation lives in the .cpp file of its name and is known to the outside by this alone.
+// Each implementation is in the .cpp file of its name and exports only this function.
 
 std::shared_ptr<Gemm> make_reference_gemm();
 
@@ -49,11 +49,11 @@ std::shared_ptr<Adam> make_reference_adam();
 
 std::shared_ptr<TensorOps> make_reference_tensor_ops();
 
-/// Adds `onednn`, held to `level`.
+/// Adds `onednn`, limited to `level`.
 void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
-/// Adds `avx512` where `level` includes AVX-512; nothing where the build has no such code.
+/// Adds `avx512` if `level` includes AVX-512 and the build has the code for it.
 void add_avx512_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
-/// Adds the `simd` implementations, or nothing where Kokkos computes on a device.
+/// Adds the `simd` implementations, or nothing if Kokkos computes on a device.
 void add_simd_kernels(KernelRegistries& registries);
 
 }  // namespace heddle

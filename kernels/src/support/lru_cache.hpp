@@ -9,13 +9,13 @@
 namespace heddle {
 
 /// Keeps the `capacity` values used last and, beyond that number, those that are in use: used among the last
-/// `patience` calls for each value that there is. Key needs operator<.
+/// `patience` calls per stored value. Key needs operator<.
 template <class Key, class Value>
 class LruCache {
  public:
   explicit LruCache(std::size_t capacity, std::uint64_t patience = 0) : capacity_(capacity), patience_(patience) {}
 
-  /// The key's value, made by `make()` where there is none; valid until the next call.
+  /// The key's value, made by `make()` if there is none; valid until the next call.
   template <class Make>
   Value& find_or_make(Key const& key, Make&& make) {
     ++calls_;
@@ -32,7 +32,7 @@ class LruCache {
 
   std::size_t size() const { return entries_.size(); }
 
-  /// Calls `visit(value)` for each, the one used last first.
+  /// Calls `visit(value)` for each value, the one used last first.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (Entry const& entry : entries_) {

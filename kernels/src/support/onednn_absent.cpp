@@ -2,7 +2,7 @@
 
 namespace heddle {
 
-/// In place of onednn.cpp where tensors do not lie in the host's memory.
+/// Replaces onednn.cpp if tensors are not in host memory.
 void add_onednn_gemm(KernelRegistry<Gemm>&, CpuLevel) {}
 
 }  // namespace heddle

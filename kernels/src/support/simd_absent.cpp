@@ -2,7 +2,7 @@
 
 namespace heddle {
 
-/// In place of the simd_ files where tensors do not lie in the host's memory, or kernels do not run on the host.
+/// Replaces the simd_ files if tensors are not in host memory, or kernels do not run on the host.
 void add_simd_kernels(KernelRegistries&) {}
 
 }  // namespace heddle

@@ -12,13 +12,13 @@ namespace {
 using Index = std::int64_t;
 using kernels::ArithmeticType;
 
-/// Elements of a row, or of a sum, that one work item visits.
+/// The number of elements of a row, or of a sum, that one work item processes.
 constexpr Index block = 4096;
-/// Columns, and rows between two roundings into the total, of a column sum's work item.
+/// The number of columns, and of rows between two roundings into the total, of a column sum's work item.
 constexpr Index column_block = 64;
 constexpr Index row_block = 128;
 
-/// The element itself, by its number: loops that assign a BFloat16, a class, are not vectorised.
+/// The same element, converted to a number and back: loops that assign a BFloat16, a class, are not vectorised.
 template <class Element>
 KOKKOS_INLINE_FUNCTION Element same(Element element) {
   return kernels::narrow_again<Element>(kernels::wide<ArithmeticType<Element>>(element));
@@ -60,7 +60,7 @@ void fill_as(Execution& execution, Tensor const& tensor, double value) {
   for_each_piece(
       execution, "heddle::fill", kernels::Extents(tensor), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
         Element* const target = targets[row];
-        // Its own copy, which no store can change.
+        // A local copy, which no store can change.
         ArithmeticType<Element> const element = filling;
         for (Index j = begin; j < end; ++j) {
           target[j] = kernels::narrow<Element>(element);

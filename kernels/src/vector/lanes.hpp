@@ -12,7 +12,7 @@
 #include <heddle/core/base/exponential.hpp>
 #include <utility>
 
-/// 16 float32 side by side, in GCC's and Clang's vector types: for host code that has to fill the registers exactly.
+/// Vectors of 16 float32, in GCC's and Clang's vector types: for host code that must use the registers fully.
 /// Compilers split them where the machine's vectors are shorter.
 namespace heddle::lanes {
 
@@ -28,7 +28,7 @@ inline Floats load(float const* from) {
   std::memcpy(&result, from, sizeof(result));
   return result;
 }
-/// The bits of a float32 are, from the lowest up, 16 that a bfloat16 lacks and then the bfloat16.
+/// A float32's upper 16 bits are a bfloat16; the lower 16 bits are those that a bfloat16 lacks.
 inline Floats load(BFloat16 const* from) {
   Halves upper;
   std::memcpy(&upper, from, sizeof(upper));
@@ -97,8 +97,8 @@ inline float sum(Floats value) {
   return result;
 }
 
-/// 2^x for x that are at most 0 but for rounding errors, to about 2 units in the last place; below -126 it is 0. NaN
-/// stays.
+/// 2^x for x that are at most 0 except for rounding errors, to about 2 units in the last place; 0 below -126. NaN
+/// stays NaN.
 inline Floats exp2_of_negative(Floats x) {
 #ifdef __AVX512DQ__
   auto const all_of_it = static_cast<__mmask16>(-1);  // the forms without a mask read registers that GCC 12 warns of
@@ -117,7 +117,7 @@ inline Floats exp2_of_negative(Floats x) {
 #endif
 }
 
-/// ln x for normal x > 0, to about 2 units in the last place (the series of Moshier's Cephes).
+/// The natural logarithm for normal x > 0, to about 2 units in the last place (the series of Moshier's Cephes).
 inline Floats log_of_positive(Floats x) {
   Integers const bits = std::bit_cast<Integers>(x);
   Integers const power = (bits - std::bit_cast<std::int32_t>(0.707106781F)) >> 23;

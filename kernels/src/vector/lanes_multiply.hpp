@@ -32,8 +32,8 @@ struct Unit<BFloat16> {
   static Floats multiply_add(Floats sums, Vector a, Vector b) { return add_products_of_pairs(sums, a, b); }
 };
 
-/// a b. Elements of a are apart by its strides, column_stride from one unit to the next; b's rows hold a unit of each
-/// column in 32 bits.
+/// The product a b. a's strides are between its elements, column_stride from one unit to the next; b's rows hold a
+/// unit of each column in 32 bits.
 template <class Element>
 struct Product {
   kernels::Factor<Element> a;
@@ -80,7 +80,7 @@ inline void multiply_rows(Product<Element> const& product, std::int64_t row, std
   multiply_block<max_rows, vectors>(product, row, column, take);
 }
 
-/// Blocks of rows of even height, because short ones leave the units idle.
+/// Blocks of rows of even height, because short ones leave the vector units idle.
 template <int max_rows, int vectors, class Element, class Take>
 inline void multiply_columns(Product<Element> const& product, std::int64_t rows, std::int64_t column,
                              Take const& take) {
@@ -92,9 +92,9 @@ inline void multiply_columns(Product<Element> const& product, std::int64_t rows,
   }
 }
 
-/// Calls take(row, column, Floats (&sums)[vectors]) for each row of the product and each few vectors of its columns,
-/// a multiple of `group`, as is `columns` / width. Rows are as many as they are. With 32 registers, 24 sums and what
-/// they are made of stay in them.
+/// Calls take(row, column, Floats (&sums)[vectors]) for each row of the product and a few vectors of its columns at a
+/// time, a multiple of `group`, as is `columns` / width. The number of rows is arbitrary. With 32 registers, 24 sums
+/// and their operands stay in registers.
 template <std::int64_t group, class Element, class Take>
 inline void multiply(Product<Element> const& product, std::int64_t rows, std::int64_t columns, Take const& take) {
   std::int64_t column = 0;

@@ -6,8 +6,8 @@
 
 #include "lanes.hpp"
 
-/// 32 bfloat16 side by side as two vectors of float32, those of even and those of odd index: so no element changes its
-/// place when it is widened or rounded, which is what costs when 16 are taken in their order.
+/// Vectors of 32 bfloat16 as two vectors of float32, those of even and those of odd index: no element changes its
+/// place when it is widened or rounded, which would be expensive for 16 in their order.
 namespace heddle::lanes {
 
 constexpr std::int64_t pair_width = 2 * width;
@@ -34,8 +34,8 @@ inline Pair load_pair(BFloat16 const* from) {
   return pair_of(load_words(from));
 }
 
-/// Each element as the nearest bfloat16, ties to the even one, by the machine's own instruction where it has one, which
-/// takes denormal numbers for zero. NaN stays NaN.
+/// Each element as the nearest bfloat16, ties to even, by the machine's own instruction if it has one, which treats
+/// denormal numbers as zero. NaN stays NaN.
 inline Words rounded(Pair value) {
 #ifdef __AVX512BF16__
   constexpr Words first_places = {0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007,
@@ -57,8 +57,8 @@ inline void store_pair(Pair value, BFloat16* to) {
   store_words(rounded(value), to);
 }
 
-/// 2^x for x that are at most 0 but for rounding errors, wrong by 3 millionths of it, a thousandth of what rounding to
-/// bfloat16 is; below -126 it is 2^-126 or less. NaN stays.
+/// 2^x for x that are at most 0 except for rounding errors, with a relative error of 3 millionths, a thousandth of the
+/// rounding to bfloat16; below -126 it is 2^-126 or less. NaN stays NaN.
 inline Floats rough_exp2_of_negative(Floats x) {
 #ifdef __AVX512DQ__
   constexpr int above_floor = 0x9;
@@ -79,7 +79,7 @@ inline Floats rough_exp2_of_negative(Floats x) {
 }
 
 /// sums + the products of the words' lower halves + those of their upper halves, both bfloat16. The machine's own
-/// instruction takes denormal numbers for zero.
+/// instruction treats denormal numbers as zero.
 inline Floats add_products_of_pairs(Floats sums, Words a, Words b) {
 #ifdef __AVX512BF16__
   return reinterpret_cast<Floats>(
@@ -91,7 +91,7 @@ inline Floats add_products_of_pairs(Floats sums, Words a, Words b) {
 #endif
 }
 
-/// From float32 in their order.
+/// Loads float32 in memory order.
 inline Pair load_pair(float const* from) {
   Floats const low = load(from);
   Floats const high = load(from + width);
@@ -99,7 +99,7 @@ inline Pair load_pair(float const* from) {
           __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)};
 }
 
-/// to += value, float32 in their order.
+/// to += value, float32 in memory order.
 inline void add_pair(Pair value, float* to) {
   Floats const low =
       __builtin_shufflevector(value.even, value.odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);

@@ -8,17 +8,17 @@
 
 #include "lanes_pairs.hpp"
 
-/// Philox for eight counters side by side.
+/// Philox for eight counters at once.
 namespace heddle::lanes {
 
 using Longs = std::uint64_t __attribute__((vector_size(64)));
-/// Elements that eight counters decide, eight each.
+/// The number of elements that eight counters decide, eight each.
 constexpr std::int64_t batch_elements = 64;
 
-/// The products of the lower halves with a 32-bit number. Compilers do not find this instruction in the formula.
+/// Multiplies the lower halves by a 32-bit number. Compilers do not find this instruction in the formula.
 inline Longs product_of_lower_halves(Longs a, std::uint32_t b) {
 #ifdef __AVX512F__
-  // The form with a mask: that without one reads a register that GCC 12 warns of.
+  // The form with a mask: the one without reads a register that GCC 12 warns of.
   return reinterpret_cast<Longs>(
       _mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), _mm512_set1_epi64(static_cast<long long>(b))));
 #else

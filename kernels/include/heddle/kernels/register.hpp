@@ -8,8 +8,8 @@ namespace heddle {
 class KernelRegistries;
 
 /// Registers every implementation that this build has, as a plug-in would: those for the highest instruction set that
-/// `level` includes. Ranks that compute together are given one level. oneDNN is held to the first level of a process.
-/// Throws ConfigError where a library of kernels is missing.
+/// `level` includes. Ranks that compute together are given one level. oneDNN uses the level of the process's first
+/// call. Throws ConfigError where a library of kernels is missing.
 void register_built_in_kernels(KernelRegistries& registries, CpuLevel level = usable_cpu_level());
 
 /// The level and the instruction sets that its kernels were compiled for, in words.
