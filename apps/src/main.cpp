@@ -72,7 +72,7 @@ int dispatch(std::vector<std::string> const& arguments) {
   return find_command(first).run({arguments.begin() + 1, arguments.end()});
 }
 
-/// Output that was lost must not end with 0.
+/// The exit code must not be 0 if output was lost.
 void require_printed() {
   std::cout.flush();
   if (!std::cout) {

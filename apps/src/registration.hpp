@@ -8,7 +8,7 @@
 namespace heddle {
 
 /// Registers the built-in kernels, for that instruction set, and layers, then those of the plug-ins, in order; a
-/// library named twice is loaded once. ConfigError where one cannot be loaded.
+/// library named twice is loaded once. Throws ConfigError if one cannot be loaded.
 void register_everything(std::vector<std::string> const& plugins, Registries& registries,
                          CpuLevel level = usable_cpu_level());
 

@@ -7,7 +7,7 @@
 
 namespace swish {
 
-/// down(dropout(activation(gate(x))) ∘ up(x)); with activation = "swish" this is SwiGLU (Shazeer 2020).
+/// Computes down(dropout(activation(gate(x))) ∘ up(x)); with activation = "swish" this is SwiGLU (Shazeer 2020).
 class GatedFeedForward final : public heddle::Layer {
  public:
   explicit GatedFeedForward(heddle::LayerSpec const& spec);

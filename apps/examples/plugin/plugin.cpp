@@ -8,10 +8,10 @@
 namespace {
 
 void register_all(heddle::Registries& registries) {
-  constexpr int speed = 10;  // `auto` takes the highest: reference is 0, kokkos 10, vendor libraries 20
+  constexpr int speed = 10;  // `auto` selects the highest: reference is 0, kokkos 10, vendor libraries 20
   registries.kernels.of<heddle::Activation>().add("swish", speed, swish::make_swish());
   registries.kernels.of<swish::Product>().add("portable", speed, swish::make_product());
-  // Three products with a parameter of [d_ff, d_model]: the cost by which a pipeline is cut.
+  // Three products with a parameter of [d_ff, d_model]: the cost that the pipeline cut uses.
   auto const multiplications = [](heddle::ModelConfig const& keys, heddle::LayerOptions const&) {
     return 3 * keys.d_model * keys.d_ff;
   };

@@ -40,7 +40,7 @@ class PortableProduct final : public Product {
   }
 };
 
-/// Tells of the calls, with what they cost.
+/// Reports the calls and their costs.
 class ObservedProduct final : public heddle::ObservedKernel<Product> {
  public:
   using ObservedKernel::ObservedKernel;

@@ -7,16 +7,16 @@
 namespace swish {
 
 /// An operation that Heddle does not know: `[kernels] product = "…"` chooses among its implementations, `heddle
-/// kernels` lists and times them. It needs what kernel.hpp asks of an interface, and nothing else.
+/// kernels` lists and times them. It needs exactly what kernel.hpp requires of an interface.
 struct ProductProblem {
   heddle::DType dtype = heddle::DType::float32;
 };
-/// In words, for messages.
+/// The problem in words, for messages.
 std::string describe(ProductProblem const& problem);
 /// The part of a problem that measured times depend on.
 std::string timing_key(ProductProblem const& problem);
 
-/// Element by element; tensors are contiguous, of one shape and one floating-point dtype.
+/// The element-wise product; tensors are contiguous, of one shape and one floating-point dtype.
 class Product : public heddle::Kernel {
  public:
   static constexpr char const* operation = "product";

@@ -12,8 +12,8 @@ using heddle::Execution;
 using heddle::Tensor;
 namespace kernels = heddle::kernels;
 
-// Elements are read with wide() as the type that they are computed in and written with narrow(), so that one formula
-// serves float32, float64 and bfloat16.
+// Elements are read with wide() as the type of the computation and written with narrow(), so that one formula works
+// for float32, float64 and bfloat16.
 
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 void forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {

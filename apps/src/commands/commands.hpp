@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-/// A subcommand: gets what follows its name on the command line and returns the process's exit code, or throws.
+/// A subcommand: gets the arguments after its name and returns the process's exit code, or throws.
 using Arguments = std::vector<std::string>;
 
 int run_checkpoint(Arguments const& arguments);

@@ -121,7 +121,7 @@ LossSums reference_loss(TrainedModel& model, Lines const& sources, Lines const& 
 void print_scores(Lines const& hypotheses, Lines const& references, std::string const& tokenize) {
   auto const tokenization = tokenize == "13a" ? BleuTokenization::mteval_13a : BleuTokenization::none;
   std::string const bleu = corpus_bleu(hypotheses, references, tokenization).text();
-  // sacreBLEU's own form: the signature stands where the text says BLEU.
+  // sacreBLEU's own form: its signature stands in place of the name BLEU.
   std::cout << fmt::format("BLEU|nrefs:1|case:mixed|eff:no|tok:{}|smooth:exp|version:heddle-{}{}\n", tokenize,
                            HEDDLE_VERSION, bleu.substr(bleu.find(' ')));
   std::cout << fmt::format("chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:heddle-{} = {:.2f}\n",
@@ -136,7 +136,7 @@ void evaluate_model(EvaluateOptions const& options, Lines const& sources, Lines 
     output.emplace(options.output, Lines{options.source, options.reference});
   }
   Lines const hypotheses = translate_all(*model, sources, options);
-  std::exception_ptr lost;  // reported last: the scores are worth having without the translations
+  std::exception_ptr lost;  // reported last: the scores are useful without the translations
   try {
     if (output) {
       output->write(fmt::format("{}\n", fmt::join(hypotheses, "\n")));

@@ -175,7 +175,7 @@ void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
   }
 }
 
-/// The datasets that `heddle prepare` left in a directory.
+/// The datasets that `heddle prepare` wrote to a directory.
 std::vector<fs::path> datasets_in(fs::path const& directory) {
   std::vector<fs::path> found;
   for (char const* const name : {"train.h5", "valid.h5"}) {

@@ -32,7 +32,7 @@ struct KernelsOptions {
   bool all = false;
 };
 
-/// Each implementation of an operation, the fastest first, and a mark at those that would run.
+/// Lists each implementation of an operation, the fastest first, and marks those that would run.
 void print_operation(AnyKernelRegistry const& registry, KernelSelections const& selections) {
   auto const taken = selections.find(std::string(registry.operation()));
   std::cout << fmt::format("  {}{}\n", registry.operation(),
@@ -43,7 +43,7 @@ void print_operation(AnyKernelRegistry const& registry, KernelSelections const& 
   }
 }
 
-/// The times that this machine has measured, and what `auto` makes of them.
+/// Lists the times that this machine has measured, and the choices of `auto` that follow.
 void print_measured(AnyKernelRegistry const& registry, KernelTimings const& timings) {
   auto const operation = timings.find(std::string(registry.operation()));
   if (operation == timings.end()) {
@@ -51,7 +51,7 @@ void print_measured(AnyKernelRegistry const& registry, KernelTimings const& timi
   }
   for (auto const& [key, times] : operation->second) {
     std::vector<std::string> timed;
-    std::string untimed;  // before all that are timed; whether they support the problem, its key does not tell
+    std::string untimed;  // before all timed ones; their key does not show whether they support the problem
     for (Implementation const& each : registry.implementations()) {
       if (times.contains(each.name)) {
         timed.push_back(each.name);
@@ -68,7 +68,7 @@ void print_measured(AnyKernelRegistry const& registry, KernelTimings const& timi
   }
 }
 
-/// The cache's times go into the registries and are shown.
+/// Adds the cache's times to the registries and shows them.
 void use_cache(Config const& config, Registries& registries) {
   auto const path = kernel_cache_path(config.kernels.cache);
   std::vector<std::string> notes;
@@ -147,7 +147,7 @@ void benchmark(KernelsOptions const& options, Config const& config, Registries c
   fmt::print("Machine: {}\n", machine_name());
   auto const path = kernel_cache_path(config.kernels.cache);
   if (!path.empty()) {
-    add_kernel_timings(path, {});  // Before hours of measuring: whether the times can be kept.
+    add_kernel_timings(path, {});  // checks, before hours of measuring, that the times can be kept
   }
   KernelTimings const timings = benchmark_kernels({config, registries, execution, options.vocabulary, options.all});
   if (path.empty()) {

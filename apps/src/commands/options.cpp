@@ -22,7 +22,7 @@ std::string describe_unknown(po::unknown_option const& error, po::options_descri
   return fmt::format("there is no option {}{}", given, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
 }
 
-/// A missing option as the usage line names it: a positional one has no "--" there.
+/// A missing option in the form of the usage line: a positional one has no "--" there.
 std::string describe_missing(po::required_option const& error, CommandSyntax const& syntax) {
   std::string name = error.get_option_name();
   name.erase(0, name.find_first_not_of('-'));
@@ -43,7 +43,7 @@ std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std:
     options.add(option);
   }
   options.add_options()("help,h", "print this and exit");
-  // Nothing is guessed from the beginning of a name: a script must not change its meaning when an option is added.
+  // Abbreviated names are not accepted: a script must not change its meaning when an option is added.
   int const style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   std::string problem;
   try {

@@ -7,18 +7,18 @@
 
 namespace heddle {
 
-/// The command line of a subcommand: its options, their defaults, and the words around them in `--help`.
+/// The command line of a subcommand: its options, their defaults, and the text of `--help`.
 struct CommandSyntax {
   std::string name;     ///< "prepare"
-  std::string usage;    ///< what follows `heddle NAME`: "--source TEXT --target TEXT --out DIRECTORY [options]"
+  std::string usage;    ///< the text after `heddle NAME`: "--source TEXT --target TEXT --out DIRECTORY [options]"
   std::string summary;  ///< a paragraph
   boost::program_options::options_description options{"Options"};
   boost::program_options::positional_options_description positional{};  ///< names of `options` that need no "--"
 };
 
-/// Parses `arguments` (without the subcommand's name). `--help` prints every option with its default and gives nullopt:
-/// the command is then done. Throws UsageError, which says what would be right, for anything that does not fit: an
-/// unknown option (with the nearest known one), a missing value, a missing required option, a value of another type.
+/// Parses `arguments` (without the subcommand's name). `--help` prints every option with its default and returns
+/// nullopt: the command is then done. Throws UsageError, which says what would be right, for any error: an unknown
+/// option (with the nearest known one), a missing value, a missing required option, a value of another type.
 std::optional<boost::program_options::variables_map> parse_options(CommandSyntax const& syntax,
                                                                    std::vector<std::string> const& arguments);
 

@@ -51,8 +51,8 @@ CommandSyntax train_syntax(TrainOptions& options) {
   return syntax;
 }
 
-/// Throws where ranks were started with different configurations: they would wait for each other's messages, or train
-/// apart. Collective over `world`.
+/// Throws if ranks were started with different configurations: they would wait for each other's messages, or train
+/// separately. Collective over `world`.
 void require_same_config(Config const& config, Communicator const& world) {
   std::string const own = to_toml(config);
   if (any_of(world, own != broadcast_text(world, own))) {
@@ -73,7 +73,7 @@ CpuLevel common_cpu_level(Communicator const& world) {
   return common;
 }
 
-/// The mesh's groups, and how [parallel] uses them; collective over `world`.
+/// The mesh's groups, and the way in which [parallel] uses them; collective over `world`.
 ParallelState make_parallel(Config const& config, LayerRegistry const& layers, Communicator const& world) {
   Mesh const mesh = make_mesh(config, describe_model(config.model, layers), world.rank(), world.size());
   ParallelState parallel = make_parallel_state(world, mesh);
@@ -82,7 +82,7 @@ ParallelState make_parallel(Config const& config, LayerRegistry const& layers, C
   return parallel;
 }
 
-/// run.directory, or with --fresh the first of NAME-2, NAME-3, … that does not exist, as rank 0 sees it.
+/// The path run.directory, or with --fresh the first of NAME-2, NAME-3, … that does not exist on rank 0's machine.
 std::filesystem::path choose_run_directory(std::filesystem::path name, bool fresh, Communicator const& world) {
   name = name.lexically_normal();
   if (!name.has_filename()) {
@@ -121,8 +121,8 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   return trainer->run(signal);
 }
 
-/// An error ends the whole job: MPI_Abort gives mpirun the exit code. An error of all ranks is reported by rank 0
-/// alone: the others wait until its abort has ended them, and speak only where none came.
+/// An error ends the whole job: MPI_Abort gives mpirun the exit code. Only rank 0 reports an error of all ranks: the
+/// others wait until its abort has ended them, and report only if it does not.
 [[noreturn]] void end_job(MpiSession const& session, int rank, std::string const& message, ExitCode code) {
   if (rank == 0) {
     std::cerr << "heddle: " << message << std::endl;
@@ -140,7 +140,7 @@ int run_train(Arguments const& arguments) {
   if (!parse_options(train_syntax(options), arguments)) {
     return static_cast<int>(ExitCode::done);
   }
-  StopSignal const signal;  // from here on, so that one that comes while the model is built is not lost
+  StopSignal const signal;  // from here on, so that a signal while the model is built is not lost
   if (!launched_by_mpi()) {
     return static_cast<int>(train(options, Communicator::self(), signal));
   }

@@ -59,7 +59,7 @@ std::string format_lines(std::vector<std::vector<Translation>> const& translatio
 }
 
 std::vector<SourceLine> read_window(LineReader& reader, std::int64_t count) {
-  // A window is bounded in bytes too, for texts whose lines are not sentences.
+  // A window is also bounded in bytes, for texts whose lines are not sentences.
   constexpr std::size_t most_bytes = std::size_t{16} << 20;
   std::vector<SourceLine> lines;
   std::size_t bytes = 0;

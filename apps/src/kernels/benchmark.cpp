@@ -17,8 +17,8 @@ namespace heddle {
 
 namespace {
 
-/// The model whose step is timed: layers that are repeated, or split without changing a kernel's problem, are there
-/// once.
+/// The model whose step is timed: of layers that are repeated, or split without changing a kernel's problem, it has
+/// one.
 Config small_config(Config config) {
   config.model.encoder.layers = config.model.decoder.layers = 1;
   ParallelConfig parallel;
@@ -37,7 +37,7 @@ ParallelState parallel_of(Config const& config, LayerRegistry const& layers) {
              : idle_parallel_state(make_mesh(config, describe_model(config.model, layers), 0, ranks), config.parallel);
 }
 
-/// Writes down which implementations are selected.
+/// Records which implementations are selected.
 class SelectionRecorder final : public KernelObserver {
  public:
   void selected(KernelSelection const& selection) override {
@@ -51,13 +51,13 @@ class SelectionRecorder final : public KernelObserver {
   KernelSelections selections;
 };
 
-/// A micro-batch as training would begin with, or one of synthetic sentences of 10 to 50 tokens.
+/// The first micro-batch of training, or one of synthetic sentences of 10 to 50 tokens.
 struct Sample {
   VocabularySizes vocabulary;
   Pack pack;
 };
 
-/// A step of one sample alone. Keeps a reference to it.
+/// A step of only one sample. Keeps a reference to it.
 class OneMicroBatch final : public MicroBatchSource {
  public:
   explicit OneMicroBatch(Sample const& sample) : sample_(sample) {}
@@ -90,7 +90,7 @@ Sample make_up_sample(Config const& config, std::int64_t vocabulary) {
   return {{vocabulary, vocabulary, true}, batch.pack(0)};
 }
 
-/// One forward and backward pass and one update, whose calls the result has.
+/// Runs one forward and backward pass and one update; the result has their calls.
 TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, Sample const& sample) {
   KernelTimer timer(benchmark.all);
   Registries registries = benchmark.registries;
@@ -113,7 +113,7 @@ void print_line(std::string const& call, std::string const& name, double seconds
   fmt::print("  {:<46} {:<12} {:>10}", call, name, in_words(seconds));
 }
 
-/// Rate and fraction of the peak; nothing where there is no such work.
+/// The rate and the fraction of the peak; nothing if no such work is counted.
 void print_rate(double amount, double seconds, double peak) {
   double const rate = amount / seconds;
   fmt::print("{}", amount > 0 ? fmt::format(" {:>9.1f} {:>6.0f} %", rate * 1e-9, 100 * rate / peak)

@@ -15,16 +15,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run without any starts from the beginning, whatever else it has left.
+/// A run without any checkpoint starts from the beginning, whatever else it has left.
 bool has_checkpoints(fs::path const& directory) {
-  std::error_code ignored;  // what cannot be listed will be complained of by whoever reads it
+  std::error_code ignored;  // the code that reads the directory reports the error
   fs::directory_iterator const entries(directory / "checkpoints", ignored);
   return std::any_of(begin(entries), end(entries), [](fs::directory_entry const& entry) {
     return checkpoint_step(entry.path().filename().string()).has_value();
   });
 }
 
-/// Of a run that has begun: what its kernels.json says.
+/// For a run that has begun: the content of its kernels.json.
 RunKernels kernels_of_begun(fs::path const& file) {
   RunKernels kernels;
   try {
@@ -61,8 +61,8 @@ RunKernels find_run_kernels(fs::path const& cache, fs::path const& directory) {
   return kernels;
 }
 
-/// Where ranks run on different machines: each chooses among the kernels that its own has, and by the speeds that they
-/// have there. Empty where it makes no difference. Collective over `world`.
+/// For ranks on different machines: each chooses among the kernels that its machine has, and by their speeds there.
+/// Empty if this makes no difference. Collective over `world`.
 std::string note_of_different_ranks(KernelChoices const& choices, Communicator const& world) {
   auto const& chosen = choices.operations();
   bool const any_auto = std::any_of(chosen.begin(), chosen.end(), [](KernelChoices::Operation const& each) {

@@ -9,24 +9,24 @@
 
 namespace heddle {
 
-/// The file that kernels.cache means: of "auto" heddle/kernels.json in $XDG_CACHE_HOME or ~/.cache. Empty: none.
+/// The file that kernels.cache names: for "auto" heddle/kernels.json in $XDG_CACHE_HOME or ~/.cache. Empty: none.
 std::filesystem::path kernel_cache_path(std::string const& cache);
 
-/// The times by which a run's `auto` chooses, and how that came.
+/// The times that a run's `auto` uses, and their origin.
 struct RunKernels {
   KernelTimings timings;
   std::vector<std::string> notes;  ///< lines for the user; only on rank 0
-  std::string file;                ///< what the run's kernels.json has to hold from now on; empty: what it holds
+  std::string file;                ///< the future content of the run's kernels.json; empty: it stays unchanged
 };
 
-/// Times the same on every rank, as rank 0 finds them, and after every restart: a run that has no checkpoint yet takes
-/// the cache's, and one that goes on those in its kernels.json, but for another machine. Notes tell what may change
-/// the last bits of a run: times that are not there, and ranks on different machines. Collective over `world`. Kokkos
-/// runs.
+/// Reads the times, the same on every rank, as rank 0 finds them, and after every restart. A run without checkpoint
+/// uses the cache's; one that goes on uses those in its kernels.json, unless they are for another machine. Notes
+/// report what may change the last bits of a run: missing times, and ranks on different machines. Collective over
+/// `world`. Kokkos must be initialised.
 RunKernels choose_run_kernels(KernelChoices const& choices, std::filesystem::path const& directory,
                               Communicator const& world);
 
-/// This machine's times in the file. Where it cannot be used, none, and `notes` get a line that says so.
+/// This machine's times in the file. If the file cannot be used, none, and `notes` gets a line that says so.
 KernelTimings read_own_timings(std::filesystem::path const& file, std::vector<std::string>& notes);
 
 }  // namespace heddle

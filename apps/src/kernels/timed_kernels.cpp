@@ -54,7 +54,7 @@ void KernelTimer::observe(Execution& execution, KernelCall const& call) {
   call.make();
 }
 
-/// By turns, so that what else the machine does meets all alike.
+/// Times the implementations in turn, so that other work of the machine affects all alike.
 TimesByName KernelTimer::measure(Execution& execution, KernelCall const& call) const {
   using Clock = std::chrono::steady_clock;
   auto ways = call.ways();

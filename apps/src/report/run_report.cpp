@@ -21,7 +21,7 @@ RunReport RunReport::gather(Config const& config, Registries const& registries, 
   try {
     memory.predicted = plan_memory(config, parallel.mesh, vocabulary, registries);
   } catch (Error const& error) {
-    // A prediction must not end a run that may well succeed, as real micro-batches may be smaller.
+    // The prediction must not end a run that may succeed, because real micro-batches may be smaller.
     failure = fmt::format("memory of rank {} could not be predicted: {}\n", parallel.world.rank(), error.what());
   }
   text += describe_prediction(gather_memory(parallel.world, memory)) + failure;
@@ -29,7 +29,7 @@ RunReport RunReport::gather(Config const& config, Registries const& registries, 
 }
 
 std::string RunReport::end(TrainingEngine& engine) const {
-  TrafficByGroup const own = traffic_of(parallel_);  // before the report's own
+  TrafficByGroup const own = traffic_of(parallel_);  // before the report's own messages
   MemoryReport const memory{predicted_, measure_memory(engine), peak_resident_bytes()};
   std::string text = describe_memory(gather_memory(parallel_.world, memory));
   if (parallel_.world.size() > 1) {

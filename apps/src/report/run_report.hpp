@@ -8,17 +8,17 @@
 
 namespace heddle {
 
-/// A training run's report on its ranks: the mesh, the memory it takes, and the traffic of its groups. `gather` and
-/// `end` are collective over the world; texts are the same on every rank and end with a line break.
+/// A training run's report on its ranks: the mesh, their memory, and the traffic of their groups. `gather` and `end`
+/// are collective over the world; texts are the same on every rank and end with a line break.
 class RunReport {
  public:
   /// Rehearses this rank's step (see plan_memory). `parallel` must outlive the report.
   static RunReport gather(Config const& config, Registries const& registries, ParallelState const& parallel,
                           VocabularySizes const& vocabulary);
 
-  /// The mesh and the memory that training will take.
+  /// The mesh and the memory that training will need.
   std::string const& beginning() const { return beginning_; }
-  /// The memory it took, beside the prediction, and the traffic of the groups.
+  /// The measured memory, beside the prediction, and the traffic of the groups.
   std::string end(TrainingEngine& engine) const;
 
  private:

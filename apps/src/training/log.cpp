@@ -17,7 +17,7 @@ namespace {
 constexpr double seconds_between_lines = 5;
 constexpr char const* metrics_name = "metrics.jsonl";
 
-/// The step of a line, -1 where it is none of ours.
+/// The step of a line, -1 if the line is not Heddle's.
 std::int64_t step_of(std::string const& line) {
   boost::json::error_code problem;
   boost::json::value const value = boost::json::parse(line, problem);
@@ -46,7 +46,7 @@ std::string remaining(double seconds) {
                        : fmt::format("{}m{:02}s", whole / 60, whole % 60);
 }
 
-/// {"tensor.all_reduce": {"operations": 3, "bytes": 96}, …}
+/// Formats traffic as {"tensor.all_reduce": {"operations": 3, "bytes": 96}, …}
 boost::json::object to_json(TrafficByGroup const& traffic) {
   boost::json::object object;
   for_each_traffic(traffic, [&](std::string const& name, Traffic const& entry) {

@@ -17,7 +17,7 @@ struct ValidationResult {
   std::optional<double> bleu;
 };
 
-/// One optimizer step as the log sees it.
+/// One optimizer step, with the numbers that the log uses.
 struct StepReport {
   std::int64_t step = 0;
   double loss = 0;  ///< smoothed, per target token of this step's global batch
@@ -26,32 +26,32 @@ struct StepReport {
   std::int64_t tokens = 0;  ///< real source and target tokens of this step
 };
 
-/// `metrics.jsonl` and the progress line; used by rank 0 alone.
+/// Writes `metrics.jsonl` and the progress line; used by rank 0 only.
 class TrainingLog {
  public:
   struct Start {
     std::int64_t step = 0;
-    std::int64_t steps = 0;  ///< where training ends
+    std::int64_t steps = 0;  ///< the last step of training
     std::int64_t tokens = 0;
     double seconds = 0;
     std::int64_t every = 10;
-    bool terminal = false;        ///< the progress line rewrites itself; otherwise a line every few seconds
-    ParallelState parallel = {};  ///< whose traffic since the line before is written, where there is any
+    bool terminal = false;        ///< the progress line is rewritten; otherwise a line every few seconds
+    ParallelState parallel = {};  ///< its traffic since the previous line is written, if there is any
   };
-  /// Goes on with the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went further
-  /// than its last checkpoint, are dropped. Throws Error where the file cannot be written.
+  /// Continues the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went beyond its
+  /// last checkpoint, are dropped. Throws Error if the file cannot be written.
   static TrainingLog open(RunDirectory const& directory, Start const& start);
 
-  /// Every `every` steps, and where there is a validation, a line is written; train_loss is the mean since the last
-  /// one.
+  /// Writes a line every `every` steps and with each validation; train_loss is the mean since the previous
+  /// line.
   void step(StepReport const& report, std::optional<ValidationResult> const& validation);
-  /// A line of text that does not disturb the progress line.
+  /// Writes a line of text that does not disturb the progress line.
   void say(std::string const& text);
 
   std::int64_t tokens() const { return tokens_; }
-  /// In training, over all restarts.
+  /// The seconds of training, over all restarts.
   double seconds() const;
-  /// Time between the two is no training and counts for no rate.
+  /// Time between the two calls is not training time and does not count for rates.
   void pause();
   void resume();
 

@@ -7,7 +7,7 @@ namespace heddle {
 
 namespace {
 
-// A signal handler can reach nothing but a static object of this type.
+// The handler's object is static, because a signal handler can use nothing else.
 volatile std::sig_atomic_t stop_requested = 0;
 
 void request_stop(int) {

@@ -2,7 +2,8 @@
 
 namespace heddle {
 
-/// While it lives, SIGUSR1 asks for a checkpoint and an orderly end instead of killing the process. One at a time.
+/// Makes SIGUSR1 request a checkpoint and an orderly end instead of killing the process, during its lifetime. One at a
+/// time.
 class StopSignal {
  public:
   StopSignal();

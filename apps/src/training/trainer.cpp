@@ -92,7 +92,7 @@ void Trainer::take_directory() {
 }
 
 void Trainer::resume_or_start() {
-  // Rank 0 verifies and chooses; the others take its word, so that all go on from one checkpoint.
+  // Rank 0 verifies and chooses; the others follow, so that all continue from one checkpoint.
   std::optional<Checkpoint> newest;
   if (speaks()) {
     newest =

@@ -17,27 +17,27 @@
 
 namespace heddle {
 
-/// The parts of a training run that are there before it, all of them outliving the trainer.
+/// The objects that exist before a training run; all of them outlive the trainer.
 struct TrainerSetup {
   Config const& config;
   Registries const& registries;
   RunKernels const& kernels;
   ParallelState const& parallel;
   Execution& execution;
-  std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been found right
+  std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been checked
   std::string instruction_set;      ///< of the kernels, in words
 };
 
 /// One training run: batches, steps, validation, checkpoints. Made and run by all ranks together.
 class Trainer {
  public:
-  /// Opens the data, builds the model, locks the run's directory, and goes on from the newest verified checkpoint
-  /// there, or starts. Throws ConfigError where another process trains there or where that checkpoint belongs to
-  /// another model, data order or vocabulary, DataError where none verifies. Collective over the world.
+  /// Opens the data, builds the model, locks the run's directory, and continues from the newest verified checkpoint
+  /// there, or starts. Throws ConfigError if another process trains there or if that checkpoint belongs to another
+  /// model, data order or vocabulary, DataError if none verifies. Collective over the world.
   static std::unique_ptr<Trainer> create(TrainerSetup const& setup);
 
-  /// Trains to the configured end, or to early stopping (ExitCode::done), or until `signal` (ExitCode::requeue, after a
-  /// checkpoint). Throws Error with loss_not_finite where the loss or the gradient is no number. Collective over the
+  /// Trains to the configured end, or to early stopping (ExitCode::done), or until `signal` (ExitCode::requeue, after
+  /// a checkpoint). Throws Error with loss_not_finite if the loss or the gradient is not finite. Collective over the
   /// world.
   ExitCode run(StopSignal const& signal);
 
@@ -46,10 +46,10 @@ class Trainer {
 
   // The steps of `create`, in order.
   void open_data();
-  /// Prints the configuration, the mesh and the memory that training will take, before it is taken.
+  /// Prints the configuration, the mesh and the memory that training will need, before it is allocated.
   void announce();
   void build_model();
-  /// Makes and locks the run's directory. On rank 0 alone.
+  /// Makes and locks the run's directory. Called on rank 0 only.
   void take_directory();
   void resume_or_start();
   void open_log();
@@ -59,9 +59,9 @@ class Trainer {
   /// Prints memory and communication; collective over the world.
   void print_end();
   StepReport train_step();
-  /// The cut of this rank's micro-batches from a global batch.
+  /// The rule that cuts this rank's micro-batches from a global batch.
   MicroBatchCut micro_batch_cut() const;
-  /// Does what follows a step: validation, checkpoints.
+  /// Does the work after a step: validation, checkpoints.
   void after_step(StepReport const& report);
   bool stopped_early() const;
   /// True on every rank as soon as any has been signalled; collective over the world.
@@ -73,7 +73,7 @@ class Trainer {
   TrainerSetup setup_;
   Config const& config_;
   std::optional<Dataset> train_data_;
-  std::optional<Dataset> valid_data_;  ///< empty where nothing is validated
+  std::optional<Dataset> valid_data_;  ///< empty if nothing is validated
   std::optional<DatasetSamples> samples_;
   std::optional<BatchPlanner> batches_;
   std::optional<RunReport> report_;

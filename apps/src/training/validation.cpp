@@ -35,7 +35,7 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
   auto const generated =
       generate(setup.execution, arena, model, sources, {.beam_size = setup.config.train.validate_beam_size});
 
-  // Each translation as its number of tokens and these; shares follow each other in the order of the ranks.
+  // Each translation as its number of tokens and those tokens; shares follow each other in the order of the ranks.
   std::vector<std::int32_t> own;
   for (auto const& hypotheses : generated) {
     auto const& tokens = hypotheses.front().tokens;

@@ -16,9 +16,9 @@ struct ValidationSetup {
   Execution& execution;
 };
 
-/// Loss over the whole set and, where train.validate_bleu asks for it, the BLEU of its translations. The loss's
-/// micro-batches are dealt out to the data group, the sentences to translate to all replicas; the result is the same on
-/// every rank, and the same for any number of data ranks. Collective over the world.
+/// Computes the loss over the whole set and, if train.validate_bleu is set, the BLEU of its translations. The loss's
+/// micro-batches are divided among the data group, the sentences to translate among all replicas; the result is the
+/// same on every rank, and the same for any number of data ranks. Collective over the world.
 ValidationResult validate(ValidationSetup const& setup);
 
 }  // namespace heddle

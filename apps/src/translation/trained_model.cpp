@@ -26,7 +26,7 @@ void check_options(TrainedModelOptions const& options) {
   }
 }
 
-/// In the order in which they are to be tried.
+/// Candidates in the order in which they are to be tried.
 std::vector<CheckpointEntry> candidates(TrainedModelOptions const& options) {
   auto entries = list_checkpoints(options.checkpoint, CheckpointStore::Check::sizes);
   if (entries.empty()) {
@@ -93,8 +93,8 @@ void check_names(Checkpoint const& checkpoint, ParameterSet const& parameters) {
   }
 }
 
-/// The plug-ins to load. A path of the checkpoint's configuration that no longer exists is replaced by a file of the
-/// same name among those that were given.
+/// The plug-ins to load. A path of the checkpoint's configuration that no longer exists is replaced by a given file of
+/// the same name.
 std::vector<std::string> plugins_of(Config const& config, std::vector<std::string> const& given) {
   std::vector<std::string> plugins;
   std::copy_if(config.plugins.paths.begin(), config.plugins.paths.end(), std::back_inserter(plugins),

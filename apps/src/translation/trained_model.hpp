@@ -22,35 +22,37 @@ namespace heddle {
 struct TrainedModelOptions {
   std::string checkpoint;              ///< a run's directory, its checkpoints directory, or one checkpoint's
   std::string which = "auto";          ///< "best", "last", or "auto": the best where there is one, else the last
-  std::int64_t average = 1;            ///< so many of the newest checkpoints, their parameters averaged
+  std::int64_t average = 1;            ///< the number of newest checkpoints whose parameters are averaged
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
-  std::vector<std::string> plugins;    ///< beside those of the configuration, or for one of that file name
+  std::vector<std::string> plugins;    ///< beside those of the configuration, or in place of one with that file name
 };
 
-/// --checkpoint, --which, --average, --set, --plugin. UsageErrors that these can cause come from open_trained_model.
+/// The options --checkpoint, --which, --average, --set, --plugin. open_trained_model throws UsageErrors for their
+/// values.
 void add_model_options(boost::program_options::options_description& description, TrainedModelOptions& options);
 
-/// The verified checkpoints that `options` mean, the first being the one whose configuration counts. `report` gets a
-/// line on each that was passed over because it did not verify. DataError where none is left, or fewer than are to be
-/// averaged; UsageError for an impossible choice.
+/// The verified checkpoints that `options` name; the first one's configuration is used. `report` gets a line on each
+/// that was skipped because it did not verify. Throws DataError if none is left, or fewer than are to be averaged;
+/// UsageError for an impossible choice.
 std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report);
 
-/// A model as its checkpoint has it, ready to compute; the process's Kokkos lives inside it. Without MPI: one rank.
+/// A model loaded from its checkpoint, ready to compute; it also owns the process's Kokkos. Without MPI: one rank.
 class TrainedModel {
  public:
   /// Opens the checkpoints, builds the model of the first one's configuration and loads the parameters, without memory
-  /// for gradients. Throws as open_checkpoints does, and ConfigError where this build lacks a kernel, layer or plug-in
-  /// that the model was trained with, DataError where a parameter is missing, superfluous or of another shape.
+  /// for gradients. Throws as open_checkpoints does, and ConfigError if this build lacks a kernel, layer or plug-in
+  /// that the model was trained with, DataError if a parameter is missing, superfluous or of another shape.
   static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, CheckpointStore::Report const& report);
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
-  /// Most tokens of a source sentence, without its end token.
+  /// The most tokens of a source sentence, without its end token.
   std::int64_t longest_source() const { return config_.model.max_length - 1; }
 
   std::vector<std::vector<Hypothesis>> generate(std::span<std::vector<std::int32_t> const> sources,
                                                 GenerationOptions const& options);
-  /// The targets' unsmoothed loss over all micro-batches. Sides longer than the model takes must have been left out.
+  /// The targets' unsmoothed loss over all micro-batches. The caller must leave out sides that are too long for the
+  /// model.
   LossSums loss(MicroBatchSource const& micro_batches);
 
  private:

@@ -46,7 +46,7 @@ std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector
     line.clear();
     for (Hypothesis const& hypothesis : generated[index]) {
       std::string text = model.vocabulary().target.decode(hypothesis.tokens);
-      std::replace(text.begin(), text.end(), '\n', ' ');  // a vocabulary with byte pieces could write one
+      std::replace(text.begin(), text.end(), '\n', ' ');  // possible with a vocabulary that has byte pieces
       line.push_back({std::move(text), hypothesis.score});
     }
   }

@@ -10,10 +10,10 @@
 
 namespace heddle {
 
-/// --beam, --length-penalty, --max-length, --batch-tokens. `generate` says what is wrong with a value.
+/// The options --beam, --length-penalty, --max-length, --batch-tokens. `generate` checks their values.
 void add_generation_options(boost::program_options::options_description& description, GenerationOptions& options);
 
-/// A sentence to translate and where it came from.
+/// A sentence to translate and its origin.
 struct SourceLine {
   std::string text;
   std::int64_t number = 0;  ///< from 1
@@ -24,8 +24,8 @@ struct Translation {
   double score = 0;
 };
 
-/// The translations of each line, the best first; a line of white space alone gives one empty translation with score 0.
-/// A line that is longer than the model takes loses its end, and `notes` gets a line about it.
+/// The translations of each line, the best first; a line with only white space gives one empty translation with score
+/// 0. A line that is too long for the model loses its end, and `notes` gets a line about it.
 std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector<SourceLine> const& lines,
                                                 GenerationOptions const& options, std::ostream& notes);
 

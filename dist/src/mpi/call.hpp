@@ -4,11 +4,11 @@
 
 namespace heddle {
 
-/// Throws Error naming the verb and MPI's own words where `code` is not MPI_SUCCESS. Every MPI call's result comes
-/// here.
+/// Throws Error with the verb and MPI's own message if `code` is not MPI_SUCCESS. Checks the result of every MPI
+/// call.
 void check_mpi(int code, char const* verb);
 
-/// MPI is between its start and its end, so that handles can be freed.
+/// True between MPI's initialisation and its finalisation, so that handles can be freed.
 bool mpi_is_running() noexcept;
 
 }  // namespace heddle

@@ -20,7 +20,7 @@ void require_tag(int tag, char const* verb) {
   }
 }
 
-/// At least 32767, says the standard; the attribute is there on the world communicator.
+/// At least 32767 by the standard; the world communicator has the attribute.
 int largest_tag(MPI_Comm world) {
   int* value = nullptr;
   int found = 0;
@@ -76,7 +76,7 @@ MpiCommunicator::~MpiCommunicator() {
 }
 
 RankOrderReduction::Channel MpiCommunicator::next_channel() {
-  // Reductions are started in the same order on every rank, and far fewer than these tags are under way at once.
+  // Reductions are started in the same order on every rank, and far fewer than these tags are in flight at once.
   int const tag = reserved_tag + 1 + 2 * (reductions_++ % reduction_tags);
   return {shared_from_this(), handle_, rank_, tag, rules_.elements_per_call, buffers_};
 }
@@ -252,7 +252,7 @@ void MpiCommunicator::all_to_all(Tensor const& input, Tensor const& output) {
   check_mpi(MPI_Alltoall(input.raw(), count, type, output.raw(), count, type, handle_), "all_to_all");
 }
 
-/// Message by message: a rank cannot know whether another's counts fit MPI_Alltoallv's ints.
+/// One message for each pair, because a rank cannot know whether another's counts fit MPI_Alltoallv's ints.
 void MpiCommunicator::all_to_all_uneven(Tensor const& input, Counts send_counts, Tensor const& output,
                                         Counts receive_counts) {
   auto const send_offsets = offsets_of(send_counts);

@@ -12,8 +12,8 @@
 
 namespace heddle {
 
-/// A group of ranks over MPI, which owns its MPI communicator. Errors name the verb and carry MPI's own words. To free
-/// an MPI communicator is collective, so that it is left to MPI where an exception passes: other ranks may be waiting
+/// A group of ranks over MPI, which owns its MPI communicator. Errors contain the verb and MPI's own message. Freeing
+/// an MPI communicator is collective, so it is left to MPI while an exception passes: other ranks may be waiting
 /// elsewhere.
 class MpiCommunicator final : public CommunicatorBackend, public std::enable_shared_from_this<MpiCommunicator> {
  public:
@@ -44,7 +44,7 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   std::shared_ptr<CommunicatorBackend> split(int color, int key) override;
 
  private:
-  /// Takes `handle` over.
+  /// Takes ownership of `handle`.
   MpiCommunicator(MPI_Comm handle, MessageRules const& rules);
 
   RankOrderReduction::Channel next_channel();
@@ -53,7 +53,7 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   std::vector<std::int64_t> shares(std::int64_t elements) const;
   static MPI_Op operation(ReduceOp op);
   std::unique_ptr<MpiTransfer> transfer(char const* verb, std::vector<Tensor> kept) const;
-  /// MPI's send buffer of a gather: `input`, or that it is in its place already.
+  /// MPI's send buffer of a gather: `input`, or the mark that it is already in place.
   void const* gather_source(Tensor const& input, Tensor const& output, std::int64_t own_begin) const;
   void reduce_in_pieces(Tensor const& input, Tensor const& output, Counts counts, MPI_Op op) const;
   void gather_in_pieces(Tensor const& input, Tensor const& output, Counts counts) const;
@@ -62,7 +62,7 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   int rank_ = 0;
   int size_ = 0;
   MessageRules rules_;
-  int reductions_ = 0;  ///< in the order of the ranks, started so far
+  int reductions_ = 0;  ///< in the order of the ranks; those started so far
   std::shared_ptr<BufferPool> buffers_ = std::make_shared<BufferPool>();
   int exceptions_at_start_ = std::uncaught_exceptions();
 };

@@ -19,10 +19,10 @@ struct Piece {
   int count;
 };
 
-/// [0, elements) in pieces of at most `elements_per_call`; none where there are no elements.
+/// Cuts [0, elements) into pieces of at most `elements_per_call`; none if there are no elements.
 std::vector<Piece> pieces(std::int64_t elements, std::int64_t elements_per_call);
 
-/// As `pieces`, but at least one: between two ranks an empty message is one too.
+/// As `pieces`, but at least one: an empty message between two ranks is also a message.
 std::vector<Piece> message_pieces(std::int64_t elements, std::int64_t elements_per_call);
 
 }  // namespace heddle

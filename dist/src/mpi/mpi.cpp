@@ -15,25 +15,25 @@ namespace heddle {
 
 namespace {
 
-/// The number in an environment variable, 0 where there is none.
+/// The number in an environment variable, 0 if it is not set.
 int environment_number(char const* name) {
   char const* const text = std::getenv(name);
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-/// How many ranks the launcher says it started; 0 where no launcher speaks.
+/// The number of ranks that the launcher reports; 0 without launcher.
 int announced_ranks() {
   for (char const* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     if (int const ranks = environment_number(name); ranks > 0) {
       return ranks;
     }
   }
-  // A batch script, too, runs with Slurm's variables set, but only srun starts a step of several tasks.
+  // A batch script also runs with Slurm's variables set, but only srun starts a step of several tasks.
   int const tasks = environment_number("SLURM_STEP_NUM_TASKS");
   return std::getenv("SLURM_PROCID") != nullptr && tasks > 1 ? tasks : 0;
 }
 
-/// Ranks that do not find each other would each train alone, and all write to one run directory.
+/// Ranks that do not find each other would each train separately, and all write to one run directory.
 void require_announced_ranks(int ranks) {
   int const announced = announced_ranks();
   if (announced > 1 && ranks == 1) {
@@ -95,7 +95,7 @@ Communicator MpiSession::world() const {
 
 void MpiSession::abort(int code) const {
   MPI_Abort(state_->native_world, code);
-  // MPI_Abort returns only where it failed: this rank's own exit is then what is left to end the job.
+  // MPI_Abort returns only if it failed: only this rank's own exit can then end the job.
   std::_Exit(code);
 }
 

@@ -59,7 +59,7 @@ Tensor BufferPool::take(DType dtype, std::int64_t elements) {
   auto const found = std::ranges::find_if(free_, [&](Tensor const& buffer) { return buffer.bytes() >= bytes; });
   if (found == free_.end()) {
     if (!free_.empty()) {
-      free_.pop_back();  // too small: the new one takes its place
+      free_.pop_back();  // too small: the new one replaces it
     }
     return Tensor::allocate_on_host(dtype, {elements});
   }
@@ -83,7 +83,7 @@ RankOrderReduction::~RankOrderReduction() {
     try {
       wait();
     } catch (std::exception const&) {
-      // Nobody reads the result; its transfers are left to MPI.
+      // The result is not read; its transfers are left to MPI.
       return;
     }
   }

@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-/// Host memory that is used again: a reduction's buffers are as large as its tensors, and come again in each step.
+/// Host memory that is reused: a reduction's buffers are as large as its tensors and are needed again in each step.
 class BufferPool {
  public:
   /// Uninitialised, [elements].
@@ -22,13 +22,13 @@ class BufferPool {
   std::vector<Tensor> free_;
 };
 
-/// A reduction whose ranks are added in their order, each element of it in float32 where the dtype is bfloat16: so the
-/// result depends neither on the message sizes nor on the MPI library. The elements are divided among the ranks; every
-/// rank sends each other rank its part, adds the parts that come, and in an all-reduce sends its sum to all.
+/// A reduction that adds ranks in their order, in float32 if the dtype is bfloat16: the result depends neither on
+/// message sizes nor on the MPI library. The elements are divided among the ranks; every rank sends each other rank
+/// its part, adds the parts that it receives, and in an all-reduce sends its sum to all.
 class RankOrderReduction final : public TransferBackend {
  public:
-  /// The MPI communicator that the messages pass through, and its owner. `tag` and `tag + 1` are the reduction's
-  /// own among those under way.
+  /// The MPI communicator that carries the messages, and its owner. No other reduction in flight uses `tag` or
+  /// `tag + 1`.
   struct Channel {
     std::shared_ptr<void const> owner;
     MPI_Comm handle;
@@ -39,14 +39,14 @@ class RankOrderReduction final : public TransferBackend {
   };
   struct Call {
     char const* verb;
-    Tensor input;                      ///< all parts, one rank's after the other
+    Tensor input;                      ///< all parts, in rank order
     Tensor output;                     ///< this rank's part; may be that of the input
     std::vector<std::int64_t> counts;  ///< elements of each rank's part
     ReduceOp op;
     bool gathers;  ///< every rank's part of the result goes into `input`
   };
 
-  /// Starts to send.
+  /// Starts the sends.
   RankOrderReduction(Channel channel, Call call);
   ~RankOrderReduction() override;
   RankOrderReduction(RankOrderReduction const&) = delete;
@@ -59,7 +59,7 @@ class RankOrderReduction final : public TransferBackend {
   int ranks() const { return static_cast<int>(call_.counts.size()); }
   std::int64_t count(int rank) const { return call_.counts[static_cast<std::size_t>(rank)]; }
   std::int64_t offset(int rank) const { return offsets_[static_cast<std::size_t>(rank)]; }
-  /// The place of another rank's part of this rank's elements.
+  /// The buffer for another rank's values of this rank's elements.
   std::byte* received(int rank) const;
   void start_exchange();
   void reduce();

@@ -12,7 +12,7 @@ namespace heddle {
 
 namespace {
 
-/// Goes ahead of a message.
+/// The header that is sent before a message.
 struct Header {
   std::int64_t dtype;
   std::int64_t elements;
@@ -30,11 +30,11 @@ struct Expected {
   Tensor tensor;
   MessagePeer peer;
   MessageRules rules;
-  std::string mismatch = {};  ///< empty: what came is what was expected
+  std::string mismatch = {};  ///< empty: the message was as expected
 };
 
-/// Where a message's elements come from or go to. Open MPI 4.1.4 writes past the end of a buffer that meets a longer
-/// message, so a message of another dtype or count should not match; each of the peer's tags has a range of its own.
+/// The buffer of a message's elements. Open MPI 4.1.4 writes past the end of a buffer that is shorter than its
+/// message, so a message of another dtype or count should not match; each of the peer's tags has its own range.
 MessagePeer data_peer(MessagePeer const& peer, Tensor const& tensor, MessageRules const& rules) {
   int const range = (rules.largest_tag + 1 - first_element_tag) / reserved_tag;
   std::int64_t const kind = tensor.size() * 4 + static_cast<std::int64_t>(tensor.dtype());
@@ -69,7 +69,7 @@ MpiTransfer::~MpiTransfer() {
     }
   }
   if (abandoned) {
-    // MPI may still write there, and waiting for a rank that never comes would hide the exception that passes.
+    // MPI may still write there, and waiting for a rank that never comes would hide the exception.
     static_cast<void>(state_.release());
   }
 }
@@ -177,7 +177,7 @@ void MpiTransfer::check_header() {
     check_mpi(MPI_Cancel(&requests.back().handle), state_->verb);
     check_mpi(MPI_Wait(&requests.back().handle, MPI_STATUS_IGNORE), state_->verb);
   }
-  // Taken off the wire all the same: the sender may be waiting.
+  // It is received all the same: the sender may be waiting.
   state_->kept.push_back(Tensor::allocate(dtype, {elements}));
   post_data(state_->kept.back());
 }

@@ -15,7 +15,7 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
   return (size + multiple - 1) / multiple * multiple;
 }
 
-/// Each parameter of several stages alone, and those between two of them in one.
+/// Makes one range of each parameter of several stages, and one of all parameters between two of them.
 std::vector<IndexRange> segments_of(std::vector<PlacedParameter> const& parameters) {
   std::vector<IndexRange> segments;
   bool joins = false;

@@ -10,7 +10,7 @@ namespace heddle {
 
 namespace {
 
-/// Elements that Adam updates between two looks at the gather under way: some tens of microseconds.
+/// The number of elements that Adam updates between two calls of the gather's progress: some tens of microseconds.
 constexpr std::int64_t elements_between_looks = std::int64_t{1} << 16;
 
 }  // namespace

@@ -34,7 +34,7 @@ GradientNorm::GradientNorm(ParallelState const& parallel, ParameterSet const& pa
       joins = false;
       continue;
     }
-    // A parameter of several stages is apart: where its neighbours lie depends on the number of replicas.
+    // A parameter of several stages is separate: the places of its neighbours depend on the number of replicas.
     if (joins && !shared) {
       counted_.back().end = parameter.place.end;
     } else {

@@ -48,7 +48,7 @@ IndexRange GradientReducer::begin_tree(std::int64_t micro_batches, Tensor const&
 
 void GradientReducer::finish_tree() {
   tree_.finish();
-  // The sums that follow add the same numbers in the same order whatever the number of data ranks.
+  // The later sums add the same numbers in the same order for any number of data ranks.
   sum_over_context();
   scattered_ = false;
   partial_sums_.sum(reduced());

@@ -15,7 +15,7 @@ std::int64_t cut(IndexRange const& node) {
   return node.begin + static_cast<std::int64_t>(std::bit_floor(count - 1));
 }
 
-/// Adds on the host, whatever memory the losses are in: they are few.
+/// Adds on the host, whatever memory the losses are in: there are few of them.
 void add_on_host(Tensor const& into, Tensor const& from) {
   auto sum = to_host<double>(into);
   auto const addend = to_host<double>(from);
@@ -88,7 +88,7 @@ void GradientTree::finish() {
 }
 
 /// Returns the node's sums on the owner of its first micro-batch, nothing elsewhere. All ranks walk the nodes in the
-/// same order, so each message meets a rank that is on its way to it.
+/// same order, so the receiver of each message is about to receive it.
 GradientTree::Sums GradientTree::combine(IndexRange const& node) {
   if (node.end <= mine_.begin || node.begin >= mine_.end) {
     return {};

@@ -10,7 +10,7 @@ namespace heddle {
 
 namespace {
 
-/// Tells these messages from those of the schedule.
+/// The tag that separates these messages from those of the schedule.
 constexpr int exchange_tag = 7001;
 
 void require_stages(Parameter const& parameter, Mesh const& mesh) {
@@ -121,7 +121,7 @@ void PartialSums::sum_over_stages(IndexRange const& range, std::vector<int> cons
   for (Transfer& transfer : transfers) {
     transfer.wait();
   }
-  // Every holder adds in the order of the stages, so that all come to the same bits.
+  // Every holder adds in the order of the stages, so that all get the same bits.
   for (std::size_t index = 1; index < terms.size(); ++index) {
     operations_->add(execution_, terms.front(), terms[index]);
   }

@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// Arenas that are used again once what was sent from them has left.
+/// Arenas that are reused once their messages have been sent.
 class ArenaSlots {
  public:
   struct Slot {
@@ -17,7 +17,7 @@ class ArenaSlots {
 
   /// A slot with an empty arena.
   Slot& take();
-  /// Nobody but its sends needs it any more.
+  /// Gives a slot back: only its sends still need it.
   void give_back(Slot& slot) { leaving_.push_back(&slot); }
   /// Waits until no more than `most` slots that were given back are sending.
   void finish(std::size_t most = 0);
@@ -27,7 +27,7 @@ class ArenaSlots {
   void collect();
 
   std::deque<Slot> slots_;
-  std::vector<Slot*> free_;    ///< the last one is taken first: its pages are warm
+  std::vector<Slot*> free_;    ///< the last one is reused first: its pages are in cache
   std::deque<Slot*> leaving_;  ///< the oldest first
 };
 

@@ -13,7 +13,7 @@ namespace heddle {
 
 namespace {
 
-/// So many actions ahead their receives are posted: the next forward's and the next backward's.
+/// The number of actions whose receives are posted ahead: the next forward's and the next backward's.
 constexpr std::size_t look_ahead = 2;
 
 double seconds() {
@@ -22,7 +22,7 @@ double seconds() {
 
 enum class Field : std::uint8_t { hidden, memory };
 
-/// A message's fields by name, for those that are given.
+/// A message's fields by name, those that are present.
 template <class Visit>
 void for_each_tensor(HiddenStates const& stream, Visit const& visit) {
   if (!stream.hidden.empty()) {
@@ -35,7 +35,7 @@ void for_each_tensor(HiddenStates const& stream, Visit const& visit) {
 
 }  // namespace
 
-/// One train or evaluate call.
+/// One call of train or evaluate.
 class Pipeline::Run {
  public:
   Run(Pipeline& pipeline, MicroBatchSource const& source, PipelineStep const& step, bool training)
@@ -73,10 +73,10 @@ class Pipeline::Run {
  private:
   using Slot = ArenaSlots::Slot;
 
-  /// An action whose input is on its way.
+  /// An action whose input is being received.
   struct Call {
     PipelineAction action;
-    Slot* slot = nullptr;  ///< of its input and, but for a training forward, its output
+    Slot* slot = nullptr;  ///< for its input and, except in a training forward, its output
     HiddenStates input;
     std::vector<Transfer> receives;
   };
@@ -115,7 +115,7 @@ class Pipeline::Run {
             .gradients = training_ && last ? step_.gradients : nullptr};
   }
 
-  /// Gradients that are under way go on meanwhile.
+  /// Waits for the input; gradient reductions make progress meanwhile.
   void wait(Transfer& receive) const {
     if (!training_ || step_.gradients == nullptr) {
       receive.wait();
@@ -136,7 +136,7 @@ class Pipeline::Run {
       micro_batches_.emplace(action.micro_batch, std::move(micro_batch));
     }
     if (!training_) {
-      // Forward passes alone depend on no later stage, so that the first would run far ahead of the others. An encoder
+      // Forward passes depend on no later stage, so the first stage would run far ahead of the others. An encoder
       // part's outputs wait for the end of their group, which has less than two for each stage.
       pipeline_.messages_->finish(2 * static_cast<std::size_t>(stages()));
     }
@@ -196,7 +196,7 @@ class Pipeline::Run {
     pipeline_.messages_->give_back(*call.slot);
   }
 
-  /// As send, from the call's own slot: tensors that lie elsewhere are copied there, so that their places are free.
+  /// Sends as send does, from the call's own slot: tensors outside it are copied there, so that their memory is free.
   void send_copy(Call& call, HiddenStates stream) {
     if (!has_destination(call.action)) {
       return;
@@ -214,7 +214,8 @@ class Pipeline::Run {
     send(call, *call.slot, {moved(stream.hidden), moved(stream.memory)});
   }
 
-  /// Starts to send the next virtual stage's input from `slot`; a memory that only passes by stays the call's own.
+  /// Starts to send the next virtual stage's input from `slot`; a memory that is only passed on stays in the call's
+  /// own slot.
   void send(Call const& call, Slot& slot, HiddenStates const& stream) {
     if (!has_destination(call.action)) {
       return;
@@ -234,7 +235,8 @@ class Pipeline::Run {
     return to >= 0 && to < stages() * parts();
   }
 
-  /// Messages of one tag have the micro-batches' order on both sides; the receiving part's number distinguishes parts.
+  /// Messages with one tag are in the micro-batches' order on both sides; the receiving part's number distinguishes
+  /// parts.
   int tag(Pass pass, int receiver, Field field) const {
     return 4 * (receiver / stages()) + 2 * static_cast<int>(pass) + static_cast<int>(field);
   }
@@ -245,7 +247,7 @@ class Pipeline::Run {
   bool training_;
   std::map<std::int64_t, MicroBatch> micro_batches_;
   std::deque<Call> posted_;
-  std::vector<LossSums> losses_;  ///< [micro-batch]; zeros but on the last stage
+  std::vector<LossSums> losses_;  ///< [micro-batch]; zeros except on the last stage
 };
 
 Pipeline::Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,

@@ -4,12 +4,12 @@
 namespace heddle {
 namespace {
 
-/// Into how many groups the micro-batches go: none has fewer than `stages`, unless there are fewer at all.
+/// The number of groups of micro-batches: none has fewer than `stages`, unless there are fewer in total.
 std::int64_t groups_of(std::int64_t micro_batches, int stages) {
   return std::max<std::int64_t>(micro_batches / stages, 1);
 }
 
-/// Forward passes before the first backward.
+/// The number of forward passes before the first backward.
 std::int64_t warm_up(PipelinePlace const& place, std::int64_t micro_batches) {
   std::int64_t const behind = place.stages - place.stage - 1;
   if (place.parts == 1) {
@@ -45,7 +45,7 @@ std::vector<PipelineAction> training_actions(PipelinePlace const& place, std::in
       actions.push_back(forwards[index]);
     }
     if (index >= ahead) {
-      // Backward passes have the order of the forward ones, through the parts from the last to the first.
+      // Backward passes are in the order of the forward ones, but the parts from the last to the first.
       PipelineAction const& mirrored = forwards[index - ahead];
       actions.push_back({Pass::backward, place.parts - 1 - mirrored.part, mirrored.micro_batch});
     }

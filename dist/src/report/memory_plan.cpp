@@ -13,14 +13,14 @@ namespace heddle {
 
 namespace {
 
-/// More micro-batches than this take no more memory than so many.
+/// More micro-batches than this need no more memory.
 constexpr std::int64_t most_micro_batches = 256;
 
 std::int64_t divided_up(std::int64_t count, std::int64_t by) {
   return (count + by - 1) / by;
 }
 
-/// A micro-batch, both sides of which have so many tokens, in sequences as long as possible.
+/// A micro-batch with this many tokens on both sides, in sequences as long as possible.
 Pack full_pack(std::int64_t tokens, std::int64_t max_length, GroupMember split) {
   std::vector<SentencePair> pairs;
   for (std::int64_t left = tokens; left > 0; left -= max_length) {
@@ -44,7 +44,7 @@ class Repeated final : public MicroBatchSource {
   std::int64_t count_;
 };
 
-/// Adds up what the kernels of a rehearsal's calls would keep.
+/// Adds up the memory that the kernels of a rehearsal's calls would keep.
 class KeptByKernels final : public KernelObserver {
  public:
   void observe(Execution& execution, KernelCall const& call) override {
@@ -66,8 +66,8 @@ class KeptByKernels final : public KernelObserver {
   std::map<std::string, std::int64_t> bytes_by_name_;
 };
 
-/// A rank's model with kernels that compute nothing among ranks that are not there. Its parameters are address space
-/// alone.
+/// A rank's model in groups whose other ranks do not exist, with kernels that compute nothing. Its parameters only
+/// reserve addresses.
 class Rehearsal {
  public:
   Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries)
@@ -103,7 +103,7 @@ class Rehearsal {
  private:
   KernelSource kernels() const { return {kernels_, config_.kernels}; }
 
-  /// Elements of one of them.
+  /// The number of elements of one of them.
   std::int64_t moments() const {
     if (!config_.parallel.shard_optimizer) {
       return parameters_.size();
@@ -122,7 +122,7 @@ class Rehearsal {
     std::int64_t const tokens = divided_up(config_.train.batch_tokens, data);
     std::int64_t const most_tokens = std::min(tokens, config_.train.micro_batch_tokens);
     Communicator const& context = parallel_.context;
-    // Deterministic, each micro-batch passes the pipeline by itself.
+    // In deterministic mode each micro-batch passes the pipeline separately.
     std::int64_t const trained = deterministic ? 1 : std::min(divided_up(tokens, most_tokens), most_micro_batches);
     std::int64_t const evaluated = 2 * parallel_.pipeline.size();
     Repeated const packs(full_pack(most_tokens, config_.model.max_length, {context.rank(), context.size()}),

@@ -56,13 +56,13 @@ std::string row(std::string_view label, std::string_view kind, MemoryUse const& 
                      mebibytes(use.kernels), mebibytes(use.activations), mebibytes(use.total()));
 }
 
-/// To the reader the same, but for what their processes have resident.
+/// True if the rows print the same, except for the resident memory of their processes.
 bool alike(MemoryReport const& one, MemoryReport const& other) {
   return row("", "", one.predicted) == row("", "", other.predicted) &&
          row("", "", one.measured) == row("", "", other.measured);
 }
 
-/// A line for neighbours that are alike, with the most of each number.
+/// A line for adjacent ranks that print the same, with the largest of each number.
 std::vector<Line> lines_of(std::vector<MemoryReport> const& ranks) {
   std::vector<Line> lines;
   for (auto begin = ranks.begin(); begin != ranks.end();) {

@@ -26,7 +26,7 @@ std::string range(IndexRange const& share) {
   return share.count() == 1 ? fmt::format("{}", share.begin) : fmt::format("{}-{}", share.begin, share.end - 1);
 }
 
-/// One rank's line, or one of several neighbours.
+/// The line of one rank, or of several adjacent ones.
 struct Line {
   int first = 0;
   int last = 0;
@@ -87,8 +87,8 @@ struct Table {
   }
 };
 
-/// Neighbours of one stage, of one machine too where `by_host`, in one line: where they differ, from the first's to the
-/// last's.
+/// Joins adjacent ranks of one stage (with `by_host`, also of one machine) in one line: differing columns show the
+/// first and the last.
 std::vector<Line> folded(std::vector<Line> const& lines, bool by_host) {
   std::vector<Line> result;
   auto const join = [](std::string& cell, std::string const& first, std::string const& last) {
@@ -179,7 +179,7 @@ std::string describe_modes(Config const& config, Mesh const& mesh) {
   return text;
 }
 
-/// Tensor groups talk at every sublayer, which a network between machines makes slow.
+/// Tensor groups communicate in every sublayer, which is slow over a network between machines.
 std::string warn_of_spread_groups(Mesh const& mesh, std::vector<std::string> const& hosts) {
   auto const size = static_cast<std::size_t>(mesh.size(MeshAxis::tensor));
   std::size_t spread = 0;

@@ -11,7 +11,7 @@ class IdleTransfer : public TransferBackend {
   void wait() override {}
 };
 
-/// A group of which this rank alone is there.
+/// A group in which only this rank exists.
 class IdleBackend : public CommunicatorBackend {
  public:
   IdleBackend(int rank, int size) : rank_(rank), size_(size) {}

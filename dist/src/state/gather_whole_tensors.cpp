@@ -10,8 +10,8 @@ namespace {
 /// The part of a whole tensor that one tensor rank holds.
 struct LocalPart {
   IndexRange elements;      ///< in the stage's buffers
-  std::int64_t run = 1;     ///< elements that are neighbours in the whole tensor, too
-  std::int64_t stride = 1;  ///< between the starts of such runs there
+  std::int64_t run = 1;     ///< elements that are also adjacent in the whole tensor
+  std::int64_t stride = 1;  ///< the distance there between the starts of such runs
   std::int64_t offset = 0;  ///< of the first one
 };
 
@@ -32,7 +32,7 @@ LocalPart local_part(ParameterDescription const& parameter, int tensor_rank, int
       {parameter.place.begin, parameter.place.begin + local}, held.count() * inner, extent * inner, held.begin * inner};
 }
 
-/// Puts a piece of a local part, beginning at `begin` of the buffers, where it belongs.
+/// Copies a piece of a local part, which begins at `begin` of the buffers, to its place.
 void place(std::vector<float> const& piece, std::int64_t begin, LocalPart const& part, std::vector<float>& whole) {
   std::int64_t local = begin - part.elements.begin;
   for (std::size_t done = 0; done < piece.size();) {
@@ -115,8 +115,8 @@ class Gathering {
     }
   }
 
-  /// A piece's way from the rank that has it, as own(), into the whole tensor on world rank 0. All ranks come by in the
-  /// same order, and those that are neither go on.
+  /// Sends a piece from the rank that has it, as own(), into the whole tensor on world rank 0. All ranks make the
+  /// calls in the same order; those that are neither do nothing.
   template <class Own>
   void bring(int source, LocalPart const& part, IndexRange const& piece, std::vector<float>& whole, Own const& own) {
     if (parallel_.world.rank() == source) {

@@ -17,7 +17,7 @@ namespace heddle {
 
 namespace {
 
-/// Groups of world ranks that hold the same value, the largest first.
+/// Groups of world ranks that hold the same value, the largest group first.
 std::string describe_groups(std::map<std::uint64_t, std::vector<int>> const& ranks_by_digest) {
   std::vector<std::vector<int>> groups;
   for (auto const& [digest, ranks] : ranks_by_digest) {
@@ -36,21 +36,21 @@ std::string describe_groups(std::map<std::uint64_t, std::vector<int>> const& ran
   return text;
 }
 
-/// A tensor, or the piece of one that is here, by a name that is the same on every rank that holds it.
+/// A tensor, or the piece of one that is on this rank, with a name that is the same on every rank that holds it.
 struct NamedDigest {
   std::string name;
   std::uint64_t digest;
 };
 
-/// One rank's word on one of its tensors.
+/// One rank's digest of one of its tensors.
 struct Report {
   std::uint64_t name = 0;  ///< a hash of it
   std::uint64_t digest = 0;
   std::int64_t world_rank = 0;
 };
 
-/// Returns how tensors differ among the ranks of the group that hold them, by name, of those that `held` names.
-/// Collective over the group.
+/// Returns how tensors differ among the ranks of the group that hold them, for the names in `held`. Collective over
+/// the group.
 std::map<std::string, std::string> differences(Communicator const& group, int world_rank,
                                                std::vector<NamedDigest> const& held) {
   if (group.size() == 1) {
@@ -76,7 +76,7 @@ std::map<std::string, std::string> differences(Communicator const& group, int wo
   return found;
 }
 
-/// Digests of all that must be the same somewhere, in the order in which differences are looked for.
+/// Digests of everything that must be the same on several ranks, in the order in which differences are searched.
 class Digests {
  public:
   void add(ParameterSpec const& spec, std::string name, Tensor const& tensor) {
@@ -95,7 +95,7 @@ class Digests {
     }
   }
 
-  /// Adds the pieces of the moments that are here. Where they are sharded, replicas hold different pieces, which have
+  /// Adds the pieces of the moments on this rank. If they are sharded, replicas hold different pieces, which have
   /// different names.
   void add_moments(ParameterSet const& parameters, Optimizer const& optimizer) {
     for (Parameter const& parameter : parameters.all()) {
@@ -112,7 +112,7 @@ class Digests {
     }
   }
 
-  /// Compares all before it throws, so that no rank waits for one that has thrown.
+  /// Compares everything before it throws, so that no rank waits for one that has thrown.
   void compare(ParallelState const& parallel) const {
     int const world_rank = parallel.world.rank();
     auto differing = differences(parallel.replicas, world_rank, all_);
@@ -142,7 +142,7 @@ std::uint64_t digest(Tensor const& tensor) {
   auto const bytes = static_cast<std::size_t>(tensor.bytes());
   std::vector<std::byte> host(bytes);
   copy_to_host(host.data(), tensor);
-  // Four chains side by side, as each waits for its own multiplication.
+  // Four independent chains, because each step waits for its own multiplication.
   constexpr std::size_t lanes = 4;
   constexpr std::size_t block = lanes * sizeof(std::uint64_t);
   std::array<std::uint64_t, lanes> chains{1, 2, 3, 4};

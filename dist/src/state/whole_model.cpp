@@ -11,7 +11,7 @@ namespace heddle {
 
 namespace {
 
-/// Numbers and texts one after another, for a message.
+/// Numbers and texts in order, for a message.
 class Writer {
  public:
   void number(std::int64_t value) { words_.push_back(value); }

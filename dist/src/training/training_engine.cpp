@@ -21,7 +21,7 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   Config const& config = setup.config;
   plan_ =
       plan_pipeline(describe_model(config.model, setup.registries.layers), config.parallel, setup.vocabulary.target);
-  // The layers declare their parameters while they are built.
+  // The layers declare their parameters in their constructors.
   model_.emplace(layer_spec(), setup.registries.layers, setup.vocabulary, plan_);
   parameters_.allocate(parameter_dtype(setup.dtype));
   KernelSource const kernels = kernels_of(setup);
@@ -53,7 +53,7 @@ double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t st
                     .step = static_cast<std::uint32_t>(steps_done),
                     .row_split = row_split_};
   if (setup_.config.train.deterministic) {
-    // A micro-batch is a leaf of the tree, so each passes the pipeline by itself.
+    // A micro-batch is a leaf of the tree, so each passes the pipeline separately.
     IndexRange const mine = optimizer_->begin_tree(batch.count(), loss_sum_);
     for (std::int64_t index = mine.begin; index < mine.end; ++index) {
       step.micro_batches = {index, index + 1};
@@ -82,7 +82,8 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches) {
   std::int64_t const count = micro_batches.count();
   IndexRange const mine = share(count, data.rank(), data.size());
   auto const losses = pipeline_->evaluate(micro_batches, {.micro_batches = mine, .loss = {}, .row_split = row_split_});
-  // Each micro-batch has its own place, and places are added in one order: the sum does not depend on who computed it.
+  // Each micro-batch has its own element, and elements are added in one order: the sum does not depend on which rank
+  // computed it.
   std::vector<double> places(static_cast<std::size_t>(2 * count), 0.0);
   for (std::size_t index = 0; index < losses.size(); ++index) {
     std::size_t const place = 2 * (static_cast<std::size_t>(mine.begin) + index);

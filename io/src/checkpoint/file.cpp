@@ -89,8 +89,8 @@ struct Extent {
   std::string where;
 };
 
-/// Compares a block of the file with the parts of the extents (sorted by offset) that lie in it. Answers how many bytes
-/// were compared.
+/// Compares a block of the file with the parts of the extents (sorted by offset) that lie in it. Returns how many
+/// bytes were compared.
 std::int64_t compare_block(std::vector<Extent> const& extents, std::int64_t offset,
                            std::span<std::uint8_t const> block) {
   std::int64_t const block_end = offset + std::ssize(block);
@@ -112,7 +112,7 @@ std::int64_t compare_block(std::vector<Extent> const& extents, std::int64_t offs
   return compared;
 }
 
-/// Checks everything but the tensors' elements. Returns where those elements lie.
+/// Checks everything but the tensors' elements. Returns the places of those elements.
 std::vector<Extent> compare_index(hdf5::File const& file, CheckpointContents const& contents) {
   static_assert(sizeof(TrainingState) == 9 * 8, "compared as bytes, so that no field is forgotten and NaN equals NaN");
   CheckpointIndex const index = read_index(file);

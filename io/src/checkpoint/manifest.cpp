@@ -37,7 +37,7 @@ FileDescriptor open_regular(fs::path const& path) {
   return file;
 }
 
-/// Fills `buffer` as far as the file reaches. Returns the number of bytes.
+/// Fills `buffer`, or less at the end of the file. Returns the number of bytes.
 std::size_t read_block(FileDescriptor const& file, fs::path const& path, std::span<std::uint8_t> buffer) {
   std::size_t filled = 0;
   while (filled < buffer.size()) {

@@ -34,7 +34,7 @@ struct Step {
   fs::path directory;
 };
 
-/// All entries named like checkpoints, oldest first; an empty list where the store does not exist.
+/// All entries named like checkpoints, oldest first; an empty list if the store does not exist.
 std::vector<Step> find_steps(fs::path const& directory) {
   std::vector<Step> steps;
   if (fs::exists(directory)) {
@@ -54,7 +54,7 @@ bool has_rejected(fs::path const& directory) {
                      [](auto const& entry) { return entry.path().filename().string().starts_with(rejected_prefix); });
 }
 
-/// The problem of a checkpoint, "" where it has none.
+/// The problem of a checkpoint, "" if it has none.
 std::string problem_of(fs::path const& directory, CheckpointStore::Check check) {
   try {
     if (fs::is_symlink(directory) || !fs::is_directory(directory)) {
@@ -84,12 +84,12 @@ std::int64_t bytes_in(fs::path const& directory) {
   return bytes;
 }
 
-/// True where a leftover has not changed for a day: nobody is still writing it, even where there are no locks.
+/// True if a leftover has not changed for a day: then nobody is still writing it, even without file locks.
 bool is_old(fs::path const& path) {
   return fs::last_write_time(path) + leftover_age < fs::file_time_type::clock::now();
 }
 
-/// The directory a checkpoint is written in; removed again unless it was renamed to its own name.
+/// The directory in which a checkpoint is written; removed again unless it was renamed to its own name.
 class TemporaryDirectory {
  public:
   explicit TemporaryDirectory(fs::path path) : path_(std::move(path)) {
@@ -118,7 +118,7 @@ class TemporaryDirectory {
   bool renamed_ = false;
 };
 
-/// Throws Error in advance where the file system has no room; quotas show only when writing.
+/// Throws Error in advance if the file system has no room; quotas show only when writing.
 void check_free_space(fs::path const& directory, CheckpointContents const& contents) {
   std::uint64_t needed = contents.config.size() + contents.source_model.size() + contents.target_model.size();
   for (CheckpointTensor const& tensor : contents.tensors) {
@@ -151,7 +151,7 @@ void write_directory(fs::path const& directory, CheckpointContents const& conten
   reached("manifest_synced");
 }
 
-/// True where the user named one checkpoint and not a store of them.
+/// True if the user named one checkpoint and not a store of them.
 bool is_one_checkpoint(fs::path const& place) {
   fs::path const name = place.has_filename() ? place.filename() : place.parent_path().filename();
   return checkpoint_step(name.string()).has_value() || fs::exists(place / manifest_file_name);
@@ -226,7 +226,7 @@ bool CheckpointStore::keep_existing(std::int64_t step, CommitResult& result) con
     result.notes.push_back(existing.string() + ": was there already and verifies; it was kept");
     return true;
   }
-  // Moved aside, not deleted: a damaged checkpoint is evidence, and what is left of it may still be wanted.
+  // Moved aside, not deleted: a damaged checkpoint is evidence, and the rest of it may still be needed.
   for (int attempt = 0;; ++attempt) {
     std::string const suffix = attempt == 0 ? "" : "-" + std::to_string(attempt);
     fs::path const aside = directory_ / (std::string(rejected_prefix) + existing.filename().string() + suffix);
@@ -260,14 +260,14 @@ void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) c
     std::int64_t kept = 0;
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
       // A visibly torn checkpoint neither counts as kept nor is deleted. The same holds for one that is newer than the
-      // one just written: the run did not go on from it, so it did not verify.
+      // one just written: the run did not continue from it, so it did not verify.
       if (step->step > committed_step || !problem_of(step->directory, Check::sizes).empty()) {
         continue;
       }
       if (++kept <= keep_ || step->step == committed_step || step->step == best) {
         continue;
       }
-      // First the name goes, so that a crash in the middle leaves no checkpoint with files missing.
+      // The name is removed first, so that a crash in the middle leaves no checkpoint with files missing.
       fs::path const doomed = directory_ / temporary_name("removed-" + step->directory.filename().string());
       fs::rename(step->directory, doomed);
       fs::remove_all(doomed);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char const* format_name = "heddle-dataset";
 constexpr int64_t format_version = 1;
-/// Tokens (and offsets) in one chunk of the file, in one append, and in one block of a reader's cache.
+/// The number of tokens (and offsets) in one chunk of the file, in one append, and in one block of a reader's cache.
 constexpr int64_t block_length = 16384;
 
 /// The check of token ids that writer and reader share.
@@ -27,7 +27,7 @@ void check_ids(std::span<int32_t const> ids, int32_t vocabulary_size, std::strin
   }
 }
 
-/// Collects values and appends them to an extendible dataset a block at a time.
+/// Collects values and appends them to an extendible dataset, one block at a time.
 template <typename T>
 class Column {
  public:
@@ -157,12 +157,12 @@ class SideReader {
   hdf5::Array tokens_;
   int32_t vocabulary_size_;
   std::vector<int64_t> offsets_;
-  std::vector<std::vector<int32_t>> blocks_;  ///< empty where not in memory
+  std::vector<std::vector<int32_t>> blocks_;  ///< empty if not in memory
   std::deque<int64_t> loaded_;                ///< oldest first
   int64_t blocks_kept_ = 1;
 };
 
-/// Checks the root's attributes up to what is needed to understand the rest.
+/// Checks the root's attributes that are needed to understand the rest.
 void check_format(hdf5::File const& file) {
   std::string const format = file.has_attribute("format") ? file.string_attribute("format") : "";
   if (format != format_name) {
@@ -209,7 +209,7 @@ struct DatasetWriter::State {
 
   Vocabulary vocabulary;
   PendingFile pending;
-  std::optional<hdf5::File> file;  // declared before what lies in it: handles close in the reverse order
+  std::optional<hdf5::File> file;  // declared before the objects in it: handles close in the reverse order
   std::optional<SideWriter> source;
   std::optional<SideWriter> target;
   int64_t pairs = 0;

@@ -38,7 +38,7 @@ void check_range(int64_t number) {
   }
 }
 
-/// 1 to 999, with "and" before what follows the hundreds.
+/// Numbers from 1 to 999, with "and" after the hundreds.
 std::string english_below_thousand(int64_t number) {
   std::string text;
   if (number >= 100) {
@@ -56,7 +56,7 @@ std::string english_below_thousand(int64_t number) {
   return number % 10 == 0 ? text : fmt::format("{}-{}", text, word(english_small, number % 10));
 }
 
-/// 1 to 999; a one at the end is "eins" at the end of a word, and "ein" where more of it follows.
+/// Numbers from 1 to 999; a one at the end is "eins" at the end of a word, and "ein" inside it.
 std::string german_below_thousand(int64_t number, bool word_ends) {
   auto const one_or = [](int64_t digit) { return digit == 1 ? std::string_view("ein") : word(german_small, digit); };
   std::string text;
@@ -89,7 +89,8 @@ void shuffle(std::span<int64_t> numbers, std::mt19937_64& generator) {
   }
 }
 
-/// `count` different numbers in random order, equally many of each number of digits where there are enough of them.
+/// `count` different numbers in random order, equally many of each number of digits as far as there are enough of
+/// them.
 std::vector<int64_t> choose_numbers(int64_t count, std::mt19937_64& generator) {
   std::vector<int64_t> chosen;
   int64_t low = 0;
@@ -119,7 +120,7 @@ void write_lines(PendingFile& pending, std::span<int64_t const> numbers, std::st
 }
 
 void check(DemoDataOptions const& options) {
-  // Half of all numbers leaves even the largest share something to be drawn from.
+  // With half of all numbers, even the largest share still has numbers to be drawn from.
   constexpr int64_t most = 500'000;
   int64_t const least = std::min({options.train - 200, options.valid - 1, options.test - 1});
   int64_t const largest = std::max({options.train, options.valid, options.test});
@@ -162,7 +163,7 @@ void write_demo_data(DemoDataOptions const& options) {
   check(options);
   std::mt19937_64 generator(options.seed);
   std::vector<int64_t> numbers = choose_numbers(options.train + options.valid + options.test, generator);
-  // Numbers below a hundred come first, into train, which is then shuffled again.
+  // Numbers below a hundred come first, into train, which is shuffled again afterwards.
   std::stable_partition(numbers.begin(), numbers.end(), [](int64_t number) { return number < 100; });
   auto const all = std::span(numbers);
   auto const train_count = static_cast<std::size_t>(options.train);

@@ -166,7 +166,7 @@ void check(PrepareOptions const& options) {
   }
 }
 
-/// The files that this command may leave in its directory.
+/// The files that this command may write to its directory.
 constexpr std::array<char const*, 5> output_names = {"train.h5", "valid.h5", "vocab.model", "vocab.source.model",
                                                      "vocab.target.model"};
 
@@ -179,7 +179,7 @@ void refuse_to_replace(PrepareOptions const& options) {
   }
 }
 
-/// The vocabulary's model files, written but not yet in their places.
+/// The vocabulary's model files, written but not yet renamed to their final names.
 std::list<PendingFile> write_models(PrepareOptions const& options, Vocabulary const& vocabulary) {
   std::list<PendingFile> files;
   auto const write = [&](char const* name, Tokenizer const& tokenizer) {
@@ -212,7 +212,7 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   }
   Vocabulary const vocabulary = given ? *given : learn_vocabulary(options, progress);
 
-  // Everything is written under temporary names first, so that whatever fails leaves nothing.
+  // Everything is written under temporary names first, so that any failure leaves no file.
   std::list<PendingFile> models = write_models(options, vocabulary);
   std::vector<DatasetWriter> writers;
   std::vector<PreparedText> reports;

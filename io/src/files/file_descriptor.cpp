@@ -25,7 +25,7 @@ void fail_with_errno(std::filesystem::path const& path, std::string_view what) {
 
 void sync_to_disk(std::filesystem::path const& path) {
   FileDescriptor const file(path, O_RDONLY);
-  // Some network file systems answer EINVAL for a directory: their renames need no fsync.
+  // Some network file systems return EINVAL for a directory: their renames need no fsync.
   if (!file.is_open() || (::fsync(file.get()) != 0 && !(errno == EINVAL && std::filesystem::is_directory(path)))) {
     fail_with_errno(path, "write to the disk");
   }
@@ -59,7 +59,7 @@ bool rename_without_replacing(std::filesystem::path const& from, std::filesystem
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
     return true;
   }
-  // Where the file system knows no such flag, plain rename is nearly as good: it replaces a directory only if empty.
+  // On file systems without this flag, plain rename is nearly as good: it replaces a directory only if empty.
   if ((errno == EINVAL || errno == ENOSYS) && ::rename(from.c_str(), to.c_str()) == 0) {
     return true;
   }

@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-/// Owns a POSIX file descriptor. Opening does not throw: ask is_open() and errno.
+/// Owns a POSIX file descriptor. Opening does not throw: check is_open() and errno.
 class FileDescriptor {
  public:
   FileDescriptor(std::filesystem::path const& path, int flags);
@@ -23,19 +23,19 @@ class FileDescriptor {
   int descriptor_;
 };
 
-/// Error "PATH: could not WHAT: errno's text".
+/// An Error "PATH: could not WHAT: errno's text".
 [[noreturn]] void fail_with_errno(std::filesystem::path const& path, std::string_view what);
 
-/// Waits until a file's content, or a directory's entries, are on the disk. Error where that fails.
+/// Waits until a file's content, or a directory's entries, are on the disk. Throws Error if that fails.
 void sync_to_disk(std::filesystem::path const& path);
 
-/// Asks the kernel to forget its cached copy, so that the next read comes from the device. Only advice: never fails.
+/// Advises the kernel to drop its cached copy, so that the next read comes from the device. Never fails.
 void drop_from_cache(std::filesystem::path const& path);
 
-/// A new file with this content. Error where it exists or cannot be written whole.
+/// Writes a new file with this content. Throws Error if it exists or cannot be written whole.
 void write_new_file(std::filesystem::path const& path, std::string_view content);
 
-/// Renames a directory unless `to` exists. Returns true where it did. Throws Error on any other trouble.
+/// Renames a directory unless `to` exists. Returns true if it did. Throws Error on any other failure.
 bool rename_without_replacing(std::filesystem::path const& from, std::filesystem::path const& to);
 
 }  // namespace heddle

@@ -30,7 +30,7 @@ std::string to_json(TimesByName const& times) {
   return "{" + text + "}";
 }
 
-/// An object of `values`, each on lines of its own.
+/// An object of `values`, each on its own lines.
 template <class Values>
 std::string to_json(Values const& values, std::string const& indent) {
   std::string text;
@@ -118,8 +118,7 @@ void add_kernel_timings(fs::path const& path, TimingsByMachine const& timings) {
     try {
       make_directory(path.parent_path());
     } catch (Error const& error) {
-      throw Error(
-          fmt::format("{}: {}", path.string(), error.what()));  // the file is the user's word, not its directory
+      throw Error(fmt::format("{}: {}", path.string(), error.what()));  // the user chose the file, not its directory
     }
   }
   replace_file(path, to_json(all));

@@ -4,11 +4,11 @@
 
 namespace heddle {
 
-/// A file that comes into being whole or not at all: it is written under a temporary name beside its target and renamed
-/// by commit(). Without a commit nothing is left behind.
+/// A file that appears whole or not at all: it is written under a temporary name beside its target and renamed by
+/// commit(). Without a commit it is removed.
 class PendingFile {
  public:
-  /// Only chooses the temporary name; the caller creates the file under it.
+  /// Only chooses the temporary name; the caller creates the file with it.
   explicit PendingFile(std::filesystem::path target);
   ~PendingFile();
   PendingFile(PendingFile const&) = delete;
@@ -17,10 +17,10 @@ class PendingFile {
   std::filesystem::path const& target() const noexcept { return target_; }
   std::filesystem::path const& temporary() const noexcept { return temporary_; }
 
-  /// Brings the written bytes to the disk. Error where that fails.
+  /// Syncs the written bytes to the disk. Throws Error if that fails.
   void sync() const;
 
-  /// Gives the file its name, replacing what had it before. Error where that fails.
+  /// Gives the file its name, replacing an older file. Throws Error if that fails.
   void commit();
 
  private:
@@ -29,8 +29,8 @@ class PendingFile {
   bool committed_ = false;
 };
 
-/// Makes a directory and its missing parents. Those that it made itself go again, when they are empty, unless keep()
-/// was called. Throws Error where the directory cannot be made.
+/// Makes a directory and its missing parents. The destructor removes those that it made and that are empty, unless
+/// keep() was called. Throws Error if the directory cannot be made.
 class PendingDirectory {
  public:
   explicit PendingDirectory(std::filesystem::path directory);
@@ -38,13 +38,13 @@ class PendingDirectory {
   PendingDirectory(PendingDirectory const&) = delete;
   PendingDirectory& operator=(PendingDirectory const&) = delete;
 
-  /// Brings the names of those that it made to the disk. Error where that fails.
+  /// Syncs the names of the directories that it made to the disk. Throws Error if that fails.
   void sync() const;
   void keep() noexcept { keep_ = true; }
 
  private:
   std::filesystem::path directory_;
-  std::filesystem::path existing_;  ///< the nearest ancestor that was there before
+  std::filesystem::path existing_;  ///< the nearest ancestor that existed before
   bool keep_ = false;
 };
 

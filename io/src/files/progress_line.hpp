@@ -7,17 +7,17 @@
 
 namespace heddle {
 
-/// Says now and then how far a long pass over a text has come: on one line that is rewritten where `out` is the
-/// terminal's stderr, else as a line every few seconds.
+/// Reports the progress of a long pass over a text: on one line that is rewritten if `out` is the terminal's stderr,
+/// else as a line every few seconds.
 class ProgressLine {
  public:
-  /// `total` in the unit of the later positions; 0 when it is not known.
+  /// `total` in the unit of the later positions; 0 if it is not known.
   ProgressLine(std::ostream& out, std::string what, int64_t total);
 
   /// `count` lines are done, at `position` of the total.
   void update(int64_t count, int64_t position);
 
-  /// The last word on this pass.
+  /// Writes the last line of this pass.
   void finish(int64_t count, std::string const& result);
 
  private:

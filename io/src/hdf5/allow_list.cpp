@@ -4,7 +4,7 @@
 #include "internal.hpp"
 
 // A crafted HDF5 file can name other files (external storage, external links, virtual datasets), ask for plug-ins
-// (filters) or promise extents that it does not hold. What Heddle reads needs none of that, so whatever is not on this
+// (filters) or promise extents that it does not hold. Heddle's files need none of that, so everything outside this
 // list is refused before a single element is read:
 //   - links: hard ones only; objects: groups and datasets, nested at most eight deep, at most a million;
 //   - element types: the five of ElementType, little-endian; rank 1 to 8;
@@ -45,7 +45,7 @@ herr_t collect_link(hid_t, char const* name, H5L_info_t const* info, void* data)
   }
 }
 
-/// True where there are filters.
+/// True if there are filters.
 bool check_filters(hid_t creation, std::string const& where) {
   int const filters = require(H5Pget_nfilters(creation), where, "read its filters");
   for (int index = 0; index < filters; ++index) {
@@ -87,7 +87,7 @@ void check_chunks(hid_t dataset, hid_t space, hid_t creation, Extents const& sha
   }
   hsize_t chunks = 0;
   require(H5Dget_num_chunks(dataset, space, &chunks), where, "count its chunks");
-  // A chunk that is not there would be read as zeros, without any error.
+  // HDF5 would read an absent chunk as zeros, without any error.
   if (static_cast<std::int64_t>(chunks) != expected_chunks) {
     throw DataError(where + ": has " + std::to_string(chunks) + " of its " + std::to_string(expected_chunks) +
                     " chunks; it was not written to its end");
@@ -100,7 +100,7 @@ void check_chunks(hid_t dataset, hid_t space, hid_t creation, Extents const& sha
 }
 
 void check_dataset(hid_t dataset, Walk const& walk, std::string const& where) {
-  // Check the layout first: nothing else of a dataset that may reach into other files is read.
+  // Check the layout first: only then is anything read that may reach into other files.
   Handle creation(require(H5Dget_create_plist(dataset), where, "read its creation properties"), H5Pclose);
   H5D_layout_t const layout = H5Pget_layout(creation.id());
   if (layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED && layout != H5D_COMPACT) {
@@ -119,7 +119,7 @@ void check_dataset(hid_t dataset, Walk const& walk, std::string const& where) {
   }
   std::int64_t bytes = element_bytes(element);
   for (std::int64_t extent : shape) {
-    bytes *= extent;  // shape_of_space has refused what overflows
+    bytes *= extent;  // shape_of_space has refused shapes that overflow
   }
   auto const stored = static_cast<std::int64_t>(H5Dget_storage_size(dataset));
   if (stored < 0 || stored > walk.file_bytes) {

@@ -12,7 +12,7 @@ namespace {
 constexpr ElementType all_types[] = {ElementType::int32, ElementType::int64, ElementType::float32, ElementType::float64,
                                      ElementType::uint8};
 
-/// Product of the extents; DataError where one is negative or the product overflows.
+/// The product of the extents; throws DataError if one is negative or the product overflows.
 std::int64_t element_count(Extents const& shape, std::string const& where) {
   std::int64_t count = 1;
   for (std::int64_t extent : shape) {

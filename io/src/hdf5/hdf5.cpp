@@ -25,7 +25,7 @@ herr_t remember_message(unsigned, H5E_error2_t const* error, void* data) {
   return 0;
 }
 
-/// No message to the terminal, and no plug-in filter from a path that the environment names.
+/// No messages on the terminal, and no plug-in filters from a path in the environment.
 void prepare_library() {
   if (H5open() < 0 || H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) < 0 || H5PLset_loading_state(0) < 0) {
     fail("HDF5", "start the library");
@@ -34,10 +34,10 @@ void prepare_library() {
 
 Handle access_properties(std::string const& path) {
   Handle access(require(H5Pcreate(H5P_FILE_ACCESS), path, "make access properties"), H5Pclose);
-  // 1.8's format checksums its metadata, and everything reads it.
+  // 1.8's format checksums its metadata, and every later library reads it.
   require(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST), path, "set the format version");
 #if H5_VERSION_GE(1, 10, 7)
-  // Cluster file systems without flock must not make a read-only open fail.
+  // On cluster file systems without flock a read-only open must not fail.
   require(H5Pset_file_locking(access.id(), 1, 1), path, "set file locking");
 #endif
   return access;

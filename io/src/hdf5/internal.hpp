@@ -9,7 +9,7 @@
 /// Shared by the HDF5 sources of this room only.
 namespace heddle::hdf5 {
 
-/// The deepest message on HDF5's error stack (it carries errno's text), then clears the stack. "" where there is none.
+/// The innermost message on HDF5's error stack (it contains errno's text); clears the stack. "" if there is none.
 std::string last_error();
 
 [[noreturn]] void fail(std::string const& where, std::string const& what);
@@ -25,7 +25,7 @@ Id require(Id id, std::string const& where, std::string const& what) {
 /// The library's own identifier of the stored (little-endian) type; not to be closed.
 hid_t stored_type(ElementType type);
 
-/// Returns the one of the five types that `type` is. Throws DataError naming `where` for any other.
+/// Returns which of the five types `type` is. Throws DataError naming `where` for any other.
 ElementType element_type_of_stored(hid_t type, std::string const& where);
 
 Extents shape_of_space(hid_t space, std::string const& where);
@@ -34,13 +34,13 @@ inline std::vector<hsize_t> extents(Extents const& shape) {
   return {shape.begin(), shape.end()};
 }
 
-/// Makes a file created with these access properties note failing writes in `state`, which must outlive it.
+/// Makes a file created with these access properties record failing writes in `state`, which must outlive it.
 void use_write_driver(hid_t access, FileState& state);
 
-/// Error naming `where` and errno's text, if a write to the file has failed.
+/// Throws Error naming `where` and errno's text if a write to the file has failed.
 void check_written(FileState const& state, std::string const& where);
 
-/// Refuses, with DataError, a file holding anything but groups and plainly stored datasets: see allow_list.cpp.
+/// Throws DataError for a file with anything but groups and plainly stored datasets: see allow_list.cpp.
 void check_allow_list(hid_t file, std::string const& path);
 
 }  // namespace heddle::hdf5

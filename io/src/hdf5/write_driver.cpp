@@ -12,10 +12,10 @@
 #include <H5FDdevelop.h>
 #endif
 
-// The file driver under files that are being written. HDF5 does not survive a write that fails (a full disk, a quota):
-// it cannot close the file any more, and the process crashes when the library shuts down at exit. So this driver tells
-// the library that every write succeeded and keeps the first errno in the FileState, where Array::write and
-// File::close look for it. Nothing else differs from HDF5's own POSIX driver.
+// The file driver under files that are being written. HDF5 cannot handle a failed write (a full disk, a quota): it
+// cannot close the file any more, and the process crashes when the library shuts down at exit. So this driver reports
+// success for every write and keeps the first errno in the FileState, where Array::write and File::close check it.
+// Otherwise it behaves as HDF5's own POSIX driver.
 
 namespace heddle::hdf5 {
 
@@ -25,7 +25,7 @@ struct DriverInfo {
   FileState* state;
 };
 
-/// HDF5's view of an open file comes first: the library and this driver pass pointers to it.
+/// HDF5's view of an open file must be first: the library and this driver pass pointers to it.
 struct WrittenFile {
   H5FD_t base;
   FileState* state;
@@ -107,7 +107,7 @@ herr_t read_bytes(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t address, std::size_t 
     if (got < 0) {
       return -1;
     }
-    if (got == 0) {  // behind the end: zeros, as HDF5's own driver answers
+    if (got == 0) {  // beyond the end: zeros, as in HDF5's own driver
       std::memset(next, 0, size);
       return 0;
     }
@@ -154,7 +154,7 @@ H5FD_class_t driver_class() {
   H5FD_class_t driver{};
 #if H5_VERSION_GE(1, 14, 0)
   driver.version = H5FD_CLASS_VERSION;
-  driver.value = static_cast<H5FD_class_value_t>(512);  // from the range that HDF5 leaves to others
+  driver.value = static_cast<H5FD_class_value_t>(512);  // from the range that HDF5 reserves for other libraries
 #endif
   driver.name = "heddle_write";
   driver.maxaddr = (haddr_t{1} << 63) - 1;

@@ -26,8 +26,8 @@ bool is_period_or_comma(char c) noexcept {
   return c == '.' || c == ',';
 }
 
-/// ASCII punctuation that always stands alone: all of it but apostrophe, comma, hyphen and full stop (and the space
-/// itself).
+/// ASCII punctuation that is always a separate word: all but apostrophe, comma, hyphen and full stop (and the
+/// space).
 bool stands_alone(char c) noexcept {
   return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
          (c >= ':' && c <= '@') || c == '/';
@@ -64,7 +64,7 @@ std::string strip_right(std::string_view sentence) {
 
 using Counts = std::unordered_map<std::string_view, int64_t>;
 
-/// Counts the n-grams of one order. `sentence` has single spaces, so an n-gram is a stretch of it.
+/// Counts the n-grams of one order. `sentence` has single spaces, so an n-gram is a substring of it.
 Counts count_ngrams(std::vector<std::string_view> const& words, std::size_t order) {
   Counts counts;
   for (std::size_t i = 0; i + order <= words.size(); ++i) {
@@ -140,7 +140,7 @@ std::string tokenize_13a(std::string_view sentence) {
     spaced += stands_alone(c) ? std::string{' ', c, ' '} : std::string{c};
   }
   spaced += ' ';
-  // A full stop or comma keeps to its neighbour only between two digits.
+  // A full stop or comma stays attached to its neighbour only between two digits.
   spaced = rewrite_pairs(
       spaced, [](char a, char b) { return !is_digit(a) && is_period_or_comma(b); },
       [](std::string& out, char a, char b) {

@@ -46,7 +46,7 @@ void add_sentence(std::array<OrderCounts, max_order>& totals, std::string const&
     for (auto const& [ngram, count] : count_ngrams(hypothesis_characters, n + 1)) {
       auto const found = expected.find(ngram);
       totals[n].matches += found == expected.end() ? 0 : std::min(count, found->second);
-      // Follow sacreBLEU: an order for which the reference is too short does not count.
+      // As in sacreBLEU, an order for which the reference is too short does not count.
       totals[n].hypothesis += expected.empty() ? 0 : count;
     }
     for (auto const& [ngram, count] : expected) {

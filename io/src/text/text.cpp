@@ -19,7 +19,7 @@ using GzipHandle = std::unique_ptr<gzFile_s, CloseGzip>;
 
 struct CodePoint {
   char32_t value;
-  std::size_t length;  ///< bytes; 0 when the bytes are not well-formed
+  std::size_t length;  ///< bytes; 0 if the bytes are not well-formed
 };
 
 /// Decodes the code point at the front of a non-empty `text`.
@@ -63,7 +63,7 @@ struct LineReader::State {
   std::size_t position = 0;
   std::size_t filled = 0;
   int64_t lines = 0;
-  std::string failure;  ///< what is to be said once the bytes read before it are used up
+  std::string failure;  ///< reported once the bytes read before it are used up
 
   [[noreturn]] void fail(std::string const& what) const {
     throw DataError(fmt::format("{}: line {}: {}", path.string(), lines + 1, what));
@@ -78,7 +78,7 @@ struct LineReader::State {
     int const count = gzread(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()));
     int code = Z_OK;
     char const* const message = gzerror(file.get(), &code);
-    // A stream that is cut off gives its last bytes first and Z_BUF_ERROR beside them.
+    // A truncated stream returns its last bytes first and Z_BUF_ERROR with them.
     if (count < 0 || code == Z_BUF_ERROR) {
       failure = code == Z_ERRNO ? fmt::format("cannot read: {}", std::strerror(errno))
                                 : fmt::format("damaged or cut-off gzip data ({})", message);

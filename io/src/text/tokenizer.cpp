@@ -16,7 +16,7 @@
 namespace heddle {
 namespace {
 
-/// 64 random bits that depend on a line's number alone, so that sampling is even and repeatable.
+/// 64 random bits that depend only on a line's number, so that sampling is even and repeatable.
 uint64_t scramble(uint64_t number) noexcept {
   constexpr uint64_t key = 0;
   auto const words = Philox::words(key, {static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32U), 0, 0});
@@ -77,7 +77,7 @@ class SampleIterator : public sentencepiece::SentenceIterator {
   std::size_t index_ = 0;
 };
 
-/// Puts what SentencePiece says about the vocabulary size into our words.
+/// Translates SentencePiece's message about the vocabulary size into Heddle's terms.
 [[noreturn]] void report_training_failure(TokenizerTraining const& training, std::string const& message) {
   std::smatch match;
   if (std::regex_search(message, match, std::regex(R"(<= (\d+)\.)"))) {

@@ -11,35 +11,35 @@ namespace heddle {
 
 struct Execution;
 
-/// Sums a step's gradients over the replicas bucket by bucket, while the backward pass that makes them still runs. A
-/// bucket leaves once all gradients in it are final, in the order in which a backward pass ends with them, which is the
-/// same on every replica. Ranks are added in their order, so that the sums depend neither on the buckets nor on the
-/// moment. Keeps references to the parameters and the execution.
+/// Sums a step's gradients over the replicas bucket by bucket, while the backward pass that computes them still runs.
+/// A bucket's reduction starts once all gradients in it are final, in the order in which a backward pass finishes
+/// them, which is the same on every replica. Ranks are added in their order, so the sums depend neither on the buckets
+/// nor on timing. Keeps references to the parameters and the execution.
 class BucketReduction final : public GradientProgress {
  public:
-  /// Buckets of the gradient buffer and, where a replica gets its part of each alone, those parts; otherwise `own` is
-  /// empty and every replica gets all. The set is allocated. Not collective.
+  /// Buckets of the gradient buffer and, if a replica gets only its part of each, those parts; if `own` is empty every
+  /// replica gets all. The set must be allocated. Not collective.
   BucketReduction(Communicator const& replicas, ParameterSet const& parameters, Execution& execution,
                   std::vector<IndexRange> const& buckets, std::vector<IndexRange> const& own);
 
-  /// Throws Error where a parameter's uses are all done already: what was added since would be lost.
+  /// Throws Error if all uses of a parameter are already finished: later additions would be lost.
   void use_done(Parameter const& parameter) override;
   void progress() override;
-  /// Every gradient is final: returns when all sums are here, and is ready for the next step. Collective over the
-  /// replicas.
+  /// Called when every gradient is final: returns when all sums are here, and is ready for the next step. Collective
+  /// over the replicas.
   void finish();
 
-  /// So many buckets travel at once. A slow link's queues hold megabytes, and the messages that agree on the next
-  /// transfer wait behind them: only many buckets on their way keep such a link busy.
+  /// The number of buckets that travel at once. A slow link's queues hold megabytes, and the messages that start the
+  /// next transfer wait behind them: only many buckets in flight keep such a link busy.
   static constexpr std::size_t most_under_way = 64;
 
  private:
   struct Bucket {
     IndexRange range;
-    IndexRange own;  ///< empty: all of it
+    IndexRange own;  ///< empty: the whole bucket
     std::int64_t uses = 0;
     std::int64_t uses_left = 0;
-    std::int64_t first_use = -1;  ///< the earliest in a forward pass, so the last in a backward pass
+    std::int64_t first_use = -1;  ///< the first one in a forward pass, so the last one in a backward pass
   };
   struct Member {
     std::int64_t uses = 0;
@@ -52,7 +52,7 @@ class BucketReduction final : public GradientProgress {
 
   Communicator replicas_;
   ParameterSet const& parameters_;
-  std::vector<Bucket> buckets_;  ///< in the order in which they leave
+  std::vector<Bucket> buckets_;  ///< in the order in which their reductions start
   std::unordered_map<Parameter const*, Member> members_;
   std::deque<Transfer> under_way_;
   std::size_t next_ = 0;

@@ -7,26 +7,26 @@
 
 namespace heddle {
 
-/// A parameter's place in its stage's buffers, as far as cutting them needs it.
+/// A parameter's place in its stage's buffers: the values needed to cut them.
 struct PlacedParameter {
   IndexRange place;
   bool of_several_stages = false;
 };
 
-/// Those of a set, in its order.
+/// The places of a set's parameters, in its order.
 std::vector<PlacedParameter> placed_parameters(ParameterSet const& parameters);
 
 /// A stage's flat buffers cut into buckets, and each bucket into one equal part for each of `ranks` ranks. No bucket
-/// crosses the border of a parameter that several stages hold, so that it is cut alike on all of them.
+/// crosses the border of a parameter that several stages hold, so that it is cut in the same way on all of them.
 class BufferParts {
  public:
   /// `parameters` in the order of their places. A bucket has at most `bucket_elements`, rounded up to a cache line for
-  /// each rank. Throws Error where that is below 1.
+  /// each rank. Throws Error if that is below 1.
   BufferParts(std::vector<PlacedParameter> const& parameters, std::int64_t bucket_elements, int ranks);
 
   std::vector<IndexRange> const& buckets() const { return buckets_; }
   IndexRange part(IndexRange const& bucket, int rank) const;
-  /// The part of each bucket, in order.
+  /// The rank's part of each bucket, in order.
   std::vector<IndexRange> parts_of(int rank) const;
 
  private:
@@ -37,7 +37,7 @@ class BufferParts {
 /// The indices that both lists cover; each ascends and does not overlap itself.
 std::vector<IndexRange> intersection(std::vector<IndexRange> const& left, std::vector<IndexRange> const& right);
 
-/// The elements that a parameter really has in its set's buffers.
+/// The elements that a parameter has in its set's buffers, without padding.
 IndexRange elements_of(Parameter const& parameter);
 
 }  // namespace heddle

@@ -9,13 +9,13 @@
 
 namespace heddle {
 
-/// Turns the ranks' gradients into new values, on any mesh. A step: `zero_gradients`, micro-batches that add, the last
-/// of which may say its `progress`, `reduce`, `update`. A deterministic step: `begin_tree`, micro-batches that add,
+/// Computes new values from the ranks' gradients, on any mesh. A step: `zero_gradients`, micro-batches that add (the
+/// last of which may use `progress`), `reduce`, `update`. A deterministic step: `begin_tree`, micro-batches that add,
 /// each followed by `micro_batch_done`, `finish_tree`, `update`.
 ///
-/// Sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the moments of 1/d of the
-/// buffers: `reduce` is a reduce-scatter, and the values are gathered bucket by bucket while Adam computes the next
-/// one. Keeps references to the parameters and the execution.
+/// If it is sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the moments of 1/d
+/// of the buffers: `reduce` is a reduce-scatter, and the values of one bucket are gathered while Adam computes the
+/// next. Keeps references to the parameters and the execution.
 class DistributedOptimizer {
  public:
   struct Options {
@@ -23,7 +23,7 @@ class DistributedOptimizer {
     std::int64_t bucket_elements = GradientReducer::default_bucket;
   };
 
-  /// The set is allocated; moments start at zero. Not collective. Errors: see GradientReducer.
+  /// The set must be allocated; moments start at zero. Not collective. Errors: see GradientReducer.
   DistributedOptimizer(OptimizerConfig const& config, KernelSource const& kernels, ParallelState const& parallel,
                        ParameterSet& parameters, Execution& execution, Options const& options);
 
@@ -39,20 +39,20 @@ class DistributedOptimizer {
   void micro_batch_done() { reducer_.micro_batch_done(); }
   /// Collective over the world.
   void finish_tree() { reducer_.finish_tree(); }
-  /// Applies the reduced gradients with this learning rate; `step` is 1 for the first update. Returns the whole model's
-  /// gradient norm before clipping, the same bits on every rank; where it is not finite no rank changes anything.
+  /// Applies the reduced gradients with this learning rate; `step` is 1 for the first update. Returns the whole
+  /// model's gradient norm before clipping, the same bits on every rank; if it is not finite no rank changes anything.
   /// Collective over the world.
   double update(double learning_rate, std::int64_t step);
 
   bool sharded() const { return sharded_; }
-  /// How the replicas share the buffers, where they do.
+  /// The division of the buffers among the replicas, if they are divided.
   BufferParts const& parts() const { return reducer_.parts(); }
-  /// The ranges of the buffers whose moments are here, and those moments.
+  /// The ranges of the buffers whose moments this rank keeps, and those moments.
   Optimizer const& moments() const { return optimizer_; }
   std::int64_t bucket_elements() const { return bucket_elements_; }
-  /// Of both moments on this rank.
+  /// The bytes of both moments on this rank.
   std::int64_t moment_bytes() const;
-  /// Takes from a parameter's moments, row major in its local shape, what is kept here.
+  /// Copies the part that this rank keeps from a parameter's moments, row major in its local shape.
   void set_moments(Parameter const& parameter, std::span<float const> first, std::span<float const> second);
 
  private:

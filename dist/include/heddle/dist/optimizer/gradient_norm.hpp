@@ -12,17 +12,18 @@ namespace heddle {
 struct Execution;
 class TensorOps;
 
-/// The norm of a whole model's gradient, each number counted once: what every tensor rank holds counts on the first of
-/// them, what several stages hold on the first of those. Keeps references to the parameters and the execution.
+/// The norm of a whole model's gradient, with each number counted once: numbers that every tensor rank holds on the
+/// first of them, numbers that several stages hold on the first of those. Keeps references to the parameters and the
+/// execution.
 class GradientNorm {
  public:
   GradientNorm(ParallelState const& parallel, ParameterSet const& parameters, std::shared_ptr<TensorOps> operations,
                Execution& execution);
 
-  /// The same bits on every rank. Of a sum that every replica has: collective over tensor × pipeline, and the same
-  /// whatever the number of replicas.
+  /// The norm, the same bits on every rank, of a sum that every replica has: collective over tensor × pipeline, and
+  /// the same for any number of replicas.
   double of_whole() const;
-  /// Of a sum of which each replica has `own` ranges of the gradient buffer: collective over the world.
+  /// The norm of a sum of which each replica has `own` ranges of the gradient buffer: collective over the world.
   double of_parts(std::vector<IndexRange> const& own) const;
 
  private:
@@ -33,7 +34,7 @@ class GradientNorm {
   ParameterSet const& parameters_;
   std::shared_ptr<TensorOps> operations_;
   Execution& execution_;
-  std::vector<IndexRange> counted_;  ///< here; neighbours joined
+  std::vector<IndexRange> counted_;  ///< on this rank; adjacent ones joined
 };
 
 }  // namespace heddle

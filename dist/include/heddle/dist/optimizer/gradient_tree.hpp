@@ -15,9 +15,9 @@ class TensorOps;
 /// Sums micro-batches' gradients and losses in one fixed binary tree, bitwise the same on any number of data ranks. A
 /// node over [0, n) is left + right, cut at the largest power of two below n.
 ///
-/// A step is `begin`, then for each of this rank's micro-batches a run that adds into the sums followed by
-/// `micro_batch_done`, then `finish`. First each rank sums the largest subtrees whose micro-batches are all its own.
-/// Only then partial sums travel, so that no rank waits while it still has work of its own.
+/// A step is `begin`, then for each of this rank's micro-batches a run that adds to the sums followed by
+/// `micro_batch_done`, then `finish`. First each rank sums the largest subtrees that contain only its own
+/// micro-batches. Partial sums are sent only after that, so that no rank waits while it still has work to do.
 class GradientTree {
  public:
   /// The gradients and the loss sums, float64 [n], of a subtree.
@@ -29,10 +29,10 @@ class GradientTree {
   /// Keeps a reference to the execution.
   GradientTree(Communicator const& data, std::shared_ptr<TensorOps> operations, Execution& execution);
 
-  /// Starts a step of `micro_batches` in all, at least 1 and the same on every rank, with `sums` at zero. Returns this
-  /// rank's micro-batches, to be run in order.
+  /// Starts a step of `micro_batches` over all ranks, at least 1 and the same on every rank, with `sums` at zero.
+  /// Returns this rank's micro-batches, to be run in order.
   IndexRange begin(std::int64_t micro_batches, Sums const& sums);
-  /// Takes what the next of this rank's micro-batches has added into the sums, which are zero again for the one after.
+  /// Takes the sums of this rank's next micro-batch and sets them to zero for the one after.
   void micro_batch_done();
   /// sums = those of the whole tree, on every rank. Collective over the data group.
   void finish();
@@ -58,10 +58,10 @@ class GradientTree {
   IndexRange whole_;
   IndexRange mine_;
   Sums sums_;
-  std::int64_t next_ = 0;         ///< of this rank's micro-batches
+  std::int64_t next_ = 0;         ///< the next of this rank's micro-batches
   std::vector<Held> held_;        ///< leftmost first
-  std::size_t next_held_ = 0;     ///< that combine() has not met
-  std::vector<Sums> spare_ = {};  ///< memory for those held, kept from step to step
+  std::size_t next_held_ = 0;     ///< the next that combine() will use
+  std::vector<Sums> spare_ = {};  ///< memory for held nodes, kept from step to step
 };
 
 }  // namespace heddle

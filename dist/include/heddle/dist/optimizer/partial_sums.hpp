@@ -14,18 +14,18 @@ namespace heddle {
 struct Execution;
 class TensorOps;
 
-/// Sums over more than the replicas, for the parameters that ask for it: over the tensor group (norms and biases where
-/// sequence parallelism leaves each rank a part of the tokens), then over the pipeline stages that hold the parameter
-/// (tied embeddings). Keeps references to the parameters and the execution.
+/// Sums gradients over groups other than the replicas, for the parameters that need it: over the tensor group (norms
+/// and biases where sequence parallelism leaves each rank a part of the tokens), then over the pipeline stages that
+/// hold the parameter (tied embeddings). Keeps references to the parameters and the execution.
 class PartialSums {
  public:
-  /// Buffers are made here, none in a step. Throws Error where a parameter's stages do not ascend or leave this one
-  /// out, and ConfigError where its gradient is said to be partial over pipeline, which `stages` is for.
+  /// Allocates all buffers. Throws Error if a parameter's stages do not ascend or do not include this one, and
+  /// ConfigError if its gradient is declared partial over pipeline, for which `stages` exists.
   PartialSums(ParallelState const& parallel, ParameterSet const& parameters, std::shared_ptr<TensorOps> operations,
               Execution& execution, std::int64_t bucket_elements);
 
-  /// Sums what lies in `ranges` of the gradient buffer, the same ranges on every rank of the tensor group and the same
-  /// parts of a parameter on all its stages; every holder ends with the same bits. Collective over tensor × pipeline.
+  /// Sums the elements in `ranges` of the gradient buffer, the same ranges on every rank of the tensor group and the
+  /// same parts of a parameter on all its stages; every holder gets the same bits. Collective over tensor × pipeline.
   void sum(std::vector<IndexRange> const& ranges) const;
 
  private:
@@ -45,7 +45,7 @@ class PartialSums {
   Execution& execution_;
   std::vector<IndexRange> over_tensor_;
   std::vector<Held> over_stages_;  ///< by name: the same order on every stage
-  Tensor packed_;                  ///< the elements of `over_tensor_`, side by side
+  Tensor packed_;                  ///< the elements of `over_tensor_`, adjacent
   Tensor received_;                ///< [other holders, elements of one exchange]
 };
 

@@ -11,22 +11,22 @@ namespace heddle {
 
 class ArenaSlots;
 
-/// A pass of micro-batches through the pipeline and their common settings, the same on all stages.
+/// A pass of micro-batches through the pipeline, with their common settings, the same on all stages.
 struct PipelineStep {
-  /// Of the source's. Each is asked for once, on every stage, in order, shortly before it is needed.
+  /// The source's micro-batches. Each is read once, on every stage, in order, shortly before it is needed.
   IndexRange micro_batches;
   OutputLoss::Training loss;
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   GroupMember row_split{};
-  /// Follows the last micro-batch, in training; null: nobody does.
+  /// Follows the last micro-batch of training; may be null.
   GradientProgress* gradients = nullptr;
 };
 
-/// Runs a step's micro-batches through the stages of a model (one is enough), by 1F1B or, where a stage holds two
-/// parts, interleaved: see training_actions. Activations travel forward and their gradients back as messages over the
-/// pipeline group, posted ahead and sent without waiting. Keeps references to the model and the execution, and keeps
-/// its memory from step to step.
+/// Runs a step's micro-batches through the stages of a model (at least one), by 1F1B or, if a stage has two parts,
+/// interleaved: see training_actions. Activations travel forward and their gradients back as messages over the
+/// pipeline group, with receives posted ahead and non-blocking sends. Keeps references to the model and the execution,
+/// and keeps its memory from step to step.
 class Pipeline {
  public:
   Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
@@ -35,17 +35,17 @@ class Pipeline {
   Pipeline(Pipeline const&) = delete;
   Pipeline& operator=(Pipeline const&) = delete;
 
-  /// Forward and backward of every micro-batch; parameter gradients +=, micro-batch after micro-batch. Returns the loss
-  /// sums of all micro-batches on the last stage, zeros elsewhere. Collective over the pipeline, tensor and context
-  /// groups.
+  /// Computes forward and backward of every micro-batch; parameter gradients +=, one micro-batch after the other.
+  /// Returns the loss sums of all micro-batches on the last stage, zeros elsewhere. Collective over the pipeline,
+  /// tensor and context groups.
   LossSums train(MicroBatchSource const& source, PipelineStep const& step);
-  /// Each micro-batch's loss sums, without dropout, on the last stage, zeros elsewhere; step.loss.scale is not read. As
-  /// train.
+  /// Computes each micro-batch's loss sums without dropout, on the last stage, zeros elsewhere; step.loss.scale is not
+  /// read. Otherwise as train.
   std::vector<LossSums> evaluate(MicroBatchSource const& source, PipelineStep const& step);
 
-  /// This rank's actions in the last train or evaluate, in order.
+  /// This rank's actions in the last call of train or evaluate, in order.
   std::vector<PipelineEvent> const& events() const { return events_; }
-  /// The most bytes ever taken for activations, messages and a backward pass's own tensors together.
+  /// The most bytes ever used for activations, messages and a backward pass's temporary tensors together.
   std::size_t peak_bytes() const;
 
  private:
@@ -55,7 +55,7 @@ class Pipeline {
   Model const& model_;
   std::shared_ptr<TensorOps> tensor_ops_;
   Execution& execution_;
-  std::unique_ptr<ArenaSlots> activations_;  ///< of each forward whose backward is to come
+  std::unique_ptr<ArenaSlots> activations_;  ///< of each forward pass whose backward pass is still to come
   std::unique_ptr<ArenaSlots> messages_;     ///< inputs, and outputs of a backward or an evaluating pass
   Arena temporary_;                          ///< of one backward pass alone
   std::vector<PipelineEvent> events_;

@@ -24,20 +24,21 @@ struct PipelinePlace {
   int parts = 1;
 };
 
-/// The actions of a stage in a training step, in order: each part's forward and backward once per micro-batch. Where
-/// every stage keeps to its list, receives when an action needs it and sends without waiting, no stage waits for ever.
+/// The actions of a stage in a training step, in order: each part's forward and backward once per micro-batch. If
+/// every stage follows its list, receives when an action needs it and never waits for its sends, there is no deadlock.
 ///
 /// One part: 1F1B (Narayanan et al. 2021, §2.2): stages - stage - 1 forwards, then one forward and one backward in
 /// turn; at most stages - stage micro-batches are in flight. More parts: the interleaved schedule of the same paper;
-/// groups of `stages` micro-batches pass one part after the other. Where their number is not a multiple, the groups are
-/// larger (below twice as large), which costs memory instead of time. With at least as many micro-batches as stages and
-/// equal times, a stage idles (stages - 1) / (parts * micro_batches + stages - 1) of the step.
+/// groups of `stages` micro-batches pass one part after the other. If their number is not a multiple, the groups are
+/// larger (below twice as large), which costs memory instead of time. With at least as many micro-batches as stages
+/// and equal times, a stage idles (stages - 1) / (parts * micro_batches + stages - 1) of the step.
 std::vector<PipelineAction> training_actions(PipelinePlace const& place, std::int64_t micro_batches);
 
-/// The forward passes alone.
+/// The forward passes only.
 std::vector<PipelineAction> forward_actions(PipelinePlace const& place, std::int64_t micro_batches);
 
-/// The most passes of which the forward is done and the backward is not: so many sets of activations a stage holds.
+/// The most passes with a finished forward and an unfinished backward: the number of sets of activations that a stage
+/// holds.
 std::int64_t most_in_flight(std::span<PipelineAction const> actions);
 
 }  // namespace heddle

@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-/// When an action ran, in seconds of this rank's own clock.
+/// The times of an action, in seconds of this rank's own clock.
 struct PipelineEvent {
   PipelineAction action;
   double begin = 0;
@@ -14,7 +14,7 @@ struct PipelineEvent {
   double waited = 0;  ///< of end - begin, until its input had come
 };
 
-/// Where the stages' time went, over one step or several.
+/// The stages' times, over one or more steps.
 struct PipelineTimes {
   double total = 0;            ///< seconds from the first forward's begin to the last backward's end, both on stage 0
   std::vector<double> busy;    ///< seconds of each stage's actions without their waiting
@@ -26,12 +26,12 @@ struct PipelineTimes {
   double idle(int stage) const { return total - busy[static_cast<std::size_t>(stage)]; }
   /// The idle share of all stages' time.
   double bubble() const;
-  /// The same if every pass of a stage took the same time and messages none:
+  /// The idle share if every pass of a stage took the same time and messages none:
   /// (stages - 1) / (parts * micro_batches + stages - 1).
   double ideal_bubble() const;
-  /// Adds another step of as many micro-batches.
+  /// Adds another step with the same number of micro-batches.
   void add(PipelineTimes const& step);
-  /// A table for people: a line per stage, and the bubble measured and ideal.
+  /// A table in text: a line per stage, and the bubble measured and ideal.
   std::string to_string() const;
 };
 

@@ -5,10 +5,12 @@
 
 namespace heddle {
 
-// A model runs a step without sending anything among groups that are not there and, with KernelRegistries::idle,
-// without computing: its memory is counted by the code that takes it, and no formula has to follow it.
+// Rehearses a step on groups whose other ranks do not exist: a model runs it without sending anything and, with
+// KernelRegistries::idle, without computing. The code that allocates memory thus counts it, and no formula has to
+// match that code.
 
-/// The groups of a rank of `mesh`, whose other ranks need not be: every verb checks its arguments and moves nothing.
+/// The groups of a rank of `mesh`, whose other ranks need not exist: every verb checks its arguments and moves
+/// nothing.
 ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config);
 
 }  // namespace heddle

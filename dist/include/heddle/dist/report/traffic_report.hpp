@@ -7,23 +7,23 @@
 
 namespace heddle {
 
-/// A rank's traffic by group: those of ParallelState, in its order. All zero for one rank alone.
+/// A rank's traffic by group, in the order of ParallelState. All zero for a single rank.
 inline constexpr std::size_t traffic_groups = 6;
 using TrafficByGroup = std::array<Ledger, traffic_groups>;
 
-/// This rank's so far.
+/// This rank's traffic so far.
 TrafficByGroup traffic_of(ParallelState const& parallel);
 /// The traffic between the two.
 TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier);
-/// The sum over all ranks, on every rank. Collective over `world`, whose own part in it is not in `own`.
+/// The sum over all ranks, on every rank. Collective over `world`; `own` does not include this call's traffic.
 TrafficByGroup sum_over_ranks(Communicator const& world, TrafficByGroup const& own);
 
 /// Calls visit("tensor.all_reduce", traffic) for each group and verb with an operation.
 void for_each_traffic(TrafficByGroup const& traffic,
                       std::function<void(std::string const& name, Traffic const& traffic)> const& visit);
 
-/// A table for people: operations and bytes of one rank, named `rank`, and of all together. A message counts where it
-/// is sent and where it is received.
+/// A table in text: operations and bytes of one rank, named `rank`, and of all together. A message counts at its
+/// sender and at its receiver.
 std::string describe_traffic(std::string const& rank, TrafficByGroup const& own, TrafficByGroup const& all);
 
 }  // namespace heddle

@@ -9,7 +9,7 @@
 
 namespace heddle {
 
-/// One parameter of a stage, as every rank knows it.
+/// The description of one parameter of a stage, known to every rank.
 struct ParameterDescription {
   std::string name;
   Shape shape;  ///< global
@@ -18,18 +18,18 @@ struct ParameterDescription {
   IndexRange place;         ///< in the stage's buffers
 };
 
-/// All parameters of a model of several stages; a rank itself holds its own stage's alone.
+/// All parameters of a model of several stages; a rank holds only its own stage's.
 class WholeModel {
  public:
-  /// Gathers the stages' descriptions. The set is allocated. Collective over the pipeline group. Throws Error, on all
-  /// its ranks, where stages hold the same parameter without saying so in their `stages`, or in different shapes.
+  /// Gathers the stages' descriptions. The set must be allocated. Collective over the pipeline group. Throws Error, on
+  /// all its ranks, if stages hold the same parameter without declaring it in their `stages`, or in different shapes.
   static WholeModel gather(ParallelState const& parallel, ParameterSet const& parameters);
 
-  /// [stage], each in the order of its places.
+  /// The parameters [stage], each stage's in the order of their places.
   std::vector<std::vector<ParameterDescription>> const& stages() const { return stages_; }
-  /// Their number, each counted once.
+  /// The number of parameters, each counted once.
   std::int64_t parameters() const { return parameters_; }
-  /// Their elements.
+  /// The number of their elements.
   std::int64_t elements() const { return elements_; }
 
  private:
@@ -50,8 +50,8 @@ struct WholeTensor {
   std::vector<float> value, first_moment, second_moment;
 };
 
-/// Every parameter of the model and its moments, each once, on world rank 0; elsewhere nothing. float32 only.
-/// Collective over the world.
+/// Gathers every parameter of the model and its moments, each once, on world rank 0; returns nothing elsewhere.
+/// float32 only. Collective over the world.
 std::vector<WholeTensor> gather_whole_tensors(ParallelState const& parallel, WholeModel const& model,
                                               ParameterSet const& parameters, DistributedOptimizer const& optimizer);
 

@@ -14,9 +14,9 @@ struct StepResult {
   double gradient_norm = 0;  ///< before clipping
 };
 
-/// A model on a mesh and all that trains it: this rank's parts and parameters, the pipeline, the optimizer. The engine
-/// runs the micro-batches of a step; they come from a MicroBatchSource. `step`, `accumulate`, `update` and `evaluate`
-/// are collective over the world.
+/// A model on a mesh and everything that trains it: this rank's parts and parameters, the pipeline, the optimizer. The
+/// engine runs the micro-batches of a step, which a MicroBatchSource provides. `step`, `accumulate`, `update` and
+/// `evaluate` are collective over the world.
 class TrainingEngine {
  public:
   struct Setup {
@@ -28,8 +28,8 @@ class TrainingEngine {
     DType dtype = DType::float32;  ///< of activations; parameters are float32 beside bfloat16
   };
 
-  /// Values are left uninitialised: parameters().initialize or a checkpoint fills them. Throws ConfigError for a layout
-  /// that cannot be. Setup's references must outlive the engine.
+  /// Leaves values uninitialised: parameters().initialize or a checkpoint fills them. Throws ConfigError for an
+  /// impossible layout. Setup's references must outlive the engine.
   explicit TrainingEngine(Setup const& setup);
 
   ParameterSet& parameters() { return parameters_; }
@@ -42,21 +42,22 @@ class TrainingEngine {
   KernelRegistries const& kernels() const { return setup_.registries.kernels; }
   /// This rank's share of the stream's rows in training.
   GroupMember row_split() const { return row_split_; }
-  /// This rank's place in the context group, which shares each sequence's tokens.
+  /// This rank's place in the context group, which divides each sequence's tokens.
   GroupMember context() const { return {setup_.parallel.context.rank(), setup_.parallel.context.size()}; }
 
-  /// One optimizer step on a global batch: accumulate, then update. `steps_done` counts the updates before, for random
-  /// numbers and Adam. Where the loss or the norm is not finite nothing is changed; a loss that is not finite is given
-  /// as the norm, too. The result is the same on every rank.
+  /// Makes one optimizer step on a global batch: accumulate, then update. `steps_done` counts the updates before, for
+  /// random numbers and Adam. If the loss or the norm is not finite nothing is changed; a loss that is not finite is
+  /// also returned as the norm. The result is the same on every rank.
   StepResult step(MicroBatchSource const& batch, std::int64_t steps_done, double learning_rate);
   /// Runs forward and backward of the whole batch: its gradients, reduced. `batch` has this data rank's micro-batches
-  /// or, where train.deterministic is set, all. Returns the smoothed loss per target token, the same on every rank.
+  /// or, if train.deterministic is set, all. Returns the smoothed loss per target token, the same on every rank.
   double accumulate(MicroBatchSource const& batch, std::int64_t steps_done);
-  /// Applies them; `step` is 1 for the first update. Returns the gradient's norm before clipping; where it is not
-  /// finite nothing is changed.
+  /// Applies the gradients; `step` is 1 for the first update. Returns the gradient's norm before clipping; if it is
+  /// not finite nothing is changed.
   double update(double learning_rate, std::int64_t step) { return optimizer_->update(learning_rate, step); }
-  /// The losses without dropout, over all of the source's micro-batches, which are the same on every rank and are dealt
-  /// out to the data group. The sums are the same on every rank and for any number of data ranks; `smoothed` is 0.
+  /// Computes the losses without dropout, over all of the source's micro-batches, which are the same on every rank and
+  /// are divided among the data group. The sums are the same on every rank and for any number of data ranks;
+  /// `smoothed` is 0.
   LossSums evaluate(MicroBatchSource const& micro_batches);
 
  private:

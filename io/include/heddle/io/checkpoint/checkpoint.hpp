@@ -10,8 +10,8 @@
 
 namespace heddle {
 
-/// The state of a training run apart from its parameters. Random numbers are counter-based: seed and step are all
-/// their state.
+/// The state of a training run apart from its parameters. Random numbers are counter-based: their whole state is seed
+/// and step.
 struct TrainingState {
   std::int64_t step = 0;      ///< optimizer steps done
   std::int64_t epoch = 0;     ///< of the next batch
@@ -24,7 +24,7 @@ struct TrainingState {
   std::int64_t validations_without_improvement = 0;
 };
 
-/// A parameter to be written: whole, unsharded, row major, with Adam's moments beside it (both empty: left out).
+/// A parameter to be written: whole, unsharded, row major, with Adam's moments (both empty: left out).
 struct CheckpointTensor {
   std::string name;  ///< "encoder.layers.0.self_attention.q.weight"; without '/'
   std::vector<std::int64_t> shape;
@@ -35,7 +35,7 @@ struct CheckpointContents {
   TrainingState state;
   std::string config;                      ///< the resolved configuration, TOML
   std::string source_model, target_model;  ///< SentencePiece models' bytes
-  std::string instruction_set = {};        ///< of the kernels that computed it, in words; empty: not known
+  std::string instruction_set = {};        ///< of the kernels that computed it, in words; empty: unknown
   std::vector<CheckpointTensor> tensors;
 };
 
@@ -45,7 +45,7 @@ struct TensorInfo {
   bool has_moments = false;
 };
 
-/// The content of a state file besides its tensors' elements.
+/// The content of a state file except its tensors' elements.
 struct CheckpointIndex {
   TrainingState state;
   std::string config, source_model, target_model, instruction_set;
@@ -53,15 +53,16 @@ struct CheckpointIndex {
 };
 
 /// A checkpoint directory whose bytes have all been verified against its manifest, open for reading. Not collective:
-/// any process may open any checkpoint; ranks that must agree let one of them choose and verify.
+/// any process may open any checkpoint; if ranks must agree, one of them chooses and verifies.
 class Checkpoint {
  public:
   enum class Part { value, first_moment, second_moment };
 
-  /// Verifies every byte, then opens. DataError naming the file and what is wrong with it.
+  /// Verifies every byte, then opens. Throws DataError with the name of the file and the error.
   static Checkpoint open(std::filesystem::path const& directory);
 
-  /// Opens what another process of this job has just verified; checks only the manifest and the files' lengths.
+  /// Opens a checkpoint that another process of this job has just verified; checks only the manifest and the files'
+  /// lengths.
   static Checkpoint open_verified_elsewhere(std::filesystem::path const& directory);
 
   std::filesystem::path const& directory() const { return directory_; }
@@ -69,18 +70,19 @@ class Checkpoint {
   std::string const& config() const { return index_.config; }
   std::string const& source_model() const { return index_.source_model; }
   std::string const& target_model() const { return index_.target_model; }
-  /// The instruction set of the kernels that computed it, in words; empty where that is not known.
+  /// The instruction set of the kernels that computed it, in words; empty if unknown.
   std::string const& instruction_set() const { return index_.instruction_set; }
   std::vector<TensorInfo> const& tensors() const { return index_.tensors; }
   bool contains(std::string const& name) const { return by_name_.contains(name); }
-  /// DataError where the checkpoint has no such tensor.
+  /// Throws DataError if the checkpoint has no such tensor.
   TensorInfo const& tensor(std::string const& name) const;
 
-  /// The whole tensor, row major. DataError where it is missing, or where it is a moment and the model was exported
-  /// without.
+  /// Reads the whole tensor, row major. Throws DataError if it is missing, or if it is a moment and the model was
+  /// exported without.
   std::vector<float> read(std::string const& name, Part part) const;
 
-  /// `count` indices from `begin` along `axis`, all of the other axes, row major; axis -1 reads the whole tensor.
+  /// Reads `count` indices from `begin` along `axis`, all of the other axes, row major; axis -1 reads the whole
+  /// tensor.
   std::vector<float> read(std::string const& name, Part part, int axis, std::int64_t begin, std::int64_t count) const;
 
  private:

@@ -13,7 +13,7 @@ namespace heddle {
 inline constexpr char const* checkpoint_format_name = "heddle-checkpoint";
 inline constexpr std::int64_t checkpoint_format_version = 2;
 
-/// Throws DataError where `version` is not this format's; `where` begins the message, which says what to do.
+/// Throws DataError unless `version` is this format's; the message begins with `where` and says what to do.
 void require_format_version(std::string const& where, std::int64_t version);
 
 inline constexpr char const* manifest_file_name = "MANIFEST.json";
@@ -33,23 +33,25 @@ struct Manifest {
   std::int64_t version = checkpoint_format_version;
 };
 
-/// Called with each block that was hashed and where it begins in the file.
+/// Called with each block that was hashed and its offset in the file.
 using BlockVisitor = std::function<void(std::int64_t offset, std::span<std::uint8_t const> bytes)>;
 
-/// Reads and hashes a regular file (symbolic links are refused). DataError where it cannot be read.
+/// Reads and hashes a regular file (symbolic links are refused). Throws DataError if it cannot be read.
 FileDigest digest_file(std::filesystem::path const& path, BlockVisitor const& visit = {});
 
-/// The one text that stands for this manifest; it ends with a digest of itself, so that no bit of it can change
-/// unnoticed.
+/// The only text that represents this manifest; it ends with a digest of itself, so that any changed bit is
+/// detected.
 std::string manifest_text(Manifest const& manifest);
 
-/// DataError unless the directory has a manifest that is, byte for byte, a manifest_text.
+/// Throws DataError unless the directory has a manifest that is, byte for byte, a manifest_text.
 Manifest read_manifest(std::filesystem::path const& directory);
 
-/// read_manifest, and the directory holds exactly its files, each a regular file of the length stated. Reads no data.
+/// Reads the manifest and throws DataError unless the directory holds exactly its files, each a regular file of the
+/// given length. Reads no data.
 Manifest verify_file_sizes(std::filesystem::path const& directory);
 
-/// verify_file_sizes, and every block of every file has its SHA-256. DataError with the first thing that is not so.
+/// As verify_file_sizes, and compares every block of every file with its SHA-256. Throws DataError for the first
+/// difference.
 Manifest verify_directory(std::filesystem::path const& directory);
 
 }  // namespace heddle

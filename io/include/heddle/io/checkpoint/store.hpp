@@ -13,9 +13,9 @@ namespace heddle {
 
 class FileLock;
 
-/// "step-00001000".
+/// The name of a step's checkpoint: "step-00001000".
 std::string checkpoint_directory_name(std::int64_t step);
-/// The step of such a name, nothing for any other name.
+/// The step of such a name; nothing for any other name.
 std::optional<std::int64_t> checkpoint_step(std::string const& directory_name);
 
 struct CommitResult {
@@ -29,7 +29,7 @@ struct CheckpointEntry {
   std::filesystem::path directory;
   std::int64_t bytes = 0;
   bool best = false;
-  std::string problem;  ///< empty where nothing was found wrong
+  std::string problem;  ///< empty if no error was found
 };
 
 /// The checkpoints of one run: `runs/NAME/checkpoints/step-…`, and `best`, a symbolic link to one of them. Not
@@ -41,25 +41,25 @@ class CheckpointStore {
   using Observer = std::function<void(std::string_view point)>;
   using Report = std::function<void(std::string const& message)>;
 
-  /// Reads and writes nothing yet. At least two checkpoints are kept, whatever `keep` says.
+  /// Only stores the directory's name. At least two checkpoints are kept, whatever `keep` says.
   CheckpointStore(std::filesystem::path directory, std::int64_t keep);
 
   std::filesystem::path const& directory() const { return directory_; }
 
-  /// Writes a checkpoint so that after a crash at any moment it is either whole and verified or not there, and then
-  /// prunes old ones (never `best`). Error where it could not; older checkpoints are then untouched.
+  /// Writes a checkpoint so that after a crash at any moment it is either whole and verified or absent, and then
+  /// prunes old ones (never `best`). Throws Error on failure; older checkpoints are then unchanged.
   CommitResult commit(CheckpointContents const& contents, Observer const& observe = {});
 
-  /// Points `best` at a committed step, atomically. Error where there is no such checkpoint.
+  /// Points `best` at a committed step, atomically. Throws Error if there is no such checkpoint.
   void mark_best(std::int64_t step);
   std::optional<std::int64_t> best_step() const;
 
   /// The newest checkpoint whose bytes all verify; each newer one is reported with the reason why it does not. Nothing
-  /// where there are no checkpoints; DataError (exit 65) where there are some and none verifies.
+  /// if there are no checkpoints; throws DataError (exit 65) if there are some and none verifies.
   std::optional<Checkpoint> newest_verified(Report const& report) const;
 
   enum class Check { sizes, all_bytes };
-  /// All checkpoints, oldest first, each with the result of the check.
+  /// All checkpoints, oldest first, each with the result of its verification.
   std::vector<CheckpointEntry> list(Check check) const;
 
  private:
@@ -74,10 +74,10 @@ class CheckpointStore {
 };
 
 /// Opens the named or the newest verified checkpoint. `place` is a checkpoint's own directory (or the link `best`), a
-/// checkpoints directory, or a run's. DataError where there is none.
+/// checkpoints directory, or a run's. Throws DataError if there is none.
 Checkpoint open_checkpoint(std::filesystem::path const& place, CheckpointStore::Report const& report);
 
-/// The checkpoints at such a place, oldest first. DataError where there is no such directory.
+/// The checkpoints at such a place, oldest first. Throws DataError if there is no such directory.
 std::vector<CheckpointEntry> list_checkpoints(std::filesystem::path const& place, CheckpointStore::Check check);
 
 }  // namespace heddle

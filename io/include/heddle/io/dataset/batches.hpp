@@ -12,11 +12,11 @@ namespace heddle {
 /// The samples of one optimizer step, over all ranks.
 struct GlobalBatch {
   std::int64_t epoch = 0;
-  std::vector<std::int64_t> samples;  ///< indices into the epoch; an element's place is its sample number
+  std::vector<std::int64_t> samples;  ///< indices into the epoch; an element's index here is its sample number
   BatchTokens tokens;
 };
 
-/// Deals samples out in batches, epoch after epoch. The order depends on (seed, epoch) alone, the cuts on the token
+/// Divides samples into batches, epoch after epoch. The order depends only on (seed, epoch), the cuts on the token
 /// budget: never on the number of ranks.
 class BatchPlanner {
  public:
@@ -24,10 +24,10 @@ class BatchPlanner {
     std::int64_t batch_tokens = 4096;
     std::int64_t max_length = 1024;  ///< pairs with a longer side (end token included) are left out
   };
-  /// Throws DataError where no pair of the first epoch is short enough. Keeps a reference to the samples.
+  /// Throws DataError if no pair of the first epoch is short enough. Keeps a reference to the samples.
   BatchPlanner(SampleSource const& samples, Limits const& limits, std::uint64_t seed);
 
-  /// Returns the batch at the cursor, which moves behind it. A batch never spans two epochs; it has one pair at least.
+  /// Returns the batch at the cursor, which moves behind it. A batch never spans two epochs and has at least one pair.
   GlobalBatch next();
 
   std::int64_t epoch() const { return epoch_; }
@@ -58,14 +58,14 @@ GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length);
 /// Ranges of samples of these costs with at most `max_tokens` each (a longer one stands alone), in order.
 std::vector<IndexRange> cut_by_tokens(std::span<std::int64_t const> costs, std::int64_t max_tokens);
 
-/// Exactly `parts` ranges of samples of about equal tokens, in order; some are empty where there are fewer samples.
+/// Exactly `parts` ranges of samples with about equal tokens, in order; some are empty if there are fewer samples.
 std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int parts);
 
 /// The rule that cuts a rank's micro-batches from a global batch.
 struct MicroBatchCut {
-  std::int64_t most_tokens = 4096;  ///< of a micro-batch; a longer pair stands alone
+  std::int64_t most_tokens = 4096;  ///< of a micro-batch; a longer pair is a micro-batch by itself
   GroupMember data{};               ///< whose contiguous share is taken; one rank: the whole batch
-  bool equal = false;               ///< micro-batches of about equal tokens, as pipeline stages work best with
+  bool equal = false;               ///< micro-batches of about equal tokens, which suit pipeline stages best
   GroupMember context{};            ///< whose part of each micro-batch is given
 };
 

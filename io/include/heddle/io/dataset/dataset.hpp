@@ -11,7 +11,7 @@
 namespace heddle {
 
 /// Writes a dataset file, pair by pair, in bounded memory. Until commit() the file has a temporary name in its
-/// directory; without a commit it disappears again.
+/// directory; without a commit it is deleted.
 class DatasetWriter {
  public:
   /// Throws Error when the file cannot be created.
@@ -27,10 +27,10 @@ class DatasetWriter {
   /// The number of pairs added so far.
   int64_t size() const noexcept;
 
-  /// Writes everything out, closes the file and brings it to the disk; nothing can be added afterwards.
+  /// Writes everything out, closes the file and syncs it to the disk; nothing can be added afterwards.
   void finish();
 
-  /// finish(), then the file gets its name, replacing an older one.
+  /// Calls finish(), then gives the file its name, replacing an older one.
   void commit();
 
  private:
@@ -42,14 +42,14 @@ class DatasetWriter {
 ///   /source/tokens int32 [tokens]   /source/offsets int64 [pairs + 1]   the same under /target
 ///   /vocabulary/source_model and /vocabulary/target_model uint8: SentencePiece models (the same bytes when joint)
 ///   attributes of the root: format, format_version, vocabulary_digest, joint
-/// Offsets stay in memory; tokens are kept whole when they are few, else read in blocks of which the latest are kept.
-/// Not for several threads at once.
+/// Offsets stay in memory; tokens are kept whole if they fit in memory_bytes, else read in blocks of which the latest
+/// are kept. Must not be used by several threads at once.
 class Dataset {
  public:
   /// Checks the file before anything of it is used: HDF5 objects against the allow-list, extents, offsets, the
   /// vocabulary and its digest; token ids against the vocabulary (in a file too large to keep, each block when it is
-  /// read). Throws DataError naming the file, the object and what is wrong with it. `memory_bytes` is how much of the
-  /// tokens may be kept in memory.
+  /// read). Throws DataError with the file, the object and the error. `memory_bytes` limits the tokens that are kept
+  /// in memory.
   static Dataset open(std::filesystem::path const& path, int64_t memory_bytes = int64_t{1} << 30);
   ~Dataset();
   Dataset(Dataset&&) noexcept;
@@ -62,7 +62,7 @@ class Dataset {
   std::vector<int32_t> source(int64_t index) const;
   std::vector<int32_t> target(int64_t index) const;
 
-  /// The same sides' lengths, from memory.
+  /// The lengths of the pair's sides, from memory.
   int64_t source_length(int64_t index) const;
   int64_t target_length(int64_t index) const;
 

@@ -6,13 +6,14 @@
 
 namespace heddle {
 
-/// The largest number that the demo task knows.
+/// The largest number in the demo task.
 inline constexpr int64_t largest_demo_number = 999'999;
 
-/// "three hundred and twelve thousand and five". Throws UsageError outside [0, largest_demo_number].
+/// The number in English: "three hundred and twelve thousand and five". Throws UsageError outside [0,
+/// largest_demo_number].
 std::string english_number(int64_t number);
 
-/// "dreihundertzwölftausendfünf". Throws UsageError outside [0, largest_demo_number].
+/// The number in German: "dreihundertzwölftausendfünf". Throws UsageError outside [0, largest_demo_number].
 std::string german_number(int64_t number);
 
 struct DemoDataOptions {
@@ -25,10 +26,10 @@ struct DemoDataOptions {
 };
 
 /// Writes train.en/.de, valid.en/.de and test.en/.de, the same for the same options everywhere. No number is in two of
-/// them; numbers of each count of digits get equal shares as far as there are enough; those below a hundred, which
+/// them. Numbers of each count of digits get equal shares as far as there are enough; those below a hundred, which
 /// introduce the words, are always in train.
-/// Throws UsageError for sizes that are not possible, DataError where the files exist already (unless overwrite) and
-/// Error where they cannot be written; then nothing is left behind.
+/// Throws UsageError for impossible sizes, DataError if the files already exist (unless overwrite) and Error if they
+/// cannot be written; then no file is left.
 void write_demo_data(DemoDataOptions const& options);
 
 }  // namespace heddle

@@ -23,8 +23,8 @@ struct PrepareOptions {
 
   int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out
   std::filesystem::path
-      directory;           ///< gets train.h5, valid.h5 and vocab.model (or vocab.source.model, vocab.target.model)
-  bool overwrite = false;  ///< replace what an earlier run left there
+      directory;           ///< receives train.h5, valid.h5 and vocab.model (or vocab.source.model, vocab.target.model)
+  bool overwrite = false;  ///< replace the files of an earlier run
 };
 
 /// Counts of one prepared text pair.
@@ -45,11 +45,11 @@ struct PrepareReport {
   bool joint = true;
 };
 
-/// Reads the texts, learns or loads the vocabulary and writes the datasets, in memory that does not grow with the texts
-/// (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). Progress messages go to
-/// `progress`. Throws UsageError for options that do not fit together and DataError for texts that cannot be used:
-/// unequal numbers of lines, invalid UTF-8 (file and line), nothing in them; Error for a place that cannot be written.
-/// Then nothing is left behind.
+/// Reads the texts, learns or loads the vocabulary and writes the datasets, in memory that does not grow with the
+/// texts (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). Progress messages go to
+/// `progress`. Throws UsageError for conflicting options and DataError for texts that cannot be used: unequal numbers
+/// of lines, invalid UTF-8 (file and line), no content; Error for a place that cannot be written. Then no file is
+/// left.
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress);
 
 }  // namespace heddle

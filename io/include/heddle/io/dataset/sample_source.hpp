@@ -18,15 +18,15 @@ struct SampleCost {
   std::int64_t longer() const { return std::max(source, target); }
 };
 
-/// The token ids that stand around sentences: targets' of the target vocabulary.
+/// The token ids at the borders of sentences: targets' of the target vocabulary.
 struct SpecialIds {
   std::int32_t begin = 0;
   std::int32_t source_end = 0;
   std::int32_t target_end = 0;
 };
 
-/// Sentence pairs to make batches of. Cost and content of sample i of an epoch are pure functions of the seed, the
-/// epoch and i, so that every rank, and a run that is resumed, sees the same. Costs are read for whole epochs and are
+/// Sentence pairs for batches. Cost and content of sample i of an epoch are pure functions of the seed, the epoch
+/// and i, so that every rank, and a run that is resumed, sees the same. Costs are read for whole epochs and are
 /// cheap.
 class SampleSource {
  public:
@@ -43,7 +43,7 @@ class SampleSource {
   virtual SpecialIds ids() const = 0;
 };
 
-/// The pairs of a dataset, alike in every epoch. Keeps a reference to the dataset.
+/// The pairs of a dataset, the same in every epoch. Keeps a reference to the dataset.
 class DatasetSamples final : public SampleSource {
  public:
   explicit DatasetSamples(Dataset const& dataset) : dataset_(dataset) {}
@@ -64,7 +64,7 @@ class DatasetSamples final : public SampleSource {
   Dataset const& dataset_;
 };
 
-/// Pairs in memory, alike in every epoch; a pair keeps its own sample number.
+/// Pairs in memory, the same in every epoch; a pair keeps its own sample number.
 class MemorySamples final : public SampleSource {
  public:
   MemorySamples(std::vector<SentencePair> pairs, SpecialIds const& ids) : pairs_(std::move(pairs)), ids_(ids) {}

@@ -14,8 +14,8 @@ struct SyntheticText {
   std::int64_t longest = 50;   ///< ... up to this
 };
 
-/// A global batch of random sentences, for where there is no data to measure with: the same on every rank and in every
-/// run. A micro-batch has one pair at least.
+/// A global batch of random sentences, for measurements without data: the same on every rank and in every run. A
+/// micro-batch has at least one pair.
 class SyntheticBatch {
  public:
   explicit SyntheticBatch(SyntheticText const& text);
@@ -31,8 +31,8 @@ class SyntheticBatch {
   BatchTokens tokens_;
 };
 
-/// A range of a synthetic batch's micro-batches: a data rank's share, as a context rank sees it. Keeps a reference to
-/// the batch.
+/// A range of a synthetic batch's micro-batches: a data rank's share, cut for a context rank. Keeps a reference to the
+/// batch.
 class SyntheticMicroBatches final : public MicroBatchSource {
  public:
   SyntheticMicroBatches(SyntheticBatch const& batch, IndexRange const& range, GroupMember const& context = {})

@@ -7,24 +7,24 @@ namespace heddle {
 
 class FileDescriptor;
 
-/// A lock on a file, which the kernel releases when the process that holds it ends. So it shows whether a process is
-/// alive, also between containers, which may have the same host name and process ids, and over a network file system.
-/// It is advisory: it stops only those that try to take it.
+/// A lock on a file, which the kernel releases when the process that holds it ends. It therefore shows whether a
+/// process is alive, also between containers, which may have the same host name and process ids, and over a network
+/// file system. It is advisory: it affects only processes that also try to take it.
 class FileLock {
  public:
   enum class Kind { shared, exclusive };
   enum class Result { taken, busy, not_supported };
 
-  /// Opens the file, creating it, without a lock. Throws Error where it cannot.
+  /// Opens the file, creating it, without a lock. Throws Error if it cannot be opened.
   explicit FileLock(std::filesystem::path path);
   ~FileLock();
   FileLock(FileLock&&) noexcept;
   FileLock& operator=(FileLock&&) = delete;
 
-  /// Takes the lock, in place of one that this object holds, unless others hold the file in a way that excludes it
-  /// (busy) or its file system has no locks. Throws Error on any other trouble.
+  /// Takes the lock, in place of one that this object holds, unless other holders exclude it (busy) or the file system
+  /// has no locks. Throws Error on any other failure.
   Result try_take(Kind kind);
-  /// Waits for others; otherwise the same as try_take.
+  /// As try_take, but waits for other holders.
   Result take(Kind kind);
 
  private:

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// SHA-256 of bytes given piece by piece.
+/// Computes the SHA-256 of bytes that are added piece by piece.
 class Sha256 {
  public:
   Sha256();

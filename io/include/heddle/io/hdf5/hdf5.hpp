@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-/// HDF5 behind move-only values: every return code is checked and becomes a DataError that names file and object; a
-/// file that cannot be created or a write that fails is an Error. The library is used serially (one process per file);
-/// `hid_t` is an int64_t here so that hdf5.h stays in the sources.
+/// Move-only wrappers of HDF5: every return code is checked and becomes a DataError that names file and object; a file
+/// that cannot be created or a write that fails is an Error. The library is used serially (one process per file);
+/// `hid_t` is an int64_t here so that only the sources include hdf5.h.
 namespace heddle::hdf5 {
 
 /// The element types of arrays, always stored little-endian. Nothing else is read or written.
@@ -43,22 +43,22 @@ constexpr ElementType element_type_of() {
 /// Extents, slowest axis first (row major).
 using Extents = std::vector<std::int64_t>;
 
-/// Stands for "any extent" in Array::expect.
+/// The mark for "any extent" in Array::expect.
 inline constexpr std::int64_t any_extent = -1;
 
-/// "[3, 4]", for messages.
+/// The shape in the form of messages: "[3, 4]".
 std::string to_string(Extents const& shape);
 
 /// The state that all handles of one file share.
 struct FileState {
   std::string path;
   bool writable = false;
-  bool close_failed = false;  ///< a handle's destructor could not write what it held; File::close reports it
+  bool close_failed = false;  ///< a handle's destructor could not write its data; File::close reports it
   int write_error = 0;        ///< errno of the first write that failed; see hdf5_write_driver.cpp
   int open_error = 0;
 };
 
-/// Owns one HDF5 identifier. Its destructor never throws; a failed close is noted in the file's state.
+/// Owns one HDF5 identifier. Its destructor never throws; a failed close is recorded in the file's state.
 class Handle {
  public:
   using Closer = int (*)(std::int64_t);
@@ -82,7 +82,7 @@ class Handle {
   ~Handle() { close(); }
 
   std::int64_t id() const { return id_; }
-  /// False where the library reported an error.
+  /// Returns false if the library reported an error.
   bool close() noexcept;
 
  private:
@@ -94,7 +94,7 @@ class Handle {
 /// The common part of files, groups and arrays: a place in a file, and attributes.
 class Object {
  public:
-  /// For messages: "data/train.h5: /source/tokens".
+  /// The place for messages: "data/train.h5: /source/tokens".
   std::string where() const;
   std::string const& name() const { return name_; }
 
@@ -104,7 +104,7 @@ class Object {
   void set_real_attribute(std::string const& attribute, double value);
 
   bool has_attribute(std::string const& attribute) const;
-  /// DataError where the attribute is missing, is no scalar or has another type.
+  /// Throws DataError if the attribute is missing, is no scalar or has another type.
   std::string string_attribute(std::string const& attribute) const;
   std::int64_t integer_attribute(std::string const& attribute) const;
   std::uint64_t unsigned_attribute(std::string const& attribute) const;
@@ -128,13 +128,13 @@ class Array : public Object {
  public:
   ElementType type() const { return type_; }
   Extents const& shape() const { return shape_; }
-  /// Number of elements.
+  /// The number of elements.
   std::int64_t size() const;
 
-  /// DataError unless the dataset holds `type` and has this shape; an extent may be `any_extent`.
+  /// Throws DataError unless the dataset holds `type` and has this shape; an extent may be `any_extent`.
   void expect(ElementType type, Extents const& shape) const;
 
-  /// The whole array, row major. DataError where it does not hold T.
+  /// Reads the whole array, row major. Throws DataError if it does not hold T.
   template <Element T>
   std::vector<T> read() const {
     return read<T>(Extents(shape_.size(), 0), shape_);
@@ -168,7 +168,7 @@ class Array : public Object {
     transfer(start, count, nullptr, rows.data());
   }
 
-  /// The offset of a contiguous array's bytes in the file, once written; -1 where there are none (no elements).
+  /// The offset of a contiguous array's bytes in the file, once written; -1 if there are none (no elements).
   std::int64_t file_offset() const;
 
  private:
@@ -194,12 +194,12 @@ class Group : public Object {
   Group create_group(std::string const& name);
   Group group(std::string const& name) const;
 
-  /// Contiguous and of fixed shape.
+  /// Makes a contiguous array of fixed shape.
   template <Element T>
   Array create_array(std::string const& name, Extents const& shape) {
     return create_array(name, element_type_of<T>(), shape, {});
   }
-  /// The same, and written at once.
+  /// As above, and writes it.
   template <Element T>
   void write_array(std::string const& name, Extents const& shape, std::span<T const> values) {
     create_array<T>(name, shape).write(values);
@@ -213,7 +213,7 @@ class Group : public Object {
     return create_array(name, element_type_of<T>(), shape, chunk);
   }
   Array array(std::string const& name) const;
-  /// A one-dimensional uint8 dataset as text, and the other way round.
+  /// Writes text as a one-dimensional uint8 dataset, or reads it.
   std::string read_bytes(std::string const& name) const;
   void write_bytes(std::string const& name, std::string_view bytes);
 
@@ -228,13 +228,14 @@ class Group : public Object {
 /// An HDF5 file, which is also its root group.
 class File : public Group {
  public:
-  /// A new file, which must not exist yet. Written content is certain only after close() returned (and fsync by path).
+  /// Creates a new file, which must not exist. Written content is safe only after close() returned (and fsync by
+  /// path).
   static File create(std::filesystem::path const& path);
 
-  /// Read-only. Checks the whole file against the allow-list before it is handed out (see check_allow_list).
+  /// Opens read-only. Checks the whole file against the allow-list first (see check_allow_list).
   static File open(std::filesystem::path const& path);
 
-  /// Writes everything out. Error where that fails, DataError where objects of this file are still open.
+  /// Writes everything out. Throws Error if that fails, DataError if objects of this file are still open.
   void close();
 
  private:

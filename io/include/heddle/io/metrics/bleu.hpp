@@ -14,7 +14,7 @@ enum class BleuTokenization {
   none,        ///< at white space only, for text that is already tokenised
 };
 
-/// Corpus BLEU and what it is made of, as sacreBLEU 2.x computes and prints it (exponential smoothing).
+/// Corpus BLEU and its components, computed and printed as by sacreBLEU 2.x (exponential smoothing).
 struct BleuScore {
   double score = 0.0;                  ///< 0 to 100
   std::array<double, 4> precisions{};  ///< per cent, after smoothing
@@ -24,7 +24,8 @@ struct BleuScore {
   int64_t hypothesis_length = 0;  ///< words
   int64_t reference_length = 0;
 
-  /// "BLEU = 28.58 61.0/35.8/22.3/14.0 (BP = 0.984 ratio = 0.984 hyp_len = 11893 ref_len = 12080)"
+  /// The score in sacreBLEU's form: "BLEU = 28.58 61.0/35.8/22.3/14.0 (BP = 0.984 ratio = 0.984 hyp_len = 11893
+  /// ref_len = 12080)"
   std::string text() const;
 };
 

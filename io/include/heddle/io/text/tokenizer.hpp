@@ -16,25 +16,25 @@ struct TokenizerTraining {
   std::vector<std::filesystem::path> texts;  ///< plain or gzip, one sentence a line
   int64_t vocabulary_size = 10000;           ///< pieces, the four special ones included
   std::string type = "bpe";                  ///< "bpe" or "unigram"
-  double character_coverage = 1.0;           ///< share of the text's characters that get a piece of their own
-  int64_t sample_bytes = int64_t{64} << 20;  ///< at most this much text is kept in memory; evenly thinned out beyond
+  double character_coverage = 1.0;           ///< share of the text's characters that get their own piece
+  int64_t sample_bytes = int64_t{64} << 20;  ///< the most text that is kept in memory; of more, an even sample
 };
 
-/// Text to token ids and back: a SentencePiece model as a value (copies share it; it never changes).
+/// Converts text to token ids and back: a SentencePiece model as a value (copies share it; it never changes).
 class Tokenizer {
  public:
   /// Throws DataError when the bytes are no SentencePiece model or have no begin or end piece.
   static Tokenizer from_model(std::string model_bytes);
 
   /// Learns a model, the same for the same texts on every run. Special ids: padding 0, unknown 1, begin 2, end 3.
-  /// Throws DataError for texts with nothing in them, ConfigError for a vocabulary size that the texts cannot fill
-  /// (naming the largest that they can) or that does not hold their characters (naming the smallest that does).
+  /// Throws DataError for texts without content, ConfigError for a vocabulary size that the texts cannot fill (naming
+  /// the largest that they can) or that does not hold their characters (naming the smallest that does).
   static Tokenizer train(TokenizerTraining const& training);
 
   /// Token ids, without begin and end.
   std::vector<int32_t> encode(std::string_view text) const;
 
-  /// The text; special ids leave no trace. Throws Error for an id outside [0, size()).
+  /// Decodes the text; special ids are left out. Throws Error for an id outside [0, size()).
   std::string decode(std::span<int32_t const> ids) const;
 
   int32_t size() const noexcept;
@@ -52,7 +52,7 @@ class Tokenizer {
   std::shared_ptr<State const> state_;
 };
 
-/// The source's and the target's tokenizer, which are one and the same where the vocabulary is joint.
+/// The source's and the target's tokenizer, the same one if the vocabulary is joint.
 struct Vocabulary {
   Tokenizer source;
   Tokenizer target;
