@@ -17,7 +17,7 @@ using heddle::DType;
 using heddle::Shape;
 using heddle::Tensor;
 
-/// Sequences as a micro-batch of that model holds them.
+/// The sequences of a micro-batch of that model.
 struct Workload {
   std::string name;
   std::int64_t heads, head_dim;
@@ -27,7 +27,7 @@ struct Workload {
   float dropout = 0;
 };
 
-/// Sentences of 6 to 40 tokens, 14 in the mean, as Multi30k's are spread.
+/// Sentences of 6 to 40 tokens, 14 on average, distributed as in Multi30k.
 std::vector<std::int32_t> sentence_lengths(std::int32_t count, std::uint32_t seed) {
   std::vector<std::int32_t> lengths;
   for (std::int32_t i = 0; i < count; ++i) {
@@ -60,7 +60,7 @@ std::int64_t total(std::vector<std::int32_t> const& lengths) {
   return sum;
 }
 
-/// Taken from the arena, as a training step's tensors are: its pages are huge ones.
+/// Taken from the arena, as a training step's tensors are: it has huge pages.
 Tensor filled(heddle::Arena& arena, Shape const& shape, DType dtype) {
   Tensor const tensor = arena.allocate(dtype, shape);
   std::vector<float> elements(static_cast<std::size_t>(shape.size()));
@@ -75,7 +75,7 @@ Tensor filled(heddle::Arena& arena, Shape const& shape, DType dtype) {
   return tensor;
 }
 
-/// A call and all that it writes.
+/// A call and its outputs.
 struct Operands {
   std::shared_ptr<heddle::Arena> arena = std::make_shared<heddle::Arena>();
   heddle::AttentionCall call;
@@ -166,7 +166,7 @@ int main(int argc, char** argv) {
     }
   }
   benchmark::RunSpecifiedBenchmarks();
-  // Their tensors must go before the runtime does.
+  // These tensors must be freed before the runtime ends.
   benchmark::ClearRegisteredBenchmarks();
   benchmark::Shutdown();
 }

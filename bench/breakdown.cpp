@@ -75,7 +75,7 @@ void Breakdown::observe(Execution& execution, KernelCall const& call) {
                             call.cost.bytes, floor, {{computing >= moving ? "matmul" : bandwidth.level, floor}}};
 }
 
-/// The details leave tokens out, of which each micro-batch has others.
+/// The details leave tokens out: each micro-batch has another number.
 Part Breakdown::part_of(KernelCall const& call) const {
   auto const* const gemm = std::any_cast<GemmProblem>(&call.problem);
   if (gemm == nullptr) {

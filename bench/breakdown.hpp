@@ -18,15 +18,15 @@ struct Work {
   double calls = 0;
   double operations = 0;
   double bytes = 0;
-  /// Each call's operations at the matmul peak or its bytes at the bandwidth of the level that holds them, whichever is
-  /// longer.
+  /// Each call's operations at the matmul peak or its bytes at the bandwidth of the level that holds them, whichever
+  /// takes longer.
   double floor_seconds = 0;
-  std::map<std::string, double> floors;  ///< the same by what it is of: "matmul", "L2", "L3", "memory"
+  std::map<std::string, double> floors;  ///< the same by bound: "matmul", "L2", "L3", "memory"
 
   Work& operator+=(Work const& other);
 };
 
-/// A part's name and what it is made of, for example {"gemm, linear: forward", "384 x 128"}.
+/// A part's name and its details, for example {"gemm, linear: forward", "384 x 128"}.
 struct Part {
   std::string name;
   std::string detail;
@@ -46,7 +46,7 @@ class Breakdown final : public KernelObserver {
   Parts take() { return std::exchange(parts_, {}); }
   Peaks const& peaks() const { return peaks_; }
 
-  /// From now on matrix products are kept, to be done again by themselves.
+  /// Keeps matrix products from now on, to be repeated without the rest of the step.
   void record_products() { recording_ = true; }
   std::vector<std::function<void()>> const& products() const { return products_; }
 
@@ -60,7 +60,7 @@ class Breakdown final : public KernelObserver {
   std::vector<std::function<void()>> products_;
 };
 
-/// Seconds spent in something.
+/// The seconds spent in one kind of work.
 class Stopwatch {
  public:
   template <class Work>
@@ -92,10 +92,10 @@ struct StepTimes {
   Parts parts;
 };
 
-/// A typical step: medians of seconds, means of all that is counted.
+/// A typical step: medians of seconds, means of counts.
 StepTimes typical(std::vector<StepTimes> const& steps);
 
-/// Of all parts whose name begins so.
+/// The sum of all parts whose name begins with this.
 Work sum_of(Parts const& parts, std::string_view beginning);
 
 /// The table; with `details` every part's details too.

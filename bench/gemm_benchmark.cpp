@@ -21,7 +21,7 @@ using heddle::Shape;
 using heddle::Tensor;
 
 constexpr int rounds = 15;
-/// A sample is repeated calls of at least this many seconds in all, so that the clock's resolution does not matter.
+/// A sample is repeated calls of at least this many seconds in total, so that the clock's resolution does not matter.
 constexpr double sample_seconds = 1e-3;
 
 /// A linear layer [tokens, inputs] → [tokens, outputs], whose three products a training step computes.
@@ -29,7 +29,7 @@ struct Layer {
   std::int64_t tokens, outputs, inputs;
 };
 
-/// `new_weights`: the weight's version changes at every call; in training it does from step to step.
+/// `new_weights`: the weight's version changes at every call; in training it changes from step to step.
 struct Row {
   std::string name;
   heddle::GemmCall call;
@@ -106,7 +106,7 @@ void measure(heddle::Execution& execution, heddle::KernelRegistries const& regis
   }
 }
 
-/// Percentages are of the best rate that any call of the same dtype has reached.
+/// Percentages are of the best rate that any call of the same dtype reached.
 void print(std::vector<Row> const& rows) {
   std::map<DType, double> best;
   for (Row const& row : rows) {

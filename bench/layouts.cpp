@@ -74,7 +74,7 @@ std::optional<Options> options_of(int argc, char** argv, bool speaks) {
   return options;
 }
 
-/// "pipeline=2,tensor=2,sequence_parallel" on so many ranks.
+/// Parses "pipeline=2,tensor=2,sequence_parallel" for this many ranks.
 Layout layout_of(std::string const& text, int ranks) {
   Layout layout;
   std::map<std::string, bool*> const switches{{"sequence_parallel", &layout.sequence_parallel},
@@ -138,7 +138,7 @@ class Bench {
     register_built_in_layers(registries_.layers);
   }
 
-  /// Throws ConfigError, on every rank, where the layout cannot be.
+  /// Throws ConfigError, on every rank, if the layout is impossible.
   void measure(Layout const& layout, Measured& measured) {
     Config const config = config_of(layout);
     ModelDescription const model = describe_model(config.model, registries_.layers);
@@ -197,7 +197,7 @@ class Bench {
     }
   }
 
-  /// The ledgers are those before and after one step: all steps are alike.
+  /// The ledgers are those before and after one step: all steps are equal.
   void take_most(Measured& measured, TrainingEngine& engine, Ledgers const& before, Ledgers const& after) {
     std::int64_t const state = 2 * engine.parameters().values().bytes() + engine.optimizer().moment_bytes();
     std::vector<double> mine{static_cast<double>(engine.pipeline().peak_bytes()), static_cast<double>(state)};

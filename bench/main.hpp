@@ -10,7 +10,7 @@
 
 namespace heddle {
 
-/// False where --help was asked for, which rank 0 (`speaks`) then prints; else the options have their values. Throws
+/// Returns false if --help was given, which rank 0 (`speaks`) then prints; else the options have their values. Throws
 /// UsageError, which names the program.
 inline bool parse(int argc, char** argv, boost::program_options::options_description const& description,
                   char const* program, bool speaks) {
@@ -28,8 +28,8 @@ inline bool parse(int argc, char** argv, boost::program_options::options_descrip
   return !values.contains("help");
 }
 
-/// A program's main under mpirun: `options_of(argc, argv, speaks)` gives options, or nothing where all is said, and
-/// `run(options, world, execution)` the exit code. An error of one rank ends them all.
+/// The main function of a program under mpirun: `options_of(argc, argv, speaks)` returns options, or nothing if the
+/// program is done, and `run(options, world, execution)` the exit code. An error of one rank ends them all.
 template <class OptionsOf, class Run>
 int run_main(int argc, char** argv, char const* program, OptionsOf const& options_of, Run const& run) {
   MpiSession const session;

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-// Times all that a training step does beside multiplications and attention: every implementation, in float32 and
-// bfloat16, on the shapes of a small and of a base model. Counters: nanoseconds a token (an element of parameters for
+// Times everything in a training step except multiplications and attention: every implementation, in float32 and
+// bfloat16, on the shapes of a small and of a base model. Counters: nanoseconds per token (per parameter element for
 // Adam and the sum of squares) and the bytes that must be read and written, per second. On a machine that others use,
 // too: --benchmark_repetitions=30 --benchmark_min_time=0.005 --benchmark_report_aggregates_only=true, and read "min".
 
@@ -72,7 +72,7 @@ struct Amount {
 
 using Work = std::function<void()>;
 
-/// `prepare` makes the tensors only when the benchmark is run, and returns what is timed.
+/// `prepare` makes the tensors only when the benchmark is run, and returns the function to be timed.
 void add(std::string const& name, Amount amount, std::function<Work()> const& prepare) {
   benchmark::RegisterBenchmark(
       name.c_str(),
@@ -156,8 +156,8 @@ void add_activation(Bench const& bench, heddle::Activation& kernel, std::string 
   }
 }
 
-/// The logits are written anew in every repetition by a copy, as a multiplication writes them; its time is listed
-/// alone.
+/// In every repetition a copy writes the logits again, as a multiplication would; its time is also listed
+/// separately.
 void add_cross_entropy(Bench const& bench, heddle::SoftmaxCrossEntropy& kernel, heddle::TensorOps& ops,
                        std::string const& name, std::int64_t vocabulary) {
   constexpr std::int64_t tokens = 256;
@@ -198,7 +198,7 @@ void add_cross_entropy(Bench const& bench, heddle::SoftmaxCrossEntropy& kernel, 
   });
 }
 
-/// A third of the tokens is one and the same, as punctuation is.
+/// A third of the tokens have the same id, like punctuation.
 heddle::TokenIds token_ids(std::int64_t rows, std::int64_t vocabulary) {
   std::vector<std::int32_t> id(static_cast<std::size_t>(rows));
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -337,7 +337,7 @@ int main(int argc, char** argv) {
     add_all(bench, registries);
   }
   benchmark::RunSpecifiedBenchmarks();
-  // Their tensors must go before the runtime does.
+  // These tensors must be freed before the runtime ends.
   benchmark::ClearRegisteredBenchmarks();
   benchmark::Shutdown();
 }

@@ -1,5 +1,5 @@
-// Where a training step's time goes, beside what each part cannot take less than: mpirun -np N bench_step_breakdown
-// --help
+// Where a training step's time is spent, beside the least possible time of each part: mpirun -np N
+// bench_step_breakdown --help
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -105,7 +105,7 @@ std::optional<Options> options_of(int argc, char** argv, bool speaks) {
   return options;
 }
 
-/// A step's micro-batches, the making of which is timed. Keeps a reference to the stopwatch.
+/// A step's micro-batches, whose construction is timed. Keeps a reference to the stopwatch.
 class TimedMicroBatches final : public MicroBatchSource {
  public:
   TimedMicroBatches(std::unique_ptr<MicroBatchSource> batch, Stopwatch& watch)
@@ -122,7 +122,7 @@ class TimedMicroBatches final : public MicroBatchSource {
   Stopwatch& watch_;
 };
 
-/// Sentences of a dataset, dealt out as `heddle train` does, or synthetic ones, always the same.
+/// Sentences of a dataset, divided as by `heddle train`, or synthetic ones, always the same.
 class Sentences {
  public:
   Sentences(Options const& options, std::int64_t vocabulary, Communicator const& world)
@@ -174,7 +174,7 @@ double mean_over(Communicator const& world, double value) {
 struct Result {
   StepTimes step;
   double tokens = 0;               ///< of a step, all ranks
-  double products_seconds = 0;     ///< the matrix products of one step, done again by themselves
+  double products_seconds = 0;     ///< the matrix products of one step, repeated separately
   double products_tokens = 0;      ///< of that step, all ranks
   double products_operations = 0;  ///< of that step
 };
@@ -257,8 +257,8 @@ class Measurement {
     return {whole.take(), communication_.take(), data_.take(), breakdown.take()};
   }
 
-  /// The same calls on the same memory, weights packed already: the least seconds of as many repetitions as take about
-  /// two, `step_seconds` being more than one takes. What they leave behind is of no use.
+  /// Times the same calls on the same memory with packed weights: the least seconds of as many repetitions as take
+  /// about two seconds, `step_seconds` being more than one takes. Their results are not used.
   double products_alone(Breakdown const& breakdown, double step_seconds) {
     auto const repetitions = static_cast<int>(std::clamp(2 / mean_over(world_, step_seconds), 1.0, 20.0));
     double least = std::numeric_limits<double>::infinity();
@@ -286,7 +286,7 @@ class Measurement {
   Stopwatch data_;
 };
 
-/// Tokens per second of all ranks: as it is, and if a step were nothing but its matrix products.
+/// Tokens per second of all ranks: as measured, and if a step consisted only of its matrix products.
 struct Speeds {
   double measured = 0;
   double at_peak = 0;         ///< at the rate of large ones
@@ -294,7 +294,7 @@ struct Speeds {
 };
 
 Speeds speeds_of(Result const& result, double peak, Communicator const& world) {
-  // Ranks meet at the end of each step, so the mean rank stands for all.
+  // Ranks wait for each other at the end of each step, so the mean rank represents all.
   double const at_peak = mean_over(world, result.products_operations / peak);
   double const alone = mean_over(world, result.products_seconds);
   return {result.tokens / mean_over(world, result.step.seconds), result.products_tokens / at_peak,

@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-/// The same ranks; the time spent in verbs, in unfinished transfers and in what it is split into goes to `watch`, which
-/// must outlive them all.
+/// The same ranks; the time spent in verbs, in unfinished transfers and in the groups that it is split into is added
+/// to `watch`, which must outlive them all.
 Communicator timed(Communicator const& communicator, Stopwatch& watch);
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-# Every foreign library, found once. What is missing is gathered and named together, with its Debian package.
+# Finds every third-party library, once. Missing ones are collected and reported together, with their Debian packages.
 set(HEDDLE_MISSING "")
 set(HEDDLE_MISSING_PACKAGES "")
 
@@ -35,7 +35,8 @@ if(NOT SentencePiece_FOUND)
   heddle_missing(SentencePiece libsentencepiece-dev)
 endif()
 
-# oneDNN's own package file in Debian 12 asks for OpenCL headers that nothing here needs, so look for the library itself.
+# oneDNN's own package file in Debian 12 requires OpenCL headers that Heddle does not need, so the library is searched
+# for directly.
 find_path(ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(ONEDNN_LIBRARY dnnl)
 if(ONEDNN_INCLUDE_DIR AND ONEDNN_LIBRARY)

@@ -1,8 +1,8 @@
 # The instruction sets that the build is for. Included after HeddleKokkos. Sets
 #   HEDDLE_ARCH_FLAGS         for everything but the kernels that are compiled once for each instruction set
 #   HEDDLE_CPU_LEVELS         whether there are such kernels
-#   HEDDLE_INSTRUCTION_SET    the name of the only instruction set where there are none
-# A Kokkos that was built for one processor (Kokkos_ARCH_...) brings that processor's flags to all that uses it.
+#   HEDDLE_INSTRUCTION_SET    the name of the only instruction set if there are none
+# A Kokkos that was built for one processor (Kokkos_ARCH_...) adds that processor's flags to all code that uses it.
 set(heddle_kokkos_flags "")
 foreach(target Kokkos::kokkos Kokkos::kokkoscore)
   if(TARGET ${target})

@@ -1,5 +1,5 @@
-# How our targets are compiled and linked with the Kokkos that was found. Sets HEDDLE_KOKKOS_HAS_DEVICE: whether Kokkos computes
-# on a device; HEDDLE_KOKKOS_HAS_THREADS: whether it computes with several threads of the host.
+# Compile and link options of Heddle's targets for the Kokkos that was found. Sets HEDDLE_KOKKOS_HAS_DEVICE: whether
+# Kokkos computes on a device; HEDDLE_KOKKOS_HAS_THREADS: whether it computes with several threads of the host.
 string(TOUPPER "${Kokkos_DEVICES}" heddle_kokkos_devices)
 set(HEDDLE_KOKKOS_HAS_DEVICE OFF)
 if(heddle_kokkos_devices MATCHES "CUDA|HIP|SYCL|OPENMPTARGET|OPENACC")
@@ -14,8 +14,8 @@ if(HEDDLE_KOKKOS_BACKEND AND NOT HEDDLE_KOKKOS_BACKEND IN_LIST heddle_kokkos_dev
     "${Kokkos_DEVICES}: set Kokkos_ROOT to the prefix of one that has it (docs/dependencies.md).")
 endif()
 
-# A static Kokkos must exist once in a process, or kernels would use a second one that was never initialised: the core library
-# takes all of it and exports it, so that nothing else needs a copy.
+# A static Kokkos must exist once in a process, or kernels would use a second one that was never initialised: the core
+# library contains all of it and exports it, so that nothing else needs a copy.
 set(HEDDLE_WHOLE_KOKKOS "")
 if(TARGET Kokkos::kokkoscore)
   get_target_property(heddle_kokkos_type Kokkos::kokkoscore TYPE)

@@ -1,4 +1,4 @@
-# The choices of a builder. Everything else follows from the presets.
+# The options of a build. Everything else follows from the presets.
 option(HEDDLE_BUILD_TESTS "Build the tests" ON)
 option(HEDDLE_BUILD_BENCHMARKS "Build bench/" OFF)
 option(HEDDLE_NATIVE "Compile everything for this machine alone (-march=native), not for x86-64-v2 to v4" OFF)
@@ -16,8 +16,8 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
 
-# The installed program finds the core library beside it, wherever the two were moved together, and the others where they
-# were found now.
+# The installed program finds the core library beside it, wherever the two are moved together, and other libraries
+# where they were found at configuration.
 file(RELATIVE_PATH heddle_bin_to_lib "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
 set(CMAKE_INSTALL_RPATH "$ORIGIN/${heddle_bin_to_lib}" "$ORIGIN")
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)

@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-/// A test that every rank runs: the world is fresh for each.
+/// A test that every rank runs, with a fresh world for each test.
 class DistTest : public testing::Test {
  protected:
   MpiSession session_;

@@ -20,7 +20,8 @@ inline std::vector<std::int32_t> tokens_of(std::int32_t seed, int length) {
   return tokens;
 }
 
-/// Two pairs a micro-batch, of unequal lengths, shorter and longer than any context group; other ones in every step.
+/// Two pairs per micro-batch, of unequal lengths, shorter and longer than any context group, and different in every
+/// step.
 inline std::vector<SentencePair> pairs_of(int step, std::int64_t micro_batch) {
   std::vector<SentencePair> pairs;
   for (std::int32_t index = 0; index < 2; ++index) {
@@ -85,8 +86,8 @@ class LayoutRun {
     return engine_.accumulate(TestMicroBatches(mine.count(), make, target_tokens(step)), step);
   }
 
-  /// The last layer's output for one micro-batch with dropout, on the last stage; empty elsewhere. Goes from part to
-  /// part by hand.
+  /// The last layer's output for one micro-batch with dropout, on the last stage; empty elsewhere. Passes from part to
+  /// part without a Pipeline.
   Tensor output(Pack const& pack_in) {
     Communicator const& pipeline = parallel_.pipeline;
     LayerContext context{bench_.execution(), bench_.arena(), pack_in, true, 3, 0, engine_.row_split()};

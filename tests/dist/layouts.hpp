@@ -46,7 +46,7 @@ inline std::string describe(Variant const& variant) {
   return fmt::format("{}-norm, {}", name_of(variant.norm), variant.tied ? "tied" : "untied");
 }
 
-/// Every layout of so many ranks with no axis beyond 4, each with all that can be switched on it.
+/// Every layout of this many ranks with no axis above 4, each with all its possible switches.
 inline std::vector<Layout> layouts_on(int ranks) {
   std::vector<Layout> layouts;
   auto const add_switches = [&](Layout const& sizes) {
@@ -78,7 +78,7 @@ inline std::vector<Layout> layouts_on(int ranks) {
   return layouts;
 }
 
-/// The groups and switches of a layout; collective over `world`, whose ranks it uses all.
+/// The groups and switches of a layout; collective over `world`, all of whose ranks it uses.
 inline ParallelState parallel_of(Layout const& layout, Communicator const& world) {
   ParallelState parallel = make_parallel_state(world, Mesh(layout.sizes, world.rank(), world.size()));
   parallel.sequence_parallel = layout.sequence_parallel;

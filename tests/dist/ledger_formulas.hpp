@@ -98,8 +98,8 @@ class Formulas {
   Ledgers const& ledgers() const { return ledgers_; }
 
   /// Shoeybi et al. 2019: all-reduces of n d_model, one forward and one backward for each sublayer. Korthikanti et al.
-  /// 2022: an all-gather in, a reduce-scatter out, and their conjugates; a further all-gather brings the sublayer's
-  /// input back for the gradient of its weight.
+  /// 2022: an all-gather in, a reduce-scatter out, and their conjugates; a further all-gather restores the sublayer's
+  /// input for the gradient of its weight.
   void tensor_sublayer(std::int64_t tokens) {
     if (layout_.sequence_parallel) {
       over_tensor(Verb::all_gather, 3, tokens);
@@ -118,8 +118,8 @@ class Formulas {
     }
   }
 
-  /// Liu et al. 2023: blocks of keys and values go round, and in backward once more with their gradients. Jacobs et al.
-  /// 2023: queries, keys, values and outputs change hands.
+  /// Liu et al. 2023: blocks of keys and values are passed around the ring, and in backward once more with their
+  /// gradients. Jacobs et al. 2023: queries, keys, values and outputs are exchanged.
   void attention(Tokens const& queries, Tokens const& keys, bool self) {
     std::int64_t const c = parallel_.context.size();
     if (c == 1) {
@@ -151,7 +151,7 @@ class Formulas {
     attention(target, source, false);
   }
 
-  /// Four numbers a token from every rank of the tensor group to every other, chunk by chunk of the logits.
+  /// Four numbers per token from every rank of the tensor group to every other, chunk by chunk of the logits.
   void loss_statistics(std::int64_t tokens) {
     if (parallel_.tensor.size() > 1) {
       add(ledgers_.tensor, Verb::all_gather, (tokens + logits_chunk - 1) / logits_chunk,
@@ -173,7 +173,7 @@ class Formulas {
     }
   }
 
-  /// The gradients' sum over the replicas, `elements` in so many buckets; ZeRO-1 (Rajbhandari et al. 2020): the same
+  /// The gradients' sum over the replicas, `elements` in this many buckets; ZeRO-1 (Rajbhandari et al. 2020): the same
   /// bytes once as a reduce-scatter and once, of the values, as an all-gather.
   void gradients(std::int64_t elements, std::int64_t buckets) {
     if (parallel_.replicas.size() == 1) {
@@ -186,13 +186,13 @@ class Formulas {
       add(ledgers_.replicas, Verb::all_reduce, buckets, elements * element);
     }
   }
-  /// Over the tensor group: gradients of what meets a part of the tokens on each of its ranks.
+  /// Over the tensor group: gradients of parameters that see a part of the tokens on each of its ranks.
   void partial_gradients(std::int64_t elements) {
     if (elements > 0) {
       add(ledgers_.tensor, Verb::all_reduce, 1, elements * element);
     }
   }
-  /// A table of which so many stages hold a copy: each sends the gradient of its part to each other one.
+  /// A table of which this many stages hold a copy: each sends the gradient of its part to each other one.
   void shared_table(std::size_t stages) {
     std::int64_t const others = static_cast<std::int64_t>(stages) - 1;
     std::int64_t const replicas = layout_.shard_optimizer ? parallel_.replicas.size() : 1;

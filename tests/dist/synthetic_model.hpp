@@ -40,7 +40,7 @@ class SyntheticModel {
   /// Pipeline coordinate of a layer.
   static int stage_of(int layer, Mesh const& mesh) { return layer * mesh.size(MeshAxis::pipeline) / layers; }
 
-  /// Every rank's part of the gradient that `micro_batch` brings, added.
+  /// Adds every rank's part of the gradient of `micro_batch`.
   void run_micro_batch(std::int64_t micro_batch) {
     for (Parameter const& parameter : parameters.all()) {
       auto gradient = to_host<float>(parameter.gradient);
@@ -57,7 +57,7 @@ class SyntheticModel {
     copy_from_host(loss_sums, losses.data());
   }
 
-  /// A step over `micro_batches` of them, this data rank's share here.
+  /// Runs a step over this many micro-batches, this data rank's share on this rank.
   double step(std::int64_t number_of_step, std::int64_t micro_batches, bool tree = false) {
     auto const run = [&](std::int64_t index) { run_micro_batch(number_of_step * micro_batches + index); };
     if (tree) {
@@ -83,7 +83,7 @@ class SyntheticModel {
 
   std::vector<WholeTensor> gathered() { return gather_whole_tensors(parallel, model, parameters, optimizer); }
 
-  /// Takes up a whole model's state, as from a checkpoint.
+  /// Loads a whole model's state, as from a checkpoint.
   void load(std::vector<WholeTensor> const& tensors) {
     std::map<std::string, WholeTensor const*> by_name;
     for (WholeTensor const& tensor : tensors) {
@@ -185,8 +185,8 @@ class SyntheticModel {
     return config;
   }
 
-  /// Which part of a micro-batch's gradient this rank has, and one beyond the last: parts count over context and, where
-  /// the gradient is partial over them, tensor and stages.
+  /// Returns which part of a micro-batch's gradient this rank has, and one beyond the last: parts count over context
+  /// and, if the gradient is partial over them, tensor and stages.
   IndexRange part_of(Parameter const& parameter) const {
     Mesh const& mesh = parallel.mesh;
     std::int64_t part = mesh.coordinate(MeshAxis::context);
@@ -205,7 +205,7 @@ class SyntheticModel {
     return {part, parts};
   }
 
-  /// A part's integer. Part 0 is the whole less the others, so that the parts of any layout add up to the same.
+  /// A part's integer. Part 0 is the whole minus the others, so that the parts of any layout have the same sum.
   static int number(std::uint64_t key, std::int64_t micro_batch, IndexRange const& mine, std::int64_t global) {
     auto const drawn = [&](std::int64_t part) {
       return static_cast<int>(

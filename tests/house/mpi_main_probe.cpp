@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-// The cases that prove-mpi-main runs, one at a time, on two ranks: only the first may end well.
+// The cases that prove-mpi-main runs, one at a time, on two ranks: only the first may succeed.
 namespace {
 
 int rank() {

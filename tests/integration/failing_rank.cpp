@@ -5,7 +5,7 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <iostream>
 
-/// Collective, as the standard allows it to be: ranks leave together.
+/// Collective, as the standard allows: ranks leave together.
 extern "C" int MPI_Comm_free(MPI_Comm* communicator) {
   PMPI_Barrier(*communicator);
   return PMPI_Comm_free(communicator);

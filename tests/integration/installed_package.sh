@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The installed tree stands alone: moved elsewhere its program finds its own core library, and a stranger's CMake project that
-# knows nothing but find_package(heddle) compiles every installed header into a plug-in library.
+# The installed tree is self-contained: moved elsewhere, its program finds its own core library, and a foreign CMake
+# project that uses only find_package(heddle) compiles every installed header into a plug-in library.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measured kernels as a user meets them: --benchmark, the cache, and a run that keeps what it began with.
+# Measured kernels for users: --benchmark, the cache, and a run that keeps its first choice.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -38,7 +38,7 @@ default=$XDG_CACHE_HOME/heddle/kernels.json
 "$HEDDLE" kernels > listing 2> log || fail "heddle kernels without a cache"
 grep -q 'Nothing is measured on this machine' listing || fail "without a cache it is not said that nothing is measured"
 
-# Every operation of the model's step, every implementation, one winner a problem, all of it in the cache.
+# Every operation of the model's step, every implementation, one winner per problem, all of it in the cache.
 "$HEDDLE" kernels --benchmark --config run.toml --all > listing 2> log || fail "--benchmark"
 peaks='^Peak of multiplications: [1-9][0-9.]* GFLOP/s \([a-z0-9]+\); of y \+= x( in (L2|L3|memory): [1-9][0-9.]* GB/s){3}$'
 grep -Eq "$peaks" listing || fail "no peaks"
@@ -63,7 +63,8 @@ XDG_CACHE_HOME=$work/untimed "$HEDDLE" kernels > listing 2> log || fail "heddle 
 grep -A 1 'tensor_ops: ' listing | tail -n 1 | grep -Eq '^ +\+ kokkos not timed \* reference ' ||
   fail "an implementation without a time is not told, where it was: $line"
 
-# Where it is, is configurable; a layout's problems are its own; precision and plug-ins come from the configuration, too.
+# The cache's file is configurable; a layout has its own problems; precision and plug-ins come from the configuration,
+# too.
 "$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache=other.json --set parallel.tensor=2 > listing 2> log ||
   fail "--benchmark of a tensor layout"
 grep -Fq '24 columns of 32' other.json || fail "the layout's shapes are not its tensor ranks'"
@@ -84,12 +85,12 @@ for cache in run.toml /proc/no/kernels.json; do
 done
 cmp -s run.toml before.toml || fail "--benchmark has overwritten a file that is no cache"
 
-# The list is of the configured run.
+# The list is that of the configured run.
 "$HEDDLE" kernels --config run.toml --set kernels.gemm=reference --set 'kernels.cache=""' > listing 2> log || fail "the list of a configuration"
 sed -n '/^  gemm$/,/^  attention$/p' listing | grep -q '\* reference ' || fail "the configured implementation is not marked"
 grep -q 'float32, d_model 32, 2 heads' listing || fail "it is not said of which model the list is"
 
-# A cache in which the portable GEMM has won everything: a line a problem, "name": seconds.
+# A cache in which the portable GEMM is always the fastest: one line per problem, "name": seconds.
 sed -E 's/"([a-z0-9_]+)": [0-9][^,}]*/"\1": 1/g; s/"kokkos": 1/"kokkos": 1e-6/g' "$default" > portable.json
 train() {
   local directory=$1
@@ -109,7 +110,7 @@ grep -q 'kernels are chosen by the times in portable.json' log || fail "it is no
 equal measured named || fail "auto does not take what was fastest"
 ! equal measured by_speed || fail "kokkos and the fastest by speed compute the same: this test tells nothing"
 
-# A run goes on with what it began with, whatever the cache says by then.
+# A run continues with the kernels that it began with, whatever the cache contains by then.
 train kept --set kernels.cache=portable.json --set train.steps=10
 train kept --set 'kernels.cache=""'
 equal kept measured || fail "a resumed run has lost its kernels"
@@ -122,7 +123,7 @@ equal late by_speed || fail "a resumed run has taken times that came later"
 train alone --set kernels.cache=portable.json --set train.deterministic=true
 equal ranks alone || fail "two ranks have not chosen as one did"
 
-# Until its first checkpoint a run has not begun: what it left behind does not keep it from times that came later.
+# A run begins with its first checkpoint: files that it left before do not keep it from using later times.
 mkdir early
 echo '{"format": "heddle kernel times, version 1", "machines": {}}' > early/kernels.json
 mkdir -p early/checkpoints/.step-00000010.half-written
@@ -130,14 +131,14 @@ train early --set kernels.cache=portable.json
 grep -q 'kernels are chosen by the times in portable.json' log || fail "a run without checkpoints counts as begun"
 equal early measured || fail "a run without checkpoints has not taken the cache's times"
 
-# A run that has lost its times says so.
+# A run that has lost its times reports it.
 train lost --set kernels.cache=portable.json --set train.steps=10
 rm lost/kernels.json
 train lost --set kernels.cache=portable.json
 grep -q 'note: .*lost/kernels.json is gone: kernels are chosen by speed' log || fail "lost times are not told"
 ! equal lost measured || fail "a run without its times still has them: this test tells nothing"
 
-# On another machine a run says so and goes by speed; a damaged cache is named and not used.
+# On another machine a run reports it and uses speeds; a damaged cache is named and not used.
 train moved --set kernels.cache=portable.json --set train.steps=10
 sed -i -E 's/\(kind [0-9a-f]+\)/(kind of another machine)/' moved/kernels.json
 train moved --set kernels.cache=portable.json
@@ -155,7 +156,7 @@ sed -E 's/\(kind [0-9a-f]+\)/(kind of another machine)/' portable.json > foreign
 train foreign --set kernels.cache=foreign.json
 equal foreign by_speed || fail "another machine's times were used"
 
-# Ranks on different machines are told of.
+# Ranks on different machines are reported.
 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" train run.toml --set run.directory=mixed : \
   -np 1 env OMP_NUM_THREADS=2 "$HEDDLE" train run.toml --set run.directory=mixed > log 2>&1 || fail "train on ranks that differ"
 grep -q 'note: rank 1 is not on such a machine as rank 0 ("1 thread" there, "2 threads" here)' log || fail "ranks that differ are not told of"

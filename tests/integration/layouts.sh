@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A model spread over ranks in every way, as a user runs it: the trajectory of one rank, a change of layout between two
-# runs, a crash, and layouts that cannot be.
+# A model spread over ranks in every way: the trajectory of one rank, a change of layout between two runs, a crash, and
+# impossible layouts.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -54,7 +54,7 @@ train() {
   [ "$code" -eq "$expected" ] || fail "train on $ranks ranks with '$*': exit code $code instead of $expected"
 }
 state() { echo "$1/checkpoints/step-$(printf %08d "${2:-20}")"; }
-# near A B: the losses, gradient norms and validations of two runs agree but for the rounding of float32 sums.
+# near A B: the losses, gradient norms and validations of two runs agree except for the rounding of float32 sums.
 near() {
   paste -d '\n' "$1/metrics.jsonl" "$2/metrics.jsonl" | awk '
     function value(name) {
@@ -82,8 +82,8 @@ train 8 0 all tensor=2 pipeline=2 context=2 shard_optimizer=true
 for run in tensor pipeline context tensor_pipeline context_data all; do near one $run; done
 grep -q '"valid_bleu"' tensor_pipeline/metrics.jsonl || fail "no translations of a model in stages"
 
-# Another layout between two runs: the parameters are bitwise those that were written (a learning rate of 0 keeps them),
-# and the trajectory goes on.
+# Another layout between two runs: the parameters are bitwise those that were written (a learning rate of 0 keeps
+# them), and the trajectory continues.
 train 4 0 moved tensor=2 data=2 train.steps=10
 values() { h5ls -r "$(echo "$(state "$1" "$2")"/*.h5)" | awk '/\/value / {print $1}'; }
 cp -r moved still
@@ -122,7 +122,7 @@ h5diff "$(echo "$(state tensor_pipeline)"/*.h5)" "$(echo "$(state killed)"/*.h5)
 head -n 3 text/test.en | "$HEDDLE" translate --checkpoint all > translations 2> log || fail "translate"
 [ "$(wc -l < translations)" -eq 3 ] || fail "not every line was translated"
 
-# Layouts that cannot be: before any training, with the reason and layouts that can.
+# Impossible layouts are refused before any training, with the reason and layouts that would work.
 refuse() {
   local ranks=$1 reason=$2
   shift 2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# One program for every x86-64 processor from v2 on: what it does on processors that qemu-user imitates, and where ranks or a
-# run's two halves have different ones. Without qemu-user the parts that need it are left out and the test counts as skipped.
+# One program for every x86-64 processor from v2 on: its behaviour on processors that qemu-user emulates, and where
+# ranks or a run's two halves have different ones. Without qemu-user the parts that need it are left out and the test
+# counts as skipped.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -40,7 +41,7 @@ validate_every = 0
 every_steps = 2
 TOML
 
-# The lowest level on this processor, then all that it has: the resumed run says that it is another one.
+# The lowest level on this processor, then its highest: the resumed run reports that it is not bitwise the same.
 HEDDLE_CPU_LEVEL=x86-64-v2 "$HEDDLE" train run.toml --set train.steps=2 > log 2>&1 || fail "training with x86-64-v2"
 "$HEDDLE" inspect run > listing || fail "inspect"
 grep -q '^computed with the instructions x86-64-v2 ' listing || fail "the checkpoint does not record the instructions"
@@ -58,7 +59,7 @@ grep -q '^computed with the instructions x86-64-v2 ' listing || fail "ranks do n
 command -v qemu-x86_64 > /dev/null || skip "there is no qemu-x86_64 (apt-get install qemu-user): older processors were not imitated"
 on() { local cpu=$1; shift; qemu-x86_64 -cpu "$cpu" "$@" 2> warnings; }
 
-# Too old: a sentence and not a signal.
+# A processor that is too old gets an error message, not a signal.
 status=0
 on core2duo "$HEDDLE" --version > log || status=$?
 [ "$status" -eq 78 ] && grep -q 'lacks.* SSE4.2' warnings || fail "a processor without SSE4.2 ended with $status: $(cat warnings)"

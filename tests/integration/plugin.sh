@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The example plug-in, built out of tree against the installed package: found, computed right, trained with, resumed,
-# translated with. Then every kind of library that is not to be loaded.
+# The example plug-in, built out of tree against the installed package: found, computes correctly, trains, resumes,
+# translates. Then every kind of library that must not be loaded.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -22,13 +22,14 @@ grep -Eq '^ *\* swish +speed +[0-9]+ +build/swish\.so$' listing || fail "swish i
 grep -Eq '^ *gated_feed_forward +build/swish\.so$' listing || fail "the layer is not listed: $(cat listing)"
 grep -Eq '^ *\* kokkos +speed +10 +built-in$' listing || fail "the built-in kernels are not listed: $(cat listing)"
 
-# Its operation, which Heddle does not know, is listed, marked where the model calls it, and chosen by [kernels].
+# Its operation, which Heddle does not know, is listed, marked where the model calls it, and can be chosen by
+# [kernels].
 grep -Fq '  product (not called by this model)' listing || fail "the plug-in's operation is not listed: $(cat listing)"
 gated='model.encoder_sublayers=["self_attention","gated_feed_forward"]'
 "$HEDDLE" kernels --plugin $plugin --set model.activation=swish --set "$gated" --set kernels.product=portable \
   > listing 2> log || fail "heddle kernels with a choice for the plug-in's operation"
 grep -Eq '^ *\* portable +speed +10 +build/swish\.so$' listing || fail "the plug-in's operation is not marked: $(cat listing)"
-# unknown WORDS ARGUMENTS...: exit 78, and the message says WORDS.
+# unknown WORDS ARGUMENTS...: exit 78, and the message contains WORDS.
 unknown() {
   local words=$1 code=0
   shift
@@ -83,7 +84,7 @@ train() {
   [ "$code" -eq "$expected" ] || fail "train with '$*': exit code $code instead of $expected"
 }
 
-# The plug-in's layer and its kernel are timed as a step meets them.
+# The plug-in's layer and its kernel are timed in the calls of a step.
 "$HEDDLE" kernels --benchmark --plugin $plugin --config run.toml --set 'kernels.cache="times.json"' > listing 2> log ||
   fail "heddle kernels --benchmark --plugin"
 grep -q '^activation: swish of float32' listing || fail "the plug-in's kernel was not timed: $(cat listing)"
@@ -114,7 +115,7 @@ train halves 0 --set "plugins.paths=[\"$plugin\"]"
 grep -q "resuming after step" log || fail "the stopped run did not resume"
 h5diff "$(parameters whole)" "$(parameters halves)" /parameters > log || fail "the resumed run ended elsewhere"
 
-# Spread over tensor ranks, which share its columns and, the second time, the tokens: the same trajectory.
+# Spread over tensor ranks, which divide its columns and, the second time, the tokens: the same trajectory.
 loss_of() { sed -n '60s/.*"train_loss":\([^,]*\).*/\1/p' "$1/metrics.jsonl"; }
 for sequence_parallel in false true; do
   spread=spread_$sequence_parallel
@@ -129,18 +130,18 @@ done
 head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole > translated 2> log || fail "translate"
 [ "$(wc -l < translated)" -eq 3 ] || fail "not as many translations as lines"
 
-# Where its path leads nowhere, a file of the same name can be given.
+# If its path does not exist, a file of the same name can be given.
 mkdir elsewhere
 cp $plugin elsewhere/swish.so
 (cd elsewhere && head -n 3 ../text/test.en | "$HEDDLE" translate --checkpoint ../whole --plugin swish.so) \
   > moved 2> log || fail "translate with the plug-in in another place"
 cmp translated moved || fail "the plug-in in another place translates otherwise"
 
-# Without the plug-in its names mean nothing.
+# Without the plug-in its names are unknown.
 train whole 78
 grep -q "gated_feed_forward\|swish" log || fail "the missing layer or function is not named"
 
-# refused LIBRARY WORDS ARGUMENTS...: exit 78, and the message names the library and says WORDS.
+# refused LIBRARY WORDS ARGUMENTS...: exit 78, and the message names the library and contains WORDS.
 refused() {
   local library=$1 words=$2 code=0
   shift 2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# apps/slurm/train.sbatch, as it is, on a real Slurm of four virtual nodes: a sharded run is signalled, checkpoints, goes back into
-# the queue, goes on and ends bitwise as an undisturbed one under mpirun; a pre-empted run comes back, a failed one and a cancelled
-# one do not.
+# apps/slurm/train.sbatch, unchanged, on a real Slurm of four virtual nodes: a sharded run is signalled, writes a
+# checkpoint, is queued again, continues and ends bitwise as an undisturbed one under mpirun; a pre-empted run comes
+# back, a failed one and a cancelled one do not.
 set -euo pipefail
 hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
 slurm=$HEDDLE_SOURCE/tests/integration/virtual_slurm
@@ -71,7 +71,7 @@ submit() {
   job=$(run sbatch --parsable --job-name="$name" --nodes=4 --ntasks-per-node=1 --time=5 --output="$name.log" \
     "$HEDDLE_SOURCE/apps/slurm/train.sbatch" run.toml --set run.directory="$name" "$@") || fail "sbatch for $name"
 }
-job_is() { # job_is JOB PATTERN...: `scontrol show job` says all of these
+job_is() { # job_is JOB PATTERN...: the output of `scontrol show job` contains all of these
   local shown pattern
   shown=$(run scontrol show job "$1")
   shift
@@ -94,7 +94,7 @@ grep -q "^training ended with exit code 75" cut.log || fail "cut did not end wit
 grep -q "^resuming after step" cut.log || fail "cut did not resume"
 [ "$(grep -c "^job $cut, restart [01], on n\[1-4\]" cut.log)" -eq 2 ] || fail "cut did not run twice on four nodes"
 [ "$(grep -c "$layout" cut.log)" -eq 2 ] || fail "cut was not sharded as $layout"
-# A comparison that could not tell two runs apart would prove nothing: step 100 is not step 200.
+# If the comparison could not detect different runs it would prove nothing: step 100 is not step 200.
 state() { echo "$1"/checkpoints/step-00000"$2"/*.h5; }
 ! h5diff -q "$(state whole 100)" "$(state whole 200)" /parameters > /dev/null || fail "training changed nothing"
 h5diff "$(state whole 200)" "$(state cut 200)" /parameters > log || fail "the parameters of whole and cut differ"
@@ -104,7 +104,8 @@ diff <(sed 's/,"tokens_per_second.*//' whole/metrics.jsonl) <(sed 's/,"tokens_pe
 job_is "$wrong" JobState=FAILED ExitCode=78:0 Restarts=0 || fail "the job with a wrong key did not simply fail"
 ! grep -q "to be queued again" wrong.log || fail "the job with a wrong key was queued again"
 
-# Pre-empted with grace time and SIGTERM, Slurm's default: the ranks end at once, and the script asks for the requeue itself.
+# Pre-empted with grace time and SIGTERM, Slurm's default: the ranks end at once, and the script itself requests the
+# requeue.
 submit preempted --set train.steps=1000000 --set checkpoint.every_steps=10
 preempted=$job
 until_true 60 "step 15 before the pre-emption" came_to preempted 15

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Training as a user runs it: several data ranks, interruption, crash, damage, and what refuses to start.
+# Training by several data ranks: interruption, crash, damage, and runs that are refused.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -72,12 +72,12 @@ for ranks in 1 2 3 4 8; do
   train "$ranks" 0 --set train.deterministic=true --set run.directory="deterministic$ranks"
   same deterministic1 "deterministic$ranks"
 done
-# Otherwise: the same layout, the same run.
+# In normal mode the same layout gives the same run.
 train 2 0 --set run.directory=two
 train 2 0 --set run.directory=two_again
 same two two_again
 
-# Killed outright, resumed, and killed again; stopped by SIGUSR1 and resumed: bitwise the undisturbed run.
+# Killed by SIGKILL, resumed, and killed again; stopped by SIGUSR1 and resumed: bitwise the undisturbed run.
 wait_for_step() {
   for _ in $(seq 3000); do
     [ "$(cat "$1/metrics.jsonl" 2> /dev/null | wc -l)" -lt "$2" ] || return 0
@@ -108,7 +108,7 @@ wait "$victim" || code=$?
 train 2 0 --set run.directory=stopped
 same two stopped
 
-# A damaged checkpoint is rejected by name and the one before it taken; where none is left, nothing is trained.
+# A damaged checkpoint is rejected by name and the one before it is used; if none is left, nothing is trained.
 cp -r alone damaged
 rm -r "$(state damaged 50)"
 printf 'x' | dd of="$(echo "$(state damaged 40)"/*.h5)" bs=1 seek=5000 conv=notrunc 2> /dev/null
@@ -120,7 +120,7 @@ train 0 65 --set run.directory=damaged
 train 2 65 --set run.directory=damaged
 [ "$(grep -c '^heddle: .*none\|^heddle: .*verif' log)" -ge 1 ] || fail "the reason was not reported"
 
-# --fresh starts beside the old run and leaves it alone.
+# --fresh starts beside the old run and does not change it.
 train 0 0 --fresh --set run.directory=alone --set train.steps=5
 [ -e alone-2/metrics.jsonl ] || fail "--fresh made no new directory"
 
@@ -134,7 +134,7 @@ spent=$(h5dump -a /training/seconds "$(state timed)"/*.h5 | awk '/\(0\)/ {print 
 awk -v spent="$spent" -v wall="$(($(date +%s%N) - began))" 'BEGIN { exit !(spent > 0 && spent < wall / 1e9) }' ||
   fail "the checkpoint has $spent s, more than went by"
 
-# bfloat16: resumed bitwise, the same on any number of data ranks, and near float32 in what it learns.
+# bfloat16: resumed bitwise, the same on any number of data ranks, and near float32 in its losses.
 narrow="--set train.precision=bfloat16 --set train.deterministic=true"
 train 2 0 --set run.directory=narrow $narrow
 train 0 0 --set run.directory=narrow_resumed $narrow --set train.steps=20
@@ -146,7 +146,7 @@ awk -v narrow="$(valid_loss narrow)" -v wide="$(valid_loss deterministic1)" \
   'BEGIN { exit !(wide > 0 && narrow < 1.01 * wide && narrow > 0.99 * wide) }' ||
   fail "validation loss $(valid_loss narrow) in bfloat16, $(valid_loss deterministic1) in float32"
 
-# Early stopping is an end: the same command again finds nothing to do.
+# Early stopping is final: the same command again finds nothing to do.
 stop_early() { train 0 0 --set run.directory=early --set train.early_stopping=1 --set train.validate_every=5 \
   --set optimizer.learning_rate=0.0 --set train.steps=1000; }
 stop_early
@@ -162,7 +162,7 @@ train 0 78 --set run.directory=shared
 kill -USR1 "$victim"
 wait "$victim" || true
 
-# The lock comes before anything is read: checkpoints that another process may be writing are not judged.
+# The lock is taken before anything is read: checkpoints that another process may be writing are not verified.
 exec 9> damaged/.lock
 flock -n 9
 train 0 78 --set run.directory=damaged
@@ -176,7 +176,7 @@ printf '3\n{"step": 7' >> timed/metrics.jsonl
 train 0 0 --set run.directory=timed --set train.steps=60
 [ "$(wc -l < timed/metrics.jsonl)" -eq 60 ] || fail "metrics.jsonl was not fixed"
 
-# The report on the ranks: the mesh, memory before and after, communication in lines and at the end.
+# The report on the ranks: the mesh, planned and measured memory, communication in lines and at the end.
 train 2 0 --set run.directory=reported --set parallel.tensor=2 --set train.steps=3
 grep -q "^2 ranks on one host: .*tensor 2" log || fail "no mesh"
 grep -Eq "^1 .* 1 +1 +24-47 +75-149$" log || fail "the mesh does not say what rank 1 holds"
@@ -189,7 +189,7 @@ train 0 0 --set run.directory=single --set train.steps=3
 grep -q "^one rank on " log || fail "one rank does not report its host"
 ! grep -q '"communication"' single/metrics.jsonl || fail "one rank reports communication"
 
-# Refusals, which leave nothing behind.
+# Refused configurations leave no files behind.
 train 0 78 --set run.directory=refused --set kernels.gemm=nonsense
 [ ! -e refused ] || fail "a refused run left its directory behind"
 train 2 78 --set run.directory=refused --set parallel.data=3

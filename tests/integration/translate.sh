@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Use of a trained model: translate, evaluate, inspect; and the messages when something is wrong.
+# Use of a trained model: translate, evaluate, inspect; and their error messages.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -7,7 +7,7 @@ cd "$work"
 export OMP_NUM_THREADS=1
 
 fail() { echo "FAILED: $*"; exit 1; }
-# expect CODE PATTERN COMMAND...: the exit code, and what standard error says.
+# expect CODE PATTERN COMMAND...: the exit code, and a pattern in standard error.
 expect() {
   local code=$1 pattern=$2 found=0
   shift 2
@@ -63,7 +63,7 @@ cmp reference.de greedy.de || fail "the reference multiplication translates othe
 : | "$HEDDLE" translate --checkpoint run > none.de
 [ ! -s none.de ] || fail "no input, but output"
 
-# n-best lists: index, text, scores that fall; the first is the translation.
+# n-best lists: index, text, descending scores; the first is the translation.
 "$HEDDLE" translate --checkpoint run --n-best 3 < some.en > best3
 checked=$(awk -F' [|][|][|] ' 'NF != 3 {bad = 1} $1 == last && $3 > score {bad = 1} {last = $1; score = $3}
   END {print bad + 0, NR}' best3)
@@ -102,7 +102,7 @@ expect 65 'encoder.positions.weight' "$HEDDLE" translate --checkpoint run --set 
 expect 78 'no such implementation' "$HEDDLE" translate --checkpoint run --set kernels.gemm=nothing
 expect 78 'nothing.so' "$HEDDLE" translate --checkpoint run --plugin nothing.so
 
-# A damaged checkpoint is passed over where another verifies, and refused where it was named.
+# A damaged checkpoint is skipped if another verifies, and refused if it was named.
 cp -r run damaged
 last=damaged/checkpoints/step-00000030
 shard=$(find "$last" -name '*.h5' | head -1)
@@ -141,7 +141,7 @@ expect 65 'there is no such file or directory' "$HEDDLE" inspect nowhere
 expect 65 'run.toml' "$HEDDLE" inspect run.toml
 expect 65 'neither datasets nor checkpoints' "$HEDDLE" inspect demo
 
-# A missing argument has the name that the usage line gives it.
+# A missing argument is named as in the usage line.
 expect 64 '^heddle: train: RUN.toml is missing' "$HEDDLE" train
 expect 64 '^heddle: checkpoint: list|verify is missing' "$HEDDLE" checkpoint
 expect 64 '^heddle: prepare: --source is missing' "$HEDDLE" prepare --target demo/train.de --out x

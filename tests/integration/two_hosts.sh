@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# One run over two hosts that share nothing but a network link and the files: tensor 2 x data 2, once with the tensor group inside a
-# host and once across, against the run of one rank. The hosts' interface counters say what went over the link.
+# One run over two hosts that share only a network link and the files: tensor 2 x data 2, once with the tensor group
+# inside a host and once across, against the run of one rank. The hosts' interface counters show the traffic over the
+# link.
 set -euo pipefail
 hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
 reason=$("$hosts" why_not)
@@ -22,7 +23,8 @@ fail() { { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; } >&2; exit 1; }
   --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
 steps=12
 d_model=32
-# The large epsilon keeps Adam from blowing up rounding where the gradient is zero but for it, as for the keys' bias.
+# The large epsilon keeps Adam from amplifying rounding where the gradient is zero except for it, as for the keys'
+# bias.
 cat > run.toml << TOML
 [data]
 train = "data/train.h5"
@@ -57,7 +59,7 @@ world=$!
 for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
 [ -e hosts/ready ] || { cat hosts/log; fail "the hosts did not come up"; }
 
-# sent HOST: bytes that left its interface so far.
+# sent HOST: bytes that its interface has sent so far.
 sent() { "$hosts" on hosts "$1" sed -n 's/^ *eth0: *//p' /proc/net/dev | awk '{print $9}'; }
 # train DIRECTORY PLACES...: four ranks at these places, started from host1; sets first_sent and second_sent.
 train() {
@@ -74,7 +76,7 @@ train() {
 # equal DIRECTORY: losses, gradient norms and final parameters are those of the one rank, within these tolerances.
 loss_tolerance=1e-6 # relative
 norm_tolerance=1e-5 # relative
-parameter_tolerance=3e-6 # absolute: keys' biases have no gradient but rounding
+parameter_tolerance=3e-6 # absolute: the gradient of keys' biases is only rounding
 equal() {
   local field tolerance
   for field in train_loss gradient_norm valid_loss; do
@@ -95,16 +97,16 @@ equal() {
     { head -n 5 difference; fail "$1: the final parameters differ by more than $parameter_tolerance"; }
 }
 
-# A comparison that could not tell two runs apart, or a link that is never idle, would prove nothing.
+# If the comparison could not detect different runs, or the link were never idle, the test would prove nothing.
 "$HEDDLE" train run.toml --set run.directory=other --set train.seed=2 > log 2>&1 || fail "the run with another seed"
 ! (equal other) > difference || fail "a run with another seed passes for the same"
 train inside --host host1:4
 equal inside > difference || { cat difference; exit 1; }
 [ $((first_sent + second_sent)) -lt 100000 ] || fail "$first_sent and $second_sent bytes over the link with all ranks on one host"
 
-# Ranks 0 and 1 are a tensor group, and so are 2 and 3. By slot each group is inside a host, and every step's gradients cross the
-# link; by node each group lies across it, and each token's activations cross at least four times: the sums of two sublayers, forward
-# and backward. Both ways.
+# Ranks 0 and 1 are a tensor group, and so are 2 and 3. By slot each group is inside a host, and every step's gradients
+# cross the link; by node each group is on both hosts, and each token's activations cross at least four times: the sums
+# of two sublayers, forward and backward. Both directions count.
 tokens=$(sed -n "s/.*\"step\":$steps,.*\"tokens\":\([0-9]*\).*/\1/p" one/metrics.jsonl)
 for placement in slot node; do
   train "by_$placement" --host host1:2,host2:2 --map-by $placement

@@ -72,7 +72,7 @@ class SampleState {
   CheckpointContents contents_;
 };
 
-/// A store in a directory of this test's own.
+/// A store in this test's own directory.
 class CheckpointTest : public ::testing::Test {
  protected:
   CheckpointStore store(std::int64_t keep = 3) const { return {run_ / "checkpoints", keep}; }
@@ -80,7 +80,7 @@ class CheckpointTest : public ::testing::Test {
     return store(keep).commit(SampleState(step).contents());
   }
 
-  /// Names in the checkpoints directory but for the writers' lock, sorted.
+  /// The names in the checkpoints directory, except the writers' lock, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (auto const& entry : std::filesystem::directory_iterator(run_ / "checkpoints")) {

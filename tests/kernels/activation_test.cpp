@@ -6,7 +6,7 @@
 namespace heddle::testing_support {
 namespace {
 
-/// 11 rows, and more columns than one batch of random counters decides.
+/// Shapes of 11 rows, and of more columns than one batch of random counters decides.
 constexpr std::int64_t tokens = 11;
 constexpr std::int64_t columns = 301;
 

@@ -6,7 +6,7 @@
 namespace heddle::testing_support {
 namespace {
 
-/// More than one work item, and no multiple of a vector.
+/// A size of more than one work item, and no multiple of a vector.
 constexpr std::int64_t size = 4099;
 constexpr int steps = 10;
 

@@ -6,8 +6,8 @@
 
 #include "kernel_fixture.hpp"
 
-// Attention whose queries and keys are parts of longer sequences, as a rank of a context group meets them: every
-// implementation must join the parts to what the reference computes at once.
+// Attention whose queries and keys are parts of longer sequences, as on the ranks of a context group: every
+// implementation must combine the parts to the reference's result for the whole.
 
 namespace heddle::testing_support {
 namespace {
@@ -99,7 +99,7 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
     }
   }
 
-  /// The call of one part of the queries with one part of the keys, the first or a later one that they meet.
+  /// The call of one part of the queries with one part of the keys, the first or a later one.
   AttentionCall part_call(AttentionCall const& whole, Part const& queries, Part const& keys, bool first) {
     AttentionCall call = whole;
     call.q = taken(whole.q, queries.rows);
@@ -125,7 +125,7 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
     return int_tensor(some);
   }
 
-  /// The activations' results, from `parts` parts of the queries that meet `parts` parts of the keys.
+  /// The results, from `parts` parts of the queries, each with `parts` parts of the keys.
   void run_in_parts(Attention& kernel, Activations const& all, int parts) {
     AttentionCall const whole = call_of(all, GetParam().queries, GetParam().keys);
     for (int i = 0; i < parts; ++i) {
@@ -190,8 +190,8 @@ TEST_P(AttentionBlocksTest, PartsJoinToTheWhole) {
   }
 }
 
-// A query of the case "causal" sees the keys up to its position in both ways of asking only where both sides are
-// equally long.
+// In the case "causal" a query sees the keys up to its position by either rule only if both sides are equally
+// long.
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionBlocksTest,
                          testing::Values(Case{"full", {5, 0, 1, 150}, {7, 3, 200, 140}, false, 0},
                                          Case{"full_dropout", {5, 0, 1, 150}, {70, 3, 20, 290}, false, 0.3F},
@@ -202,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, AttentionBlocksTest,
 
 class AttentionVisibility : public BuiltInKernelsTest {
  protected:
-  /// 70 queries from position `query_begin` on, and as many keys from 0 on.
+  /// A call of 70 queries from position `query_begin` on, and as many keys from 0 on.
   AttentionCall call(std::int32_t query_begin) {
     Integers positions(70);
     std::iota(positions.begin(), positions.end(), query_begin);
@@ -242,8 +242,8 @@ TEST_F(AttentionVisibility, KeysThatNoQuerySeesChangeNothing) {
   }
 }
 
-// The balance of a context group's ranks relies on it. Values that are no numbers show whether they were read: even the
-// weight 0 would not hide them.
+// The equal work of a context group's ranks relies on it. NaN values show whether they were read: not even the weight
+// 0 would hide them.
 TEST_F(AttentionVisibility, BlocksOfKeysThatNoQueryOfABlockSeesAreSkipped) {
   AttentionCall partly = call(-6);  // the first 64 queries see at most the key at 57
   registries_.of<TensorOps>().select("reference", {})->fill(execution_, partly.v.rows(64, 6), NAN);

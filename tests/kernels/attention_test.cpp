@@ -173,7 +173,7 @@ TEST_F(AttentionProperties, AQueryWithoutKeysGivesZeroAndMinusInfinity) {
   }
 }
 
-// The sums over 300 tokens, of many blocks, are those of float32: only the results are rounded, once.
+// The sums over 300 tokens, of many blocks, are in float32: only the results are rounded, once.
 TEST_F(AttentionProperties, BFloat16ResultsAreFloat32ResultsRoundedOnce) {
   Case const test{"", {300}, {}, 1, 16, false, 0};
   for (auto const& entry : registries_.of<Attention>().entries()) {

@@ -12,7 +12,7 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-/// Sizes that divide nothing, single rows and columns, more than one chunk and block in each dimension.
+/// Sizes that no block size divides, single rows and columns, more than one chunk and block in each dimension.
 std::vector<Sizes> const sizes{{1, 1, 1},     {1, 37, 19},  {37, 29, 1},  {65, 33, 47},
                                {579, 21, 35}, {9, 67, 301}, {19, 23, 643}};
 
@@ -68,7 +68,7 @@ GemmCall make_call(Sizes const& size, Variant const& variant, DType dtype) {
   return make_call(size, variant, {dtype, dtype, dtype});
 }
 
-/// The same call with every tensor's numbers, as they were rounded, in float64.
+/// The same call in float64, with every tensor's rounded numbers.
 GemmCall widened(GemmCall const& call) {
   auto const wide = [](Tensor const& tensor) {
     return tensor.empty() ? Tensor() : tensor_of(values(tensor), DType::float64, tensor.shape());
@@ -236,7 +236,7 @@ TEST_F(GemmTest, TheSameCallGivesTheSameBits) {
         call.b_weight = {5, 1};
         entry.kernel->multiply(execution_, call);
         Values const first = values(call.c);
-        // Another instance, which has cached other things before.
+        // Another instance, with other values in its cache.
         KernelRegistries fresh;
         register_built_in_kernels(fresh);
         Gemm& again = *fresh.of<Gemm>().select(entry.name, call.problem());
@@ -250,7 +250,7 @@ TEST_F(GemmTest, TheSameCallGivesTheSameBits) {
 }
 
 TEST_F(GemmTest, ARowOfTheResultDoesNotDependOnTheOthers) {
-  // Of `reference`, `kokkos` and `avx512`; oneDNN picks its code by the number of rows.
+  // For `reference`, `kokkos` and `avx512`; oneDNN chooses its code by the number of rows.
   for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Types const& types : {float32_types, bfloat16_types[1], bfloat16_types[2]}) {
       for (std::int64_t const row : {0, 57, 299}) {
@@ -271,7 +271,7 @@ TEST_F(GemmTest, ARowOfTheResultDoesNotDependOnTheOthers) {
 }
 
 TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
-  // More rows than avx512 packs at once, more of k than its block; in the last size rows of a share cache sets.
+  // More rows than avx512 packs at once, more of k than its block; in the last size, rows share cache sets.
   for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Types const& types : {float32_types, bfloat16_types[0], bfloat16_types[1], bfloat16_types[2]}) {
       for (Sizes const& size : {Sizes{281, 33, 517}, Sizes{29, 70, 1101}, Sizes{31, 64, 1024}}) {
@@ -290,7 +290,7 @@ TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
   }
 }
 
-// The epilogues are those of the operations that a layer calls where an implementation declines them.
+// The epilogues equal the operations that a layer calls if an implementation declines them.
 TEST_F(GemmTest, EpiloguesAreTheActivationAndTheColumnSums) {
   for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Types const& types :
@@ -340,7 +340,7 @@ TEST_F(GemmTest, AnEpilogueThatDoesNotFitIsRefused) {
 }
 
 TEST_F(GemmTest, UnfinishedSumsOfWideRowsDoNotMix) {
-  // So wide that avx512 finishes a few rows before it begins others.
+  // Wide enough that avx512 finishes a few rows before it begins others.
   for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (std::uint64_t const weight : {std::uint64_t{0}, std::uint64_t{8}}) {
       GemmCall call = make_call({29, 3300, 514}, {false, true, false, true, false}, bfloat16_types[2]);

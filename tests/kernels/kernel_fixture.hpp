@@ -12,7 +12,7 @@ namespace heddle::testing_support {
 
 using Values = std::vector<double>;
 
-/// The built-in implementations, to be tested one after another, and what they run with.
+/// The built-in implementations, to be tested one after another, and their surroundings.
 class BuiltInKernelsTest : public KernelTest {
  protected:
   BuiltInKernelsTest() { register_built_in_kernels(registries_); }

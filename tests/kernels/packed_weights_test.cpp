@@ -43,7 +43,7 @@ TEST_F(PackedWeightsTest, AsManyCopiesAreKeptAsTheModelHasWeights) {
       first.push_back(multiply(*entry.kernel, index, 1));
     }
     EXPECT_EQ(entry.kernel->kept_bytes(), weights * entry.kernel->packed_bytes(problem())) << entry.name;
-    // Only a copy made before gives the same once the weights are others and do not say so.
+    // Only an earlier copy gives the same result after the weights changed without a new version.
     copy_from_host(memory_, std::vector<float>(static_cast<std::size_t>(memory_.size())).data());
     for (int index = 0; index < weights; ++index) {
       ASSERT_EQ(multiply(*entry.kernel, index, 1), first[static_cast<std::size_t>(index)]) << entry.name << index;

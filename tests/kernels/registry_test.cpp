@@ -15,7 +15,7 @@ using testing::ThrowsMessage;
 
 class RegistryTest : public BuiltInKernelsTest {};
 
-/// Multiplies nothing; supports what it is told to.
+/// Multiplies nothing; supports every problem or none.
 class FakeGemm final : public Gemm {
  public:
   explicit FakeGemm(bool supported) : supported_(supported) {}
@@ -49,7 +49,7 @@ TEST_F(RegistryTest, AutoTakesTheFastestThatSupportsTheProblem) {
     }
     return std::shared_ptr<Gemm>();
   };
-  // Which it is depends on the CPU.
+  // The name depends on the CPU.
   std::string fastest = "onednn";
   for (auto const& candidate : registries_.of<Gemm>().entries()) {
     fastest = candidate.kernel->supports({}) && candidate.speed > 20 ? candidate.name : fastest;

@@ -57,7 +57,7 @@ struct Problem {
     gradients.residual = Tensor::allocate(dtype, matrix);
   }
 
-  /// As backward wants it: without a branch the residual is the sum.
+  /// As backward requires it: without a branch the residual is the sum.
   ResidualNormOutput backward_output() const {
     ResidualNormOutput result = output;
     result.sum = output.sum.empty() ? call.residual : output.sum;
@@ -223,7 +223,7 @@ TEST_F(ResidualNormProperties, AnRmsNormDividesByTheRootOfTheMeanSquare) {
   }
 }
 
-// Backward reads the stored sum again, so the statistics must be those of what was stored.
+// Backward reads the stored sum again, so the statistics must be those of the stored values.
 TEST_F(ResidualNormProperties, TheMeanIsThatOfTheSumAsRounded) {
   for (auto const& entry : registries_.of<ResidualNorm>().entries()) {
     Problem problem({"", 1, 32, true, true, 0, true, true}, DType::bfloat16);
@@ -263,7 +263,7 @@ TEST_F(ResidualNormProperties, RowsAreBitwiseTheSameInAnotherPack) {
   }
 }
 
-// A split of d_model that cuts through a group of eight random numbers is one that vectors may leave to others.
+// A split of d_model that cuts through a group of eight random numbers: `simd` may leave it to others.
 TEST_F(ResidualNormProperties, DropoutStartsAtAnyColumn) {
   Case const test{"", 6, 64, true, true, 0.4F, true, true};
   for (std::int32_t const first_column : {8, 13}) {

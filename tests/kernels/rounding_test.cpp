@@ -45,7 +45,7 @@ TEST(Rounding, IsThatOfBFloat16ForEveryUpperHalf) {
   }
 }
 
-/// Poison reaches a step's check of its numbers only where no kernel rounds it to a number on the way.
+/// Poison reaches a step's check of its numbers only if no kernel rounds it to a number before.
 class PoisonTest : public BuiltInKernelsTest, public testing::WithParamInterface<std::uint32_t> {
  protected:
   template <class Interface, class Problem, class Check>

@@ -58,7 +58,7 @@ class SoftmaxCrossEntropyTest : public BuiltInKernelsTest, public testing::WithP
         Problem const one(test, dtype);
         entry.kernel->losses_and_gradient(execution_, one.call, 0.25, one.losses);
         EXPECT_EQ(scratch_.mark(), 0U);
-        // The same statistics, and gradients that may have been rounded once more on the way: relative to their row's.
+        // The same statistics, and gradients that may have been rounded once more: relative to their row's.
         expect_close(one.losses, two.losses, DType::float32, "losses");
         auto const expected = values(two.call.logits);
         auto const actual = values(one.call.logits);
@@ -265,7 +265,7 @@ TEST_F(SoftmaxCrossEntropyProperties, TheProblemHasBothVocabularies) {
   EXPECT_EQ(problem.call.problem().global_vocabulary, 48);
 }
 
-/// As they are when training diverges: a logit times log2(e) is then rounded by more than the exponent's range.
+/// Values as in training that diverges: a logit times log2(e) is then rounded by more than the exponent's range.
 TEST_F(SoftmaxCrossEntropyProperties, OneVisitOfHugeLogits) {
   expect_one_visit_gives_the_same_as_two({"", 13, 301, 0.1, 1e30});
 }

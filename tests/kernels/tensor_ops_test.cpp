@@ -111,7 +111,7 @@ TEST_F(TensorOpsTest, GatherRows) {
     for (std::size_t i = 0; i < index.size(); ++i) {
       EXPECT_EQ(values(to.rows(static_cast<std::int64_t>(i), 1)), values(from.rows(index[i], 1))) << what;
     }
-    // Strided rows on both sides, as decoding caches have them: what lies between stays.
+    // Strided rows on both sides, as in decoding caches: elements between the rows stay unchanged.
     Tensor const wide = Tensor::allocate(dtype, Shape{5, columns});
     ops.gather_rows(execution_, from.columns(3, 4), int_tensor(index), wide.columns(1, 4));
     for (std::size_t i = 0; i < index.size(); ++i) {

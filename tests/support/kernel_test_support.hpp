@@ -13,14 +13,14 @@
 
 namespace heddle::testing_support {
 
-/// The base of kernel tests: an Execution for as long as the test lives. main() has started the Runtime.
+/// The base of kernel tests: an Execution during the test. main() has started the Runtime.
 class KernelTest : public testing::Test {
  protected:
   Arena scratch_;
   Execution execution_{Kokkos::DefaultExecutionSpace(), scratch_};
 };
 
-/// How far a kernel of this dtype may be from the oracle: |actual - expected| ≤ tolerance * (1 + |expected|).
+/// The tolerance of a kernel of this dtype against the reference: |actual - expected| ≤ tolerance * (1 + |expected|).
 constexpr double tolerance(DType dtype) {
   switch (dtype) {
     case DType::float64:
@@ -46,21 +46,21 @@ Tensor converted(Tensor const& tensor, DType dtype);
 /// Uniform numbers from [low, high) that are exact in bfloat16, so that every dtype computes with the same inputs.
 Tensor random_tensor(DType dtype, Shape const& shape, std::uint64_t seed, double low = -1, double high = 1);
 
-/// Fails where a value is further than tolerance(dtype) from the expected one; infinities must be equal, NaN never is.
+/// Fails if a value is further than tolerance(dtype) from the expected one; infinities must be equal, NaN never is.
 void expect_close(Tensor const& actual, Tensor const& expected, DType dtype, char const* what);
 
 /// Fails unless both have the same bytes.
 void expect_same_bits(Tensor const& actual, Tensor const& expected, char const* what);
 
-/// Compares `gradient` with central differences of `loss` in the float64 tensor `variable`, which may be strided and is
-/// left as it was. `gradient` may hold `already` on top of it everywhere, to show that a kernel adds to it.
+/// Compares `gradient` with central differences of `loss` in the float64 tensor `variable`, which may be strided and
+/// is restored. `gradient` may have `already` added everywhere, to show that a kernel adds to it.
 void expect_gradient(std::function<double()> const& loss, Tensor const& variable, Tensor const& gradient,
                      char const* what, double already = 0);
 
 /// Σ weights ∘ values: a loss whose gradient with respect to the tensor is `weights`.
 double weighted_sum(Tensor const& weights, Tensor const& tensor);
 
-/// Sequences of these lengths, one after another.
+/// Sequences of these lengths, in order.
 Sequences sequences_of(std::vector<std::int32_t> const& lengths);
 
 /// Dropout at `rate` for `rows` rows with distinct samples and positions.

@@ -6,7 +6,7 @@
 #include <string>
 
 // The main of dist_tests, which mpirun starts on 1, 2, 4 and 8 ranks: every rank runs every test, and the run fails on
-// all ranks where it failed on one. Rank 0 prints the course of the tests; another rank prints only its own failures.
+// all ranks if it failed on one. Rank 0 prints the progress of the tests; another rank prints only its own failures.
 namespace {
 
 /// Prints failures with the rank, and keeps the ranks together: no rank starts a test before all have ended the last
@@ -24,7 +24,7 @@ class RankListener : public testing::EmptyTestEventListener {
     std::string const place = std::string(result.file_name() == nullptr ? "" : result.file_name()) + ":" +
                               std::to_string(result.line_number());
     if (result.skipped()) {
-      // Too few ranks for a case is for the case to handle: nothing goes unseen on some layout.
+      // A case must handle too few ranks itself: no skip may hide it on some layout.
       print_failure(place + ": a distributed test may not skip: " + result.message());
       skipped_ = true;
     } else if (result.failed() && rank_ != 0) {

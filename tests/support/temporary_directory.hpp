@@ -14,7 +14,7 @@
 
 namespace heddle::test {
 
-/// A new directory for one test, gone afterwards.
+/// A new directory for one test, removed afterwards.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -34,7 +34,7 @@ class TemporaryDirectory {
   std::filesystem::path const& path() const { return path_; }
   std::filesystem::path operator/(std::string const& name) const { return path_ / name; }
 
-  /// Writes a file and gives its path.
+  /// Writes a file and returns its path.
   std::filesystem::path write(std::string const& name, std::string_view content) const {
     std::ofstream file(path_ / name, std::ios::binary);
     file << content;

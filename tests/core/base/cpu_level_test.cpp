@@ -12,7 +12,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// Sets HEDDLE_CPU_LEVEL for as long as it lives.
+/// Sets HEDDLE_CPU_LEVEL during its lifetime.
 class LevelVariable {
  public:
   explicit LevelVariable(std::string const& value) {

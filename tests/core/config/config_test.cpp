@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// The message that `text` with `overrides` is refused with.
+/// The error message for `text` with `overrides`.
 std::string refusal(std::string const& text, std::vector<std::string> const& overrides = {}) {
   try {
     static_cast<void>(parse_config(text, "run.toml", overrides));

@@ -113,7 +113,7 @@ void sort_by_score(std::vector<Hypothesis>& hypotheses) {
                    [](Hypothesis const& a, Hypothesis const& b) { return a.score > b.score; });
 }
 
-/// The documented search of one sentence, without caches, batches or early stopping by a bound.
+/// The documented search for one sentence, without caches, batches or early stopping by a bound.
 std::vector<Hypothesis> naive_beam_search(Sample& sample, Tokens const& source, GenerationOptions const& options) {
   std::vector<Hypothesis> live{{}};
   std::vector<Hypothesis> finished;
@@ -197,7 +197,7 @@ TEST_P(GenerationTest, GreedyIsTheNaiveArgmaxOverFullPrefixes) {
 
 TEST_P(GenerationTest, CachedBatchedBeamsAreTheNaiveOnes) {
   for (std::int64_t const beam_size : {2, 3, 5}) {
-    // n_best = beam_size: the search ends as the naive one does, without the bound that holds before.
+    // n_best = beam_size: the search ends as the naive one does, without the bound that is used before.
     GenerationOptions const options{
         .beam_size = beam_size, .n_best = beam_size, .max_length = 9, .length_penalty = 0.6};
     auto const sources = sample_sources();
@@ -244,7 +244,7 @@ TEST(BeamSearch, AsWideAsAllSequencesIsExhaustiveSearch) {
       enumerate(sample, source, {}, longest, penalty, all);
       ASSERT_EQ(all.size(), all_sequences);
       sort_by_score(all);
-      // The whole list, and a shorter one whose search may stop when nothing better can come.
+      // The whole list, and a shorter one whose search may stop when no better result is possible.
       for (std::int64_t const n_best : {all_sequences, std::int64_t{4}, std::int64_t{1}}) {
         SCOPED_TRACE("penalty " + std::to_string(penalty) + ", n-best " + std::to_string(n_best));
         auto const results = sample.generate(

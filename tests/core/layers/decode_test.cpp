@@ -102,7 +102,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     ++time_;
   }
 
-  /// Row i becomes what row parents[i] was.
+  /// Row i becomes a copy of the former row parents[i].
   void reorder(Ids const& parents) {
     LayerContext context = test_.bench.context(pack_);
     test_.model.reorder(context, integers(parents), step(), caches_);

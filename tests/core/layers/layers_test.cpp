@@ -43,7 +43,7 @@ struct Function {
   std::function<HiddenStates(LayerContext&, HiddenStates const&, Saved const&)> backward;
 };
 
-/// Checks the gradients of the input, of the memory where there is one, and of every parameter, with dropout.
+/// Checks the gradients of the input, of the memory if there is one, and of every parameter, with dropout.
 void expect_gradients(TestBench& bench, Side side, bool with_memory, Function const& function) {
   Pack const pack = small_pack();
   LayerContext context = bench.context(pack, true);
@@ -63,7 +63,7 @@ void expect_gradients(TestBench& bench, Side side, bool with_memory, Function co
 
   Saved saved;
   static_cast<void>(function.forward(context, input, saved));
-  // Gradients are added to what is there: start from something that must remain.
+  // Gradients are added to their buffers: start from values that must remain.
   double const already = 0.5;
   std::vector<double> const start(static_cast<std::size_t>(bench.parameters().size()), already);
   copy_from_doubles(bench.parameters().gradients(), start);
@@ -209,8 +209,8 @@ TEST(DropoutTest, LayersOfOtherNamesDropOtherElements) {
 }
 
 TEST(DropoutTest, EachSublayerDropsItsOwnElements) {
-  // Branches that give ones everywhere: the residual stream counts how often an element was kept, 0, 1 or 2 times. Were
-  // the two sublayers' elements the same, none would be kept once.
+  // The branches give ones everywhere: the residual stream counts how often an element was kept, 0, 1 or 2 times. If
+  // the two sublayers dropped the same elements, none would be kept once.
   ModelConfig config = small_model();
   config.norm = NormPlacement::pre;
   config.dropout = 0.5;

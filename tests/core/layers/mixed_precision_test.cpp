@@ -12,8 +12,8 @@ namespace {
 
 using testing_support::values;
 
-// bfloat16 has 8 bits: each rounding is wrong by up to 0.4 %. Through two layers a side the loss and each gradient as a
-// vector keep within these; most goes to what is near the corner of a ReLU.
+// bfloat16 has 8 bits: each rounding has an error of up to 0.4 %. Through two layers a side the loss and each
+// gradient, as a vector, keep within these tolerances; most of the error comes from values near the corner of a ReLU.
 constexpr double loss_tolerance = 0.01;
 constexpr double gradient_tolerance = 0.1;
 
@@ -47,7 +47,7 @@ Pack some_pack() {
   return make_pack(pairs, 1, 2, 2);
 }
 
-/// With the values that a run starts from.
+/// Uses the values that a run starts from.
 struct StartingModel : TestModel {
   StartingModel(NormPlacement norm, DType dtype, KernelChoices const& choices)
       : TestModel(small_model(norm), {vocabulary, vocabulary, true}, dtype, choices) {
@@ -118,7 +118,7 @@ TEST_P(MixedPrecision, ParametersGradientsAndMomentsStayFloat32) {
   EXPECT_EQ(optimizer.second_moments().dtype(), DType::float32);
 }
 
-/// Smoothed losses per token of 30 steps of Adam on one batch.
+/// The smoothed losses per token of 30 steps of Adam on one batch.
 std::vector<double> learn(NormPlacement norm, DType dtype) {
   StartingModel test(norm, dtype, KernelChoices{});
   Optimizer optimizer({}, test.bench.kernels(), test.bench.parameters());

@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Norms, MicroBatchTest, testing::Values(NormPlacement::p
                          [](auto const& case_info) { return std::string(name_of(case_info.param)); });
 
 TEST(ChunkedLossTest, ChunksOfTokensMakeNoDifference) {
-  // 300 target tokens are more than one chunk of the loss; the same sentences one by one are less.
+  // A pack of 300 target tokens is more than one chunk of the loss; the same sentences in separate packs are less.
   ModelConfig const config = small_model(NormPlacement::pre);
   std::vector<SentencePair> pairs;
   for (std::int32_t sample = 0; sample < 6; ++sample) {

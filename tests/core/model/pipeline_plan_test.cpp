@@ -59,7 +59,7 @@ std::vector<IndexRange> ranges_of(PipelinePlan const& plan) {
 
 using Costs = std::span<std::int64_t const>;
 
-/// The cheapest dearest stage of any cut of `layers` into parts that stand beside these costs: every cut is tried.
+/// The lowest possible cost of the most expensive stage, over all cuts of `layers` into parts beside these costs.
 std::int64_t least_dearest(IndexRange const& layers, Costs beside, ModelConfig const& model, std::int64_t vocabulary) {
   if (beside.size() == 1) {
     return cost_of(layers, model, vocabulary) + beside.front();
@@ -131,7 +131,7 @@ TEST(PipelinePlan, TheDearestStageIsAsCheapAsCanBe) {
 }
 
 TEST(PipelinePlan, OfEquallyGoodCutsTheMoreEvenOneIsTaken) {
-  // The output projection outweighs all layers, which the other stages could share in many ways.
+  // The output projection costs more than all layers, so the other stages could share them in many ways.
   std::vector<IndexRange> const ranges = ranges_of(planned(model_of(6, 1), stages_of(4), 100000));
   EXPECT_EQ(ranges, (std::vector<IndexRange>{{0, 2}, {2, 4}, {4, 6}, {6, 7}}));
 }

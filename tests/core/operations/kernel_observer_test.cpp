@@ -15,7 +15,7 @@ using testing::ElementsAre;
 
 using Log = std::vector<std::string>;
 
-/// Computes nothing; writes down that it was called.
+/// A kernel that computes nothing and records that it was called.
 class LoggingGemm final : public Gemm {
  public:
   LoggingGemm(std::string name, Log& log, std::int64_t most_rows = 1000)
@@ -74,7 +74,7 @@ struct Seen {
   std::function<void()> make;
 };
 
-/// Has each call made by all implementations, if told so, and then as the layer wanted it.
+/// Has each call made by all implementations, if requested, and then as the layer would.
 class Recorder final : public KernelObserver {
  public:
   void observe(Execution&, KernelCall const& call) override {
@@ -136,7 +136,7 @@ TEST_F(KernelObserverTest, ACallCanBeMadeByEveryImplementationThatSupportsIt) {
   EXPECT_EQ(log_.size(), 4U);
 }
 
-/// A call with so many queries and keys in its sequences.
+/// A call with this many queries and keys in its sequences.
 AttentionCall attention_call(std::vector<std::int32_t> const& queries, std::vector<std::int32_t> const& keys,
                              bool causal) {
   auto const rows = [](std::vector<std::int32_t> const& lengths) {

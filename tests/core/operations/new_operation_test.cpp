@@ -6,7 +6,7 @@
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
 
-// An operation that Heddle does not know, as a plug-in brings it: an interface, two implementations, and a layer that
+// An operation that Heddle does not know, such as a plug-in adds: an interface, two implementations, and a layer that
 // calls it.
 
 namespace heddle {
@@ -105,7 +105,7 @@ class NewOperationTest : public testing::Test {
     registries_.layers.add("negation", [](LayerSpec const& spec) { return std::make_unique<NegationLayer>(spec); });
   }
 
-  /// A forward pass of the layer, by kernels chosen as in `config`.
+  /// A forward pass of the layer, with the kernels that `config` selects.
   Tensor run(KernelRegistries const& kernels, Config const& config) {
     TestBench bench(ModelConfig(), DType::float64);
     LayerSpec spec = bench.spec("negation", Side::source);

@@ -91,10 +91,10 @@ bool any(Layout const& /*layout*/) {
 
 TEST(NearestLayoutsTest, ChangeFewAxesByLittleAndDataFirst) {
   EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 8, any, 1), ElementsAre(Layout{2, 2, 1, 2}));
-  // One axis by a factor of 2, data before others; only then one by more or two.
+  // One axis changes by a factor of 2, data before others; only then one axis by more, or two axes.
   EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 4, any, 4),
               ElementsAre(Layout{2, 1, 1, 2}, Layout{1, 2, 1, 2}, Layout{2, 2, 1, 1}, Layout{1, 1, 1, 4}));
-  // No single change makes 8 ranks 6; 3/2 · 2 is the least that two changes can be.
+  // No single change makes 8 ranks 6; 3/2 · 2 is the smallest pair of changes.
   EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 6, any, 3),
               ElementsAre(Layout{2, 1, 1, 3}, Layout{3, 1, 1, 2}, Layout{1, 3, 1, 2}));
 }

@@ -5,7 +5,7 @@
 #include <heddle/core/parallel/communicator.hpp>
 #include <vector>
 
-// Tensors that a backend cannot read, with a stand-in for a device: memory of the host that is said to be a device's.
+// Tensors that a backend cannot read, with a substitute for a device: host memory that is declared to be a device's.
 namespace heddle {
 namespace {
 
@@ -25,7 +25,7 @@ struct LateTransfer final : TransferBackend {
   int looks_ = 0;
 };
 
-/// Two ranks whose other one holds the same. It notes the memory of all that it gets.
+/// A group of two ranks, the other of which holds the same values. It records the memory of every tensor that it gets.
 class TwinBackend final : public CommunicatorBackend {
  public:
   explicit TwinBackend(bool reads_devices) : reads_devices_(reads_devices) {}
@@ -110,7 +110,7 @@ Tensor device(Values& memory) {
   return Tensor::borrow(memory.data(), DType::float32, {count}, MemorySpace::device);
 }
 
-/// Calls every verb on tensors of the stand-in device and checks what arrives there.
+/// Calls every verb on tensors of the substitute device and checks their results.
 void check_verbs(Communicator const& group) {
   Values one{1, 2};
   Values four(4);

@@ -22,7 +22,7 @@ ModelConfig model_of(std::int64_t layers) {
   return config;
 }
 
-/// A model with the values it would start training with.
+/// A model with the initial values of training.
 struct StartedModel {
   explicit StartedModel(std::int64_t layers, DType dtype = DType::float64) : test(model_of(layers), sizes, dtype) {
     test.bench.parameters().initialize(1);

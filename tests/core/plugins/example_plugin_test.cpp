@@ -11,7 +11,7 @@
 #include "kernel_test_support.hpp"
 
 // The computations of apps/examples/plugin. tests/integration/plugin.sh builds it out of tree, against the installed
-// package, and then runs these with HEDDLE_EXAMPLE_PLUGIN set to its path.
+// package, and then runs these tests with HEDDLE_EXAMPLE_PLUGIN set to its path.
 
 namespace heddle {
 namespace {
@@ -78,7 +78,7 @@ TEST_F(ExamplePlugin, IsRegisteredWholeOrNotAtAll) {
   EXPECT_EQ(registries.kernels.of<Activation>().entries().front().origin, "built-in");
 }
 
-// The rule of dropout is one for all: where relu is dropped, so is swish.
+// Dropout follows one rule: it drops the same elements of relu and of swish.
 TEST_F(ExamplePlugin, DropoutDropsWhatItDropsElsewhere) {
   TestBench bench(model(), DType::float64);
   KernelSource const kernels{registries_.kernels, choices_};

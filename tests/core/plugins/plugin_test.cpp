@@ -8,7 +8,7 @@
 
 #include "temporary_directory.hpp"
 
-// Plug-ins that load, and wrong ones that are libraries, are built and tried by tests/integration/plugin.sh.
+// tests/integration/plugin.sh builds and tries plug-ins that load, and libraries that are not valid plug-ins.
 
 namespace heddle {
 namespace {

@@ -11,7 +11,7 @@
 namespace heddle {
 namespace {
 
-/// Lowers this process's limit of address space to what it has now and `bytes` more; for death tests' children.
+/// Limits this process's address space to its present size and `bytes` more; for death tests' children.
 void leave_address_space(std::size_t bytes) {
   std::FILE* const file = std::fopen("/proc/self/statm", "r");
   std::size_t pages = 0;

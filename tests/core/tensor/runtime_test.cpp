@@ -9,14 +9,14 @@
 namespace heddle {
 namespace {
 
-/// Whether the calling thread computes with denormal numbers.
+/// True if the calling thread computes with denormal numbers.
 bool keeps_denormals() {
   float const volatile least = std::numeric_limits<float>::min();
   float const volatile half = 0.5F * least;
   return half != 0.0F;
 }
 
-// Both need the Runtime of the test program's main.
+// Both tests need the Runtime of the test program's main.
 
 TEST(RuntimeTest, EveryThreadOfKokkosFlushesDenormals) {
 #if !defined(__SSE__)
@@ -26,7 +26,7 @@ TEST(RuntimeTest, EveryThreadOfKokkosFlushesDenormals) {
   int const threads = Space().concurrency();
   std::atomic<int> keeping = 0;
   std::atomic<int> asked = 0;
-  // Static: each thread takes one index.
+  // Static schedule: each thread gets one index.
   Kokkos::RangePolicy<Space, Kokkos::Schedule<Kokkos::Static>> const policy(0, threads);
   Kokkos::parallel_for("ask_threads", policy, [&](int) {
     keeping += keeps_denormals() ? 1 : 0;

@@ -44,7 +44,7 @@ class OptimizerTest : public testing::TestWithParam<DType> {
 };
 
 TEST_P(OptimizerTest, TheFirstStepMovesByTheLearningRate) {
-  // After bias correction the moments are g and g², so that the step is the gradient's sign but for epsilon.
+  // After bias correction the moments are g and g², so that the step is the gradient's sign, except for epsilon.
   OptimizerConfig const config;
   Optimizer optimizer(config, bench_.kernels(), parameters());
   auto const before = testing_support::values(parameter(0).value);

@@ -40,7 +40,7 @@ Pack pack_of(std::vector<Lengths> const& lengths, GroupMember split) {
   return make_pack(pairs_of(lengths), 1, 2, 2, split);
 }
 
-/// Longer and shorter than a kernel's block, than a group's ranks, and than its chunks.
+/// Lengths above and below those of a kernel's block, a group's ranks, and its chunks.
 std::vector<Lengths> const uneven{{40, 3}, {0, 170}, {2, 0}, {150, 66}, {6, 1}, {0, 0}, {17, 12}};
 
 struct Attended {
@@ -59,12 +59,12 @@ struct Inputs {
   Tensor q, k, v, grad_output;
 };
 
-/// A call's tensors: the whole's, which every rank makes alike, or a rank's rows of them.
+/// A call's tensors: the whole's, which every rank makes with the same values, or a rank's rows of them.
 struct Rows : Inputs {
   Tensor output, log_sum_exp;
   AttentionGradients gradients;
 
-  /// Gradients of keys and values stand side by side, as a projection takes them: their rows are strided.
+  /// Gradients of keys and values are side by side, as a projection takes them: their rows are strided.
   Rows(Inputs const& inputs, std::int64_t heads)
       : Inputs(inputs),
         output(Tensor::allocate(q.dtype(), q.shape())),
@@ -167,7 +167,7 @@ class ContextAttentionTest : public DistTest {
   }
 };
 
-/// Results meet on several ranks: in bfloat16 they are rounded each time.
+/// Results of several ranks are added: in bfloat16 they are rounded each time.
 double tolerance_of(DType dtype) {
   return dtype == DType::float64 ? 1e-12 : 3 * testing_support::tolerance(dtype);
 }
@@ -235,7 +235,7 @@ TEST_F(ContextAttentionTest, EqualsOneRankOnTheWholePack) {
   }
 }
 
-// Computed in float32 and rounded once: on any number of ranks the same bits as the float32 result rounded.
+// Computed in float32 and rounded once: on any number of ranks the same bits as the rounded float32 result.
 TEST_F(ContextAttentionTest, TheRingRoundsItsSumsOnce) {
   for_each_group([&](Communicator const& group) {
     Pack const pack = pack_of(uneven, {group.rank(), group.size()});
@@ -266,7 +266,7 @@ TEST_F(ContextAttentionTest, TheRingRoundsItsSumsOnce) {
   });
 }
 
-/// An implementation that notes how many messages its group had begun to send at each call.
+/// An implementation that records how many messages its group had begun to send at each call.
 class WatchedAttention : public Attention {
  public:
   WatchedAttention(std::shared_ptr<Attention> attention, Communicator group)
@@ -283,7 +283,7 @@ class WatchedAttention : public Attention {
     note();
     attention_->backward(execution, call, output, log_sum_exp, grad_output, gradients);
   }
-  /// Since the last call of this.
+  /// The number since the last call of this function.
   std::vector<std::int64_t> take_notes() {
     first_ = sent();
     return std::exchange(notes_, {});
@@ -299,7 +299,7 @@ class WatchedAttention : public Attention {
   std::vector<std::int64_t> notes_;
 };
 
-// A block is under way before the first head meets the one before it, and so are the gradients of the heads done.
+// A block is in flight before the first head uses the one before it, and so are the gradients of finished heads.
 TEST_F(ContextAttentionTest, TheRingSendsBeforeItComputes) {
   for_each_group([&](Communicator const& group) {
     Pack const pack = pack_of(uneven, {group.rank(), group.size()});
@@ -385,7 +385,7 @@ TEST_F(ContextAttentionCost, BytesAreTheFormulas) {
   });
 }
 
-// 32 chunks of equal length for every group: each rank holds 1/c of the tokens exactly, and so must its memory be.
+// 32 chunks of equal length for every group: each rank holds exactly 1/c of the tokens, and needs 1/c of the memory.
 TEST_F(ContextAttentionCost, MemoryOfALongSequenceFallsWithTheRanks) {
   constexpr std::int64_t tokens = 2048;
   for_each_group([&](Communicator const& group) {

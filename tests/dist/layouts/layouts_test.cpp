@@ -11,8 +11,8 @@ namespace {
 
 using testing_support::values;
 
-// The promise of issue and design: on any mesh the model gives the outputs, gradients and trajectory of one rank. All
-// in float64, where what remains is the rounding of sums taken in another order.
+// A model gives the outputs, gradients and trajectory of one rank on any mesh. All in float64, where only the rounding
+// of sums in another order remains.
 constexpr double tolerance = 1e-9;
 constexpr int steps = 10;
 /// Results of one rank.
@@ -109,7 +109,7 @@ class LayoutsTest : public DistTest {
     for (Parameter const& parameter : run.engine().parameters().all()) {
       auto const part = local_part(expected.at(parameter.spec.name), parameter);
       auto const actual = values(gradients ? parameter.gradient : parameter.value);
-      // A gradient that is zero but for rounding (of biases that a softmax does not see) is compared absolutely.
+      // A gradient that is zero except for rounding (of biases that a softmax cancels) is compared absolutely.
       double worst = 0;
       double largest = 1e-3;
       for (std::size_t index = 0; index < part.size(); ++index) {

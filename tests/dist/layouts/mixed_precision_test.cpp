@@ -11,8 +11,8 @@ namespace {
 
 using testing_support::values;
 
-// In bfloat16 sums that are taken over other parts are rounded at other places, each time by up to 0.4 %: so near do a
-// step's loss and each gradient, as a vector, on any mesh stay to those of one rank. In float32 what differs is noise.
+// In bfloat16, sums over other parts are rounded at other points, each time by up to 0.4 %: within these tolerances a
+// step's loss and each gradient, as a vector, agree on any mesh with those of one rank. In float32 only noise remains.
 struct Tolerance {
   double loss, gradient;
 };
@@ -54,7 +54,7 @@ Trajectory train(Layout const& layout, Communicator const& world, DType dtype,
   return result;
 }
 
-/// Every axis by itself and with others, two ranks each, with all that the kernels of `auto` do.
+/// Every axis separately and with others, two ranks each, with the kernels that `auto` selects.
 std::vector<Layout> layouts_of_two(int ranks) {
   std::vector<Layout> layouts;
   for (Layout const& layout : layouts_on(ranks)) {
@@ -81,7 +81,8 @@ class MixedPrecisionTest : public DistTest {
       SCOPED_TRACE(describe(layout));
       auto const actual = train(layout, world_, dtype, [&](Parameter const& parameter) {
         auto difference = local_part(expected.gradients.at(parameter.spec.name), parameter);
-        // A gradient that is almost nothing beside the others (a key's bias has none at all) is judged beside them.
+        // A gradient that is almost nothing beside the others (a key's bias has none at all) is compared with their
+        // size.
         double const scale = std::max(length(difference), 0.02 * largest);
         auto const mine = values(parameter.gradient);
         std::transform(difference.begin(), difference.end(), mine.begin(), difference.begin(), std::minus<>());

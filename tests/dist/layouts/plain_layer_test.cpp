@@ -38,7 +38,7 @@ class Projection : public Layer {
   Linear linear_;
 };
 
-/// Parameters after two steps, each rank's part of them.
+/// The parameters after two steps, each rank's part of them.
 Values trained(Layout const& layout, ParallelState const& parallel, Values const* compared) {
   Config config;
   config.model.encoder.layers = 2;
@@ -72,7 +72,7 @@ Values trained(Layout const& layout, ParallelState const& parallel, Values const
       auto expected = local_part(compared->at(parameter.spec.name), parameter);
       auto actual = result[parameter.spec.name];
       if (parameter.spec.name.ends_with(".k.bias")) {
-        // A key's bias moves no softmax: all that trains it is rounding, which is compared with 1.
+        // A key's bias does not affect the softmax: its updates are only rounding, which is compared with 1.
         expected.push_back(1);
         actual.push_back(1);
       }

@@ -44,7 +44,7 @@ float combined(float left, float right, ReduceOp op) {
   return op == ReduceOp::sum ? left + right : op == ReduceOp::max ? std::max(left, right) : std::min(left, right);
 }
 
-/// The reduction over a group's ranks, which all make their values from their rank in it.
+/// The reduction over a group's ranks, each of which makes its values from its rank in the group.
 template <class Element>
 std::vector<float> reduced(int ranks, std::int64_t count, ReduceOp op) {
   auto result = values_of<Element>(0, count);

@@ -9,7 +9,7 @@
 namespace heddle {
 namespace {
 
-/// Odd in size and alignment, with values that no double holds.
+/// A struct of odd size and alignment, with values that no double holds.
 struct Plain {
   std::int64_t large = 0;
   double real = 0;
@@ -22,7 +22,7 @@ Plain plain_of(int rank) {
   return {.large = std::numeric_limits<std::int64_t>::max() - rank, .real = -0.1 * rank, .letter = 'a'};
 }
 
-/// Of 0, 3, 6, … bytes; not ASCII alone.
+/// Texts of 0, 3, 6, … bytes, not only ASCII.
 std::string text_of(int rank) {
   std::string text;
   for (int index = 0; index < rank; ++index) {

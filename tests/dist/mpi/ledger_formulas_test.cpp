@@ -54,7 +54,7 @@ Config config_of(Layers const& layers, Layout const& layout) {
   return config;
 }
 
-/// A model of so many layers on a mesh, its step's ledgers measured and computed.
+/// A model with this many layers on a mesh, its step's ledgers measured and computed.
 class LedgerRun {
  public:
   LedgerRun(Layers const& layers, Layout const& layout, Communicator const& world)
@@ -66,7 +66,7 @@ class LedgerRun {
     engine_.parameters().initialize(3);
   }
 
-  /// make_parallel_state has split the world by now, which moves nothing that a ledger counts.
+  /// make_parallel_state has split the world before, which moves nothing that a ledger counts.
   Ledgers measured() {
     Ledgers const before = Ledgers::of(parallel_);
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
@@ -90,7 +90,7 @@ class LedgerRun {
     return formulas.ledgers();
   }
 
-  /// The buckets that gradients travel in.
+  /// The number of buckets in which gradients are reduced.
   std::int64_t buckets() const { return static_cast<std::int64_t>(engine_.optimizer().parts().buckets().size()); }
 
   /// The difference to a model of `buckets_before` buckets that lacks the layer, of one micro-batch after the other on
@@ -185,7 +185,7 @@ class LedgerRun {
     return stages;
   }
 
-  /// Where the replicas share the buffers, norms are summed by those whose parts they lie in.
+  /// If the replicas divide the buffers, each sums the norms of its own parts.
   std::int64_t own_norm_elements() const {
     std::int64_t elements = 0;
     for (Parameter const& parameter : engine_.parameters().all()) {
@@ -267,8 +267,8 @@ TEST_F(LedgerFormulasTest, ALayerMovesWhatTheFormulasSay) {
     return;
   }
   for (Layout const& layout : layouts_on(world_.size())) {
-    // A norm's gradient is summed in one operation for all layers, and its place decides who does it in ZeRO-1; the
-    // test of the whole step has that.
+    // A norm's gradient is summed in one operation for all layers, and its place decides which rank does it in ZeRO-1;
+    // the test of the whole step covers that.
     if (layout.sizes[0] > 1 || (layout.sequence_parallel && layout.shard_optimizer)) {
       continue;
     }

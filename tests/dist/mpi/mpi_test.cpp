@@ -13,7 +13,7 @@ namespace {
 int communicators_freed = 0;
 }  // namespace
 
-/// Stands between Heddle and MPI, as the profiling interface allows.
+/// Intercepts MPI calls, as the profiling interface allows.
 extern "C" int MPI_Comm_free(MPI_Comm* communicator) {
   ++communicators_freed;
   return PMPI_Comm_free(communicator);
@@ -22,7 +22,7 @@ extern "C" int MPI_Comm_free(MPI_Comm* communicator) {
 namespace heddle {
 namespace {
 
-/// The launchers' environment variables replaced by the given ones as long as it lives.
+/// Replaces the launchers' environment variables by the given ones during its lifetime.
 class LauncherEnvironment {
  public:
   explicit LauncherEnvironment(std::map<std::string, std::string> const& variables) {
@@ -88,7 +88,7 @@ TEST(MpiSessionTest, RefusesAnImpossibleNumberOfElementsPerCall) {
   EXPECT_THROW(MpiSession(std::int64_t{1} << 31), Error);
 }
 
-// To free a group is collective: a rank that fails alone would wait for ranks that wait for it elsewhere.
+// Freeing a group is collective: a rank that fails alone would wait for ranks that wait for it elsewhere.
 TEST(MpiSessionTest, GroupsAreFreedExceptWhileAnExceptionPasses) {
   MpiSession const session;
   if (session.world().size() == 1) {

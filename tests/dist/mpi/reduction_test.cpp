@@ -7,7 +7,7 @@
 
 #include "dist_fixture.hpp"
 
-// The reductions whose ranks are added in their order: all non-blocking ones, and those of bfloat16.
+// The reductions that add ranks in their order: all non-blocking ones, and those of bfloat16.
 namespace heddle {
 namespace {
 
@@ -61,7 +61,7 @@ void check_sums(Communicator const& group) {
     Tensor const output = Tensor::allocate(DTypeOf<Element>::value, {count});
     Tensor const in_place = tensor_of(numbers_of<Element>(group.rank(), all));
     Tensor const own = in_place.rows(count * group.rank(), count);
-    // All under way at once, and looked after in another order than they were started in.
+    // All in flight at once, and completed in another order than they were started in.
     Transfer first = group.start_all_reduce(whole);
     Transfer second = group.start_all_reduce(some);
     Transfer third = group.start_reduce_scatter(input, output);
@@ -114,7 +114,8 @@ TEST_F(ReductionTest, BlockingSumsOfBFloat16AreTakenInTheRanksOrderToo) {
   expect_same_bits(rows, std::vector<BFloat16>(own, own + count));
 }
 
-// 256 + 1 is 256 in bfloat16, whose numbers are two apart there: rounded after each addition, the ones would be lost.
+// 256 + 1 is 256 in bfloat16, whose numbers are two apart there: if each addition were rounded, the ones would be
+// lost.
 TEST_F(ReductionTest, SumsOfBFloat16AreRoundedOnce) {
   Tensor const tensor = tensor_of(std::vector<BFloat16>{BFloat16(world_.rank() == 0 ? 256.0F : 1.0F)});
   world_.all_reduce(tensor);

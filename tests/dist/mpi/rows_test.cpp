@@ -154,7 +154,7 @@ TEST_F(RowsTest, InPiecesOfAFewElementsToo) {
 }
 
 TEST_F(RowsTest, PiecesOnSomeRanksOnlyMeet) {
-  // One rank sends more than a call moves, the others less: no rank's way may depend on its own counts.
+  // One rank sends more than a call moves, the others less: no rank's method may depend only on its own counts.
   MpiSession const session(40);
   check_all_to_all<float>(session.world(),
                           [](int from, int to) { return std::int64_t{from == 0 && to != 0 ? 30 : 1}; });
@@ -172,7 +172,7 @@ TEST_F(RowsTest, RanksThatDisagreeOnTheirRowsThrow) {
   if (world_.size() == 1) {
     return;  // nobody to disagree with
   }
-  // Each rank sends one row to each, but rank 0 waits for two rows of rank 1.
+  // Each rank sends one row to each other, but rank 0 waits for two rows of rank 1.
   Rows const send_rows(static_cast<std::size_t>(world_.size()), 1);
   Rows receive_rows = send_rows;
   receive_rows[1] += world_.rank() == 0 ? 1 : 0;

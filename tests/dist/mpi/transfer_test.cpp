@@ -12,7 +12,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// More than MPI sends before the receiver comes.
+/// More than MPI sends before the receiver is ready.
 constexpr std::int64_t large = std::int64_t{1} << 17;
 
 std::vector<float> values_of(int rank, std::int64_t count) {
@@ -178,7 +178,7 @@ TEST_F(TransferTest, AllGathersRunSideBySide) {
   }
 }
 
-/// Rank 0 sends what rank 1 does not expect, which the sender does not notice; with another tag it goes on.
+/// Rank 0 sends a message that rank 1 does not expect, which the sender does not notice; another tag still works.
 void check_mismatch(Communicator const& world, Tensor const& sent, Tensor const& expected, char const* words) {
   SCOPED_TRACE(words);
   if (world.rank() == 0) {

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 using Values = std::vector<float>;
 
-constexpr std::int64_t width = 128;  ///< of each parameter, which is a bucket of its own
+constexpr std::int64_t width = 128;  ///< of each parameter, which is a separate bucket
 
 /// Three layers, the first of which shares its parameter with a fourth, as an output projection does with an embedding.
 struct Bench {
@@ -70,7 +70,7 @@ struct Bench {
 
 class BucketReductionTest : public DistTest {
  protected:
-  /// A group whose ledger is the test's own.
+  /// A group whose ledger belongs to the test.
   Communicator group() const { return world_.split(0, world_.rank()); }
 };
 
@@ -111,7 +111,7 @@ TEST_F(BucketReductionTest, BucketsLeaveInOneOrderWhateverIsFinalFirst) {
   for (char const* const name : {"table", "middle", "last"}) {
     bench.fill(name);
   }
-  // Replicas differ in what they say, and in how much: one of them may have had no micro-batch at all.
+  // Replicas differ in what they report, and in how much: one of them may have had no micro-batch at all.
   if (world_.rank() % 2 == 0) {
     bench.use_done("middle");
     bench.reduction.progress();

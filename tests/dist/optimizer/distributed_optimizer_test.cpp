@@ -134,7 +134,7 @@ TEST_F(DistributedOptimizerTest, TheTreeIsBitwiseTheSameOnAnyNumberOfDataRanks) 
   }
 }
 
-// Bitwise: MPI may add in another order for another place in the buffers.
+// Replicas agree bitwise, although MPI may add in another order for another place in the buffers.
 TEST_F(DistributedOptimizerTest, WhatSeveralRanksHoldStaysTheSameToTheBit) {
   for (auto const& layout : all_layouts_of(world_.size())) {
     for (bool const shard : {false, true}) {
@@ -203,7 +203,7 @@ TEST_F(DistributedOptimizerTest, AGradientThatIsNotFiniteAnywhereChangesNothingA
       auto const values = to_host<float>(model.parameters.values());
       auto const moments = to_host<float>(model.optimizer.moments().second_moments());
       model.optimizer.zero_gradients();
-      // Of a parameter that is split over tensor, so that it counts wherever it is.
+      // Of a parameter that is split over tensor, so that it counts on every rank.
       if (world_.rank() == world_.size() - 1) {
         Tensor const& gradient = model.parameters.find("layer7.columns")->gradient;
         std::vector<float> bad(static_cast<std::size_t>(gradient.size()));

@@ -38,7 +38,8 @@ double loss_of(std::int64_t leaf, std::int64_t index) {
   return (leaf % 2 == 0 ? 1e16 : -1e16) / static_cast<double>(leaf + 1) + static_cast<double>(index) / 3;
 }
 
-/// The tree, written once more: a node is the sum of its halves, the left one the largest power of two below the whole.
+/// The tree, written a second time: a node is the sum of its halves, the left one the largest power of two below the
+/// whole.
 template <class Element, class Leaf>
 Element tree_sum(std::int64_t begin, std::int64_t end, Leaf const& leaf) {
   if (end - begin == 1) {
@@ -65,7 +66,7 @@ bool same_bits(Values const& left, Values const& right) {
   });
 }
 
-/// A reducer over a group, with what it works on.
+/// A reducer over a group, with the objects that it works on.
 struct Bench {
   explicit Bench(Communicator const& group, std::int64_t bucket = GradientReducer::default_bucket)
       : reducer(state_of(group), declared(parameters), tensor_operations(), execution, {.bucket_elements = bucket}) {}
@@ -84,7 +85,7 @@ struct Bench {
     return set;
   }
 
-  /// Adds into what is there, as a backward pass does.
+  /// Adds to the gradients, as a backward pass does.
   void run_micro_batch(std::int64_t leaf) {
     auto sums = gradients();
     for (std::size_t index = 0; index < sums.size(); ++index) {
@@ -137,7 +138,7 @@ void reduce_tree(GradientReducer& reducer, std::int64_t n, Tensor const& loss_su
   reducer.finish_tree();
 }
 
-// Small messages leave before anyone asks for them; large ones wait, and a cycle of waiting ranks would never end.
+// Small messages are sent before anyone asks for them; large ones wait, and a cycle of waiting ranks would deadlock.
 TEST_F(GradientReducerTest, RanksThatWaitForEachOthersLargeMessagesComeThrough) {
   ParameterSet parameters{Mesh()};
   parameters.declare({"large", {20000}, Initializer::zeros(), {}, {}});
@@ -156,7 +157,7 @@ TEST_F(GradientReducerTest, RanksThatWaitForEachOthersLargeMessagesComeThrough) 
 
 TEST_F(GradientReducerTest, TheTreeIsBitwiseTheSameOnAnyNumberOfDataRanks) {
   for (int ranks = 1; ranks <= world_.size(); ++ranks) {
-    // The other ranks form a group of their own, which must come to the same sums.
+    // The other ranks form another group, which must get the same sums.
     Bench bench(world_.split(world_.rank() < ranks ? 0 : 1, world_.rank()));
     for (std::int64_t n = 1; n <= most_micro_batches; ++n) {
       SCOPED_TRACE(testing::Message() << n << " micro-batches on the first " << ranks << " ranks");
@@ -171,7 +172,7 @@ TEST_F(GradientReducerTest, TheTreeIsBitwiseTheSameOnAnyNumberOfDataRanks) {
   }
 }
 
-// That the test above can fail: the same gradients summed in the order of a plain all_reduce have other bits.
+// Shows that the test above can fail: the same gradients summed in the order of a plain all_reduce have other bits.
 TEST_F(GradientReducerTest, ThePlainOrderGivesOtherBits) {
   Bench bench(world_);
   int other_bits = 0;

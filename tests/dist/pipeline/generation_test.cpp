@@ -53,7 +53,7 @@ TEST_F(GenerationTest, EveryLayoutTranslatesAsOneRank) {
     Translations const expected = translate(variant, Layout{}, Communicator::self());
     for (Layout const& layout : layouts_on(world_.size())) {
       if (layout.sizes[1] > 1 || layout.sizes[2] > 1) {
-        continue;  // data and context ranks translate by themselves
+        continue;  // data and context ranks translate separately
       }
       SCOPED_TRACE(describe(variant) + ", " + describe(layout));
       Translations const actual = translate(variant, layout, world_);

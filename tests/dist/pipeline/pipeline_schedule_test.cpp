@@ -13,7 +13,7 @@ namespace {
 constexpr int most_stages = 8;
 constexpr std::int64_t most_micro_batches = 17;
 
-/// All stages run their lists: an action begins when the one before it and the one it depends on have ended.
+/// Runs all stages' lists: an action begins when the one before it and the one it depends on have ended.
 class Simulation {
  public:
   Simulation(int stages, int parts, std::int64_t micro_batches, bool training)
@@ -24,7 +24,7 @@ class Simulation {
     }
   }
 
-  /// The step's length where a forward takes 1 and a backward `backward`; nothing where stages wait for ever.
+  /// The step's length if a forward takes 1 and a backward `backward`; nothing on deadlock.
   std::optional<int> run(int backward) {
     bool moved = true;
     while (moved) {

@@ -103,7 +103,7 @@ LossSums train(Stage& stage, std::int64_t micro_batches, int longer = 0, Gradien
   return stage.pipeline->train(TestMicroBatches(micro_batches, make), step);
 }
 
-/// Notes each gradient when the last of its parameter's uses is done.
+/// Records each gradient when the last of its parameter's uses is done.
 class FinalGradients final : public GradientProgress {
  public:
   explicit FinalGradients(ParameterSet const& parameters) {
@@ -149,7 +149,7 @@ LayerContext context_of(Stage& stage, Arena& arena, Pack const& pack, bool train
   return {stage.execution, arena, pack, training, 5, 3};
 }
 
-/// Without a Pipeline: the whole model on one rank, micro-batch after micro-batch.
+/// Without a Pipeline: the whole model on one rank, one micro-batch after the other.
 struct Expected {
   explicit Expected(Case given, std::int64_t micro_batches, int longer = 0) : stage(one_stage(given), ParallelState()) {
     Arena arena;
@@ -230,7 +230,7 @@ class PipelineTest : public DistTest {
     expect_loss(evaluate(stage, micro_batches, longer), expected.evaluated, stage.parallel.pipeline);
   }
 
-  /// 2, 4, … stages, as many as there are ranks and `most` allows; one on one rank.
+  /// 2, 4, … stages, at most the number of ranks and `most`; one on one rank.
   std::vector<int> stage_counts(int most) const {
     std::vector<int> counts;
     for (int stages = std::min(world_.size(), 2); stages <= std::min(most, world_.size()); stages *= 2) {
@@ -283,7 +283,7 @@ TEST_F(PipelineTest, ACutAnywhereIsRight) {
   expect_equal(given, 3, expected);
 }
 
-// Large messages leave only when their receiver takes them; a cycle of waiting stages would never end.
+// Large messages are sent only when their receiver is ready; a cycle of waiting stages would deadlock.
 TEST_F(PipelineTest, LargeMessagesAndManyMicroBatchesComeThrough) {
   for (PipelineSchedule const schedule : {PipelineSchedule::one_forward_one_backward, PipelineSchedule::interleaved}) {
     int const stages = std::min(world_.size(), 4);

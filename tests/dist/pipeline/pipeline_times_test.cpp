@@ -14,13 +14,13 @@ using PipelineTimesTest = DistTest;
 /// Events of a stage in a step in which a forward takes one second and a backward two, and nothing else takes time.
 std::vector<PipelineEvent> ideal_events(int stage, int stages, std::int64_t micro_batches) {
   std::vector<PipelineEvent> events;
-  // Every rank's clock begins elsewhere.
+  // Every rank's clock has another origin.
   double clock = 1000.0 * (stage + 1);
   double const began = clock;
   std::int64_t backwards = 0;
   for (PipelineAction const& action : training_actions({stage, stages, 1}, micro_batches)) {
     bool const forward = action.pass == Pass::forward;
-    // Backward i of a stage ends two seconds for each stage before it ahead of the first stage's.
+    // Backward i of a stage ends two seconds per earlier stage before the first stage's.
     double const earliest = forward ? static_cast<double>(stage) + static_cast<double>(action.micro_batch)
                                     : 3.0 * static_cast<double>(backwards++) + stages + 2.0 * (stages - 1 - stage);
     double const start = std::max(clock, began + earliest);

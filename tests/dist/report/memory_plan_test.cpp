@@ -39,7 +39,7 @@ Config config_of(Layout const& layout) {
   return config;
 }
 
-/// Pairs of different lengths that fill a micro-batch as `cut_by_tokens` does, the sides about equally.
+/// Pairs of different lengths that fill a micro-batch as `cut_by_tokens` does, with about equal sides.
 Pack real_pack(std::int64_t index, std::int64_t tokens, GroupMember split) {
   std::vector<SentencePair> pairs;
   std::int64_t used = 0;
@@ -56,7 +56,7 @@ Pack real_pack(std::int64_t index, std::int64_t tokens, GroupMember split) {
 
 class MemoryPlanTest : public DistTest {
  protected:
-  /// Predicted and measured, of a step with real kernels and messages.
+  /// The predicted and the measured memory of a step with real kernels and messages.
   MemoryReport compare(Config const& config, Layout const& layout) {
     TestBench bench(config.model, DType::float32, KernelChoices());
     ParallelState const parallel = parallel_of(layout, world_);
@@ -78,8 +78,8 @@ class MemoryPlanTest : public DistTest {
     return report;
   }
 
-  // Parameters, gradients, moments and packed weights are exact. Activations are those of full micro-batches: real ones
-  // leave some tokens free, and the chunks of short sequences are not all alike.
+  // Parameters, gradients, moments and packed weights are exact. Activations are those of full micro-batches: real
+  // ones leave some tokens free, and the chunks of short sequences differ in length.
   static void expect_close(MemoryReport const& report) {
     EXPECT_EQ(report.predicted.parameters, report.measured.parameters);
     EXPECT_EQ(report.predicted.gradients, report.measured.gradients);
@@ -91,7 +91,7 @@ class MemoryPlanTest : public DistTest {
                 0.1);
   }
 
-  /// Layouts that use every axis and switch that so many ranks allow.
+  /// Layouts that use every axis and switch possible on this many ranks.
   std::vector<Layout> layouts() const {
     auto const ring = ContextMode::ring;
     auto const ulysses = ContextMode::ulysses;

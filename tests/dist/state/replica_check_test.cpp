@@ -104,7 +104,7 @@ TEST_F(ReplicaCheckTest, EveryRankThatMustHoldTheSameIsCompared) {
       if (world_.rank() == faulty) {
         flip_bit(*parameters.find(name), 0, 4);
       }
-      // The ranks that differ from the last one along no axis but those over which the parameter is the same.
+      // The ranks that differ from the last one only along axes over which the parameter is the same.
       auto const agrees = [&](MeshAxis axis) { return mesh.coordinate(axis) == mesh.size(axis) - 1; };
       bool const on_last_stage = agrees(MeshAxis::pipeline);
       bool const in_tensor_place = agrees(MeshAxis::tensor);
@@ -162,7 +162,7 @@ TEST(DigestTest, SeesEverySingleBit) {
   }
 }
 
-// Moments that differ make values differ only with the next step, and a checkpoint in between would keep them.
+// Different moments make values differ only in the next step, and a checkpoint in between would keep them.
 TEST_F(ReplicaCheckTest, MomentsThatMustBeTheSameAreCompared) {
   for (auto const& layout : all_layouts_of(world_.size())) {
     Mesh const mesh(layout, world_.rank(), world_.size());
@@ -176,7 +176,7 @@ TEST_F(ReplicaCheckTest, MomentsThatMustBeTheSameAreCompared) {
       if (!replicated || shard) {
         continue;
       }
-      // On the last rank alone; its replicas find out.
+      // Changed on the last rank only; its replicas must detect it.
       Parameter const& faulty = model.parameters.all().front();
       std::vector<float> const zeros(static_cast<std::size_t>(faulty.local_shape.size()));
       if (world_.rank() == world_.size() - 1) {

@@ -65,7 +65,7 @@ class CheckpointCrashTest : public CheckpointTest {
     return newest->state().step;
   }
 
-  /// Flips a bit of the state file that is being written, at the byte that `position` finds in its content.
+  /// Flips a bit of the state file that is being written, at the byte that `position` returns for its content.
   void damage_state_file(std::function<std::size_t(std::string const&)> const& position) const {
     for (auto const& entry : fs::directory_iterator(run_ / "checkpoints")) {
       if (entry.path().filename().string().starts_with(".tmp-step-")) {
@@ -254,7 +254,7 @@ TEST_F(CheckpointCrashTest, LeftoversOfALivingWriterStay) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
   ASSERT_TRUE(WIFSTOPPED(status));
-  // A writer in another container: nothing here has its process id, though the host has its name.
+  // A writer in another container: no process here has its process id, although the host has its name.
   fs::path const other = run_ / "checkpoints" / (".tmp-step-00000006-" + host_name() + "-2147483647");
   fs::create_directory(other);
   commit(2);
@@ -267,7 +267,7 @@ TEST_F(CheckpointCrashTest, LeftoversOfALivingWriterStay) {
   EXPECT_THAT(names(), Each(Not(StartsWith(".tmp"))));
 }
 
-// A dead writer of another container, whose process id a living process has here, and one of another host.
+// A dead writer of another container, whose process id belongs to a living process here, and one of another host.
 TEST_F(CheckpointCrashTest, LeftoversOfADeadWriterGoWhateverTheirNamesSay) {
   commit(1);
   for (std::string const& writer : {host_name() + "-" + std::to_string(::getppid()), std::string("elsewhere-1")}) {

@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// Pairs whose lengths, tokens and number differ from epoch to epoch, as a mixture or subword sampling would make them.
+/// Pairs whose lengths, tokens and number differ from epoch to epoch, as with a mixture or subword sampling.
 class ChangingSamples final : public SampleSource {
  public:
   std::int64_t size(std::int64_t epoch) const override { return 30 + epoch; }

@@ -119,7 +119,7 @@ TEST(DatasetWriter, RefusesWhatNoReaderWouldTake) {
   EXPECT_THROW(DatasetWriter(directory / "absent" / "train.h5", separate_vocabulary()), Error);
 }
 
-/// A dataset's content, each part of which a test may spoil before it is written.
+/// A dataset's content, each part of which a test may damage before it is written.
 struct Content {
   std::string format = "heddle-dataset";
   int64_t version = 1;
@@ -137,7 +137,7 @@ void write_array(hdf5::Group& group, char const* name, std::vector<T> const& val
   group.write_array<T>(name, {std::ssize(values)}, values);
 }
 
-/// The error message of opening the spoilt dataset.
+/// The error message of opening the damaged dataset.
 std::string open_error(std::function<void(Content&)> const& spoil) {
   TemporaryDirectory const directory;
   Content content;

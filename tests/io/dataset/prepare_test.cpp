@@ -41,7 +41,7 @@ class PrepareTest : public ::testing::Test {
     return prepare(options_, progress);
   }
 
-  /// The message of the error that preparing ends in, after checking that it left nothing behind.
+  /// The error message of preparing, after a check that it left no files.
   std::string failure() const {
     std::string const message = message_of<Error>([&] { run(); });
     EXPECT_NE(message, "");
@@ -157,7 +157,7 @@ TEST_F(PrepareTest, RefusesAnUnwritableTarget) {
   EXPECT_THAT(failure(), HasSubstr("below-a-file"));
   options_.directory = inputs_ / "train.en";
   EXPECT_THAT(failure(), HasSubstr("train.en"));
-  options_.directory = "/proc/heddle";  // not even root can make this
+  options_.directory = "/proc/heddle";  // not even root can create this
   EXPECT_THAT(failure(), HasSubstr("/proc/heddle"));
 }
 

@@ -41,7 +41,7 @@ int exit_code_of(std::function<int()> const& work) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// From now on the system call fails in this process with this errno.
+/// Makes the system call fail in this process with this errno from now on.
 bool make_fail(int system_call, int error) {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -65,7 +65,7 @@ TEST_F(FilesTest, AFileIsReplacedWholeOrNotAtAll) {
 }
 
 // A file's bytes, its name and the names of new directories are on the disk when the call returns: without fsync they
-// are not, so each of them must fail where fsync does.
+// are not, so each of them must fail if fsync does.
 TEST_F(FilesTest, WhatCannotBeBroughtToTheDiskIsAnError) {
   constexpr int no_seccomp = 99;
   replace_file(directory_.path() / "file", "old");
@@ -100,7 +100,7 @@ TEST_F(FilesTest, ALockExcludesOthersUntilItsHolderIsGone) {
     EXPECT_EQ(taken_elsewhere(Kind::shared), static_cast<int>(Result::taken));
   }
   EXPECT_EQ(taken_elsewhere(Kind::exclusive), static_cast<int>(Result::taken));
-  // A process that ends without letting go.
+  // A process that ends without releasing its lock.
   exit_code_of([&] {
     static FileLock held(path);
     return static_cast<int>(held.try_take(Kind::exclusive));

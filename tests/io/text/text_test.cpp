@@ -72,7 +72,7 @@ TEST(LineReader, NoticesACutOffGzipFile) {
   auto const path = write_gzip(directory, content);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
   EXPECT_THAT(read_error(path), HasSubstr("gzip"));
-  // Shorter than a block of the reader's, it still gives the lines before the cut.
+  // The text is shorter than a block of the reader and still gives the lines before the cut.
   auto const small = write_gzip(directory, content.substr(0, 3000));
   std::filesystem::resize_file(small, std::filesystem::file_size(small) - 20);
   LineReader reader(small);
