@@ -84,10 +84,10 @@ program_options::options_description described(Options& options) {
       ("micro-batch-tokens", value(options.micro_batch_tokens), "train.micro_batch_tokens")                          //
       ("dropout", program_options::value(&options.dropout), "0.1 without it")                                        //
       ("activation-dropout", program_options::value(&options.activation_dropout), "0.1 without it")                  //
-      ("steps", value(options.steps), "medians of so many")                                                          //
+      ("steps", value(options.steps), "medians of this many")                                                        //
       ("warm-up", value(options.warm_up), "steps before them")                                                       //
       ("gemm", value(options.gemm), "which implementation multiplies matrices")                                      //
-      ("kernel-times", value(options.kernel_times), "a kernels.json, a run's for example, that auto goes by")        //
+      ("kernel-times", value(options.kernel_times), "a kernels.json, for example a run's, that auto uses")           //
       ("details", program_options::bool_switch(&options.details), "matrix products by shape, attention by kind")     //
       ("json", program_options::bool_switch(&options.json), "print what bench/compare_pytorch reads, on one line");  //
   return description;

@@ -61,7 +61,7 @@ mkdir -p untimed/heddle
 sed -E '/"tensors of float32"/s/"kokkos": [0-9.e-]+, //' "$default" > untimed/heddle/kernels.json
 XDG_CACHE_HOME=$work/untimed "$HEDDLE" kernels > listing 2> log || fail "heddle kernels with a time less"
 grep -A 1 'tensor_ops: ' listing | tail -n 1 | grep -Eq '^ +\+ kokkos not timed \* reference ' ||
-  fail "an implementation without a time is not told, where it was: $line"
+  fail "an implementation without a time is not reported, where it was: $line"
 
 # The cache's file is configurable; a layout has its own problems; precision and plug-ins come from the configuration,
 # too.
@@ -108,7 +108,7 @@ train named --set 'kernels.cache=""' --set kernels.gemm=kokkos --set kernels.att
 train measured --set kernels.cache=portable.json
 grep -q 'kernels are chosen by the times in portable.json' log || fail "it is not said how kernels are chosen"
 equal measured named || fail "auto does not take what was fastest"
-! equal measured by_speed || fail "kokkos and the fastest by speed compute the same: this test tells nothing"
+! equal measured by_speed || fail "kokkos and the fastest by speed compute the same: this test proves nothing"
 
 # A run continues with the kernels that it began with, whatever the cache contains by then.
 train kept --set kernels.cache=portable.json --set train.steps=10
@@ -119,7 +119,7 @@ train late --set kernels.cache=portable.json
 equal late by_speed || fail "a resumed run has taken times that came later"
 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set kernels.cache=portable.json --set run.directory=ranks \
   --set train.deterministic=true > log 2>&1 || fail "train on two ranks"
-! grep -q 'not on such a machine' log || fail "ranks that are alike are said to differ"
+! grep -q 'another kind of machine' log || fail "equal ranks are reported to differ"
 train alone --set kernels.cache=portable.json --set train.deterministic=true
 equal ranks alone || fail "two ranks have not chosen as one did"
 
@@ -135,19 +135,19 @@ equal early measured || fail "a run without checkpoints has not taken the cache'
 train lost --set kernels.cache=portable.json --set train.steps=10
 rm lost/kernels.json
 train lost --set kernels.cache=portable.json
-grep -q 'note: .*lost/kernels.json is gone: kernels are chosen by speed' log || fail "lost times are not told"
-! equal lost measured || fail "a run without its times still has them: this test tells nothing"
+grep -q 'note: .*lost/kernels.json is gone: kernels are chosen by speed' log || fail "lost times are not reported"
+! equal lost measured || fail "a run without its times still has them: this test proves nothing"
 
 # On another machine a run reports it and uses speeds; a damaged cache is named and not used.
 train moved --set kernels.cache=portable.json --set train.steps=10
 sed -i -E 's/\(kind [0-9a-f]+\)/(kind of another machine)/' moved/kernels.json
 train moved --set kernels.cache=portable.json
 grep -q 'was written in other circumstances (".* (kind of another machine)" there, ".* (kind [0-9a-f]*)" here): kernels are chosen by speed' log ||
-  fail "another machine is not told"
+  fail "another machine is not reported"
 grep -q 'kind of another machine' moved/kernels.json || fail "what the run began with is lost"
 train threads --set kernels.cache=portable.json --set train.steps=10
 OMP_NUM_THREADS=2 train threads
-grep -q 'other circumstances ("1 thread" there, "2 threads" here)' log || fail "it is not told what differs"
+grep -q 'other circumstances ("1 thread" there, "2 threads" here)' log || fail "the difference is not reported"
 head -c 300 portable.json > damaged.json
 train damaged --set kernels.cache=damaged.json
 grep -q 'not used: damaged.json: holds no kernel times' log || fail "a damaged cache is not named"
@@ -159,5 +159,6 @@ equal foreign by_speed || fail "another machine's times were used"
 # Ranks on different machines are reported.
 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" train run.toml --set run.directory=mixed : \
   -np 1 env OMP_NUM_THREADS=2 "$HEDDLE" train run.toml --set run.directory=mixed > log 2>&1 || fail "train on ranks that differ"
-grep -q 'note: rank 1 is not on such a machine as rank 0 ("1 thread" there, "2 threads" here)' log || fail "ranks that differ are not told of"
+grep -q 'note: rank 1 runs on another kind of machine than rank 0 ("1 thread" there, "2 threads" here)' log ||
+  fail "ranks that differ are not reported"
 echo "kernels: measured, cached, kept"

@@ -154,7 +154,7 @@ refused() {
 # library NAME: compiles standard input.
 library() { "$compiler" -x c++ - -shared -fPIC -o "$1" 2> log || fail "compiling $1"; }
 tag=$("$HEDDLE" kernels | sed -n 's/^ABI tag of plug-ins: //p')
-[ -n "$tag" ] || fail "heddle kernels tells no ABI tag"
+[ -n "$tag" ] || fail "heddle kernels shows no ABI tag"
 
 library other_tag.so <<< 'extern "C" char const* heddle_plugin_abi_tag() { return "heddle 0.0.1, abi 0"; }
   extern "C" void heddle_plugin_register(void*) {}'

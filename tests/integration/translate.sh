@@ -107,7 +107,7 @@ cp -r run damaged
 last=damaged/checkpoints/step-00000030
 shard=$(find "$last" -name '*.h5' | head -1)
 printf 'x' | dd of="$shard" bs=1 seek=5000 conv=notrunc status=none
-input=some.en expect 0 'passed over a checkpoint that does not verify.*step-00000030' \
+input=some.en expect 0 'skipped a checkpoint that does not verify.*step-00000030' \
   "$HEDDLE" translate --checkpoint damaged --which last
 expect 65 "$last" "$HEDDLE" translate --checkpoint "$last"
 expect 65 "$last" "$HEDDLE" inspect "$last"

@@ -39,7 +39,7 @@ int run_checkpoint(Arguments const& arguments) {
     return static_cast<int>(ExitCode::done);
   }
   if (action != "list" && action != "verify") {
-    throw UsageError(fmt::format("checkpoint: \"{}\" is no action; expected list or verify", action));
+    throw UsageError(fmt::format("checkpoint: \"{}\" is not an action; expected list or verify", action));
   }
   bool const verify = action == "verify";
   auto const entries =

@@ -79,7 +79,7 @@ void use_cache(Config const& config, Registries& registries) {
     std::cerr << fmt::format("note: {}\n", note);
   }
   if (timings.empty()) {
-    std::cout << "Nothing is measured on this machine: `auto` goes by speed (--benchmark measures).\n";
+    std::cout << "Nothing is measured on this machine: `auto` chooses by speed (--benchmark measures).\n";
   } else {
     std::cout << fmt::format(
         "Measured on this machine, in {}; * is what `auto` takes, but where it supports the\nproblem a +, which is "

@@ -67,7 +67,7 @@ CpuLevel common_cpu_level(Communicator const& world) {
   world.all_reduce(least, ReduceOp::min);
   auto const common = static_cast<CpuLevel>(to_host<std::int32_t>(least).front());
   if (world.rank() == 0 && common < detected_cpu_level()) {
-    fmt::print("note: kernels are held to {}, the highest that every rank can use or is allowed; rank 0 has {}\n",
+    fmt::print("note: kernels are limited to {}, the highest level that every rank can and may use; rank 0 has {}\n",
                name_of(common), name_of(detected_cpu_level()));
   }
   return common;

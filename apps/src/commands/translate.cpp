@@ -35,7 +35,7 @@ CommandSyntax translate_syntax(TranslateOptions& options) {
   add_generation_options(syntax.options, options.generation);
   syntax.options.add_options()  //
       ("n-best", po::value(&options.generation.n_best)->value_name("N"),
-       "so many translations of each line, with their scores")  //
+       "number of translations of each line, with their scores")  //
       ("input", po::value(&options.input)->value_name("TEXT"),
        "read this text, plain or gzip, instead of the standard input")  //
       ("output", po::value(&options.output)->value_name("TEXT"),

@@ -77,8 +77,8 @@ std::string note_of_different_ranks(KernelChoices const& choices, Communicator c
     return "";
   }
   return fmt::format(
-      "rank {} is not on such a machine as rank 0 ({}): `auto` may choose other kernels there, and what tensor "
-      "ranks or replicas hold in common may drift apart (exit code 70); name kernels in [kernels] that every rank has",
+      "rank {} runs on another kind of machine than rank 0 ({}): `auto` may choose other kernels there, and the common "
+      "values of tensor ranks or replicas may diverge (exit code 70); name kernels in [kernels] that every rank has",
       other - machines.begin(), machine_difference(machines.front(), *other));
 }
 

@@ -88,7 +88,7 @@ void check_names(Checkpoint const& checkpoint, ParameterSet const& parameters) {
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     if (parameters.find(tensor.name) == nullptr) {
       throw DataError(
-          fmt::format("{}: holds a parameter {}, which the model of its configuration has not", where, tensor.name));
+          fmt::format("{}: holds a parameter {}, which its configuration's model does not have", where, tensor.name));
     }
   }
 }
@@ -140,7 +140,7 @@ std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, Che
       checkpoints.push_back(Checkpoint::open(entry.directory));
     } catch (DataError const& error) {
       reasons += fmt::format("\n  {}", error.what());
-      report(fmt::format("passed over a checkpoint that does not verify: {}", error.what()));
+      report(fmt::format("skipped a checkpoint that does not verify: {}", error.what()));
     }
   }
   if (checkpoints.size() < wanted) {

@@ -25,7 +25,7 @@ TokenIds const& input_tokens(Pack const& pack, Side side) {
 Tensor const& output_tokens(Pack const& pack, Side side) {
   Tensor const& ids = side == Side::source ? pack.source_output.id : pack.target_output.id;
   if (ids.empty()) {
-    throw Error("this pack says of no row of the model's last stack which token it is to predict");
+    throw Error("this pack has no tokens to predict for the rows of the model's last stack");
   }
   return ids;
 }

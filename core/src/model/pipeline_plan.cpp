@@ -147,7 +147,7 @@ std::vector<IndexRange> cut_stacks(ModelDescription const& model, ParallelConfig
       std::min_element(stacks.begin(), stacks.end(), [](auto& a, auto& b) { return a.count() < b.count(); })->count();
   if (parallel.pipeline > most) {
     throw ConfigError(
-        fmt::format("parallel.pipeline = {} with parallel.pipeline_schedule = \"interleaved\" needs so many layers in "
+        fmt::format("parallel.pipeline = {} with parallel.pipeline_schedule = \"interleaved\" needs as many layers in "
                     "each stack, and there are {}; {} or less would do, or \"1f1b\" with {} or less",
                     parallel.pipeline, model.words(), most, model.layers()));
   }
