@@ -1,4 +1,4 @@
-"""Makes metrics.tsv, the golden values of tests/io/metrics_test.cpp, with sacreBLEU: python3 metrics.py > metrics.tsv
+"""Makes metrics.tsv, the golden values of tests/io/metrics/metrics_test.cpp, with sacreBLEU: python3 metrics.py > metrics.tsv
 
 Lines, tab-separated, "\\n" and "\\t" inside a field written as \\n and \\t:
   token  SENTENCE  TOKENIZED-13A

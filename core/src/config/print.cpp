@@ -72,7 +72,7 @@ class Printer {
   std::string text_;
 };
 
-/// Prints like Printer, with the accepted values and the key's meaning in a comment beside each key.
+/// Prints like Printer, with the accepted values and the key's meaning in a comment beside or above each key.
 class Describer {
  public:
   void section(char const* name, char const* meaning) {
@@ -82,12 +82,10 @@ class Describer {
   template <class Member, class Check>
   void key(char const* name, Member const& member, Check const& check, char const* meaning) {
     std::string const assignment = fmt::format("{} = {}", name, config_values::text_of(member, check));
-    std::string const words = config_values::words_of<Member>(check);
-    if (assignment.size() < column) {
-      text_ += fmt::format("{:<{}}# {}: {}\n", assignment, column, words, meaning);
-    } else {
-      text_ += fmt::format("# {}: {}\n{}\n", words, meaning, assignment);
-    }
+    std::string const comment = fmt::format("# {}: {}", config_values::words_of<Member>(check), meaning);
+    bool const beside = assignment.size() < column && column + comment.size() < width;
+    text_ +=
+        beside ? fmt::format("{:<{}}{}\n", assignment, column, comment) : fmt::format("{}\n{}\n", comment, assignment);
   }
 
   void stacks(ModelConfig const&) {
@@ -103,7 +101,8 @@ class Describer {
   std::string const& result() const { return text_; }
 
  private:
-  static constexpr std::size_t column = 34;
+  static constexpr std::size_t column = 34;  ///< of a comment beside its key
+  static constexpr std::size_t width = 120;
   std::string text_;
 };
 

@@ -54,7 +54,7 @@ struct FileState {
   std::string path;
   bool writable = false;
   bool close_failed = false;  ///< a handle's destructor could not write its data; File::close reports it
-  int write_error = 0;        ///< errno of the first write that failed; see hdf5_write_driver.cpp
+  int write_error = 0;        ///< errno of the first write that failed; see write_driver.cpp
   int open_error = 0;
 };
 
