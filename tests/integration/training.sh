@@ -132,7 +132,7 @@ began=$(date +%s%N)
 train 0 0 --set run.directory=timed --set train.validate_every=0 --set data.valid=nowhere.h5
 spent=$(h5dump -a /training/seconds "$(state timed)"/*.h5 | awk '/\(0\)/ {print $2}')
 awk -v spent="$spent" -v wall="$(($(date +%s%N) - began))" 'BEGIN { exit !(spent > 0 && spent < wall / 1e9) }' ||
-  fail "the checkpoint has $spent s, more than went by"
+  fail "the checkpoint has $spent s, more than the run took"
 
 # bfloat16: resumed bitwise, the same on any number of data ranks, and near float32 in its losses.
 narrow="--set train.precision=bfloat16 --set train.deterministic=true"
