@@ -13,7 +13,7 @@ endforeach()
 
 set(HEDDLE_CPU_LEVELS OFF)
 set(HEDDLE_ARCH_FLAGS "")
-if(HEDDLE_NATIVE OR HEDDLE_SANITIZE) # what is checked runs here
+if(HEDDLE_NATIVE OR HEDDLE_SANITIZE) # a sanitizer build runs on this machine
   set(HEDDLE_ARCH_FLAGS -march=native)
   set(HEDDLE_INSTRUCTION_SET "compiled for one machine, HEDDLE_NATIVE")
 elseif(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")

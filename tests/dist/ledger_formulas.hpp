@@ -13,7 +13,7 @@
 #include "layouts.hpp"
 
 // Communication of a training step by the formulas of the literature; docs/parallelism.md has them as a table. Sizes
-// divide by whatever they are split over, so that no buffer has padding.
+// divide by the ranks that they are split over, so that no buffer has padding.
 namespace heddle::ledger_formulas {
 
 inline constexpr std::int64_t d_model = 128;

@@ -223,7 +223,7 @@ class SyntheticModel {
     return result;
   }
 
-  /// From 1e-3 to 1e3.
+  /// A factor from 1e-3 to 1e3.
   float scale(std::int64_t global, std::int64_t micro_batch) const {
     return exact_ ? 1 : std::pow(10.0F, static_cast<float>((global + 7 * micro_batch) % 61) / 10 - 3);
   }

@@ -110,7 +110,7 @@ grep -q 'kernels are chosen by the times in portable.json' log || fail "it is no
 equal measured named || fail "auto does not take what was fastest"
 ! equal measured by_speed || fail "kokkos and the fastest by speed compute the same: this test proves nothing"
 
-# A run continues with the kernels that it began with, whatever the cache contains by then.
+# A run continues with the kernels that it began with, even if the cache has changed since.
 train kept --set kernels.cache=portable.json --set train.steps=10
 train kept --set 'kernels.cache=""'
 equal kept measured || fail "a resumed run has lost its kernels"

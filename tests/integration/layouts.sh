@@ -118,7 +118,7 @@ grep -q "resuming after step 10" log || fail "the killed run did not resume"
 h5diff "$(echo "$(state tensor_pipeline)"/*.h5)" "$(echo "$(state killed)"/*.h5)" /parameters > difference ||
   { head -n 5 difference; fail "the killed run's parameters differ"; }
 
-# A login node translates with what many ranks wrote.
+# A login node translates with the checkpoint of many ranks.
 head -n 3 text/test.en | "$HEDDLE" translate --checkpoint all > translations 2> log || fail "translate"
 [ "$(wc -l < translations)" -eq 3 ] || fail "not every line was translated"
 

@@ -152,7 +152,7 @@ stop_early() { train 0 0 --set run.directory=early --set train.early_stopping=1 
 stop_early
 stop_early
 [ "$(find early/checkpoints -name 'step-*' | sort | tail -n 1)" = early/checkpoints/step-00000010 ] ||
-  fail "a run that had stopped early went on"
+  fail "a run that had stopped early continued"
 
 # Two processes never train in one directory.
 "$HEDDLE" train run.toml --set run.directory=shared --set train.steps=100000 > first.log 2>&1 &

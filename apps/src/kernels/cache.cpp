@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run without any checkpoint starts from the beginning, whatever else it has left.
+/// A run without any checkpoint starts from the beginning, even if it has left other files.
 bool has_checkpoints(fs::path const& directory) {
   std::error_code ignored;  // the code that reads the directory reports the error
   fs::directory_iterator const entries(directory / "checkpoints", ignored);

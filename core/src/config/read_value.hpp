@@ -57,7 +57,7 @@ bool read(OptionValue const& value, std::string& member, Check const&) {
   return text != nullptr && !(std::is_same_v<Check, config_keys::NotEmpty> && text->empty());
 }
 
-/// An empty list has no type of its own.
+/// An empty list has no element type.
 template <class Item>
 std::vector<Item> const* list_of(OptionValue const& value) {
   static std::vector<Item> const empty;

@@ -21,7 +21,7 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
   return (size + multiple - 1) / multiple * multiple;
 }
 
-/// Null if there is none.
+/// The parameter of that name; null if there is none.
 template <class Parameters>
 auto find_in(Parameters& parameters, std::string const& name) -> decltype(&parameters.front()) {
   auto const found = std::find_if(parameters.begin(), parameters.end(),

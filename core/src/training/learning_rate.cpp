@@ -12,7 +12,7 @@ double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::i
   if (step < optimizer.warmup_steps) {
     return peak * update / warmup;
   }
-  // From 0 at the end of the warm-up to 1 after the last update.
+  // The progress grows from 0 at the end of the warm-up to 1 after the last update.
   auto const decay_steps = static_cast<double>(std::max<std::int64_t>(total_steps - optimizer.warmup_steps, 1));
   double const progress = std::min((update - static_cast<double>(optimizer.warmup_steps)) / decay_steps, 1.0);
   switch (optimizer.schedule) {

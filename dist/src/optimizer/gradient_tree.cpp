@@ -15,7 +15,7 @@ std::int64_t cut(IndexRange const& node) {
   return node.begin + static_cast<std::int64_t>(std::bit_floor(count - 1));
 }
 
-/// Adds on the host, whatever memory the losses are in: there are few of them.
+/// Adds on the host, also if the losses are in device memory: there are few of them.
 void add_on_host(Tensor const& into, Tensor const& from) {
   auto sum = to_host<double>(into);
   auto const addend = to_host<double>(from);

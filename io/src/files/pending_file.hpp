@@ -8,7 +8,7 @@ namespace heddle {
 /// commit(). Without a commit it is removed.
 class PendingFile {
  public:
-  /// Only chooses the temporary name; the caller creates the file with it.
+  /// Chooses the temporary name; the caller creates the file with it.
   explicit PendingFile(std::filesystem::path target);
   ~PendingFile();
   PendingFile(PendingFile const&) = delete;

@@ -51,7 +51,7 @@ struct LossRule {
   Real smoothing;
   Real share;          ///< of one entry of the vocabulary: 1 / its size
   Real scale;          ///< of the gradient
-  Real wanted_of_all;  ///< scaled, of every entry, and what the target has on top of it
+  Real wanted_of_all;  ///< scaled, of every entry, and the target's addition to it
   Real wanted_of_target;
 
   explicit LossRule(SoftmaxCrossEntropyCall const& call, double scale_of_gradient = 1)

@@ -60,7 +60,7 @@ struct Left {
   std::byte const* data;
   std::int64_t row_bytes;    ///< 0 where it is in panels
   std::int64_t panel_bytes;  ///< panel_rows rows further on
-  int panel_rows;            ///< what a tile takes
+  int panel_rows;            ///< of one tile
 };
 
 /// Rows of a are read in place if k is contiguous, unless a word would reach beyond the row or their distance makes

@@ -10,7 +10,7 @@
 namespace heddle {
 namespace {
 
-/// How far from PyTorch's float64 a run may be, relative to each tensor's largest element.
+/// The largest difference of a run from PyTorch's float64, relative to each tensor's largest element.
 struct Tolerance {
   double logits;
   double gradients;

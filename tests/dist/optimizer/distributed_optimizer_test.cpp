@@ -203,7 +203,7 @@ TEST_F(DistributedOptimizerTest, AGradientThatIsNotFiniteAnywhereChangesNothingA
       auto const values = to_host<float>(model.parameters.values());
       auto const moments = to_host<float>(model.optimizer.moments().second_moments());
       model.optimizer.zero_gradients();
-      // Of a parameter that is split over tensor, so that it counts on every rank.
+      // The parameter is split over tensor, so that its gradient counts on every rank.
       if (world_.rank() == world_.size() - 1) {
         Tensor const& gradient = model.parameters.find("layer7.columns")->gradient;
         std::vector<float> bad(static_cast<std::size_t>(gradient.size()));

@@ -199,7 +199,7 @@ TEST_F(CheckpointCrashTest, AFileThatCanNotGrowIsAClearErrorAndLeavesNothing) {
       rlimit const large{RLIM_INFINITY, RLIM_INFINITY};
       ::setrlimit(RLIMIT_FSIZE, &large);
       store().commit(SampleState(2).contents());
-      if (H5close() < 0) {  // HDF5 by itself crashes here, and at exit, after a write has failed
+      if (H5close() < 0) {  // without the driver HDF5 crashes here, and at exit, after a failed write
         throw Error("HDF5 cannot shut down");
       }
     }));

@@ -19,7 +19,7 @@ struct ModelDescription {
   IndexRange range(std::size_t stack) const;
   /// The layers of `part` that are a stack's, counted from the stack's first.
   IndexRange range_in(std::size_t stack, IndexRange const& part) const;
-  /// Whether `part` has a stack's entry (its embedding), or its exit. A stack without layers belongs to the layer that
+  /// True if `part` has a stack's entry (its embedding), or its exit. A stack without layers belongs to the layer that
   /// follows it, or to the last one.
   bool has_entry(std::size_t stack, IndexRange const& part) const;
   bool has_exit(std::size_t stack, IndexRange const& part) const;

@@ -61,7 +61,7 @@ class ModelPart {
     std::optional<TokenEmbedding> embedding;
     ResidualStack layers;
   };
-  /// Null if this part has no layer of it.
+  /// The stack of that index; null if this part has no layer of it.
   Stack const* stack(std::size_t index) const;
 
   /// The pieces by themselves, for generation and tests. `encode`: the layers that this part has of a stack without

@@ -50,7 +50,7 @@ struct AttentionProblem {
   bool accumulate = false;  ///< the call adds more keys to earlier calls' results
   float dropout_rate = 0;
 
-  /// Whether each head has keys and values of its own.
+  /// True if each head has its own keys and values.
   bool own_keys() const { return kv_heads == 0 || kv_heads == heads; }
 };
 /// The problem in words, for messages.

@@ -94,7 +94,7 @@ class KernelRegistry final : public AnyKernelRegistry {
     std::stable_sort(sorted.begin(), sorted.end(), [](auto& a, auto& b) { return a.speed > b.speed; });
     return sorted;
   }
-  /// Those of by_speed() that support the problem.
+  /// The entries of by_speed() that support the problem.
   std::vector<Entry> supporting(Problem const& problem) const {
     std::vector<Entry> entries = by_speed();
     std::erase_if(entries, [&](Entry const& entry) { return !entry.kernel->supports(problem); });
@@ -202,7 +202,7 @@ class KernelRegistries {
     }
     return *typed;
   }
-  /// Null if there is none.
+  /// The operation's registry; null if there is none.
   AnyKernelRegistry* find(std::string_view operation) const;
   void insert(std::unique_ptr<AnyKernelRegistry> registry);
 

@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// How a row is normalized before weight and bias.
+/// The normalization of a row before weight and bias.
 enum class NormKind : std::uint8_t {
   layer,  ///< (x - mean(x)) / sqrt(var(x) + epsilon): Ba et al. 2016
   rms     ///< x / sqrt(mean(x²) + epsilon): Zhang & Sennrich 2019

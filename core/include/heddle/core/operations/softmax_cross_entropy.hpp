@@ -46,7 +46,7 @@ class SoftmaxCrossEntropy : public Kernel {
   virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;
   /// statistics [tokens, 4] = those of the whole vocabulary, from its parts' [parts, tokens, 4].
   virtual void combine(Execution& execution, Tensor const& parts, Tensor const& statistics) = 0;
-  /// From the statistics over the whole vocabulary: losses = [tokens, 2] in statistics_dtype: the smoothed loss and
+  /// losses = [tokens, 2] in statistics_dtype, from the statistics over the whole vocabulary: the smoothed loss and
   /// the plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                       Tensor const& losses) = 0;

@@ -106,7 +106,7 @@ class ParameterSet {
 
   std::deque<Parameter>& all() { return parameters_; }
   std::deque<Parameter> const& all() const { return parameters_; }
-  /// Null if there is none.
+  /// The parameter of that name; null if there is none.
   Parameter* find(std::string const& name);
   Parameter const* find(std::string const& name) const;
   /// The parameters in the order in which layers were built (that of the forward pass), one entry for each use.

@@ -77,7 +77,7 @@ struct SentencePair {
 Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t source_end_id,
                std::int32_t end_id, GroupMember split = {});
 
-/// Only the source side, for translation: every sentence gets its end token.
+/// Builds a pack of only the source side, for translation: every sentence gets its end token.
 Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, std::int32_t end_id);
 
 }  // namespace heddle

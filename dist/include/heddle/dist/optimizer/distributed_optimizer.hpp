@@ -32,7 +32,7 @@ class DistributedOptimizer {
   GradientProgress& progress() { return reducer_.progress(); }
   /// Collective over the world; see GradientReducer.
   void reduce(Tensor const& loss_sums) { reducer_.reduce(loss_sums); }
-  /// Not collective.
+  /// See GradientReducer; not collective.
   IndexRange begin_tree(std::int64_t micro_batches, Tensor const& loss_sums) {
     return reducer_.begin_tree(micro_batches, loss_sums);
   }

@@ -62,7 +62,7 @@ class GradientReducer {
   ParameterSet& parameters_;
   Options options_;
   BufferParts parts_;                      ///< among the replicas
-  std::vector<IndexRange> whole_buckets_;  ///< the same whatever the number of replicas
+  std::vector<IndexRange> whole_buckets_;  ///< the same for any number of replicas
   std::vector<IndexRange> everything_;
   std::vector<IndexRange> own_;
   BucketReduction buckets_;

@@ -41,7 +41,7 @@ class CheckpointStore {
   using Observer = std::function<void(std::string_view point)>;
   using Report = std::function<void(std::string const& message)>;
 
-  /// Only stores the directory's name. At least two checkpoints are kept, whatever `keep` says.
+  /// Stores the directory's name and does nothing else. At least two checkpoints are kept, whatever `keep` says.
   CheckpointStore(std::filesystem::path directory, std::int64_t keep);
 
   std::filesystem::path const& directory() const { return directory_; }
