@@ -5,9 +5,9 @@
 
 The model is written here a second time, sentence by sentence without packs, from Vaswani et al. 2017 and the names in
 heddle/core/model/. Weights are not stored: both sides compute them from parameter names (`value_of`).
-The projections to queries, keys and values are one parameter here (`qkv`, in cross-attention `kv`) and several in Heddle,
-whose initializer keys and offsets say which rows of it each is. Each file holds settings (`key value`), sentence pairs and tensors: logits, losses, the gradient of every parameter at
-the start, and what ten optimizer steps on the same pairs lead to.
+The projections to queries, keys and values are one parameter here (`qkv`, in cross-attention `kv`) and several in Heddle, whose
+initializer keys and offsets select their rows of it. Each file holds settings (`key value`), sentence pairs and tensors: logits,
+losses, the gradient of every parameter at the start, and the result of ten optimizer steps on the same pairs.
 """
 import math
 import pathlib
