@@ -17,8 +17,8 @@ struct AttentionSizes {
   std::int64_t key_columns() const { return kv_heads * head_dim; }
 };
 
-/// The sizes that follow from a layer's keys and its options `kv_heads` and `head_dim` (defaults: heads and d_model /
-/// heads). Throws ConfigError where they do not match.
+/// The sizes that follow from a layer's keys and its options `kv_heads` and `head_dim` (defaults: heads and
+/// d_model / heads). Throws ConfigError where they do not match.
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options);
 
 /// The common part of self- and cross-attention: the kernel and the shape of its calls. Heads are split over the

@@ -8,9 +8,9 @@
 
 namespace heddle {
 
-/// The layers of each pipeline stage. A part is a contiguous range; a micro-batch passes the virtual stages v = part *
-/// stages + stage in order: in an interleaved plan first every stage's part of the first stack, then every stage's
-/// part of the second.
+/// The layers of each pipeline stage. A part is a contiguous range; a micro-batch passes the virtual stages
+/// v = part * stages + stage in order: in an interleaved plan first every stage's part of the first stack, then
+/// every stage's part of the second.
 struct PipelinePlan {
   std::vector<std::vector<IndexRange>> parts;  ///< [stage][part]: one part, or one of each stack when interleaved
 

@@ -29,9 +29,9 @@ Cost forward_cost(ResidualNormProblem const& problem, double rows);
 /// The cost of `rows` tokens, with a branch, a norm and gradients of both outputs.
 Cost backward_cost(ResidualNormProblem const& problem, double rows);
 
-/// One pass over the residual stream between two sublayers: sum = residual + dropout(branch), normalized = norm(sum) *
-/// weight + bias. Either half can be left out: with an empty `branch`, sum = residual (only a norm); with an empty
-/// `weight` there is no norm.
+/// One pass over the residual stream between two sublayers: sum = residual + dropout(branch), normalized =
+/// norm(sum) * weight + bias. Either half can be left out: with an empty `branch`, sum = residual (only a norm); with
+/// an empty `weight` there is no norm.
 struct ResidualNormCall {
   Tensor residual;  ///< [tokens, d_model]
   Tensor branch;    ///< [tokens, d_model] or empty

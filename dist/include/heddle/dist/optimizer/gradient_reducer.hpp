@@ -40,8 +40,8 @@ class GradientReducer {
   /// gradients = their sum, and loss_sums = theirs. With `scatter` the gradients outside `reduced()` are undefined.
   void reduce(Tensor const& loss_sums);
 
-  /// Starts a step of `micro_batches` over all ranks, at least 1 and the same on every rank: gradients and loss_sums =
-  /// 0. Returns this data rank's micro-batches. Each is run in order, adds to both, and is followed by
+  /// Starts a step of `micro_batches` over all ranks, at least 1 and the same on every rank: gradients and
+  /// loss_sums = 0. Returns this data rank's micro-batches. Each is run in order, adds to both, and is followed by
   /// micro_batch_done.
   IndexRange begin_tree(std::int64_t micro_batches, Tensor const& loss_sums);
   void micro_batch_done() { tree_.micro_batch_done(); }
