@@ -72,9 +72,10 @@ void print_measured(AnyKernelRegistry const& registry, KernelTimings const& timi
 void use_cache(Config const& config, Registries& registries) {
   auto const path = kernel_cache_path(config.kernels.cache);
   std::vector<std::string> notes;
-  KernelTimings const timings = read_own_timings(path, notes);
+  std::string const machine = machine_name(usable_cpu_level());
+  KernelTimings const timings = read_own_timings(path, machine, notes);
   registries.kernels.set_timings(timings);
-  std::cout << fmt::format("Machine: {}\n", machine_name());
+  std::cout << fmt::format("Machine: {}\n", machine);
   for (std::string const& note : notes) {
     std::cerr << fmt::format("note: {}\n", note);
   }
@@ -144,7 +145,8 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
 
 void benchmark(KernelsOptions const& options, Config const& config, Registries const& registries,
                Execution& execution) {
-  fmt::print("Machine: {}\n", machine_name());
+  std::string const machine = machine_name(usable_cpu_level());
+  fmt::print("Machine: {}\n", machine);
   auto const path = kernel_cache_path(config.kernels.cache);
   if (!path.empty()) {
     add_kernel_timings(path, {});  // checks, before hours of measuring, that the times can be kept
@@ -156,7 +158,7 @@ void benchmark(KernelsOptions const& options, Config const& config, Registries c
                                                : "there is neither XDG_CACHE_HOME nor HOME for kernels.cache");
     return;
   }
-  add_kernel_timings(path, {{machine_name(), timings}});
+  add_kernel_timings(path, {{machine, timings}});
   fmt::print("\nKept in {}; runs that have no checkpoint yet choose by it from now on.\n", path.string());
 }
 

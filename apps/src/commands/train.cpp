@@ -109,7 +109,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   registries.kernels.require_known(config.kernels);
   ParallelState const parallel = make_parallel(config, registries.layers, world);
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
-  RunKernels const kernels = choose_run_kernels(config.kernels, directory, world);
+  RunKernels const kernels = choose_run_kernels(config.kernels, directory, machine_name(level), world);
   registries.kernels.set_timings(kernels.timings);
   auto const trainer = Trainer::create({.config = config,
                                         .registries = registries,

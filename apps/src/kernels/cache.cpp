@@ -25,11 +25,10 @@ bool has_checkpoints(fs::path const& directory) {
 }
 
 /// For a run that has begun: the content of its kernels.json.
-RunKernels kernels_of_begun(fs::path const& file) {
+RunKernels kernels_of_begun(fs::path const& file, std::string const& here) {
   RunKernels kernels;
   try {
     TimingsByMachine const all = read_kernel_timings(file);
-    std::string const here = machine_name();
     if (auto const own = all.find(here); own != all.end()) {
       kernels.timings = own->second;
     } else if (all.empty()) {
@@ -47,23 +46,24 @@ RunKernels kernels_of_begun(fs::path const& file) {
   return kernels;
 }
 
-RunKernels find_run_kernels(fs::path const& cache, fs::path const& directory) {
+RunKernels find_run_kernels(fs::path const& cache, fs::path const& directory, std::string const& machine) {
   if (has_checkpoints(directory)) {
-    return kernels_of_begun(directory / "kernels.json");
+    return kernels_of_begun(directory / "kernels.json", machine);
   }
   RunKernels kernels;
-  kernels.timings = read_own_timings(cache, kernels.notes);
+  kernels.timings = read_own_timings(cache, machine, kernels.notes);
   if (!kernels.timings.empty()) {
     kernels.notes.push_back(
         fmt::format("kernels are chosen by the times in {}, where it has the problem", cache.string()));
   }
-  kernels.file = to_json(TimingsByMachine{{machine_name(), kernels.timings}});
+  kernels.file = to_json(TimingsByMachine{{machine, kernels.timings}});
   return kernels;
 }
 
 /// For ranks on different machines: each chooses among the kernels that its machine has, and by their speeds there.
 /// Empty if this makes no difference. Collective over `world`.
-std::string note_of_different_ranks(KernelChoices const& choices, Communicator const& world) {
+std::string note_of_different_ranks(KernelChoices const& choices, std::string const& machine,
+                                    Communicator const& world) {
   auto const& chosen = choices.operations();
   bool const any_auto = std::any_of(chosen.begin(), chosen.end(), [](KernelChoices::Operation const& each) {
     return each.second.implementation == "auto";
@@ -71,15 +71,15 @@ std::string note_of_different_ranks(KernelChoices const& choices, Communicator c
   if (world.size() == 1 || !any_auto) {
     return "";
   }
-  auto const machines = gather_texts(world, machine_name());
-  auto const other = std::ranges::find_if(machines, [&](auto const& machine) { return machine != machines.front(); });
+  auto const machines = gather_texts(world, machine);
+  auto const other = std::ranges::find_if(machines, [&](auto const& each) { return each != machines.front(); });
   if (other == machines.end()) {
     return "";
   }
   return fmt::format(
-      "rank {} runs on another kind of machine than rank 0 ({}): `auto` may choose other kernels there, and the common "
+      "rank {} runs on another kind of machine than rank 0 ({}): `auto` may choose other kernels on it, and the common "
       "values of tensor ranks or replicas may diverge (exit code 70); name kernels in [kernels] that every rank has",
-      other - machines.begin(), machine_difference(machines.front(), *other));
+      other - machines.begin(), machine_difference(*other, machines.front()));
 }
 
 }  // namespace
@@ -96,13 +96,13 @@ fs::path kernel_cache_path(std::string const& cache) {
   return home == nullptr || *home == '\0' ? fs::path() : fs::path(home) / ".cache/heddle/kernels.json";
 }
 
-KernelTimings read_own_timings(fs::path const& file, std::vector<std::string>& notes) {
+KernelTimings read_own_timings(fs::path const& file, std::string const& machine, std::vector<std::string>& notes) {
   if (file.empty()) {
     return {};
   }
   try {
     TimingsByMachine const all = read_kernel_timings(file);
-    auto const own = all.find(machine_name());
+    auto const own = all.find(machine);
     return own == all.end() ? KernelTimings() : own->second;
   } catch (DataError const& error) {
     notes.push_back(fmt::format("not used: {}", error.what()));
@@ -110,14 +110,15 @@ KernelTimings read_own_timings(fs::path const& file, std::vector<std::string>& n
   }
 }
 
-RunKernels choose_run_kernels(KernelChoices const& choices, fs::path const& directory, Communicator const& world) {
+RunKernels choose_run_kernels(KernelChoices const& choices, fs::path const& directory, std::string const& machine,
+                              Communicator const& world) {
   RunKernels kernels;
   if (world.rank() == 0) {
-    kernels = find_run_kernels(kernel_cache_path(choices.cache), directory);
+    kernels = find_run_kernels(kernel_cache_path(choices.cache), directory, machine);
   }
   std::string const text = broadcast_text(world, to_json(TimingsByMachine{{"rank 0", kernels.timings}}));
   kernels.timings = parse_kernel_timings(text, "rank 0").at("rank 0");
-  if (std::string note = note_of_different_ranks(choices, world); !note.empty()) {
+  if (std::string note = note_of_different_ranks(choices, machine, world); !note.empty()) {
     kernels.notes.push_back(std::move(note));
   }
   return kernels;

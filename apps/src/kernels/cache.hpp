@@ -21,12 +21,13 @@ struct RunKernels {
 
 /// Reads the times, the same on every rank, as rank 0 finds them, and after every restart. A run without checkpoint
 /// uses the cache's; one that goes on uses those in its kernels.json, unless they are for another machine. Notes
-/// report what may change the last bits of a run: missing times, and ranks on different machines. Collective over
-/// `world`. Kokkos must be initialised.
+/// report what may change the last bits of a run: missing times, and ranks on different machines. `machine` is this
+/// rank's machine_name. Collective over `world`.
 RunKernels choose_run_kernels(KernelChoices const& choices, std::filesystem::path const& directory,
-                              Communicator const& world);
+                              std::string const& machine, Communicator const& world);
 
-/// This machine's times in the file. If the file cannot be used, none, and `notes` gets a line that says so.
-KernelTimings read_own_timings(std::filesystem::path const& file, std::vector<std::string>& notes);
+/// The times of `machine` in the file. If the file cannot be used, none, and `notes` gets a line that says so.
+KernelTimings read_own_timings(std::filesystem::path const& file, std::string const& machine,
+                               std::vector<std::string>& notes);
 
 }  // namespace heddle

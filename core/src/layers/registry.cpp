@@ -9,6 +9,10 @@
 namespace heddle {
 
 void LayerRegistry::add(std::string name, LayerFactory factory, LayerTraits traits) {
+  if (name.empty() || !factory) {
+    throw ConfigError(fmt::format("{} registers the layer '{}' without a {}", origin_, name,
+                                  name.empty() ? "name" : "factory: a null pointer"));
+  }
   for (Entry const& entry : entries_) {
     if (entry.name == name) {
       throw ConfigError(
@@ -30,7 +34,13 @@ LayerRegistry::Entry const& LayerRegistry::at(std::string const& name, std::stri
 }
 
 std::unique_ptr<Layer> LayerRegistry::build(std::string const& name, LayerSpec const& spec) const {
-  return at(name, spec.name).factory(spec);
+  Entry const& entry = at(name, spec.name);
+  std::unique_ptr<Layer> layer = entry.factory(spec);
+  if (layer == nullptr) {
+    throw ConfigError(fmt::format("{}: layer '{}' of {} was not made: its function returned a null pointer", spec.name,
+                                  name, entry.origin));
+  }
+  return layer;
 }
 
 void register_built_in_layers(LayerRegistry& registry) {

@@ -10,6 +10,20 @@ namespace heddle {
 
 namespace kernel_registry_errors {
 
+void require_usable_name(std::string_view operation, std::string_view name, std::string_view origin) {
+  if (name.empty() || name == "auto") {
+    throw ConfigError(
+        fmt::format("{} registers an implementation of operation '{}' as '{}'; a name is not empty, and "
+                    "'auto' stands for the fastest",
+                    origin, operation, name));
+  }
+}
+
+void no_kernel(std::string_view operation, std::string_view name, std::string_view origin) {
+  throw ConfigError(fmt::format("{} registers implementation '{}' of operation '{}' without a kernel: a null pointer",
+                                origin, name, operation));
+}
+
 void name_is_taken(std::string_view operation, std::string_view name, std::string_view origin) {
   throw ConfigError(
       fmt::format("the name '{}' of operation '{}' is taken by {}; each implementation needs its own name", name,
@@ -18,7 +32,8 @@ void name_is_taken(std::string_view operation, std::string_view name, std::strin
 
 void none_selected(std::string_view operation, std::string_view choice, std::vector<std::string> const& names,
                    std::string const& problem) {
-  std::string const registered = fmt::format("registered: auto, {}", fmt::join(names, ", "));
+  std::string const registered =
+      fmt::format("registered at this CPU level: {}; auto takes the fastest that can", fmt::join(names, ", "));
   if (choice == "auto") {
     throw ConfigError(
         fmt::format("no implementation of operation '{}' supports {}; {}", operation, problem, registered));
@@ -91,7 +106,9 @@ void KernelRegistries::require_known(KernelChoices const& choices) const {
   std::vector<std::string> operations{"cache"};
   operations.insert(operations.end(), operation_names.begin(), operation_names.end());
   for (auto const& registry : registries_) {
-    operations.emplace_back(registry->operation());
+    if (std::find(operations.begin(), operations.end(), registry->operation()) == operations.end()) {
+      operations.emplace_back(registry->operation());
+    }
   }
   for (auto const& [operation, choice] : choices.operations()) {
     if (std::find(operations.begin(), operations.end(), operation) != operations.end()) {

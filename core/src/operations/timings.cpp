@@ -85,10 +85,10 @@ std::string describe_cpu(std::istream& cpuinfo) {
   return fmt::format("{} (kind {:08x})", name.empty() ? "unknown processor" : name, random_key(0, text) & 0xffffffffU);
 }
 
-std::string machine_name() {
+std::string machine_name(CpuLevel level) {
   std::ifstream cpuinfo("/proc/cpuinfo");
   int const threads = std::max(Kokkos::DefaultExecutionSpace().concurrency(), openmp_threads());
-  return fmt::format("{}, {}, {} thread{}, {}", describe_cpu(cpuinfo), name_of(usable_cpu_level()), threads,
+  return fmt::format("{}, {}, {} thread{}, {}", describe_cpu(cpuinfo), name_of(level), threads,
                      threads == 1 ? "" : "s", abi_tag());
 }
 

@@ -153,13 +153,17 @@ kernels::Factor<Element> left_factor(Head<Element> const& head, Rows<Element> co
   return {copy, stride, unit};
 }
 
-/// to [count, columns] = scale * the rows' inner products with the columns of `transposed`.
+/// The product of `count` rows from `first` on with `transposed`; `spare` as in left_factor.
 template <class Element>
-void inner_products(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first, std::int64_t count,
-                    Tile<float> spare, Tile<float> transposed, float scale, Tile<float> to) {
+lanes::Product<Element> product_of(Head<Element> const& head, Rows<Element> const& rows, std::int64_t first,
+                                   std::int64_t count, Tile<float> spare, Tile<float> transposed) {
   std::int64_t const unit = Unit<Element>::elements;
-  lanes::Product<Element> const product{left_factor(head, rows, first, count, spare), transposed,
-                                        (head.view.head_dim + unit - 1) / unit};
+  return {left_factor(head, rows, first, count, spare), transposed, (head.view.head_dim + unit - 1) / unit};
+}
+
+/// to [count, columns] = scale * the product's inner products.
+template <class Element>
+void inner_products(lanes::Product<Element> const& product, std::int64_t count, float scale, Tile<float> to) {
   lanes::multiply<1>(product, count, to.stride, [=](std::int64_t row, std::int64_t column, auto const& sums) {
     float* at = to[row] + column;
     for (Floats const sum : sums) {

@@ -137,10 +137,12 @@ class BackwardHead {
       load_delta(queries);
     }
     std::int64_t const first_key = head_.key_row + keys.begin;
-    inner_products(head_, view_.k, first_key, keys.count, spare_, q_transposed_, view_.scale * log2_e, weights_);
+    inner_products(product_of(head_, view_.k, first_key, keys.count, spare_, q_transposed_), keys.count,
+                   view_.scale * log2_e, weights_);
     hide_unseen(head_, queries, keys, weights_);
     prefetch(next_, view_.q, next_.query_row, next_.queries);
-    inner_products(head_, view_.v, first_key, keys.count, spare_, grad_output_transposed_, 1, grad_scores_);
+    inner_products(product_of(head_, view_.v, first_key, keys.count, spare_, grad_output_transposed_), keys.count, 1,
+                   grad_scores_);
     prefetch(next_, view_.k, next_.key_row, next_.keys);
     if (view_.dropout.active) {
       head_.fill_kept(kept_, queries, keys);

@@ -169,7 +169,8 @@ class QueryBlock {
   lanes::Product<float> weigh(Block keys) {
     auto const& view = head_.view;
     std::int64_t const first_key = head_.key_row + keys.begin;
-    inner_products(head_, view.k, first_key, keys.count, spare_, q_transposed_, view.scale * log2_e, weights_);
+    inner_products(product_of(head_, view.k, first_key, keys.count, spare_, q_transposed_), keys.count,
+                   view.scale * log2_e, weights_);
     hide_unseen(head_, queries_, keys, weights_);
     prefetch(next_, view.k, next_.key_row, next_.keys);
     load(head_, view.v, first_key, keys.count, v_);

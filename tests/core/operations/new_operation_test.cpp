@@ -12,6 +12,7 @@
 namespace heddle {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -134,6 +135,27 @@ TEST_F(NewOperationTest, ALayerCallsItAndTheConfigurationChooses) {
   Config const overridden = parse_config("", "run.toml", {"kernels.negation=none"});
   EXPECT_THAT([&] { run(registries_.kernels, overridden); },
               ThrowsMessage<ConfigError>(HasSubstr("kernels.negation = 'none': no such implementation")));
+}
+
+TEST_F(NewOperationTest, AnImplementationNeedsAUsableNameAndAKernel) {
+  auto& negations = registries_.kernels.of<Negation>();
+  for (char const* const name : {"", "auto"}) {
+    EXPECT_THAT([&] { negations.add(name, 1, slow_); }, ThrowsMessage<ConfigError>(HasSubstr("a name is not empty")));
+  }
+  EXPECT_THAT([&] { negations.add("absent", 1, nullptr); }, ThrowsMessage<ConfigError>(HasSubstr("null pointer")));
+  EXPECT_EQ(negations.entries().size(), 2);
+}
+
+TEST_F(NewOperationTest, ALayerNeedsANameAndAFactoryThatMakesIt) {
+  LayerRegistry& layers = registries_.layers;
+  auto const none = [](LayerSpec const&) { return std::unique_ptr<Layer>(); };
+  EXPECT_THAT([&] { layers.add("", none); }, ThrowsMessage<ConfigError>(HasSubstr("without a name")));
+  EXPECT_THAT([&] { layers.add("absent", nullptr); }, ThrowsMessage<ConfigError>(HasSubstr("without a factory")));
+  layers.set_origin("none.so");
+  layers.add("none", none);
+  TestBench bench(ModelConfig(), DType::float64);
+  EXPECT_THAT([&] { layers.build("none", bench.spec("part", Side::source)); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("layer 'none' of none.so"), HasSubstr("null pointer"))));
 }
 
 TEST_F(NewOperationTest, ItsChoiceIsPartOfTheResolvedConfiguration) {

@@ -38,9 +38,9 @@ class LayerRegistry {
     LayerTraits traits;
   };
 
-  /// Throws ConfigError if the name is taken.
+  /// Throws ConfigError if the name is taken or empty, or if there is no factory.
   void add(std::string name, LayerFactory factory, LayerTraits traits = {});
-  /// Builds the layer `name`; throws ConfigError as `at` does.
+  /// Builds the layer `name`; throws ConfigError as `at` does, and if the factory returns null.
   std::unique_ptr<Layer> build(std::string const& name, LayerSpec const& spec) const;
   /// The entry with that name; if there is none, throws ConfigError that lists the registered names after `place`.
   Entry const& at(std::string const& name, std::string const& place) const;

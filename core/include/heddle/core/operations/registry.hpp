@@ -15,7 +15,9 @@ namespace heddle {
 
 namespace kernel_registry_errors {
 
-/// Errors of the registries; all throw ConfigError.
+/// Errors of the registries; all throw ConfigError. This one throws only for an empty name and for "auto".
+void require_usable_name(std::string_view operation, std::string_view name, std::string_view origin);
+[[noreturn]] void no_kernel(std::string_view operation, std::string_view name, std::string_view origin);
 [[noreturn]] void name_is_taken(std::string_view operation, std::string_view name, std::string_view origin);
 /// `names` are the registered ones; `problem` is a description in words.
 [[noreturn]] void none_selected(std::string_view operation, std::string_view choice,
@@ -58,8 +60,12 @@ class KernelRegistry final : public AnyKernelRegistry {
   using Problem = typename Interface::Problem;
   using Entry = KernelEntry<Interface>;
 
-  /// Throws ConfigError where the name is taken.
+  /// Throws ConfigError where the name is taken, empty or "auto", and where there is no kernel.
   void add(std::string name, int speed, std::shared_ptr<Interface> kernel) {
+    kernel_registry_errors::require_usable_name(Interface::operation, name, origin_);
+    if (kernel == nullptr) {
+      kernel_registry_errors::no_kernel(Interface::operation, name, origin_);
+    }
     for (Entry const& entry : entries_) {
       if (entry.name == name) {
         kernel_registry_errors::name_is_taken(Interface::operation, name, entry.origin);

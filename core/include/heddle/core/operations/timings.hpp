@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/base/cpu_level.hpp>
 #include <iosfwd>
 #include <map>
 #include <string>
@@ -23,9 +24,9 @@ std::string measured_choice(TimesByName const& times, std::vector<std::string> c
 /// of Linux's /proc/cpuinfo.
 std::string describe_cpu(std::istream& cpuinfo);
 
-/// The circumstances that kernels' times depend on: this processor, its level in use, the threads that kernels have,
-/// Heddle's version and how it was built. Kokkos must be initialised.
-std::string machine_name();
+/// The circumstances that kernels' times depend on: this processor, the level that its kernels are registered for, the
+/// threads that kernels have, Heddle's version and how it was built. Kokkos must be initialised.
+std::string machine_name(CpuLevel level);
 
 /// Describes how two such names differ: `"1 thread" there, "2 threads" here`.
 std::string machine_difference(std::string const& there, std::string const& here);
