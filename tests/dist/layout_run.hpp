@@ -5,6 +5,7 @@
 
 #include "golden_model.hpp"
 #include "layouts.hpp"
+#include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 
 namespace heddle {
@@ -78,7 +79,7 @@ class LayoutRun {
     engine_.parameters().initialize(config_.train.seed);
   }
 
-  Pack pack(int step, std::int64_t index) const { return make_pack(pairs_of(step, index), 1, 2, 2, engine_.context()); }
+  Pack pack(int step, std::int64_t index) const { return make_pack(pairs_of(step, index), test_ids, engine_.context()); }
 
   double accumulate(int step) {
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());

@@ -23,8 +23,8 @@ double validation_loss(ValidationSetup const& setup, SampleSource const& samples
 double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {
   Communicator const& replicas = setup.parallel.replicas;
   Tokenizer const& tokenizer = setup.dataset.target_tokenizer();
-  GenerationModel const model{setup.engine.model(), setup.dataset.source_tokenizer().end_id(), tokenizer.begin_id(),
-                              tokenizer.end_id(), setup.config.model.max_length};
+  GenerationModel const model{setup.engine.model(), setup.dataset.vocabulary().special_ids(),
+                              setup.config.model.max_length};
   auto const count = static_cast<std::int64_t>(pairs.size());
   IndexRange const mine = share(count, replicas.rank(), replicas.size());
   std::vector<std::vector<std::int32_t>> sources;

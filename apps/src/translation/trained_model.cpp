@@ -198,8 +198,7 @@ void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
 
 std::vector<std::vector<Hypothesis>> TrainedModel::generate(std::span<std::vector<std::int32_t> const> sources,
                                                             GenerationOptions const& options) {
-  GenerationModel const model{*model_, vocabulary_.source.end_id(), vocabulary_.target.begin_id(),
-                              vocabulary_.target.end_id(), config_.model.max_length};
+  GenerationModel const model{*model_, vocabulary_.special_ids(), config_.model.max_length};
   return heddle::generate(runtime_.execution(), arena_, model, sources, options);
 }
 

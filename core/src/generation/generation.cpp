@@ -79,12 +79,12 @@ BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const
     : arena_(arena),
       model_(model),
       options_(options),
-      pack_(make_source_pack(sources, model.source_end_id)),
+      pack_(make_source_pack(sources, model.ids.source)),
       source_begin_(to_host<std::int32_t>(pack_.source_rows.sequences.begin)),
       source_length_(to_host<std::int32_t>(pack_.source_rows.sequences.length)),
       context_{execution, arena, pack_},
       caches_(model.model.make_caches()),
-      rankings_(model.model, static_cast<std::size_t>(2 * options.beam_size), model.end_id) {
+      rankings_(model.model, static_cast<std::size_t>(2 * options.beam_size), model.ids.target.end) {
   for (Tokens const& source : sources) {
     std::int64_t const tokens = options.max_length > 0 ? options.max_length : default_length(source.size());
     live_.push_back({sentences_.size(), {}, 0});
@@ -151,7 +151,7 @@ DecodeStep BeamSearch::make_step(std::int64_t time) const {
 std::vector<RowRanking> BeamSearch::rank_rows(Tensor const& memory, DecodeStep const& step) {
   Tokens newest;
   for (LiveHypothesis const& hypothesis : live_) {
-    newest.push_back(hypothesis.tokens.empty() ? model_.begin_id : hypothesis.tokens.back());
+    newest.push_back(hypothesis.tokens.empty() ? model_.ids.target.begin : hypothesis.tokens.back());
   }
   TokenRows const rows{step.queries, upload(Tokens(live_.size(), 0)),
                        upload(Tokens(live_.size(), static_cast<std::int32_t>(step.time))),
@@ -208,7 +208,7 @@ void BeamSearch::extend_sentence(std::size_t first, std::size_t last, std::int64
   std::size_t rank = 0;
   for (Extension const& extension : best_extensions(first, last, rankings)) {
     LiveHypothesis const& parent = live_[extension.row];
-    if (extension.token.token == model_.end_id) {
+    if (extension.token.token == model_.ids.target.end) {
       if (rank < beam_size) {
         finish(sentence, parent.tokens, extension.log_probability);
       }

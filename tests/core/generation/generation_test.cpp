@@ -14,9 +14,8 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-constexpr std::int32_t source_end_id = 0;
-constexpr std::int32_t begin_id = 1;
 constexpr std::int32_t end_id = 2;
+constexpr SideIds ids{.source = {.end = 0}, .target = {.begin = 1, .end = end_id}};
 
 struct SampleOptions {
   std::int64_t vocabulary = 9;
@@ -51,8 +50,7 @@ class Sample {
   }
 
   std::vector<std::vector<Hypothesis>> generate(std::vector<Tokens> const& sources, GenerationOptions const& options) {
-    auto results = heddle::generate(execution_, arena_, {*model_, source_end_id, begin_id, end_id, config_.max_length},
-                                    sources, options);
+    auto results = heddle::generate(execution_, arena_, {*model_, ids, config_.max_length}, sources, options);
     EXPECT_EQ(arena_.mark(), 0U);
     return results;
   }
@@ -61,7 +59,7 @@ class Sample {
   std::vector<double> next_token(Tokens const& source, Tokens const& prefix) {
     ArenaScope const scope(arena_);
     SentencePair const pair{0, source, prefix};
-    Pack const pack = make_pack({&pair, 1}, begin_id, source_end_id, end_id);
+    Pack const pack = make_pack({&pair, 1}, ids);
     LayerContext context{execution_, arena_, pack};
     Tensor const logits = model_->logits(context);
     auto row = to_host<double>(logits.rows(logits.dim(0) - 1, 1));

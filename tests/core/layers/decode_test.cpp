@@ -3,14 +3,13 @@
 #include "golden_file.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-constexpr std::int32_t begin_id = 1;
-constexpr std::int32_t end_id = 2;
 constexpr std::int64_t capacity = 6;
 
 Tensor integers(Ids const& ids) {
@@ -67,7 +66,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
   std::vector<double> decode() {
     Ids newest;
     for (Ids const& history : histories_) {
-      newest.push_back(history.empty() ? begin_id : history.back());
+      newest.push_back(history.empty() ? test_ids.target.begin : history.back());
     }
     DecodeStep const decode_step = step();
     TokenRows const token_rows{decode_step.queries, integers(Ids(newest.size(), 0)),
@@ -83,7 +82,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     for (std::size_t row = 0; row < histories_.size(); ++row) {
       pairs.push_back({static_cast<std::int32_t>(row), sources_[row / 2], histories_[row]});
     }
-    Pack const pack = make_pack(pairs, begin_id, end_id, end_id);
+    Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = test_.bench.context(pack);
     auto const logits = testing_support::values(test_.model.logits(context));
     auto const vocabulary = static_cast<std::ptrdiff_t>(vocabulary_);
@@ -119,7 +118,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
   std::vector<Ids> sources_{{5, 9, 3}, {4}};
   std::vector<Ids> histories_{4};
   std::int64_t time_ = 0;
-  Pack pack_ = make_source_pack(sources_, end_id);
+  Pack pack_ = make_source_pack(sources_, test_ids.source);
   std::vector<DecodeCache> caches_ = test_.model.make_caches();
   Tensor memory_;
 };

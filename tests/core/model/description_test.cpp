@@ -6,6 +6,7 @@
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
@@ -26,7 +27,7 @@ ModelConfig small_model(std::vector<std::string> stacks) {
 
 Pack small_pack() {
   std::vector<SentencePair> const pairs{{0, {5, 9, 3}, {7, 4}}, {1, {8}, {10, 6, 6}}};
-  Pack pack = make_pack(pairs, 1, 2, 2);
+  Pack pack = make_pack(pairs, test_ids);
   pack.source_output = pack.source;  // as an encoder that reconstructs its input
   return pack;
 }

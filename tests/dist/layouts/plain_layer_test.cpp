@@ -10,6 +10,7 @@
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
 #include "layouts.hpp"
+#include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 
 namespace heddle {
@@ -62,7 +63,7 @@ Values trained(Layout const& layout, ParallelState const& parallel, Values const
   std::array const pairs{SentencePair{0, {3, 9, 4, 20, 7}, {5, 6, 11}}, SentencePair{1, {8}, {12, 4, 9, 17}}};
   for (int step = 0; step < 2; ++step) {
     bool const works = parallel.data.rank() == 0;
-    auto const make = [&](std::int64_t) { return make_pack(pairs, 1, 2, 2, engine.context()); };
+    auto const make = [&](std::int64_t) { return make_pack(pairs, test_ids, engine.context()); };
     engine.step(TestMicroBatches(works ? 1 : 0, make, 9), step, 0.01);
   }
   Values result;

@@ -4,6 +4,7 @@
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
 #include "layouts.hpp"
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
@@ -11,8 +12,6 @@ namespace {
 using Tokens = std::vector<std::int32_t>;
 using Translations = std::vector<std::vector<Hypothesis>>;
 
-constexpr std::int32_t begin_id = 1;
-constexpr std::int32_t end_id = 2;
 constexpr VocabularySizes vocabulary{23, 23, true};  // no number of ranks divides it
 
 Config config_of(Variant const& variant, Layout const& layout) {
@@ -41,7 +40,7 @@ Translations translate(Variant const& variant, Layout const& layout, Communicato
   TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary, DType::float64});
   engine.parameters().initialize(config.train.seed);
   std::vector<Tokens> const sources{{3, 4, 5}, {}, {22, 9, 14, 7, 3, 11}, {6}, {18, 17}};
-  GenerationModel const model{engine.model(), end_id, begin_id, end_id, config.model.max_length};
+  GenerationModel const model{engine.model(), test_ids, config.model.max_length};
   // Batches of few tokens, so that there are several.
   return generate(bench.execution(), bench.arena(), model, sources, {.beam_size = 3, .n_best = 2, .batch_tokens = 30});
 }

@@ -11,6 +11,7 @@
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 
 namespace heddle {
@@ -84,7 +85,7 @@ Pack pack_of(std::int64_t index, int longer = 0) {
     }
     pairs.push_back(pair);
   }
-  return make_pack(pairs, 1, 2, 2);
+  return make_pack(pairs, test_ids);
 }
 
 PipelineStep step_of(std::int64_t micro_batches) {

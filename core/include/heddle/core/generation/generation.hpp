@@ -10,9 +10,7 @@ namespace heddle {
 /// A model for generation, its vocabularies' special ids and the longest sequence that it was built for.
 struct GenerationModel {
   Model const& model;
-  std::int32_t source_end_id = 0;
-  std::int32_t begin_id = 0;
-  std::int32_t end_id = 0;
+  SideIds ids;
   std::int64_t max_length = 0;  ///< model.max_length of the configuration: tokens, with the end token
 };
 

@@ -65,6 +65,28 @@ struct Pack {
   ContextRows const& context(Side side) const { return side == Side::source ? source_context : target_context; }
 };
 
+/// Ids of a vocabulary's tokens that stand for no text; `absent` is the id of a token that it lacks.
+struct SpecialIds {
+  static constexpr std::int32_t absent = -1;
+
+  std::int32_t begin = absent;
+  std::int32_t end = absent;
+  std::int32_t unknown = absent;
+  std::int32_t padding = absent;
+  std::int32_t mask = absent;
+
+  bool operator==(SpecialIds const&) const = default;
+};
+
+/// Those of the source's and of the target's vocabulary.
+struct SideIds {
+  SpecialIds source;
+  SpecialIds target;
+
+  SpecialIds const& of(Side side) const { return side == Side::source ? source : target; }
+  bool operator==(SideIds const&) const = default;
+};
+
 /// A sentence pair on the host, without begin and end tokens.
 struct SentencePair {
   std::int32_t sample = 0;
@@ -72,12 +94,13 @@ struct SentencePair {
   std::vector<std::int32_t> target;
 };
 
-/// Builds a pack from sentence pairs: sources end with `source_end_id`; targets begin with `begin_id` and end with
-/// `end_id`, ids of the target's vocabulary. With a split over several ranks it is this rank's part.
-Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t source_end_id,
-               std::int32_t end_id, GroupMember split = {});
+/// Builds a pack from sentence pairs: sources get the source's end token; targets begin with the target's begin token
+/// and end with its end token. With a split over several ranks it is this rank's part. Throws Error where one of these
+/// tokens is absent.
+Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {});
 
-/// Builds a pack of only the source side, for translation: every sentence gets its end token.
-Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, std::int32_t end_id);
+/// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's.
+/// Throws as make_pack does.
+Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids);
 
 }  // namespace heddle
