@@ -8,9 +8,9 @@
 #include <type_traits>
 
 /// The only description of the configuration's keys: `visit_config` calls `visitor.section(name, meaning)` for each
-/// TOML section, `visitor.key(name, member, check, meaning)` for each key in it and `visitor.stacks(model)` for the
-/// tables of [model.encoder] and [model.decoder]. Reading, printing, checking, comparing and documentation are
-/// visitors.
+/// TOML section, `visitor.key(name, member, check, meaning)` for each key in it, `visitor.stacks(model)` for the
+/// tables of [model.encoder] and [model.decoder], and `visitor.groups(optimizer)` for those of [optimizer.group].
+/// Reading, printing, checking, comparing and documentation are visitors.
 namespace heddle::config_keys {
 
 template <class Enum>
@@ -141,6 +141,15 @@ void visit_train(Visitor& visitor, Config& config) {
   visitor.key("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
 }
 
+/// Keys of [optimizer.group."NAME"]; `Group` is a ParameterGroup or const.
+template <class Visitor, class Group>
+void visit_group_keys(Visitor& visitor, Group& group) {
+  visitor.key("parameters", group.parameters, NotEmpty{}, "patterns of names: * stands for any text");
+  visitor.key("learning_rate_factor", group.rule.learning_rate_factor, at_least(0), "of the schedule's learning rate");
+  visitor.key("weight_decay", group.rule.weight_decay, at_least(0), "when not given optimizer.weight_decay");
+  visitor.key("frozen", group.rule.frozen, Unchecked{}, "not updated, and no part of the gradient's norm");
+}
+
 template <class Visitor, class Config>
 void visit_optimizer(Visitor& visitor, Config& config) {
   like<OptimizerConfig, Config>& optimizer = config.optimizer;
@@ -154,6 +163,7 @@ void visit_optimizer(Visitor& visitor, Config& config) {
   visitor.key("epsilon", optimizer.epsilon, above_zero(), "added to the denominator");
   visitor.key("weight_decay", optimizer.weight_decay, at_least(0), "pull of the parameters towards 0");
   visitor.key("clip_norm", optimizer.clip_norm, at_least(0), "highest global norm of the gradient; 0: any");
+  visitor.groups(optimizer);
 }
 
 template <class Visitor, class Config>

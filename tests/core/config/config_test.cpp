@@ -227,6 +227,58 @@ TEST(Config, DifferencesAreKeysWithTheirValues) {
   EXPECT_EQ(elsewhere, after) << "where a value was set is no part of it";
 }
 
+constexpr char const* two_groups = R"([optimizer]
+weight_decay = 0.5
+[optimizer.group."slow"]
+parameters = ["encoder.*", "*.norm.*"]
+learning_rate_factor = 0.1
+[optimizer.group.fixed]
+parameters = ["embedding.weight"]
+weight_decay = 0
+frozen = true
+)";
+
+TEST(Config, GroupsOfParametersHaveRulesOfTheirOwn) {
+  Config const config = parse_config(two_groups, "run.toml");
+  ASSERT_EQ(config.optimizer.groups.size(), 2U);
+  ParameterGroup const& fixed = config.optimizer.groups[0];
+  ParameterGroup const& slow = config.optimizer.groups[1];
+  EXPECT_EQ(fixed.name, "fixed");
+  EXPECT_EQ(fixed.rule, (UpdateRule{.learning_rate_factor = 1, .weight_decay = 0, .frozen = true}));
+  EXPECT_EQ(slow.parameters, (std::vector<std::string>{"encoder.*", "*.norm.*"}));
+  EXPECT_EQ(slow.rule, (UpdateRule{.learning_rate_factor = 0.1, .weight_decay = 0.5, .frozen = false}));
+  EXPECT_EQ(slow.origin, "run.toml:4:1");
+  EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
+  Config const overridden = parse_config(
+      two_groups, "run.toml", {"optimizer.group.slow.frozen=true", "optimizer.group.new.parameters=[\"a\"]"});
+  ASSERT_EQ(overridden.optimizer.groups.size(), 3U);
+  EXPECT_EQ(overridden.optimizer.groups[1].name, "new");
+  EXPECT_TRUE(overridden.optimizer.groups[2].rule.frozen);
+  std::vector<ConfigDifference> const found = differences(config, overridden);
+  ASSERT_EQ(found.size(), 5U);
+  EXPECT_EQ(found[0].key, "optimizer.group.new.parameters");
+  EXPECT_EQ(found[0].before + " " + found[0].after, "(not set) [\"a\"]");
+  EXPECT_EQ(found[4].key + found[4].before + found[4].after, "optimizer.group.slow.frozenfalsetrue");
+}
+
+TEST(Config, WrongGroupsNameTheirPlace) {
+  EXPECT_EQ(refusal("[optimizer.group.a]\nparameters = [\"x\"]\nlearning_rate = 1"),
+            "run.toml:3:1: there is no key optimizer.group.a.learning_rate; did you mean learning_rate_factor?");
+  EXPECT_EQ(refusal("[optimizer.group.a]\nfrozen = true"),
+            "run.toml:1:18: optimizer.group.a names no parameters; for example parameters = [\"encoder.*\"]");
+  EXPECT_EQ(
+      refusal("[optimizer.group.a]\nparameters = \"x\""),
+      "run.toml:2:1: optimizer.group.a.parameters is the text \"x\"; expected a list of texts, at least one and none "
+      "empty");
+  EXPECT_EQ(
+      refusal("", {"optimizer.group.a.weight_decay=-1"}),
+      "--set optimizer.group.a.weight_decay=-1: optimizer.group.a.weight_decay is the integer -1; expected a number, "
+      "at least 0");
+  EXPECT_THAT(refusal("[optimizer]\ngroup = 3"), HasSubstr("optimizer.group is the integer 3; expected sections"));
+  EXPECT_THAT(refusal("[optimizer.group]\na = 3"), HasSubstr("optimizer.group.a is the integer 3; expected a section"));
+  EXPECT_THAT(refusal("[optimizer.group.\"a.b\"]\nparameters = [\"x\"]"), HasSubstr("a group named \"a.b\""));
+}
+
 TEST(Config, UnknownNamesListTheKnown) {
   EXPECT_EQ(refusal("[model]\nnorm = \"both\""),
             "run.toml:2:1: model.norm is the text \"both\"; expected \"post\" or \"pre\"");

@@ -115,6 +115,27 @@ struct TrainConfig {
   bool operator==(TrainConfig const&) const = default;
 };
 
+/// How a parameter is updated, as far as parameters may differ.
+struct UpdateRule {
+  double learning_rate_factor = 1;  ///< of the schedule's learning rate
+  double weight_decay = 0;
+  bool frozen = false;  ///< never updated, and no part of the gradient's norm
+
+  bool operator==(UpdateRule const&) const = default;
+};
+
+/// `[optimizer.group."NAME"]`: parameters with a rule of their own.
+struct ParameterGroup {
+  std::string name;
+  std::vector<std::string> parameters;  ///< patterns of their names, in which * stands for any text
+  UpdateRule rule;                      ///< weight_decay is optimizer.weight_decay where the group does not say
+  std::string origin = {};              ///< where `parameters` was set: "run.toml:3:1"; no part of its value
+
+  bool operator==(ParameterGroup const& other) const {
+    return name == other.name && parameters == other.parameters && rule == other.rule;
+  }
+};
+
 struct OptimizerConfig {
   OptimizerName name = OptimizerName::adam;
   double learning_rate = 0.0007;  ///< the peak
@@ -124,7 +145,8 @@ struct OptimizerConfig {
   double beta2 = 0.98;
   double epsilon = 1e-9;
   double weight_decay = 0.0;
-  double clip_norm = 0.0;  ///< 0: no clipping
+  double clip_norm = 0.0;                   ///< 0: no clipping
+  std::vector<ParameterGroup> groups = {};  ///< by name; no parameter is in two
 
   bool operator==(OptimizerConfig const&) const = default;
 };
