@@ -79,7 +79,9 @@ class LayoutRun {
     engine_.parameters().initialize(config_.train.seed);
   }
 
-  Pack pack(int step, std::int64_t index) const { return make_pack(pairs_of(step, index), test_ids, engine_.context()); }
+  Pack pack(int step, std::int64_t index) const {
+    return make_pack(pairs_of(step, index), test_ids, engine_.context());
+  }
 
   double accumulate(int step) {
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());

@@ -168,6 +168,7 @@ TrainedModel::TrainedModel(Config config, Vocabulary vocabulary)
 void TrainedModel::build(std::vector<std::string> const& plugins) {
   register_everything(plugins, registries_);
   registries_.kernels.require_known(config_.kernels);
+  require_translation(describe_model(config_.model, registries_.layers), "this command");
   VocabularySizes const sizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()};
   model_ = std::make_unique<Model>(LayerSpec{.name = "",
                                              .side = Side::source,

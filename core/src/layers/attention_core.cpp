@@ -10,17 +10,38 @@ namespace heddle {
 
 namespace {
 
-std::int64_t heads_of_this_rank(LayerSpec const& spec, AttentionSizes const& sizes) {
-  int const ranks = spec.parallel.tensor.size();
-  if (sizes.heads % ranks != 0) {
-    throw ConfigError(fmt::format("model.heads = {} do not divide among parallel.tensor = {} ranks ({})", sizes.heads,
-                                  ranks, spec.name));
+/// Of both layers, with any mask; scores as if every query saw every key.
+Cost attention_cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
+  AttentionSizes const sizes = attention_sizes(keys, options);
+  AttentionProblem const problem{
+      .dtype = load.dtype, .heads = sizes.heads, .head_dim = sizes.head_dim, .kv_heads = sizes.kv_heads};
+  AttentionExtents const extents{.queries = load.tokens, .keys = load.tokens, .pairs = load.tokens * load.sequence};
+  return linear_cost(load, keys.d_model, sizes.query_columns()) +
+         2 * linear_cost(load, keys.d_model, sizes.key_columns()) + forward_cost(problem, extents) +
+         linear_cost(load, sizes.query_columns(), keys.d_model);
+}
+
+/// Heads are shared by the ranks of the tensor group and, in ulysses, by those of the context group.
+std::string attention_refusal(ModelConfig const& keys, LayerOptions const& options, LayerUse const& use) {
+  AttentionSizes const sizes = attention_sizes(keys, options);
+  if (std::string reason = uneven_over_tensor("model.heads", sizes.heads, use); !reason.empty()) {
+    return reason;
   }
-  if (sizes.kv_heads % ranks != 0) {
-    throw ConfigError(fmt::format("{} = {} do not divide among parallel.tensor = {} ranks ({})",
-                                  spec.options.place("kv_heads"), sizes.kv_heads, ranks, spec.name));
+  if (std::string reason = uneven_over_tensor(options.place("kv_heads"), sizes.kv_heads, use); !reason.empty()) {
+    return reason;
   }
-  return sizes.heads / ranks;
+  if (use.context > 1 && sizes.kv_heads != sizes.heads) {
+    return fmt::format("{} = {} with {} heads: keys that heads share cannot be split over parallel.context = {}",
+                       options.place("kv_heads"), sizes.kv_heads, sizes.heads, use.context);
+  }
+  std::int64_t const heads = sizes.heads / use.tensor;
+  if (use.context_mode == ContextMode::ulysses && heads % use.context != 0) {
+    return fmt::format(
+        "in ulysses each context rank computes some of the heads, and the {} of a rank (model.heads / parallel.tensor) "
+        "do not divide among parallel.context = {}; {} would do, or parallel.context_mode = \"ring\"",
+        heads, use.context, divisors_in_words(heads));
+  }
+  return "";
 }
 
 }  // namespace
@@ -41,15 +62,12 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
 }
 
 LayerTraits AttentionCore::traits() {
-  auto const multiplications = [](ModelConfig const& keys, LayerOptions const& options) {
-    AttentionSizes const sizes = attention_sizes(keys, options);
-    return 2 * keys.d_model * (sizes.query_columns() + sizes.key_columns());
-  };
   return {
       .options =
           {{.name = "kv_heads", .meaning = "heads of keys and values; not given: heads", .least = 1, .most = 4096},
            {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .least = 1, .most = 65536}},
-      .multiplications = multiplications};
+      .cost = attention_cost,
+      .refusal = attention_refusal};
 }
 
 AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask)
@@ -59,7 +77,7 @@ AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask con
       mask_(mask),
       dropout_(spec.model.attention_dropout),
       sizes_(attention_sizes(spec.model, spec.options)),
-      heads_(heads_of_this_rank(spec, sizes_)),
+      heads_(sizes_.heads / spec.parallel.tensor.size()),
       kv_heads_(sizes_.kv_heads == sizes_.heads ? 0 : sizes_.kv_heads / spec.parallel.tensor.size()),
       first_head_(heads_ * spec.parallel.tensor.rank()),
       attention_(spec.kernels.select<Attention>({.dtype = spec.dtype,
@@ -69,14 +87,7 @@ AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask con
                                                  .mask = mask_,
                                                  .dropout_rate = static_cast<float>(dropout_)})),
       context_attention_(spec.parallel.context, spec.parallel.context_mode, context_kernel(spec),
-                         spec.kernels.select<TensorOps>({spec.dtype})) {
-  int const ranks = spec.parallel.context.size();
-  if (ranks > 1 && (kv_heads_ != 0 || mask_.is(MaskKind::window))) {
-    throw ConfigError(fmt::format("{}: {} cannot be split over parallel.context = {} ranks", spec.name,
-                                  kv_heads_ != 0 ? "attention with fewer kv_heads than heads" : "attention in a window",
-                                  ranks));
-  }
-}
+                         spec.kernels.select<TensorOps>({spec.dtype})) {}
 
 std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) const {
   DType const dtype = ContextAttention::kernel_dtype(spec.parallel.context_mode, spec.dtype);

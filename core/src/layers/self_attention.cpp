@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <heddle/core/layers/self_attention.hpp>
 #include <utility>
 
@@ -15,6 +17,19 @@ AttentionMask mask_of(LayerSpec const& spec) {
   return causal ? AttentionMask::causal() : AttentionMask::bidirectional();
 }
 
+/// Says why such a mask cannot be used so; "" where it can.
+std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
+  if (use.context > 1 && options.has("window")) {
+    return fmt::format("{} = {}: attention in a window cannot be split over parallel.context = {}",
+                       options.place("window"), options.integer("window", 0), use.context);
+  }
+  if (use.decode && options.text("mask", "causal") != "causal") {
+    return fmt::format("{} = \"{}\": tokens that see those after them cannot be generated one by one",
+                       options.place("mask"), options.text("mask", "causal"));
+  }
+  return "";
+}
+
 }  // namespace
 
 LayerTraits SelfAttention::traits() {
@@ -27,6 +42,11 @@ LayerTraits SelfAttention::traits() {
                             .meaning = "tokens on a side that a token sees besides itself; not given: all",
                             .least = 0,
                             .most = 1048576});
+  traits.refusal = [any_mask = traits.refusal](ModelConfig const& keys, LayerOptions const& options,
+                                               LayerUse const& use) {
+    std::string reason = any_mask(keys, options, use);
+    return reason.empty() ? mask_refusal(options, use) : reason;
+  };
   return traits;
 }
 

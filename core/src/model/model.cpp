@@ -22,6 +22,18 @@ int find_stage(PipelinePlan const& plan, ModelDescription const& description, st
   throw Error(fmt::format("no pipeline stage has the last layer of the {}", description.stacks[stack].name));
 }
 
+/// Layers never compute in a way that they do not declare, whoever builds the model.
+void require_declared(ModelDescription const& description, ParallelState const& parallel) {
+  std::string const reason = description.refusal({.tensor = parallel.tensor.size(),
+                                                  .context = parallel.context.size(),
+                                                  .context_mode = parallel.context_mode,
+                                                  .sequence_parallel = parallel.sequence_parallel,
+                                                  .devices = kernel_memory_space() == MemorySpace::device});
+  if (!reason.empty()) {
+    throw ConfigError(reason);
+  }
+}
+
 }  // namespace
 
 Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary)
@@ -36,9 +48,11 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
     : pipeline_(spec.parallel.pipeline),
       tensor_(spec.parallel.tensor),
       stacks_(description.stacks.size()),
+      generation_refusal_(description.generation_refusal()),
       d_model_(spec.model.d_model),
       dtype_(spec.dtype),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
+  require_declared(description, spec.parallel);
   if (plan.stages() != pipeline_.size()) {
     throw Error(fmt::format("a plan of {} pipeline stages for {} ranks", plan.stages(), pipeline_.size()));
   }

@@ -24,6 +24,8 @@ struct SampleOptions {
   DType dtype = DType::float64;
   std::string kernels = "reference";
   std::int64_t max_length = 16;
+  bool prompts = false;  ///< a decoder alone, which continues its sources
+  bool encoder = false;  ///< an encoder alone
 };
 
 /// A small model with random weights whose next-token distributions are far from uniform.
@@ -38,6 +40,13 @@ class Sample {
     config_.positions = options.positions;
     config_.tie_embeddings = false;
     config_.max_length = options.max_length;
+    if (options.prompts) {
+      config_.stacks = {"decoder"};
+      config_.decoder.sublayers = {"self_attention", "feed_forward"};
+    }
+    if (options.encoder) {
+      config_.stacks = {"encoder"};
+    }
     register_built_in_kernels(registries_.kernels);
     register_built_in_layers(registries_.layers);
     KernelChoices const choices(options.kernels);
@@ -55,10 +64,13 @@ class Sample {
     return results;
   }
 
-  /// log p(next token | source, prefix), from a forward pass over the whole prefix.
+  /// log p(next token | source, prefix), from a forward pass over the whole prefix, which training makes, too.
   std::vector<double> next_token(Tokens const& source, Tokens const& prefix) {
     ArenaScope const scope(arena_);
-    SentencePair const pair{0, source, prefix};
+    SentencePair pair{0, source, prefix};
+    if (options_.prompts) {
+      pair.target.insert(pair.target.begin(), source.begin(), source.end());
+    }
     Pack const pack = make_pack({&pair, 1}, ids);
     LayerContext context{execution_, arena_, pack};
     Tensor const logits = model_->logits(context);
@@ -166,9 +178,9 @@ void expect_same(std::vector<Hypothesis> const& found, std::vector<Hypothesis> c
   }
 }
 
-class GenerationTest : public testing::TestWithParam<std::pair<NormPlacement, Positions>> {
+class GenerationTest : public testing::TestWithParam<SampleOptions> {
  protected:
-  Sample sample_{{.norm = GetParam().first, .positions = GetParam().second}};
+  Sample sample_{GetParam()};
 };
 
 TEST_P(GenerationTest, GreedyIsTheNaiveArgmaxOverFullPrefixes) {
@@ -208,8 +220,13 @@ TEST_P(GenerationTest, CachedBatchedBeamsAreTheNaiveOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GenerationTest,
-                         testing::Values(std::pair{NormPlacement::post, Positions::sinusoidal},
-                                         std::pair{NormPlacement::pre, Positions::learned}));
+                         testing::Values(SampleOptions{},
+                                         SampleOptions{.norm = NormPlacement::pre, .positions = Positions::learned},
+                                         SampleOptions{.max_length = 24, .prompts = true},
+                                         SampleOptions{.norm = NormPlacement::pre,
+                                                       .positions = Positions::learned,
+                                                       .max_length = 24,
+                                                       .prompts = true}));
 
 /// Every sequence of at most `longest` tokens with its score.
 void enumerate(Sample& sample, Tokens const& source, Hypothesis const& prefix, std::size_t longest, double penalty,
@@ -298,6 +315,16 @@ std::string message_of(Call const& call) {
   return "nothing was thrown";
 }
 
+TEST(Generation, AContinuationKeepsToTheModelsLengthWithItsPrompt) {
+  Sample sample({.max_length = 6, .prompts = true});
+  auto const results = sample.generate({{4, 5, 3, 3, 4}, {}, {3, 3}}, {.beam_size = 2, .n_best = 2});
+  EXPECT_TRUE(results[0].front().tokens.empty()) << "the end token alone fits";
+  EXPECT_EQ(results[0].size(), 1U);
+  for (Hypothesis const& hypothesis : results[2]) {
+    EXPECT_LE(hypothesis.tokens.size(), 3U);
+  }
+}
+
 TEST(Generation, RefusesWhatItCanNotDo) {
   Sample sample({.max_length = 6});
   auto const refused = [&](GenerationOptions const& options) {
@@ -307,6 +334,8 @@ TEST(Generation, RefusesWhatItCanNotDo) {
   EXPECT_NE(refused({.beam_size = 2, .n_best = 3}).find("beam size 2 and n-best 3"), std::string::npos);
   EXPECT_NE(refused({.length_penalty = std::nan("")}).find("a finite length penalty"), std::string::npos);
   std::string const message = message_of<DataError>([&] { sample.generate({{4}, {3, 3, 3, 3, 3, 3}}, {}); });
+  Sample encoder({.encoder = true});
+  EXPECT_NE(message_of<ConfigError>([&] { encoder.generate({{4}}, {}); }).find("has no decoder"), std::string::npos);
   EXPECT_EQ(message, "source sentence 1 has 6 tokens; the model takes at most 5 (model.max_length = 6)");
 }
 

@@ -103,7 +103,7 @@ TEST(PackTest, ContextRanksHoldTheFirstAndTheLastOfTheirChunks) {
   EXPECT_THAT(host(rows.to_whole), ElementsAre(0, 1, 4, 5, 6, 7, 2, 3));
   EXPECT_THAT(host(rows.from_whole), ElementsAre(0, 1, 6, 7, 2, 3, 4, 5));
   EXPECT_THAT(host(rows.shards[1].position), ElementsAre(2, 3, 4, 5));
-  EXPECT_THAT(host(rows.whole.position), ElementsAre(0, ids, 4, 5, 6, 7));
+  EXPECT_THAT(host(rows.whole.position), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
 TEST(PackTest, ContextRanksOfManySequencesHoldEachTokenOnce) {

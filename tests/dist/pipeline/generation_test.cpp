@@ -14,10 +14,17 @@ using Translations = std::vector<std::vector<Hypothesis>>;
 
 constexpr VocabularySizes vocabulary{23, 23, true};  // no number of ranks divides it
 
-Config config_of(Variant const& variant, Layout const& layout) {
+/// Translates, or continues the sources as prompts with a decoder alone.
+enum class Task { translation, continuation };
+
+Config config_of(Task task, Variant const& variant, Layout const& layout) {
   Config config;
+  if (task == Task::continuation) {
+    config.model.stacks = {"decoder"};
+    config.model.decoder.sublayers = {"self_attention", "feed_forward"};
+  }
   config.model.encoder.layers = 4;
-  config.model.decoder.layers = 4;
+  config.model.decoder.layers = task == Task::continuation ? 8 : 4;
   config.model.d_model = 16;
   config.model.d_ff = 24;
   config.model.heads = 8;
@@ -32,9 +39,9 @@ Config config_of(Variant const& variant, Layout const& layout) {
   return config;
 }
 
-/// Translations of a few sources, an empty one among them, by a model of random weights on a mesh.
-Translations translate(Variant const& variant, Layout const& layout, Communicator const& world) {
-  Config const config = config_of(variant, layout);
+/// Results for a few sources, an empty one among them, by a model of random weights on a mesh.
+Translations generated(Task task, Variant const& variant, Layout const& layout, Communicator const& world) {
+  Config const config = config_of(task, variant, layout);
   TestBench bench(config.model, DType::float64, KernelChoices{});
   ParallelState const parallel = parallel_of(layout, world);
   TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary, DType::float64});
@@ -45,17 +52,17 @@ Translations translate(Variant const& variant, Layout const& layout, Communicato
   return generate(bench.execution(), bench.arena(), model, sources, {.beam_size = 3, .n_best = 2, .batch_tokens = 30});
 }
 
-class GenerationTest : public DistTest {};
+class LayoutGenerationTest : public DistTest, public testing::WithParamInterface<Task> {};
 
-TEST_F(GenerationTest, EveryLayoutTranslatesAsOneRank) {
+TEST_P(LayoutGenerationTest, EveryLayoutGeneratesAsOneRank) {
   for (Variant const& variant : {Variant{NormPlacement::post, true}, {NormPlacement::pre, false}}) {
-    Translations const expected = translate(variant, Layout{}, Communicator::self());
+    Translations const expected = generated(GetParam(), variant, Layout{}, Communicator::self());
     for (Layout const& layout : layouts_on(world_.size())) {
       if (layout.sizes[1] > 1 || layout.sizes[2] > 1) {
         continue;  // data and context ranks translate separately
       }
       SCOPED_TRACE(describe(variant) + ", " + describe(layout));
-      Translations const actual = translate(variant, layout, world_);
+      Translations const actual = generated(GetParam(), variant, layout, world_);
       ASSERT_EQ(actual.size(), expected.size());
       for (std::size_t source = 0; source < expected.size(); ++source) {
         ASSERT_EQ(actual[source].size(), expected[source].size());
@@ -68,6 +75,8 @@ TEST_F(GenerationTest, EveryLayoutTranslatesAsOneRank) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Tasks, LayoutGenerationTest, testing::Values(Task::translation, Task::continuation));
 
 }  // namespace
 }  // namespace heddle

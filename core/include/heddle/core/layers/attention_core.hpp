@@ -25,9 +25,8 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
 /// tensor group and, where the pack is, tokens over the context group.
 class AttentionCore {
  public:
-  /// `keys` is the side whose tokens are attended to. Throws ConfigError where the heads do not
-  /// divide among the ranks, and where these heads or this mask cannot be split over a context
-  /// group.
+  /// `keys` is the side whose tokens are attended to. The layer's declaration (`traits`) must allow the ranks of
+  /// `spec.parallel`.
   AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask);
 
   struct Activations {
@@ -42,7 +41,7 @@ class AttentionCore {
   Tensor decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v, Sequences const& queries,
                 Sequences const& keys) const;
 
-  /// Options, capabilities and cost of both layers.
+  /// Options, cost and refusals of both layers.
   static LayerTraits traits();
 
  private:
