@@ -262,8 +262,9 @@ TEST(Config, GroupsOfParametersHaveRulesOfTheirOwn) {
 }
 
 TEST(Config, WrongGroupsNameTheirPlace) {
-  EXPECT_EQ(refusal("[optimizer.group.a]\nparameters = [\"x\"]\nlearning_rate = 1"),
-            "run.toml:3:1: there is no key optimizer.group.a.learning_rate; did you mean learning_rate_factor?");
+  EXPECT_EQ(
+      refusal("[optimizer.group.a]\nparameters = [\"x\"]\nlearning_rate_factors = 1"),
+      "run.toml:3:1: there is no key optimizer.group.a.learning_rate_factors; did you mean learning_rate_factor?");
   EXPECT_EQ(refusal("[optimizer.group.a]\nfrozen = true"),
             "run.toml:1:18: optimizer.group.a names no parameters; for example parameters = [\"encoder.*\"]");
   EXPECT_EQ(

@@ -89,7 +89,7 @@ TEST(Description, AnEncoderNeedsToKnowWhatToPredict) {
   Pack pack = small_pack();
   pack.source_output = {};
   LayerContext context = test.bench.context(pack);
-  EXPECT_THAT([&] { test.model.forward(context, 0); }, ThrowsMessage<Error>(HasSubstr("which token")));
+  EXPECT_THAT([&] { test.model.forward(context, 0); }, ThrowsMessage<Error>(HasSubstr("no tokens to predict")));
 }
 
 TEST(Description, ADecoderByItselfHasNoCrossAttention) {
