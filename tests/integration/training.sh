@@ -196,7 +196,14 @@ train 0 0 --set run.directory=single --set train.steps=3
 grep -q "^one rank on " log || fail "one rank does not report its host"
 ! grep -q '"communication"' single/metrics.jsonl || fail "one rank reports communication"
 
+# A decoder without encoder learns from the targets.
+train 2 0 --set run.directory=language --set 'model.stacks=["decoder"]' --set train.steps=3 --set train.validate_every=3
+[ "$(grep -c '"train_loss"' language/metrics.jsonl)" -eq 3 ] || fail "a decoder without encoder did not train"
+grep -q '"valid_loss"' language/metrics.jsonl || fail "a decoder without encoder was not validated"
+
 # Refused configurations leave no files behind.
+train 2 78 --set run.directory=refused --set 'model.stacks=["encoder"]'
+grep -q 'model.stacks = \["encoder"\]' log || fail "a model that has nothing to learn is not refused by name"
 train 0 78 --set run.directory=refused --set kernels.gemm=nonsense
 [ ! -e refused ] || fail "a refused run left its directory behind"
 train 2 78 --set run.directory=refused --set parallel.data=3

@@ -49,7 +49,7 @@ void Trainer::open_data() {
                                   config_.data.train, config_.data.valid));
     }
   }
-  samples_.emplace(*train_data_);
+  samples_ = samples_for(config_.model, *train_data_);
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   batches_.emplace(*samples_, limits, config_.train.seed);
   Communicator const& world = setup_.parallel.world;

@@ -60,7 +60,8 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
 }  // namespace
 
 ValidationResult validate(ValidationSetup const& setup) {
-  DatasetSamples const samples(setup.dataset);
+  auto const source = samples_for(setup.config.model, setup.dataset);
+  SampleSource const& samples = *source;
   GlobalBatch const pairs = all_samples(samples, setup.config.model.max_length);
   if (pairs.samples.empty()) {
     throw DataError("every validation pair is longer than model.max_length");

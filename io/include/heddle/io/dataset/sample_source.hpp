@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/dataset/dataset.hpp>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -74,5 +76,28 @@ class MemorySamples final : public SampleSource {
   std::vector<SentencePair> pairs_;
   SideIds ids_;
 };
+
+/// The targets of a dataset's pairs, for a model that has no encoder: sources cost nothing and are not read. The same
+/// in every epoch. Keeps a reference to the dataset.
+class TargetSamples final : public SampleSource {
+ public:
+  explicit TargetSamples(Dataset const& dataset) : dataset_(dataset) {}
+
+  std::int64_t size(std::int64_t /*epoch*/) const override { return dataset_.size(); }
+  SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
+    return {0, dataset_.target_length(index) + 1};
+  }
+  SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t number) const override {
+    return {number, {}, dataset_.target(index)};
+  }
+  SideIds ids() const override { return dataset_.vocabulary().special_ids(); }
+
+ private:
+  Dataset const& dataset_;
+};
+
+/// The samples that a model learns from: pairs, or targets for a decoder without encoder. Throws ConfigError, naming
+/// model.stacks, for a model that has nothing to learn from a dataset of pairs.
+std::unique_ptr<SampleSource> samples_for(ModelConfig const& model, Dataset const& dataset);
 
 }  // namespace heddle
