@@ -24,6 +24,8 @@ struct Layout {
 struct Variant {
   NormPlacement norm = NormPlacement::post;
   bool tied = true;
+  std::string keys = {};  ///< TOML of other keys of [model]
+  bool weighted = false;  ///< the rows of the targets have weights, and some predict nothing
 
   auto operator<=>(Variant const&) const = default;
 };
@@ -35,6 +37,15 @@ inline std::vector<Variant> all_variants() {
           {NormPlacement::pre, false}};
 }
 
+/// Models of other parts than the paper's. Rows are split over a context group by none that has a prefix mask.
+inline std::vector<Variant> other_variants() {
+  return {
+      {NormPlacement::post, false,
+       "positions = \"relative\"\nmax_distance = 3\nbiases = false\nscale_embedding = false\noutput_bias = true", true},
+      {NormPlacement::pre, true, "positions = \"rotary\""},
+      {NormPlacement::post, true, "[model.decoder]\nself_attention = { mask = \"prefix\" }"}};
+}
+
 inline std::string describe(Layout const& layout) {
   auto const& [pipeline, data, context, tensor] = layout.sizes;
   return fmt::format("pipeline {} ({}) x data {}{} x context {} ({}) x tensor {}{}", pipeline, name_of(layout.schedule),
@@ -43,7 +54,8 @@ inline std::string describe(Layout const& layout) {
 }
 
 inline std::string describe(Variant const& variant) {
-  return fmt::format("{}-norm, {}", name_of(variant.norm), variant.tied ? "tied" : "untied");
+  return fmt::format("{}-norm, {}{}", name_of(variant.norm), variant.tied ? "tied" : "untied",
+                     variant.keys.empty() ? "" : ", " + variant.keys);
 }
 
 /// Every layout of this many ranks with no axis above 4, each with all its possible switches.

@@ -145,7 +145,7 @@ void evaluate_model(EvaluateOptions const& options, Lines const& sources, Lines 
   print_scores(hypotheses, references, options.tokenize);
   LossSums const loss = reference_loss(*model, sources, references);
   if (loss.tokens > 0) {
-    double const mean = loss.negative_log_likelihood / static_cast<double>(loss.tokens);
+    double const mean = loss.negative_log_likelihood / loss.weight;
     std::cout << fmt::format("perplexity = {:.4f} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
                              loss.tokens);
   }

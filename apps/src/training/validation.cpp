@@ -17,7 +17,7 @@ double validation_loss(ValidationSetup const& setup, SampleSource const& samples
   SampledMicroBatches const micro_batches(
       samples, pairs, {.most_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
   LossSums const sums = setup.engine.evaluate(micro_batches);
-  return sums.negative_log_likelihood / static_cast<double>(sums.tokens);
+  return sums.negative_log_likelihood / sums.weight;
 }
 
 double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {

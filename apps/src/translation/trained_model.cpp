@@ -208,9 +208,7 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
   for (std::int64_t index = 0; index < micro_batches.count(); ++index) {
     Pack const pack = micro_batches.micro_batch(index);
     LayerContext context{runtime_.execution(), arena_, pack};
-    LossSums const sums = model_->forward(context, 0);
-    total.negative_log_likelihood += sums.negative_log_likelihood;
-    total.tokens += sums.tokens;
+    total += model_->forward(context, 0);
   }
   return total;
 }

@@ -18,7 +18,7 @@ inline constexpr int names_of = 0;
 template <>
 inline constexpr std::array<std::string_view, 2> names_of<NormPlacement>{"post", "pre"};
 template <>
-inline constexpr std::array<std::string_view, 2> names_of<Positions>{"sinusoidal", "learned"};
+inline constexpr auto names_of<Positions> = position_names;
 template <>
 inline constexpr std::array<std::string_view, 2> names_of<Precision>{"float32", "bfloat16"};
 template <>
@@ -95,6 +95,7 @@ template <class Visitor, class Model>
 void visit_layer_keys(Visitor& visitor, Model& model) {
   visitor.key("d_ff", model.d_ff, between(1, most_width), "width inside the feed-forward sublayers");
   visitor.key("heads", model.heads, between(1, most_layers), "attention heads");
+  visitor.key("biases", model.biases, Unchecked{}, "of the projections in attention and feed-forward sublayers");
   visitor.key("activation", model.activation, NotEmpty{}, "relu, gelu, or a plug-in's; `heddle kernels` lists them");
   visitor.key("dropout", model.dropout, below_one(), "of embeddings and of each sublayer's output");
   visitor.key("attention_dropout", model.attention_dropout, below_one(), "of attention weights");
@@ -111,8 +112,13 @@ void visit_model(Visitor& visitor, Config& config) {
   visitor.key("d_model", model.d_model, between(1, most_width), "width of the residual stream; a multiple of heads");
   visit_layer_keys(visitor, model);
   visitor.key("norm", model.norm, Unchecked{}, "LayerNorm after each residual sum, or before each sublayer");
-  visitor.key("positions", model.positions, Unchecked{}, "position embeddings: fixed sinusoids, or parameters");
+  visitor.key("positions", model.positions, Unchecked{}, "added to embeddings, or acting in self-attention");
+  visitor.key("max_distance", model.max_distance, between(1, most_width),
+              "of relative positions; larger distances count as it");
+  visitor.key("scale_embedding", model.scale_embedding, Unchecked{},
+              "embeddings are multiplied by the root of d_model");
   visitor.key("tie_embeddings", model.tie_embeddings, Unchecked{}, "one matrix embeds both sides and gives the logits");
+  visitor.key("output_bias", model.output_bias, Unchecked{}, "a bias for each token's logit");
   visitor.key("max_length", model.max_length, between(2, most_width), "most tokens of a sentence, with its end token");
   visitor.key("encoder_sublayers", model.encoder.sublayers, NotEmpty{}, "of each encoder layer, by registered name");
   visitor.key("decoder_sublayers", model.decoder.sublayers, NotEmpty{}, "of each decoder layer, by registered name");

@@ -150,12 +150,14 @@ DecodeStep BeamSearch::make_step(std::int64_t time) const {
     }
   }
   Tensor const one_each = upload(Tokens(live_.size(), 1));
+  Tensor const position = upload(Tokens(live_.size(), static_cast<std::int32_t>(time)));
   Tensor const time_each = upload(Tokens(live_.size(), static_cast<std::int32_t>(time + 1)));
   DecodeStep step{.time = time,
                   .capacity = capacity_,
                   .queries = {upload(query_begin), one_each, rows, 1},
                   .keys = {upload(key_begin), time_each, rows, time + 1},
-                  .memory = {}};
+                  .memory = {},
+                  .position = position};
   if (model_.model.has_memory()) {
     step.memory = {upload(memory_begin), upload(memory_length), rows, pack_.source_rows.sequences.max_length};
   }

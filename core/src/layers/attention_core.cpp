@@ -61,6 +61,42 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
   return sizes;
 }
 
+namespace {
+
+/// The part of a call that is the same in all calls of a layer.
+AttentionCall base_call(LayerSpec const& spec, AttentionSizes const& sizes, AttentionMask const& mask) {
+  AttentionCall call;
+  call.heads = sizes.heads / spec.parallel.tensor.size();
+  call.kv_heads = sizes.kv_heads == sizes.heads ? 0 : sizes.kv_heads / spec.parallel.tensor.size();
+  call.scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
+  call.mask = mask;
+  return call;
+}
+
+/// The implementation for a layer, whose name an error begins with.
+std::shared_ptr<Attention> select(LayerSpec const& spec, AttentionProblem const& problem) {
+  try {
+    return spec.kernels.select<Attention>(problem);
+  } catch (ConfigError const& error) {
+    throw ConfigError(fmt::format("{}: {}", spec.name, error.what()));
+  }
+}
+
+/// The positions of the stack, to which this layer is added; null in cross-attention.
+std::shared_ptr<AttentionPositions> positions_of(LayerSpec const& spec, Side keys, AttentionSizes const& sizes) {
+  if (keys != spec.side || !act_in_attention(spec.model.positions)) {
+    return nullptr;
+  }
+  if (spec.positions == nullptr) {
+    throw Error(fmt::format("{}: model.positions = \"{}\", but its stack has none to give", spec.name,
+                            name_of(spec.model.positions)));
+  }
+  spec.positions->add_layer(spec, sizes.heads, sizes.head_dim);
+  return spec.positions;
+}
+
+}  // namespace
+
 LayerTraits AttentionCore::traits() {
   return {
       .options =
@@ -74,48 +110,70 @@ AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask con
     : name_(spec.name),
       side_(spec.side),
       keys_(keys),
-      mask_(mask),
       dropout_(spec.model.attention_dropout),
       sizes_(attention_sizes(spec.model, spec.options)),
-      heads_(sizes_.heads / spec.parallel.tensor.size()),
-      kv_heads_(sizes_.kv_heads == sizes_.heads ? 0 : sizes_.kv_heads / spec.parallel.tensor.size()),
-      first_head_(heads_ * spec.parallel.tensor.rank()),
-      attention_(spec.kernels.select<Attention>({.dtype = spec.dtype,
-                                                 .heads = heads_,
-                                                 .head_dim = sizes_.head_dim,
-                                                 .kv_heads = kv_heads_,
-                                                 .mask = mask_,
-                                                 .dropout_rate = static_cast<float>(dropout_)})),
+      base_(base_call(spec, sizes_, mask)),
+      first_head_(base_.heads * spec.parallel.tensor.rank()),
+      positions_(positions_of(spec, keys, sizes_)),
+      attention_(select(spec, problem(spec.dtype))),
       context_attention_(spec.parallel.context, spec.parallel.context_mode, context_kernel(spec),
                          spec.kernels.select<TensorOps>({spec.dtype})) {}
 
-std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) const {
-  DType const dtype = ContextAttention::kernel_dtype(spec.parallel.context_mode, spec.dtype);
-  if (spec.parallel.context.size() == 1 || dtype == spec.dtype) {
-    return attention_;
-  }
-  return spec.kernels.select<Attention>({.dtype = dtype,
-                                         .heads = heads_,
-                                         .head_dim = sizes_.head_dim,
-                                         .kv_heads = kv_heads_,
-                                         .mask = mask_,
-                                         .dropout_rate = static_cast<float>(dropout_)});
+AttentionProblem AttentionCore::problem(DType dtype) const {
+  return {.dtype = dtype,
+          .heads = base_.heads,
+          .head_dim = sizes_.head_dim,
+          .kv_heads = base_.kv_heads,
+          .mask = base_.mask,
+          .score = base_.score,
+          .bias = positions_ != nullptr && positions_->has_bias(),
+          .dropout_rate = static_cast<float>(dropout_)};
 }
 
-AttentionCall AttentionCore::call(LayerContext const& context, Tensor const& q, Tensor const& k,
-                                  Tensor const& v) const {
-  AttentionCall call{.q = q,
-                     .k = k,
-                     .v = v,
-                     .queries = context.pack.rows(side_).sequences,
-                     .keys = context.pack.rows(keys_).sequences,
-                     .heads = heads_,
-                     .kv_heads = kv_heads_,
-                     .scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim)),
-                     .mask = mask_,
-                     .dropout = make_dropout(context, dropout_, name_ + ".dropout", side_)};
-  call.dropout.first_column = static_cast<std::int32_t>(first_head_);
+std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) const {
+  int const ranks = spec.parallel.context.size();
+  if (ranks == 1) {
+    return attention_;
+  }
+  // The problem of the calls that ContextAttention makes.
+  AttentionProblem split = problem(ContextAttention::kernel_dtype(spec.parallel.context_mode, spec.dtype));
+  if (spec.parallel.context_mode == ContextMode::ring) {
+    split.positions = true;
+    split.accumulate = true;
+  } else if (base_.heads % ranks == 0) {
+    split.heads = base_.heads / ranks;
+  }
+  return select(spec, split);
+}
+
+AttentionCall AttentionCore::call(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const {
+  AttentionCall call = base_;
+  call.q = q;
+  call.k = k;
+  call.v = v;
+  if (positions_ != nullptr) {
+    call.bias = positions_->bias(context);
+  }
   return call;
+}
+
+AttentionCall AttentionCore::pack_call(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const {
+  TokenRows const& keys = context.pack.rows(keys_);
+  AttentionCall result = call(context, q, k, v);
+  result.queries = context.pack.rows(side_).sequences;
+  result.keys = keys.sequences;
+  result.dropout = make_dropout(context, dropout_, name_ + ".dropout", side_);
+  result.dropout.first_column = static_cast<std::int32_t>(first_head_);
+  if (base_.mask.is(MaskKind::prefix)) {
+    if (keys.prefix_length.empty()) {
+      throw ConfigError(
+          fmt::format("{}: mask = \"prefix\" needs data that give the length of each sequence's prefix, and "
+                      "these data do not",
+                      name_));
+    }
+    result.prefix_length = keys.prefix_length;
+  }
+  return result;
 }
 
 ContextAttention::Task AttentionCore::task(LayerContext& context) const {
@@ -125,12 +183,17 @@ ContextAttention::Task AttentionCore::task(LayerContext& context) const {
 AttentionCore::Activations AttentionCore::forward(LayerContext& context, Tensor const& q, Tensor const& k,
                                                   Tensor const& v) const {
   Activations activations{q, k, v, context.arena.allocate(q.dtype(), q.shape()), {}};
-  AttentionCall const attention_call = call(context, q, k, v);
+  AttentionCall const attention_call = pack_call(context, q, k, v);
+  if (rotates()) {
+    Tensor const& position = context.pack.rows(side_).position;
+    positions_->rotate(context, q, sizes_.head_dim, position);
+    positions_->rotate(context, k, sizes_.head_dim, position);
+  }
   if (tokens_are_split(context)) {
     activations.kernel = context_attention_.forward(task(context), attention_call, activations.output);
     return activations;
   }
-  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), heads_});
+  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), base_.heads});
   attention_->forward(context.execution, attention_call, activations.output, log_sum_exp);
   activations.kernel = {attention_call, activations.output, log_sum_exp};
   return activations;
@@ -139,30 +202,47 @@ AttentionCore::Activations AttentionCore::forward(LayerContext& context, Tensor 
 void AttentionCore::backward(LayerContext& context, Activations const& activations, Tensor const& grad_output,
                              AttentionGradients const& gradients) const {
   auto const& kernel = activations.kernel;
+  AttentionGradients all = gradients;
+  if (positions_ != nullptr) {
+    all.bias = positions_->bias_gradient(context);
+  }
   if (tokens_are_split(context)) {
-    context_attention_.backward(task(context), kernel, grad_output, gradients);
+    context_attention_.backward(task(context), kernel, grad_output, all);
   } else {
-    attention_->backward(context.execution, kernel.call, kernel.output, kernel.log_sum_exp, grad_output, gradients);
+    attention_->backward(context.execution, kernel.call, kernel.output, kernel.log_sum_exp, grad_output, all);
+  }
+  if (positions_ != nullptr) {
+    positions_->bias_gradient_done(context, all.bias);
+  }
+  if (rotates()) {
+    Tensor const& position = context.pack.rows(side_).position;
+    positions_->rotate_back(context, gradients.q, sizes_.head_dim, position);
+    positions_->rotate_back(context, gradients.k, sizes_.head_dim, position);
   }
 }
 
+Tensor AttentionCore::keys_to_cache(LayerContext& context, Tensor const& k, DecodeStep const& step) const {
+  if (rotates()) {
+    positions_->rotate(context, k, sizes_.head_dim, step.position);
+  }
+  return k;
+}
+
 Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v,
-                             Sequences const& queries, Sequences const& keys) const {
+                             DecodeStep const& step, Sequences const& keys) const {
+  if (rotates()) {
+    positions_->rotate(context, q, sizes_.head_dim, step.position);
+  }
   Tensor const output = context.arena.allocate(q.dtype(), q.shape());
-  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), heads_});
+  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), base_.heads});
+  AttentionCall call = this->call(context, q, k, v);
+  call.queries = step.queries;
+  call.keys = keys;
   // The newest token is the last key, so a window is the only mask that hides keys from it.
-  AttentionMask const mask = mask_.is(MaskKind::window) ? mask_ : AttentionMask::bidirectional();
-  attention_->forward(context.execution,
-                      {.q = q,
-                       .k = k,
-                       .v = v,
-                       .queries = queries,
-                       .keys = keys,
-                       .heads = heads_,
-                       .kv_heads = kv_heads_,
-                       .scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim)),
-                       .mask = mask},
-                      output, log_sum_exp);
+  if (!call.mask.is(MaskKind::window)) {
+    call.mask = AttentionMask::bidirectional();
+  }
+  attention_->forward(context.execution, call, output, log_sum_exp);
   return output;
 }
 

@@ -62,7 +62,7 @@ HiddenStates CrossAttention::decode(LayerContext& context, HiddenStates const& i
   }
   Tensor const q = q_.forward(context, input.hidden);
   Tensor const& kv = cache.get<Cache>().kv;
-  Tensor const attended = core_.decode(context, q, keys(kv), values(kv), step.queries, step.memory);
+  Tensor const attended = core_.decode(context, q, keys(kv), values(kv), step, step.memory);
   return {out_.forward(context, attended), input.memory};
 }
 

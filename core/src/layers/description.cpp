@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/attention_positions.hpp>
 #include <heddle/core/layers/description.hpp>
 #include <numeric>
 
@@ -49,6 +50,19 @@ void require_used(StackConfig const& stack, std::string const& name, std::vector
   }
 }
 
+/// Positions that act in attention are not lost in a stack that has none.
+void require_positions_taken(ModelConfig const& model, std::string const& name,
+                             std::vector<LayerDescription> const& layers) {
+  bool const taken =
+      std::any_of(layers.begin(), layers.end(), [](LayerDescription const& layer) { return layer.takes_positions(); });
+  if (act_in_attention(model.positions) && !layers.empty() && !taken) {
+    throw ConfigError(
+        fmt::format("model.positions = \"{}\" acts in self_attention, but no layer of the {} has a sublayer that takes "
+                    "positions; \"sinusoidal\" and \"learned\" need none",
+                    name_of(model.positions), name));
+  }
+}
+
 }  // namespace
 
 Cost SublayerDescription::cost(LayerLoad const& load) const {
@@ -72,6 +86,11 @@ Cost LayerDescription::cost(LayerLoad const& load) const {
                          [&](Cost const& sum, SublayerDescription const& each) { return sum + each.cost(load); });
 }
 
+bool LayerDescription::takes_positions() const {
+  return std::any_of(sublayers.begin(), sublayers.end(),
+                     [](SublayerDescription const& sublayer) { return sublayer.traits.takes_positions; });
+}
+
 StackDescription describe_stack(ModelConfig const& model, StackConfig ModelConfig::*stack, std::string const& name,
                                 Side side, LayerRegistry const& registry) {
   StackDescription description{.name = name, .side = side, .memory_side = {}, .layers = {}};
@@ -89,6 +108,7 @@ StackDescription describe_stack(ModelConfig const& model, StackConfig ModelConfi
     description.layers.push_back(std::move(layer));
   }
   require_used(model.*stack, name, description.layers);
+  require_positions_taken(model, name, description.layers);
   return description;
 }
 

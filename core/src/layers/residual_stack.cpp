@@ -29,7 +29,8 @@ LayerSpec layer_spec(LayerSpec const& stack, LayerDescription const& layer, Subl
           .parallel = stack.parallel,
           .parameters = stack.parameters,
           .options = sublayer.options,
-          .memory_side = stack.memory_side};
+          .memory_side = stack.memory_side,
+          .positions = stack.positions};
 }
 
 }  // namespace

@@ -33,16 +33,17 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec, Parameter& table)
       side_(spec.side),
       dtype_(spec.dtype),
       dropout_(spec.model.dropout),
-      scale_(std::sqrt(static_cast<double>(spec.model.d_model))),
+      scale_(spec.model.scale_embedding ? std::sqrt(static_cast<double>(spec.model.d_model)) : 1),
       region_(spec.parallel, spec.side),
       table_(table),
       embedding_(spec.kernels.select<Embedding>({spec.dtype, statistics_dtype(spec.dtype), spec.model.d_model})) {
   spec.parameters.add_use(table_);
   Shape const shape{spec.model.max_length, spec.model.d_model};
   if (spec.model.positions == Positions::learned) {
+    double const deviation = 1 / std::sqrt(static_cast<double>(spec.model.d_model));
     learned_positions_ =
-        &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(1 / scale_), {}, {}, {}});
-  } else {
+        &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(deviation), {}, {}, {}});
+  } else if (spec.model.positions == Positions::sinusoidal) {
     fixed_positions_ =
         spec.dtype == DType::float64 ? sinusoids<double>(shape[0], shape[1]) : sinusoids<float>(shape[0], shape[1]);
   }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
@@ -32,6 +33,13 @@ void require_declared(ModelDescription const& description, ParallelState const& 
   if (!reason.empty()) {
     throw ConfigError(reason);
   }
+}
+
+/// For one micro-batch, from the arena.
+Tensor zeroed_loss_sums(LayerContext& context) {
+  Tensor const sums = context.arena.allocate(DType::float64, {1, SoftmaxCrossEntropy::sums_size});
+  copy_from_host(sums, std::array<double, SoftmaxCrossEntropy::sums_size>{}.data());
+  return sums;
 }
 
 }  // namespace
@@ -81,23 +89,26 @@ ModelPart const& Model::only_part() const {
   return parts_.front();
 }
 
-LossSums Model::forward_backward(LayerContext& context, OutputLoss::Training const& training) const {
+LossSums Model::forward_backward(LayerContext& context, OutputLoss::Training training) const {
   ArenaScope const scope(context.arena);
+  training.sums = zeroed_loss_sums(context);
   Saved saved;
-  LossSums const sums = only_part().forward(context, {}, saved, training).loss;
+  only_part().forward(context, {}, saved, training);
   only_part().backward(context, {}, saved);
-  return sums;
+  return fetch_loss_sums(training.sums).front();
 }
 
 LossSums Model::forward(LayerContext& context, double label_smoothing) const {
   ArenaScope const scope(context.arena);
+  Tensor const sums = zeroed_loss_sums(context);
   Saved saved;
-  return only_part().forward(context, {}, saved, {label_smoothing, 0}).loss;
+  only_part().forward(context, {}, saved, {label_smoothing, 0, sums});
+  return fetch_loss_sums(sums).front();
 }
 
 Tensor Model::logits(LayerContext& context) const {
   Saved saved;
-  HiddenStates const stream = only_part().forward(context, {}, saved, {0, 0}).stream;
+  HiddenStates const stream = only_part().forward(context, {}, saved, {0, 0});
   return only_part().logits(context, stream.hidden);
 }
 

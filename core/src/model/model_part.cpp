@@ -3,6 +3,7 @@
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 
+#include "stack_positions.hpp"
 #include "tables.hpp"
 
 namespace heddle {
@@ -21,13 +22,13 @@ TokenIds const& input_tokens(Pack const& pack, Side side) {
   return side == Side::source ? pack.source : pack.target_input;
 }
 
-/// The tokens that the rows of a side are to predict, int32 [tokens].
-Tensor const& output_tokens(Pack const& pack, Side side) {
-  Tensor const& ids = side == Side::source ? pack.source_output.id : pack.target_output.id;
-  if (ids.empty()) {
+/// The tokens that the rows of a side are to predict.
+RowTargets const& output_tokens(Pack const& pack, Side side) {
+  RowTargets const& targets = side == Side::source ? pack.source_output : pack.target_output;
+  if (targets.id.empty()) {
     throw Error("this pack has no tokens to predict for the rows of the model's last stack");
   }
-  return ids;
+  return targets;
 }
 
 struct Activations {
@@ -60,7 +61,8 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
     if (!begins && range.count() == 0) {
       continue;
     }
-    LayerSpec const named = stack_spec(spec, stack);
+    LayerSpec named = stack_spec(spec, stack);
+    named.positions = stack_positions(named, description, index, plan, range);
     std::optional<TokenEmbedding> embedding;
     if (begins) {
       embedding.emplace(named, *embeddings[index]);
@@ -73,8 +75,8 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
   }
 }
 
-ModelPart::Output ModelPart::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
-                                     OutputLoss::Training const& training) const {
+HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
+                                OutputLoss::Training const& training) const {
   Pack const& pack = context.pack;
   Activations activations;
   activations.stacks.resize(stacks_.size());
@@ -89,16 +91,15 @@ ModelPart::Output ModelPart::forward(LayerContext& context, HiddenStates const& 
       stream = {Tensor(), stream.hidden};
     }
   }
-  LossSums loss;
   if (output_) {
     if (training.scale != 0) {
       activations.grad_hidden = context.arena.allocate(stream.hidden.dtype(), stream.hidden.shape());
     }
-    loss = output_->evaluate(context, stream.hidden, output_tokens(pack, extents_.back().side), training,
-                             activations.grad_hidden);
+    output_->evaluate(context, stream.hidden, output_tokens(pack, extents_.back().side), training,
+                      activations.grad_hidden);
   }
   saved.keep(std::move(activations));
-  return {output_ ? HiddenStates{stream.hidden, Tensor()} : stream, loss};
+  return output_ ? HiddenStates{stream.hidden, Tensor()} : stream;
 }
 
 HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {

@@ -142,7 +142,7 @@ Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMem
             .target_rows = target_rows.upload(),
             .source = make_ids(source_rows.pick(source.id)),
             .target_input = make_ids(target_rows.pick(target.id)),
-            .target_output = {to_tensor(target_rows.pick(target_output)), Tensor()},
+            .target_output = {to_tensor(target_rows.pick(target_output))},
             .source_output = {},
             .source_context = {},
             .target_context = {}};

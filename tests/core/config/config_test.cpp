@@ -132,6 +132,11 @@ TEST(Config, ValuesOutOfRangeSayTheRange) {
   EXPECT_THAT(refusal("[parallel]\ndata = \"all\""), HasSubstr("expected an integer, 1 to 1048576, or \"auto\""));
   EXPECT_THAT(refusal("[parallel]\ndata = 0"), HasSubstr("or \"auto\""));
   EXPECT_THAT(refusal("[train]\nseed = -1"), HasSubstr("expected an integer, 0 to 9007199254740992"));
+  EXPECT_THAT(refusal("[model]\npositions = \"absolute\""),
+              HasSubstr("expected \"sinusoidal\" or \"learned\" or \"none\" or \"rotary\" or \"relative\""));
+  EXPECT_THAT(refusal("[model]\nmax_distance = 0"), HasSubstr("expected an integer, 1 to 1048576"));
+  EXPECT_THAT(refusal("[model]\noutput_bias = 1"), HasSubstr("the integer 1; expected true or false"));
+  EXPECT_THAT(refusal("[model.decoder]\nbiases = \"no\""), HasSubstr("the text \"no\"; expected true or false"));
   EXPECT_THAT(refusal("[model]\nactivation = \"\""), HasSubstr("expected a text that is not empty"));
   EXPECT_THAT(refusal("[train]\nsteps = 2147483648"), HasSubstr("expected an integer, 1 to 2147483647"));
   EXPECT_THAT(refusal("[parallel]\nstage_layers = [2, 0]"),

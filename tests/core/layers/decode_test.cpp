@@ -26,6 +26,7 @@ ModelConfig small_model(NormPlacement norm, Positions positions) {
   config.max_length = 8;
   config.norm = norm;
   config.positions = positions;
+  config.max_distance = 3;
   config.dropout = 0.3;  // not active outside training
   return config;
 }
@@ -55,11 +56,13 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     }
     Ids const ones(queries.size(), 1);
     Ids const used(queries.size(), static_cast<std::int32_t>(time_ + 1));
+    Ids const positions(queries.size(), static_cast<std::int32_t>(time_));
     return {time_,
             capacity,
             {integers(queries), integers(ones), rows(), 1},
             {integers(keys), integers(used), rows(), time_ + 1},
-            {integers(memory), integers(memory_lengths), rows(), pack_.source_rows.sequences.max_length}};
+            {integers(memory), integers(memory_lengths), rows(), pack_.source_rows.sequences.max_length},
+            integers(positions)};
   }
 
   /// Logits after each hypothesis's newest token.
@@ -155,7 +158,8 @@ TEST_P(DecodeTest, FewerHypothesesGoOn) {
 
 INSTANTIATE_TEST_SUITE_P(Models, DecodeTest,
                          testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre),
-                                          testing::Values(Positions::sinusoidal, Positions::learned)));
+                                          testing::Values(Positions::sinusoidal, Positions::learned, Positions::none,
+                                                          Positions::rotary, Positions::relative)));
 
 }  // namespace
 }  // namespace heddle

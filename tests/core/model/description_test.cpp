@@ -28,7 +28,7 @@ ModelConfig small_model(std::vector<std::string> stacks) {
 Pack small_pack() {
   std::vector<SentencePair> const pairs{{0, {5, 9, 3}, {7, 4}}, {1, {8}, {10, 6, 6}}};
   Pack pack = make_pack(pairs, test_ids);
-  pack.source_output = pack.source;  // as an encoder that reconstructs its input
+  pack.source_output = {pack.source.id};  // as an encoder that reconstructs its input
   return pack;
 }
 
@@ -145,7 +145,7 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
       ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.head_dim is the integer 0; expected an "
                                            "integer, 1 to 65536")));
   EXPECT_THAT(described("[model.decoder]\nself_attention = { mask = \"full\" }"),
-              ThrowsMessage<ConfigError>(HasSubstr("expected \"causal\" or \"bidirectional\"")));
+              ThrowsMessage<ConfigError>(HasSubstr("expected \"causal\" or \"bidirectional\" or \"prefix\"")));
   EXPECT_THAT(described("[model.decoder]\nfeed_forward = { width = 2 }"),
               ThrowsMessage<ConfigError>(HasSubstr("this layer takes none")));
   EXPECT_THAT(described("[model.encoder]\ncross_attention = { head_dim = 2 }"),

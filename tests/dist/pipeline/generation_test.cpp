@@ -18,7 +18,7 @@ constexpr VocabularySizes vocabulary{23, 23, true};  // no number of ranks divid
 enum class Task { translation, continuation };
 
 Config config_of(Task task, Variant const& variant, Layout const& layout) {
-  Config config;
+  Config config = parse_config("[model]\n" + variant.keys, "test");
   if (task == Task::continuation) {
     config.model.stacks = {"decoder"};
     config.model.decoder.sublayers = {"self_attention", "feed_forward"};
@@ -31,7 +31,9 @@ Config config_of(Task task, Variant const& variant, Layout const& layout) {
   config.model.max_length = 8;
   config.model.norm = variant.norm;
   config.model.tie_embeddings = variant.tied;
-  config.model.positions = variant.tied ? Positions::sinusoidal : Positions::learned;
+  if (variant.keys.empty()) {
+    config.model.positions = variant.tied ? Positions::sinusoidal : Positions::learned;
+  }
   config.train.seed = 5;
   config.parallel.pipeline = layout.sizes[0];
   config.parallel.tensor = layout.sizes[3];
@@ -55,7 +57,9 @@ Translations generated(Task task, Variant const& variant, Layout const& layout, 
 class LayoutGenerationTest : public DistTest, public testing::WithParamInterface<Task> {};
 
 TEST_P(LayoutGenerationTest, EveryLayoutGeneratesAsOneRank) {
-  for (Variant const& variant : {Variant{NormPlacement::post, true}, {NormPlacement::pre, false}}) {
+  std::vector<Variant> variants = other_variants();
+  variants.insert(variants.begin(), {{NormPlacement::post, true}, {NormPlacement::pre, false}});
+  for (Variant const& variant : variants) {
     Translations const expected = generated(GetParam(), variant, Layout{}, Communicator::self());
     for (Layout const& layout : layouts_on(world_.size())) {
       if (layout.sizes[1] > 1 || layout.sizes[2] > 1) {

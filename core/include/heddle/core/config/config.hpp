@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <heddle/core/base/dtype.hpp>
 #include <heddle/core/base/index_range.hpp>
@@ -18,7 +19,9 @@ namespace heddle {
 // comparing and `describe_config` all follow from it.
 
 enum class NormPlacement : std::uint8_t { post, pre };
-enum class Positions : std::uint8_t { sinusoidal, learned };
+enum class Positions : std::uint8_t { sinusoidal, learned, none, rotary, relative };
+/// In the order of the values.
+inline constexpr std::array<std::string_view, 5> position_names{"sinusoidal", "learned", "none", "rotary", "relative"};
 enum class Precision : std::uint8_t { float32, bfloat16 };
 enum class OptimizerName : std::uint8_t { adam, adamw };
 enum class Schedule : std::uint8_t { inverse_sqrt, cosine, linear, constant };
@@ -80,7 +83,11 @@ struct ModelConfig {
   NormPlacement norm = NormPlacement::post;
   std::string activation = "relu";  ///< any function an activation kernel supports
   Positions positions = Positions::sinusoidal;
+  std::int64_t max_distance = 128;  ///< of relative positions
+  bool biases = true;
+  bool scale_embedding = true;
   bool tie_embeddings = true;
+  bool output_bias = false;
   double dropout = 0.1;
   double attention_dropout = 0.0;
   double activation_dropout = 0.0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/layers/attention_positions.hpp>
 #include <heddle/core/layers/context_attention.hpp>
 #include <heddle/core/layers/registry.hpp>
 #include <heddle/core/operations/attention.hpp>
@@ -33,19 +34,27 @@ class AttentionCore {
     Tensor q, k, v, output;
     ContextAttention::Activations kernel;  ///< the kernel's call and its results
   };
-  /// Queries are tokens of the stack's side. The result's tensors come from the arena.
+  /// Queries are tokens of the stack's side. The result's tensors come from the arena. Where the stack's positions are
+  /// rotations, q and k are rotated in place.
   Activations forward(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
   void backward(LayerContext& context, Activations const& activations, Tensor const& grad_output,
                 AttentionGradients const& gradients) const;
-  /// One query per row against cached keys and values.
-  Tensor decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v, Sequences const& queries,
+  /// Keys [rows, columns] of a step's new tokens as decode takes them from the cache. Where the stack's positions are
+  /// rotations, `k` is rotated in place.
+  Tensor keys_to_cache(LayerContext& context, Tensor const& k, DecodeStep const& step) const;
+  /// One query per row against cached keys and values. `q` is overwritten.
+  Tensor decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v, DecodeStep const& step,
                 Sequences const& keys) const;
 
   /// Options, cost and refusals of both layers.
   static LayerTraits traits();
 
  private:
-  AttentionCall call(LayerContext const& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
+  AttentionProblem problem(DType dtype) const;
+  bool rotates() const { return positions_ != nullptr && positions_->rotates(); }
+  AttentionCall call(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
+  /// The call for all rows of the pack.
+  AttentionCall pack_call(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
   ContextAttention::Task task(LayerContext& context) const;
   std::shared_ptr<Attention> context_kernel(LayerSpec const& spec) const;
   bool tokens_are_split(LayerContext const& context) const { return !context.pack.context(side_).shards.empty(); }
@@ -53,12 +62,11 @@ class AttentionCore {
   std::string name_;
   Side side_;
   Side keys_;
-  AttentionMask mask_;
   double dropout_;
   AttentionSizes sizes_;
-  std::int64_t heads_;       ///< of this rank
-  std::int64_t kv_heads_;    ///< of this rank; 0: as many as heads
-  std::int64_t first_head_;  ///< global index of the first
+  AttentionCall base_;                             ///< heads of this rank, scale and mask: the same in all calls
+  std::int64_t first_head_;                        ///< global index of the first
+  std::shared_ptr<AttentionPositions> positions_;  ///< of the stack, for self-attention; may be null
   std::shared_ptr<Attention> attention_;
   ContextAttention context_attention_;
 };

@@ -28,6 +28,8 @@ struct LayerDescription {
 
   /// Of all its sublayers; norms and residual sums are not counted.
   Cost cost(LayerLoad const& load) const;
+  /// Whether one of its sublayers does (LayerTraits).
+  bool takes_positions() const;
 };
 
 /// A sequence of layers over one side's tokens: "encoder" or "decoder".

@@ -6,8 +6,9 @@
 namespace heddle {
 
 /// Computes dropout(sqrt(d_model) * table[id] + position): the beginning of a stack's stream (Vaswani et al. 2017,
-/// §3.4 and §3.5). The vocabulary is split over the tensor group: each rank looks its tokens up, and the stream is the
-/// sum of the ranks' rows, so both calls are collective over that group.
+/// §3.4 and §3.5). The factor is 1 where model.scale_embedding is false, and no position is added where model.positions
+/// is not "sinusoidal" or "learned". The vocabulary is split over the tensor group: each rank looks its tokens up, and
+/// the stream is the sum of the ranks' rows, so both calls are collective over that group.
 class TokenEmbedding {
  public:
   /// `table` [vocabulary, d_model] may be shared. Learned positions are declared as NAME.positions.weight.

@@ -39,6 +39,8 @@ struct LayerLoad {
 struct LayerTraits {
   std::vector<OptionDescription> options = {};  ///< those that the configuration may give it
   LayerCapabilities capabilities = {};
+  /// The sublayer applies LayerSpec::positions. A stack whose positions act in attention needs such a sublayer.
+  bool takes_positions = false;
   /// Of a forward pass on all ranks together, by the cost functions of the operations that it calls. Not given: two
   /// products with a parameter of [d_model, d_ff].
   std::function<Cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load)> cost = {};

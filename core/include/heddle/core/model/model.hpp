@@ -28,7 +28,7 @@ class Model {
 
   /// One micro-batch, forward and backward; parameter gradients +=. Everything taken from the arena is released. One
   /// stage only; collective over the tensor and context groups.
-  LossSums forward_backward(LayerContext& context, OutputLoss::Training const& training) const;
+  LossSums forward_backward(LayerContext& context, OutputLoss::Training training) const;
   /// The loss without gradients; otherwise as forward_backward.
   LossSums forward(LayerContext& context, double label_smoothing) const;
   /// logits [target tokens, this rank's part of the vocabulary] of the whole pack, from the arena: for tests and small

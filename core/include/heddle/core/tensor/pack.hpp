@@ -25,12 +25,21 @@ struct TokenRows {
   Tensor sample;    ///< int32 [tokens]
   Tensor position;  ///< int32 [tokens]
   std::int64_t tokens = 0;
+  /// int32 [sequences.count]: tokens at the beginning of each sequence that all its tokens see under a prefix mask.
+  /// The code that makes the pack fills it where the data have prefixes; otherwise it is empty.
+  Tensor prefix_length{};
 };
 
 /// The tokens' ids, and the rows sorted by id (stable): the embedding's gradient is then a sum over segments.
 struct TokenIds {
   Tensor id;         ///< int32 [tokens]
   Tensor row_order;  ///< int32 [tokens]
+};
+
+/// The tokens that rows are to predict.
+struct RowTargets {
+  Tensor id;        ///< int32 [tokens]; below 0: the row predicts nothing
+  Tensor weight{};  ///< float32 [tokens]: of each row's loss; empty: 1
 };
 
 enum class Side { source, target };
@@ -50,13 +59,13 @@ struct ContextRows {
 struct Pack {
   TokenRows source_rows;
   TokenRows target_rows;
-  TokenIds source;         ///< source pieces, end
-  TokenIds target_input;   ///< begin, target pieces
-  TokenIds target_output;  ///< target pieces, end; row_order is not filled
+  TokenIds source;           ///< source pieces, end
+  TokenIds target_input;     ///< begin, target pieces
+  RowTargets target_output;  ///< target pieces, end
 
-  /// The token that each source row is to predict, for a model whose last stack is the source's: masked words, for
-  /// example. The code that makes the pack fills it; row_order is not filled.
-  TokenIds source_output;
+  /// The tokens that the source's rows are to predict, for a model whose last stack is the source's: masked words, for
+  /// example. The code that makes the pack fills it.
+  RowTargets source_output;
 
   ContextRows source_context;
   ContextRows target_context;
