@@ -43,6 +43,12 @@ inline std::vector<Variant> other_variants() {
       {NormPlacement::post, false,
        "positions = \"relative\"\nmax_distance = 3\nbiases = false\nscale_embedding = false\noutput_bias = true", true},
       {NormPlacement::pre, true, "positions = \"rotary\""},
+      // A layer norm of few numbers is steep, and rounding errors would grow from step to step: heads have six.
+      {NormPlacement::both, true,
+       "norm_kind = \"rms\"\nembedding_norm = true\n"
+       "[model.encoder]\nnorm_kind = \"layer\"\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
+       "[model.decoder]\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
+       "cross_attention = { query_key_norm = true, head_dim = 6 }"},
       {NormPlacement::post, true, "[model.decoder]\nself_attention = { mask = \"prefix\" }"}};
 }
 

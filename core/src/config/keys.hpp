@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <heddle/core/config/config.hpp>
 #include <limits>
@@ -16,7 +17,14 @@ namespace heddle::config_keys {
 template <class Enum>
 inline constexpr int names_of = 0;
 template <>
-inline constexpr std::array<std::string_view, 2> names_of<NormPlacement>{"post", "pre"};
+inline constexpr std::array<std::string_view, 3> names_of<NormPlacement>{"post", "pre", "both"};
+template <>
+inline constexpr std::array<std::string_view, norm_kinds.size()> names_of<NormKind> = [] {
+  std::array<std::string_view, norm_kinds.size()> names;
+  std::transform(norm_kinds.begin(), norm_kinds.end(), names.begin(),
+                 [](NormTraits const& traits) { return traits.name; });
+  return names;
+}();
 template <>
 inline constexpr auto names_of<Positions> = position_names;
 template <>
@@ -100,6 +108,8 @@ void visit_layer_keys(Visitor& visitor, Model& model) {
   visitor.key("dropout", model.dropout, below_one(), "of embeddings and of each sublayer's output");
   visitor.key("attention_dropout", model.attention_dropout, below_one(), "of attention weights");
   visitor.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
+  visitor.key("norm_kind", model.norm_kind, Unchecked{}, "of every norm: LayerNorm, or RMSNorm, which has no bias");
+  visitor.key("norm_epsilon", model.norm_epsilon, above_zero(), "added to the square that a norm takes the root of");
 }
 
 template <class Visitor, class Config>
@@ -111,7 +121,8 @@ void visit_model(Visitor& visitor, Config& config) {
   visitor.key("decoder_layers", model.decoder.layers, between(0, most_layers), "layers of the decoder");
   visitor.key("d_model", model.d_model, between(1, most_width), "width of the residual stream; a multiple of heads");
   visit_layer_keys(visitor, model);
-  visitor.key("norm", model.norm, Unchecked{}, "LayerNorm after each residual sum, or before each sublayer");
+  visitor.key("norm", model.norm, Unchecked{}, "on residual sums, before sublayers, or around them");
+  visitor.key("embedding_norm", model.embedding_norm, Unchecked{}, "a norm on the embeddings of each stack");
   visitor.key("positions", model.positions, Unchecked{}, "added to embeddings, or acting in self-attention");
   visitor.key("max_distance", model.max_distance, between(1, most_width),
               "of relative positions; larger distances count as it");

@@ -101,7 +101,10 @@ LayerTraits AttentionCore::traits() {
   return {
       .options =
           {{.name = "kv_heads", .meaning = "heads of keys and values; not given: heads", .least = 1, .most = 4096},
-           {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .least = 1, .most = 65536}},
+           {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .least = 1, .most = 65536},
+           {.name = "query_key_norm",
+            .type = OptionDescription::Type::flag,
+            .meaning = "a norm on each head's queries and one on its keys; not given: false"}},
       .cost = attention_cost,
       .refusal = attention_refusal};
 }
@@ -117,7 +120,14 @@ AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask con
       positions_(positions_of(spec, keys, sizes_)),
       attention_(select(spec, problem(spec.dtype))),
       context_attention_(spec.parallel.context, spec.parallel.context_mode, context_kernel(spec),
-                         spec.kernels.select<TensorOps>({spec.dtype})) {}
+                         spec.kernels.select<TensorOps>({spec.dtype})),
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
+  if (spec.options.flag("query_key_norm", false)) {
+    // A rank of a tensor group has some of the heads that share the weights.
+    query_norm_.emplace(spec, Norm::Declaration{spec.name + ".q_norm", sizes_.head_dim, {MeshAxis::tensor}});
+    key_norm_.emplace(spec, Norm::Declaration{spec.name + ".k_norm", sizes_.head_dim, {MeshAxis::tensor}});
+  }
+}
 
 AttentionProblem AttentionCore::problem(DType dtype) const {
   return {.dtype = dtype,
@@ -180,14 +190,37 @@ ContextAttention::Task AttentionCore::task(LayerContext& context) const {
   return {context.execution, context.arena, context.pack.context(side_), context.pack.context(keys_), side_ == keys_};
 }
 
+Tensor AttentionCore::normalize(LayerContext& context, std::optional<Norm> const& norm, Tensor const& x,
+                                Norm::Activations& activations) const {
+  if (!norm) {
+    return x;
+  }
+  Tensor rows = x;
+  if (!x.contiguous()) {
+    rows = context.arena.allocate(x.dtype(), x.shape());
+    tensor_ops_->copy(context.execution, x, rows);
+  }
+  activations = norm->forward(context, {rows.reshaped({x.size() / sizes_.head_dim, sizes_.head_dim})});
+  return activations.output.normalized.reshaped(x.shape());
+}
+
+void AttentionCore::normalize_backward(LayerContext& context, Norm const& norm, Norm::Activations const& activations,
+                                       Tensor const& grad, Tensor const& grad_x) const {
+  Tensor const rows = grad.reshaped(activations.output.normalized.shape());
+  norm.backward(context, activations, {.normalized = rows, .residual = rows});
+  tensor_ops_->copy(context.execution, grad, grad_x);
+}
+
 AttentionCore::Activations AttentionCore::forward(LayerContext& context, Tensor const& q, Tensor const& k,
                                                   Tensor const& v) const {
-  Activations activations{q, k, v, context.arena.allocate(q.dtype(), q.shape()), {}};
-  AttentionCall const attention_call = pack_call(context, q, k, v);
+  Activations activations{q, k, v, context.arena.allocate(q.dtype(), q.shape()), {}, {}, {}};
+  Tensor const queries = normalize(context, query_norm_, q, activations.q_norm);
+  Tensor const keys = normalize(context, key_norm_, k, activations.k_norm);
+  AttentionCall const attention_call = pack_call(context, queries, keys, v);
   if (rotates()) {
     Tensor const& position = context.pack.rows(side_).position;
-    positions_->rotate(context, q, sizes_.head_dim, position);
-    positions_->rotate(context, k, sizes_.head_dim, position);
+    positions_->rotate(context, queries, sizes_.head_dim, position);
+    positions_->rotate(context, keys, sizes_.head_dim, position);
   }
   if (tokens_are_split(context)) {
     activations.kernel = context_attention_.forward(task(context), attention_call, activations.output);
@@ -203,6 +236,10 @@ void AttentionCore::backward(LayerContext& context, Activations const& activatio
                              AttentionGradients const& gradients) const {
   auto const& kernel = activations.kernel;
   AttentionGradients all = gradients;
+  if (query_norm_) {
+    all.q = context.arena.allocate(activations.q.dtype(), activations.q.shape());
+    all.k = context.arena.allocate(activations.k.dtype(), activations.k.shape());
+  }
   if (positions_ != nullptr) {
     all.bias = positions_->bias_gradient(context);
   }
@@ -216,26 +253,34 @@ void AttentionCore::backward(LayerContext& context, Activations const& activatio
   }
   if (rotates()) {
     Tensor const& position = context.pack.rows(side_).position;
-    positions_->rotate_back(context, gradients.q, sizes_.head_dim, position);
-    positions_->rotate_back(context, gradients.k, sizes_.head_dim, position);
+    positions_->rotate_back(context, all.q, sizes_.head_dim, position);
+    positions_->rotate_back(context, all.k, sizes_.head_dim, position);
+  }
+  if (query_norm_) {
+    normalize_backward(context, *query_norm_, activations.q_norm, all.q, gradients.q);
+    normalize_backward(context, *key_norm_, activations.k_norm, all.k, gradients.k);
   }
 }
 
 Tensor AttentionCore::keys_to_cache(LayerContext& context, Tensor const& k, DecodeStep const& step) const {
+  Norm::Activations activations;
+  Tensor const keys = normalize(context, key_norm_, k, activations);
   if (rotates()) {
-    positions_->rotate(context, k, sizes_.head_dim, step.position);
+    positions_->rotate(context, keys, sizes_.head_dim, step.position);
   }
-  return k;
+  return keys;
 }
 
 Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v,
                              DecodeStep const& step, Sequences const& keys) const {
+  Norm::Activations activations;
+  Tensor const query = normalize(context, query_norm_, q, activations);
   if (rotates()) {
-    positions_->rotate(context, q, sizes_.head_dim, step.position);
+    positions_->rotate(context, query, sizes_.head_dim, step.position);
   }
   Tensor const output = context.arena.allocate(q.dtype(), q.shape());
   Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), base_.heads});
-  AttentionCall call = this->call(context, q, k, v);
+  AttentionCall call = this->call(context, query, k, v);
   call.queries = step.queries;
   call.keys = keys;
   // The newest token is the last key, so a window is the only mask that hides keys from it.

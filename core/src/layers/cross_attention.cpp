@@ -57,7 +57,8 @@ HiddenStates CrossAttention::decode(LayerContext& context, HiddenStates const& i
   if (cache.empty()) {
     Tensor const kv = kv_.forward(context, input.memory);
     Tensor const kept = Tensor::allocate(kv.dtype(), kv.shape());
-    tensor_ops_->copy(context.execution, kv, kept);
+    tensor_ops_->copy(context.execution, core_.keys_to_cache(context, keys(kv), step), keys(kept));
+    tensor_ops_->copy(context.execution, values(kv), values(kept));
     cache.keep(Cache{kept});
   }
   Tensor const q = q_.forward(context, input.hidden);

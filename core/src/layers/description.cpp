@@ -93,9 +93,12 @@ bool LayerDescription::takes_positions() const {
 
 StackDescription describe_stack(ModelConfig const& model, StackConfig ModelConfig::*stack, std::string const& name,
                                 Side side, LayerRegistry const& registry) {
-  StackDescription description{.name = name, .side = side, .memory_side = {}, .layers = {}};
+  auto const keys_of = [&](std::int64_t layer) {
+    return std::make_shared<ModelConfig const>(layer_config(model, stack, layer));
+  };
+  StackDescription description{.name = name, .side = side, .memory_side = {}, .keys = keys_of(-1), .layers = {}};
   for (std::int64_t index = 0; index < (model.*stack).layers; ++index) {
-    LayerDescription layer{std::make_shared<ModelConfig const>(layer_config(model, stack, index)), {}};
+    LayerDescription layer{keys_of(index), {}};
     for (std::string const& sublayer : (*layer.keys.*stack).sublayers) {
       std::string const path = fmt::format("{}.layers.{}.{}", name, index, sublayer);
       LayerRegistry::Entry const& entry = registry.at(sublayer, path);

@@ -11,10 +11,14 @@ namespace heddle {
 namespace {
 
 LayerSpec stack_spec(LayerSpec const& spec, StackDescription const& stack) {
-  LayerSpec named = spec.named(stack.name);
-  named.side = stack.side;
-  named.memory_side = stack.memory_side;
-  return named;
+  return {.name = stack.name,
+          .side = stack.side,
+          .model = *stack.keys,
+          .dtype = spec.dtype,
+          .kernels = spec.kernels,
+          .parallel = spec.parallel,
+          .parameters = spec.parameters,
+          .memory_side = stack.memory_side};
 }
 
 /// The tokens that a side's stack embeds.
@@ -32,6 +36,7 @@ RowTargets const& output_tokens(Pack const& pack, Side side) {
 }
 
 struct Activations {
+  std::vector<Saved> embeddings;  ///< one per stack
   std::vector<Saved> stacks;
   Tensor grad_hidden;  ///< of the last layer's output, from the loss
 };
@@ -79,12 +84,14 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
                                 OutputLoss::Training const& training) const {
   Pack const& pack = context.pack;
   Activations activations;
+  activations.embeddings.resize(stacks_.size());
   activations.stacks.resize(stacks_.size());
   HiddenStates stream = input;
   for (std::size_t index = 0; index < stacks_.size(); ++index) {
     Stack const& stack = stacks_[index];
     if (stack.begins) {
-      stream.hidden = stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side));
+      stream.hidden = stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side),
+                                               activations.embeddings[index]);
     }
     stream = stack.layers.forward(context, stream, activations.stacks[index]);
     if (stack.ends && stack.index + 1 < extents_.size()) {
@@ -121,7 +128,8 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
     }
     grad = stack.layers.backward(context, grad, activations.stacks[index]);
     if (stack.begins) {
-      stack.embedding->backward(context, input_tokens(pack, stack.side), pack.rows(stack.side), grad.hidden);
+      stack.embedding->backward(context, input_tokens(pack, stack.side), pack.rows(stack.side), grad.hidden,
+                                activations.embeddings[index]);
       grad.hidden = Tensor();
     }
   }
@@ -155,14 +163,17 @@ ModelPart::Stack const* ModelPart::stack(std::size_t index) const {
 
 Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const& hidden, Saved& saved) const {
   Pack const& pack = context.pack;
+  Saved embedding;
   Tensor const input =
-      stack.begins ? stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side)) : hidden;
+      stack.begins ? stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side), embedding)
+                   : hidden;
   return stack.layers.forward(context, {input, {}}, saved).hidden;
 }
 
 Tensor ModelPart::decode(LayerContext& context, Stack const& stack, TokenIds const& tokens, TokenRows const& rows,
                          HiddenStates const& stream, DecodeStep const& step, std::vector<DecodeCache>& caches) const {
-  Tensor const hidden = stack.begins ? stack.embedding->forward(context, tokens, rows) : stream.hidden;
+  Saved embedding;
+  Tensor const hidden = stack.begins ? stack.embedding->forward(context, tokens, rows, embedding) : stream.hidden;
   return stack.layers.decode(context, {hidden, stream.memory}, step, caches).hidden;
 }
 

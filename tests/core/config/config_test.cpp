@@ -285,9 +285,42 @@ TEST(Config, WrongGroupsNameTheirPlace) {
   EXPECT_THAT(refusal("[optimizer.group.\"a.b\"]\nparameters = [\"x\"]"), HasSubstr("a group named \"a.b\""));
 }
 
+TEST(Config, NormsAreKeysOfTheModelAndOfLayers) {
+  Config const config = parse_config(R"(
+    [model]
+    norm = "both"
+    norm_kind = "rms"
+    norm_epsilon = 1e-6
+    embedding_norm = true
+    [model.decoder]
+    norm_epsilon = 1
+    self_attention = { query_key_norm = true }
+    [model.decoder.layer."2-3"]
+    norm_kind = "layer")",
+                                     "run.toml");
+  EXPECT_EQ(config.model.norm, NormPlacement::both);
+  EXPECT_EQ(config.model.norm_kind, NormKind::rms);
+  EXPECT_EQ(config.model.norm_epsilon, 1e-6);
+  EXPECT_TRUE(config.model.embedding_norm);
+  EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
+  auto const keys = [&](std::int64_t layer) { return layer_config(config.model, &ModelConfig::decoder, layer); };
+  EXPECT_EQ(keys(-1).norm_epsilon, 1) << "of the stack";
+  EXPECT_EQ(keys(0).norm_kind, NormKind::rms);
+  EXPECT_EQ(keys(2).norm_kind, NormKind::layer);
+  EXPECT_EQ(refusal("[model]\nnorm_epsilon = 0"),
+            "run.toml:2:1: model.norm_epsilon is the integer 0; expected a number, above 0");
+  EXPECT_EQ(refusal("[model.decoder.layer.2]\nnorm_kind = \"rmz\""),
+            "run.toml:2:1: model.decoder.layer.2.norm_kind is the text \"rmz\"; expected \"layer\" or \"rms\"");
+  EXPECT_THAT(refusal("[model.decoder.layer.2]\nnorm = \"pre\""),
+              HasSubstr("run.toml:2:1: there is no key model.decoder.layer.2.norm"))
+      << "where norms stand is one for the whole model";
+}
+
 TEST(Config, UnknownNamesListTheKnown) {
-  EXPECT_EQ(refusal("[model]\nnorm = \"both\""),
-            "run.toml:2:1: model.norm is the text \"both\"; expected \"post\" or \"pre\"");
+  EXPECT_EQ(refusal("[model]\nnorm = \"sandwich\""),
+            "run.toml:2:1: model.norm is the text \"sandwich\"; expected \"post\" or \"pre\" or \"both\"");
+  EXPECT_EQ(refusal("[model]\nnorm_kind = \"batch\""),
+            "run.toml:2:1: model.norm_kind is the text \"batch\"; expected \"layer\" or \"rms\"");
   EXPECT_THAT(refusal("[optimizer]\nschedule = \"step\""),
               HasSubstr("\"inverse_sqrt\" or \"cosine\" or \"linear\" or \"constant\""));
 }

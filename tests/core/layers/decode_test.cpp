@@ -28,6 +28,12 @@ ModelConfig small_model(NormPlacement norm, Positions positions) {
   config.positions = positions;
   config.max_distance = 3;
   config.dropout = 0.3;  // not active outside training
+  if (norm == NormPlacement::both) {
+    config.norm_kind = NormKind::rms;
+    config.embedding_norm = true;
+    config.decoder.settings = {{"self_attention.query_key_norm", {true, "test"}},
+                               {"cross_attention.query_key_norm", {true, "test"}}};
+  }
   return config;
 }
 
@@ -157,7 +163,7 @@ TEST_P(DecodeTest, FewerHypothesesGoOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DecodeTest,
-                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre),
+                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre, NormPlacement::both),
                                           testing::Values(Positions::sinusoidal, Positions::learned, Positions::none,
                                                           Positions::rotary, Positions::relative)));
 

@@ -141,7 +141,7 @@ TEST_P(ResidualStackTest, GradientsEqualCentralDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stacks, ResidualStackTest,
-                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre),
+                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre, NormPlacement::both),
                                           testing::Values(Side::source, Side::target), testing::Values(0, 1, 2)));
 
 class ModelGradientTest : public testing::TestWithParam<std::tuple<NormPlacement, Positions, bool>> {};

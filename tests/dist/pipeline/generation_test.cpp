@@ -22,6 +22,7 @@ Config config_of(Task task, Variant const& variant, Layout const& layout) {
   if (task == Task::continuation) {
     config.model.stacks = {"decoder"};
     config.model.decoder.sublayers = {"self_attention", "feed_forward"};
+    std::erase_if(config.model.decoder.settings, [](auto const& entry) { return entry.first.starts_with("cross_"); });
   }
   config.model.encoder.layers = 4;
   config.model.decoder.layers = task == Task::continuation ? 8 : 4;

@@ -5,6 +5,7 @@
 #include <heddle/core/base/dtype.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/base/mesh_axis.hpp>
+#include <heddle/core/base/norm_kind.hpp>
 #include <heddle/core/base/operation_names.hpp>
 #include <heddle/core/config/options.hpp>
 #include <string>
@@ -18,7 +19,9 @@ namespace heddle {
 // core/src/config/keys.hpp alone defines the keys' meanings and accepted values; reading, printing, checking,
 // comparing and `describe_config` all follow from it.
 
-enum class NormPlacement : std::uint8_t { post, pre };
+/// Where a sublayer's norms stand: on the residual sum (Vaswani et al. 2017), before the branch (Xiong et al. 2020), or
+/// before the branch and on its output, before the residual sum (Ding et al. 2021: sandwich).
+enum class NormPlacement : std::uint8_t { post, pre, both };
 enum class Positions : std::uint8_t { sinusoidal, learned, none, rotary, relative };
 /// In the order of the values.
 inline constexpr std::array<std::string_view, 5> position_names{"sinusoidal", "learned", "none", "rotary", "relative"};
@@ -81,6 +84,9 @@ struct ModelConfig {
   std::int64_t d_ff = 2048;
   std::int64_t heads = 8;
   NormPlacement norm = NormPlacement::post;
+  NormKind norm_kind = NormKind::layer;
+  double norm_epsilon = 1e-5;  ///< added to the variance, or to the mean square
+  bool embedding_norm = false;
   std::string activation = "relu";  ///< any function an activation kernel supports
   Positions positions = Positions::sinusoidal;
   std::int64_t max_distance = 128;  ///< of relative positions
@@ -97,8 +103,9 @@ struct ModelConfig {
 };
 
 /// The keys of one layer, resolved: [model], then the stack's settings, then those of the range that has the layer
-/// (`layer` counts from 0). Its `sublayers` are those of `stack` in the result, its sublayers' options are
-/// layer_options. Throws ConfigError with the setting's origin for a wrong value.
+/// (`layer` counts from 0; -1 stands for the stack itself, which is in no range). Its `sublayers` are those of `stack`
+/// in the result, its sublayers' options are layer_options. Throws ConfigError with the setting's origin for a wrong
+/// value.
 ModelConfig layer_config(ModelConfig const& model, StackConfig ModelConfig::*stack, std::int64_t layer);
 
 /// The options of one sublayer of a layer, resolved in the same order. `stack_name` is for messages.

@@ -2,9 +2,11 @@
 
 #include <heddle/core/layers/attention_positions.hpp>
 #include <heddle/core/layers/context_attention.hpp>
+#include <heddle/core/layers/norm.hpp>
 #include <heddle/core/layers/registry.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <optional>
 
 namespace heddle {
 
@@ -23,7 +25,9 @@ struct AttentionSizes {
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options);
 
 /// The common part of self- and cross-attention: the kernel and the shape of its calls. Heads are split over the
-/// tensor group and, where the pack is, tokens over the context group.
+/// tensor group and, where the pack is, tokens over the context group. With the option query_key_norm each head's
+/// queries and keys are normalized over its columns before they meet (Dehghani et al. 2023); the heads share the
+/// weights, NAME.q_norm and NAME.k_norm.
 class AttentionCore {
  public:
   /// `keys` is the side whose tokens are attended to. The layer's declaration (`traits`) must allow the ranks of
@@ -32,15 +36,16 @@ class AttentionCore {
 
   struct Activations {
     Tensor q, k, v, output;
-    ContextAttention::Activations kernel;  ///< the kernel's call and its results
+    ContextAttention::Activations kernel;  ///< the kernel's call, with queries and keys as normalized, and its results
+    Norm::Activations q_norm, k_norm;      ///< of [tokens * heads, head_dim], where there are such norms
   };
   /// Queries are tokens of the stack's side. The result's tensors come from the arena. Where the stack's positions are
   /// rotations, q and k are rotated in place.
   Activations forward(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
   void backward(LayerContext& context, Activations const& activations, Tensor const& grad_output,
                 AttentionGradients const& gradients) const;
-  /// Keys [rows, columns] of a step's new tokens as decode takes them from the cache. Where the stack's positions are
-  /// rotations, `k` is rotated in place.
+  /// Keys [rows, columns] of new tokens as decode takes them from the cache: normalized where the layer does that, and
+  /// rotated where the stack's positions are rotations. `k` is overwritten.
   Tensor keys_to_cache(LayerContext& context, Tensor const& k, DecodeStep const& step) const;
   /// One query per row against cached keys and values. `q` is overwritten.
   Tensor decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v, DecodeStep const& step,
@@ -56,6 +61,12 @@ class AttentionCore {
   /// The call for all rows of the pack.
   AttentionCall pack_call(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
   ContextAttention::Task task(LayerContext& context) const;
+  /// x [tokens, heads * head_dim] with each head's columns normalized; x itself where there is no norm.
+  Tensor normalize(LayerContext& context, std::optional<Norm> const& norm, Tensor const& x,
+                   Norm::Activations& activations) const;
+  /// grad_x (=) from the gradient of normalize's result, which is overwritten.
+  void normalize_backward(LayerContext& context, Norm const& norm, Norm::Activations const& activations,
+                          Tensor const& grad, Tensor const& grad_x) const;
   std::shared_ptr<Attention> context_kernel(LayerSpec const& spec) const;
   bool tokens_are_split(LayerContext const& context) const { return !context.pack.context(side_).shards.empty(); }
 
@@ -69,6 +80,8 @@ class AttentionCore {
   std::shared_ptr<AttentionPositions> positions_;  ///< of the stack, for self-attention; may be null
   std::shared_ptr<Attention> attention_;
   ContextAttention context_attention_;
+  std::shared_ptr<TensorOps> tensor_ops_;
+  std::optional<Norm> query_norm_, key_norm_;
 };
 
 }  // namespace heddle

@@ -36,7 +36,8 @@ struct LayerDescription {
 struct StackDescription {
   std::string name;
   Side side = Side::source;
-  std::optional<Side> memory_side;  ///< that of the stack before this one; none where this is the first
+  std::optional<Side> memory_side;          ///< that of the stack before this one; none where this is the first
+  std::shared_ptr<ModelConfig const> keys;  ///< [model] as it holds for the stack itself
   std::vector<LayerDescription> layers;
 
   std::int64_t count() const { return static_cast<std::int64_t>(layers.size()); }
