@@ -8,6 +8,7 @@
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
@@ -49,7 +50,7 @@ ModelConfig norms_everywhere() {
 
 Pack small_pack() {
   std::vector<SentencePair> const pairs{{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}};
-  return make_pack(pairs, 1, 2, 2);
+  return make_pack(pairs, test_ids);
 }
 
 TEST(Norms, ParametersAreNamedAfterTheirPlaces) {
