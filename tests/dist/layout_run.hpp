@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 
 #include "golden_model.hpp"
 #include "layouts.hpp"
+#include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 
 namespace heddle {
@@ -41,8 +43,39 @@ inline std::int64_t target_tokens(int step) {
   return tokens;
 }
 
+/// A row's weight: 0 where it predicts nothing.
+inline float weight_of(std::int32_t sample, std::int32_t position) {
+  return (sample + position) % 5 == 3 ? 0.0F : 0.25F * static_cast<float>(1 + (3 * sample + position) % 4);
+}
+
+inline double target_weight(int step) {
+  double weight = 0;
+  for (std::int64_t index = 0; index < micro_batches; ++index) {
+    for (SentencePair const& pair : pairs_of(step, index)) {
+      for (std::size_t position = 0; position <= pair.target.size(); ++position) {
+        weight += static_cast<double>(weight_of(pair.sample, static_cast<std::int32_t>(position)));
+      }
+    }
+  }
+  return weight;
+}
+
+/// Gives the targets of a pack their weights.
+inline void add_weights(Pack& pack) {
+  auto const samples = to_host<std::int32_t>(pack.target_rows.sample);
+  auto const positions = to_host<std::int32_t>(pack.target_rows.position);
+  auto ids = to_host<std::int32_t>(pack.target_output.id);
+  std::vector<float> weights;
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    weights.push_back(weight_of(samples[row], positions[row]));
+    ids[row] = weights.back() > 0 ? ids[row] : -1;
+  }
+  pack.target_output.id = from_host<std::int32_t>(ids, {pack.target_rows.tokens});
+  pack.target_output.weight = from_host<float>(weights, {pack.target_rows.tokens});
+}
+
 inline Config config_of(Variant const& variant, Layout const& layout) {
-  Config config;
+  Config config = parse_config("[model]\n" + variant.keys, "test");
   config.model.encoder.layers = 4;
   config.model.decoder.layers = 4;
   config.model.d_model = 16;
@@ -51,7 +84,9 @@ inline Config config_of(Variant const& variant, Layout const& layout) {
   config.model.max_length = 32;
   config.model.norm = variant.norm;
   config.model.tie_embeddings = variant.tied;
-  config.model.positions = variant.tied ? Positions::sinusoidal : Positions::learned;
+  if (variant.keys.find("positions") == std::string::npos) {
+    config.model.positions = variant.tied ? Positions::sinusoidal : Positions::learned;
+  }
   config.model.dropout = 0.1;
   config.model.attention_dropout = 0.1;
   config.model.activation_dropout = 0.1;
@@ -71,19 +106,30 @@ inline Config config_of(Variant const& variant, Layout const& layout) {
 class LayoutRun {
  public:
   LayoutRun(Variant const& variant, Layout const& layout, Communicator const& world, DType dtype = DType::float64)
-      : config_(config_of(variant, layout)),
+      : weighted_(variant.weighted),
+        config_(config_of(variant, layout)),
         bench_(config_.model, dtype, KernelChoices{}),
         parallel_(parallel_of(layout, world)),
         engine_({config_, bench_.registries(), parallel_, bench_.execution(), vocabulary, dtype}) {
     engine_.parameters().initialize(config_.train.seed);
   }
 
-  Pack pack(int step, std::int64_t index) const { return make_pack(pairs_of(step, index), 1, 2, 2, engine_.context()); }
+  Pack pack(int step, std::int64_t index) const {
+    Pack pack = make_pack(pairs_of(step, index), test_ids, engine_.context());
+    auto prefixes = to_host<std::int32_t>(pack.target_rows.sequences.length);
+    std::ranges::for_each(prefixes, [](std::int32_t& length) { length /= 2; });
+    pack.target_rows.prefix_length = from_host<std::int32_t>(prefixes, {pack.target_rows.sequences.count});
+    if (weighted_) {
+      add_weights(pack);
+    }
+    return pack;
+  }
 
   double accumulate(int step) {
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
     auto const make = [&](std::int64_t index) { return pack(step, mine.begin + index); };
-    return engine_.accumulate(TestMicroBatches(mine.count(), make, target_tokens(step)), step);
+    double const weight = weighted_ ? target_weight(step) : 0;
+    return engine_.accumulate(TestMicroBatches(mine.count(), make, target_tokens(step), weight), step);
   }
 
   /// The last layer's output for one micro-batch with dropout, on the last stage; empty elsewhere. Passes from part to
@@ -103,7 +149,7 @@ class LayoutRun {
         }
       }
       Saved saved;
-      HiddenStates const stream = mine.forward(context, input, saved, {0, 0}).stream;
+      HiddenStates const stream = mine.forward(context, input, saved, {0, 0});
       if (mine.ends_model()) {
         hidden = stream.hidden;
         continue;
@@ -122,6 +168,7 @@ class LayoutRun {
   double rate() const { return 0.01; }
 
  private:
+  bool weighted_;
   Config config_;
   TestBench bench_;
   ParallelState parallel_;

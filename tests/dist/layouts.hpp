@@ -24,6 +24,8 @@ struct Layout {
 struct Variant {
   NormPlacement norm = NormPlacement::post;
   bool tied = true;
+  std::string keys = {};  ///< TOML of other keys of [model]
+  bool weighted = false;  ///< the rows of the targets have weights, and some predict nothing
 
   auto operator<=>(Variant const&) const = default;
 };
@@ -35,6 +37,21 @@ inline std::vector<Variant> all_variants() {
           {NormPlacement::pre, false}};
 }
 
+/// Models of other parts than the paper's. Rows are split over a context group by none that has a prefix mask.
+inline std::vector<Variant> other_variants() {
+  return {
+      {NormPlacement::post, false,
+       "positions = \"relative\"\nmax_distance = 3\nbiases = false\nscale_embedding = false\noutput_bias = true", true},
+      {NormPlacement::pre, true, "positions = \"rotary\""},
+      // A layer norm of few numbers is steep, and rounding errors would grow from step to step: heads have six.
+      {NormPlacement::both, true,
+       "norm_kind = \"rms\"\nembedding_norm = true\n"
+       "[model.encoder]\nnorm_kind = \"layer\"\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
+       "[model.decoder]\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
+       "cross_attention = { query_key_norm = true, head_dim = 6 }"},
+      {NormPlacement::post, true, "[model.decoder]\nself_attention = { mask = \"prefix\" }"}};
+}
+
 inline std::string describe(Layout const& layout) {
   auto const& [pipeline, data, context, tensor] = layout.sizes;
   return fmt::format("pipeline {} ({}) x data {}{} x context {} ({}) x tensor {}{}", pipeline, name_of(layout.schedule),
@@ -43,7 +60,8 @@ inline std::string describe(Layout const& layout) {
 }
 
 inline std::string describe(Variant const& variant) {
-  return fmt::format("{}-norm, {}", name_of(variant.norm), variant.tied ? "tied" : "untied");
+  return fmt::format("{}-norm, {}{}", name_of(variant.norm), variant.tied ? "tied" : "untied",
+                     variant.keys.empty() ? "" : ", " + variant.keys);
 }
 
 /// Every layout of this many ranks with no axis above 4, each with all its possible switches.

@@ -26,6 +26,7 @@ class SyntheticModel {
     double clip_norm = 0;
     std::int64_t bucket_elements = 64;
     bool exact = true;
+    std::vector<ParameterGroup> groups = {};
   };
 
   SyntheticModel(ParallelState const& state, Options const& options)
@@ -182,6 +183,7 @@ class SyntheticModel {
   static OptimizerConfig config_of(Options const& options) {
     OptimizerConfig config;
     config.clip_norm = options.clip_norm;
+    config.groups = options.groups;
     return config;
   }
 

@@ -120,6 +120,13 @@ train 0 65 --set run.directory=damaged
 train 2 65 --set run.directory=damaged
 [ "$(grep -c '^heddle: .*none\|^heddle: .*verif' log)" -ge 1 ] || fail "the reason was not reported"
 
+# A run may continue with other groups of parameters, and reports that.
+cp -r alone grouped
+train 0 0 --set run.directory=grouped --set train.steps=51 --set optimizer.group.still.frozen=true \
+  --set 'optimizer.group.still.parameters=["encoder.layers.*"]'
+grep -q '^changed since the checkpoint: optimizer.group.still.frozen = true, before (not set)' log ||
+  fail "another group was not reported"
+
 # --fresh starts beside the old run and does not change it.
 train 0 0 --fresh --set run.directory=alone --set train.steps=5
 [ -e alone-2/metrics.jsonl ] || fail "--fresh made no new directory"
@@ -189,11 +196,23 @@ train 0 0 --set run.directory=single --set train.steps=3
 grep -q "^one rank on " log || fail "one rank does not report its host"
 ! grep -q '"communication"' single/metrics.jsonl || fail "one rank reports communication"
 
+# A decoder without encoder learns from the targets.
+train 2 0 --set run.directory=language --set 'model.stacks=["decoder"]' --set train.steps=3 --set train.validate_every=3
+[ "$(grep -c '"train_loss"' language/metrics.jsonl)" -eq 3 ] || fail "a decoder without encoder did not train"
+grep -q '"valid_loss"' language/metrics.jsonl || fail "a decoder without encoder was not validated"
+
 # Refused configurations leave no files behind.
+train 2 78 --set run.directory=refused --set 'model.stacks=["encoder"]'
+grep -q 'model.stacks = \["encoder"\]' log || fail "a model that has nothing to learn is not refused by name"
 train 0 78 --set run.directory=refused --set kernels.gemm=nonsense
 [ ! -e refused ] || fail "a refused run left its directory behind"
 train 2 78 --set run.directory=refused --set parallel.data=3
 train 0 78 --set run.directory=alone --set model.d_ff=64
+train 2 78 --set run.directory=refused --set 'optimizer.group.slow.parameters=["encodr.*"]'
+grep -q 'optimizer.group.slow.parameters has the pattern "encodr.\*"' log || fail "a pattern without parameters is not named"
+train 2 78 --set run.directory=refused --set train.validate_bleu=true --set 'model.decoder.self_attention={mask="bidirectional"}'
+grep -q 'train.validate_bleu = true needs a model that translates: decoder.layers.0.self_attention' log ||
+  fail "a model that cannot translate is not refused"
 train 2 78 --set model.dropuot=0.1
 grep -q "dropout" log || fail "no suggestion for a misspelt key"
 [ "$(grep -c '^heddle:' log)" -eq 1 ] || fail "an error of all ranks was reported more than once"

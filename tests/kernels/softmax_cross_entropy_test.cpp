@@ -244,14 +244,16 @@ TEST_F(SoftmaxCrossEntropyProperties, LossesAreAddedUpRowAfterRow) {
         continue;
       }
       run(*entry.kernel, problem, 1);
-      Tensor const sums = tensor_of({0.5, 0.25, 3}, DType::float64, {SoftmaxCrossEntropy::sums_size});
+      Tensor const sums = tensor_of({0.5, 0.25, 3, 1.5}, DType::float64, {SoftmaxCrossEntropy::sums_size});
       entry.kernel->add_losses(execution_, problem.call, problem.losses, sums);
-      Values expected = {0.5, 0.25, 3};
+      Values expected = {0.5, 0.25, 3, 1.5};
       Values const losses = values(problem.losses);
+      Values const weights = values(problem.call.weights);
       for (std::size_t row = 0; row < 301; ++row) {
         expected[0] += losses[2 * row];
         expected[1] += losses[2 * row + 1];
         expected[2] += row % 3 == 1 ? 0 : 1;
+        expected[3] += row % 3 == 1 ? 0 : weights[row];
       }
       EXPECT_EQ(values(sums), expected) << entry.name << " " << name_of(dtype);  // to the last bit
     }

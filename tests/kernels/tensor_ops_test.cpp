@@ -124,6 +124,40 @@ TEST_F(TensorOpsTest, GatherRows) {
   });
 }
 
+TEST_F(TensorOpsTest, RotateTurnsPairsOfColumnsByTheirPosition) {
+  constexpr std::int64_t width = 6;
+  constexpr std::int64_t groups = 5;
+  std::vector<std::int32_t> position;
+  for (std::int32_t row = 0; row < rows; ++row) {
+    position.push_back(row * 7 % 40);
+  }
+  Values const angles = random_values(40 * width / 2, 3, 0, 7);
+  Values table;
+  for (double const angle : angles) {
+    table.push_back(std::cos(angle));
+    table.push_back(std::sin(angle));
+  }
+  for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
+    Tensor const matrix =
+        strided_tensor(random_values(rows * groups * width, 1), dtype, Shape{rows, groups * width}, 3);
+    Values const before = values(matrix);
+    Tensor const angles_of = tensor_of(table, statistics_dtype(dtype), Shape{40, width});
+    Values expected;
+    for (std::size_t pair = 0; pair < before.size() / 2; ++pair) {
+      std::size_t const row = pair / (groups * width / 2);
+      std::size_t const place = (static_cast<std::size_t>(position[row]) * width + 2 * pair % width);
+      expected.push_back(before[2 * pair] * table[place] - before[2 * pair + 1] * table[place + 1]);
+      expected.push_back(before[2 * pair] * table[place + 1] + before[2 * pair + 1] * table[place]);
+    }
+    ops.rotate(execution_, matrix, int_tensor(position), angles_of, false);
+    expect_values(matrix, expected, dtype, what);
+    ops.rotate(execution_, matrix, int_tensor(position), angles_of, true);
+    expect_values(matrix, before, dtype, what + ", back");
+    expect_padding_untouched(matrix, what);
+    EXPECT_THROW(ops.rotate(execution_, matrix.columns(0, 4), int_tensor(position), angles_of, false), Error);
+  });
+}
+
 TEST_F(TensorOpsTest, WhatDoesNotFitIsAnError) {
   for_each([&](TensorOps& ops, DType dtype, std::string const&) {
     Tensor const two = Tensor::allocate(dtype, Shape{2, 3});

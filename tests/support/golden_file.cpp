@@ -86,7 +86,8 @@ VocabularySizes GoldenFile::vocabulary() const {
 
 Pack GoldenFile::pack() const {
   auto const id = [&](char const* setting) { return static_cast<std::int32_t>(integer(setting)); };
-  return make_pack(pairs_, id("begin_id"), id("source_end_id"), id("end_id"));
+  return make_pack(pairs_,
+                   {.source = {.end = id("source_end_id")}, .target = {.begin = id("begin_id"), .end = id("end_id")}});
 }
 
 std::vector<std::string> GoldenFile::names_after(std::string const& prefix) const {

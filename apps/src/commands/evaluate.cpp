@@ -107,9 +107,7 @@ LossSums reference_loss(TrainedModel& model, Lines const& sources, Lines const& 
     pairs.push_back({static_cast<std::int32_t>(index), vocabulary.source.encode(sources[index]),
                      vocabulary.target.encode(references[index])});
   }
-  MemorySamples const samples(std::move(pairs), {.begin = vocabulary.target.begin_id(),
-                                                 .source_end = vocabulary.source.end_id(),
-                                                 .target_end = vocabulary.target.end_id()});
+  MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
   GlobalBatch batch = all_samples(samples, model.config().model.max_length);
   if (std::size_t const left_out = sources.size() - batch.samples.size(); left_out > 0) {
     std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n", left_out);
@@ -147,7 +145,7 @@ void evaluate_model(EvaluateOptions const& options, Lines const& sources, Lines 
   print_scores(hypotheses, references, options.tokenize);
   LossSums const loss = reference_loss(*model, sources, references);
   if (loss.tokens > 0) {
-    double const mean = loss.negative_log_likelihood / static_cast<double>(loss.tokens);
+    double const mean = loss.negative_log_likelihood / loss.weight;
     std::cout << fmt::format("perplexity = {:.4f} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
                              loss.tokens);
   }

@@ -75,7 +75,11 @@ CpuLevel common_cpu_level(Communicator const& world) {
 
 /// The mesh's groups, and the way in which [parallel] uses them; collective over `world`.
 ParallelState make_parallel(Config const& config, LayerRegistry const& layers, Communicator const& world) {
-  Mesh const mesh = make_mesh(config, describe_model(config.model, layers), world.rank(), world.size());
+  ModelDescription const model = describe_model(config.model, layers);
+  Mesh const mesh = make_mesh(config, model, world.rank(), world.size());
+  if (config.train.validate_every > 0 && config.train.validate_bleu) {
+    require_translation(model, "train.validate_bleu = true");
+  }
   ParallelState parallel = make_parallel_state(world, mesh);
   parallel.sequence_parallel = config.parallel.sequence_parallel;
   parallel.context_mode = config.parallel.context_mode;

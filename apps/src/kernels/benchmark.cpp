@@ -74,9 +74,9 @@ class OneMicroBatch final : public MicroBatchSource {
 
 Sample read_sample(Config const& config) {
   Dataset const data = Dataset::open(config.data.train);
-  DatasetSamples const samples(data);
-  BatchPlanner batches(samples, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
-  SampledMicroBatches const batch(samples, batches.next(), {.most_tokens = config.train.micro_batch_tokens});
+  auto const samples = samples_for(config.model, data);
+  BatchPlanner batches(*samples, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
+  SampledMicroBatches const batch(*samples, batches.next(), {.most_tokens = config.train.micro_batch_tokens});
   return {{data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()}, batch.micro_batch(0)};
 }
 

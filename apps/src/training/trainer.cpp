@@ -8,6 +8,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/training/learning_rate.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/state/replica_check.hpp>
@@ -48,7 +49,7 @@ void Trainer::open_data() {
                                   config_.data.train, config_.data.valid));
     }
   }
-  samples_.emplace(*train_data_);
+  samples_ = samples_for(config_.model, *train_data_);
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   batches_.emplace(*samples_, limits, config_.train.seed);
   Communicator const& world = setup_.parallel.world;
@@ -83,6 +84,7 @@ void Trainer::build_model() {
                                         .vocabulary = vocabulary_sizes(*train_data_),
                                         .dtype = dtype_of(config_.train.precision)});
   whole_model_.emplace(WholeModel::gather(setup_.parallel, engine_->parameters()));
+  require_patterns_match(config_.optimizer, whole_model_->names());
 }
 
 void Trainer::take_directory() {

@@ -74,7 +74,7 @@ class Trainer {
   Config const& config_;
   std::optional<Dataset> train_data_;
   std::optional<Dataset> valid_data_;  ///< empty if nothing is validated
-  std::optional<DatasetSamples> samples_;
+  std::unique_ptr<SampleSource> samples_;
   std::optional<BatchPlanner> batches_;
   std::optional<RunReport> report_;
   std::optional<TrainingEngine> engine_;

@@ -17,14 +17,14 @@ double validation_loss(ValidationSetup const& setup, SampleSource const& samples
   SampledMicroBatches const micro_batches(
       samples, pairs, {.most_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
   LossSums const sums = setup.engine.evaluate(micro_batches);
-  return sums.negative_log_likelihood / static_cast<double>(sums.tokens);
+  return sums.negative_log_likelihood / sums.weight;
 }
 
 double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {
   Communicator const& replicas = setup.parallel.replicas;
   Tokenizer const& tokenizer = setup.dataset.target_tokenizer();
-  GenerationModel const model{setup.engine.model(), setup.dataset.source_tokenizer().end_id(), tokenizer.begin_id(),
-                              tokenizer.end_id(), setup.config.model.max_length};
+  GenerationModel const model{setup.engine.model(), setup.dataset.vocabulary().special_ids(),
+                              setup.config.model.max_length};
   auto const count = static_cast<std::int64_t>(pairs.size());
   IndexRange const mine = share(count, replicas.rank(), replicas.size());
   std::vector<std::vector<std::int32_t>> sources;
@@ -60,7 +60,8 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
 }  // namespace
 
 ValidationResult validate(ValidationSetup const& setup) {
-  DatasetSamples const samples(setup.dataset);
+  auto const source = samples_for(setup.config.model, setup.dataset);
+  SampleSource const& samples = *source;
   GlobalBatch const pairs = all_samples(samples, setup.config.model.max_length);
   if (pairs.samples.empty()) {
     throw DataError("every validation pair is longer than model.max_length");

@@ -168,6 +168,7 @@ TrainedModel::TrainedModel(Config config, Vocabulary vocabulary)
 void TrainedModel::build(std::vector<std::string> const& plugins) {
   register_everything(plugins, registries_);
   registries_.kernels.require_known(config_.kernels);
+  require_translation(describe_model(config_.model, registries_.layers), "this command");
   VocabularySizes const sizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()};
   model_ = std::make_unique<Model>(LayerSpec{.name = "",
                                              .side = Side::source,
@@ -198,8 +199,7 @@ void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
 
 std::vector<std::vector<Hypothesis>> TrainedModel::generate(std::span<std::vector<std::int32_t> const> sources,
                                                             GenerationOptions const& options) {
-  GenerationModel const model{*model_, vocabulary_.source.end_id(), vocabulary_.target.begin_id(),
-                              vocabulary_.target.end_id(), config_.model.max_length};
+  GenerationModel const model{*model_, vocabulary_.special_ids(), config_.model.max_length};
   return heddle::generate(runtime_.execution(), arena_, model, sources, options);
 }
 
@@ -208,9 +208,7 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
   for (std::int64_t index = 0; index < micro_batches.count(); ++index) {
     Pack const pack = micro_batches.micro_batch(index);
     LayerContext context{runtime_.execution(), arena_, pack};
-    LossSums const sums = model_->forward(context, 0);
-    total.negative_log_likelihood += sums.negative_log_likelihood;
-    total.tokens += sums.tokens;
+    total += model_->forward(context, 0);
   }
   return total;
 }

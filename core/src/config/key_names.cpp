@@ -9,9 +9,9 @@
 namespace heddle {
 namespace {
 
-/// [model.encoder] and [model.decoder] are tables within a section.
-bool is_stack(std::string const& section, std::string const& key) {
-  return section == "model" && (key == "encoder" || key == "decoder");
+/// Tables within a section.
+bool is_table(std::string const& section, std::string const& key) {
+  return (section == "model" && (key == "encoder" || key == "decoder")) || (section == "optimizer" && key == "group");
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ void KeyNames::require_known(ConfigDocument const& document) const {
     }
     for (auto const& [key_name, value] : *node.as_table()) {
       std::string const key(key_name.str());
-      if (is_stack(section, key)) {
+      if (is_table(section, key)) {
         continue;
       }
       if (!knows(*known, key)) {
@@ -94,7 +94,7 @@ void KeyNames::require_known(std::string const& section, std::string const& key,
   if (known == nullptr) {
     throw ConfigError(fmt::format("{}: {}", where, unknown_section(section)));
   }
-  if (!is_stack(section, parts_of(key).front()) && !knows(*known, key)) {
+  if (!is_table(section, parts_of(key).front()) && !knows(*known, key)) {
     throw ConfigError(fmt::format("{}: {}", where, unknown_key(*known, key)));
   }
 }

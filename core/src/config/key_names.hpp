@@ -19,9 +19,10 @@ class KeyNames {
     sections_.back().keys.emplace_back(name);
   }
   void stacks(ModelConfig const&) {}
+  void groups(OptimizerConfig const&) {}
 
-  /// Throws for the first section or key of the document that does not exist. Keys of [model.encoder] and
-  /// [model.decoder] are StackReader's to check.
+  /// Throws for the first section or key of the document that does not exist. Keys of [model.encoder], [model.decoder]
+  /// and [optimizer.group] are their readers' to check.
   void require_known(ConfigDocument const& document) const;
   /// Throws for a section and key that do not exist; `where` begins the message.
   void require_known(std::string const& section, std::string const& key, std::string const& where) const;

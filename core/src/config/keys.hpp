@@ -2,23 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <heddle/core/config/config.hpp>
 #include <limits>
 #include <type_traits>
 
 /// The only description of the configuration's keys: `visit_config` calls `visitor.section(name, meaning)` for each
-/// TOML section, `visitor.key(name, member, check, meaning)` for each key in it and `visitor.stacks(model)` for the
-/// tables of [model.encoder] and [model.decoder]. Reading, printing, checking, comparing and documentation are
-/// visitors.
+/// TOML section, `visitor.key(name, member, check, meaning)` for each key in it, `visitor.stacks(model)` for the
+/// tables of [model.encoder] and [model.decoder], and `visitor.groups(optimizer)` for those of [optimizer.group].
+/// Reading, printing, checking, comparing and documentation are visitors.
 namespace heddle::config_keys {
 
 template <class Enum>
 inline constexpr int names_of = 0;
 template <>
-inline constexpr std::array<std::string_view, 2> names_of<NormPlacement>{"post", "pre"};
+inline constexpr std::array<std::string_view, 3> names_of<NormPlacement>{"post", "pre", "both"};
 template <>
-inline constexpr std::array<std::string_view, 2> names_of<Positions>{"sinusoidal", "learned"};
+inline constexpr std::array<std::string_view, norm_kinds.size()> names_of<NormKind> = [] {
+  std::array<std::string_view, norm_kinds.size()> names;
+  std::transform(norm_kinds.begin(), norm_kinds.end(), names.begin(),
+                 [](NormTraits const& traits) { return traits.name; });
+  return names;
+}();
+template <>
+inline constexpr auto names_of<Positions> = position_names;
 template <>
 inline constexpr std::array<std::string_view, 2> names_of<Precision>{"float32", "bfloat16"};
 template <>
@@ -95,10 +103,13 @@ template <class Visitor, class Model>
 void visit_layer_keys(Visitor& visitor, Model& model) {
   visitor.key("d_ff", model.d_ff, between(1, most_width), "width inside the feed-forward sublayers");
   visitor.key("heads", model.heads, between(1, most_layers), "attention heads");
+  visitor.key("biases", model.biases, Unchecked{}, "of the projections in attention and feed-forward sublayers");
   visitor.key("activation", model.activation, NotEmpty{}, "relu, gelu, or a plug-in's; `heddle kernels` lists them");
   visitor.key("dropout", model.dropout, below_one(), "of embeddings and of each sublayer's output");
   visitor.key("attention_dropout", model.attention_dropout, below_one(), "of attention weights");
   visitor.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
+  visitor.key("norm_kind", model.norm_kind, Unchecked{}, "of every norm: LayerNorm, or RMSNorm, which has no bias");
+  visitor.key("norm_epsilon", model.norm_epsilon, above_zero(), "added to the square that a norm takes the root of");
 }
 
 template <class Visitor, class Config>
@@ -110,9 +121,15 @@ void visit_model(Visitor& visitor, Config& config) {
   visitor.key("decoder_layers", model.decoder.layers, between(0, most_layers), "layers of the decoder");
   visitor.key("d_model", model.d_model, between(1, most_width), "width of the residual stream; a multiple of heads");
   visit_layer_keys(visitor, model);
-  visitor.key("norm", model.norm, Unchecked{}, "LayerNorm after each residual sum, or before each sublayer");
-  visitor.key("positions", model.positions, Unchecked{}, "position embeddings: fixed sinusoids, or parameters");
+  visitor.key("norm", model.norm, Unchecked{}, "on residual sums, before sublayers, or around them");
+  visitor.key("embedding_norm", model.embedding_norm, Unchecked{}, "a norm on the embeddings of each stack");
+  visitor.key("positions", model.positions, Unchecked{}, "added to embeddings, or acting in self-attention");
+  visitor.key("max_distance", model.max_distance, between(1, most_width),
+              "of relative positions; larger distances count as it");
+  visitor.key("scale_embedding", model.scale_embedding, Unchecked{},
+              "embeddings are multiplied by the root of d_model");
   visitor.key("tie_embeddings", model.tie_embeddings, Unchecked{}, "one matrix embeds both sides and gives the logits");
+  visitor.key("output_bias", model.output_bias, Unchecked{}, "a bias for each token's logit");
   visitor.key("max_length", model.max_length, between(2, most_width), "most tokens of a sentence, with its end token");
   visitor.key("encoder_sublayers", model.encoder.sublayers, NotEmpty{}, "of each encoder layer, by registered name");
   visitor.key("decoder_sublayers", model.decoder.sublayers, NotEmpty{}, "of each decoder layer, by registered name");
@@ -141,6 +158,15 @@ void visit_train(Visitor& visitor, Config& config) {
   visitor.key("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
 }
 
+/// Keys of [optimizer.group."NAME"]; `Group` is a ParameterGroup or const.
+template <class Visitor, class Group>
+void visit_group_keys(Visitor& visitor, Group& group) {
+  visitor.key("parameters", group.parameters, NotEmpty{}, "patterns of names: * stands for any text");
+  visitor.key("learning_rate_factor", group.rule.learning_rate_factor, at_least(0), "of the schedule's learning rate");
+  visitor.key("weight_decay", group.rule.weight_decay, at_least(0), "when not given optimizer.weight_decay");
+  visitor.key("frozen", group.rule.frozen, Unchecked{}, "not updated, and no part of the gradient's norm");
+}
+
 template <class Visitor, class Config>
 void visit_optimizer(Visitor& visitor, Config& config) {
   like<OptimizerConfig, Config>& optimizer = config.optimizer;
@@ -154,6 +180,7 @@ void visit_optimizer(Visitor& visitor, Config& config) {
   visitor.key("epsilon", optimizer.epsilon, above_zero(), "added to the denominator");
   visitor.key("weight_decay", optimizer.weight_decay, at_least(0), "pull of the parameters towards 0");
   visitor.key("clip_norm", optimizer.clip_norm, at_least(0), "highest global norm of the gradient; 0: any");
+  visitor.groups(optimizer);
 }
 
 template <class Visitor, class Config>

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <sstream>
 
 #include "keys.hpp"
 #include "stacks.hpp"
@@ -66,6 +67,13 @@ class Printer {
 
   void stacks(ModelConfig const& model) { text_ += stacks_to_toml(model); }
 
+  void groups(OptimizerConfig const& optimizer) {
+    for (ParameterGroup const& group : optimizer.groups) {
+      text_ += fmt::format("\n[optimizer.group.{}]\n", config_values::toml_string(group.name));
+      config_keys::visit_group_keys(*this, group);
+    }
+  }
+
   std::string const& result() const { return text_; }
 
  private:
@@ -93,9 +101,22 @@ class Describer {
         "# Stacks may differ, and so may layers of a stack, counted from 1:\n"
         "#   [model.decoder]\n"
         "#   layers = 6                       as decoder_layers; so is sublayers\n"
-        "#   activation = \"gelu\"              d_ff, heads, activation and the dropouts may be set here\n"
+        "#   activation = \"gelu\"              d_ff, heads, activation, the dropouts, norm_kind and norm_epsilon\n"
         "#   [model.decoder.layer.\"4-6\"]      one number or a range; ranges may not overlap\n"
         "#   self_attention = { head_dim = 64 }   options of a sublayer; `heddle kernels` lists them\n";
+  }
+
+  void groups(OptimizerConfig const&) {
+    text_ +=
+        "# Groups of parameters may be updated otherwise; no parameter may be in two:\n"
+        "#   [optimizer.group.\"slow\"]         a name of your choice\n";
+    Describer keys;
+    ParameterGroup const example{.name = "slow", .parameters = {"encoder.*"}, .rule = {}};
+    config_keys::visit_group_keys(keys, example);
+    std::istringstream lines(keys.text_);
+    for (std::string line; std::getline(lines, line);) {
+      text_ += "#   " + line + '\n';
+    }
   }
 
   std::string const& result() const { return text_; }
@@ -128,6 +149,15 @@ class Keys {
   void stacks(ModelConfig const& model) {
     add("model.encoder", model.encoder);
     add("model.decoder", model.decoder);
+  }
+
+  void groups(OptimizerConfig const& optimizer) {
+    std::string const section = section_;
+    for (ParameterGroup const& group : optimizer.groups) {
+      section_ = fmt::format("{}.group.{}", section, group.name);
+      config_keys::visit_group_keys(*this, group);
+    }
+    section_ = section;
   }
 
   std::vector<Key> const& result() const { return keys_; }

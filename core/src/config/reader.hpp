@@ -3,6 +3,7 @@
 #include <heddle/core/config/config.hpp>
 
 #include "document.hpp"
+#include "groups.hpp"
 #include "read_value.hpp"
 #include "stacks.hpp"
 
@@ -27,6 +28,7 @@ class ConfigReader {
     }
   }
   void stacks(ModelConfig& model) { read_stacks(document_, model); }
+  void groups(OptimizerConfig& optimizer) { read_groups(document_, optimizer); }
 
  private:
   [[noreturn]] void fail(char const* name, toml::node const& node, std::string const& right) const;

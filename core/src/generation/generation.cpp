@@ -28,8 +28,11 @@ struct LiveHypothesis {
 };
 
 struct Sentence {
-  std::int64_t longest = 0;  ///< tokens, with the end token
+  Tokens prompt;             ///< every hypothesis begins with these tokens
+  std::int64_t longest = 0;  ///< tokens after the prompt, with the end token
   std::vector<Hypothesis> finished;
+
+  std::int64_t prompt_length() const { return static_cast<std::int64_t>(prompt.size()); }
 };
 
 /// A live hypothesis of a sentence, extended by a token.
@@ -51,17 +54,18 @@ class BeamSearch {
   std::vector<RowRanking> rank_rows(Tensor const& memory, DecodeStep const& step);
   DecodeStep make_step(std::int64_t time) const;
   void advance(std::int64_t time, std::vector<RowRanking> const& rankings);
-  void extend_sentence(std::size_t first, std::size_t last, std::int64_t time, std::vector<RowRanking> const& rankings);
+  void extend_sentence(std::size_t first, std::size_t last, std::int64_t length,
+                       std::vector<RowRanking> const& rankings);
   std::vector<Extension> best_extensions(std::size_t first, std::size_t last,
                                          std::vector<RowRanking> const& rankings) const;
   void finish(Sentence& sentence, Tokens tokens, double log_probability) const;
-  bool is_done(Sentence const& sentence, double best_live, std::int64_t time) const;
+  bool is_done(Sentence const& sentence, double best_live, std::int64_t length) const;
   double score(double log_probability, std::int64_t length) const;
 
   Arena& arena_;
   GenerationModel model_;
   GenerationOptions options_;
-  Pack pack_;
+  Pack pack_;            ///< of the sources; empty where they are prompts
   Tokens source_begin_;  ///< the pack's source sequences, on the host
   Tokens source_length_;
   LayerContext context_;
@@ -79,17 +83,21 @@ BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const
     : arena_(arena),
       model_(model),
       options_(options),
-      pack_(make_source_pack(sources, model.source_end_id)),
-      source_begin_(to_host<std::int32_t>(pack_.source_rows.sequences.begin)),
-      source_length_(to_host<std::int32_t>(pack_.source_rows.sequences.length)),
+      pack_(model.model.has_memory() ? make_source_pack(sources, model.ids.source) : Pack()),
       context_{execution, arena, pack_},
       caches_(model.model.make_caches()),
-      rankings_(model.model, static_cast<std::size_t>(2 * options.beam_size), model.end_id) {
+      rankings_(model.model, static_cast<std::size_t>(2 * options.beam_size), model.ids.target.end) {
+  if (model.model.has_memory()) {
+    source_begin_ = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
+    source_length_ = to_host<std::int32_t>(pack_.source_rows.sequences.length);
+  }
   for (Tokens const& source : sources) {
     std::int64_t const tokens = options.max_length > 0 ? options.max_length : default_length(source.size());
+    Sentence sentence{model.model.has_memory() ? Tokens() : source, 0, {}};
+    sentence.longest = std::min(tokens + 1, model.max_length - sentence.prompt_length());
+    capacity_ = std::max(capacity_, sentence.prompt_length() + sentence.longest);
     live_.push_back({sentences_.size(), {}, 0});
-    sentences_.push_back({std::min(tokens + 1, model.max_length), {}});
-    capacity_ = std::max(capacity_, sentences_.back().longest);
+    sentences_.push_back(std::move(sentence));
   }
 }
 
@@ -136,22 +144,35 @@ DecodeStep BeamSearch::make_step(std::int64_t time) const {
     auto const row = static_cast<std::int64_t>(query_begin.size());
     query_begin.push_back(static_cast<std::int32_t>(row));
     key_begin.push_back(static_cast<std::int32_t>(row * capacity_));
-    memory_begin.push_back(source_begin_[hypothesis.sentence]);
-    memory_length.push_back(source_length_[hypothesis.sentence]);
+    if (model_.model.has_memory()) {
+      memory_begin.push_back(source_begin_[hypothesis.sentence]);
+      memory_length.push_back(source_length_[hypothesis.sentence]);
+    }
   }
   Tensor const one_each = upload(Tokens(live_.size(), 1));
+  Tensor const position = upload(Tokens(live_.size(), static_cast<std::int32_t>(time)));
   Tensor const time_each = upload(Tokens(live_.size(), static_cast<std::int32_t>(time + 1)));
-  return {time,
-          capacity_,
-          {upload(query_begin), one_each, rows, 1},
-          {upload(key_begin), time_each, rows, time + 1},
-          {upload(memory_begin), upload(memory_length), rows, pack_.source_rows.sequences.max_length}};
+  DecodeStep step{.time = time,
+                  .capacity = capacity_,
+                  .queries = {upload(query_begin), one_each, rows, 1},
+                  .keys = {upload(key_begin), time_each, rows, time + 1},
+                  .memory = {},
+                  .position = position};
+  if (model_.model.has_memory()) {
+    step.memory = {upload(memory_begin), upload(memory_length), rows, pack_.source_rows.sequences.max_length};
+  }
+  return step;
 }
 
 std::vector<RowRanking> BeamSearch::rank_rows(Tensor const& memory, DecodeStep const& step) {
   Tokens newest;
   for (LiveHypothesis const& hypothesis : live_) {
-    newest.push_back(hypothesis.tokens.empty() ? model_.begin_id : hypothesis.tokens.back());
+    if (!hypothesis.tokens.empty()) {
+      newest.push_back(hypothesis.tokens.back());
+    } else {
+      Tokens const& prompt = sentences_[hypothesis.sentence].prompt;
+      newest.push_back(step.time == 0 ? model_.ids.target.begin : prompt[static_cast<std::size_t>(step.time - 1)]);
+    }
   }
   TokenRows const rows{step.queries, upload(Tokens(live_.size(), 0)),
                        upload(Tokens(live_.size(), static_cast<std::int32_t>(step.time))),
@@ -168,8 +189,14 @@ void BeamSearch::advance(std::int64_t time, std::vector<RowRanking> const& ranki
       ++last;
     }
     Sentence& sentence = sentences_[live_[first].sentence];
-    if (time + 1 < sentence.longest) {
-      extend_sentence(first, last, time, rankings);
+    std::int64_t const length = time - sentence.prompt_length();
+    if (length < 0) {  // its prompt is still being read, by one hypothesis
+      next_.push_back(std::move(live_[first]));
+      parents_.push_back(static_cast<std::int32_t>(first));
+      continue;
+    }
+    if (length + 1 < sentence.longest) {
+      extend_sentence(first, last, length, rankings);
       continue;
     }
     for (std::size_t row = first; row < last; ++row) {
@@ -200,7 +227,8 @@ std::vector<Extension> BeamSearch::best_extensions(std::size_t first, std::size_
   return extensions;
 }
 
-void BeamSearch::extend_sentence(std::size_t first, std::size_t last, std::int64_t time,
+/// `length`: tokens that its hypotheses have after their prompt.
+void BeamSearch::extend_sentence(std::size_t first, std::size_t last, std::int64_t length,
                                  std::vector<RowRanking> const& rankings) {
   auto const beam_size = static_cast<std::size_t>(options_.beam_size);
   Sentence& sentence = sentences_[live_[first].sentence];
@@ -208,7 +236,7 @@ void BeamSearch::extend_sentence(std::size_t first, std::size_t last, std::int64
   std::size_t rank = 0;
   for (Extension const& extension : best_extensions(first, last, rankings)) {
     LiveHypothesis const& parent = live_[extension.row];
-    if (extension.token.token == model_.end_id) {
+    if (extension.token.token == model_.ids.target.end) {
       if (rank < beam_size) {
         finish(sentence, parent.tokens, extension.log_probability);
       }
@@ -221,7 +249,7 @@ void BeamSearch::extend_sentence(std::size_t first, std::size_t last, std::int64
   }
   double const best_live =
       next_.size() > begin ? next_[begin].log_probability : -std::numeric_limits<double>::infinity();
-  if (is_done(sentence, best_live, time)) {
+  if (is_done(sentence, best_live, length)) {
     next_.resize(begin);
     parents_.resize(begin);
   }
@@ -232,7 +260,7 @@ void BeamSearch::finish(Sentence& sentence, Tokens tokens, double log_probabilit
   sentence.finished.push_back({std::move(tokens), log_probability, score(log_probability, length)});
 }
 
-bool BeamSearch::is_done(Sentence const& sentence, double best_live, std::int64_t time) const {
+bool BeamSearch::is_done(Sentence const& sentence, double best_live, std::int64_t length) const {
   auto const n_best = static_cast<std::size_t>(options_.n_best);
   if (sentence.finished.size() < n_best) {
     return false;
@@ -243,10 +271,10 @@ bool BeamSearch::is_done(Sentence const& sentence, double best_live, std::int64_
   }
   std::nth_element(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(n_best) - 1, scores.end(),
                    std::greater<>());
-  // A live hypothesis has time + 1 tokens and at best keeps its log-probability; its score is then best at one of the
+  // A live hypothesis has length + 1 tokens and at best keeps its log-probability; its score is then best at one of the
   // ends of its possible lengths. With beam_size hypotheses finished only the near end counts: the far one would keep
   // a search alive long after its best translation was found.
-  double reachable = score(best_live, time + 2);
+  double reachable = score(best_live, length + 2);
   if (sentence.finished.size() < static_cast<std::size_t>(options_.beam_size)) {
     reachable = std::max(reachable, score(best_live, sentence.longest));
   }
@@ -285,6 +313,9 @@ void require_valid(GenerationOptions const& options) {
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
                                               std::span<Tokens const> sources, GenerationOptions const& options) {
   require_valid(options);
+  if (!model.model.generation_refusal().empty()) {
+    throw ConfigError(model.model.generation_refusal());
+  }
   require_short_enough(model, sources);
   std::vector<std::size_t> order(sources.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

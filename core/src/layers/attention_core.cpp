@@ -10,17 +10,38 @@ namespace heddle {
 
 namespace {
 
-std::int64_t heads_of_this_rank(LayerSpec const& spec, AttentionSizes const& sizes) {
-  int const ranks = spec.parallel.tensor.size();
-  if (sizes.heads % ranks != 0) {
-    throw ConfigError(fmt::format("model.heads = {} do not divide among parallel.tensor = {} ranks ({})", sizes.heads,
-                                  ranks, spec.name));
+/// Of both layers, with any mask; scores as if every query saw every key.
+Cost attention_cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
+  AttentionSizes const sizes = attention_sizes(keys, options);
+  AttentionProblem const problem{
+      .dtype = load.dtype, .heads = sizes.heads, .head_dim = sizes.head_dim, .kv_heads = sizes.kv_heads};
+  AttentionExtents const extents{.queries = load.tokens, .keys = load.tokens, .pairs = load.tokens * load.sequence};
+  return linear_cost(load, keys.d_model, sizes.query_columns()) +
+         2 * linear_cost(load, keys.d_model, sizes.key_columns()) + forward_cost(problem, extents) +
+         linear_cost(load, sizes.query_columns(), keys.d_model);
+}
+
+/// Heads are shared by the ranks of the tensor group and, in ulysses, by those of the context group.
+std::string attention_refusal(ModelConfig const& keys, LayerOptions const& options, LayerUse const& use) {
+  AttentionSizes const sizes = attention_sizes(keys, options);
+  if (std::string reason = uneven_over_tensor("model.heads", sizes.heads, use); !reason.empty()) {
+    return reason;
   }
-  if (sizes.kv_heads % ranks != 0) {
-    throw ConfigError(fmt::format("{} = {} do not divide among parallel.tensor = {} ranks ({})",
-                                  spec.options.place("kv_heads"), sizes.kv_heads, ranks, spec.name));
+  if (std::string reason = uneven_over_tensor(options.place("kv_heads"), sizes.kv_heads, use); !reason.empty()) {
+    return reason;
   }
-  return sizes.heads / ranks;
+  if (use.context > 1 && sizes.kv_heads != sizes.heads) {
+    return fmt::format("{} = {} with {} heads: keys that heads share cannot be split over parallel.context = {}",
+                       options.place("kv_heads"), sizes.kv_heads, sizes.heads, use.context);
+  }
+  std::int64_t const heads = sizes.heads / use.tensor;
+  if (use.context_mode == ContextMode::ulysses && heads % use.context != 0) {
+    return fmt::format(
+        "in ulysses each context rank computes some of the heads, and the {} of a rank (model.heads / parallel.tensor) "
+        "do not divide among parallel.context = {}; {} would do, or parallel.context_mode = \"ring\"",
+        heads, use.context, divisors_in_words(heads));
+  }
+  return "";
 }
 
 }  // namespace
@@ -40,86 +61,172 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
   return sizes;
 }
 
+namespace {
+
+/// The part of a call that is the same in all calls of a layer.
+AttentionCall base_call(LayerSpec const& spec, AttentionSizes const& sizes, AttentionMask const& mask) {
+  AttentionCall call;
+  call.heads = sizes.heads / spec.parallel.tensor.size();
+  call.kv_heads = sizes.kv_heads == sizes.heads ? 0 : sizes.kv_heads / spec.parallel.tensor.size();
+  call.scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
+  call.mask = mask;
+  return call;
+}
+
+/// The implementation for a layer, whose name an error begins with.
+std::shared_ptr<Attention> select(LayerSpec const& spec, AttentionProblem const& problem) {
+  try {
+    return spec.kernels.select<Attention>(problem);
+  } catch (ConfigError const& error) {
+    throw ConfigError(fmt::format("{}: {}", spec.name, error.what()));
+  }
+}
+
+/// The positions of the stack, to which this layer is added; null in cross-attention.
+std::shared_ptr<AttentionPositions> positions_of(LayerSpec const& spec, Side keys, AttentionSizes const& sizes) {
+  if (keys != spec.side || !act_in_attention(spec.model.positions)) {
+    return nullptr;
+  }
+  if (spec.positions == nullptr) {
+    throw Error(fmt::format("{}: model.positions = \"{}\", but its stack has none to give", spec.name,
+                            name_of(spec.model.positions)));
+  }
+  spec.positions->add_layer(spec, sizes.heads, sizes.head_dim);
+  return spec.positions;
+}
+
+}  // namespace
+
 LayerTraits AttentionCore::traits() {
-  auto const multiplications = [](ModelConfig const& keys, LayerOptions const& options) {
-    AttentionSizes const sizes = attention_sizes(keys, options);
-    return 2 * keys.d_model * (sizes.query_columns() + sizes.key_columns());
-  };
   return {
       .options =
           {{.name = "kv_heads", .meaning = "heads of keys and values; not given: heads", .least = 1, .most = 4096},
-           {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .least = 1, .most = 65536}},
-      .multiplications = multiplications};
+           {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .least = 1, .most = 65536},
+           {.name = "query_key_norm",
+            .type = OptionDescription::Type::flag,
+            .meaning = "a norm on each head's queries and one on its keys; not given: false"}},
+      .cost = attention_cost,
+      .refusal = attention_refusal};
 }
 
 AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask)
     : name_(spec.name),
       side_(spec.side),
       keys_(keys),
-      mask_(mask),
       dropout_(spec.model.attention_dropout),
       sizes_(attention_sizes(spec.model, spec.options)),
-      heads_(heads_of_this_rank(spec, sizes_)),
-      kv_heads_(sizes_.kv_heads == sizes_.heads ? 0 : sizes_.kv_heads / spec.parallel.tensor.size()),
-      first_head_(heads_ * spec.parallel.tensor.rank()),
-      attention_(spec.kernels.select<Attention>({.dtype = spec.dtype,
-                                                 .heads = heads_,
-                                                 .head_dim = sizes_.head_dim,
-                                                 .kv_heads = kv_heads_,
-                                                 .mask = mask_,
-                                                 .dropout_rate = static_cast<float>(dropout_)})),
+      base_(base_call(spec, sizes_, mask)),
+      first_head_(base_.heads * spec.parallel.tensor.rank()),
+      positions_(positions_of(spec, keys, sizes_)),
+      attention_(select(spec, problem(spec.dtype))),
       context_attention_(spec.parallel.context, spec.parallel.context_mode, context_kernel(spec),
-                         spec.kernels.select<TensorOps>({spec.dtype})) {
-  int const ranks = spec.parallel.context.size();
-  if (ranks > 1 && (kv_heads_ != 0 || mask_.is(MaskKind::window))) {
-    throw ConfigError(fmt::format("{}: {} cannot be split over parallel.context = {} ranks", spec.name,
-                                  kv_heads_ != 0 ? "attention with fewer kv_heads than heads" : "attention in a window",
-                                  ranks));
+                         spec.kernels.select<TensorOps>({spec.dtype})),
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
+  if (spec.options.flag("query_key_norm", false)) {
+    // A rank of a tensor group has some of the heads that share the weights.
+    query_norm_.emplace(spec, Norm::Declaration{spec.name + ".q_norm", sizes_.head_dim, {MeshAxis::tensor}});
+    key_norm_.emplace(spec, Norm::Declaration{spec.name + ".k_norm", sizes_.head_dim, {MeshAxis::tensor}});
   }
+}
+
+AttentionProblem AttentionCore::problem(DType dtype) const {
+  return {.dtype = dtype,
+          .heads = base_.heads,
+          .head_dim = sizes_.head_dim,
+          .kv_heads = base_.kv_heads,
+          .mask = base_.mask,
+          .score = base_.score,
+          .bias = positions_ != nullptr && positions_->has_bias(),
+          .dropout_rate = static_cast<float>(dropout_)};
 }
 
 std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) const {
-  DType const dtype = ContextAttention::kernel_dtype(spec.parallel.context_mode, spec.dtype);
-  if (spec.parallel.context.size() == 1 || dtype == spec.dtype) {
+  int const ranks = spec.parallel.context.size();
+  if (ranks == 1) {
     return attention_;
   }
-  return spec.kernels.select<Attention>({.dtype = dtype,
-                                         .heads = heads_,
-                                         .head_dim = sizes_.head_dim,
-                                         .kv_heads = kv_heads_,
-                                         .mask = mask_,
-                                         .dropout_rate = static_cast<float>(dropout_)});
+  // The problem of the calls that ContextAttention makes.
+  AttentionProblem split = problem(ContextAttention::kernel_dtype(spec.parallel.context_mode, spec.dtype));
+  if (spec.parallel.context_mode == ContextMode::ring) {
+    split.positions = true;
+    split.accumulate = true;
+  } else if (base_.heads % ranks == 0) {
+    split.heads = base_.heads / ranks;
+  }
+  return select(spec, split);
 }
 
-AttentionCall AttentionCore::call(LayerContext const& context, Tensor const& q, Tensor const& k,
-                                  Tensor const& v) const {
-  AttentionCall call{.q = q,
-                     .k = k,
-                     .v = v,
-                     .queries = context.pack.rows(side_).sequences,
-                     .keys = context.pack.rows(keys_).sequences,
-                     .heads = heads_,
-                     .kv_heads = kv_heads_,
-                     .scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim)),
-                     .mask = mask_,
-                     .dropout = make_dropout(context, dropout_, name_ + ".dropout", side_)};
-  call.dropout.first_column = static_cast<std::int32_t>(first_head_);
+AttentionCall AttentionCore::call(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const {
+  AttentionCall call = base_;
+  call.q = q;
+  call.k = k;
+  call.v = v;
+  if (positions_ != nullptr) {
+    call.bias = positions_->bias(context);
+  }
   return call;
+}
+
+AttentionCall AttentionCore::pack_call(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const {
+  TokenRows const& keys = context.pack.rows(keys_);
+  AttentionCall result = call(context, q, k, v);
+  result.queries = context.pack.rows(side_).sequences;
+  result.keys = keys.sequences;
+  result.dropout = make_dropout(context, dropout_, name_ + ".dropout", side_);
+  result.dropout.first_column = static_cast<std::int32_t>(first_head_);
+  if (base_.mask.is(MaskKind::prefix)) {
+    if (keys.prefix_length.empty()) {
+      throw ConfigError(
+          fmt::format("{}: mask = \"prefix\" needs data that give the length of each sequence's prefix, and "
+                      "these data do not",
+                      name_));
+    }
+    result.prefix_length = keys.prefix_length;
+  }
+  return result;
 }
 
 ContextAttention::Task AttentionCore::task(LayerContext& context) const {
   return {context.execution, context.arena, context.pack.context(side_), context.pack.context(keys_), side_ == keys_};
 }
 
+Tensor AttentionCore::normalize(LayerContext& context, std::optional<Norm> const& norm, Tensor const& x,
+                                Norm::Activations& activations) const {
+  if (!norm) {
+    return x;
+  }
+  Tensor rows = x;
+  if (!x.contiguous()) {
+    rows = context.arena.allocate(x.dtype(), x.shape());
+    tensor_ops_->copy(context.execution, x, rows);
+  }
+  activations = norm->forward(context, {rows.reshaped({x.size() / sizes_.head_dim, sizes_.head_dim})});
+  return activations.output.normalized.reshaped(x.shape());
+}
+
+void AttentionCore::normalize_backward(LayerContext& context, Norm const& norm, Norm::Activations const& activations,
+                                       Tensor const& grad, Tensor const& grad_x) const {
+  Tensor const rows = grad.reshaped(activations.output.normalized.shape());
+  norm.backward(context, activations, {.normalized = rows, .residual = rows});
+  tensor_ops_->copy(context.execution, grad, grad_x);
+}
+
 AttentionCore::Activations AttentionCore::forward(LayerContext& context, Tensor const& q, Tensor const& k,
                                                   Tensor const& v) const {
-  Activations activations{q, k, v, context.arena.allocate(q.dtype(), q.shape()), {}};
-  AttentionCall const attention_call = call(context, q, k, v);
+  Activations activations{q, k, v, context.arena.allocate(q.dtype(), q.shape()), {}, {}, {}};
+  Tensor const queries = normalize(context, query_norm_, q, activations.q_norm);
+  Tensor const keys = normalize(context, key_norm_, k, activations.k_norm);
+  AttentionCall const attention_call = pack_call(context, queries, keys, v);
+  if (rotates()) {
+    Tensor const& position = context.pack.rows(side_).position;
+    positions_->rotate(context, queries, sizes_.head_dim, position);
+    positions_->rotate(context, keys, sizes_.head_dim, position);
+  }
   if (tokens_are_split(context)) {
     activations.kernel = context_attention_.forward(task(context), attention_call, activations.output);
     return activations;
   }
-  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), heads_});
+  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), base_.heads});
   attention_->forward(context.execution, attention_call, activations.output, log_sum_exp);
   activations.kernel = {attention_call, activations.output, log_sum_exp};
   return activations;
@@ -128,30 +235,59 @@ AttentionCore::Activations AttentionCore::forward(LayerContext& context, Tensor 
 void AttentionCore::backward(LayerContext& context, Activations const& activations, Tensor const& grad_output,
                              AttentionGradients const& gradients) const {
   auto const& kernel = activations.kernel;
+  AttentionGradients all = gradients;
+  if (query_norm_) {
+    all.q = context.arena.allocate(activations.q.dtype(), activations.q.shape());
+    all.k = context.arena.allocate(activations.k.dtype(), activations.k.shape());
+  }
+  if (positions_ != nullptr) {
+    all.bias = positions_->bias_gradient(context);
+  }
   if (tokens_are_split(context)) {
-    context_attention_.backward(task(context), kernel, grad_output, gradients);
+    context_attention_.backward(task(context), kernel, grad_output, all);
   } else {
-    attention_->backward(context.execution, kernel.call, kernel.output, kernel.log_sum_exp, grad_output, gradients);
+    attention_->backward(context.execution, kernel.call, kernel.output, kernel.log_sum_exp, grad_output, all);
+  }
+  if (positions_ != nullptr) {
+    positions_->bias_gradient_done(context, all.bias);
+  }
+  if (rotates()) {
+    Tensor const& position = context.pack.rows(side_).position;
+    positions_->rotate_back(context, all.q, sizes_.head_dim, position);
+    positions_->rotate_back(context, all.k, sizes_.head_dim, position);
+  }
+  if (query_norm_) {
+    normalize_backward(context, *query_norm_, activations.q_norm, all.q, gradients.q);
+    normalize_backward(context, *key_norm_, activations.k_norm, all.k, gradients.k);
   }
 }
 
+Tensor AttentionCore::keys_to_cache(LayerContext& context, Tensor const& k, DecodeStep const& step) const {
+  Norm::Activations activations;
+  Tensor const keys = normalize(context, key_norm_, k, activations);
+  if (rotates()) {
+    positions_->rotate(context, keys, sizes_.head_dim, step.position);
+  }
+  return keys;
+}
+
 Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v,
-                             Sequences const& queries, Sequences const& keys) const {
+                             DecodeStep const& step, Sequences const& keys) const {
+  Norm::Activations activations;
+  Tensor const query = normalize(context, query_norm_, q, activations);
+  if (rotates()) {
+    positions_->rotate(context, query, sizes_.head_dim, step.position);
+  }
   Tensor const output = context.arena.allocate(q.dtype(), q.shape());
-  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), heads_});
+  Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), base_.heads});
+  AttentionCall call = this->call(context, query, k, v);
+  call.queries = step.queries;
+  call.keys = keys;
   // The newest token is the last key, so a window is the only mask that hides keys from it.
-  AttentionMask const mask = mask_.is(MaskKind::window) ? mask_ : AttentionMask::bidirectional();
-  attention_->forward(context.execution,
-                      {.q = q,
-                       .k = k,
-                       .v = v,
-                       .queries = queries,
-                       .keys = keys,
-                       .heads = heads_,
-                       .kv_heads = kv_heads_,
-                       .scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim)),
-                       .mask = mask},
-                      output, log_sum_exp);
+  if (!call.mask.is(MaskKind::window)) {
+    call.mask = AttentionMask::bidirectional();
+  }
+  attention_->forward(context.execution, call, output, log_sum_exp);
   return output;
 }
 

@@ -57,12 +57,13 @@ HiddenStates CrossAttention::decode(LayerContext& context, HiddenStates const& i
   if (cache.empty()) {
     Tensor const kv = kv_.forward(context, input.memory);
     Tensor const kept = Tensor::allocate(kv.dtype(), kv.shape());
-    tensor_ops_->copy(context.execution, kv, kept);
+    tensor_ops_->copy(context.execution, core_.keys_to_cache(context, keys(kv), step), keys(kept));
+    tensor_ops_->copy(context.execution, values(kv), values(kept));
     cache.keep(Cache{kept});
   }
   Tensor const q = q_.forward(context, input.hidden);
   Tensor const& kv = cache.get<Cache>().kv;
-  Tensor const attended = core_.decode(context, q, keys(kv), values(kv), step.queries, step.memory);
+  Tensor const attended = core_.decode(context, q, keys(kv), values(kv), step, step.memory);
   return {out_.forward(context, attended), input.memory};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/attention_positions.hpp>
 #include <heddle/core/layers/description.hpp>
 #include <numeric>
 
@@ -9,14 +10,21 @@ namespace heddle {
 
 namespace {
 
-SublayerDescription describe_sublayer(ModelConfig const& keys, LayerOptions options,
-                                      LayerRegistry::Entry const& entry) {
-  options.check(entry.traits.options);
-  SublayerDescription sublayer{entry.name, std::move(options), entry.traits.capabilities, 2 * keys.d_model * keys.d_ff};
-  if (entry.traits.multiplications) {
-    sublayer.multiplications = entry.traits.multiplications(keys, sublayer.options);
+/// The key or the way of computing that is asked for and not declared; "" where all are declared.
+std::string undeclared(LayerCapabilities const& capabilities, LayerUse const& use) {
+  if (use.tensor > 1 && !capabilities.tensor) {
+    return fmt::format("parallel.tensor = {}", use.tensor);
   }
-  return sublayer;
+  if (use.tensor > 1 && use.sequence_parallel && !capabilities.sequence) {
+    return "parallel.sequence_parallel";
+  }
+  if (use.context > 1 && !capabilities.context) {
+    return fmt::format("parallel.context = {}", use.context);
+  }
+  if (use.decode && !capabilities.decode) {
+    return "generation, token by token";
+  }
+  return use.devices && !capabilities.devices ? "kernels that run on a device" : "";
 }
 
 /// Options may be given to sublayers of this layer, or of another layer of its stack.
@@ -42,27 +50,68 @@ void require_used(StackConfig const& stack, std::string const& name, std::vector
   }
 }
 
+/// Positions that act in attention are not lost in a stack that has none.
+void require_positions_taken(ModelConfig const& model, std::string const& name,
+                             std::vector<LayerDescription> const& layers) {
+  bool const taken =
+      std::any_of(layers.begin(), layers.end(), [](LayerDescription const& layer) { return layer.takes_positions(); });
+  if (act_in_attention(model.positions) && !layers.empty() && !taken) {
+    throw ConfigError(
+        fmt::format("model.positions = \"{}\" acts in self_attention, but no layer of the {} has a sublayer that takes "
+                    "positions; \"sinusoidal\" and \"learned\" need none",
+                    name_of(model.positions), name));
+  }
+}
+
 }  // namespace
 
-std::int64_t LayerDescription::multiplications() const {
-  return std::accumulate(
-      sublayers.begin(), sublayers.end(), std::int64_t{0},
-      [](std::int64_t sum, SublayerDescription const& sublayer) { return sum + sublayer.multiplications; });
+Cost SublayerDescription::cost(LayerLoad const& load) const {
+  if (traits.cost) {
+    return traits.cost(*keys, options, load);
+  }
+  return linear_cost(load, keys->d_model, keys->d_ff) + linear_cost(load, keys->d_ff, keys->d_model);
+}
+
+std::string SublayerDescription::refusal(LayerUse const& use) const {
+  std::string const key = undeclared(traits.capabilities, use);
+  if (!key.empty()) {
+    return fmt::format("{}: the layer {} does not declare that it computes rightly with {}", path, name, key);
+  }
+  std::string const reason = traits.refusal ? traits.refusal(*keys, options, use) : "";
+  return reason.empty() ? reason : fmt::format("{}: {}", path, reason);
+}
+
+Cost LayerDescription::cost(LayerLoad const& load) const {
+  return std::accumulate(sublayers.begin(), sublayers.end(), Cost(),
+                         [&](Cost const& sum, SublayerDescription const& each) { return sum + each.cost(load); });
+}
+
+bool LayerDescription::takes_positions() const {
+  return std::any_of(sublayers.begin(), sublayers.end(),
+                     [](SublayerDescription const& sublayer) { return sublayer.traits.takes_positions; });
 }
 
 StackDescription describe_stack(ModelConfig const& model, StackConfig ModelConfig::*stack, std::string const& name,
                                 Side side, LayerRegistry const& registry) {
-  StackDescription description{.name = name, .side = side, .memory_side = {}, .layers = {}};
+  auto const keys_of = [&](std::int64_t layer) {
+    return std::make_shared<ModelConfig const>(layer_config(model, stack, layer));
+  };
+  StackDescription description{.name = name, .side = side, .memory_side = {}, .keys = keys_of(-1), .layers = {}};
   for (std::int64_t index = 0; index < (model.*stack).layers; ++index) {
-    LayerDescription layer{std::make_shared<ModelConfig const>(layer_config(model, stack, index)), {}};
+    LayerDescription layer{keys_of(index), {}};
     for (std::string const& sublayer : (*layer.keys.*stack).sublayers) {
-      layer.sublayers.push_back(
-          describe_sublayer(*layer.keys, layer_options(model.*stack, name, index, sublayer),
-                            registry.at(sublayer, fmt::format("{}.layers.{}.{}", name, index, sublayer))));
+      std::string const path = fmt::format("{}.layers.{}.{}", name, index, sublayer);
+      LayerRegistry::Entry const& entry = registry.at(sublayer, path);
+      LayerOptions options = layer_options(model.*stack, name, index, sublayer);
+      options.check(entry.traits.options);
+      layer.sublayers.push_back({sublayer, path, layer.keys, std::move(options), entry.traits});
+      // Keys and options that do not go together are found now, not when the layer is built.
+      layer.sublayers.back().cost({});
     }
     description.layers.push_back(std::move(layer));
   }
   require_used(model.*stack, name, description.layers);
+  require_positions_taken(model, name, description.layers);
   return description;
 }
 

@@ -13,7 +13,15 @@ FeedForward::FeedForward(LayerSpec const& spec)
       activation_(spec.kernels.select<Activation>({spec.dtype, spec.model.activation})) {}
 
 LayerTraits FeedForward::traits() {
-  return {.multiplications = [](ModelConfig const& keys, LayerOptions const&) { return 2 * keys.d_model * keys.d_ff; }};
+  auto const cost = [](ModelConfig const& keys, LayerOptions const&, LayerLoad const& load) {
+    ActivationProblem const activation{load.dtype, keys.activation};
+    return linear_cost(load, keys.d_model, keys.d_ff) + linear_cost(load, keys.d_ff, keys.d_model) +
+           forward_cost(activation, load.tokens * static_cast<double>(keys.d_ff));
+  };
+  auto const refusal = [](ModelConfig const& keys, LayerOptions const&, LayerUse const& use) {
+    return uneven_over_tensor("model.d_ff", keys.d_ff, use);
+  };
+  return {.cost = cost, .refusal = refusal};
 }
 
 ActivationCall FeedForward::activation_call(LayerContext const& context, Tensor const& hidden) const {

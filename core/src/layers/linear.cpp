@@ -69,8 +69,12 @@ ParameterBlock& declare_weights(LayerSpec const& spec, std::int64_t inputs, std:
   return spec.parameters.declare_block(std::move(specs));
 }
 
-/// If the inputs are split, the bias is whole: it is added once, after the partial products are summed.
-ParameterBlock& declare_biases(LayerSpec const& spec, std::vector<Linear::Part> const& parts, Linear::Split split) {
+/// Null where the layer has no biases. If the inputs are split, the bias is whole: it is added once, after the partial
+/// products are summed.
+ParameterBlock* declare_biases(LayerSpec const& spec, std::vector<Linear::Part> const& parts, Linear::Split split) {
+  if (!spec.model.biases) {
+    return nullptr;
+  }
   std::vector<ParameterSpec> specs;
   for (NamedPart const& part : named_parts(spec, parts)) {
     specs.push_back({.name = part.name + ".bias",
@@ -81,7 +85,7 @@ ParameterBlock& declare_biases(LayerSpec const& spec, std::vector<Linear::Part> 
                      .initializer_key = part.start_name + ".bias",
                      .initializer_offset = part.first_row});
   }
-  return spec.parameters.declare_block(std::move(specs));
+  return &spec.parameters.declare_block(std::move(specs));
 }
 
 }  // namespace
@@ -103,15 +107,19 @@ Linear::Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> con
                                        .n = outputs_,
                                        .k = inputs_,
                                        .transpose_b = true,
-                                       .bias = true})),
+                                       .bias = bias_ != nullptr})),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 
+std::int32_t Linear::first_output() const {
+  return by_outputs(split_) ? static_cast<std::int32_t>(weight_.members.front()->shard_begin) : 0;
+}
+
 void Linear::multiply(LayerContext& context, Tensor const& x, Tensor const& y) const {
-  bool const adds_bias = split_ != Split::inputs || region_.first();
+  bool const adds_bias = bias_ != nullptr && (split_ != Split::inputs || region_.first());
   gemm_->multiply(context.execution, {.a = x,
                                       .b = matrix(weight_.value),
                                       .c = y,
-                                      .bias = adds_bias ? bias_.value : Tensor(),
+                                      .bias = adds_bias ? bias_->value : Tensor(),
                                       .transpose_b = true,
                                       .b_weight = {weight_.id(), weight_.version()}});
 }
@@ -170,7 +178,9 @@ void Linear::add_parameter_gradients(LayerContext& context, Tensor const& grad_y
   gemm_->multiply(
       context.execution,
       {.a = grad_y, .b = x, .c = matrix(weight_.gradient), .bias = {}, .transpose_a = true, .accumulate = true});
-  tensor_ops_->add_column_sums(context.execution, grad_y, bias_.gradient);
+  if (bias_ != nullptr) {
+    tensor_ops_->add_column_sums(context.execution, grad_y, bias_->gradient);
+  }
   context.progress();
 }
 

@@ -14,6 +14,23 @@ constexpr std::int64_t chunk_tokens = 256;
 
 }  // namespace
 
+LossSums& LossSums::operator+=(LossSums const& more) {
+  smoothed += more.smoothed;
+  negative_log_likelihood += more.negative_log_likelihood;
+  tokens += more.tokens;
+  weight += more.weight;
+  return *this;
+}
+
+std::vector<LossSums> fetch_loss_sums(Tensor const& sums) {
+  auto const host = to_host<double>(sums);
+  std::vector<LossSums> fetched;
+  for (std::size_t place = 0; place < host.size(); place += SoftmaxCrossEntropy::sums_size) {
+    fetched.push_back({host[place], host[place + 1], static_cast<std::int64_t>(host[place + 2]), host[place + 3]});
+  }
+  return fetched;
+}
+
 OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
     : tensor_(spec.parallel.tensor),
       region_(spec.parallel, spec.side),
@@ -24,10 +41,16 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
                                        .m = chunk_tokens,
                                        .n = table.local_shape[0],
                                        .k = spec.model.d_model,
-                                       .transpose_b = true})),
+                                       .transpose_b = true,
+                                       .bias = spec.model.output_bias})),
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})),
       cross_entropy_(spec.kernels.select<SoftmaxCrossEntropy>(
           {.dtype = spec.dtype, .local_vocabulary = table.local_shape[0], .global_vocabulary = table.spec.shape[0]})) {
   spec.parameters.add_use(table_);
+  if (spec.model.output_bias) {
+    bias_ = &spec.parameters.declare(
+        {.name = "output.bias", .shape = {table.spec.shape[0]}, .initializer = Initializer::zeros(), .shard = {0}});
+  }
 }
 
 Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden) const {
@@ -39,18 +62,29 @@ Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden, DType dty
   gemm_->multiply(context.execution, {.a = hidden,
                                       .b = table_.value,
                                       .c = logits,
-                                      .bias = {},
+                                      .bias = bias_ != nullptr ? bias_->value : Tensor(),
                                       .transpose_b = true,
                                       .b_weight = {table_.id, table_.version}});
   return logits;
 }
 
-SoftmaxCrossEntropyCall OutputLoss::call(Tensor const& logits, Tensor const& targets, double label_smoothing) const {
+SoftmaxCrossEntropyCall OutputLoss::call(Tensor const& logits, RowTargets const& targets,
+                                         double label_smoothing) const {
   return {.logits = logits,
-          .targets = targets,
+          .targets = targets.id,
           .first_token = table_.shard_begin,
           .global_vocabulary = table_.spec.shape[0],
-          .label_smoothing = label_smoothing};
+          .label_smoothing = label_smoothing,
+          .weights = targets.weight};
+}
+
+RowTargets OutputLoss::converted(LayerContext& context, RowTargets const& targets, DType dtype) const {
+  if (targets.weight.empty() || targets.weight.dtype() == dtype) {
+    return targets;
+  }
+  Tensor const weight = context.arena.allocate(dtype, targets.weight.shape());
+  tensor_ops_->copy(context.execution, targets.weight, weight);
+  return {targets.id, weight};
 }
 
 Tensor OutputLoss::statistics(LayerContext& context, SoftmaxCrossEntropyCall const& call) const {
@@ -67,21 +101,22 @@ Tensor OutputLoss::statistics(LayerContext& context, SoftmaxCrossEntropyCall con
   return own;
 }
 
-LossSums OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, Tensor const& targets,
-                              Training const& training, Tensor const& grad_hidden) const {
+void OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, RowTargets const& targets,
+                          Training const& training, Tensor const& grad_hidden) const {
   ArenaScope const region_scope(context.arena);
-  Tensor const sums = context.arena.allocate(DType::float64, {SoftmaxCrossEntropy::sums_size});
-  copy_from_host(sums, std::array<double, SoftmaxCrossEntropy::sums_size>{}.data());
+  bool const with_gradient = !grad_hidden.empty();
   Tensor const whole = region_.enter(context, hidden);
-  Tensor const grad_whole = grad_hidden.empty() ? Tensor() : region_.partial_of(context, grad_hidden);
+  Tensor const grad_whole = with_gradient ? region_.partial_of(context, grad_hidden) : Tensor();
+  RowTargets const rows = converted(context, targets, statistics_dtype(hidden.dtype()));
   for (std::int64_t begin = 0; begin < whole.dim(0); begin += chunk_tokens) {
     ArenaScope const scope(context.arena);
     std::int64_t const count = std::min(chunk_tokens, whole.dim(0) - begin);
     Tensor const chunk = whole.rows(begin, count);
     Tensor const chunk_logits = logits(context, chunk, chunk.dtype());
-    auto const chunk_call = call(chunk_logits, targets.rows(begin, count), training.label_smoothing);
+    RowTargets const chunk_targets{rows.id.rows(begin, count),
+                                   rows.weight.empty() ? Tensor() : rows.weight.rows(begin, count)};
+    auto const chunk_call = call(chunk_logits, chunk_targets, training.label_smoothing);
     Tensor const losses = context.arena.allocate(statistics_dtype(chunk_logits.dtype()), {count, 2});
-    bool const with_gradient = !grad_hidden.empty();
     if (with_gradient && !region_.split()) {
       cross_entropy_->losses_and_gradient(context.execution, chunk_call, training.scale, losses);
     } else {
@@ -91,25 +126,34 @@ LossSums OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, Tenso
         cross_entropy_->gradient(context.execution, chunk_call, chunk_statistics, training.scale);
       }
     }
-    cross_entropy_->add_losses(context.execution, chunk_call, losses, sums);
-    if (!with_gradient) {
-      continue;
+    if (!training.sums.empty()) {
+      cross_entropy_->add_losses(context.execution, chunk_call, losses, training.sums);
     }
-    gemm_->multiply(context.execution, {.a = chunk_logits,
-                                        .b = table_.value,
-                                        .c = grad_whole.rows(begin, count),
-                                        .bias = {},
-                                        .b_weight = {table_.id, table_.version}});
-    gemm_->multiply(
-        context.execution,
-        {.a = chunk_logits, .b = chunk, .c = table_.gradient, .bias = {}, .transpose_a = true, .accumulate = true});
+    if (with_gradient) {
+      gemm_->multiply(context.execution, {.a = chunk_logits,
+                                          .b = table_.value,
+                                          .c = grad_whole.rows(begin, count),
+                                          .bias = {},
+                                          .b_weight = {table_.id, table_.version}});
+      add_parameter_gradients(context, chunk_logits, chunk);
+    }
   }
-  if (!grad_hidden.empty()) {
+  if (with_gradient) {
     region_.leave(context, grad_whole, grad_hidden);
     context.uses_done(std::array<Parameter const*, 1>{&table_});
+    if (bias_ != nullptr) {
+      context.uses_done(std::array<Parameter const*, 1>{bias_});
+    }
   }
-  auto const fetched = to_host<double>(sums);
-  return {fetched[0], fetched[1], static_cast<std::int64_t>(fetched[2])};
+}
+
+void OutputLoss::add_parameter_gradients(LayerContext& context, Tensor const& grad_logits, Tensor const& hidden) const {
+  gemm_->multiply(
+      context.execution,
+      {.a = grad_logits, .b = hidden, .c = table_.gradient, .bias = {}, .transpose_a = true, .accumulate = true});
+  if (bias_ != nullptr) {
+    tensor_ops_->add_column_sums(context.execution, grad_logits, bias_->gradient);
+  }
 }
 
 }  // namespace heddle

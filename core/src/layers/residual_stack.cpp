@@ -1,22 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <heddle/core/layers/residual_stack.hpp>
-#include <heddle/core/operations/residual_norm.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 
 namespace {
 
-/// The highest dropout of the stack's layers; the kernel is selected for it.
-float largest_dropout(StackDescription const& description, LayerSpec const& spec) {
+/// The highest dropout of the stack's layers; the norms' kernels are selected for it.
+double largest_dropout(StackDescription const& description, LayerSpec const& spec) {
   double largest = description.layers.empty() ? spec.model.dropout : 0;
   for (LayerDescription const& layer : description.layers) {
     largest = std::max(largest, layer.keys->dropout);
   }
-  return static_cast<float>(largest);
+  return largest;
 }
 
 LayerSpec layer_spec(LayerSpec const& stack, LayerDescription const& layer, SublayerDescription const& sublayer,
@@ -29,7 +27,8 @@ LayerSpec layer_spec(LayerSpec const& stack, LayerDescription const& layer, Subl
           .parallel = stack.parallel,
           .parameters = stack.parameters,
           .options = sublayer.options,
-          .memory_side = stack.memory_side};
+          .memory_side = stack.memory_side,
+          .positions = stack.positions};
 }
 
 }  // namespace
@@ -38,64 +37,43 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
                              IndexRange const& range)
     : side_(spec.side),
       memory_region_(spec.parallel, spec.memory_side.value_or(spec.side)),
-      pre_(spec.model.norm == NormPlacement::pre),
-      ends_side_(range.end == description.count()),
-      residual_norm_(
-          spec.kernels.select<ResidualNorm>({spec.dtype, spec.model.d_model, largest_dropout(description, spec)})),
+      pre_(spec.model.norm != NormPlacement::post),
+      ends_stack_(range.end == description.count()),
+      final_norm_(Norm::none(spec, largest_dropout(description, spec))),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
-  auto const declare_norm = [&](std::string const& name) {
-    auto const declare = [&](char const* part, Initializer const& initializer) {
-      return &spec.parameters.declare({name + part, {spec.model.d_model}, initializer, {}, spec.stream_axes(), {}});
-    };
-    return Norm{declare(".weight", Initializer::ones()), declare(".bias", Initializer::zeros())};
-  };
+  double const dropout = largest_dropout(description, spec);
   for (std::int64_t index = range.begin; index < range.end; ++index) {
     LayerDescription const& layer = description.layers[static_cast<std::size_t>(index)];
     for (SublayerDescription const& sublayer : layer.sublayers) {
       std::string const name = fmt::format("{}.layers.{}.{}", spec.name, index, sublayer.name);
       auto const& uses = spec.parameters.uses();
       auto const uses_before = static_cast<std::ptrdiff_t>(uses.size());
-      auto branch = registry.build(sublayer.name, layer_spec(spec, layer, sublayer, name));
+      LayerSpec const own_spec = layer_spec(spec, layer, sublayer, name);
+      auto branch = registry.build(sublayer.name, own_spec);
       std::vector<Parameter const*> used(uses.begin() + uses_before, uses.end());
-      sublayers_.push_back(
-          {name, std::move(branch), declare_norm(name + ".norm"), std::move(used), layer.keys->dropout});
+      Norm norm = Norm::of_stream(own_spec, name + ".norm", dropout);
+      std::optional<Norm> output_norm;
+      if (spec.model.norm == NormPlacement::both) {
+        output_norm = Norm::of_stream(own_spec, name + ".output_norm");
+      }
+      sublayers_.push_back({.name = name,
+                            .branch = std::move(branch),
+                            .norm = std::move(norm),
+                            .output_norm = std::move(output_norm),
+                            .used = std::move(used),
+                            .dropout = layer.keys->dropout});
     }
   }
-  if (pre_ && ends_side_) {
-    final_norm_ = declare_norm(spec.name + ".norm");
+  if (pre_ && ends_stack_) {
+    final_norm_ = Norm::of_stream(spec, spec.name + ".norm", dropout);
   }
 }
 
-void ResidualStack::Norm::done(LayerContext const& context) const {
-  if (weight != nullptr) {
-    context.uses_done(std::array<Parameter const*, 2>{weight, bias});
-  }
-}
-
-ResidualStack::Norm const& ResidualStack::norm_after(std::size_t index) const {
+Norm const& ResidualStack::norm_after(std::size_t index) const {
   if (!pre_) {
     return sublayers_[index].norm;
   }
   return index + 1 < sublayers_.size() ? sublayers_[index + 1].norm : final_norm_;
-}
-
-ResidualStack::Joint ResidualStack::join(LayerContext& context, ResidualNormCall call) const {
-  Shape const shape = call.residual.shape();
-  DType const dtype = call.residual.dtype();
-  ResidualNormOutput output;
-  if (!call.branch.empty()) {
-    output.sum = context.arena.allocate(dtype, shape);
-  }
-  if (!call.weight.empty()) {
-    output.normalized = context.arena.allocate(dtype, shape);
-    output.mean = context.arena.allocate(statistics_dtype(dtype), {shape[0]});
-    output.reciprocal_deviation = context.arena.allocate(statistics_dtype(dtype), {shape[0]});
-  }
-  residual_norm_->forward(context.execution, call, output);
-  if (call.branch.empty()) {
-    output.sum = call.residual;
-  }
-  return {std::move(call), std::move(output)};
 }
 
 HiddenStates ResidualStack::run(LayerContext& context, HiddenStates const& input, Activations& activations,
@@ -106,22 +84,18 @@ HiddenStates ResidualStack::run(LayerContext& context, HiddenStates const& input
     stream.memory = memory_region_.enter(context, input.memory);
   }
   if (pre_) {
-    Norm const& norm = first_norm();
-    activations.first =
-        join(context, {.residual = residual, .branch = {}, .weight = norm.weight->value, .bias = norm.bias->value});
+    activations.first = first_norm().forward(context, {residual});
     stream.hidden = activations.first.output.normalized;
   }
   for (std::size_t index = 0; index < sublayers_.size(); ++index) {
-    Norm const& norm = norm_after(index);
-    HiddenStates const branch = run_branch(index, stream);
-    ResidualNormCall call{.residual = residual, .branch = branch.hidden, .weight = {}, .bias = {}};
-    call.dropout =
-        make_stream_dropout(context, sublayers_[index].dropout, sublayers_[index].name + ".residual_dropout", side_);
-    if (norm.weight != nullptr) {
-      call.weight = norm.weight->value;
-      call.bias = norm.bias->value;
+    Sublayer const& sublayer = sublayers_[index];
+    HiddenStates branch = run_branch(index, stream);
+    if (sublayer.output_norm) {
+      activations.output_norms.push_back(sublayer.output_norm->forward(context, {branch.hidden}));
+      branch.hidden = activations.output_norms.back().output.normalized;
     }
-    activations.joints.push_back(join(context, std::move(call)));
+    Dropout const dropout = make_stream_dropout(context, sublayer.dropout, sublayer.name + ".residual_dropout", side_);
+    activations.joints.push_back(norm_after(index).forward(context, {residual, branch.hidden, dropout}));
     ResidualNormOutput const& output = activations.joints.back().output;
     residual = pre_ ? output.sum : output.normalized;
     stream = {output.normalized.empty() ? residual : output.normalized, branch.memory};
@@ -161,28 +135,26 @@ void ResidualStack::backward_sublayers(LayerContext& context, HiddenStates const
   Tensor const grad_branch = context.arena.allocate(grad.dtype(), grad.shape());
   // The gradients of a joint's normalized output and, beside the norm, of its sum; a last joint without norm has only
   // the latter.
-  bool const norm_last = !pre_ || ends_side_;
+  bool const norm_last = !pre_ || ends_stack_;
   Tensor grad_normalized = norm_last ? grad : Tensor();
   Tensor grad_sum = norm_last ? Tensor() : grad;
-  // A buffer for the gradient that a pre-LN branch passes to the norm before it: it must outlive the branch's scope.
+  // A buffer for the gradient that a branch passes to the norm before it: it must outlive the branch's scope.
   Tensor const handed = pre_ ? context.arena.allocate(grad.dtype(), grad.shape()) : Tensor();
-  auto const gradients = [&](Norm const& norm, bool branch) {
-    ResidualNormGradients result{grad, branch ? grad_branch : Tensor(), Tensor(), Tensor()};
-    if (norm.weight != nullptr) {
-      result.weight = norm.weight->gradient;
-      result.bias = norm.bias->gradient;
-    }
-    return result;
-  };
   for (std::size_t index = sublayers_.size(); index-- > 0;) {
-    Joint const& joint = activations.joints[index];
-    residual_norm_->backward(context.execution, joint.call, joint.output, grad_normalized, grad_sum,
-                             gradients(norm_after(index), true));
+    Sublayer const& sublayer = sublayers_[index];
+    norm_after(index).backward(
+        context, activations.joints[index],
+        {.normalized = grad_normalized, .sum = grad_sum, .residual = grad, .branch = grad_branch});
     norm_after(index).done(context);
+    if (sublayer.output_norm) {
+      sublayer.output_norm->backward(context, activations.output_norms[index],
+                                     {.normalized = grad_branch, .residual = grad_branch});
+      sublayer.output_norm->done(context);
+    }
     ArenaScope const scope(context.arena);
     HiddenStates const grad_input =
-        sublayers_[index].branch->backward(context, {grad_branch, grad_stream.memory}, activations.branches[index]);
-    context.uses_done(sublayers_[index].used);
+        sublayer.branch->backward(context, {grad_branch, grad_stream.memory}, activations.branches[index]);
+    context.uses_done(sublayer.used);
     if (pre_) {
       tensor_ops_->copy(context.execution, grad_input.hidden, handed);
       grad_normalized = handed;
@@ -192,8 +164,8 @@ void ResidualStack::backward_sublayers(LayerContext& context, HiddenStates const
     }
   }
   if (pre_) {
-    residual_norm_->backward(context.execution, activations.first.call, activations.first.output, grad_normalized,
-                             grad_sum, gradients(first_norm(), false));
+    first_norm().backward(context, activations.first,
+                          {.normalized = grad_normalized, .sum = grad_sum, .residual = grad});
     first_norm().done(context);
   }
 }

@@ -170,12 +170,15 @@ struct Slice {
   std::int64_t width() const { return heads.count() * head_dim; }
   Tensor columns(Tensor const& matrix) const { return matrix.columns(heads.begin * head_dim, width()); }
   Tensor statistics(Tensor const& matrix) const { return matrix.columns(heads.begin, heads.count()); }
+  /// The rows of a bias or of its gradient.
+  Tensor bias(Tensor const& rows) const { return rows.empty() ? Tensor() : rows.rows(heads.begin, heads.count()); }
 
   AttentionCall of(AttentionCall call) const {
     call.q = columns(call.q);
     call.k = columns(call.k);
     call.v = columns(call.v);
     call.heads = heads.count();
+    call.bias = bias(call.bias);
     call.dropout.first_column += static_cast<std::int32_t>(heads.begin);
     return call;
   }
@@ -255,7 +258,7 @@ void ContextAttention::ring_backward(Task const& task, Activations const& kept, 
       KeysAndValues const gradient = ring.begin(blocks.step());
       attention_->backward(task.execution, slice.of(block), slice.columns(output), slice.statistics(kept.log_sum_exp),
                            slice.columns(wide_grad_output),
-                           {slice.columns(grad_q), gradient.keys(), gradient.values()});
+                           {slice.columns(grad_q), gradient.keys(), gradient.values(), slice.bias(gradients.bias)});
       ring.end(blocks.step());
       blocks.progress();
       std::ranges::for_each(block_gradients, &GradientRing::progress);

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/self_attention.hpp>
 #include <utility>
 
@@ -7,26 +10,57 @@ namespace {
 
 /// By default a token of the target must not see later ones, which it is to predict.
 AttentionMask mask_of(LayerSpec const& spec) {
-  bool const causal = spec.options.text("mask", spec.side == Side::target ? "causal" : "bidirectional") == "causal";
+  std::string const mask = spec.options.text("mask", spec.side == Side::target ? "causal" : "bidirectional");
   if (spec.options.has("window")) {
+    if (mask == "prefix") {
+      throw ConfigError(
+          fmt::format("{} does not go together with mask = \"prefix\"; \"causal\" and \"bidirectional\" do",
+                      spec.options.place("window")));
+    }
     std::int64_t const window = spec.options.integer("window", 0);
-    return AttentionMask::window(window, causal ? 0 : window);
+    return AttentionMask::window(window, mask == "causal" ? 0 : window);
   }
-  return causal ? AttentionMask::causal() : AttentionMask::bidirectional();
+  if (mask == "prefix") {
+    return AttentionMask::prefix();
+  }
+  return mask == "causal" ? AttentionMask::causal() : AttentionMask::bidirectional();
+}
+
+/// Says why such a mask cannot be used so; "" where it can.
+std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
+  if (use.context > 1 && options.has("window")) {
+    return fmt::format("{} = {}: attention in a window cannot be split over parallel.context = {}",
+                       options.place("window"), options.integer("window", 0), use.context);
+  }
+  if (use.context > 1 && options.text("mask", "") == "prefix") {
+    return fmt::format("{} = \"prefix\": attention with a prefix cannot be split over parallel.context = {}",
+                       options.place("mask"), use.context);
+  }
+  if (use.decode && options.text("mask", "causal") == "bidirectional") {
+    return fmt::format("{} = \"{}\": tokens that see those after them cannot be generated one by one",
+                       options.place("mask"), options.text("mask", "causal"));
+  }
+  return "";
 }
 
 }  // namespace
 
 LayerTraits SelfAttention::traits() {
   LayerTraits traits = AttentionCore::traits();
+  traits.takes_positions = true;
   traits.options.push_back({.name = "mask",
                             .type = OptionDescription::Type::text,
                             .meaning = "keys that a token sees; not given: causal in the decoder",
-                            .choices = {"causal", "bidirectional"}});
+                            .choices = {"causal", "bidirectional", "prefix"}});
   traits.options.push_back({.name = "window",
                             .meaning = "tokens on a side that a token sees besides itself; not given: all",
                             .least = 0,
                             .most = 1048576});
+  traits.refusal = [any_mask = traits.refusal](ModelConfig const& keys, LayerOptions const& options,
+                                               LayerUse const& use) {
+    std::string reason = any_mask(keys, options, use);
+    return reason.empty() ? mask_refusal(options, use) : reason;
+  };
   return traits;
 }
 
@@ -73,11 +107,12 @@ HiddenStates SelfAttention::decode(LayerContext& context, HiddenStates const& in
     cache.keep(Cache{Tensor::allocate(dtype, shape), Tensor::allocate(dtype, shape), {}, {}});
   }
   auto const& held = cache.get<Cache>();
-  tensor_ops_->copy(context.execution, projected.k, held.keys.columns(step.time * width, width));
+  tensor_ops_->copy(context.execution, core_.keys_to_cache(context, projected.k, step),
+                    held.keys.columns(step.time * width, width));
   tensor_ops_->copy(context.execution, projected.v, held.values.columns(step.time * width, width));
   Shape const token_rows{rows * step.capacity, width};
   Tensor const attended = core_.decode(context, projected.q, held.keys.reshaped(token_rows),
-                                       held.values.reshaped(token_rows), step.queries, step.keys);
+                                       held.values.reshaped(token_rows), step, step.keys);
   return {out_.forward(context, attended), input.memory};
 }
 

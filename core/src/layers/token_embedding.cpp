@@ -33,18 +33,24 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec, Parameter& table)
       side_(spec.side),
       dtype_(spec.dtype),
       dropout_(spec.model.dropout),
-      scale_(std::sqrt(static_cast<double>(spec.model.d_model))),
+      scale_(spec.model.scale_embedding ? std::sqrt(static_cast<double>(spec.model.d_model)) : 1),
       region_(spec.parallel, spec.side),
       table_(table),
-      embedding_(spec.kernels.select<Embedding>({spec.dtype, statistics_dtype(spec.dtype), spec.model.d_model})) {
+      embedding_(spec.kernels.select<Embedding>({spec.dtype, statistics_dtype(spec.dtype), spec.model.d_model})),
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   spec.parameters.add_use(table_);
   Shape const shape{spec.model.max_length, spec.model.d_model};
   if (spec.model.positions == Positions::learned) {
+    double const deviation = 1 / std::sqrt(static_cast<double>(spec.model.d_model));
     learned_positions_ =
-        &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(1 / scale_), {}, {}, {}});
-  } else {
+        &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(deviation), {}, {}, {}});
+  } else if (spec.model.positions == Positions::sinusoidal) {
     fixed_positions_ =
         spec.dtype == DType::float64 ? sinusoids<double>(shape[0], shape[1]) : sinusoids<float>(shape[0], shape[1]);
+  }
+  if (spec.model.embedding_norm) {
+    norm_ = Norm::of_stream(spec, spec.name + ".embedding_norm");
+    drop_ = Norm::none(spec, dropout_);
   }
 }
 
@@ -55,10 +61,16 @@ EmbeddingCall TokenEmbedding::call(LayerContext const& context, TokenIds const& 
           .rows = rows,
           .first_token = table_.shard_begin,
           .scale = scale_,
-          .dropout = make_dropout(context, dropout_, name_ + ".embedding_dropout", side_)};
+          .dropout = norm_ ? Dropout() : make_dropout(context, dropout_, name_ + ".embedding_dropout", side_)};
 }
 
-Tensor TokenEmbedding::forward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows) const {
+Tensor TokenEmbedding::forward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows,
+                               Saved& saved) const {
+  Tensor const embedded = embed(context, tokens, rows);
+  return norm_ ? normalize(context, embedded, saved) : embedded;
+}
+
+Tensor TokenEmbedding::embed(LayerContext& context, TokenIds const& tokens, TokenRows const& rows) const {
   Shape const shape{TensorRegion::stream_rows(context, rows.tokens), table_.value.dim(1)};
   Tensor const output = context.arena.allocate(dtype_, shape);
   ArenaScope const scope(context.arena);
@@ -73,11 +85,38 @@ Tensor TokenEmbedding::forward(LayerContext& context, TokenIds const& tokens, To
   return output;
 }
 
+Tensor TokenEmbedding::normalize(LayerContext& context, Tensor const& embedded, Saved& saved) const {
+  Activations activations{norm_->forward(context, {embedded}), {}};
+  Tensor output = activations.norm.output.normalized;
+  Dropout const dropout = make_stream_dropout(context, dropout_, name_ + ".embedding_dropout", side_);
+  if (dropout.active()) {
+    Tensor const zeros = context.arena.allocate(output.dtype(), output.shape());
+    tensor_ops_->fill(context.execution, zeros, 0);
+    activations.dropped = drop_->forward(context, {zeros, output, dropout});
+    output = activations.dropped.output.sum;
+  }
+  saved.keep(std::move(activations));
+  return output;
+}
+
+Tensor TokenEmbedding::normalize_backward(LayerContext& context, Tensor const& grad_output,
+                                          Activations const& activations) const {
+  Tensor grad = grad_output;
+  if (!activations.dropped.output.sum.empty()) {
+    grad = context.arena.allocate(grad_output.dtype(), grad_output.shape());
+    drop_->backward(context, activations.dropped, {.sum = grad_output, .residual = grad_output, .branch = grad});
+  }
+  norm_->backward(context, activations.norm, {.normalized = grad, .residual = grad});
+  norm_->done(context);
+  return grad;
+}
+
 void TokenEmbedding::backward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows,
-                              Tensor const& grad_output) const {
+                              Tensor const& grad_output, Saved const& saved) const {
   ArenaScope const scope(context.arena);
-  embedding_->backward(context.execution, call(context, tokens, rows), region_.enter(context, grad_output),
-                       table_.gradient, learned_positions_ != nullptr ? learned_positions_->gradient : Tensor());
+  Tensor const grad = norm_ ? normalize_backward(context, grad_output, saved.get<Activations>()) : grad_output;
+  embedding_->backward(context.execution, call(context, tokens, rows), region_.enter(context, grad), table_.gradient,
+                       learned_positions_ != nullptr ? learned_positions_->gradient : Tensor());
   context.uses_done(std::array<Parameter const*, 1>{&table_});
   if (learned_positions_ != nullptr) {
     context.uses_done(std::array<Parameter const*, 1>{learned_positions_});

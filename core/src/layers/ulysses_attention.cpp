@@ -75,6 +75,11 @@ class Exchange {
   std::int64_t local_ = 0;
 };
 
+/// A rank's rows of a bias or of its gradient.
+Tensor own_heads(Tensor const& bias, int rank, std::int64_t heads) {
+  return bias.empty() ? Tensor() : bias.rows(rank * heads, heads);
+}
+
 Tensor nth(Tensor const& matrix, std::int64_t index, std::int64_t width) {
   return matrix.columns(index * width, width);
 }
@@ -104,6 +109,7 @@ ContextAttention::Activations ContextAttention::ulysses_forward(Task const& task
   whole.queries = task.queries.whole.sequences;
   whole.keys = task.keys.whole.sequences;
   whole.heads = call.heads / ranks;
+  whole.bias = own_heads(call.bias, group_.rank(), whole.heads);
   whole.dropout.first_column += static_cast<std::int32_t>(group_.rank() * whole.heads);
   whole.dropout.sample = task.queries.whole.sample;
   whole.dropout.position = task.queries.whole.position;
@@ -126,7 +132,8 @@ void ContextAttention::ulysses_backward(Task const& task, Activations const& kep
   Tensor const of_keys =
       self ? of_queries.columns(width, 2 * width) : task.arena.allocate(call.k.dtype(), {call.k.dim(0), 2 * width});
   attention_->backward(task.execution, call, kept.output, kept.log_sum_exp, grad,
-                       {nth(of_queries, 0, width), nth(of_keys, 0, width), nth(of_keys, 1, width)});
+                       {nth(of_queries, 0, width), nth(of_keys, 0, width), nth(of_keys, 1, width),
+                        own_heads(gradients.bias, group_.rank(), call.heads)});
   if (self) {
     queries.to_rows(of_queries, std::array{gradients.q, gradients.k, gradients.v});
   } else {

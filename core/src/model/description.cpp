@@ -17,6 +17,17 @@ bool holds(IndexRange const& part, std::int64_t layer) {
   return layer >= part.begin && layer < part.end;
 }
 
+std::string refusal_in(StackDescription const& stack, LayerUse const& use) {
+  for (LayerDescription const& layer : stack.layers) {
+    for (SublayerDescription const& sublayer : layer.sublayers) {
+      if (std::string reason = sublayer.refusal(use); !reason.empty()) {
+        return reason;
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::int64_t ModelDescription::layers() const {
@@ -67,6 +78,35 @@ std::string ModelDescription::words() const {
     parts.push_back(fmt::format("the {}'s {}", stack.name, stack.count()));
   }
   return fmt::format("{} layers", fmt::join(parts, " and "));
+}
+
+std::string ModelDescription::refusal(LayerUse const& use) const {
+  for (StackDescription const& stack : stacks) {
+    if (std::string reason = refusal_in(stack, use); !reason.empty()) {
+      return reason;
+    }
+  }
+  return "";
+}
+
+std::string ModelDescription::generation_refusal() const {
+  StackDescription const& last = stacks.back();
+  if (last.side != Side::target) {
+    return fmt::format("model.stacks = {} has no decoder, which generates text; add \"decoder\"",
+                       to_toml(OptionValue(keys.stacks)));
+  }
+  return refusal_in(last, {.decode = true});
+}
+
+void require_translation(ModelDescription const& model, std::string const& wanted_by) {
+  std::string reason = model.generation_refusal();
+  if (reason.empty() && model.stacks.size() < 2) {
+    reason = fmt::format("model.stacks = {} has no encoder, whose input is translated",
+                         to_toml(OptionValue(model.keys.stacks)));
+  }
+  if (!reason.empty()) {
+    throw ConfigError(fmt::format("{} needs a model that translates: {}", wanted_by, reason));
+  }
 }
 
 ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry) {

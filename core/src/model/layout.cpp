@@ -27,92 +27,20 @@ int product_of(Sizes const& sizes) {
   return static_cast<int>(product);
 }
 
-/// "1, 2, 4 and 8": the numbers up to `most` that divide `whole`.
-std::string divisors(std::int64_t whole, std::int64_t most) {
-  std::vector<std::int64_t> found;
-  for (std::int64_t number = 1; number <= std::min(whole, most); ++number) {
-    if (whole % number == 0) {
-      found.push_back(number);
-    }
-  }
-  std::string const last = std::to_string(found.back());
-  found.pop_back();
-  return found.empty() ? last : fmt::format("{} and {}", fmt::join(found, ", "), last);
-}
-
-/// The most divisors that are listed.
-constexpr std::int64_t most_divisors = 128;
-
-std::string tensor_problem(ModelConfig const& keys, int tensor) {
-  if (keys.heads % tensor != 0) {
-    return fmt::format("model.heads = {} do not divide among parallel.tensor = {}; {} would do", keys.heads, tensor,
-                       divisors(keys.heads, most_divisors));
-  }
-  if (keys.d_ff % tensor != 0) {
-    return fmt::format("the {} columns of model.d_ff do not divide among parallel.tensor = {}; {} would do", keys.d_ff,
-                       tensor, divisors(keys.d_ff, most_divisors));
-  }
-  return "";
-}
-
-/// Names the layer and the axis if a layer does not declare an axis that is split.
-std::string capability_problem(SublayerDescription const& sublayer, std::string const& stack, bool sequence_parallel,
-                               Sizes const& sizes) {
-  int const tensor = size_of_axis(sizes, MeshAxis::tensor);
-  int const context = size_of_axis(sizes, MeshAxis::context);
-  auto const refused = [&](std::string const& key) {
-    return fmt::format("the layer {} of the {} does not declare that it computes rightly with {}", sublayer.name, stack,
-                       key);
-  };
-  if (tensor > 1 && !sublayer.capabilities.tensor) {
-    return refused(fmt::format("parallel.tensor = {}", tensor));
-  }
-  if (tensor > 1 && sequence_parallel && !sublayer.capabilities.sequence) {
-    return refused("parallel.sequence_parallel");
-  }
-  if (context > 1 && !sublayer.capabilities.context) {
-    return refused(fmt::format("parallel.context = {}", context));
-  }
-  return "";
-}
-
-/// Problems of single layers.
+/// Names a layer and the key that it cannot be used with.
 std::string layers_problem(Config const& config, ModelDescription const& model, Sizes const& sizes) {
-  for (StackDescription const& stack : model.stacks) {
-    for (LayerDescription const& layer : stack.layers) {
-      std::string problem = tensor_problem(*layer.keys, size_of_axis(sizes, MeshAxis::tensor));
-      for (SublayerDescription const& sublayer : layer.sublayers) {
-        if (problem.empty()) {
-          problem = capability_problem(sublayer, stack.name, config.parallel.sequence_parallel, sizes);
-        }
-      }
-      if (!problem.empty()) {
-        return problem;
-      }
-    }
-  }
-  return "";
+  return model.refusal({.tensor = size_of_axis(sizes, MeshAxis::tensor),
+                        .context = size_of_axis(sizes, MeshAxis::context),
+                        .context_mode = config.parallel.context_mode,
+                        .sequence_parallel = config.parallel.sequence_parallel});
 }
 
-std::string context_problem(Config const& config, ModelDescription const& model, Sizes const& sizes,
-                            std::int64_t longest) {
+std::string context_problem(Sizes const& sizes, std::int64_t longest) {
   int const context = size_of_axis(sizes, MeshAxis::context);
-  int const tensor = size_of_axis(sizes, MeshAxis::tensor);
-  if (context > longest) {
-    return fmt::format("parallel.context = {} ranks would share the tokens of sequences that have at most {}", context,
-                       longest);
-  }
-  for (std::int64_t index = 0; index < model.layers(); ++index) {
-    std::int64_t const heads = model.layer(index).keys->heads / tensor;
-    if (config.parallel.context_mode == ContextMode::ulysses && heads % context != 0) {
-      return fmt::format(
-          "in ulysses each context rank computes some of the heads, and the {} of a rank (model.heads / "
-          "parallel.tensor) do not divide among parallel.context = {}; {} would do, or parallel.context_mode = "
-          "\"ring\"",
-          heads, context, divisors(heads, most_divisors));
-    }
-  }
-  return "";
+  return context <= longest
+             ? ""
+             : fmt::format("parallel.context = {} ranks would share the tokens of sequences that have at most {}",
+                           context, longest);
 }
 
 std::string pipeline_problem(Config const& config, ModelDescription const& model, int pipeline) {
@@ -152,7 +80,7 @@ std::string layout_problem(Config const& config, ModelDescription const& model, 
                            std::int64_t longest_sequence) {
   std::string problem = layers_problem(config, model, sizes);
   if (problem.empty()) {
-    problem = context_problem(config, model, sizes, longest_sequence);
+    problem = context_problem(sizes, longest_sequence);
   }
   return problem.empty() ? pipeline_problem(config, model, size_of_axis(sizes, MeshAxis::pipeline)) : problem;
 }
@@ -180,7 +108,7 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
                          std::int64_t longest_sequence) {
   Sizes const sizes{mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), mesh.size(MeshAxis::context),
                     mesh.size(MeshAxis::tensor)};
-  std::string const problem = context_problem(config, model, sizes, longest_sequence);
+  std::string const problem = context_problem(sizes, longest_sequence);
   if (!problem.empty()) {
     refuse(config, model, sizes, ranks, problem, longest_sequence);
   }

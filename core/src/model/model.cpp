@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
@@ -22,6 +23,25 @@ int find_stage(PipelinePlan const& plan, ModelDescription const& description, st
   throw Error(fmt::format("no pipeline stage has the last layer of the {}", description.stacks[stack].name));
 }
 
+/// Layers never compute in a way that they do not declare, whoever builds the model.
+void require_declared(ModelDescription const& description, ParallelState const& parallel) {
+  std::string const reason = description.refusal({.tensor = parallel.tensor.size(),
+                                                  .context = parallel.context.size(),
+                                                  .context_mode = parallel.context_mode,
+                                                  .sequence_parallel = parallel.sequence_parallel,
+                                                  .devices = kernel_memory_space() == MemorySpace::device});
+  if (!reason.empty()) {
+    throw ConfigError(reason);
+  }
+}
+
+/// For one micro-batch, from the arena.
+Tensor zeroed_loss_sums(LayerContext& context) {
+  Tensor const sums = context.arena.allocate(DType::float64, {1, SoftmaxCrossEntropy::sums_size});
+  copy_from_host(sums, std::array<double, SoftmaxCrossEntropy::sums_size>{}.data());
+  return sums;
+}
+
 }  // namespace
 
 Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary)
@@ -36,9 +56,11 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
     : pipeline_(spec.parallel.pipeline),
       tensor_(spec.parallel.tensor),
       stacks_(description.stacks.size()),
+      generation_refusal_(description.generation_refusal()),
       d_model_(spec.model.d_model),
       dtype_(spec.dtype),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
+  require_declared(description, spec.parallel);
   if (plan.stages() != pipeline_.size()) {
     throw Error(fmt::format("a plan of {} pipeline stages for {} ranks", plan.stages(), pipeline_.size()));
   }
@@ -67,23 +89,26 @@ ModelPart const& Model::only_part() const {
   return parts_.front();
 }
 
-LossSums Model::forward_backward(LayerContext& context, OutputLoss::Training const& training) const {
+LossSums Model::forward_backward(LayerContext& context, OutputLoss::Training training) const {
   ArenaScope const scope(context.arena);
+  training.sums = zeroed_loss_sums(context);
   Saved saved;
-  LossSums const sums = only_part().forward(context, {}, saved, training).loss;
+  only_part().forward(context, {}, saved, training);
   only_part().backward(context, {}, saved);
-  return sums;
+  return fetch_loss_sums(training.sums).front();
 }
 
 LossSums Model::forward(LayerContext& context, double label_smoothing) const {
   ArenaScope const scope(context.arena);
+  Tensor const sums = zeroed_loss_sums(context);
   Saved saved;
-  return only_part().forward(context, {}, saved, {label_smoothing, 0}).loss;
+  only_part().forward(context, {}, saved, {label_smoothing, 0, sums});
+  return fetch_loss_sums(sums).front();
 }
 
 Tensor Model::logits(LayerContext& context) const {
   Saved saved;
-  HiddenStates const stream = only_part().forward(context, {}, saved, {0, 0}).stream;
+  HiddenStates const stream = only_part().forward(context, {}, saved, {0, 0});
   return only_part().logits(context, stream.hidden);
 }
 

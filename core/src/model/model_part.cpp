@@ -3,6 +3,7 @@
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 
+#include "stack_positions.hpp"
 #include "tables.hpp"
 
 namespace heddle {
@@ -10,10 +11,14 @@ namespace heddle {
 namespace {
 
 LayerSpec stack_spec(LayerSpec const& spec, StackDescription const& stack) {
-  LayerSpec named = spec.named(stack.name);
-  named.side = stack.side;
-  named.memory_side = stack.memory_side;
-  return named;
+  return {.name = stack.name,
+          .side = stack.side,
+          .model = *stack.keys,
+          .dtype = spec.dtype,
+          .kernels = spec.kernels,
+          .parallel = spec.parallel,
+          .parameters = spec.parameters,
+          .memory_side = stack.memory_side};
 }
 
 /// The tokens that a side's stack embeds.
@@ -21,16 +26,17 @@ TokenIds const& input_tokens(Pack const& pack, Side side) {
   return side == Side::source ? pack.source : pack.target_input;
 }
 
-/// The tokens that the rows of a side are to predict, int32 [tokens].
-Tensor const& output_tokens(Pack const& pack, Side side) {
-  Tensor const& ids = side == Side::source ? pack.source_output.id : pack.target_output.id;
-  if (ids.empty()) {
+/// The tokens that the rows of a side are to predict.
+RowTargets const& output_tokens(Pack const& pack, Side side) {
+  RowTargets const& targets = side == Side::source ? pack.source_output : pack.target_output;
+  if (targets.id.empty()) {
     throw Error("this pack has no tokens to predict for the rows of the model's last stack");
   }
-  return ids;
+  return targets;
 }
 
 struct Activations {
+  std::vector<Saved> embeddings;  ///< one per stack
   std::vector<Saved> stacks;
   Tensor grad_hidden;  ///< of the last layer's output, from the loss
 };
@@ -60,7 +66,8 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
     if (!begins && range.count() == 0) {
       continue;
     }
-    LayerSpec const named = stack_spec(spec, stack);
+    LayerSpec named = stack_spec(spec, stack);
+    named.positions = stack_positions(named, description, index, plan, range);
     std::optional<TokenEmbedding> embedding;
     if (begins) {
       embedding.emplace(named, *embeddings[index]);
@@ -73,32 +80,33 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
   }
 }
 
-ModelPart::Output ModelPart::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
-                                     OutputLoss::Training const& training) const {
+HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
+                                OutputLoss::Training const& training) const {
   Pack const& pack = context.pack;
   Activations activations;
+  activations.embeddings.resize(stacks_.size());
   activations.stacks.resize(stacks_.size());
   HiddenStates stream = input;
   for (std::size_t index = 0; index < stacks_.size(); ++index) {
     Stack const& stack = stacks_[index];
     if (stack.begins) {
-      stream.hidden = stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side));
+      stream.hidden = stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side),
+                                               activations.embeddings[index]);
     }
     stream = stack.layers.forward(context, stream, activations.stacks[index]);
     if (stack.ends && stack.index + 1 < extents_.size()) {
       stream = {Tensor(), stream.hidden};
     }
   }
-  LossSums loss;
   if (output_) {
     if (training.scale != 0) {
       activations.grad_hidden = context.arena.allocate(stream.hidden.dtype(), stream.hidden.shape());
     }
-    loss = output_->evaluate(context, stream.hidden, output_tokens(pack, extents_.back().side), training,
-                             activations.grad_hidden);
+    output_->evaluate(context, stream.hidden, output_tokens(pack, extents_.back().side), training,
+                      activations.grad_hidden);
   }
   saved.keep(std::move(activations));
-  return {output_ ? HiddenStates{stream.hidden, Tensor()} : stream, loss};
+  return output_ ? HiddenStates{stream.hidden, Tensor()} : stream;
 }
 
 HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
@@ -120,7 +128,8 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
     }
     grad = stack.layers.backward(context, grad, activations.stacks[index]);
     if (stack.begins) {
-      stack.embedding->backward(context, input_tokens(pack, stack.side), pack.rows(stack.side), grad.hidden);
+      stack.embedding->backward(context, input_tokens(pack, stack.side), pack.rows(stack.side), grad.hidden,
+                                activations.embeddings[index]);
       grad.hidden = Tensor();
     }
   }
@@ -154,14 +163,17 @@ ModelPart::Stack const* ModelPart::stack(std::size_t index) const {
 
 Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const& hidden, Saved& saved) const {
   Pack const& pack = context.pack;
+  Saved embedding;
   Tensor const input =
-      stack.begins ? stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side)) : hidden;
+      stack.begins ? stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side), embedding)
+                   : hidden;
   return stack.layers.forward(context, {input, {}}, saved).hidden;
 }
 
 Tensor ModelPart::decode(LayerContext& context, Stack const& stack, TokenIds const& tokens, TokenRows const& rows,
                          HiddenStates const& stream, DecodeStep const& step, std::vector<DecodeCache>& caches) const {
-  Tensor const hidden = stack.begins ? stack.embedding->forward(context, tokens, rows) : stream.hidden;
+  Saved embedding;
+  Tensor const hidden = stack.begins ? stack.embedding->forward(context, tokens, rows, embedding) : stream.hidden;
   return stack.layers.decode(context, {hidden, stream.memory}, step, caches).hidden;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
+#include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <limits>
 #include <numeric>
 
@@ -11,7 +12,7 @@ namespace {
 
 /// The best way to cut the first layers into parts.
 struct Cut {
-  std::int64_t highest = std::numeric_limits<std::int64_t>::max();
+  double highest = std::numeric_limits<double>::infinity();
   double squares = 0;           ///< of the parts' costs: decides between equally good cuts
   std::int64_t last_begin = 0;  ///< where the last part begins
 
@@ -22,20 +23,18 @@ struct Cut {
 
 /// The best cuts of each number of first layers into one part more than `fewer` has. ends[i]: cost of the first i;
 /// `beside`: the cost of the other work of the part's stage.
-std::vector<Cut> one_part_more(std::vector<Cut> const& fewer, std::vector<std::int64_t> const& ends,
-                               std::int64_t beside) {
+std::vector<Cut> one_part_more(std::vector<Cut> const& fewer, std::vector<double> const& ends, double beside) {
   std::vector<Cut> more(ends.size());
   for (std::size_t end = 1; end < ends.size(); ++end) {
     for (std::size_t begin = end; begin-- > 0;) {
-      std::int64_t const cost = ends[end] - ends[begin] + beside;
+      double const cost = ends[end] - ends[begin] + beside;
       if (cost > more[end].highest) {
         break;  // and so is every longer part
       }
       Cut const& before = fewer[begin];
       if (before.highest != Cut{}.highest) {
-        double const square = static_cast<double>(cost) * static_cast<double>(cost);
-        more[end] = std::min(
-            more[end], Cut{std::max(before.highest, cost), before.squares + square, static_cast<std::int64_t>(begin)});
+        more[end] = std::min(more[end], Cut{std::max(before.highest, cost), before.squares + cost * cost,
+                                            static_cast<std::int64_t>(begin)});
       }
     }
   }
@@ -44,15 +43,15 @@ std::vector<Cut> one_part_more(std::vector<Cut> const& fewer, std::vector<std::i
 
 /// Cuts `layers` into as many non-empty parts as `beside` has entries, so that the most expensive stage (a part and
 /// the work beside it) costs as little as possible. There are at least as many layers.
-std::vector<IndexRange> cut_by_cost(IndexRange const& layers, std::vector<std::int64_t> const& beside,
+std::vector<IndexRange> cut_by_cost(IndexRange const& layers, std::vector<double> const& beside,
                                     ModelDescription const& model, std::int64_t vocabulary) {
-  std::vector<std::int64_t> ends{0};
+  std::vector<double> ends{0};
   for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
-    ends.push_back(ends.back() + estimate_part_cost({layer, layer + 1}, model, vocabulary));
+    ends.push_back(ends.back() + part_cost({layer, layer + 1}, model, vocabulary).operations);
   }
   std::vector<std::vector<Cut>> best{std::vector<Cut>(ends.size())};
   best.front().front().highest = 0;
-  for (std::int64_t const cost : beside) {
+  for (double const cost : beside) {
     best.push_back(one_part_more(best.back(), ends, cost));
   }
   std::vector<IndexRange> ranges(beside.size());
@@ -99,7 +98,7 @@ std::vector<IndexRange> cut_whole(ModelDescription const& model, ParallelConfig 
                                   parallel.pipeline, model.words(), all.count()));
   }
   if (parallel.stage_layers.empty()) {
-    return cut_by_cost(all, std::vector<std::int64_t>(static_cast<std::size_t>(parallel.pipeline)), model, vocabulary);
+    return cut_by_cost(all, std::vector<double>(static_cast<std::size_t>(parallel.pipeline)), model, vocabulary);
   }
   require_count(parallel, static_cast<std::size_t>(parallel.pipeline), "the layers of each stage");
   if (sum(parallel.stage_layers) != all.count()) {
@@ -155,12 +154,12 @@ std::vector<IndexRange> cut_stacks(ModelDescription const& model, ParallelConfig
     return cut_stacks_as_told(model, parallel, stacks);
   }
   // The last stack is cut first, because its parts are coarser; those of the stacks before then even the stages out.
-  std::vector<std::int64_t> beside(static_cast<std::size_t>(parallel.pipeline));
+  std::vector<double> beside(static_cast<std::size_t>(parallel.pipeline));
   std::vector<IndexRange> ranges;
   for (auto stack = stacks.rbegin(); stack != stacks.rend(); ++stack) {
     std::vector<IndexRange> const parts = cut_by_cost(*stack, beside, model, vocabulary);
     for (std::size_t stage = 0; stage < parts.size(); ++stage) {
-      beside[stage] += estimate_part_cost(parts[stage], model, vocabulary);
+      beside[stage] += part_cost(parts[stage], model, vocabulary).operations;
     }
     ranges.insert(ranges.begin(), parts.begin(), parts.end());
   }
@@ -181,12 +180,18 @@ PipelinePlan plan_pipeline(ModelDescription const& model, ParallelConfig const& 
   return plan;
 }
 
-std::int64_t estimate_part_cost(IndexRange const& layers, ModelDescription const& model, std::int64_t vocabulary) {
-  std::int64_t cost = layers.end == model.layers() ? vocabulary * model.keys.d_model : 0;
-  for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
-    cost += model.layer(layer).multiplications();
+Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int64_t vocabulary,
+               LayerLoad const& load) {
+  Cost sum;
+  if (layers.end == model.layers()) {
+    SoftmaxCrossEntropyProblem const loss{
+        .dtype = load.dtype, .local_vocabulary = vocabulary, .global_vocabulary = vocabulary};
+    sum += linear_cost(load, model.keys.d_model, vocabulary) + cost(loss, load.tokens);
   }
-  return cost;
+  for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    sum += model.layer(layer).cost(load);
+  }
+  return sum;
 }
 
 std::vector<double> cost_shares(PipelinePlan const& plan, ModelDescription const& model, std::int64_t vocabulary) {
@@ -194,7 +199,7 @@ std::vector<double> cost_shares(PipelinePlan const& plan, ModelDescription const
   for (std::vector<IndexRange> const& stage : plan.parts) {
     double cost = 0;
     for (IndexRange const& layers : stage) {
-      cost += static_cast<double>(estimate_part_cost(layers, model, vocabulary));
+      cost += part_cost(layers, model, vocabulary).operations;
     }
     shares.push_back(cost);
   }

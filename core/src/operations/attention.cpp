@@ -124,6 +124,11 @@ struct Operands {
   }
 };
 
+/// " NAME" of a score kind that is not the usual one.
+std::string score_words(AttentionProblem const& problem) {
+  return problem.score == ScoreKind::scaled_dot_product ? "" : fmt::format(" {}", name_of(problem.score));
+}
+
 /// Two operations for each visible pair and column.
 double product_operations(AttentionProblem const& problem, AttentionExtents const& extents) {
   return 2 * extents.pairs * static_cast<double>(problem.heads * problem.head_dim);
@@ -172,6 +177,7 @@ AttentionProblem AttentionCall::problem() const {
           .head_dim = q.dim(1) / heads,
           .kv_heads = key_heads,
           .mask = mask,
+          .score = score,
           .bias = !bias.empty(),
           .positions = !query_position.empty(),
           .accumulate = accumulate,
@@ -179,15 +185,16 @@ AttentionProblem AttentionCall::problem() const {
 }
 
 std::string describe(AttentionProblem const& problem) {
-  return fmt::format("{} attention of {} with {} heads{} of {} columns{}{}{} and dropout {}", describe(problem.mask),
-                     name_of(problem.dtype), problem.heads,
+  return fmt::format("{}{} attention of {} with {} heads{} of {} columns{}{}{} and dropout {}", describe(problem.mask),
+                     score_words(problem), name_of(problem.dtype), problem.heads,
                      problem.own_keys() ? "" : fmt::format(" ({} of keys and values)", problem.kv_heads),
                      problem.head_dim, problem.bias ? ", biases" : "", problem.positions ? ", given positions" : "",
                      problem.accumulate ? ", accumulated" : "", problem.dropout_rate);
 }
 
 std::string timing_key(AttentionProblem const& problem) {
-  return fmt::format("{} {}, {} heads{} of {}{}{}{}{}", describe(problem.mask), name_of(problem.dtype), problem.heads,
+  return fmt::format("{}{} {}, {} heads{} of {}{}{}{}{}", describe(problem.mask), score_words(problem),
+                     name_of(problem.dtype), problem.heads,
                      problem.own_keys() ? "" : fmt::format(" ({} of keys)", problem.kv_heads), problem.head_dim,
                      problem.bias ? ", biases" : "", problem.positions ? ", positions" : "",
                      problem.accumulate ? ", accumulated" : "", problem.dropout_rate > 0 ? ", dropout" : "");

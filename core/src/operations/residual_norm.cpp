@@ -48,8 +48,8 @@ class ObservedResidualNorm final : public ObservedKernel<ResidualNorm> {
   }
 };
 
-std::string_view prefix_of(NormKind kind) {
-  return kind == NormKind::rms ? "rms norm, " : "";
+std::string prefix_of(NormKind kind) {
+  return kind == NormKind::layer ? "" : fmt::format("{} norm, ", name_of(kind));
 }
 
 /// The bytes of this many [rows, d_model] tensors and vectors of statistics.

@@ -55,6 +55,15 @@ class ObservedTensorOps final : public ObservedKernel<TensorOps> {
         },
         [=, &execution](TensorOps& kernel) { kernel.gather_rows(execution, from, index, to); });
   }
+  void rotate(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table,
+              bool back) override {
+    pass(
+        execution,
+        [&] {
+          return description("rotate", {matrix, matrix, position});
+        },
+        [=, &execution](TensorOps& kernel) { kernel.rotate(execution, matrix, position, table, back); });
+  }
 
  private:
   /// The first tensor gives extents and dtype.

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <numeric>
@@ -106,23 +109,32 @@ ContextRows make_context_rows(SideTokens const& side, int ranks) {
   return rows;
 }
 
+std::int32_t present(std::int32_t id, char const* name) {
+  if (id == SpecialIds::absent) {
+    throw Error(fmt::format("the vocabulary has no {} token, which a pack of sentences needs", name));
+  }
+  return id;
+}
+
 }  // namespace
 
-Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t source_end_id,
-               std::int32_t end_id, GroupMember split) {
+Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split) {
+  std::int32_t const source_end = present(ids.source.end, "end");
+  std::int32_t const target_begin = present(ids.target.begin, "begin");
+  std::int32_t const target_end = present(ids.target.end, "end");
   SideTokens source;
   SideTokens target;
   Integers target_output;
   Integers tokens;
   for (SentencePair const& pair : pairs) {
     tokens.assign(pair.source.begin(), pair.source.end());
-    tokens.push_back(source_end_id);
+    tokens.push_back(source_end);
     source.add(pair.sample, tokens);
-    tokens.assign(1, begin_id);
+    tokens.assign(1, target_begin);
     tokens.insert(tokens.end(), pair.target.begin(), pair.target.end());
     target.add(pair.sample, tokens);
     target_output.insert(target_output.end(), pair.target.begin(), pair.target.end());
-    target_output.push_back(end_id);
+    target_output.push_back(target_end);
   }
   HostRows const source_rows(source, split);
   HostRows const target_rows(target, split);
@@ -130,7 +142,7 @@ Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::
             .target_rows = target_rows.upload(),
             .source = make_ids(source_rows.pick(source.id)),
             .target_input = make_ids(target_rows.pick(target.id)),
-            .target_output = {to_tensor(target_rows.pick(target_output)), Tensor()},
+            .target_output = {to_tensor(target_rows.pick(target_output))},
             .source_output = {},
             .source_context = {},
             .target_context = {}};
@@ -141,12 +153,13 @@ Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::
   return pack;
 }
 
-Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, std::int32_t end_id) {
+Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids) {
+  std::int32_t const end = present(ids.end, "end");
   SideTokens source;
   std::int32_t sample = 0;
   for (auto const& sentence : sentences) {
     Integers tokens = sentence;
-    tokens.push_back(end_id);
+    tokens.push_back(end);
     source.add(sample++, tokens);
   }
   HostRows const rows(source, {});

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/adam.hpp>
@@ -26,16 +27,17 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
 Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
                      std::vector<IndexRange> parts)
     : config_(config),
-      parameters_(parameters),
+      parameters_(assign_rules(config, parameters)),
+      rules_(ruled_ranges(parameters)),
       parts_(std::move(parts)),
       first_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
       second_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
-      scalars_(Tensor::allocate(DType::float64, {adam_scalars::count})),
+      scalars_(Tensor::allocate(DType::float64, {static_cast<std::int64_t>(rules_.size()), adam_scalars::count})),
       adam_(kernels.select<Adam>({parameters.values().dtype()})),
       tensor_ops_(kernels.select<TensorOps>({parameters.values().dtype()})) {}
 
 double Optimizer::update(Execution& execution, double learning_rate, std::int64_t step) {
-  double const norm = std::sqrt(tensor_ops_->sum_of_squares(execution, parameters_.gradients()));
+  double const norm = std::sqrt(sum_of_squares(execution));
   if (!std::isfinite(norm)) {
     return norm;
   }
@@ -45,23 +47,47 @@ double Optimizer::update(Execution& execution, double learning_rate, std::int64_
   return norm;
 }
 
+double Optimizer::sum_of_squares(Execution& execution) const {
+  double sum = 0;
+  for (std::size_t index = 0; index < rules_.size();) {
+    IndexRange counted = rules_[index].range;
+    bool const frozen = rules_[index].rule.frozen;
+    for (++index; index < rules_.size() && rules_[index].rule.frozen == frozen; ++index) {
+      counted.end = rules_[index].range.end;
+    }
+    if (!frozen) {
+      sum += tensor_ops_->sum_of_squares(execution, parameters_.gradients().rows(counted.begin, counted.count()));
+    }
+  }
+  return sum;
+}
+
 double Optimizer::gradient_scale(double norm) const {
   return config_.clip_norm > 0 && norm > config_.clip_norm ? config_.clip_norm / norm : 1;
 }
 
 void Optimizer::apply(Execution& execution, IndexRange const& range, Step const& step) const {
-  AdamCall const call{.value = parameters_.values().rows(range.begin, range.count()),
-                      .gradient = parameters_.gradients().rows(range.begin, range.count()),
-                      .first_moment = moments_in(first_moments_, range),
-                      .second_moment = moments_in(second_moments_, range),
-                      .scalars = scalars_,
-                      .beta1 = config_.beta1,
-                      .beta2 = config_.beta2,
-                      .epsilon = config_.epsilon,
-                      .weight_decay = config_.weight_decay,
-                      .decoupled = config_.name == OptimizerName::adamw};
-  write_adam_scalars(call, step);
-  adam_->update(execution, call);
+  for (std::size_t index = 0; index < rules_.size(); ++index) {
+    auto const& [ruled, rule] = rules_[index];
+    IndexRange const piece{std::max(range.begin, ruled.begin), std::min(range.end, ruled.end)};
+    if (piece.begin >= piece.end || rule.frozen) {
+      continue;
+    }
+    AdamCall const call{.value = parameters_.values().rows(piece.begin, piece.count()),
+                        .gradient = parameters_.gradients().rows(piece.begin, piece.count()),
+                        .first_moment = moments_in(first_moments_, piece),
+                        .second_moment = moments_in(second_moments_, piece),
+                        .scalars = scalars_.rows(static_cast<std::int64_t>(index), 1).reshaped({adam_scalars::count}),
+                        .beta1 = config_.beta1,
+                        .beta2 = config_.beta2,
+                        .epsilon = config_.epsilon,
+                        .weight_decay = rule.weight_decay,
+                        .decoupled = config_.name == OptimizerName::adamw};
+    AdamStep ruled_step = step;
+    ruled_step.learning_rate *= rule.learning_rate_factor;
+    write_adam_scalars(call, ruled_step);
+    adam_->update(execution, call);
+  }
 }
 
 Tensor Optimizer::moments_in(Tensor const& moments, IndexRange const& range) const {

@@ -15,7 +15,9 @@ BucketReduction::BucketReduction(Communicator const& replicas, ParameterSet cons
     return;
   }
   for (std::size_t index = 0; index < buckets.size(); ++index) {
-    buckets_.push_back({.range = buckets[index], .own = own.empty() ? IndexRange{} : own[index]});
+    if (!is_frozen(parameters, buckets[index])) {
+      buckets_.push_back({.range = buckets[index], .own = own.empty() ? IndexRange{} : own[index]});
+    }
   }
   auto const holds = [](Bucket const& bucket, Parameter const& parameter) {
     IndexRange const elements = elements_of(parameter);

@@ -82,6 +82,20 @@ std::vector<IndexRange> intersection(std::vector<IndexRange> const& left, std::v
   return both;
 }
 
+bool is_frozen(ParameterSet const& parameters, IndexRange const& range) {
+  bool holds = false;
+  for (Parameter const& parameter : parameters.all()) {
+    IndexRange const elements = elements_of(parameter);
+    if (range.begin < elements.end && elements.begin < range.end) {
+      if (!parameter.rule.frozen) {
+        return false;
+      }
+      holds = true;
+    }
+  }
+  return holds;
+}
+
 IndexRange elements_of(Parameter const& parameter) {
   return {parameter.place.begin, parameter.place.begin + parameter.local_shape.size()};
 }

@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
+#include <iterator>
 
 namespace heddle {
 
@@ -19,7 +20,7 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
                                            ParallelState const& parallel, ParameterSet& parameters,
                                            Execution& execution, Options const& options)
     : replicas_(parallel.replicas),
-      parameters_(parameters),
+      parameters_(assign_rules(config, parameters)),
       execution_(execution),
       bucket_elements_(options.bucket_elements),
       sharded_(options.shard && parallel.replicas.size() > 1),
@@ -28,7 +29,10 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
       norm_(parallel, parameters, operations_, execution),
       optimizer_(
           config, kernels, parameters,
-          sharded_ ? reducer_.parts().parts_of(replicas_.rank()) : std::vector<IndexRange>{{0, parameters.size()}}) {}
+          sharded_ ? reducer_.parts().parts_of(replicas_.rank()) : std::vector<IndexRange>{{0, parameters.size()}}) {
+  std::ranges::copy_if(parts().buckets(), std::back_inserter(updated_buckets_),
+                       [&](IndexRange const& bucket) { return !is_frozen(parameters_, bucket); });
+}
 
 void DistributedOptimizer::zero_gradients() {
   operations_->fill(execution_, parameters_.gradients(), 0);
@@ -53,7 +57,7 @@ double DistributedOptimizer::update(double learning_rate, std::int64_t step) {
 void DistributedOptimizer::update_and_gather(Optimizer::Step const& step) {
   Tensor const& values = parameters_.values();
   Transfer gather;
-  for (IndexRange const& bucket : parts().buckets()) {
+  for (IndexRange const& bucket : updated_buckets_) {
     IndexRange const own = parts().part(bucket, replicas_.rank());
     for (std::int64_t begin = own.begin; begin < own.end; begin += elements_between_looks) {
       optimizer_.apply(execution_, {begin, std::min(begin + elements_between_looks, own.end)}, step);

@@ -30,7 +30,7 @@ GradientNorm::GradientNorm(ParallelState const& parallel, ParameterSet const& pa
   bool joins = false;
   for (Parameter const& parameter : parameters.all()) {
     bool const shared = parameter.spec.stages.size() > 1;
-    if (!counts_here(parameter.spec, parallel.mesh)) {
+    if (!counts_here(parameter.spec, parallel.mesh) || parameter.rule.frozen) {
       joins = false;
       continue;
     }

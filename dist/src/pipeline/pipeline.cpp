@@ -43,7 +43,7 @@ class Pipeline::Run {
         source_(source),
         step_(step),
         training_(training),
-        losses_(static_cast<std::size_t>(step.micro_batches.count())) {
+        sums_(pipeline.zeroed_sums(step.micro_batches.count())) {
     if (!training) {
       step_.loss.scale = 0;
     }
@@ -67,7 +67,9 @@ class Pipeline::Run {
     }
     pipeline_.messages_->finish();
     pipeline_.activations_->finish();
-    return std::move(losses_);
+    // Fetched once, with no wait for the device between micro-batches.
+    return pipeline_.model_.parts().back().ends_model() ? fetch_loss_sums(sums_)
+                                                        : std::vector<LossSums>(micro_batch_count());
   }
 
  private:
@@ -95,6 +97,7 @@ class Pipeline::Run {
 
   int stages() const { return pipeline_.pipeline_.size(); }
   int parts() const { return static_cast<int>(pipeline_.model_.parts().size()); }
+  std::size_t micro_batch_count() const { return static_cast<std::size_t>(step_.micro_batches.count()); }
   int virtual_stage(PipelineAction const& action) const { return action.part * stages() + pipeline_.pipeline_.rank(); }
   ModelPart const& part(PipelineAction const& action) const {
     return pipeline_.model_.parts()[static_cast<std::size_t>(action.part)];
@@ -176,11 +179,9 @@ class Pipeline::Run {
 
   HiddenStates forward(Call const& call, Arena& arena, Saved& saved) {
     LayerContext here = context(call.action, arena);
-    auto const [stream, loss] = part(call.action).forward(here, call.input, saved, step_.loss);
-    if (part(call.action).ends_model()) {
-      losses_[static_cast<std::size_t>(call.action.micro_batch)] = loss;
-    }
-    return stream;
+    OutputLoss::Training training = step_.loss;
+    training.sums = sums_.rows(call.action.micro_batch, 1);
+    return part(call.action).forward(here, call.input, saved, training);
   }
 
   void backward(Call& call) {
@@ -247,7 +248,7 @@ class Pipeline::Run {
   bool training_;
   std::map<std::int64_t, MicroBatch> micro_batches_;
   std::deque<Call> posted_;
-  std::vector<LossSums> losses_;  ///< [micro-batch]; zeros except on the last stage
+  Tensor sums_;  ///< [micro-batches, SoftmaxCrossEntropy::sums_size]; zeros except on the last stage
 };
 
 Pipeline::Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
@@ -265,9 +266,7 @@ LossSums Pipeline::train(MicroBatchSource const& source, PipelineStep const& ste
   PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
   LossSums sums;
   for (LossSums const& loss : Run(*this, source, step, true).act(training_actions(place, step.micro_batches.count()))) {
-    sums.smoothed += loss.smoothed;
-    sums.negative_log_likelihood += loss.negative_log_likelihood;
-    sums.tokens += loss.tokens;
+    sums += loss;
   }
   return sums;
 }
@@ -275,6 +274,16 @@ LossSums Pipeline::train(MicroBatchSource const& source, PipelineStep const& ste
 std::vector<LossSums> Pipeline::evaluate(MicroBatchSource const& source, PipelineStep const& step) {
   PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
   return Run(*this, source, step, false).act(forward_actions(place, step.micro_batches.count()));
+}
+
+Tensor Pipeline::zeroed_sums(std::int64_t micro_batches) {
+  if (loss_sums_.empty() || loss_sums_.dim(0) < micro_batches) {
+    loss_sums_ =
+        Tensor::allocate(DType::float64, {std::max<std::int64_t>(micro_batches, 1), SoftmaxCrossEntropy::sums_size});
+  }
+  Tensor const sums = loss_sums_.rows(0, micro_batches);
+  tensor_ops_->fill(execution_, sums, 0);
+  return sums;
 }
 
 std::size_t Pipeline::peak_bytes() const {

@@ -27,7 +27,8 @@ Pack full_pack(std::int64_t tokens, std::int64_t max_length, GroupMember split) 
     std::vector<std::int32_t> const sentence(static_cast<std::size_t>(std::min(left, max_length) - 1), 0);
     pairs.push_back({static_cast<std::int32_t>(pairs.size()), sentence, sentence});
   }
-  return make_pack(pairs, 0, 0, 0, split);
+  constexpr SpecialIds any{.begin = 0, .end = 0};  // sizes alone count
+  return make_pack(pairs, {any, any}, split);
 }
 
 /// One micro-batch, repeated.

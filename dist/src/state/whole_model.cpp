@@ -142,6 +142,18 @@ void WholeModel::check() const {
   }
 }
 
+std::vector<std::string> WholeModel::names() const {
+  std::vector<std::string> names;
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    for (ParameterDescription const& description : stages_[stage]) {
+      if (description.stages.front() == static_cast<int>(stage)) {
+        names.push_back(description.name);
+      }
+    }
+  }
+  return names;
+}
+
 void WholeModel::count() {
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
     for (ParameterDescription const& description : stages_[stage]) {

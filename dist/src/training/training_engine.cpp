@@ -46,9 +46,9 @@ StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t step
 }
 
 double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t steps_done) {
-  auto const target_tokens = static_cast<double>(batch.tokens().target);
+  double const loss_weight = batch.tokens().loss_weight();
   PipelineStep step{.micro_batches = {0, batch.count()},
-                    .loss = {setup_.config.train.label_smoothing, 1 / target_tokens},
+                    .loss = {setup_.config.train.label_smoothing, 1 / loss_weight},
                     .seed = setup_.config.train.seed,
                     .step = static_cast<std::uint32_t>(steps_done),
                     .row_split = row_split_};
@@ -69,7 +69,7 @@ double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t st
     train(batch, step);
     optimizer_->reduce(loss_sum_);
   }
-  return to_host<double>(loss_sum_).front() / target_tokens;
+  return to_host<double>(loss_sum_).front() / loss_weight;
 }
 
 void TrainingEngine::train(MicroBatchSource const& batch, PipelineStep const& step) {
@@ -82,22 +82,23 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches) {
   std::int64_t const count = micro_batches.count();
   IndexRange const mine = share(count, data.rank(), data.size());
   auto const losses = pipeline_->evaluate(micro_batches, {.micro_batches = mine, .loss = {}, .row_split = row_split_});
-  // Each micro-batch has its own element, and elements are added in one order: the sum does not depend on which rank
+  // Each micro-batch has its own elements, and they are added in one order: the sum does not depend on which rank
   // computed it.
-  std::vector<double> places(static_cast<std::size_t>(2 * count), 0.0);
+  constexpr std::size_t values = 3;
+  std::vector<double> places(values * static_cast<std::size_t>(count), 0.0);
   for (std::size_t index = 0; index < losses.size(); ++index) {
-    std::size_t const place = 2 * (static_cast<std::size_t>(mine.begin) + index);
+    std::size_t const place = values * (static_cast<std::size_t>(mine.begin) + index);
     places[place] = losses[index].negative_log_likelihood;
     places[place + 1] = static_cast<double>(losses[index].tokens);
+    places[place + 2] = losses[index].weight;
   }
-  Tensor const shared = from_host<double>(places, {2 * count});
+  Tensor const shared = from_host<double>(places, {static_cast<std::int64_t>(places.size())});
   setup_.parallel.replicas.all_reduce(shared);
   setup_.parallel.pipeline.all_reduce(shared);
   places = to_host<double>(shared);
   LossSums sums;
-  for (std::size_t place = 0; place < places.size(); place += 2) {
-    sums.negative_log_likelihood += places[place];
-    sums.tokens += static_cast<std::int64_t>(places[place + 1]);
+  for (std::size_t place = 0; place < places.size(); place += values) {
+    sums += {0, places[place], static_cast<std::int64_t>(places[place + 1]), places[place + 2]};
   }
   return sums;
 }

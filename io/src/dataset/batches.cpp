@@ -176,8 +176,7 @@ Pack SampledMicroBatches::micro_batch(std::int64_t index) const {
     pairs.push_back(samples_.sample(batch_.epoch, batch_.samples[static_cast<std::size_t>(place)],
                                     static_cast<std::int32_t>(place)));
   }
-  SpecialIds const ids = samples_.ids();
-  return make_pack(pairs, ids.begin, ids.source_end, ids.target_end, context_);
+  return make_pack(pairs, samples_.ids(), context_);
 }
 
 }  // namespace heddle

@@ -191,6 +191,15 @@ int32_t Tokenizer::unknown_id() const noexcept {
 int32_t Tokenizer::pad_id() const noexcept {
   return state_->processor.pad_id();
 }
+SpecialIds Tokenizer::special_ids() const {
+  // An unknown piece has the id of the unknown token.
+  int32_t const mask = state_->processor.PieceToId("<mask>");
+  return {.begin = begin_id(),
+          .end = end_id(),
+          .unknown = unknown_id(),
+          .padding = pad_id(),
+          .mask = mask == unknown_id() ? SpecialIds::absent : mask};
+}
 std::string const& Tokenizer::model() const noexcept {
   return state_->model;
 }

@@ -12,9 +12,11 @@ namespace heddle::kernels {
 
 constexpr std::int64_t attention_block = 64;
 
-/// True if a problem's pairs of queries and keys are those of AttentionHead: all, or causal ones, without biases.
+/// True if a problem's pairs of queries and keys are those of AttentionHead: all, or causal ones, without biases and
+/// with the usual scores.
 inline bool has_plain_pairs(AttentionProblem const& problem) {
-  return (problem.mask.is(MaskKind::bidirectional) || problem.mask.is(MaskKind::causal)) && !problem.bias;
+  return (problem.mask.is(MaskKind::bidirectional) || problem.mask.is(MaskKind::causal)) && !problem.bias &&
+         problem.score == ScoreKind::scaled_dot_product;
 }
 
 /// The call's pointers. Element is the type in memory, Real the type of the computation.

@@ -30,8 +30,7 @@ struct NormView {
   Real* reciprocal_deviation;
   kernels::DropoutRule dropout;
   std::int64_t columns;
-  Real epsilon;
-  bool centred;  ///< a layer norm, not an rms norm
+  kernels::NormRule<Real> rule;
 
   NormView(ResidualNormCall const& call, ResidualNormOutput const& output)
       : residual(kernels::rows_of<Element>(call.residual)),
@@ -44,8 +43,7 @@ struct NormView {
         reciprocal_deviation(kernels::rows_of<Real>(output.reciprocal_deviation).data),
         dropout(call.dropout),
         columns(call.residual.dim(1)),
-        epsilon(static_cast<Real>(call.epsilon)),
-        centred(call.kind == NormKind::layer) {}
+        rule(call.kind, columns, call.epsilon) {}
 
   KOKKOS_INLINE_FUNCTION Element const* normed(std::int64_t row) const { return sum ? sum[row] : residual[row]; }
 
@@ -64,7 +62,7 @@ struct NormView {
   }
 
   /// The value that is subtracted from a row's elements; `mean` must be known.
-  KOKKOS_INLINE_FUNCTION Real centre(std::int64_t row) const { return centred ? mean[row] : Real{0}; }
+  KOKKOS_INLINE_FUNCTION Real centre(std::int64_t row) const { return rule.centred ? mean[row] : Real{0}; }
 
   KOKKOS_INLINE_FUNCTION Real mean_of(Element const* x) const {
     Real total = 0;
@@ -79,7 +77,7 @@ struct NormView {
       Real const distance = kernels::wide<Real>(x[c]) - average;
       squares += distance * distance;
     });
-    return Real{1} / std::sqrt(squares / static_cast<Real>(columns) + epsilon);
+    return rule.reciprocal(squares);
   }
 
   /// normalized = (x - centre) / deviation * weight + bias.
@@ -122,7 +120,7 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
         if (view.weight == nullptr) {
           return;
         }
-        for (std::int64_t row = begin; view.centred && row < end; ++row) {
+        for (std::int64_t row = begin; view.rule.centred && row < end; ++row) {
           view.mean[row] = view.mean_of(view.normed(row));
         }
         for (std::int64_t row = begin; row < end; ++row) {
@@ -134,8 +132,8 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
       });
 }
 
-/// A row's mean(g), only for a layer norm, and mean(g * standardised x), with g = grad_normalized * weight: the sums
-/// over columns that its gradient needs.
+/// A row's mean(g), only for a norm with a centre, and mean(g * standardised x), with g = grad_normalized * weight: the
+/// sums over columns that its gradient needs.
 template <class Real>
 struct RowMeans {
   Real grad = 0;
@@ -165,9 +163,8 @@ struct GradientView {
       sum_grad += weighted;
       sum_grad_distance += weighted * (kernels::wide<Real>(x[c]) - average);
     });
-    auto const count = static_cast<Real>(forward.columns);
-    return {forward.centred ? sum_grad / count : Real{0},
-            sum_grad_distance * forward.reciprocal_deviation[row] / count};
+    return {forward.rule.centred ? sum_grad / static_cast<Real>(forward.columns) : Real{0},
+            sum_grad_distance * forward.reciprocal_deviation[row] / forward.rule.divisor};
   }
 
   /// Adds the contributions of `count` rows, starting at `first`, to the gradients of weight and bias.

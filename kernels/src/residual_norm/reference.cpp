@@ -24,8 +24,7 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
   auto const reciprocal_deviation = kernels::rows_of<Statistic>(output.reciprocal_deviation);
   kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.residual.dim(1);
-  double const epsilon = call.epsilon;
-  bool const centred = call.kind == NormKind::layer;
+  kernels::NormRule<double> const rule(call.kind, columns, call.epsilon);
   kernels::for_each(
       execution, "reference residual norm forward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         if (sum) {
@@ -42,17 +41,17 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
         for (std::int64_t c = 0; c < columns; ++c) {
           total += wide(x[c]);
         }
-        double const average = centred ? total / static_cast<double>(columns) : 0.0;
+        double const average = rule.centred ? total / static_cast<double>(columns) : 0.0;
         double squares = 0;
         for (std::int64_t c = 0; c < columns; ++c) {
           squares += (wide(x[c]) - average) * (wide(x[c]) - average);
         }
-        double const reciprocal = 1 / std::sqrt(squares / static_cast<double>(columns) + epsilon);
+        double const reciprocal = rule.reciprocal(squares);
         for (std::int64_t c = 0; c < columns; ++c) {
           normalized[row][c] = kernels::narrow<Element>((wide(x[c]) - average) * reciprocal * weight.data[c] +
                                                         (bias ? bias.data[c] : 0));
         }
-        if (centred) {
+        if (rule.centred) {
           mean.data[row] = static_cast<Statistic>(average);
         }
         reciprocal_deviation.data[row] = static_cast<Statistic>(reciprocal);
@@ -71,7 +70,7 @@ void add_weight_gradients(Execution& execution, NormKind kind, ResidualNormOutpu
   auto const grad_weight = kernels::rows_of<Statistic>(gradients.weight);
   auto const grad_bias = kernels::rows_of<Statistic>(gradients.bias);
   std::int64_t const rows = grad_normalized.dim(0);
-  bool const centred = kind == NormKind::layer;
+  bool const centred = traits_of(kind).centred;
   kernels::for_each(
       execution, "reference norm weight gradients", grad_normalized.dim(1), KOKKOS_LAMBDA(std::int64_t c) {
         double of_weight = 0;
@@ -105,17 +104,17 @@ void run_backward(Execution& execution, ResidualNormCall const& call, ResidualNo
   auto const grad_branch = kernels::rows_of<Element>(gradients.branch);
   kernels::DropoutRule const dropout(call.dropout);
   std::int64_t const columns = call.residual.dim(1);
-  bool const centred = call.kind == NormKind::layer;
+  kernels::NormRule<double> const rule(call.kind, columns, call.epsilon);
   kernels::for_each(
       execution, "reference residual norm backward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        double const average = grad_norm && centred ? mean.data[row] : 0;
+        double const average = grad_norm && rule.centred ? mean.data[row] : 0;
         double const reciprocal = grad_norm ? reciprocal_deviation.data[row] : 0;
         double mean_grad = 0;
         double mean_grad_standard = 0;
         for (std::int64_t c = 0; grad_norm && c < columns; ++c) {
           double const grad = wide(grad_norm[row][c]) * weight.data[c];
-          mean_grad += centred ? grad / static_cast<double>(columns) : 0.0;
-          mean_grad_standard += grad * (wide(x[row][c]) - average) * reciprocal / static_cast<double>(columns);
+          mean_grad += rule.centred ? grad / static_cast<double>(columns) : 0.0;
+          mean_grad_standard += grad * (wide(x[row][c]) - average) * reciprocal / rule.divisor;
         }
         for (std::int64_t c = 0; c < columns; ++c) {
           double grad = grad_stream ? wide(grad_stream[row][c]) : 0.0;

@@ -34,6 +34,15 @@ inline void require_contiguous(Tensor const& tensor, char const* operation) {
   }
 }
 
+inline void require_rotation(Tensor const& matrix, Tensor const& position, Tensor const& table) {
+  position.require(DType::int32, Shape{matrix.dim(0)}, "rotate's position");
+  std::int64_t const width = table.dim(1);
+  if (table.dtype() != statistics_dtype(matrix.dtype()) || width % 2 != 0 || matrix.dim(1) % width != 0) {
+    throw Error("rotate of " + matrix.shape().to_string() + " by a table " + table.shape().to_string() +
+                ": the table's columns are even, divide the matrix's and are in its dtype of statistics");
+  }
+}
+
 inline void require_gather(Tensor const& from, Tensor const& index, Tensor const& to) {
   index.require(DType::int32, Shape{to.dim(0)}, "gather_rows' index");
   if (from.dtype() != to.dtype() || from.dim(1) != to.dim(1)) {

@@ -167,6 +167,31 @@ void gather_rows_as(Execution& execution, Tensor const& from, Tensor const& inde
       });
 }
 
+template <class Element>
+void rotate_as(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table, bool back) {
+  using Real = ArithmeticType<Element>;
+  auto const rows = kernels::rows_of<Element>(matrix);
+  auto const angles = kernels::rows_of<Real>(table);
+  std::int32_t const* const positions = position.data<std::int32_t>();
+  Index const width = table.dim(1);
+  Index const groups = matrix.dim(1) / width;
+  Real const direction = back ? Real{-1} : Real{1};
+  kernels::for_each(
+      execution, "heddle::rotate", matrix.dim(0), KOKKOS_LAMBDA(Index row) {
+        Real const* const KOKKOS_RESTRICT angle = angles[positions[row]];
+        for (Index group = 0; group < groups; ++group) {
+          Element* const KOKKOS_RESTRICT columns = rows[row] + group * width;
+          for (Index j = 0; j < width; j += 2) {
+            Real const sine = direction * angle[j + 1];
+            Real const first = kernels::wide<Real>(columns[j]);
+            Real const second = kernels::wide<Real>(columns[j + 1]);
+            columns[j] = kernels::narrow<Element>(first * angle[j] - second * sine);
+            columns[j + 1] = kernels::narrow<Element>(first * sine + second * angle[j]);
+          }
+        }
+      });
+}
+
 class KokkosTensorOps final : public TensorOps {
  public:
   bool supports(TensorOpsProblem const& problem) const override { return problem.dtype != DType::int32; }
@@ -205,6 +230,13 @@ class KokkosTensorOps final : public TensorOps {
     kernels::require_gather(from, index, to);
     kernels::with_floating(from.dtype(),
                            [&]<class Element>(Element) { gather_rows_as<Element>(execution, from, index, to); });
+  }
+
+  void rotate(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table,
+              bool back) override {
+    kernels::require_rotation(matrix, position, table);
+    kernels::with_floating(
+        matrix.dtype(), [&]<class Element>(Element) { rotate_as<Element>(execution, matrix, position, table, back); });
   }
 };
 

@@ -100,6 +100,26 @@ void gather_rows_as(Execution& execution, Tensor const& from, Tensor const& inde
       });
 }
 
+template <class Element>
+void rotate_as(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table, bool back) {
+  auto const rows = kernels::rows_of<Element>(matrix);
+  auto const angles = kernels::rows_of<kernels::ArithmeticType<Element>>(table);
+  std::int32_t const* const positions = position.data<std::int32_t>();
+  std::int64_t const width = table.dim(1);
+  std::int64_t const pairs = matrix.dim(1) / 2;
+  kernels::for_each(
+      execution, "heddle::reference_rotate", matrix.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        for (std::int64_t pair = 0; pair < pairs; ++pair) {
+          double const cosine = angles[positions[row]][2 * pair % width];
+          double const sine = (back ? -1 : 1) * static_cast<double>(angles[positions[row]][2 * pair % width + 1]);
+          double const first = wide(rows[row][2 * pair]);
+          double const second = wide(rows[row][2 * pair + 1]);
+          rows[row][2 * pair] = kernels::narrow<Element>(first * cosine - second * sine);
+          rows[row][2 * pair + 1] = kernels::narrow<Element>(first * sine + second * cosine);
+        }
+      });
+}
+
 /// Element by element in float64.
 class ReferenceTensorOps final : public TensorOps {
  public:
@@ -139,6 +159,13 @@ class ReferenceTensorOps final : public TensorOps {
     kernels::require_gather(from, index, to);
     kernels::with_floating(from.dtype(),
                            [&]<class Element>(Element) { gather_rows_as<Element>(execution, from, index, to); });
+  }
+
+  void rotate(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table,
+              bool back) override {
+    kernels::require_rotation(matrix, position, table);
+    kernels::with_floating(
+        matrix.dtype(), [&]<class Element>(Element) { rotate_as<Element>(execution, matrix, position, table, back); });
   }
 };
 

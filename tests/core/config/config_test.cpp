@@ -132,6 +132,11 @@ TEST(Config, ValuesOutOfRangeSayTheRange) {
   EXPECT_THAT(refusal("[parallel]\ndata = \"all\""), HasSubstr("expected an integer, 1 to 1048576, or \"auto\""));
   EXPECT_THAT(refusal("[parallel]\ndata = 0"), HasSubstr("or \"auto\""));
   EXPECT_THAT(refusal("[train]\nseed = -1"), HasSubstr("expected an integer, 0 to 9007199254740992"));
+  EXPECT_THAT(refusal("[model]\npositions = \"absolute\""),
+              HasSubstr("expected \"sinusoidal\" or \"learned\" or \"none\" or \"rotary\" or \"relative\""));
+  EXPECT_THAT(refusal("[model]\nmax_distance = 0"), HasSubstr("expected an integer, 1 to 1048576"));
+  EXPECT_THAT(refusal("[model]\noutput_bias = 1"), HasSubstr("the integer 1; expected true or false"));
+  EXPECT_THAT(refusal("[model.decoder]\nbiases = \"no\""), HasSubstr("the text \"no\"; expected true or false"));
   EXPECT_THAT(refusal("[model]\nactivation = \"\""), HasSubstr("expected a text that is not empty"));
   EXPECT_THAT(refusal("[train]\nsteps = 2147483648"), HasSubstr("expected an integer, 1 to 2147483647"));
   EXPECT_THAT(refusal("[parallel]\nstage_layers = [2, 0]"),
@@ -227,9 +232,95 @@ TEST(Config, DifferencesAreKeysWithTheirValues) {
   EXPECT_EQ(elsewhere, after) << "where a value was set is no part of it";
 }
 
+constexpr char const* two_groups = R"([optimizer]
+weight_decay = 0.5
+[optimizer.group."slow"]
+parameters = ["encoder.*", "*.norm.*"]
+learning_rate_factor = 0.1
+[optimizer.group.fixed]
+parameters = ["embedding.weight"]
+weight_decay = 0
+frozen = true
+)";
+
+TEST(Config, GroupsOfParametersHaveRulesOfTheirOwn) {
+  Config const config = parse_config(two_groups, "run.toml");
+  ASSERT_EQ(config.optimizer.groups.size(), 2U);
+  ParameterGroup const& fixed = config.optimizer.groups[0];
+  ParameterGroup const& slow = config.optimizer.groups[1];
+  EXPECT_EQ(fixed.name, "fixed");
+  EXPECT_EQ(fixed.rule, (UpdateRule{.learning_rate_factor = 1, .weight_decay = 0, .frozen = true}));
+  EXPECT_EQ(slow.parameters, (std::vector<std::string>{"encoder.*", "*.norm.*"}));
+  EXPECT_EQ(slow.rule, (UpdateRule{.learning_rate_factor = 0.1, .weight_decay = 0.5, .frozen = false}));
+  EXPECT_EQ(slow.origin, "run.toml:4:1");
+  EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
+  Config const overridden = parse_config(
+      two_groups, "run.toml", {"optimizer.group.slow.frozen=true", "optimizer.group.new.parameters=[\"a\"]"});
+  ASSERT_EQ(overridden.optimizer.groups.size(), 3U);
+  EXPECT_EQ(overridden.optimizer.groups[1].name, "new");
+  EXPECT_TRUE(overridden.optimizer.groups[2].rule.frozen);
+  std::vector<ConfigDifference> const found = differences(config, overridden);
+  ASSERT_EQ(found.size(), 5U);
+  EXPECT_EQ(found[0].key, "optimizer.group.new.parameters");
+  EXPECT_EQ(found[0].before + " " + found[0].after, "(not set) [\"a\"]");
+  EXPECT_EQ(found[4].key + found[4].before + found[4].after, "optimizer.group.slow.frozenfalsetrue");
+}
+
+TEST(Config, WrongGroupsNameTheirPlace) {
+  EXPECT_EQ(
+      refusal("[optimizer.group.a]\nparameters = [\"x\"]\nlearning_rate_factors = 1"),
+      "run.toml:3:1: there is no key optimizer.group.a.learning_rate_factors; did you mean learning_rate_factor?");
+  EXPECT_EQ(refusal("[optimizer.group.a]\nfrozen = true"),
+            "run.toml:1:18: optimizer.group.a names no parameters; for example parameters = [\"encoder.*\"]");
+  EXPECT_EQ(
+      refusal("[optimizer.group.a]\nparameters = \"x\""),
+      "run.toml:2:1: optimizer.group.a.parameters is the text \"x\"; expected a list of texts, at least one and none "
+      "empty");
+  EXPECT_EQ(
+      refusal("", {"optimizer.group.a.weight_decay=-1"}),
+      "--set optimizer.group.a.weight_decay=-1: optimizer.group.a.weight_decay is the integer -1; expected a number, "
+      "at least 0");
+  EXPECT_THAT(refusal("[optimizer]\ngroup = 3"), HasSubstr("optimizer.group is the integer 3; expected sections"));
+  EXPECT_THAT(refusal("[optimizer.group]\na = 3"), HasSubstr("optimizer.group.a is the integer 3; expected a section"));
+  EXPECT_THAT(refusal("[optimizer.group.\"a.b\"]\nparameters = [\"x\"]"), HasSubstr("a group named \"a.b\""));
+}
+
+TEST(Config, NormsAreKeysOfTheModelAndOfLayers) {
+  Config const config = parse_config(R"(
+    [model]
+    norm = "both"
+    norm_kind = "rms"
+    norm_epsilon = 1e-6
+    embedding_norm = true
+    [model.decoder]
+    norm_epsilon = 1
+    self_attention = { query_key_norm = true }
+    [model.decoder.layer."2-3"]
+    norm_kind = "layer")",
+                                     "run.toml");
+  EXPECT_EQ(config.model.norm, NormPlacement::both);
+  EXPECT_EQ(config.model.norm_kind, NormKind::rms);
+  EXPECT_EQ(config.model.norm_epsilon, 1e-6);
+  EXPECT_TRUE(config.model.embedding_norm);
+  EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
+  auto const keys = [&](std::int64_t layer) { return layer_config(config.model, &ModelConfig::decoder, layer); };
+  EXPECT_EQ(keys(-1).norm_epsilon, 1) << "of the stack";
+  EXPECT_EQ(keys(0).norm_kind, NormKind::rms);
+  EXPECT_EQ(keys(2).norm_kind, NormKind::layer);
+  EXPECT_EQ(refusal("[model]\nnorm_epsilon = 0"),
+            "run.toml:2:1: model.norm_epsilon is the integer 0; expected a number, above 0");
+  EXPECT_EQ(refusal("[model.decoder.layer.2]\nnorm_kind = \"rmz\""),
+            "run.toml:2:1: model.decoder.layer.2.norm_kind is the text \"rmz\"; expected \"layer\" or \"rms\"");
+  EXPECT_THAT(refusal("[model.decoder.layer.2]\nnorm = \"pre\""),
+              HasSubstr("run.toml:2:1: there is no key model.decoder.layer.2.norm"))
+      << "where norms stand is one for the whole model";
+}
+
 TEST(Config, UnknownNamesListTheKnown) {
-  EXPECT_EQ(refusal("[model]\nnorm = \"both\""),
-            "run.toml:2:1: model.norm is the text \"both\"; expected \"post\" or \"pre\"");
+  EXPECT_EQ(refusal("[model]\nnorm = \"sandwich\""),
+            "run.toml:2:1: model.norm is the text \"sandwich\"; expected \"post\" or \"pre\" or \"both\"");
+  EXPECT_EQ(refusal("[model]\nnorm_kind = \"batch\""),
+            "run.toml:2:1: model.norm_kind is the text \"batch\"; expected \"layer\" or \"rms\"");
   EXPECT_THAT(refusal("[optimizer]\nschedule = \"step\""),
               HasSubstr("\"inverse_sqrt\" or \"cosine\" or \"linear\" or \"constant\""));
 }

@@ -14,9 +14,8 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-constexpr std::int32_t source_end_id = 0;
-constexpr std::int32_t begin_id = 1;
 constexpr std::int32_t end_id = 2;
+constexpr SideIds ids{.source = {.end = 0}, .target = {.begin = 1, .end = end_id}};
 
 struct SampleOptions {
   std::int64_t vocabulary = 9;
@@ -25,6 +24,8 @@ struct SampleOptions {
   DType dtype = DType::float64;
   std::string kernels = "reference";
   std::int64_t max_length = 16;
+  bool prompts = false;  ///< a decoder alone, which continues its sources
+  bool encoder = false;  ///< an encoder alone
 };
 
 /// A small model with random weights whose next-token distributions are far from uniform.
@@ -39,6 +40,13 @@ class Sample {
     config_.positions = options.positions;
     config_.tie_embeddings = false;
     config_.max_length = options.max_length;
+    if (options.prompts) {
+      config_.stacks = {"decoder"};
+      config_.decoder.sublayers = {"self_attention", "feed_forward"};
+    }
+    if (options.encoder) {
+      config_.stacks = {"encoder"};
+    }
     register_built_in_kernels(registries_.kernels);
     register_built_in_layers(registries_.layers);
     KernelChoices const choices(options.kernels);
@@ -51,17 +59,19 @@ class Sample {
   }
 
   std::vector<std::vector<Hypothesis>> generate(std::vector<Tokens> const& sources, GenerationOptions const& options) {
-    auto results = heddle::generate(execution_, arena_, {*model_, source_end_id, begin_id, end_id, config_.max_length},
-                                    sources, options);
+    auto results = heddle::generate(execution_, arena_, {*model_, ids, config_.max_length}, sources, options);
     EXPECT_EQ(arena_.mark(), 0U);
     return results;
   }
 
-  /// log p(next token | source, prefix), from a forward pass over the whole prefix.
+  /// log p(next token | source, prefix), from a forward pass over the whole prefix, which training makes, too.
   std::vector<double> next_token(Tokens const& source, Tokens const& prefix) {
     ArenaScope const scope(arena_);
-    SentencePair const pair{0, source, prefix};
-    Pack const pack = make_pack({&pair, 1}, begin_id, source_end_id, end_id);
+    SentencePair pair{0, source, prefix};
+    if (options_.prompts) {
+      pair.target.insert(pair.target.begin(), source.begin(), source.end());
+    }
+    Pack const pack = make_pack({&pair, 1}, ids);
     LayerContext context{execution_, arena_, pack};
     Tensor const logits = model_->logits(context);
     auto row = to_host<double>(logits.rows(logits.dim(0) - 1, 1));
@@ -168,15 +178,16 @@ void expect_same(std::vector<Hypothesis> const& found, std::vector<Hypothesis> c
   }
 }
 
-class GenerationTest : public testing::TestWithParam<std::pair<NormPlacement, Positions>> {
+class GenerationTest : public testing::TestWithParam<SampleOptions> {
  protected:
-  Sample sample_{{.norm = GetParam().first, .positions = GetParam().second}};
+  Sample sample_{GetParam()};
 };
 
 TEST_P(GenerationTest, GreedyIsTheNaiveArgmaxOverFullPrefixes) {
   constexpr std::size_t longest = 11;
   auto const sources = sample_sources();
-  auto const results = sample_.generate(sources, {.max_length = longest});
+  // Without a penalty nothing that is longer can beat the first end token.
+  auto const results = sample_.generate(sources, {.max_length = longest, .length_penalty = 0});
   for (std::size_t index = 0; index < sources.size(); ++index) {
     Tokens tokens;
     double log_probability = 0;
@@ -191,7 +202,7 @@ TEST_P(GenerationTest, GreedyIsTheNaiveArgmaxOverFullPrefixes) {
       }
       tokens.push_back(best);
     }
-    expect_same(results[index], {{tokens, log_probability, score(log_probability, tokens.size(), 1)}}, 1e-9);
+    expect_same(results[index], {{tokens, log_probability, score(log_probability, tokens.size(), 0)}}, 1e-9);
   }
 }
 
@@ -210,8 +221,13 @@ TEST_P(GenerationTest, CachedBatchedBeamsAreTheNaiveOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GenerationTest,
-                         testing::Values(std::pair{NormPlacement::post, Positions::sinusoidal},
-                                         std::pair{NormPlacement::pre, Positions::learned}));
+                         testing::Values(SampleOptions{},
+                                         SampleOptions{.norm = NormPlacement::pre, .positions = Positions::learned},
+                                         SampleOptions{.max_length = 24, .prompts = true},
+                                         SampleOptions{.norm = NormPlacement::pre,
+                                                       .positions = Positions::learned,
+                                                       .max_length = 24,
+                                                       .prompts = true}));
 
 /// Every sequence of at most `longest` tokens with its score.
 void enumerate(Sample& sample, Tokens const& source, Hypothesis const& prefix, std::size_t longest, double penalty,
@@ -300,6 +316,16 @@ std::string message_of(Call const& call) {
   return "nothing was thrown";
 }
 
+TEST(Generation, AContinuationKeepsToTheModelsLengthWithItsPrompt) {
+  Sample sample({.max_length = 6, .prompts = true});
+  auto const results = sample.generate({{4, 5, 3, 3, 4}, {}, {3, 3}}, {.beam_size = 2, .n_best = 2});
+  EXPECT_TRUE(results[0].front().tokens.empty()) << "the end token alone fits";
+  EXPECT_EQ(results[0].size(), 1U);
+  for (Hypothesis const& hypothesis : results[2]) {
+    EXPECT_LE(hypothesis.tokens.size(), 3U);
+  }
+}
+
 TEST(Generation, RefusesWhatItCanNotDo) {
   Sample sample({.max_length = 6});
   auto const refused = [&](GenerationOptions const& options) {
@@ -309,6 +335,8 @@ TEST(Generation, RefusesWhatItCanNotDo) {
   EXPECT_NE(refused({.beam_size = 2, .n_best = 3}).find("beam size 2 and n-best 3"), std::string::npos);
   EXPECT_NE(refused({.length_penalty = std::nan("")}).find("a finite length penalty"), std::string::npos);
   std::string const message = message_of<DataError>([&] { sample.generate({{4}, {3, 3, 3, 3, 3, 3}}, {}); });
+  Sample encoder({.encoder = true});
+  EXPECT_NE(message_of<ConfigError>([&] { encoder.generate({{4}}, {}); }).find("has no decoder"), std::string::npos);
   EXPECT_EQ(message, "source sentence 1 has 6 tokens; the model takes at most 5 (model.max_length = 6)");
 }
 

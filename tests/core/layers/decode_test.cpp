@@ -3,14 +3,13 @@
 #include "golden_file.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-constexpr std::int32_t begin_id = 1;
-constexpr std::int32_t end_id = 2;
 constexpr std::int64_t capacity = 6;
 
 Tensor integers(Ids const& ids) {
@@ -27,7 +26,14 @@ ModelConfig small_model(NormPlacement norm, Positions positions) {
   config.max_length = 8;
   config.norm = norm;
   config.positions = positions;
+  config.max_distance = 3;
   config.dropout = 0.3;  // not active outside training
+  if (norm == NormPlacement::both) {
+    config.norm_kind = NormKind::rms;
+    config.embedding_norm = true;
+    config.decoder.settings = {{"self_attention.query_key_norm", {true, "test"}},
+                               {"cross_attention.query_key_norm", {true, "test"}}};
+  }
   return config;
 }
 
@@ -56,18 +62,20 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     }
     Ids const ones(queries.size(), 1);
     Ids const used(queries.size(), static_cast<std::int32_t>(time_ + 1));
+    Ids const positions(queries.size(), static_cast<std::int32_t>(time_));
     return {time_,
             capacity,
             {integers(queries), integers(ones), rows(), 1},
             {integers(keys), integers(used), rows(), time_ + 1},
-            {integers(memory), integers(memory_lengths), rows(), pack_.source_rows.sequences.max_length}};
+            {integers(memory), integers(memory_lengths), rows(), pack_.source_rows.sequences.max_length},
+            integers(positions)};
   }
 
   /// Logits after each hypothesis's newest token.
   std::vector<double> decode() {
     Ids newest;
     for (Ids const& history : histories_) {
-      newest.push_back(history.empty() ? begin_id : history.back());
+      newest.push_back(history.empty() ? test_ids.target.begin : history.back());
     }
     DecodeStep const decode_step = step();
     TokenRows const token_rows{decode_step.queries, integers(Ids(newest.size(), 0)),
@@ -83,7 +91,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     for (std::size_t row = 0; row < histories_.size(); ++row) {
       pairs.push_back({static_cast<std::int32_t>(row), sources_[row / 2], histories_[row]});
     }
-    Pack const pack = make_pack(pairs, begin_id, end_id, end_id);
+    Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = test_.bench.context(pack);
     auto const logits = testing_support::values(test_.model.logits(context));
     auto const vocabulary = static_cast<std::ptrdiff_t>(vocabulary_);
@@ -119,7 +127,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
   std::vector<Ids> sources_{{5, 9, 3}, {4}};
   std::vector<Ids> histories_{4};
   std::int64_t time_ = 0;
-  Pack pack_ = make_source_pack(sources_, end_id);
+  Pack pack_ = make_source_pack(sources_, test_ids.source);
   std::vector<DecodeCache> caches_ = test_.model.make_caches();
   Tensor memory_;
 };
@@ -155,8 +163,9 @@ TEST_P(DecodeTest, FewerHypothesesGoOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DecodeTest,
-                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre),
-                                          testing::Values(Positions::sinusoidal, Positions::learned)));
+                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre, NormPlacement::both),
+                                          testing::Values(Positions::sinusoidal, Positions::learned, Positions::none,
+                                                          Positions::rotary, Positions::relative)));
 
 }  // namespace
 }  // namespace heddle

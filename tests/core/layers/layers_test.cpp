@@ -7,6 +7,7 @@
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
@@ -30,7 +31,7 @@ ModelConfig small_model() {
 
 Pack small_pack() {
   std::vector<SentencePair> const pairs{{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}};
-  return make_pack(pairs, 1, 2, 2);
+  return make_pack(pairs, test_ids);
 }
 
 Tensor numbered(std::string const& name, Shape const& shape) {
@@ -140,7 +141,7 @@ TEST_P(ResidualStackTest, GradientsEqualCentralDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stacks, ResidualStackTest,
-                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre),
+                         testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre, NormPlacement::both),
                                           testing::Values(Side::source, Side::target), testing::Values(0, 1, 2)));
 
 class ModelGradientTest : public testing::TestWithParam<std::tuple<NormPlacement, Positions, bool>> {};

@@ -6,6 +6,7 @@
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
@@ -44,7 +45,7 @@ Pack some_pack() {
     }
     pairs.push_back(pair);
   }
-  return make_pack(pairs, 1, 2, 2);
+  return make_pack(pairs, test_ids);
 }
 
 /// Uses the values that a run starts from.

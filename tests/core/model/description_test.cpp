@@ -6,6 +6,7 @@
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
@@ -26,8 +27,8 @@ ModelConfig small_model(std::vector<std::string> stacks) {
 
 Pack small_pack() {
   std::vector<SentencePair> const pairs{{0, {5, 9, 3}, {7, 4}}, {1, {8}, {10, 6, 6}}};
-  Pack pack = make_pack(pairs, 1, 2, 2);
-  pack.source_output = pack.source;  // as an encoder that reconstructs its input
+  Pack pack = make_pack(pairs, test_ids);
+  pack.source_output = {pack.source.id};  // as an encoder that reconstructs its input
   return pack;
 }
 
@@ -88,7 +89,7 @@ TEST(Description, AnEncoderNeedsToKnowWhatToPredict) {
   Pack pack = small_pack();
   pack.source_output = {};
   LayerContext context = test.bench.context(pack);
-  EXPECT_THAT([&] { test.model.forward(context, 0); }, ThrowsMessage<Error>(HasSubstr("which token")));
+  EXPECT_THAT([&] { test.model.forward(context, 0); }, ThrowsMessage<Error>(HasSubstr("no tokens to predict")));
 }
 
 TEST(Description, ADecoderByItselfHasNoCrossAttention) {
@@ -138,13 +139,13 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
   EXPECT_THAT(described("[model.decoder.layer.\"4-6\"]\nself_attention = { heds = 2 }"),
               ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:20: there is no option "
                                                    "model.decoder.layer.4-6.self_attention.heds; expected one of: "
-                                                   "kv_heads, head_dim, mask, window")));
+                                                   "kv_heads, head_dim, query_key_norm, mask, window")));
   EXPECT_THAT(
       described("[model.decoder]\nself_attention = { head_dim = 0 }"),
       ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.head_dim is the integer 0; expected an "
                                            "integer, 1 to 65536")));
   EXPECT_THAT(described("[model.decoder]\nself_attention = { mask = \"full\" }"),
-              ThrowsMessage<ConfigError>(HasSubstr("expected \"causal\" or \"bidirectional\"")));
+              ThrowsMessage<ConfigError>(HasSubstr("expected \"causal\" or \"bidirectional\" or \"prefix\"")));
   EXPECT_THAT(described("[model.decoder]\nfeed_forward = { width = 2 }"),
               ThrowsMessage<ConfigError>(HasSubstr("this layer takes none")));
   EXPECT_THAT(described("[model.encoder]\ncross_attention = { head_dim = 2 }"),
@@ -159,12 +160,64 @@ TEST(Description, CostsAreTheLayersOwn) {
   LayerRegistry layers;
   register_built_in_layers(layers);
   layers.add("dear", [](LayerSpec const&) -> std::unique_ptr<Layer> { return nullptr; },
-             {.multiplications = [](ModelConfig const& keys, LayerOptions const&) { return 1000 * keys.d_model; }});
+             {.cost = [](ModelConfig const& keys, LayerOptions const&, LayerLoad const& load) {
+               return load.tokens * Cost{1000.0 * static_cast<double>(keys.d_model), 7};
+             }});
   ModelConfig config = small_model({"encoder", "decoder"});
   config.encoder.sublayers = {"self_attention", "dear"};
   ModelDescription const model = describe_model(config, layers);
-  EXPECT_EQ(model.layer(0).multiplications(), 4 * 8 * 8 + 8000);
-  EXPECT_EQ(model.layer(2).multiplications(), 2 * 4 * 8 * 8 + 2 * 8 * 12);
+  EXPECT_EQ(model.layer(0).cost({}).operations, 2 * 4 * 8 * 8 + 8000);
+  EXPECT_EQ(model.layer(2).cost({}).operations, 2 * (2 * 4 * 8 * 8 + 2 * 8 * 12));
+  // Scores of 10 tokens that see 5 each: q kᵀ and weights v; the encoder layer has one attention, the decoder's two.
+  LayerLoad const load{.tokens = 10, .sequence = 5};
+  EXPECT_EQ(model.layer(0).cost(load).operations, 10 * (2 * 4 * 8 * 8 + 8000) + 4 * 10 * 5 * 8);
+  EXPECT_EQ(model.layer(2).cost(load).operations, 10 * 2 * (2 * 4 * 8 * 8 + 2 * 8 * 12) + 2 * 4 * 10 * 5 * 8);
+}
+
+TEST(Description, BytesCountParametersOnceAndTokensEach) {
+  ModelDescription const model = description_of(small_model({"encoder"}));
+  Cost const one = model.layer(0).cost({.tokens = 1});
+  Cost const two = model.layer(0).cost({.tokens = 2});
+  double const weights = 4.0 * (4 * 8 * 8 + 2 * 8 * 12);
+  EXPECT_EQ(2 * (one.bytes - weights), two.bytes - weights);
+  EXPECT_LT(model.layer(0).cost({.tokens = 2, .dtype = DType::bfloat16}).bytes, two.bytes);
+}
+
+TEST(Description, WhatCannotGenerateIsNamed) {
+  LayerRegistry layers;
+  register_built_in_layers(layers);
+  layers.add("blind", [](LayerSpec const&) -> std::unique_ptr<Layer> { return nullptr; },
+             {.capabilities = {.decode = false, .devices = false}});
+  auto const refused = [&](std::vector<std::string> const& stacks, Settings const& decoder = {}) {
+    ModelConfig config = small_model(stacks);
+    config.decoder.settings = decoder;
+    return describe_model(config, layers).generation_refusal();
+  };
+  EXPECT_EQ(refused({"encoder", "decoder"}), "");
+  EXPECT_EQ(refused({"decoder"}), "");
+  EXPECT_THAT(refused({"encoder"}), HasSubstr("model.stacks = [\"encoder\"] has no decoder"));
+  EXPECT_THAT(refused({"decoder"}, {{"self_attention.mask", {std::string("bidirectional"), "run.toml:4:1"}}}),
+              HasSubstr("decoder.layers.0.self_attention: run.toml:4:1: model.decoder.self_attention.mask = "
+                        "\"bidirectional\": tokens that see those after them"));
+  ModelConfig config = small_model({"encoder", "decoder"});
+  config.encoder.sublayers = {"self_attention", "blind"};
+  EXPECT_EQ(describe_model(config, layers).generation_refusal(), "") << "encoders compute whole sentences";
+  config.decoder.sublayers = {"self_attention", "blind"};
+  ModelDescription const model = describe_model(config, layers);
+  EXPECT_EQ(
+      model.generation_refusal(),
+      "decoder.layers.0.blind: the layer blind does not declare that it computes rightly with generation, token by "
+      "token");
+  EXPECT_THAT([&] { require_translation(model, "train.validate_bleu = true"); },
+              ThrowsMessage<ConfigError>(HasSubstr("train.validate_bleu = true needs a model that translates: "
+                                                   "decoder.layers.0.blind")));
+  EXPECT_THAT([&] { require_translation(description_of(small_model({"decoder"})), "this command"); },
+              ThrowsMessage<ConfigError>(HasSubstr("has no encoder")));
+  EXPECT_EQ(model.refusal({}), "");
+  EXPECT_EQ(
+      model.refusal({.devices = true}),
+      "encoder.layers.0.blind: the layer blind does not declare that it computes rightly with kernels that run on a "
+      "device");
 }
 
 }  // namespace

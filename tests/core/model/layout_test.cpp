@@ -105,11 +105,41 @@ TEST(Layout, ALayerThatDoesNotDeclareAnAxisIsNamedWithIt) {
     return layout_problem(config, describe_model(config.model, layers), sizes, 64);
   };
   EXPECT_EQ(problem("whole", {1, 2, 2, 1}), "");
-  EXPECT_THAT(problem("whole", {1, 1, 1, 2}), HasSubstr("the layer whole of the decoder does not declare that it "
-                                                        "computes rightly with parallel.tensor = 2"));
+  EXPECT_THAT(problem("whole", {1, 1, 1, 2}), HasSubstr("decoder.layers.1.whole: the layer whole does not declare that "
+                                                        "it computes rightly with parallel.tensor = 2"));
   EXPECT_EQ(problem("rows", {1, 1, 1, 2}), "");
   EXPECT_THAT(problem("rows", {1, 1, 1, 2}, true), HasSubstr("with parallel.sequence_parallel"));
-  EXPECT_THAT(problem("long", {1, 1, 2, 1}), HasSubstr("the layer long of the decoder"));
+  EXPECT_THAT(problem("long", {1, 1, 2, 1}), HasSubstr("decoder.layers.1.long: the layer long"));
+}
+
+TEST(Layout, OptionsThatCannotBeSplitAreNamedWithLayoutsThatWork) {
+  auto const with_option = [](char const* option, std::int64_t value, int context, int tensor) {
+    Config config = config_with(1, 1, context, tensor);
+    config.model.decoder.overrides = {{{2, 3}, {{option, {value, "run.toml:8:1"}}}}};
+    return config;
+  };
+  EXPECT_THAT(
+      refused(with_option("self_attention.kv_heads", 2, 1, 4), 4),
+      AllOf(HasSubstr("decoder.layers.2.self_attention: run.toml:8:1: model.decoder.layer.3.self_attention.kv_heads "
+                      "= 2 do not divide among parallel.tensor = 4; 1 and 2 would do"),
+            HasSubstr("layouts of 4 ranks that work: parallel.")));
+  EXPECT_EQ(refused(with_option("self_attention.kv_heads", 2, 1, 2), 2), "accepted");
+  EXPECT_THAT(
+      refused(with_option("cross_attention.kv_heads", 2, 2, 1), 2),
+      AllOf(HasSubstr("decoder.layers.2.cross_attention: run.toml:8:1"),
+            HasSubstr("kv_heads = 2 with 4 heads: keys that heads share cannot be split over parallel.context = 2"),
+            HasSubstr("layouts of 2 ranks that work: parallel.")));
+  EXPECT_THAT(refused(with_option("self_attention.window", 8, 2, 1), 2),
+              HasSubstr("window = 8: attention in a window cannot be split over parallel.context = 2"));
+  EXPECT_EQ(refused(with_option("self_attention.window", 8, 1, 2), 2), "accepted");
+}
+
+TEST(Layout, AModelSaysWhetherItCanGenerate) {
+  ModelConfig config = config_with(1, 1, 1, 1).model;
+  config.d_model = 16;
+  config.decoder.settings = {{"self_attention.mask", {std::string("bidirectional"), "test"}}};
+  TestModel const test(config, {11, 11, true}, DType::float32);
+  EXPECT_THAT(test.model.generation_refusal(), HasSubstr("self_attention.mask"));
 }
 
 TEST(Layout, AContextGroupLongerThanTheLongestSequenceIsRefused) {

@@ -5,6 +5,7 @@
 #include "golden_file.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
@@ -42,7 +43,7 @@ class MicroBatchTest : public testing::TestWithParam<NormPlacement> {
  protected:
   /// Adds the gradients of these pairs.
   LossSums visit(std::vector<SentencePair> const& pairs) {
-    Pack const pack = make_pack(pairs, 1, 2, 2);
+    Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = test_.bench.context(pack, true);
     return test_.model.forward_backward(context, {0.1, 0.125});
   }
@@ -113,7 +114,7 @@ TEST_P(MicroBatchTest, MemoryIsLinearInTokens) {
   std::vector<double> peaks;
   for (int const length : {127, 255, 511}) {
     TestModel test(config, {11, 11, true}, DType::float32, KernelChoices());
-    Pack const pack = make_pack(std::vector{sentence_pair(0, length, length)}, 1, 2, 2);
+    Pack const pack = make_pack(std::vector{sentence_pair(0, length, length)}, test_ids);
     LayerContext context = test.bench.context(pack, true);
     static_cast<void>(test.model.forward_backward(context, {0.1, 1}));
     peaks.push_back(static_cast<double>(test.bench.arena().peak() + test.bench.execution().scratch.peak()));
@@ -135,7 +136,7 @@ TEST(ChunkedLossTest, ChunksOfTokensMakeNoDifference) {
   TestModel together(config, {11, 11, true}, DType::float64);
   TestModel alone(config, {11, 11, true}, DType::float64);
   auto const visit = [](TestModel& test, std::vector<SentencePair> const& some) {
-    Pack const pack = make_pack(some, 1, 2, 2);
+    Pack const pack = make_pack(some, test_ids);
     LayerContext context = test.bench.context(pack, true);
     return test.model.forward_backward(context, {0.1, 0.01});
   };

@@ -44,8 +44,9 @@ PipelinePlan planned(ModelConfig const& model, ParallelConfig const& parallel, s
   return plan_pipeline(description_of(model), parallel, vocabulary);
 }
 
+/// Multiplications of a token, each of which is two operations.
 std::int64_t cost_of(IndexRange const& layers, ModelConfig const& model, std::int64_t vocabulary) {
-  return estimate_part_cost(layers, description_of(model), vocabulary);
+  return static_cast<std::int64_t>(part_cost(layers, description_of(model), vocabulary).operations) / 2;
 }
 
 /// The ranges of all virtual stages.

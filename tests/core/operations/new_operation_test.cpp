@@ -5,6 +5,7 @@
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 // An operation that Heddle does not know, such as a plug-in adds: an interface, two implementations, and a layer that
 // calls it.
@@ -114,7 +115,7 @@ class NewOperationTest : public testing::Test {
                            spec.parallel, spec.parameters};
     auto const layer = registries_.layers.build("negation", chosen);
     std::vector<SentencePair> const pairs{{0, {5}, {6}}};
-    Pack const pack = make_pack(pairs, 1, 2, 2);
+    Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = bench.context(pack);
     Saved saved;
     return layer->forward(context, {testing_support::tensor_of({1, -2}, DType::float64, {1, 2}), {}}, saved).hidden;

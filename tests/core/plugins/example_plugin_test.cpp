@@ -9,6 +9,7 @@
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 // The computations of apps/examples/plugin. tests/integration/plugin.sh builds it out of tree, against the installed
 // package, and then runs these tests with HEDDLE_EXAMPLE_PLUGIN set to its path.
@@ -46,7 +47,7 @@ class ExamplePlugin : public testing::Test {
   }
   static Pack pack() {
     std::vector<SentencePair> const pairs{{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}};
-    return make_pack(pairs, 1, 2, 2);
+    return make_pack(pairs, test_ids);
   }
 
   Registries registries_;

@@ -1,22 +1,41 @@
 #include <gmock/gmock.h>
 
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <set>
 #include <utility>
+
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::ThrowsMessage;
+
+constexpr SideIds ids{.source = {.end = 2}, .target = {.begin = 1, .end = 3}};
 
 std::vector<std::int32_t> host(Tensor const& tensor) {
   return to_host<std::int32_t>(tensor);
 }
 
+TEST(PackTest, ATokenThatTheVocabularyLacksIsNamed) {
+  std::vector<SentencePair> const pairs{{0, {5}, {7}}};
+  SideIds without_begin = ids;
+  without_begin.target.begin = SpecialIds::absent;
+  EXPECT_THAT([&] { make_pack(pairs, without_begin); }, ThrowsMessage<Error>(HasSubstr("has no begin token")));
+  std::vector<std::vector<std::int32_t>> const sentences{{5}};
+  EXPECT_THAT([&] { make_source_pack(sentences, SpecialIds{.begin = 1}); },
+              ThrowsMessage<Error>(HasSubstr("has no end token")));
+  EXPECT_EQ(ids.of(Side::source).end, 2);
+  EXPECT_EQ(ids.of(Side::target).end, 3);
+}
+
 TEST(PackTest, HoldsEverySentenceWithoutPadding) {
   std::vector<SentencePair> const pairs{{4, {5, 6}, {7}}, {9, {}, {8, 5}}};
-  Pack const pack = make_pack(pairs, 1, 2, 3);
+  Pack const pack = make_pack(pairs, ids);
 
   EXPECT_THAT(host(pack.source.id), ElementsAre(5, 6, 2, 2));
   EXPECT_THAT(host(pack.target_input.id), ElementsAre(1, 7, 1, 8, 5));
@@ -42,7 +61,7 @@ TEST(PackTest, HoldsEverySentenceWithoutPadding) {
 
 TEST(PackTest, RowsAreOrderedByIdAndThenByPlace) {
   std::vector<SentencePair> const pairs{{0, {6, 5, 6}, {4, 4}}, {1, {5}, {9, 4}}};
-  Pack const pack = make_pack(pairs, 1, 2, 2);
+  Pack const pack = make_pack(pairs, test_ids);
   // source ids: 6 5 6 2 5 2; target input: 1 4 4 1 9 4
   EXPECT_THAT(host(pack.source.row_order), ElementsAre(3, 5, 1, 4, 0, 2));
   EXPECT_THAT(host(pack.target_input.row_order), ElementsAre(0, 3, 1, 2, 5, 4));
@@ -50,7 +69,7 @@ TEST(PackTest, RowsAreOrderedByIdAndThenByPlace) {
 
 TEST(PackTest, ASourceSideAloneIsEnoughToTranslate) {
   std::vector<std::vector<std::int32_t>> const sentences{{5, 6}, {}, {7}};
-  Pack const pack = make_source_pack(sentences, 2);
+  Pack const pack = make_source_pack(sentences, test_ids.source);
   EXPECT_THAT(host(pack.source.id), ElementsAre(5, 6, 2, 2, 7, 2));
   EXPECT_THAT(host(pack.source_rows.sequences.length), ElementsAre(3, 1, 2));
   EXPECT_THAT(host(pack.source_rows.sample), ElementsAre(0, 0, 0, 1, 2, 2));
@@ -58,7 +77,7 @@ TEST(PackTest, ASourceSideAloneIsEnoughToTranslate) {
 }
 
 TEST(PackTest, NoSentencesMakeAnEmptyPack) {
-  Pack const pack = make_pack({}, 1, 2, 2);
+  Pack const pack = make_pack({}, test_ids);
   EXPECT_EQ(pack.source_rows.tokens, 0);
   EXPECT_EQ(pack.target_rows.sequences.count, 0);
   EXPECT_THAT(host(pack.source.id), IsEmpty());
@@ -67,7 +86,7 @@ TEST(PackTest, NoSentencesMakeAnEmptyPack) {
 TEST(PackTest, ContextRanksHoldTheFirstAndTheLastOfTheirChunks) {
   // Source: 8 tokens make 4 chunks of 2; target: 3 tokens make chunks of 0, 1, 1, 1.
   std::vector<SentencePair> const pairs{{4, {10, 11, 12, 13, 14, 15, 16}, {20, 21}}};
-  Pack const first = make_pack(pairs, 1, 2, 3, {0, 2});
+  Pack const first = make_pack(pairs, ids, {0, 2});
   EXPECT_THAT(host(first.source.id), ElementsAre(10, 11, 16, 2));
   EXPECT_THAT(host(first.source_rows.position), ElementsAre(0, 1, 6, 7));
   EXPECT_THAT(host(first.source_rows.sequences.length), ElementsAre(4));
@@ -75,7 +94,7 @@ TEST(PackTest, ContextRanksHoldTheFirstAndTheLastOfTheirChunks) {
   EXPECT_THAT(host(first.target_output.id), ElementsAre(3));
   EXPECT_THAT(host(first.target_rows.position), ElementsAre(2));
 
-  Pack const second = make_pack(pairs, 1, 2, 3, {1, 2});
+  Pack const second = make_pack(pairs, ids, {1, 2});
   EXPECT_THAT(host(second.source.id), ElementsAre(12, 13, 14, 15));
   EXPECT_THAT(host(second.target_input.id), ElementsAre(1, 20));
   EXPECT_THAT(host(second.target_rows.sample), ElementsAre(4, 4));
@@ -92,11 +111,11 @@ TEST(PackTest, ContextRanksOfManySequencesHoldEachTokenOnce) {
   for (std::int32_t sample = 0; sample < 9; ++sample) {
     pairs.push_back({sample, std::vector<std::int32_t>(static_cast<std::size_t>(sample), 7), {}});
   }
-  Pack const whole = make_pack(pairs, 1, 2, 3);
+  Pack const whole = make_pack(pairs, ids);
   for (int ranks : {2, 3, 4}) {
     std::set<std::pair<std::int32_t, std::int32_t>> seen;
     for (int rank = 0; rank < ranks; ++rank) {
-      Pack const part = make_pack(pairs, 1, 2, 3, {rank, ranks});
+      Pack const part = make_pack(pairs, ids, {rank, ranks});
       EXPECT_EQ(part.source_rows.sequences.count, 9);
       auto const sample = host(part.source_rows.sample);
       auto const position = host(part.source_rows.position);

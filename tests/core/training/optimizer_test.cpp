@@ -19,6 +19,12 @@ class OptimizerTest : public testing::TestWithParam<DType> {
     parameters().declare({"matrix", {3, 5}, Initializer::zeros(), {}, {}});
     parameters().declare({"vector", {7}, Initializer::zeros(), {}, {}});
     bench_.allocate();
+    reset();
+  }
+
+  /// Values and gradients as at the beginning.
+  void reset() {
+    set_golden_values(parameters());
     for (Parameter const& parameter : parameters().all()) {
       std::vector<double> gradient;
       for (std::int64_t index = 0; index < parameter.gradient.size(); ++index) {
@@ -131,6 +137,66 @@ TEST_P(OptimizerTest, MomentsOfAParameterAreItsOwn) {
       moment *= 0.1;
     }
     EXPECT_LE(relative_error(testing_support::values(first), expected), tolerance()) << each.spec.name;
+  }
+}
+
+/// Adam by its formulas, in float64, for one element.
+struct OracleElement {
+  double value = 0;
+  double first = 0;
+  double second = 0;
+
+  void update(OptimizerConfig const& config, UpdateRule const& rule, double gradient, int step) {
+    bool const decoupled = config.name == OptimizerName::adamw;
+    double const learning_rate = rate * rule.learning_rate_factor;
+    double const joined = gradient + (decoupled ? 0 : rule.weight_decay * value);
+    first = config.beta1 * first + (1 - config.beta1) * joined;
+    second = config.beta2 * second + (1 - config.beta2) * joined * joined;
+    double const mean = first / (1 - std::pow(config.beta1, step));
+    double const deviation = std::sqrt(second / (1 - std::pow(config.beta2, step)));
+    double const decay = decoupled ? rule.weight_decay * value : 0;
+    value -= learning_rate * (mean / (deviation + config.epsilon) + decay);
+  }
+};
+
+TEST_P(OptimizerTest, GroupsFollowTheirOwnRules) {
+  for (OptimizerName const name : {OptimizerName::adam, OptimizerName::adamw}) {
+    for (bool const frozen : {false, true}) {
+      OptimizerConfig config;
+      config.name = name;
+      config.weight_decay = 0.3;
+      config.groups = {{"rows", {"mat*"}, {.learning_rate_factor = 0.25, .weight_decay = 0.1, .frozen = frozen}}};
+      OptimizerTest::reset();
+      Optimizer optimizer(config, bench_.kernels(), parameters());
+      double squares = 0;
+      std::vector<std::vector<OracleElement>> oracle;
+      for (Parameter const& each : parameters().all()) {
+        oracle.emplace_back();
+        for (double const value : testing_support::values(each.value)) {
+          oracle.back().push_back({value});
+        }
+        for (double const gradient : testing_support::values(each.gradient)) {
+          squares += each.rule.frozen ? 0 : gradient * gradient;
+        }
+      }
+      for (int step = 1; step <= 3; ++step) {
+        EXPECT_NEAR(optimizer.update(bench_.execution(), rate, step), std::sqrt(squares), tolerance() * squares);
+        for (std::size_t index = 0; index < oracle.size(); ++index) {
+          Parameter const& each = parameter(index);
+          UpdateRule const rule = index == 0 ? config.groups[0].rule : UpdateRule{.weight_decay = 0.3};
+          auto const gradient = testing_support::values(each.gradient);
+          std::vector<double> expected;
+          for (std::size_t element = 0; element < gradient.size(); ++element) {
+            if (!rule.frozen) {
+              oracle[index][element].update(config, rule, gradient[element], step);
+            }
+            expected.push_back(oracle[index][element].value);
+          }
+          EXPECT_LE(relative_error(testing_support::values(each.value), expected), tolerance())
+              << each.spec.name << (frozen ? ", frozen" : "") << ", step " << step;
+        }
+      }
+    }
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "dist_fixture.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
@@ -37,7 +38,7 @@ std::vector<SentencePair> pairs_of(std::vector<Lengths> const& lengths) {
 }
 
 Pack pack_of(std::vector<Lengths> const& lengths, GroupMember split) {
-  return make_pack(pairs_of(lengths), 1, 2, 2, split);
+  return make_pack(pairs_of(lengths), test_ids, split);
 }
 
 /// Lengths above and below those of a kernel's block, a group's ranks, and its chunks.

@@ -138,5 +138,23 @@ TEST_F(LayoutsTest, EveryLayoutOfTheRanksTrainsAsOneRank) {
   }
 }
 
+// Of layouts with a data axis only those with a sharded optimizer, which has the most to get right.
+TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
+  for (Layout const& layout : layouts_on(world_.size())) {
+    for (Variant const& variant : other_variants()) {
+      bool const prefix = variant.keys.find("prefix") != std::string::npos;
+      if (layout.shard_optimizer != (layout.sizes[1] > 1)) {
+        continue;
+      }
+      if (prefix && layout.sizes[2] > 1) {
+        EXPECT_NE(error_of([&] { LayoutRun(variant, layout, world_); }).find("attention with a prefix cannot be split"),
+                  std::string::npos);
+      } else {
+        compare(variant, layout);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle

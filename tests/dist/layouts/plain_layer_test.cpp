@@ -10,6 +10,7 @@
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
 #include "layouts.hpp"
+#include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 
 namespace heddle {
@@ -62,7 +63,7 @@ Values trained(Layout const& layout, ParallelState const& parallel, Values const
   std::array const pairs{SentencePair{0, {3, 9, 4, 20, 7}, {5, 6, 11}}, SentencePair{1, {8}, {12, 4, 9, 17}}};
   for (int step = 0; step < 2; ++step) {
     bool const works = parallel.data.rank() == 0;
-    auto const make = [&](std::int64_t) { return make_pack(pairs, 1, 2, 2, engine.context()); };
+    auto const make = [&](std::int64_t) { return make_pack(pairs, test_ids, engine.context()); };
     engine.step(TestMicroBatches(works ? 1 : 0, make, 9), step, 0.01);
   }
   Values result;
@@ -92,6 +93,25 @@ TEST_F(PlainLayerTest, ALayerThatIsNotSplitTrainsAsOnOneRank) {
       trained(layout, parallel_of(layout, world_), &expected);
     }
   }
+}
+
+TEST_F(PlainLayerTest, ALayerIsNeverComputedInAWayThatItDoesNotDeclare) {
+  Config config;
+  config.model.encoder.layers = config.model.decoder.layers = 1;
+  config.model.d_model = 16;
+  config.model.d_ff = 24;
+  config.model.max_length = 32;
+  config.model.decoder.settings = {{"self_attention.window", {std::int64_t{2}, "run.toml:1:1"}}};
+  TestBench bench(config.model, DType::float64, KernelChoices{});
+  ParallelState const parallel = parallel_of({.sizes = {1, 1, world_.size(), 1}}, world_);
+  std::string const message = error_of([&] {
+    TrainingEngine({config, bench.registries(), parallel, bench.execution(), vocabulary, DType::float64});
+  });
+  EXPECT_EQ(message, world_.size() == 1
+                         ? "nothing was thrown"
+                         : "decoder.layers.0.self_attention: run.toml:1:1: model.decoder.self_attention.window = 2: "
+                           "attention in a window cannot be split over parallel.context = " +
+                               std::to_string(world_.size()));
 }
 
 }  // namespace

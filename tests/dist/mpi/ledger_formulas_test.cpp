@@ -11,6 +11,7 @@
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
 #include "layouts.hpp"
+#include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 
 namespace heddle {
@@ -109,7 +110,7 @@ class LedgerRun {
   }
 
  private:
-  Pack pack(std::int64_t index) const { return make_pack(pairs_of(index), 1, 2, 2, engine_.context()); }
+  Pack pack(std::int64_t index) const { return make_pack(pairs_of(index), test_ids, engine_.context()); }
   std::vector<IndexRange> const& parts() const {
     return engine_.plan().parts[static_cast<std::size_t>(parallel_.pipeline.rank())];
   }

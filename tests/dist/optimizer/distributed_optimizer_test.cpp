@@ -90,6 +90,45 @@ TEST_F(DistributedOptimizerTest, EveryLayoutComesToTheBitsOfOneRankShardedOrNot)
   }
 }
 
+/// Groups that cut buckets, parts and a parameter of several stages out of their neighbours.
+std::vector<ParameterGroup> mixed_groups() {
+  return {{"slow", {"*.norm", "tied"}, {.learning_rate_factor = 0.5, .weight_decay = 0.25}},
+          {"still", {"layer3.*", "layer6.rows"}, {.frozen = true}}};
+}
+
+TEST_F(DistributedOptimizerTest, GroupsGiveEveryLayoutTheBitsOfOneRank) {
+  Options options{.clip_norm = 50, .groups = mixed_groups()};
+  Outcome const expected = run_alone(options);
+  EXPECT_NE(expected.norms, run_alone({.clip_norm = 50}).norms);
+  std::vector<WholeTensor> const initial = run_alone(options, 0).tensors;
+  for (std::size_t index = 0; index < initial.size(); ++index) {
+    bool const frozen = initial[index].name.starts_with("layer3.") || initial[index].name == "layer6.rows";
+    EXPECT_EQ(same_bits(initial[index].value, expected.tensors[index].value), frozen) << initial[index].name;
+  }
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      for (bool const tree : {false, true}) {
+        options.shard = shard;
+        SyntheticModel model(state_of(layout), options);
+        SCOPED_TRACE(testing::Message() << model.parallel.mesh.to_string() << (shard ? ", sharded" : "")
+                                        << (tree ? ", tree" : ""));
+        Outcome const actual = run(model, 0, steps, tree);
+        EXPECT_EQ(actual.norms, expected.norms);
+        expect_on_rank_0(actual.tensors, expected.tensors);
+      }
+    }
+  }
+}
+
+TEST_F(DistributedOptimizerTest, FrozenBucketsDoNotTravel) {
+  Options options{.shard = true, .groups = {{"still", {"*"}, {.frozen = true}}}};
+  SyntheticModel model(state_of({1, world_.size(), 1, 1}), options);
+  auto const traffic = [&](Verb verb) { return model.parallel.replicas.ledger()[static_cast<std::size_t>(verb)]; };
+  EXPECT_EQ(model.step(0, micro_batches), 0) << "no gradient counts";
+  EXPECT_EQ(traffic(Verb::reduce_scatter).bytes, 0);
+  EXPECT_EQ(traffic(Verb::all_gather).bytes, 0);
+}
+
 TEST_F(DistributedOptimizerTest, TheTreeDoesSoToo) {
   Outcome const expected = run_alone({.clip_norm = 50});
   for (auto const& layout : all_layouts_of(world_.size())) {

@@ -11,6 +11,7 @@
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 
 namespace heddle {
@@ -84,7 +85,7 @@ Pack pack_of(std::int64_t index, int longer = 0) {
     }
     pairs.push_back(pair);
   }
-  return make_pack(pairs, 1, 2, 2);
+  return make_pack(pairs, test_ids);
 }
 
 PipelineStep step_of(std::int64_t micro_batches) {
@@ -138,9 +139,7 @@ LossSums evaluate(Stage& stage, std::int64_t micro_batches, int longer = 0) {
   auto const make = [longer](std::int64_t index) { return pack_of(index, longer); };
   LossSums sums;
   for (LossSums const& loss : stage.pipeline->evaluate(TestMicroBatches(micro_batches, make), step_of(micro_batches))) {
-    sums.smoothed += loss.smoothed;
-    sums.negative_log_likelihood += loss.negative_log_likelihood;
-    sums.tokens += loss.tokens;
+    sums += loss;
   }
   return sums;
 }
@@ -156,9 +155,9 @@ struct Expected {
     for (std::int64_t index = 0; index < micro_batches; ++index) {
       Pack const pack = pack_of(index, longer);
       LayerContext training = context_of(stage, arena, pack, true);
-      add(trained, stage.model->forward_backward(training, {0.1, 0.125}));
+      trained += stage.model->forward_backward(training, {0.1, 0.125});
       LayerContext evaluating = context_of(stage, arena, pack, false);
-      add(evaluated, stage.model->forward(evaluating, 0.1));
+      evaluated += stage.model->forward(evaluating, 0.1);
     }
     for (Parameter const& parameter : stage.parameters.all()) {
       gradients[parameter.spec.name] = testing_support::values(parameter.gradient);
@@ -169,12 +168,6 @@ struct Expected {
     given.parallel = {};
     return given;
   }
-  static void add(LossSums& sums, LossSums const& more) {
-    sums.smoothed += more.smoothed;
-    sums.negative_log_likelihood += more.negative_log_likelihood;
-    sums.tokens += more.tokens;
-  }
-
   Stage stage;
   LossSums trained;
   LossSums evaluated;

@@ -6,6 +6,7 @@
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
 #include "layouts.hpp"
+#include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 
 namespace heddle {
@@ -47,7 +48,7 @@ Pack real_pack(std::int64_t index, std::int64_t tokens, GroupMember split) {
     std::int64_t const length = 4 + sample * 7 % 31;
     used += length;
     if (used > tokens) {
-      return make_pack(pairs, 1, 2, 2, split);
+      return make_pack(pairs, test_ids, split);
     }
     pairs.push_back({sample, std::vector<std::int32_t>(static_cast<std::size_t>(length - 1), 5),
                      std::vector<std::int32_t>(static_cast<std::size_t>(length - 1 - sample % 2), 7)});

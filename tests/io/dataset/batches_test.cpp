@@ -26,7 +26,7 @@ class ChangingSamples final : public SampleSource {
     return {number, std::vector<std::int32_t>(static_cast<std::size_t>(cost.source - 1), id),
             std::vector<std::int32_t>(static_cast<std::size_t>(cost.target - 1), id)};
   }
-  SpecialIds ids() const override { return {.begin = 1, .source_end = 2, .target_end = 2}; }
+  SideIds ids() const override { return {.source = {.end = 2}, .target = {.begin = 1, .end = 2}}; }
 };
 
 constexpr BatchPlanner::Limits limits{.batch_tokens = 40, .max_length = 12};

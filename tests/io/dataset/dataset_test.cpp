@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
+#include <heddle/io/dataset/sample_source.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <numeric>
 
@@ -195,6 +196,26 @@ TEST(Dataset, SaysWhatAForeignFileIsNot) {
   EXPECT_THAT(message_of<DataError>([&] { Dataset::open(directory / "absent.h5"); }), HasSubstr("absent.h5"));
   auto const path = directory.write("text.h5", "no HDF5 at all");
   EXPECT_THAT(message_of<DataError>([&] { Dataset::open(path); }), HasSubstr("text.h5"));
+}
+
+TEST(SampleSource, AModelLearnsFromWhatItsStacksRead) {
+  TemporaryDirectory const directory;
+  auto const path = directory.path() / "data.h5";
+  write_sentences(path, 5);
+  Dataset const dataset = Dataset::open(path);
+  ModelConfig model;
+  auto const pairs = samples_for(model, dataset);
+  EXPECT_EQ(pairs->cost(0, 2).source, 4);
+  EXPECT_EQ(pairs->sample(0, 2, 7).source, sentence(2, 60));
+  model.stacks = {"decoder"};
+  auto const targets = samples_for(model, dataset);
+  EXPECT_EQ(targets->size(0), 5);
+  EXPECT_EQ(targets->cost(0, 2).longer(), 7);
+  EXPECT_EQ(targets->cost(0, 2).source, 0);
+  EXPECT_TRUE(targets->sample(0, 2, 7).source.empty());
+  EXPECT_EQ(targets->sample(0, 2, 7).target, sentence(5, 50));
+  model.stacks = {"encoder"};
+  EXPECT_THAT(message_of<ConfigError>([&] { samples_for(model, dataset); }), HasSubstr("model.stacks = [\"encoder\"]"));
 }
 
 }  // namespace

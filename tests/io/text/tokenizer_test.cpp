@@ -42,6 +42,7 @@ TEST(Tokenizer, LearnsTheSameModelAgainAndRoundTrips) {
     EXPECT_EQ(tokenizer.unknown_id(), 1);
     EXPECT_EQ(tokenizer.begin_id(), 2);
     EXPECT_EQ(tokenizer.end_id(), 3);
+    EXPECT_EQ(tokenizer.special_ids(), (SpecialIds{.begin = 2, .end = 3, .unknown = 1, .padding = 0}));
     std::vector<int32_t> ids = tokenizer.encode("dreihundertzwölftausendfünf");
     EXPECT_GT(ids.size(), 1U);
     EXPECT_EQ(tokenizer.decode(ids), "dreihundertzwölftausendfünf");

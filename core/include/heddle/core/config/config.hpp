@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <heddle/core/base/dtype.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/base/mesh_axis.hpp>
+#include <heddle/core/base/norm_kind.hpp>
 #include <heddle/core/base/operation_names.hpp>
 #include <heddle/core/config/options.hpp>
 #include <string>
@@ -17,8 +19,12 @@ namespace heddle {
 // core/src/config/keys.hpp alone defines the keys' meanings and accepted values; reading, printing, checking,
 // comparing and `describe_config` all follow from it.
 
-enum class NormPlacement : std::uint8_t { post, pre };
-enum class Positions : std::uint8_t { sinusoidal, learned };
+/// Where a sublayer's norms stand: on the residual sum (Vaswani et al. 2017), before the branch (Xiong et al. 2020), or
+/// before the branch and on its output, before the residual sum (Ding et al. 2021: sandwich).
+enum class NormPlacement : std::uint8_t { post, pre, both };
+enum class Positions : std::uint8_t { sinusoidal, learned, none, rotary, relative };
+/// In the order of the values.
+inline constexpr std::array<std::string_view, 5> position_names{"sinusoidal", "learned", "none", "rotary", "relative"};
 enum class Precision : std::uint8_t { float32, bfloat16 };
 enum class OptimizerName : std::uint8_t { adam, adamw };
 enum class Schedule : std::uint8_t { inverse_sqrt, cosine, linear, constant };
@@ -78,9 +84,16 @@ struct ModelConfig {
   std::int64_t d_ff = 2048;
   std::int64_t heads = 8;
   NormPlacement norm = NormPlacement::post;
+  NormKind norm_kind = NormKind::layer;
+  double norm_epsilon = 1e-5;  ///< added to the variance, or to the mean square
+  bool embedding_norm = false;
   std::string activation = "relu";  ///< any function an activation kernel supports
   Positions positions = Positions::sinusoidal;
+  std::int64_t max_distance = 128;  ///< of relative positions
+  bool biases = true;
+  bool scale_embedding = true;
   bool tie_embeddings = true;
+  bool output_bias = false;
   double dropout = 0.1;
   double attention_dropout = 0.0;
   double activation_dropout = 0.0;
@@ -90,8 +103,9 @@ struct ModelConfig {
 };
 
 /// The keys of one layer, resolved: [model], then the stack's settings, then those of the range that has the layer
-/// (`layer` counts from 0). Its `sublayers` are those of `stack` in the result, its sublayers' options are
-/// layer_options. Throws ConfigError with the setting's origin for a wrong value.
+/// (`layer` counts from 0; -1 stands for the stack itself, which is in no range). Its `sublayers` are those of `stack`
+/// in the result, its sublayers' options are layer_options. Throws ConfigError with the setting's origin for a wrong
+/// value.
 ModelConfig layer_config(ModelConfig const& model, StackConfig ModelConfig::*stack, std::int64_t layer);
 
 /// The options of one sublayer of a layer, resolved in the same order. `stack_name` is for messages.
@@ -115,6 +129,27 @@ struct TrainConfig {
   bool operator==(TrainConfig const&) const = default;
 };
 
+/// How a parameter is updated, as far as parameters may differ.
+struct UpdateRule {
+  double learning_rate_factor = 1;  ///< of the schedule's learning rate
+  double weight_decay = 0;
+  bool frozen = false;  ///< never updated, and no part of the gradient's norm
+
+  bool operator==(UpdateRule const&) const = default;
+};
+
+/// `[optimizer.group."NAME"]`: parameters with a rule of their own.
+struct ParameterGroup {
+  std::string name;
+  std::vector<std::string> parameters;  ///< patterns of their names, in which * stands for any text
+  UpdateRule rule;                      ///< weight_decay is optimizer.weight_decay where the group does not say
+  std::string origin = {};              ///< where `parameters` was set: "run.toml:3:1"; no part of its value
+
+  bool operator==(ParameterGroup const& other) const {
+    return name == other.name && parameters == other.parameters && rule == other.rule;
+  }
+};
+
 struct OptimizerConfig {
   OptimizerName name = OptimizerName::adam;
   double learning_rate = 0.0007;  ///< the peak
@@ -124,7 +159,8 @@ struct OptimizerConfig {
   double beta2 = 0.98;
   double epsilon = 1e-9;
   double weight_decay = 0.0;
-  double clip_norm = 0.0;  ///< 0: no clipping
+  double clip_norm = 0.0;                   ///< 0: no clipping
+  std::vector<ParameterGroup> groups = {};  ///< by name; no parameter is in two
 
   bool operator==(OptimizerConfig const&) const = default;
 };

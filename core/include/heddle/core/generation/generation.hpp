@@ -10,9 +10,7 @@ namespace heddle {
 /// A model for generation, its vocabularies' special ids and the longest sequence that it was built for.
 struct GenerationModel {
   Model const& model;
-  std::int32_t source_end_id = 0;
-  std::int32_t begin_id = 0;
-  std::int32_t end_id = 0;
+  SideIds ids;
   std::int64_t max_length = 0;  ///< model.max_length of the configuration: tokens, with the end token
 };
 
@@ -27,10 +25,10 @@ struct GenerationOptions {
 /// Throws UsageError for impossible options; the message says what would be right.
 void require_valid(GenerationOptions const& options);
 
-/// A finished translation. score = log_probability / length^length_penalty, where log_probability is the natural
-/// logarithm of the probability of all tokens and the end token, and the length counts the end token too.
+/// A finished translation or continuation. score = log_probability / length^length_penalty, where log_probability is
+/// the natural logarithm of the probability of all tokens and the end token, and the length counts the end token too.
 struct Hypothesis {
-  std::vector<std::int32_t> tokens;  ///< without begin and end
+  std::vector<std::int32_t> tokens;  ///< without begin, prompt and end
   double log_probability = 0;
   double score = 0;
 };
@@ -46,9 +44,14 @@ struct Hypothesis {
 /// never more than the model's) every live hypothesis takes the end token. With beam_size 1 this is greedy decoding.
 /// Equal probabilities are ranked by parent, then by token id.
 ///
+/// A model of one stack has no sources but prompts, in the target's vocabulary: every hypothesis begins with its
+/// prompt, which is read token by token, and tokens, probabilities, lengths and max_length are those of the
+/// continuation.
+///
 /// Sentences are decoded in batches of similar length; a result depends on its batch only by rounding. Collective over
 /// the model's tensor and pipeline groups, whose ranks give the same sources and get the same hypotheses.
-/// Throws DataError for a source with more than model max_length - 1 tokens, UsageError for impossible options.
+/// Throws DataError for a source with more than model max_length - 1 tokens, UsageError for impossible options,
+/// ConfigError for a model that cannot generate (ModelDescription::generation_refusal).
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
                                               std::span<std::vector<std::int32_t> const> sources,
                                               GenerationOptions const& options);

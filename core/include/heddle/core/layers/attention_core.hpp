@@ -1,9 +1,12 @@
 #pragma once
 
+#include <heddle/core/layers/attention_positions.hpp>
 #include <heddle/core/layers/context_attention.hpp>
+#include <heddle/core/layers/norm.hpp>
 #include <heddle/core/layers/registry.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <optional>
 
 namespace heddle {
 
@@ -22,46 +25,63 @@ struct AttentionSizes {
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options);
 
 /// The common part of self- and cross-attention: the kernel and the shape of its calls. Heads are split over the
-/// tensor group and, where the pack is, tokens over the context group.
+/// tensor group and, where the pack is, tokens over the context group. With the option query_key_norm each head's
+/// queries and keys are normalized over its columns before they meet (Dehghani et al. 2023); the heads share the
+/// weights, NAME.q_norm and NAME.k_norm.
 class AttentionCore {
  public:
-  /// `keys` is the side whose tokens are attended to. Throws ConfigError where the heads do not
-  /// divide among the ranks, and where these heads or this mask cannot be split over a context
-  /// group.
+  /// `keys` is the side whose tokens are attended to. The layer's declaration (`traits`) must allow the ranks of
+  /// `spec.parallel`.
   AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask);
 
   struct Activations {
     Tensor q, k, v, output;
-    ContextAttention::Activations kernel;  ///< the kernel's call and its results
+    ContextAttention::Activations kernel;  ///< the kernel's call, with queries and keys as normalized, and its results
+    Norm::Activations q_norm, k_norm;      ///< of [tokens * heads, head_dim], where there are such norms
   };
-  /// Queries are tokens of the stack's side. The result's tensors come from the arena.
+  /// Queries are tokens of the stack's side. The result's tensors come from the arena. Where the stack's positions are
+  /// rotations, q and k are rotated in place.
   Activations forward(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
   void backward(LayerContext& context, Activations const& activations, Tensor const& grad_output,
                 AttentionGradients const& gradients) const;
-  /// One query per row against cached keys and values.
-  Tensor decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v, Sequences const& queries,
+  /// Keys [rows, columns] of new tokens as decode takes them from the cache: normalized where the layer does that, and
+  /// rotated where the stack's positions are rotations. `k` is overwritten.
+  Tensor keys_to_cache(LayerContext& context, Tensor const& k, DecodeStep const& step) const;
+  /// One query per row against cached keys and values. `q` is overwritten.
+  Tensor decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v, DecodeStep const& step,
                 Sequences const& keys) const;
 
-  /// Options, capabilities and cost of both layers.
+  /// Options, cost and refusals of both layers.
   static LayerTraits traits();
 
  private:
-  AttentionCall call(LayerContext const& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
+  AttentionProblem problem(DType dtype) const;
+  bool rotates() const { return positions_ != nullptr && positions_->rotates(); }
+  AttentionCall call(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
+  /// The call for all rows of the pack.
+  AttentionCall pack_call(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
   ContextAttention::Task task(LayerContext& context) const;
+  /// x [tokens, heads * head_dim] with each head's columns normalized; x itself where there is no norm.
+  Tensor normalize(LayerContext& context, std::optional<Norm> const& norm, Tensor const& x,
+                   Norm::Activations& activations) const;
+  /// grad_x (=) from the gradient of normalize's result, which is overwritten.
+  void normalize_backward(LayerContext& context, Norm const& norm, Norm::Activations const& activations,
+                          Tensor const& grad, Tensor const& grad_x) const;
   std::shared_ptr<Attention> context_kernel(LayerSpec const& spec) const;
   bool tokens_are_split(LayerContext const& context) const { return !context.pack.context(side_).shards.empty(); }
 
   std::string name_;
   Side side_;
   Side keys_;
-  AttentionMask mask_;
   double dropout_;
   AttentionSizes sizes_;
-  std::int64_t heads_;       ///< of this rank
-  std::int64_t kv_heads_;    ///< of this rank; 0: as many as heads
-  std::int64_t first_head_;  ///< global index of the first
+  AttentionCall base_;                             ///< heads of this rank, scale and mask: the same in all calls
+  std::int64_t first_head_;                        ///< global index of the first
+  std::shared_ptr<AttentionPositions> positions_;  ///< of the stack, for self-attention; may be null
   std::shared_ptr<Attention> attention_;
   ContextAttention context_attention_;
+  std::shared_ptr<TensorOps> tensor_ops_;
+  std::optional<Norm> query_norm_, key_norm_;
 };
 
 }  // namespace heddle

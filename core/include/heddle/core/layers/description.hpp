@@ -11,9 +11,14 @@ namespace heddle {
 /// One sublayer of one layer: its name in the configuration and its entry in the layer registry.
 struct SublayerDescription {
   std::string name;  ///< in the registry, and part of its parameters' names
+  std::string path;  ///< "decoder.layers.0.self_attention": what its parameters' names begin with
+  std::shared_ptr<ModelConfig const> keys;  ///< its layer's
   LayerOptions options;
-  LayerCapabilities capabilities;
-  std::int64_t multiplications = 0;  ///< see LayerTraits
+  LayerTraits traits;
+
+  Cost cost(LayerLoad const& load) const;
+  /// Says why it cannot be used so, naming the layer and the key; "" where it can.
+  std::string refusal(LayerUse const& use) const;
 };
 
 /// One layer: its keys and its sublayers in order.
@@ -21,14 +26,18 @@ struct LayerDescription {
   std::shared_ptr<ModelConfig const> keys;  ///< [model], resolved for this layer
   std::vector<SublayerDescription> sublayers;
 
-  std::int64_t multiplications() const;
+  /// Of all its sublayers; norms and residual sums are not counted.
+  Cost cost(LayerLoad const& load) const;
+  /// Whether one of its sublayers does (LayerTraits).
+  bool takes_positions() const;
 };
 
 /// A sequence of layers over one side's tokens: "encoder" or "decoder".
 struct StackDescription {
   std::string name;
   Side side = Side::source;
-  std::optional<Side> memory_side;  ///< that of the stack before this one; none where this is the first
+  std::optional<Side> memory_side;          ///< that of the stack before this one; none where this is the first
+  std::shared_ptr<ModelConfig const> keys;  ///< [model] as it holds for the stack itself
   std::vector<LayerDescription> layers;
 
   std::int64_t count() const { return static_cast<std::int64_t>(layers.size()); }

@@ -21,6 +21,8 @@
 
 namespace heddle {
 
+class AttentionPositions;
+
 /// The tensors that travel from layer to layer. `memory` is the output of the stack before this one (in a decoder, the
 /// encoder's); if there is none, it is empty.
 struct HiddenStates {
@@ -88,6 +90,7 @@ struct DecodeStep {
   Sequences queries;          ///< row i is a separate sequence
   Sequences keys;             ///< row i's time + 1 cached positions: begin = i * capacity
   Sequences memory;           ///< row i's source sentence in the stream's memory
+  Tensor position{};          ///< int32 [rows]: `time` for each row
 };
 
 /// The state of a layer between two steps of decoding: keys and values of the tokens so far, for example. It lives as
@@ -141,6 +144,8 @@ struct LayerSpec {
   LayerOptions options = {};  ///< checked against the layer's declaration
   /// The side whose tokens the stream's memory has; none if the stack has no memory.
   std::optional<Side> memory_side = Side::source;
+  /// Shared by the layers of the stack; null where positions do not act in attention.
+  std::shared_ptr<AttentionPositions> positions = nullptr;
 
   bool has_memory() const { return memory_side.has_value() && *memory_side != side; }
   /// The gradient_partial_over of a parameter that is applied to the rows of the stream.

@@ -6,8 +6,9 @@
 
 namespace heddle {
 
-/// Computes y = x Wᵀ + b. W is one parameter NAME.weight [outputs, inputs], or several that are adjacent in memory and
-/// computed by one multiplication (the projections to queries, keys and values).
+/// Computes y = x Wᵀ + b, without b where the layer's key `biases` is false. W is one parameter NAME.weight [outputs,
+/// inputs], or several that are adjacent in memory and computed by one multiplication (the projections to queries, keys
+/// and values).
 class Linear {
  public:
   struct Extents {
@@ -39,7 +40,7 @@ class Linear {
   void backward_add(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const;
 
   /// The global index, within its part, of this rank's first output: the first_column of a dropout.
-  std::int32_t first_output() const { return static_cast<std::int32_t>(bias_.members.front()->shard_begin); }
+  std::int32_t first_output() const;
 
  private:
   void add_parameter_gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x) const;
@@ -50,7 +51,7 @@ class Linear {
   Split split_;
   TensorRegion region_;
   ParameterBlock& weight_;
-  ParameterBlock& bias_;
+  ParameterBlock* bias_;  ///< null: there is none
   std::int64_t inputs_;   ///< of this rank
   std::int64_t outputs_;  ///< of this rank, all parts
   std::shared_ptr<Gemm> gemm_;

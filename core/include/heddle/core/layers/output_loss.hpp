@@ -3,19 +3,28 @@
 #include <heddle/core/layers/tensor_region.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
+#include <vector>
 
 namespace heddle {
 
-/// Sums over target tokens, end tokens included.
+/// Sums over the rows that are to predict a token, end tokens included.
 struct LossSums {
-  double smoothed = 0;                 ///< label-smoothed cross-entropy
-  double negative_log_likelihood = 0;  ///< natural log
-  std::int64_t tokens = 0;
+  double smoothed = 0;                 ///< label-smoothed cross-entropy, times the row's weight
+  double negative_log_likelihood = 0;  ///< natural log, times the row's weight
+  std::int64_t tokens = 0;             ///< those rows
+  double weight = 0;                   ///< of those rows: as many as `tokens` where no weights are given
+
+  LossSums& operator+=(LossSums const& more);
 };
 
+/// From tensors of sums [n, SoftmaxCrossEntropy::sums_size] that OutputLoss::evaluate has added to. Waits for them.
+std::vector<LossSums> fetch_loss_sums(Tensor const& sums);
+
 /// Output projection and label-smoothed cross-entropy in one, for one chunk of tokens after the other, so that logits
-/// exist only for one chunk. The vocabulary is split over the tensor group, over which every call is collective: its
-/// ranks exchange four numbers per token, never logits, and all know the loss.
+/// exist only for one chunk. With model.output_bias a parameter output.bias is added to the logits. The vocabulary is
+/// split over the tensor group, over which every call is collective: its ranks exchange four numbers per token, never
+/// logits, and all know the loss.
 class OutputLoss {
  public:
   /// `table` [vocabulary, d_model] may be the embedding's table.
@@ -23,13 +32,16 @@ class OutputLoss {
 
   struct Training {
     double label_smoothing = 0;
-    double scale = 1;  ///< of the gradient: 1 / target tokens of the global batch; 0 where none is wanted
+    double scale = 1;  ///< of the gradient: 1 / BatchTokens::loss_weight of the global batch; 0: none is wanted
+    /// float64, SoftmaxCrossEntropy::sums_size elements in kernels' memory: the losses are added (+=). Empty: they are
+    /// not wanted.
+    Tensor sums{};
   };
   /// The loss of hidden [stream rows, d_model] and, in the same pass, grad_hidden = scale * d(smoothed
-  /// loss)/d(hidden); the table's gradient is added (+=). With an empty grad_hidden the loss alone. Collective over the
-  /// tensor group.
-  LossSums evaluate(LayerContext& context, Tensor const& hidden, Tensor const& targets, Training const& training,
-                    Tensor const& grad_hidden) const;
+  /// loss)/d(hidden); the gradients of table and bias are added (+=). With an empty grad_hidden the loss alone. Does
+  /// not wait for the kernels. Collective over the tensor group.
+  void evaluate(LayerContext& context, Tensor const& hidden, RowTargets const& targets, Training const& training,
+                Tensor const& grad_hidden) const;
   /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary] in statistics_dtype, from the arena:
   /// logits for ranking are not rounded.
   Tensor logits(LayerContext& context, Tensor const& hidden) const;
@@ -38,14 +50,19 @@ class OutputLoss {
 
  private:
   Tensor logits(LayerContext& context, Tensor const& hidden, DType dtype) const;
-  SoftmaxCrossEntropyCall call(Tensor const& logits, Tensor const& targets, double label_smoothing) const;
+  SoftmaxCrossEntropyCall call(Tensor const& logits, RowTargets const& targets, double label_smoothing) const;
+  /// The weights in the dtype of the statistics.
+  RowTargets converted(LayerContext& context, RowTargets const& targets, DType dtype) const;
+  void add_parameter_gradients(LayerContext& context, Tensor const& grad_logits, Tensor const& hidden) const;
   /// The statistics over the whole vocabulary, [tokens, 4].
   Tensor statistics(LayerContext& context, SoftmaxCrossEntropyCall const& call) const;
 
   Communicator tensor_;
   TensorRegion region_;
   Parameter& table_;
+  Parameter* bias_ = nullptr;  ///< [vocabulary], where the model has one
   std::shared_ptr<Gemm> gemm_;
+  std::shared_ptr<TensorOps> tensor_ops_;
   std::shared_ptr<SoftmaxCrossEntropy> cross_entropy_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <heddle/core/layers/layer.hpp>
+#include <heddle/core/layers/traits.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,24 +10,6 @@
 namespace heddle {
 
 using LayerFactory = std::function<std::unique_ptr<Layer>(LayerSpec const&)>;
-
-/// The ways of splitting a model that a layer supports. Each is declared; none follows from another.
-struct LayerCapabilities {
-  bool tensor = true;    ///< parallel.tensor > 1
-  bool sequence = true;  ///< parallel.sequence_parallel
-  bool context = true;   ///< parallel.context > 1
-  bool decode = true;    ///< generation, token by token
-  bool devices = true;   ///< an execution space that is not the host's
-};
-
-/// Everything that a layer declares before it is built.
-struct LayerTraits {
-  std::vector<OptionDescription> options = {};  ///< those that the configuration may set
-  LayerCapabilities capabilities = {};
-  /// Multiplications of a forward pass per token in products with parameters; the pipeline cut uses them. Default:
-  /// those of a feed-forward layer.
-  std::function<std::int64_t(ModelConfig const& keys, LayerOptions const& options)> multiplications = {};
-};
 
 /// The sublayers by name: those that `model.encoder_sublayers` and `model.decoder_sublayers` may list.
 class LayerRegistry {

@@ -25,6 +25,11 @@ struct ModelDescription {
   bool has_exit(std::size_t stack, IndexRange const& part) const;
   LayerDescription const& layer(std::int64_t index) const;
 
+  /// Says why a layer cannot be used so, naming layer and key; "" where all can.
+  std::string refusal(LayerUse const& use) const;
+  /// Says why the model cannot generate text token by token, naming the layer or the key; "" where it can.
+  std::string generation_refusal() const;
+
   /// "the encoder's 6 and the decoder's 6 layers".
   std::string words() const;
 };
@@ -32,5 +37,9 @@ struct ModelDescription {
 /// The one place that knows which stacks are possible: the encoder over the source, the decoder over the target, as
 /// model.stacks lists them. Throws as describe_stack does.
 ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry);
+
+/// Throws ConfigError where the model cannot translate: where it cannot generate, or has no source to translate from.
+/// `wanted_by` begins the message: the key or the command that asks for translations.
+void require_translation(ModelDescription const& model, std::string const& wanted_by);
 
 }  // namespace heddle

@@ -17,7 +17,8 @@ namespace heddle {
 /// dist's Pipeline trains a model of several stages; encoding and decoding pass from stage to stage here.
 class Model {
  public:
-  /// The whole model on one stage. name, side and memory_side of `spec` are not read.
+  /// The whole model on one stage. name, side and memory_side of `spec` are not read. Throws ConfigError where a layer
+  /// does not declare a way of computing that `spec.parallel` or the execution space asks for.
   Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary);
   /// This rank's parts of it. `plan` has as many stages as the mesh.
   Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
@@ -27,7 +28,7 @@ class Model {
 
   /// One micro-batch, forward and backward; parameter gradients +=. Everything taken from the arena is released. One
   /// stage only; collective over the tensor and context groups.
-  LossSums forward_backward(LayerContext& context, OutputLoss::Training const& training) const;
+  LossSums forward_backward(LayerContext& context, OutputLoss::Training training) const;
   /// The loss without gradients; otherwise as forward_backward.
   LossSums forward(LayerContext& context, double label_smoothing) const;
   /// logits [target tokens, this rank's part of the vocabulary] of the whole pack, from the arena: for tests and small
@@ -46,6 +47,11 @@ class Model {
   /// Row i of the caches becomes a copy of the former row parents[i], after decode(step).
   void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
                std::vector<DecodeCache>& caches) const;
+
+  /// Whether a stack precedes the last one, which attends to its output. A model without memory continues prompts.
+  bool has_memory() const { return stacks_ > 1; }
+  /// The reason why this model cannot generate (ModelDescription::generation_refusal); "" if it can.
+  std::string const& generation_refusal() const { return generation_refusal_; }
 
   /// The stage whose decode gives the logits, and the token of the first column there.
   int last_stage() const { return pipeline_.size() - 1; }
@@ -66,7 +72,8 @@ class Model {
 
   Communicator pipeline_;
   Communicator tensor_;
-  std::size_t stacks_;    ///< of the model
+  std::size_t stacks_;  ///< of the model
+  std::string generation_refusal_;
   int memory_stage_ = 0;  ///< where the stack before the last ends
   Side memory_side_ = Side::source;
   std::int64_t d_model_;

@@ -30,14 +30,11 @@ class ModelPart {
   ModelPart(LayerSpec const& spec, LayerRegistry const& registry, ModelDescription const& description,
             VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers);
 
-  struct Output {
-    HiddenStates stream;  ///< for the next part; of the last: `hidden` before the output projection
-    LossSums loss;        ///< of the last part
-  };
-  /// `input` is the previous part's output; empty for the first. The last part computes the loss and, for training, its
-  /// gradient at once, so that its backward may follow.
-  Output forward(LayerContext& context, HiddenStates const& input, Saved& saved,
-                 OutputLoss::Training const& training) const;
+  /// `input` is the previous part's output; empty for the first. Returns what the next part takes; of the last part
+  /// `hidden` before the output projection. The last part adds the losses to training.sums and, for training, computes
+  /// their gradient at once, so that its backward may follow.
+  HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved,
+                       OutputLoss::Training const& training) const;
   /// `grad_output`: the gradient of forward's stream, overwritten; empty for the last part. Returns the input's, with
   /// the same fields as the input; parameter gradients +=.
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const;

@@ -23,19 +23,19 @@ struct PipelinePlan {
   }
 };
 
-/// Cuts the layers into parallel.pipeline stages: as parallel.stage_layers says or, if that is empty, so that the cost
-/// of the most expensive part by estimate_part_cost is minimal. Cuts may lie inside any stack. An interleaved plan
+/// Cuts the layers into parallel.pipeline stages: as parallel.stage_layers says or, if that is empty, so that the
+/// operations of the most expensive part (part_cost) are minimal. Cuts may lie inside any stack. An interleaved plan
 /// cuts each stack into as many parts as there are stages, so that each stage's parts together cost about the same.
 /// One stage is one part, whatever the schedule. `vocabulary` is the last stack's. Throws ConfigError where the layers
 /// are too few for the stages, or stage_layers' count or sum is wrong.
 PipelinePlan plan_pipeline(ModelDescription const& model, ParallelConfig const& parallel, std::int64_t vocabulary);
 
-/// Multiplications of a forward pass per token in matrix products with parameters, which take most of a layer's time:
-/// those that the layers declare (LayerTraits) and vocabulary × d_model for the output projection, which belongs to
-/// the last layer. Embeddings, norms and attention scores are not counted.
-std::int64_t estimate_part_cost(IndexRange const& layers, ModelDescription const& model, std::int64_t vocabulary);
+/// The cost of a forward pass through these layers: those that the layers declare (LayerTraits), and output projection
+/// and cross-entropy, which belong to the last layer. Embeddings, norms and residual sums are not counted.
+Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int64_t vocabulary,
+               LayerLoad const& load = {});
 
-/// Each stage's fraction of the whole estimated cost; their sum is 1.
+/// Each stage's fraction of the operations for a token; their sum is 1.
 std::vector<double> cost_shares(PipelinePlan const& plan, ModelDescription const& model, std::int64_t vocabulary);
 
 /// A range in words, for messages: "encoder layers 2 to 3, decoder layer 0".

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace heddle {
 
@@ -37,6 +39,11 @@ std::string describe(AttentionMask const& mask);
 enum class ScoreKind : std::uint8_t {
   scaled_dot_product  ///< scale * q · k
 };
+/// In words, beside those of a mask; empty for the usual one.
+constexpr std::string_view name_of(ScoreKind score) {
+  constexpr std::array<std::string_view, 1> names{""};
+  return names[static_cast<std::size_t>(score)];
+}
 
 struct AttentionProblem {
   DType dtype = DType::float32;
@@ -84,6 +91,7 @@ struct AttentionCall {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  ///< divides heads; 0: as many as heads
   double scale = 1;
+  ScoreKind score = ScoreKind::scaled_dot_product;
   AttentionMask mask{};
   Tensor prefix_length{};  ///< int32 [sequences], of a prefix mask: all queries see the keys at positions below it
   /// [heads, 2 r + 1] in statistics_dtype, or empty: column r + d is added to the scaled scores at distance d = key

@@ -5,11 +5,13 @@
 #include <heddle/core/base/exponential.hpp>
 #include <heddle/core/operations/dropout_rule.hpp>
 #include <heddle/core/operations/elements.hpp>
+#include <heddle/core/operations/norm_rule.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <type_traits>
 
 /// The header for authors of kernels, in Heddle and in plug-ins: elements and rows of tensors (elements.hpp), the
-/// dropout rule (dropout_rule.hpp), exponentials (exponential.hpp), and the loop over work items.
+/// dropout rule (dropout_rule.hpp), kinds of norm (norm_rule.hpp), exponentials (exponential.hpp), and the loop over
+/// work items.
 namespace heddle::kernels {
 
 /// Calls `body(index)` for 0 ≤ index < count, in parallel.

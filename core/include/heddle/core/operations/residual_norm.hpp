@@ -1,17 +1,12 @@
 #pragma once
 
+#include <heddle/core/base/norm_kind.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
 
 namespace heddle {
-
-/// The normalization of a row before weight and bias.
-enum class NormKind : std::uint8_t {
-  layer,  ///< (x - mean(x)) / sqrt(var(x) + epsilon): Ba et al. 2016
-  rms     ///< x / sqrt(mean(x²) + epsilon): Zhang & Sennrich 2019
-};
 
 struct ResidualNormProblem {
   DType dtype = DType::float32;
@@ -47,7 +42,7 @@ struct ResidualNormCall {
 struct ResidualNormOutput {
   Tensor sum;                   ///< [tokens, d_model]; may be empty where there is no branch (the residual is the sum)
   Tensor normalized;            ///< [tokens, d_model]; empty without a norm
-  Tensor mean;                  ///< [tokens] in statistics_dtype; empty without a norm, and not used by an rms norm
+  Tensor mean;                  ///< [tokens] in statistics_dtype; empty without a norm or where the kind has no centre
   Tensor reciprocal_deviation;  ///< [tokens] in statistics_dtype: 1 / sqrt(…) of the norm's kind; empty without a norm
 };
 

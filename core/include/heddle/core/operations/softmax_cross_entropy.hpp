@@ -37,8 +37,9 @@ class SoftmaxCrossEntropy : public Kernel {
   static constexpr char const* operation = "softmax_cross_entropy";
   /// Columns of the statistics: max logit, Σ exp(logit - max), the target's logit (0 where it is elsewhere), Σ logit.
   static constexpr std::int64_t statistics_columns = 4;
-  /// Columns of the sums of losses: Σ smoothed loss, Σ negative log-likelihood, rows that are not ignored.
-  static constexpr std::int64_t sums_size = 3;
+  /// Columns of the sums of losses: Σ smoothed loss, Σ negative log-likelihood, rows that are not ignored, and the sum
+  /// of their weights.
+  static constexpr std::int64_t sums_size = 4;
   using Problem = SoftmaxCrossEntropyProblem;
   virtual bool supports(SoftmaxCrossEntropyProblem const& problem) const = 0;
   static std::shared_ptr<SoftmaxCrossEntropy> observed(ObservedSelection<SoftmaxCrossEntropy> selection);
@@ -50,7 +51,7 @@ class SoftmaxCrossEntropy : public Kernel {
   /// the plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                       Tensor const& losses) = 0;
-  /// sums [3] in float64 += those of losses [tokens, 2], row after row.
+  /// sums [4] in float64 += those of losses [tokens, 2], row after row.
   virtual void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
                           Tensor const& sums) = 0;
   /// Replaces the logits by scale * d(smoothed loss)/d(logits), times the row's weight.

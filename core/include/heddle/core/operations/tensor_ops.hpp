@@ -34,6 +34,12 @@ class TensorOps : public Kernel {
   /// to[i] = from[index[i]] for int32 index [n]; from and to are matrices with equal columns and distinct memory,
   /// their rows may be strided.
   virtual void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) = 0;
+  /// Rotates pairs of columns (2i, 2i + 1) of matrix [rows, n * w] in place: those of row r by the angles whose cosines
+  /// and sines row position[r] of `table` has in the columns 2i and 2i + 1 (Su et al. 2021), for each of the n groups
+  /// of w columns. position: int32 [rows]; table: [positions, w] in statistics_dtype, w even. `back`: by the negative
+  /// angles. The matrix's rows may be strided.
+  virtual void rotate(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table,
+                      bool back) = 0;
 };
 
 }  // namespace heddle

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <heddle/core/base/index_range.hpp>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/parallel/mesh.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 #include <string>
@@ -56,6 +57,7 @@ struct Parameter {
   std::int64_t shard_begin = 0;  ///< first index held along spec.shard.axis
   IndexRange place;              ///< in the set's buffers, with the padding that follows its elements
   bool follows = false;          ///< it begins where the elements of the parameter declared before it end
+  UpdateRule rule;               ///< by its group; see assign_rules
   std::uint64_t id = 0;          ///< unique in the process, for kernels that keep packed copies
   std::uint64_t version = 0;     ///< incremented by code that changes `value`
   Tensor value;                  ///< master copy, [local_shape]

@@ -25,12 +25,21 @@ struct TokenRows {
   Tensor sample;    ///< int32 [tokens]
   Tensor position;  ///< int32 [tokens]
   std::int64_t tokens = 0;
+  /// int32 [sequences.count]: tokens at the beginning of each sequence that all its tokens see under a prefix mask.
+  /// The code that makes the pack fills it where the data have prefixes; otherwise it is empty.
+  Tensor prefix_length{};
 };
 
 /// The tokens' ids, and the rows sorted by id (stable): the embedding's gradient is then a sum over segments.
 struct TokenIds {
   Tensor id;         ///< int32 [tokens]
   Tensor row_order;  ///< int32 [tokens]
+};
+
+/// The tokens that rows are to predict.
+struct RowTargets {
+  Tensor id;        ///< int32 [tokens]; below 0: the row predicts nothing
+  Tensor weight{};  ///< float32 [tokens]: of each row's loss; empty: 1
 };
 
 enum class Side { source, target };
@@ -50,19 +59,41 @@ struct ContextRows {
 struct Pack {
   TokenRows source_rows;
   TokenRows target_rows;
-  TokenIds source;         ///< source pieces, end
-  TokenIds target_input;   ///< begin, target pieces
-  TokenIds target_output;  ///< target pieces, end; row_order is not filled
+  TokenIds source;           ///< source pieces, end
+  TokenIds target_input;     ///< begin, target pieces
+  RowTargets target_output;  ///< target pieces, end
 
-  /// The token that each source row is to predict, for a model whose last stack is the source's: masked words, for
-  /// example. The code that makes the pack fills it; row_order is not filled.
-  TokenIds source_output;
+  /// The tokens that the source's rows are to predict, for a model whose last stack is the source's: masked words, for
+  /// example. The code that makes the pack fills it.
+  RowTargets source_output;
 
   ContextRows source_context;
   ContextRows target_context;
 
   TokenRows const& rows(Side side) const { return side == Side::source ? source_rows : target_rows; }
   ContextRows const& context(Side side) const { return side == Side::source ? source_context : target_context; }
+};
+
+/// Ids of a vocabulary's tokens that stand for no text; `absent` is the id of a token that it lacks.
+struct SpecialIds {
+  static constexpr std::int32_t absent = -1;
+
+  std::int32_t begin = absent;
+  std::int32_t end = absent;
+  std::int32_t unknown = absent;
+  std::int32_t padding = absent;
+  std::int32_t mask = absent;
+
+  bool operator==(SpecialIds const&) const = default;
+};
+
+/// Those of the source's and of the target's vocabulary.
+struct SideIds {
+  SpecialIds source;
+  SpecialIds target;
+
+  SpecialIds const& of(Side side) const { return side == Side::source ? source : target; }
+  bool operator==(SideIds const&) const = default;
 };
 
 /// A sentence pair on the host, without begin and end tokens.
@@ -72,12 +103,13 @@ struct SentencePair {
   std::vector<std::int32_t> target;
 };
 
-/// Builds a pack from sentence pairs: sources end with `source_end_id`; targets begin with `begin_id` and end with
-/// `end_id`, ids of the target's vocabulary. With a split over several ranks it is this rank's part.
-Pack make_pack(std::span<SentencePair const> pairs, std::int32_t begin_id, std::int32_t source_end_id,
-               std::int32_t end_id, GroupMember split = {});
+/// Builds a pack from sentence pairs: sources get the source's end token; targets begin with the target's begin token
+/// and end with its end token. With a split over several ranks it is this rank's part. Throws Error where one of these
+/// tokens is absent.
+Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {});
 
-/// Builds a pack of only the source side, for translation: every sentence gets its end token.
-Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, std::int32_t end_id);
+/// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's.
+/// Throws as make_pack does.
+Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids);
 
 }  // namespace heddle

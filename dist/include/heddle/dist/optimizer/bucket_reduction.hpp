@@ -13,8 +13,9 @@ struct Execution;
 
 /// Sums a step's gradients over the replicas bucket by bucket, while the backward pass that computes them still runs.
 /// A bucket's reduction starts once all gradients in it are final, in the order in which a backward pass finishes
-/// them, which is the same on every replica. Ranks are added in their order, so the sums depend neither on the buckets
-/// nor on timing. Keeps references to the parameters and the execution.
+/// them, which is the same on every replica. Buckets of frozen parameters only are left out. Ranks are added in their
+/// order, so the sums depend neither on the buckets nor on timing. Keeps references to the parameters and the
+/// execution.
 class BucketReduction final : public GradientProgress {
  public:
   /// Buckets of the gradient buffer and, if a replica gets only its part of each, those parts; if `own` is empty every

@@ -37,6 +37,9 @@ class BufferParts {
 /// The indices that both lists cover; each ascends and does not overlap itself.
 std::vector<IndexRange> intersection(std::vector<IndexRange> const& left, std::vector<IndexRange> const& right);
 
+/// Whether a range of the set's buffers holds elements of parameters, and all of these are frozen.
+bool is_frozen(ParameterSet const& parameters, IndexRange const& range);
+
 /// The elements that a parameter has in its set's buffers, without padding.
 IndexRange elements_of(Parameter const& parameter);
 

@@ -15,7 +15,8 @@ namespace heddle {
 ///
 /// If it is sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the moments of 1/d
 /// of the buffers: `reduce` is a reduce-scatter, and the values of one bucket are gathered while Adam computes the
-/// next. Keeps references to the parameters and the execution.
+/// next. Frozen parameters are no part of the norm, and buckets of frozen parameters only do not travel. Keeps
+/// references to the parameters and the execution.
 class DistributedOptimizer {
  public:
   struct Options {
@@ -23,7 +24,8 @@ class DistributedOptimizer {
     std::int64_t bucket_elements = GradientReducer::default_bucket;
   };
 
-  /// The set must be allocated; moments start at zero. Not collective. Errors: see GradientReducer.
+  /// The set must be allocated; its parameters get their rules, and moments start at zero. Not collective. Errors: see
+  /// assign_rules and GradientReducer.
   DistributedOptimizer(OptimizerConfig const& config, KernelSource const& kernels, ParallelState const& parallel,
                        ParameterSet& parameters, Execution& execution, Options const& options);
 
@@ -67,6 +69,7 @@ class DistributedOptimizer {
   GradientReducer reducer_;
   GradientNorm norm_;
   Optimizer optimizer_;
+  std::vector<IndexRange> updated_buckets_;  ///< those of parts() that hold more than frozen parameters
 };
 
 }  // namespace heddle

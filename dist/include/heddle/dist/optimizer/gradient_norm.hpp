@@ -13,8 +13,8 @@ struct Execution;
 class TensorOps;
 
 /// The norm of a whole model's gradient, with each number counted once: numbers that every tensor rank holds on the
-/// first of them, numbers that several stages hold on the first of those. Keeps references to the parameters and the
-/// execution.
+/// first of them, numbers that several stages hold on the first of those, numbers of frozen parameters nowhere. Keeps
+/// references to the parameters and the execution.
 class GradientNorm {
  public:
   GradientNorm(ParallelState const& parallel, ParameterSet const& parameters, std::shared_ptr<TensorOps> operations,

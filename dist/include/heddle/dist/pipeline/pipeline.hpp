@@ -15,7 +15,7 @@ class ArenaSlots;
 struct PipelineStep {
   /// The source's micro-batches. Each is read once, on every stage, in order, shortly before it is needed.
   IndexRange micro_batches;
-  OutputLoss::Training loss;
+  OutputLoss::Training loss;  ///< `sums` is not read
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   GroupMember row_split{};
@@ -51,6 +51,9 @@ class Pipeline {
  private:
   class Run;
 
+  /// [micro_batches, SoftmaxCrossEntropy::sums_size] of zeros, valid until the next call.
+  Tensor zeroed_sums(std::int64_t micro_batches);
+
   Communicator pipeline_;
   Model const& model_;
   std::shared_ptr<TensorOps> tensor_ops_;
@@ -58,6 +61,7 @@ class Pipeline {
   std::unique_ptr<ArenaSlots> activations_;  ///< of each forward pass whose backward pass is still to come
   std::unique_ptr<ArenaSlots> messages_;     ///< inputs, and outputs of a backward or an evaluating pass
   Arena temporary_;                          ///< of one backward pass alone
+  Tensor loss_sums_;                         ///< float64, as long as the longest step so far
   std::vector<PipelineEvent> events_;
 };
 

@@ -29,6 +29,8 @@ class WholeModel {
   std::vector<std::vector<ParameterDescription>> const& stages() const { return stages_; }
   /// The number of parameters, each counted once.
   std::int64_t parameters() const { return parameters_; }
+  /// The parameters' names, each once, stage after stage.
+  std::vector<std::string> names() const;
   /// The number of their elements.
   std::int64_t elements() const { return elements_; }
 

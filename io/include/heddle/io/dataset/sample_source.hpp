@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/dataset/dataset.hpp>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,13 +18,6 @@ struct SampleCost {
 
   /// The cost in a token budget: the longer side.
   std::int64_t longer() const { return std::max(source, target); }
-};
-
-/// The token ids at the borders of sentences: targets' of the target vocabulary.
-struct SpecialIds {
-  std::int32_t begin = 0;
-  std::int32_t source_end = 0;
-  std::int32_t target_end = 0;
 };
 
 /// Sentence pairs for batches. Cost and content of sample i of an epoch are pure functions of the seed, the epoch
@@ -40,7 +35,8 @@ class SampleSource {
   virtual SampleCost cost(std::int64_t epoch, std::int64_t index) const = 0;
   /// The pair without begin and end tokens, with `number` as its sample number.
   virtual SentencePair sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const = 0;
-  virtual SpecialIds ids() const = 0;
+  /// Of the vocabularies that the samples' tokens are of.
+  virtual SideIds ids() const = 0;
 };
 
 /// The pairs of a dataset, the same in every epoch. Keeps a reference to the dataset.
@@ -55,10 +51,7 @@ class DatasetSamples final : public SampleSource {
   SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t number) const override {
     return {number, dataset_.source(index), dataset_.target(index)};
   }
-  SpecialIds ids() const override {
-    return {dataset_.target_tokenizer().begin_id(), dataset_.source_tokenizer().end_id(),
-            dataset_.target_tokenizer().end_id()};
-  }
+  SideIds ids() const override { return dataset_.vocabulary().special_ids(); }
 
  private:
   Dataset const& dataset_;
@@ -67,7 +60,7 @@ class DatasetSamples final : public SampleSource {
 /// Pairs in memory, the same in every epoch; a pair keeps its own sample number.
 class MemorySamples final : public SampleSource {
  public:
-  MemorySamples(std::vector<SentencePair> pairs, SpecialIds const& ids) : pairs_(std::move(pairs)), ids_(ids) {}
+  MemorySamples(std::vector<SentencePair> pairs, SideIds const& ids) : pairs_(std::move(pairs)), ids_(ids) {}
 
   std::int64_t size(std::int64_t /*epoch*/) const override { return static_cast<std::int64_t>(pairs_.size()); }
   SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
@@ -77,11 +70,34 @@ class MemorySamples final : public SampleSource {
   SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t /*number*/) const override {
     return pairs_[static_cast<std::size_t>(index)];
   }
-  SpecialIds ids() const override { return ids_; }
+  SideIds ids() const override { return ids_; }
 
  private:
   std::vector<SentencePair> pairs_;
-  SpecialIds ids_;
+  SideIds ids_;
 };
+
+/// The targets of a dataset's pairs, for a model that has no encoder: sources cost nothing and are not read. The same
+/// in every epoch. Keeps a reference to the dataset.
+class TargetSamples final : public SampleSource {
+ public:
+  explicit TargetSamples(Dataset const& dataset) : dataset_(dataset) {}
+
+  std::int64_t size(std::int64_t /*epoch*/) const override { return dataset_.size(); }
+  SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
+    return {0, dataset_.target_length(index) + 1};
+  }
+  SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t number) const override {
+    return {number, {}, dataset_.target(index)};
+  }
+  SideIds ids() const override { return dataset_.vocabulary().special_ids(); }
+
+ private:
+  Dataset const& dataset_;
+};
+
+/// The samples that a model learns from: pairs, or targets for a decoder without encoder. Throws ConfigError, naming
+/// model.stacks, for a model that has nothing to learn from a dataset of pairs.
+std::unique_ptr<SampleSource> samples_for(ModelConfig const& model, Dataset const& dataset);
 
 }  // namespace heddle

@@ -18,12 +18,15 @@ struct SyntheticText {
 /// micro-batch has at least one pair.
 class SyntheticBatch {
  public:
+  /// Sentences have ids above these.
+  static constexpr SideIds special_ids{.source = {.end = 2}, .target = {.begin = 1, .end = 2}};
+
   explicit SyntheticBatch(SyntheticText const& text);
 
   std::int64_t micro_batches() const { return static_cast<std::int64_t>(micro_batches_.size()); }
   BatchTokens tokens() const { return tokens_; }
   Pack pack(std::int64_t index, GroupMember const& split = {}) const {
-    return make_pack(micro_batches_[static_cast<std::size_t>(index)], 1, 2, 2, split);
+    return make_pack(micro_batches_[static_cast<std::size_t>(index)], special_ids, split);
   }
 
  private:

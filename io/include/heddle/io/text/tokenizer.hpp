@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <heddle/core/tensor/pack.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,6 +43,8 @@ class Tokenizer {
   int32_t end_id() const noexcept;
   int32_t unknown_id() const noexcept;
   int32_t pad_id() const noexcept;  ///< -1 when the model has none (Heddle computes no padding)
+  /// All of them; there is a mask where a piece is called <mask>.
+  SpecialIds special_ids() const;
 
   /// The serialised model, as SentencePiece's own tools read it.
   std::string const& model() const noexcept;
@@ -58,6 +61,7 @@ struct Vocabulary {
   Tokenizer target;
 
   bool joint() const { return source.model() == target.model(); }
+  SideIds special_ids() const { return {source.special_ids(), target.special_ids()}; }
 
   /// The vocabulary's digest: SHA-256 (hexadecimal) of the two models' SHA-256 (hexadecimal), source first.
   std::string digest() const;

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <heddle/core/layers/layer.hpp>
+#include <heddle/core/operations/residual_norm.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// A norm of rows, with the residual sum before it where there is one, in one call of the ResidualNorm kernel:
+///
+///     sum = residual + dropout(branch),   normalized = norm(sum) * weight + bias
+///
+/// Kind and ε are the layer's (model.norm_kind, model.norm_epsilon). Parameters: NAME.weight and, where the kind has
+/// one, NAME.bias, both [columns].
+class Norm {
+ public:
+  struct Declaration {
+    std::string name;
+    std::int64_t columns = 0;
+    std::vector<MeshAxis> partial_over = {};  ///< the parameters' gradient_partial_over
+    double dropout = 0;                       ///< the highest of the branches, by which the kernel is selected
+  };
+  /// Throws ConfigError, which names the norm and its kind, where no chosen kernel supports them.
+  Norm(LayerSpec const& spec, Declaration const& declaration);
+  /// A norm of the residual stream, or of a branch of it.
+  static Norm of_stream(LayerSpec const& spec, std::string const& name, double dropout = 0);
+  /// The sum alone, where no norm follows: nothing is normalized, no parameter declared.
+  static Norm none(LayerSpec const& spec, double dropout);
+
+  struct Input {
+    Tensor residual;  ///< [rows, columns]
+    Tensor branch{};  ///< as residual, or empty
+    Dropout dropout{};
+  };
+  /// The values that backward needs. `output.sum` is the residual where there is no branch; `output.normalized` is
+  /// empty where there is no norm.
+  struct Activations {
+    ResidualNormCall call;
+    ResidualNormOutput output;
+  };
+  /// Results come from the arena.
+  Activations forward(LayerContext& context, Input const& input) const;
+
+  struct Gradients {
+    Tensor normalized{};  ///< flowed back to that output; empty: zero
+    Tensor sum{};         ///< likewise; not both are empty
+    Tensor residual;      ///< =; may be the memory of one of those
+    Tensor branch{};      ///< =; empty without a branch; memory of its own
+  };
+  /// Parameter gradients +=.
+  void backward(LayerContext& context, Activations const& activations, Gradients const& gradients) const;
+  /// To be called once after backward where the norm is no part of a branch, for which its stack does it: the norm has
+  /// added all that it adds to its parameters' gradients.
+  void done(LayerContext const& context) const;
+
+ private:
+  Norm(LayerSpec const& spec, double dropout);
+
+  NormKind kind_ = NormKind::layer;
+  double epsilon_;
+  Parameter* weight_ = nullptr;  ///< null: no norm
+  Parameter* bias_ = nullptr;    ///< null: none
+  std::shared_ptr<ResidualNorm> kernel_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <functional>
+#include <heddle/core/base/dtype.hpp>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/operations/cost.hpp>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// The ways of computing a model that a layer computes rightly under. Each is declared, never assumed of others.
+struct LayerCapabilities {
+  bool tensor = true;    ///< parallel.tensor > 1
+  bool sequence = true;  ///< parallel.sequence_parallel
+  bool context = true;   ///< parallel.context > 1
+  bool decode = true;    ///< generation, token by token
+  bool devices = true;   ///< an execution space that is not the host's
+};
+
+/// The way in which a layer is to compute.
+struct LayerUse {
+  int tensor = 1;   ///< ranks that share its work
+  int context = 1;  ///< ranks that share its sequences' tokens
+  ContextMode context_mode = ContextMode::ring;
+  bool sequence_parallel = false;
+  bool decode = false;
+  bool devices = false;
+};
+
+/// The work that a layer's cost is asked for.
+struct LayerLoad {
+  double tokens = 1;    ///< of the stack, and as many of its memory
+  double sequence = 0;  ///< tokens of a sentence; 0: they are not known, and attention scores count as nothing
+  DType dtype = DType::float32;
+};
+
+/// All that a layer declares before it is built.
+struct LayerTraits {
+  std::vector<OptionDescription> options = {};  ///< those that the configuration may give it
+  LayerCapabilities capabilities = {};
+  /// The sublayer applies LayerSpec::positions. A stack whose positions act in attention needs such a sublayer.
+  bool takes_positions = false;
+  /// Of a forward pass on all ranks together, by the cost functions of the operations that it calls. Not given: two
+  /// products with a parameter of [d_model, d_ff].
+  std::function<Cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load)> cost = {};
+  /// Says, naming the key, why a layer with these keys and options cannot be used so although its capabilities allow
+  /// it; "" where it can. Not given: it always can.
+  std::function<std::string(ModelConfig const& keys, LayerOptions const& options, LayerUse const& use)> refusal = {};
+};
+
+/// Of y = x Wᵀ with W [outputs, inputs].
+Cost linear_cost(LayerLoad const& load, std::int64_t inputs, std::int64_t outputs);
+
+/// Says that a key's value is not shared evenly by the tensor group's ranks, and which sizes of the group would do: a
+/// refusal's text. "" where they share it evenly.
+std::string uneven_over_tensor(std::string const& key, std::int64_t count, LayerUse const& use);
+
+/// "1, 2, 4 and 8": the numbers that divide `whole`, at most 128 being looked at.
+std::string divisors_in_words(std::int64_t whole);
+
+}  // namespace heddle

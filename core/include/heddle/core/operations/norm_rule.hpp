@@ -1,0 +1,34 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <cmath>
+#include <cstdint>
+#include <heddle/core/base/norm_kind.hpp>
+
+namespace heddle::kernels {
+
+/// The arithmetic in which kinds of norm differ, as the work items of a kernel see it:
+///
+///     normalized = (x - centre) * reciprocal * weight + bias,   reciprocal = 1 / sqrt(squares / divisor + epsilon)
+///
+/// where the centre is the row's mean or 0 and `squares` is the sum of (x - centre)². Then, with g = grad_normalized *
+/// weight and z = (x - centre) * reciprocal, the gradient of x is
+///
+///     reciprocal * (g - (mean(g), where there is a centre) - z * sum(g * z) / divisor)
+template <class Real>
+struct NormRule {
+  bool centred;
+  Real divisor;
+  Real epsilon;
+
+  NormRule(NormKind kind, std::int64_t columns, double given_epsilon)
+      : centred(traits_of(kind).centred),
+        divisor(static_cast<Real>(columns)),
+        epsilon(static_cast<Real>(given_epsilon)) {}
+
+  KOKKOS_INLINE_FUNCTION Real reciprocal(Real squares) const {
+    return Real{1} / std::sqrt(squares / divisor + epsilon);
+  }
+};
+
+}  // namespace heddle::kernels

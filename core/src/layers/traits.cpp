@@ -1,0 +1,38 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/layers/traits.hpp>
+#include <heddle/core/operations/gemm.hpp>
+
+namespace heddle {
+
+Cost linear_cost(LayerLoad const& load, std::int64_t inputs, std::int64_t outputs) {
+  Cost const of_a_token =
+      cost(GemmProblem{.dtype = load.dtype, .output_dtype = load.dtype, .m = 1, .n = outputs, .k = inputs});
+  auto const element = static_cast<double>(size_of(load.dtype));
+  double const matrix = element * static_cast<double>(inputs * outputs);  // read once, whatever the tokens
+  return {load.tokens * of_a_token.operations, load.tokens * (of_a_token.bytes - matrix) + matrix};
+}
+
+std::string uneven_over_tensor(std::string const& key, std::int64_t count, LayerUse const& use) {
+  if (count % use.tensor == 0) {
+    return "";
+  }
+  return fmt::format("{} = {} do not divide among parallel.tensor = {}; {} would do", key, count, use.tensor,
+                     divisors_in_words(count));
+}
+
+std::string divisors_in_words(std::int64_t whole) {
+  constexpr std::int64_t most = 128;
+  std::vector<std::int64_t> found;
+  for (std::int64_t number = 1; number <= std::min(whole, most); ++number) {
+    if (whole % number == 0) {
+      found.push_back(number);
+    }
+  }
+  std::string const last = std::to_string(found.back());
+  found.pop_back();
+  return found.empty() ? last : fmt::format("{} and {}", fmt::join(found, ", "), last);
+}
+
+}  // namespace heddle

@@ -1,0 +1,21 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/sample_source.hpp>
+
+namespace heddle {
+
+std::unique_ptr<SampleSource> samples_for(ModelConfig const& model, Dataset const& dataset) {
+  if (model.stacks.size() > 1) {
+    return std::make_unique<DatasetSamples>(dataset);
+  }
+  if (model.stacks.front() == "decoder") {
+    return std::make_unique<TargetSamples>(dataset);
+  }
+  throw ConfigError(
+      fmt::format("model.stacks = {} has no decoder, and a dataset of pairs has no tokens for the encoder to predict; "
+                  "add \"decoder\"",
+                  to_toml(OptionValue(model.stacks))));
+}
+
+}  // namespace heddle

@@ -1,0 +1,336 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/attention_positions.hpp>
+#include <heddle/core/model/model.hpp>
+
+#include "golden_model.hpp"
+#include "kernel_test_support.hpp"
+#include "test_ids.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using testing_support::values;
+
+constexpr VocabularySizes vocabulary{11, 11, true};
+constexpr double smoothing = 0.1;
+
+ModelConfig small_model(std::string const& keys = "", std::string const& tables = "") {
+  return parse_config(
+             "[model]\nencoder_layers = 2\ndecoder_layers = 2\nd_model = 8\nd_ff = 12\nheads = 2\n"
+             "max_length = 8\nmax_distance = 2\ndropout = 0.2\nattention_dropout = 0.1\n" +
+                 keys + "\n" + tables,
+             "test")
+      .model;
+}
+
+Pack small_pack() {
+  std::vector<SentencePair> const pairs{{0, {5, 9, 3}, {7, 4, 3, 8}}, {1, {8}, {10, 6, 6}}, {4, {9, 9}, {}}};
+  Pack pack = make_pack(pairs, test_ids);
+  pack.source_rows.prefix_length = testing_support::int_tensor({2, 1, 3});
+  pack.target_rows.prefix_length = testing_support::int_tensor({3, 0, 1});
+  return pack;
+}
+
+std::vector<double> weights_of(Pack const& pack) {
+  std::vector<double> weights;
+  for (std::int64_t row = 0; row < pack.target_rows.tokens; ++row) {
+    weights.push_back(0.25 * static_cast<double>(1 + row % 5));
+  }
+  return weights;
+}
+
+/// Rows with weights, of which every fourth predicts nothing.
+Pack weighted_pack() {
+  Pack pack = small_pack();
+  auto ids = to_host<std::int32_t>(pack.target_output.id);
+  for (std::size_t row = 1; row < ids.size(); row += 4) {
+    ids[row] = -1;
+  }
+  pack.target_output.id = testing_support::int_tensor(ids);
+  pack.target_output.weight = testing_support::tensor_of(weights_of(pack), DType::float32, {pack.target_rows.tokens});
+  return pack;
+}
+
+/// The gradient of every parameter equals central differences of the loss.
+void expect_gradients(TestModel& test, Pack const& pack) {
+  LayerContext context = test.bench.context(pack, true);
+  test.bench.zero_gradients();
+  test.model.forward_backward(context, {smoothing, 0.5});
+  for (Parameter const& parameter : test.bench.parameters().all()) {
+    testing_support::expect_gradient([&] { return 0.5 * test.model.forward(context, smoothing).smoothed; },
+                                     parameter.value, parameter.gradient, parameter.spec.name.c_str());
+  }
+}
+
+struct Variant {
+  std::string name, keys, tables;
+};
+
+class VariantsTest : public testing::TestWithParam<Variant> {};
+
+TEST_P(VariantsTest, GradientsEqualCentralDifferences) {
+  TestModel test(small_model(GetParam().keys, GetParam().tables), vocabulary, DType::float64);
+  expect_gradients(test, small_pack());
+}
+
+TEST_P(VariantsTest, EveryParameterAndKeyMatters) {
+  Pack const pack = small_pack();
+  auto const loss = [&](ModelConfig const& config) {
+    TestModel test(config, vocabulary, DType::float64);
+    LayerContext context = test.bench.context(pack);
+    return test.model.forward(context, smoothing).smoothed;
+  };
+  EXPECT_GT(std::abs(loss(small_model()) - loss(small_model(GetParam().keys, GetParam().tables))), 1e-4);
+}
+
+TEST_P(VariantsTest, TheConfigurationReadsBackUnchanged) {
+  Config config;
+  config.model = small_model(GetParam().keys, GetParam().tables);
+  EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, VariantsTest,
+                         testing::Values(Variant{"no_biases", "biases = false", ""},
+                                         Variant{"biases_of_some_layers", "",
+                                                 "[model.decoder.layer.2]\nbiases = false"},
+                                         Variant{"no_scale", "scale_embedding = false", ""},
+                                         Variant{"no_positions", "positions = \"none\"", ""},
+                                         Variant{"rotary", "positions = \"rotary\"", ""},
+                                         Variant{"rotary_with_few_key_heads", "positions = \"rotary\"",
+                                                 "[model.decoder]\nself_attention = { kv_heads = 1, head_dim = 6 }"},
+                                         Variant{"relative", "positions = \"relative\"", ""},
+                                         Variant{"output_bias", "output_bias = true\ntie_embeddings = false", ""},
+                                         Variant{"prefix", "",
+                                                 "[model.decoder]\nself_attention = { mask = \"prefix\" }\n"
+                                                 "[model.encoder]\nself_attention = { mask = \"prefix\" }"}),
+                         [](auto const& instance) { return instance.param.name; });
+
+TEST(Variants, WithoutBiasesThereAreNoParametersOfThem) {
+  TestModel test(small_model("biases = false"), vocabulary, DType::float64);
+  for (Parameter const& parameter : test.bench.parameters().all()) {
+    EXPECT_TRUE(!parameter.spec.name.ends_with(".bias") || parameter.spec.name.ends_with(".norm.bias"))
+        << parameter.spec.name;
+  }
+  TestModel one(small_model("", "[model.decoder.layer.2]\nbiases = false"), vocabulary, DType::float64);
+  EXPECT_NE(one.bench.parameters().find("decoder.layers.0.feed_forward.up.bias"), nullptr);
+  EXPECT_EQ(one.bench.parameters().find("decoder.layers.1.feed_forward.up.bias"), nullptr);
+  EXPECT_EQ(one.bench.parameters().find("decoder.layers.1.cross_attention.k.bias"), nullptr);
+}
+
+TEST(Variants, TheScaleOfTheEmbeddingIsOneOrTheRoot) {
+  ModelConfig config = small_model("positions = \"none\"");
+  Pack const pack = small_pack();
+  auto const embedded = [&](bool scaled) {
+    config.scale_embedding = scaled;
+    TestBench bench(config, DType::float64);
+    Parameter& table = bench.parameters().reserve(
+        {.name = "embedding.weight", .shape = {11, 8}, .initializer = Initializer::zeros(), .shard = {0}});
+    TokenEmbedding const embedding(bench.spec("encoder", Side::source), table);
+    bench.allocate();
+    LayerContext context = bench.context(pack);
+    return values(embedding.forward(context, pack.source, pack.source_rows));
+  };
+  std::vector<double> expected = embedded(false);
+  for (double& value : expected) {
+    value *= std::sqrt(8.0);
+  }
+  EXPECT_LE(relative_error(embedded(true), expected), 1e-15);
+}
+
+TEST(Variants, RelativePositionsAreOneParameterOfEachStackWithAUseForEachLayer) {
+  TestModel test(small_model("positions = \"relative\""), vocabulary, DType::float64);
+  for (std::string const stack : {"encoder", "decoder"}) {
+    Parameter const* const bias = test.bench.parameters().find(stack + ".attention_bias.weight");
+    ASSERT_NE(bias, nullptr);
+    EXPECT_EQ(bias->spec.shape, (Shape{2, 5}));
+    auto const& uses = test.bench.parameters().uses();
+    EXPECT_EQ(std::count(uses.begin(), uses.end(), bias), 2);
+  }
+}
+
+/// Biases that leave one distance alone make a token attend to one other: here to itself, so that attention is a
+/// product.
+TEST(Variants, ARelativeBiasActsAtItsDistance) {
+  ModelConfig const config = small_model("positions = \"relative\"");
+  TestBench bench(config, DType::float64);
+  LayerSpec spec = bench.spec("encoder", Side::source);
+  spec.positions = make_attention_positions({.stack = spec, .heads = 2, .stages = {}});
+  spec.name = "encoder.layers.0.self_attention";
+  auto const layer = bench.registries().layers.build("self_attention", spec);
+  bench.allocate();
+  Pack const pack = small_pack();
+  LayerContext context = bench.context(pack);
+  Tensor const input = testing_support::random_tensor(DType::float64, {pack.source_rows.tokens, 8}, 3);
+  copy_from_doubles(bench.parameters().find("encoder.attention_bias.weight")->value,
+                    {-1e9, -1e9, 0, -1e9, -1e9, -1e9, -1e9, 0, -1e9, -1e9});
+  Saved saved;
+  auto const output = values(layer->forward(context, {input, {}}, saved).hidden);
+  auto const parameter = [&](std::string const& name) {
+    return values(bench.parameters().find(spec.name + name)->value);
+  };
+  auto const project = [](std::vector<double> const& rows, std::vector<double> const& weight,
+                          std::vector<double> const& bias) {
+    std::vector<double> result;
+    for (std::size_t row = 0; row < rows.size() / 8; ++row) {
+      for (std::size_t j = 0; j < 8; ++j) {
+        double sum = bias[j];
+        for (std::size_t i = 0; i < 8; ++i) {
+          sum += rows[8 * row + i] * weight[8 * j + i];
+        }
+        result.push_back(sum);
+      }
+    }
+    return result;
+  };
+  auto const attended = project(values(input), parameter(".v.weight"), parameter(".v.bias"));
+  EXPECT_LE(relative_error(output, project(attended, parameter(".out.weight"), parameter(".out.bias"))), 1e-13);
+}
+
+/// Su et al. 2021: the product of a rotated query and a rotated key depends on the distance of their positions alone,
+/// and at distance 0 it is what it was.
+TEST(Variants, RotationsDependOnTheDistanceAlone) {
+  ModelConfig config = small_model("positions = \"rotary\"");
+  config.max_length = 40;
+  TestBench bench(config, DType::float64);
+  LayerSpec const spec = bench.spec("encoder", Side::source);
+  auto const positions = make_attention_positions({.stack = spec, .heads = 2, .stages = {}});
+  positions->add_layer(spec, 2, 6);
+  Pack const pack;
+  LayerContext context = bench.context(pack);
+  Tensor const query = testing_support::random_tensor(DType::float64, {1, 6}, 1);
+  Tensor const key = testing_support::random_tensor(DType::float64, {1, 6}, 2);
+  auto const rotated = [&](Tensor const& row, std::int32_t position) {
+    Tensor const copy = testing_support::tensor_of(values(row), DType::float64, {1, 6});
+    positions->rotate(context, copy, 6, testing_support::int_tensor({position}));
+    return copy;
+  };
+  auto const product = [&](std::int32_t at, std::int32_t other) {
+    return testing_support::weighted_sum(rotated(query, at), rotated(key, other));
+  };
+  EXPECT_NEAR(product(0, 0), testing_support::weighted_sum(query, key), 1e-14);
+  for (std::int32_t distance : {0, 1, 5, 17}) {
+    EXPECT_NEAR(product(distance, 0), product(distance + 22, 22), 1e-12) << distance;
+  }
+  EXPECT_GT(std::abs(product(5, 0) - product(6, 0)), 1e-3);
+  // The first pair turns by one radian a position.
+  double const angle = 3;
+  EXPECT_NEAR(values(rotated(query, 3))[0], values(query)[0] * std::cos(angle) - values(query)[1] * std::sin(angle),
+              1e-14);
+}
+
+TEST(Variants, PositionsThatCannotBeAreRefused) {
+  auto const built = [](std::string const& keys, std::string const& tables) {
+    return [=] { TestModel(small_model(keys, tables), vocabulary, DType::float64); };
+  };
+  EXPECT_THAT(built("positions = \"rotary\"", "[model.decoder]\nself_attention = { head_dim = 3 }"),
+              ThrowsMessage<ConfigError>(testing::AllOf(HasSubstr("decoder.layers.0.self_attention"),
+                                                        HasSubstr("model.positions"), HasSubstr("head_dim"))));
+  EXPECT_THAT(built("positions = \"relative\"", "[model.decoder.layer.2]\nheads = 4"),
+              ThrowsMessage<ConfigError>(testing::AllOf(HasSubstr("decoder.layers.1.self_attention"),
+                                                        HasSubstr("model.positions"), HasSubstr("model.heads"))));
+  EXPECT_THAT(built("positions = \"rotary\"\nencoder_sublayers = [\"feed_forward\"]", ""),
+              ThrowsMessage<ConfigError>(HasSubstr("no layer of the encoder")));
+  EXPECT_THAT(built("", "[model.decoder]\nself_attention = { mask = \"prefix\", window = 2 }"),
+              ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.window")));
+}
+
+TEST(Variants, AKernelWithoutBiasesIsRefusedWithTheLayer) {
+  KernelChoices choices;
+  choices.choose("attention", "kokkos");
+  EXPECT_THAT([&] { TestModel(small_model("positions = \"relative\""), vocabulary, DType::float32, choices); },
+              ThrowsMessage<ConfigError>(testing::AllOf(HasSubstr("encoder.layers.0.self_attention"),
+                                                        HasSubstr("kernels.attention"), HasSubstr("biases"))));
+}
+
+TEST(Variants, APrefixMaskNeedsThePrefixesOfTheData) {
+  TestModel test(small_model("", "[model.decoder]\nself_attention = { mask = \"prefix\" }"), vocabulary,
+                 DType::float64);
+  Pack pack = small_pack();
+  pack.target_rows.prefix_length = {};
+  LayerContext context = test.bench.context(pack);
+  EXPECT_THAT([&] { test.model.forward(context, 0); },
+              ThrowsMessage<ConfigError>(HasSubstr("decoder.layers.0.self_attention: mask = \"prefix\"")));
+}
+
+TEST(Variants, APrefixThatIsWholeIsNoMaskAndNoneIsCausal) {
+  Pack pack = small_pack();
+  auto const logits = [&](std::string const& mask, std::int32_t prefix) {
+    TestModel test(small_model("", "[model.decoder]\nself_attention = { mask = \"" + mask + "\" }"), vocabulary,
+                   DType::float64);
+    pack.target_rows.prefix_length = testing_support::int_tensor({prefix, prefix, prefix});
+    LayerContext context = test.bench.context(pack);
+    return values(test.model.logits(context));
+  };
+  EXPECT_LE(relative_error(logits("prefix", 8), logits("bidirectional", 0)), 1e-14);
+  EXPECT_LE(relative_error(logits("prefix", 0), logits("causal", 0)), 1e-14);
+  EXPECT_GT(relative_error(logits("prefix", 2), logits("causal", 0)), 1e-4);
+}
+
+TEST(Variants, TheOutputBiasIsAddedToTheLogits) {
+  ModelConfig config = small_model("output_bias = true");
+  TestModel test(config, vocabulary, DType::float64);
+  Parameter const* const bias = test.bench.parameters().find("output.bias");
+  ASSERT_NE(bias, nullptr);
+  EXPECT_EQ(bias->spec.shape, (Shape{11}));
+  Pack const pack = small_pack();
+  LayerContext context = test.bench.context(pack);
+  auto const with = values(test.model.logits(context));
+  auto const added = values(bias->value);
+  copy_from_doubles(bias->value, std::vector<double>(11));
+  auto without = values(test.model.logits(context));
+  for (std::size_t index = 0; index < without.size(); ++index) {
+    without[index] += added[index % 11];
+  }
+  EXPECT_LE(relative_error(with, without), 1e-14);
+}
+
+/// Against the definition in float64, from the logits.
+TEST(Variants, LossesOfRowsHaveTheirWeights) {
+  TestModel test(small_model(), vocabulary, DType::float64);
+  Pack const pack = weighted_pack();
+  LayerContext context = test.bench.context(pack);
+  auto const logits = values(test.model.logits(context));
+  auto const ids = to_host<std::int32_t>(pack.target_output.id);
+  auto const weights = weights_of(pack);
+  LossSums expected;
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    if (ids[row] < 0) {
+      continue;
+    }
+    double sum = 0;
+    double all = 0;
+    for (std::size_t column = 0; column < 11; ++column) {
+      sum += std::exp(logits[11 * row + column]);
+      all += logits[11 * row + column];
+    }
+    double const of_target = std::log(sum) - logits[11 * row + static_cast<std::size_t>(ids[row])];
+    double const of_all = std::log(sum) - all / 11;
+    expected +=
+        {weights[row] * ((1 - smoothing) * of_target + smoothing * of_all), weights[row] * of_target, 1, weights[row]};
+  }
+  LossSums const sums = test.model.forward(context, smoothing);
+  EXPECT_NEAR(sums.smoothed, expected.smoothed, 1e-12);
+  EXPECT_NEAR(sums.negative_log_likelihood, expected.negative_log_likelihood, 1e-12);
+  EXPECT_EQ(sums.tokens, expected.tokens);
+  EXPECT_NEAR(sums.weight, expected.weight, 1e-12);
+  EXPECT_LT(sums.tokens, pack.target_rows.tokens);
+  expect_gradients(test, pack);
+}
+
+TEST(Variants, RowsWithoutWeightsCountOneEach) {
+  TestModel test(small_model(), vocabulary, DType::float64);
+  Pack const pack = small_pack();
+  LayerContext context = test.bench.context(pack);
+  LossSums const sums = test.model.forward(context, smoothing);
+  EXPECT_EQ(sums.tokens, pack.target_rows.tokens);
+  EXPECT_EQ(sums.weight, static_cast<double>(pack.target_rows.tokens));
+}
+
+}  // namespace
+}  // namespace heddle
