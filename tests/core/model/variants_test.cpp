@@ -134,7 +134,8 @@ TEST(Variants, TheScaleOfTheEmbeddingIsOneOrTheRoot) {
     TokenEmbedding const embedding(bench.spec("encoder", Side::source), table);
     bench.allocate();
     LayerContext context = bench.context(pack);
-    return values(embedding.forward(context, pack.source, pack.source_rows));
+    Saved saved;
+    return values(embedding.forward(context, pack.source, pack.source_rows, saved));
   };
   std::vector<double> expected = embedded(false);
   for (double& value : expected) {
