@@ -46,7 +46,7 @@ struct Problem {
       call.bias = test.bias ? random_tensor(statistics, {test.columns}, 4) : Tensor{};
       call.kind = test.kind;
       output.normalized = Tensor::allocate(dtype, matrix);
-      output.mean = test.kind == NormKind::layer ? Tensor::allocate(statistics, {test.rows}) : Tensor{};
+      output.mean = Tensor::allocate(statistics, {test.rows});
       output.reciprocal_deviation = Tensor::allocate(statistics, {test.rows});
       std::vector<double> const start(static_cast<std::size_t>(test.columns), 0.5);
       gradients.weight = tensor_of(start, statistics, {test.columns});

@@ -101,7 +101,8 @@ class Describer {
         "# Stacks may differ, and so may layers of a stack, counted from 1:\n"
         "#   [model.decoder]\n"
         "#   layers = 6                       as decoder_layers; so is sublayers\n"
-        "#   activation = \"gelu\"              d_ff, heads, activation, the dropouts, norm_kind and norm_epsilon\n"
+        "#   activation = \"gelu\"              d_ff, heads, biases, activation, the dropouts, norm_kind, "
+        "norm_epsilon\n"
         "#   [model.decoder.layer.\"4-6\"]      one number or a range; ranges may not overlap\n"
         "#   self_attention = { head_dim = 64 }   options of a sublayer; `heddle kernels` lists them\n";
   }

@@ -65,7 +65,7 @@ Norm::Activations Norm::forward(LayerContext& context, Input const& input) const
   if (weight_ != nullptr) {
     DType const statistics = statistics_dtype(dtype);
     output.normalized = context.arena.allocate(dtype, shape);
-    output.mean = traits_of(kind_).centred ? context.arena.allocate(statistics, {shape[0]}) : Tensor();
+    output.mean = context.arena.allocate(statistics, {shape[0]});
     output.reciprocal_deviation = context.arena.allocate(statistics, {shape[0]});
   }
   kernel_->forward(context.execution, call, output);

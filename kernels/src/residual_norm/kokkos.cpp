@@ -61,9 +61,6 @@ struct NormView {
         });
   }
 
-  /// The value that is subtracted from a row's elements; `mean` must be known.
-  KOKKOS_INLINE_FUNCTION Real centre(std::int64_t row) const { return rule.centred ? mean[row] : Real{0}; }
-
   KOKKOS_INLINE_FUNCTION Real mean_of(Element const* x) const {
     Real total = 0;
     for_each_column(columns, [&](std::int64_t c) { total += kernels::wide<Real>(x[c]); });
@@ -80,11 +77,11 @@ struct NormView {
     return rule.reciprocal(squares);
   }
 
-  /// normalized = (x - centre) / deviation * weight + bias.
+  /// normalized = (x - mean) / deviation * weight + bias.
   KOKKOS_INLINE_FUNCTION void normalize(std::int64_t row) const {
     Element const* const x = normed(row);
     Element* const KOKKOS_RESTRICT to = normalized[row];
-    Real const average = centre(row);
+    Real const average = mean[row];
     Real const reciprocal = reciprocal_deviation[row];
     Real const* const KOKKOS_RESTRICT factors = weight;
     Real const* const KOKKOS_RESTRICT offsets = bias;
@@ -123,8 +120,11 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
         for (std::int64_t row = begin; view.rule.centred && row < end; ++row) {
           view.mean[row] = view.mean_of(view.normed(row));
         }
+        for (std::int64_t row = begin; !view.rule.centred && row < end; ++row) {
+          view.mean[row] = 0;
+        }
         for (std::int64_t row = begin; row < end; ++row) {
-          view.reciprocal_deviation[row] = view.reciprocal_deviation_of(view.normed(row), view.centre(row));
+          view.reciprocal_deviation[row] = view.reciprocal_deviation_of(view.normed(row), view.mean[row]);
         }
         for (std::int64_t row = begin; row < end; ++row) {
           view.normalize(row);
@@ -155,7 +155,7 @@ struct GradientView {
     Element const* const x = forward.sum[row];
     Element const* const grad = grad_normalized[row];
     Real const* const weight = forward.weight;
-    Real const average = forward.centre(row);
+    Real const average = forward.mean[row];
     Real sum_grad = 0;
     Real sum_grad_distance = 0;
     for_each_column(forward.columns, [&](std::int64_t c) {
@@ -177,7 +177,7 @@ struct GradientView {
     for (int i = 0; i < count; ++i) {
       x[i] = forward.sum[first + i];
       grad[i] = grad_normalized[first + i];
-      average[i] = forward.centre(first + i);
+      average[i] = forward.mean[first + i];
       reciprocal[i] = forward.reciprocal_deviation[first + i];
     }
     for_each_column(forward.columns, [=](std::int64_t c) {
@@ -202,7 +202,7 @@ struct GradientView {
     Real const* const weight = forward.weight;
     Element* const to_residual = grad_residual[row];
     Element* const to_branch = grad_branch[row];
-    Real const average = with_norm ? forward.centre(row) : Real{0};
+    Real const average = with_norm ? forward.mean[row] : Real{0};
     Real const reciprocal = with_norm ? forward.reciprocal_deviation[row] : Real{0};
     Real const slope = reciprocal * means.grad_standard;
     auto const gradient = [=](std::int64_t c) {

@@ -51,17 +51,15 @@ void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNor
           normalized[row][c] = kernels::narrow<Element>((wide(x[c]) - average) * reciprocal * weight.data[c] +
                                                         (bias ? bias.data[c] : 0));
         }
-        if (rule.centred) {
-          mean.data[row] = static_cast<Statistic>(average);
-        }
+        mean.data[row] = static_cast<Statistic>(average);
         reciprocal_deviation.data[row] = static_cast<Statistic>(reciprocal);
       });
 }
 
 /// One work item for each column, so that the rows' contributions add up in their order.
 template <class Element>
-void add_weight_gradients(Execution& execution, NormKind kind, ResidualNormOutput const& output,
-                          Tensor const& grad_normalized, ResidualNormGradients const& gradients) {
+void add_weight_gradients(Execution& execution, ResidualNormOutput const& output, Tensor const& grad_normalized,
+                          ResidualNormGradients const& gradients) {
   using Statistic = kernels::ArithmeticType<Element>;
   auto const x = kernels::rows_of<Element>(output.sum);
   auto const mean = kernels::rows_of<Statistic>(output.mean);
@@ -70,13 +68,12 @@ void add_weight_gradients(Execution& execution, NormKind kind, ResidualNormOutpu
   auto const grad_weight = kernels::rows_of<Statistic>(gradients.weight);
   auto const grad_bias = kernels::rows_of<Statistic>(gradients.bias);
   std::int64_t const rows = grad_normalized.dim(0);
-  bool const centred = traits_of(kind).centred;
   kernels::for_each(
       execution, "reference norm weight gradients", grad_normalized.dim(1), KOKKOS_LAMBDA(std::int64_t c) {
         double of_weight = 0;
         double of_bias = 0;
         for (std::int64_t row = 0; row < rows; ++row) {
-          double const standard = (wide(x[row][c]) - (centred ? mean.data[row] : 0)) * reciprocal_deviation.data[row];
+          double const standard = (wide(x[row][c]) - mean.data[row]) * reciprocal_deviation.data[row];
           of_weight += wide(grad[row][c]) * standard;
           of_bias += wide(grad[row][c]);
         }
@@ -92,7 +89,7 @@ void run_backward(Execution& execution, ResidualNormCall const& call, ResidualNo
                   Tensor const& grad_normalized, Tensor const& grad_sum, ResidualNormGradients const& gradients) {
   using Statistic = kernels::ArithmeticType<Element>;
   if (!grad_normalized.empty()) {
-    add_weight_gradients<Element>(execution, call.kind, output, grad_normalized, gradients);
+    add_weight_gradients<Element>(execution, output, grad_normalized, gradients);
   }
   auto const x = kernels::rows_of<Element>(output.sum);
   auto const mean = kernels::rows_of<Statistic>(output.mean);
@@ -107,7 +104,7 @@ void run_backward(Execution& execution, ResidualNormCall const& call, ResidualNo
   kernels::NormRule<double> const rule(call.kind, columns, call.epsilon);
   kernels::for_each(
       execution, "reference residual norm backward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        double const average = grad_norm && rule.centred ? mean.data[row] : 0;
+        double const average = grad_norm ? mean.data[row] : 0;
         double const reciprocal = grad_norm ? reciprocal_deviation.data[row] : 0;
         double mean_grad = 0;
         double mean_grad_standard = 0;

@@ -92,7 +92,7 @@ TEST_F(DistributedOptimizerTest, EveryLayoutComesToTheBitsOfOneRankShardedOrNot)
 
 /// Groups that cut buckets, parts and a parameter of several stages out of their neighbours.
 std::vector<ParameterGroup> mixed_groups() {
-  return {{"slow", {"*.norm", "tied"}, {.learning_rate_factor = 0.5, .weight_decay = 0.25}},
+  return {{"slow", {"*4.norm", "layer7.*", "tied"}, {.learning_rate_factor = 0.5, .weight_decay = 0.25}},
           {"still", {"layer3.*", "layer6.rows"}, {.frozen = true}}};
 }
 

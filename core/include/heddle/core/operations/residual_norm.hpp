@@ -42,7 +42,7 @@ struct ResidualNormCall {
 struct ResidualNormOutput {
   Tensor sum;                   ///< [tokens, d_model]; may be empty where there is no branch (the residual is the sum)
   Tensor normalized;            ///< [tokens, d_model]; empty without a norm
-  Tensor mean;                  ///< [tokens] in statistics_dtype; empty without a norm or where the kind has no centre
+  Tensor mean;                  ///< [tokens] in statistics_dtype, 0 where the kind has no centre; empty without a norm
   Tensor reciprocal_deviation;  ///< [tokens] in statistics_dtype: 1 / sqrt(…) of the norm's kind; empty without a norm
 };
 
