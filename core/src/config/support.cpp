@@ -15,10 +15,20 @@ void require_given(std::string_view key, std::string const& value, std::string_v
 }  // namespace
 
 void require_supported(Config const& config) {
+  require_encoder_and_decoder(config.model);
   require_given("run.directory", config.run.directory, "runs/first");
   require_given("data.train", config.data.train, "data/demo/train.h5");
   if (config.train.validate_every > 0) {
     require_given("data.valid", config.data.valid, "data/demo/valid.h5");
+  }
+}
+
+void require_encoder_and_decoder(ModelConfig const& model) {
+  if (model.stacks.size() != 2) {
+    throw ConfigError(
+        fmt::format("{} = {}: heddle trains, translates and evaluates only models of both stacks; set it "
+                    "to [\"encoder\", \"decoder\"]",
+                    model.place("stacks"), to_toml(OptionValue(model.stacks))));
   }
 }
 

@@ -13,12 +13,12 @@ namespace {
 std::int64_t heads_of_this_rank(LayerSpec const& spec, AttentionSizes const& sizes) {
   int const ranks = spec.parallel.tensor.size();
   if (sizes.heads % ranks != 0) {
-    throw ConfigError(fmt::format("model.heads = {} do not divide among parallel.tensor = {} ranks ({})", sizes.heads,
-                                  ranks, spec.name));
+    throw ConfigError(fmt::format("{} = {} cannot be divided among parallel.tensor = {} ranks",
+                                  spec.model.place("heads"), sizes.heads, ranks));
   }
   if (sizes.kv_heads % ranks != 0) {
-    throw ConfigError(fmt::format("{} = {} do not divide among parallel.tensor = {} ranks ({})",
-                                  spec.options.place("kv_heads"), sizes.kv_heads, ranks, spec.name));
+    throw ConfigError(fmt::format("{} = {} cannot be divided among parallel.tensor = {} ranks",
+                                  spec.options.place("kv_heads"), sizes.kv_heads, ranks));
   }
   return sizes.heads / ranks;
 }
@@ -28,8 +28,8 @@ std::int64_t heads_of_this_rank(LayerSpec const& spec, AttentionSizes const& siz
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options) {
   std::int64_t const heads = keys.heads;
   if (!options.has("head_dim") && keys.d_model % heads != 0) {
-    throw ConfigError(fmt::format("{} is not given, and the {} heads of a layer do not divide model.d_model = {}",
-                                  options.place("head_dim"), heads, keys.d_model));
+    throw ConfigError(fmt::format("{} = {} does not divide model.d_model = {}; choose a divisor, or set {}",
+                                  keys.place("heads"), heads, keys.d_model, options.place("head_dim")));
   }
   AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
                              options.integer("head_dim", keys.d_model / heads)};

@@ -56,9 +56,8 @@ StackDescription describe_stack(ModelConfig const& model, StackConfig ModelConfi
   for (std::int64_t index = 0; index < (model.*stack).layers; ++index) {
     LayerDescription layer{std::make_shared<ModelConfig const>(layer_config(model, stack, index)), {}};
     for (std::string const& sublayer : (*layer.keys.*stack).sublayers) {
-      layer.sublayers.push_back(
-          describe_sublayer(*layer.keys, layer_options(model.*stack, name, index, sublayer),
-                            registry.at(sublayer, fmt::format("{}.layers.{}.{}", name, index, sublayer))));
+      layer.sublayers.push_back(describe_sublayer(*layer.keys, layer_options(model.*stack, name, index, sublayer),
+                                                  registry.at(sublayer, layer.keys->place("sublayers"))));
     }
     description.layers.push_back(std::move(layer));
   }

@@ -1,7 +1,27 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/feed_forward.hpp>
 #include <heddle/core/operations/activation.hpp>
 
 namespace heddle {
+
+namespace {
+
+/// Selects the kernel. A function that no implementation has is an error of the layer's key; a wrong choice of the
+/// implementation is one of kernels.activation.
+std::shared_ptr<Activation> select_activation(LayerSpec const& spec) {
+  try {
+    return spec.kernels.select<Activation>({spec.dtype, spec.model.activation});
+  } catch (ConfigError const& error) {
+    if (spec.kernels.choices.of(Activation::operation) != "auto") {
+      throw;
+    }
+    throw ConfigError(fmt::format("{}: {}", spec.model.place("activation"), error.what()));
+  }
+}
+
+}  // namespace
 
 FeedForward::FeedForward(LayerSpec const& spec)
     : name_(spec.name),
@@ -10,7 +30,7 @@ FeedForward::FeedForward(LayerSpec const& spec)
       dropout_(spec.model.activation_dropout),
       up_(spec.named(spec.name + ".up"), {spec.model.d_model, spec.model.d_ff}, Linear::Split::outputs),
       down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, Linear::Split::inputs),
-      activation_(spec.kernels.select<Activation>({spec.dtype, spec.model.activation})) {}
+      activation_(select_activation(spec)) {}
 
 LayerTraits FeedForward::traits() {
   return {.multiplications = [](ModelConfig const& keys, LayerOptions const&) { return 2 * keys.d_model * keys.d_ff; }};

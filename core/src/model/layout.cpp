@@ -43,16 +43,15 @@ std::string divisors(std::int64_t whole, std::int64_t most) {
 /// The most divisors that are listed.
 constexpr std::int64_t most_divisors = 128;
 
+/// `keys` are a layer's.
 std::string tensor_problem(ModelConfig const& keys, int tensor) {
-  if (keys.heads % tensor != 0) {
-    return fmt::format("model.heads = {} do not divide among parallel.tensor = {}; {} would do", keys.heads, tensor,
-                       divisors(keys.heads, most_divisors));
-  }
-  if (keys.d_ff % tensor != 0) {
-    return fmt::format("the {} columns of model.d_ff do not divide among parallel.tensor = {}; {} would do", keys.d_ff,
-                       tensor, divisors(keys.d_ff, most_divisors));
-  }
-  return "";
+  auto const problem = [&](char const* key, std::int64_t count) {
+    return count % tensor == 0 ? ""
+                               : fmt::format("{} = {} cannot be divided among parallel.tensor = {}; {} would do",
+                                             keys.place(key), count, tensor, divisors(count, most_divisors));
+  };
+  std::string const heads = problem("heads", keys.heads);
+  return heads.empty() ? problem("d_ff", keys.d_ff) : heads;
 }
 
 /// Names the layer and the axis if a layer does not declare an axis that is split.
@@ -84,6 +83,7 @@ std::string layers_problem(Config const& config, ModelDescription const& model, 
       for (SublayerDescription const& sublayer : layer.sublayers) {
         if (problem.empty()) {
           problem = capability_problem(sublayer, stack.name, config.parallel.sequence_parallel, sizes);
+          problem = problem.empty() ? "" : fmt::format("{}: {}", layer.keys->place("sublayers"), problem);
         }
       }
       if (!problem.empty()) {
@@ -103,13 +103,14 @@ std::string context_problem(Config const& config, ModelDescription const& model,
                        longest);
   }
   for (std::int64_t index = 0; index < model.layers(); ++index) {
-    std::int64_t const heads = model.layer(index).keys->heads / tensor;
+    ModelConfig const& keys = *model.layer(index).keys;
+    std::int64_t const heads = keys.heads / tensor;
     if (config.parallel.context_mode == ContextMode::ulysses && heads % context != 0) {
       return fmt::format(
-          "in ulysses each context rank computes some of the heads, and the {} of a rank (model.heads / "
-          "parallel.tensor) do not divide among parallel.context = {}; {} would do, or parallel.context_mode = "
+          "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (heads / "
+          "parallel.tensor) cannot be divided among parallel.context = {}; {} would do, or parallel.context_mode = "
           "\"ring\"",
-          heads, context, divisors(heads, most_divisors));
+          keys.place("heads"), keys.heads, heads, context, divisors(heads, most_divisors));
     }
   }
   return "";
@@ -186,8 +187,12 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
   }
 }
 
-std::vector<std::string> switches_without_effect(ParallelConfig const& parallel, Mesh const& mesh) {
-  std::vector<std::string> notes;
+std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh) {
+  std::vector<std::string> notes = places_of_absent_stacks(config.model);
+  for (std::string& note : notes) {
+    note += " has no effect: model.stacks does not name its stack";
+  }
+  ParallelConfig const& parallel = config.parallel;
   auto const note = [&](bool set, MeshAxis axis, std::string_view key) {
     if (set && mesh.size(axis) == 1) {
       notes.push_back(fmt::format("parallel.{} has no effect where parallel.{} is 1", key, name_of(axis)));

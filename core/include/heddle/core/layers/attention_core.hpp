@@ -25,8 +25,8 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
 /// tensor group and, where the pack is, tokens over the context group.
 class AttentionCore {
  public:
-  /// `keys` is the side whose tokens are attended to. Throws ConfigError where the heads do not
-  /// divide among the ranks, and where these heads or this mask cannot be split over a context
+  /// `keys` is the side whose tokens are attended to. Throws ConfigError where the heads cannot be
+  /// divided among the ranks, and where these heads or this mask cannot be split over a context
   /// group.
   AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask);
 
