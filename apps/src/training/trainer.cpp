@@ -69,7 +69,7 @@ void Trainer::announce() {
   report_.emplace(RunReport::gather(largest, setup_.registries, parallel, vocabulary_sizes(*train_data_)));
   if (speaks()) {
     fmt::print("{}", report_->beginning());
-    for (std::string const& note : switches_without_effect(config_.parallel, parallel.mesh)) {
+    for (std::string const& note : keys_without_effect(config_, parallel.mesh)) {
       fmt::print("note: {}\n", note);
     }
     std::fflush(stdout);

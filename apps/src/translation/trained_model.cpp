@@ -155,6 +155,7 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   std::vector<Checkpoint> const checkpoints = open_checkpoints(options, report);
   Checkpoint const& first = checkpoints.front();
   Config config = parse_config(first.config(), first.directory().string() + ": its config", options.overrides);
+  require_encoder_and_decoder(config.model);
   Vocabulary vocabulary{Tokenizer::from_model(first.source_model()), Tokenizer::from_model(first.target_model())};
   std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), std::move(vocabulary)));
   model->build(plugins_of(model->config_, options.plugins));

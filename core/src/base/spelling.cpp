@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <heddle/core/base/spelling.hpp>
 #include <numeric>
@@ -34,6 +36,12 @@ std::string nearest_spelling(std::string_view word, std::vector<std::string> con
     }
   }
   return best;
+}
+
+std::string nearest_or_all(std::string_view word, std::vector<std::string> const& candidates, std::string_view others) {
+  std::string const nearest = nearest_spelling(word, candidates);
+  return nearest.empty() ? fmt::format("expected one of: {}{}", fmt::join(candidates, ", "), others)
+                         : fmt::format("did you mean {}?", nearest);
 }
 
 }  // namespace heddle

@@ -54,35 +54,22 @@ void check_together(Config const& config, ConfigDocument const& document) {
   }
 }
 
-/// A sublayer's parameters are named after it, so each kind occurs once in a layer.
-void check_sublayers(char const* key, std::vector<std::string> const& sublayers, ConfigDocument const& document) {
-  for (auto sublayer = sublayers.begin(); sublayer != sublayers.end(); ++sublayer) {
-    if (std::find(sublayers.begin(), sublayer, *sublayer) != sublayer) {
-      throw ConfigError(fmt::format("{}: model.{} names {} twice; each sublayer may occur once in a layer",
-                                    document.origin("model", key), key, config_values::toml_string(*sublayer)));
-    }
-  }
-}
-
 /// The model's stacks and their layers.
-void check_stacks(ModelConfig const& model, ConfigDocument const& document) {
+void check_stacks(ModelConfig const& model) {
   using Stacks = std::vector<std::string>;
   if (model.stacks != Stacks{"encoder", "decoder"} && model.stacks != Stacks{"encoder"} &&
       model.stacks != Stacks{"decoder"}) {
-    throw ConfigError(
-        fmt::format("{}: model.stacks is {}; expected [\"encoder\", \"decoder\"], [\"encoder\"] or [\"decoder\"]",
-                    document.origin("model", "stacks"), to_toml(OptionValue(model.stacks))));
+    throw ConfigError(fmt::format("{} is {}; expected [\"encoder\", \"decoder\"], [\"encoder\"] or [\"decoder\"]",
+                                  model.place("stacks"), to_toml(OptionValue(model.stacks))));
   }
-  check_sublayers("encoder_sublayers", model.encoder.sublayers, document);
-  check_sublayers("decoder_sublayers", model.decoder.sublayers, document);
+  require_each_once(model.encoder.sublayers, model.place("encoder_sublayers"));
+  require_each_once(model.decoder.sublayers, model.place("decoder_sublayers"));
   std::int64_t layers = 0;
   for (std::string const& name : model.stacks) {
     layers += (name == "encoder" ? model.encoder : model.decoder).layers;
   }
   if (layers == 0) {
-    std::string const key = model.stacks.back() + "_layers";
-    throw ConfigError(
-        fmt::format("{}: the model has no layer; model.{} is 0, for example", document.origin("model", key), key));
+    throw ConfigError(fmt::format("{} = 0: the model has no layer", model.place(model.stacks.back() + "_layers")));
   }
 }
 
@@ -110,9 +97,9 @@ void add_operations(KernelChoices& kernels, ConfigDocument const& document) {
 
 }  // namespace
 
-void ConfigReader::fail(char const* name, toml::node const& node, std::string const& right) const {
-  throw ConfigError(fmt::format("{}: {}.{} is {}; expected {}", document_.origin(section_, name), section_, name,
-                                describe(node), right));
+void ConfigReader::fail(char const* name, std::string const& wrong, std::string const& right) const {
+  throw ConfigError(
+      fmt::format("{}: {}.{} is {}; expected {}", document_.origin(section_, name), section_, name, wrong, right));
 }
 
 Config parse_config(std::string_view text, std::string_view source_name, std::vector<std::string> const& overrides) {
@@ -125,11 +112,12 @@ Config parse_config(std::string_view text, std::string_view source_name, std::ve
   add_operations(config.kernels, document);
   ConfigReader reader(document);
   config_keys::visit_config(reader, config);
+  config.model.places = places_of_model(document);
   if (document.find("train", "micro_batch_tokens") == nullptr) {
     config.train.micro_batch_tokens = std::min(config.train.micro_batch_tokens, config.train.batch_tokens);
   }
   check_together(config, document);
-  check_stacks(config.model, document);
+  check_stacks(config.model);
   drop_cross_attention_without_encoder(config.model, document);
   return config;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "key_names.hpp"
+#include "stacks.hpp"
 #include "values.hpp"
 
 namespace heddle {
@@ -78,8 +79,29 @@ void ConfigDocument::apply(std::string const& override_text) {
   if (given == nullptr || value.size() != 1) {
     throw ConfigError(where + ": expected one value");
   }
+  if (section == "model") {
+    drop_other_spelling(key, *given);
+  }
   set(section, parts_of(key), *given, where);
   overridden_[section + "." + key] = where;
+}
+
+void ConfigDocument::drop_other_spelling(std::string const& key, toml::node const& value) {
+  if (toml::table const* const keys = value.as_table()) {
+    for (auto const& [inner, inner_value] : *keys) {
+      drop_other_spelling(fmt::format("{}.{}", key, inner.str()), inner_value);
+    }
+  }
+  std::optional<std::string> const other = other_spelling(key);
+  if (!other) {
+    return;
+  }
+  std::vector<std::string> const parts = parts_of(*other);
+  toml::node* const parent = parts.size() == 1 ? table_.get("model") : table_["model"][parts.front()].node();
+  if (parent != nullptr && parent->is_table()) {
+    parent->as_table()->erase(parts.back());
+  }
+  overridden_.erase("model." + *other);
 }
 
 void ConfigDocument::set(std::string const& section, std::vector<std::string> const& path, toml::node const& value,
@@ -121,11 +143,14 @@ std::string ConfigDocument::origin(std::string const& section, std::string const
   }
   if (node != nullptr && node->is_table()) {
     auto const entry = node->as_table()->find(last);
-    if (entry != node->as_table()->end()) {
+    if (entry != node->as_table()->end() && entry->first.source().begin) {
       return at(entry->first.source().begin);
     }
   }
-  return source_name_;
+  // A table that the file does not have comes from an override of one of its keys.
+  std::string const inside = section + "." + key + ".";
+  auto const found = overridden_.lower_bound(inside);
+  return found != overridden_.end() && found->first.starts_with(inside) ? found->second : source_name_;
 }
 
 std::string ConfigDocument::at(toml::source_position const& position) const {

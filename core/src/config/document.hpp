@@ -32,6 +32,8 @@ class ConfigDocument {
   /// Sets a key below `table_`, making the tables on the way.
   void set(std::string const& section, std::vector<std::string> const& path, toml::node const& value,
            std::string const& where);
+  /// Removes the file's or an earlier override's other spelling of a key of [model] that an override gives.
+  void drop_other_spelling(std::string const& key, toml::node const& value);
 
   std::string source_name_;
   toml::table table_;

@@ -16,12 +16,6 @@ bool is_table(std::string const& section, std::string const& key) {
 
 }  // namespace
 
-std::string nearest_or_all(std::string const& name, std::vector<std::string> const& names) {
-  std::string const nearest = nearest_spelling(name, names);
-  return nearest.empty() ? fmt::format("expected one of: {}", fmt::join(names, ", "))
-                         : fmt::format("did you mean {}?", nearest);
-}
-
 bool KeyNames::knows(Section const& section, std::string const& key) {
   return section.name == "kernels" || std::find(section.keys.begin(), section.keys.end(), key) != section.keys.end();
 }

@@ -44,7 +44,4 @@ class KeyNames {
   std::vector<Section> sections_;
 };
 
-/// "did you mean …?", or the list of the names that exist.
-std::string nearest_or_all(std::string const& name, std::vector<std::string> const& names);
-
 }  // namespace heddle

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/config/options.hpp>
 
-#include "key_names.hpp"
 #include "read_value.hpp"
 
 namespace heddle {
@@ -73,9 +73,14 @@ std::string to_toml(OptionValue const& value) {
       value);
 }
 
+std::string LayerOptions::key_of(std::string const& name) const {
+  auto const found = given_.find(name);
+  return found == given_.end() || found->second.key.empty() ? fmt::format("{}.{}", where_, name) : found->second.key;
+}
+
 std::string LayerOptions::place(std::string const& name) const {
   auto const found = given_.find(name);
-  return fmt::format("{}{}.{}", found == given_.end() ? "" : found->second.origin + ": ", where_, name);
+  return fmt::format("{}{}", found == given_.end() ? "" : found->second.origin + ": ", key_of(name));
 }
 
 void LayerOptions::check(std::vector<OptionDescription> const& known) const {
@@ -86,7 +91,7 @@ void LayerOptions::check(std::vector<OptionDescription> const& known) const {
       std::vector<std::string> names;
       std::transform(known.begin(), known.end(), std::back_inserter(names),
                      [](OptionDescription const& option) { return option.name; });
-      throw ConfigError(fmt::format("{}: there is no option {}.{}; {}", setting.origin, where_, name,
+      throw ConfigError(fmt::format("{}: there is no option {}; {}", setting.origin, key_of(name),
                                     names.empty() ? "this layer takes none" : nearest_or_all(name, names)));
     }
     if (!holds(*found, setting.value)) {

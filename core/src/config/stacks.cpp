@@ -6,10 +6,10 @@
 #include <array>
 #include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <utility>
 
-#include "key_names.hpp"
-#include "read_value.hpp"
+#include "reader.hpp"
 
 namespace heddle {
 namespace {
@@ -17,6 +17,8 @@ namespace {
 using StackMember = StackConfig ModelConfig::*;
 constexpr std::array stack_members{std::pair{"encoder", &ModelConfig::encoder},
                                    std::pair{"decoder", &ModelConfig::decoder}};
+/// Keys of a stack's table that are also keys of [model]: "decoder.layers" is "decoder_layers".
+constexpr std::array stack_shorthands{"layers", "sublayers"};
 
 /// Sets a layer's key, with the check of [model]; or only notes its name.
 class LayerKeySetter {
@@ -47,19 +49,15 @@ class LayerKeySetter {
   bool found_ = false;
 };
 
-/// A sublayer occurs once in a layer, because its parameters are named after it.
-void require_each_once(std::vector<std::string> const& sublayers, std::string const& place) {
-  for (auto sublayer = sublayers.begin(); sublayer != sublayers.end(); ++sublayer) {
-    if (std::find(sublayers.begin(), sublayer, *sublayer) != sublayer) {
-      throw ConfigError(fmt::format("{} names {} twice; each sublayer may occur once in a layer", place,
-                                    config_values::toml_string(*sublayer)));
-    }
-  }
+/// The beginning of a message about a key of [model] that was given at `origin`.
+std::string place_of(std::string const& origin, std::string const& path) {
+  return fmt::format("{}{}model.{}", origin, origin.empty() ? "" : ": ", path);
 }
 
-/// Applies a setting that is no sublayer's option. `place` is its origin and key.
-void apply_setting(std::string const& key, Setting const& setting, std::string const& place, ModelConfig& model,
+/// Applies a setting that is no sublayer's option; `path` is its key in [model], of which `key` is the end.
+void apply_setting(std::string const& key, Setting const& setting, std::string const& path, ModelConfig& model,
                    StackConfig& stack) {
+  std::string const place = place_of(setting.origin, path);
   if (key == "sublayers") {
     if (!config_values::read(setting.value, stack.sublayers, config_keys::NotEmpty{})) {
       throw ConfigError(fmt::format("{} is {}; expected {}", place, config_values::describe(setting.value),
@@ -73,14 +71,9 @@ void apply_setting(std::string const& key, Setting const& setting, std::string c
   if (!setter.found()) {
     auto names = setter.names();
     names.emplace_back("sublayers");
-    std::size_t const colon = place.find(": ");
-    throw ConfigError(fmt::format("{}: there is no key {}; {}, or a sublayer's table of options",
-                                  place.substr(0, colon), place.substr(colon + 2), nearest_or_all(key, names)));
+    throw ConfigError(fmt::format("{}: there is no key model.{}; {}", setting.origin, path,
+                                  nearest_or_all(key, names, ", or a sublayer's table of options")));
   }
-}
-
-std::string place_of(Setting const& setting, std::string const& path) {
-  return fmt::format("{}: model.{}", setting.origin, path);
 }
 
 /// Reads one stack's tables.
@@ -97,7 +90,6 @@ class StackReader {
         read_shorthand(path, node, "layers", stack_.layers, config_keys::between(0, config_keys::most_layers));
       } else if (text == "sublayers") {
         read_shorthand(path, node, "sublayers", stack_.sublayers, config_keys::NotEmpty{});
-        require_each_once(stack_.sublayers, fmt::format("{}: model.{}", document_.origin("model", path), path));
       } else if (text != "layer") {
         read_setting(path, text, node, stack_.settings);
       }
@@ -109,9 +101,9 @@ class StackReader {
   }
 
  private:
-  [[noreturn]] void fail(std::string const& path, toml::node const& node, std::string const& right) const {
+  [[noreturn]] void fail(std::string const& path, std::string const& wrong, std::string const& right) const {
     throw ConfigError(
-        fmt::format("{}: model.{} is {}; expected {}", document_.origin("model", path), path, describe(node), right));
+        fmt::format("{} is {}; expected {}", place_of(document_.origin("model", path), path), wrong, right));
   }
 
   template <class Member, class Check>
@@ -124,7 +116,7 @@ class StackReader {
     }
     auto const value = value_of(node);
     if (!value || !config_values::read(*value, member, check)) {
-      fail(path, node, config_values::words_of<Member>(check));
+      fail(path, describe_wrong<Member>(node, check), config_values::words_of<Member>(check));
     }
   }
 
@@ -134,7 +126,7 @@ class StackReader {
         std::string const name(option.str());
         auto const value = value_of(option_node);
         if (!value) {
-          fail(path + "." + name, option_node, "a truth value, a number or a text");
+          fail(path + "." + name, describe(option_node), "a truth value, a number or a text");
         }
         settings[key + "." + name] = {*value, document_.origin("model", path + "." + name)};
       }
@@ -142,25 +134,25 @@ class StackReader {
     }
     auto const value = value_of(node);
     if (!value) {
-      fail(path, node, "a key of a layer, or a sublayer's table of options");
+      fail(path, describe(node), "a key of a layer, or a sublayer's table of options");
     }
     Setting const setting{*value, document_.origin("model", path)};
     ModelConfig model = model_;
     StackConfig stack = stack_;
-    apply_setting(key, setting, place_of(setting, path), model, stack);
+    apply_setting(key, setting, path, model, stack);
     settings[key] = setting;
   }
 
   void read_ranges(toml::node const& ranges) {
     std::string const path = name_ + ".layer";
     if (!ranges.is_table()) {
-      fail(path, ranges, fmt::format("tables of layers: [model.{}.\"4-6\"]", path));
+      fail(path, describe(ranges), fmt::format("tables of layers: [model.{}.\"4-6\"]", path));
     }
     for (auto const& [key, node] : *ranges.as_table()) {
       std::string const name(key.str());
       std::string const range_path = path + "." + name;
       if (!node.is_table()) {
-        fail(range_path, node, "a table of keys");
+        fail(range_path, describe(node), "a table of keys");
       }
       LayerOverride entry{range_of(name, range_path), {}};
       for (auto const& [inner, inner_node] : *node.as_table()) {
@@ -181,10 +173,13 @@ class StackReader {
     }
     if (rest.ec != std::errc() || rest.ptr != end || range.begin < 1 || range.end < range.begin ||
         range.end > stack_.layers) {
+      std::string const place = place_of(document_.origin("model", path), path);
+      if (stack_.layers == 0) {
+        throw ConfigError(fmt::format("{} does not name layers: the {} has none", place, name_));
+      }
       throw ConfigError(fmt::format(
-          "{}: model.{} does not name layers; expected one number or a range such as \"4-6\", from 1 to {}, which the "
-          "{} has",
-          document_.origin("model", path), path, stack_.layers, name_));
+          "{} does not name layers; expected one number or a range such as \"4-6\", from 1 to {}, which the {} has",
+          place, stack_.layers, name_));
     }
     return {range.begin - 1, range.end};
   }
@@ -193,14 +188,23 @@ class StackReader {
     auto& overrides = stack_.overrides;
     for (LayerOverride const& other : overrides) {
       if (entry.layers.begin < other.layers.end && other.layers.begin < entry.layers.end) {
-        throw ConfigError(fmt::format("{}: model.{} overlaps model.{}.layer.{}; a layer may be in one range",
-                                      document_.origin("model", path), path, name_, range_name(other.layers)));
+        fail_overlap(path, fmt::format("{}.layer.{}", name_, range_name(other.layers)));
       }
     }
     auto const after = std::find_if(overrides.begin(), overrides.end(), [&](LayerOverride const& other) {
       return other.layers.begin > entry.layers.begin;
     });
     overrides.insert(after, std::move(entry));
+  }
+
+  /// Names an override rather than the file as wrong.
+  [[noreturn]] void fail_overlap(std::string wrong, std::string other) const {
+    if (document_.origin("model", other).starts_with("--set")) {
+      std::swap(wrong, other);
+    }
+    throw ConfigError(fmt::format("{} overlaps model.{} ({}); a layer may be in one range",
+                                  place_of(document_.origin("model", wrong), wrong), other,
+                                  document_.origin("model", other)));
   }
 
   ConfigDocument const& document_;
@@ -217,15 +221,28 @@ std::string settings_to_toml(Settings const& settings) {
   return text;
 }
 
-/// The settings that hold for a layer, and the stack's key of each group, in ascending precedence.
-std::vector<std::pair<Settings const*, std::string>> settings_of(StackConfig const& stack, std::int64_t layer) {
-  std::vector<std::pair<Settings const*, std::string>> groups{{&stack.settings, ""}};
+/// Settings and the path in [model] of the table that has them: "decoder.layer.4-6".
+using SettingsGroup = std::pair<Settings const*, std::string>;
+
+SettingsGroup group_of(LayerOverride const& entry, std::string const& stack_name) {
+  return {&entry.settings, fmt::format("{}.layer.{}", stack_name, range_name(entry.layers))};
+}
+
+/// The settings that hold for a layer, in ascending precedence.
+std::vector<SettingsGroup> settings_of(StackConfig const& stack, std::string const& stack_name, std::int64_t layer) {
+  std::vector<SettingsGroup> groups{{&stack.settings, stack_name}};
   for (LayerOverride const& entry : stack.overrides) {
     if (layer >= entry.layers.begin && layer < entry.layers.end) {
-      groups.emplace_back(&entry.settings, ".layer." + range_name(entry.layers));
+      groups.push_back(group_of(entry, stack_name));
     }
   }
   return groups;
+}
+
+std::string name_of(StackMember stack) {
+  return std::find_if(stack_members.begin(), stack_members.end(),
+                      [&](auto const& each) { return each.second == stack; })
+      ->first;
 }
 
 }  // namespace
@@ -242,6 +259,78 @@ void read_stacks(ConfigDocument const& document, ModelConfig& model) {
     }
     model.*member = StackReader(document, name, model, member).read(*node->as_table());
   }
+}
+
+void require_each_once(std::vector<std::string> const& sublayers, std::string const& place) {
+  for (auto sublayer = sublayers.begin(); sublayer != sublayers.end(); ++sublayer) {
+    if (std::find(sublayers.begin(), sublayer, *sublayer) != sublayer) {
+      throw ConfigError(fmt::format("{} names {} twice; each sublayer may occur once in a layer", place,
+                                    config_values::toml_string(*sublayer)));
+    }
+  }
+}
+
+std::optional<std::string> other_spelling(std::string const& key) {
+  for (auto const& [stack, member] : stack_members) {
+    for (char const* const name : stack_shorthands) {
+      std::string const table_key = fmt::format("{}.{}", stack, name);
+      std::string const shorthand = fmt::format("{}_{}", stack, name);
+      if (key == table_key || key == shorthand) {
+        return key == table_key ? shorthand : table_key;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+KeyPlaces places_of_model(ConfigDocument const& document) {
+  KeyPlaces places;
+  auto const add = [&](std::string const& key, std::string const& path) {
+    if (document.find("model", path) != nullptr) {
+      places.by_key[key] = place_of(document.origin("model", path), path);
+    }
+  };
+  if (toml::table const* const keys = document.table()["model"].as_table()) {
+    for (auto const& [key, node] : *keys) {
+      add(std::string(key.str()), std::string(key.str()));
+    }
+  }
+  for (auto const& [stack, member] : stack_members) {
+    for (char const* const name : stack_shorthands) {
+      add(fmt::format("{}_{}", stack, name), fmt::format("{}.{}", stack, name));
+    }
+  }
+  return places;
+}
+
+std::string ModelConfig::place(std::string const& key) const {
+  auto const found = places.by_key.find(key);
+  return found == places.by_key.end() ? "model." + key : found->second;
+}
+
+std::vector<std::string> places_of_absent_stacks(ModelConfig const& model) {
+  std::vector<std::string> found;
+  for (auto const& [stack, member] : stack_members) {
+    if (std::find(model.stacks.begin(), model.stacks.end(), stack) != model.stacks.end()) {
+      continue;
+    }
+    for (char const* const name : stack_shorthands) {
+      auto const given = model.places.by_key.find(fmt::format("{}_{}", stack, name));
+      if (given != model.places.by_key.end()) {
+        found.push_back(given->second);
+      }
+    }
+    std::vector<SettingsGroup> groups{{&(model.*member).settings, stack}};
+    for (LayerOverride const& entry : (model.*member).overrides) {
+      groups.push_back(group_of(entry, stack));
+    }
+    for (auto const& [settings, group] : groups) {
+      for (auto const& [key, setting] : *settings) {
+        found.push_back(place_of(setting.origin, group + "." + key));
+      }
+    }
+  }
+  return found;
 }
 
 std::string range_name(IndexRange const& layers) {
@@ -265,10 +354,14 @@ std::string stacks_to_toml(ModelConfig const& model) {
 
 ModelConfig layer_config(ModelConfig const& model, StackConfig ModelConfig::*stack, std::int64_t layer) {
   ModelConfig result = model;
-  for (auto const& [settings, key] : settings_of(model.*stack, layer)) {
-    for (auto const& [name, setting] : *settings) {
-      if (name.find('.') == std::string::npos) {
-        apply_setting(name, setting, fmt::format("{}: a layer's {}", setting.origin, name), result, result.*stack);
+  std::string const stack_name = name_of(stack);
+  result.places.by_key["sublayers"] = model.place(stack_name + "_sublayers");
+  for (auto const& [settings, group] : settings_of(model.*stack, stack_name, layer)) {
+    for (auto const& [key, setting] : *settings) {
+      if (key.find('.') == std::string::npos) {
+        std::string const path = group + "." + key;
+        apply_setting(key, setting, path, result, result.*stack);
+        result.places.by_key[key] = place_of(setting.origin, path);
       }
     }
   }
@@ -278,16 +371,15 @@ ModelConfig layer_config(ModelConfig const& model, StackConfig ModelConfig::*sta
 LayerOptions layer_options(StackConfig const& stack, std::string const& stack_name, std::int64_t layer,
                            std::string const& sublayer) {
   Settings given;
-  std::string where = fmt::format("model.{}.{}", stack_name, sublayer);
-  for (auto const& [settings, key] : settings_of(stack, layer)) {
+  for (auto const& [settings, group] : settings_of(stack, stack_name, layer)) {
     for (auto const& [name, setting] : *settings) {
       if (name.starts_with(sublayer + ".")) {
-        given.insert_or_assign(name.substr(sublayer.size() + 1), setting);
-        where = fmt::format("model.{}{}.{}", stack_name, key, sublayer);
+        given[name.substr(sublayer.size() + 1)] = {setting.value, setting.origin,
+                                                   fmt::format("model.{}.{}", group, name)};
       }
     }
   }
-  return {std::move(given), std::move(where)};
+  return {std::move(given), fmt::format("model.{}.{}", stack_name, sublayer)};
 }
 
 }  // namespace heddle

@@ -24,7 +24,7 @@ Cost attention_cost(ModelConfig const& keys, LayerOptions const& options, LayerL
 /// Heads are shared by the ranks of the tensor group and, in ulysses, by those of the context group.
 std::string attention_refusal(ModelConfig const& keys, LayerOptions const& options, LayerUse const& use) {
   AttentionSizes const sizes = attention_sizes(keys, options);
-  if (std::string reason = uneven_over_tensor("model.heads", sizes.heads, use); !reason.empty()) {
+  if (std::string reason = uneven_over_tensor(keys.place("heads"), sizes.heads, use); !reason.empty()) {
     return reason;
   }
   if (std::string reason = uneven_over_tensor(options.place("kv_heads"), sizes.kv_heads, use); !reason.empty()) {
@@ -37,9 +37,10 @@ std::string attention_refusal(ModelConfig const& keys, LayerOptions const& optio
   std::int64_t const heads = sizes.heads / use.tensor;
   if (use.context_mode == ContextMode::ulysses && heads % use.context != 0) {
     return fmt::format(
-        "in ulysses each context rank computes some of the heads, and the {} of a rank (model.heads / parallel.tensor) "
-        "do not divide among parallel.context = {}; {} would do, or parallel.context_mode = \"ring\"",
-        heads, use.context, divisors_in_words(heads));
+        "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (heads / "
+        "parallel.tensor) cannot be divided among parallel.context = {}; {} would do, or parallel.context_mode = "
+        "\"ring\"",
+        keys.place("heads"), sizes.heads, heads, use.context, divisors_in_words(heads));
   }
   return "";
 }
@@ -49,8 +50,8 @@ std::string attention_refusal(ModelConfig const& keys, LayerOptions const& optio
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options) {
   std::int64_t const heads = keys.heads;
   if (!options.has("head_dim") && keys.d_model % heads != 0) {
-    throw ConfigError(fmt::format("{} is not given, and the {} heads of a layer do not divide model.d_model = {}",
-                                  options.place("head_dim"), heads, keys.d_model));
+    throw ConfigError(fmt::format("{} = {} does not divide model.d_model = {}; choose a divisor, or set {}",
+                                  keys.place("heads"), heads, keys.d_model, options.place("head_dim")));
   }
   AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
                              options.integer("head_dim", keys.d_model / heads)};

@@ -11,9 +11,9 @@ namespace {
 Side memory_side(LayerSpec const& spec) {
   if (!spec.has_memory()) {
     throw ConfigError(
-        fmt::format("model.encoder_sublayers or model.decoder_sublayers names cross_attention ({}), but this stack has "
-                    "nothing to attend to besides itself; use it in a decoder that follows an encoder",
-                    spec.name));
+        fmt::format("{} names cross_attention, but this stack has nothing to attend to besides itself; use it in a "
+                    "decoder that follows an encoder",
+                    spec.model.place("sublayers")));
   }
   return *spec.memory_side;
 }

@@ -75,10 +75,11 @@ Cost SublayerDescription::cost(LayerLoad const& load) const {
 std::string SublayerDescription::refusal(LayerUse const& use) const {
   std::string const key = undeclared(traits.capabilities, use);
   if (!key.empty()) {
-    return fmt::format("{}: the layer {} does not declare that it computes rightly with {}", path, name, key);
+    return fmt::format("{}: the layer {} ({}) does not declare that it computes rightly with {}",
+                       keys->place("sublayers"), name, path, key);
   }
   std::string const reason = traits.refusal ? traits.refusal(*keys, options, use) : "";
-  return reason.empty() ? reason : fmt::format("{}: {}", path, reason);
+  return reason.empty() ? reason : fmt::format("{} ({})", reason, path);
 }
 
 Cost LayerDescription::cost(LayerLoad const& load) const {
@@ -101,7 +102,7 @@ StackDescription describe_stack(ModelConfig const& model, StackConfig ModelConfi
     LayerDescription layer{keys_of(index), {}};
     for (std::string const& sublayer : (*layer.keys.*stack).sublayers) {
       std::string const path = fmt::format("{}.layers.{}.{}", name, index, sublayer);
-      LayerRegistry::Entry const& entry = registry.at(sublayer, path);
+      LayerRegistry::Entry const& entry = registry.at(sublayer, layer.keys->place("sublayers"));
       LayerOptions options = layer_options(model.*stack, name, index, sublayer);
       options.check(entry.traits.options);
       layer.sublayers.push_back({sublayer, path, layer.keys, std::move(options), entry.traits});

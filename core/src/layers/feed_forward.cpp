@@ -1,7 +1,27 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/feed_forward.hpp>
 #include <heddle/core/operations/activation.hpp>
 
 namespace heddle {
+
+namespace {
+
+/// Selects the kernel. A function that no implementation has is an error of the layer's key; a wrong choice of the
+/// implementation is one of kernels.activation.
+std::shared_ptr<Activation> select_activation(LayerSpec const& spec) {
+  try {
+    return spec.kernels.select<Activation>({spec.dtype, spec.model.activation});
+  } catch (ConfigError const& error) {
+    if (spec.kernels.choices.of(Activation::operation) != "auto") {
+      throw;
+    }
+    throw ConfigError(fmt::format("{}: {}", spec.model.place("activation"), error.what()));
+  }
+}
+
+}  // namespace
 
 FeedForward::FeedForward(LayerSpec const& spec)
     : name_(spec.name),
@@ -10,7 +30,7 @@ FeedForward::FeedForward(LayerSpec const& spec)
       dropout_(spec.model.activation_dropout),
       up_(spec.named(spec.name + ".up"), {spec.model.d_model, spec.model.d_ff}, Linear::Split::outputs),
       down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, Linear::Split::inputs),
-      activation_(spec.kernels.select<Activation>({spec.dtype, spec.model.activation})) {}
+      activation_(select_activation(spec)) {}
 
 LayerTraits FeedForward::traits() {
   auto const cost = [](ModelConfig const& keys, LayerOptions const&, LayerLoad const& load) {
@@ -19,7 +39,7 @@ LayerTraits FeedForward::traits() {
            forward_cost(activation, load.tokens * static_cast<double>(keys.d_ff));
   };
   auto const refusal = [](ModelConfig const& keys, LayerOptions const&, LayerUse const& use) {
-    return uneven_over_tensor("model.d_ff", keys.d_ff, use);
+    return uneven_over_tensor(keys.place("d_ff"), keys.d_ff, use);
   };
   return {.cost = cost, .refusal = refusal};
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/layers/cross_attention.hpp>
 #include <heddle/core/layers/feed_forward.hpp>
 #include <heddle/core/layers/registry.hpp>
@@ -23,14 +24,15 @@ void LayerRegistry::add(std::string name, LayerFactory factory, LayerTraits trai
 }
 
 LayerRegistry::Entry const& LayerRegistry::at(std::string const& name, std::string const& place) const {
-  std::string names;
+  std::vector<std::string> names;
   for (Entry const& entry : entries_) {
     if (entry.name == name) {
       return entry;
     }
-    names += (names.empty() ? "" : ", ") + entry.name;
+    names.push_back(entry.name);
   }
-  throw ConfigError(fmt::format("{}: no layer '{}' is registered; there are {}", place, name, names));
+  throw ConfigError(fmt::format("{}: there is no layer \"{}\"; {}", place, name,
+                                nearest_or_all(name, names, ", or a layer of a plug-in in plugins.paths")));
 }
 
 std::unique_ptr<Layer> LayerRegistry::build(std::string const& name, LayerSpec const& spec) const {

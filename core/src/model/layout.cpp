@@ -114,8 +114,12 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
   }
 }
 
-std::vector<std::string> switches_without_effect(ParallelConfig const& parallel, Mesh const& mesh) {
-  std::vector<std::string> notes;
+std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh) {
+  std::vector<std::string> notes = places_of_absent_stacks(config.model);
+  for (std::string& note : notes) {
+    note += " has no effect: model.stacks does not name its stack";
+  }
+  ParallelConfig const& parallel = config.parallel;
   auto const note = [&](bool set, MeshAxis axis, std::string_view key) {
     if (set && mesh.size(axis) == 1) {
       notes.push_back(fmt::format("parallel.{} has no effect where parallel.{} is 1", key, name_of(axis)));

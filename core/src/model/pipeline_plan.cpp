@@ -215,9 +215,9 @@ std::string describe(IndexRange const& layers, ModelDescription const& model) {
   for (std::size_t stack = 0; stack < model.stacks.size(); ++stack) {
     IndexRange const range = model.range_in(stack, layers);
     if (range.count() == 1) {
-      parts.push_back(fmt::format("{} layer {}", model.stacks[stack].name, range.begin));
+      parts.push_back(fmt::format("{} layer {}", model.stacks[stack].name, range.end));
     } else if (range.count() > 1) {
-      parts.push_back(fmt::format("{} layers {} to {}", model.stacks[stack].name, range.begin, range.end - 1));
+      parts.push_back(fmt::format("{} layers {} to {}", model.stacks[stack].name, range.begin + 1, range.end));
     }
   }
   return fmt::format("{}", fmt::join(parts, ", "));

@@ -139,7 +139,7 @@ double product_operations(AttentionProblem const& problem, AttentionExtents cons
 std::string describe(AttentionMask const& mask) {
   switch (mask.kind) {
     case MaskKind::bidirectional:
-      return "full";
+      return "bidirectional";
     case MaskKind::causal:
       return "causal";
     case MaskKind::window:

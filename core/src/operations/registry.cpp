@@ -106,20 +106,18 @@ void KernelRegistries::require_known(KernelChoices const& choices) const {
   std::vector<std::string> operations{"cache"};
   operations.insert(operations.end(), operation_names.begin(), operation_names.end());
   for (auto const& registry : registries_) {
-    if (std::find(operations.begin(), operations.end(), registry->operation()) == operations.end()) {
-      operations.emplace_back(registry->operation());
+    std::string_view const operation = registry->operation();
+    if (std::find(operations.begin(), operations.end(), operation) == operations.end()) {
+      operations.emplace_back(operation);
     }
   }
   for (auto const& [operation, choice] : choices.operations()) {
     if (std::find(operations.begin(), operations.end(), operation) != operations.end()) {
       continue;
     }
-    std::string const nearest = nearest_spelling(operation, operations);
     throw ConfigError(
         fmt::format("{}{}there is no key kernels.{}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation,
-                    nearest.empty() ? fmt::format("expected one of: {}, or an operation of a plug-in in plugins.paths",
-                                                  fmt::join(operations, ", "))
-                                    : fmt::format("did you mean {}?", nearest)));
+                    nearest_or_all(operation, operations, ", or an operation of a plug-in in plugins.paths")));
   }
 }
 

@@ -180,7 +180,7 @@ void Communicator::all_gather(Tensor const& input, Tensor const& output) const {
 void Communicator::all_to_all(Tensor const& input, Tensor const& output) const {
   require_parts(output, input, 1, "all_to_all");
   if (input.size() % size() != 0) {
-    throw Error(fmt::format("all_to_all: {} elements do not divide among {} ranks", input.size(), size()));
+    throw Error(fmt::format("all_to_all: {} elements cannot be divided among {} ranks", input.size(), size()));
   }
   count(Verb::all_to_all, input.bytes());
   move(input, output, [&](Tensor const& from, Tensor const& to) { backend_->all_to_all(from, to); });

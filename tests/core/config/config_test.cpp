@@ -117,7 +117,8 @@ TEST(Config, WrongTypesSayWhichWouldBeRight) {
   EXPECT_THAT(refusal("[optimizer]\nlearning_rate = true"), HasSubstr("the truth value true; expected a number"));
   EXPECT_THAT(refusal("[run]\ndirectory = 2024-01-01"), HasSubstr("a date or time; expected a text"));
   EXPECT_THAT(refusal("[plugins]\npaths = \"a.so\""), HasSubstr("the text \"a.so\"; expected a list of texts"));
-  EXPECT_THAT(refusal("[plugins]\npaths = [1]"), HasSubstr("a list; expected a list of texts"));
+  EXPECT_THAT(refusal("[plugins]\npaths = [1]"),
+              HasSubstr("a list whose element 1 is the integer 1; expected a list of texts"));
   EXPECT_THAT(refusal("[model.d_model]\nx = 1"), HasSubstr("model.d_model is a table; expected an integer"));
 }
 
@@ -140,7 +141,13 @@ TEST(Config, ValuesOutOfRangeSayTheRange) {
   EXPECT_THAT(refusal("[model]\nactivation = \"\""), HasSubstr("expected a text that is not empty"));
   EXPECT_THAT(refusal("[train]\nsteps = 2147483648"), HasSubstr("expected an integer, 1 to 2147483647"));
   EXPECT_THAT(refusal("[parallel]\nstage_layers = [2, 0]"),
-              HasSubstr("parallel.stage_layers is a list; expected a list of integers, each 1 to 8192"));
+              HasSubstr("parallel.stage_layers is a list whose element 2 is the integer 0; expected a list of "
+                        "integers, each 1 to 8192"));
+  EXPECT_THAT(refusal("[parallel]\nstage_layers = [2, \"3\"]"),
+              HasSubstr("element 2 is the text \"3\"; expected a list of integers"));
+  EXPECT_THAT(
+      refusal("[model.encoder]\nsublayers = [\"a\", 2]"),
+      HasSubstr("model.encoder.sublayers is a list whose element 2 is the integer 2; expected a list of texts"));
   EXPECT_EQ(refusal("[model]\nencoder_sublayers = []"),
             "run.toml:2:1: model.encoder_sublayers is an empty list; expected a list of texts, at least one and none "
             "empty");
@@ -177,6 +184,8 @@ TEST(Config, LayersOfAStackMayDiffer) {
   LayerOptions const options = layer_options(model.decoder, "decoder", 5, "self_attention");
   EXPECT_EQ(options.integer("head_dim", 0), 32);
   EXPECT_EQ(options.integer("x", 0), 1) << "of the whole stack";
+  EXPECT_EQ(options.place("x"), "--set model.decoder.self_attention.x=1: model.decoder.self_attention.x");
+  EXPECT_EQ(options.place("y"), "model.decoder.self_attention.y");
   EXPECT_EQ(options.place("head_dim"), "run.toml:6:24: model.decoder.layer.4-6.self_attention.head_dim");
   EXPECT_EQ(layer_options(model.decoder, "decoder", 0, "self_attention").integer("head_dim", 7), 7);
   EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
@@ -184,14 +193,30 @@ TEST(Config, LayersOfAStackMayDiffer) {
 
 TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_EQ(refusal("[model.decoder.layer.\"1-3\"]\nd_ff = 8\n[model.decoder.layer.\"3-4\"]\nd_ff = 8"),
-            "run.toml:3:22: model.decoder.layer.3-4 overlaps model.decoder.layer.1-3; a layer may be in one range");
+            "run.toml:3:22: model.decoder.layer.3-4 overlaps model.decoder.layer.1-3 (run.toml:1:22); a layer may "
+            "be in one range");
+  EXPECT_EQ(refusal("[model.decoder.layer.\"4-6\"]\nd_ff = 8", {"model.decoder.layer.1-4.d_ff=8"}),
+            "--set model.decoder.layer.1-4.d_ff=8: model.decoder.layer.1-4 overlaps model.decoder.layer.4-6 "
+            "(run.toml:1:22); a layer may be in one range");
   EXPECT_THAT(refusal("[model.decoder.layer.\"5-7\"]\nd_ff = 8"),
               HasSubstr("run.toml:1:22: model.decoder.layer.5-7 does not name layers; expected one number or a range "
                         "such as \"4-6\", from 1 to 6, which the decoder has"));
+  for (std::string const range : {"2-9", "0", "x", "3-2"}) {
+    std::string const key = "model.decoder.layer." + range;
+    EXPECT_THAT(refusal("[model]\nd_ff = 8", {key + ".dropout=0.5"}),
+                StartsWith("--set " + key + ".dropout=0.5: " + key + " does not name layers; expected one number"));
+  }
+  EXPECT_EQ(refusal("[model]\ndecoder_layers = 0\n[model.decoder.layer.1]\nd_ff = 8"),
+            "run.toml:3:22: model.decoder.layer.1 does not name layers: the decoder has none");
   EXPECT_THAT(refusal("[model.decoder.layer.\"0\"]\nd_ff = 8"), HasSubstr("does not name layers"));
   EXPECT_THAT(refusal("[model.decoder.layer.\"3-2\"]\nd_ff = 8"), HasSubstr("does not name layers"));
-  EXPECT_THAT(refusal("[model.decoder]\nactivaton = \"gelu\""),
-              StartsWith("run.toml:2:1: there is no key model.decoder.activaton; did you mean activation?"));
+  EXPECT_EQ(refusal("[model.decoder]\nactivaton = \"gelu\""),
+            "run.toml:2:1: there is no key model.decoder.activaton; did you mean activation?");
+  EXPECT_EQ(refusal("[model.decoder]\nrotary = 3"),
+            "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_ff, heads, activation, dropout, "
+            "attention_dropout, activation_dropout, sublayers, or a sublayer's table of options");
+  EXPECT_EQ(refusal("", {"model.decoder.layer.1.rotary=\"a: b\""}).substr(0, 79),
+            "--set model.decoder.layer.1.rotary=\"a: b\": there is no key model.decoder.layer.1");
   EXPECT_EQ(refusal("[model.decoder.layer.\"4\"]\nd_ff = \"wide\""),
             "run.toml:2:1: model.decoder.layer.4.d_ff is the text \"wide\"; expected an integer, 1 to 1048576");
   EXPECT_EQ(refusal("", {"model.encoder.layer.2.dropout=2"}),
@@ -203,6 +228,55 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_THAT(refusal("[model]\nencoder = 3"), HasSubstr("model.encoder is the integer 3; expected a section"));
 }
 
+TEST(Config, AnOverrideReplacesEitherSpellingOfAStacksKey) {
+  auto const layers = [](std::string const& text, std::vector<std::string> const& overrides) {
+    return parse_config("[model]\n" + text, "run.toml", overrides).model.decoder.layers;
+  };
+  EXPECT_EQ(layers("decoder_layers = 3", {"model.decoder.layers=0"}), 0);
+  EXPECT_EQ(layers("[model.decoder]\nlayers = 3", {"model.decoder_layers=4"}), 4);
+  EXPECT_EQ(layers("decoder_layers = 3", {"model.decoder={layers = 5}"}), 5);
+  EXPECT_EQ(layers("", {"model.decoder.layers=2", "model.decoder_layers=1"}), 1) << "the last one wins";
+  EXPECT_EQ(layers("", {"model.decoder_layers=1", "model.decoder.layers=2"}), 2);
+  std::vector<std::string> const sublayers{"self_attention"};
+  EXPECT_EQ(
+      parse_config("[model]\nencoder_sublayers = [\"a\"]", "run.toml", {"model.encoder.sublayers=[\"self_attention\"]"})
+          .model.encoder.sublayers,
+      sublayers);
+}
+
+TEST(Config, KeysRememberWhereTheyWereGiven) {
+  ModelConfig const model =
+      parse_config("[model]\nd_ff = 64\nencoder_layers = 2\n[model.decoder]\nlayers = 3\nheads = 4\n", "run.toml",
+                   {"model.decoder.layer.2-3.heads=1", "model.encoder.layer.1.sublayers=[\"feed_forward\"]"})
+          .model;
+  EXPECT_EQ(model.place("heads"), "model.heads") << "not given";
+  EXPECT_EQ(model.place("d_ff"), "run.toml:2:1: model.d_ff");
+  EXPECT_EQ(model.place("decoder_layers"), "run.toml:5:1: model.decoder.layers");
+  EXPECT_EQ(model.place("encoder_layers"), "run.toml:3:1: model.encoder_layers");
+  ModelConfig const first = layer_config(model, &ModelConfig::decoder, 0);
+  EXPECT_EQ(first.place("heads"), "run.toml:6:1: model.decoder.heads");
+  EXPECT_EQ(first.place("d_ff"), "run.toml:2:1: model.d_ff");
+  EXPECT_EQ(first.place("sublayers"), "model.decoder_sublayers");
+  EXPECT_EQ(layer_config(model, &ModelConfig::decoder, 1).place("heads"),
+            "--set model.decoder.layer.2-3.heads=1: model.decoder.layer.2-3.heads");
+  EXPECT_EQ(layer_config(model, &ModelConfig::encoder, 0).place("sublayers"),
+            "--set model.encoder.layer.1.sublayers=[\"feed_forward\"]: model.encoder.layer.1.sublayers");
+  ModelConfig elsewhere = model;
+  elsewhere.places = {};
+  EXPECT_EQ(elsewhere, model) << "places are no part of the value";
+}
+
+TEST(Config, KeysOfAStackThatTheModelDoesNotHaveAreFound) {
+  std::string const text = "[model]\nencoder_layers = 2\n[model.encoder.layer.1]\nd_ff = 8\n";
+  EXPECT_TRUE(places_of_absent_stacks(parse_config(text, "run.toml").model).empty());
+  Config const decoder =
+      parse_config(text, "run.toml", {"model.stacks=[\"decoder\"]", "model.encoder.self_attention.window=3"});
+  EXPECT_THAT(places_of_absent_stacks(decoder.model),
+              testing::ElementsAre("run.toml:2:1: model.encoder_layers",
+                                   "--set model.encoder.self_attention.window=3: model.encoder.self_attention.window",
+                                   "run.toml:4:1: model.encoder.layer.1.d_ff"));
+}
+
 TEST(Config, AModelMayHaveOneStackAndAStackNoLayers) {
   Config const decoder = parse_config("[model]\nstacks = [\"decoder\"]", "run.toml");
   EXPECT_EQ(decoder.model.decoder.sublayers, (std::vector<std::string>{"self_attention", "feed_forward"}))
@@ -210,7 +284,8 @@ TEST(Config, AModelMayHaveOneStackAndAStackNoLayers) {
   EXPECT_EQ(parse_config(to_toml(decoder), "printed"), decoder);
   EXPECT_EQ(refusal("[model]\nencoder_layers = 0"), "accepted");
   EXPECT_THAT(refusal("[model]\nstacks = [\"decoder\", \"encoder\"]"), HasSubstr("model.stacks is"));
-  EXPECT_THAT(refusal("[model]\nstacks = [\"encoder\"]\nencoder_layers = 0"), HasSubstr("the model has no layer"));
+  EXPECT_EQ(refusal("[model]\nstacks = [\"encoder\"]\n[model.encoder]\nlayers = 0"),
+            "run.toml:4:1: model.encoder.layers = 0: the model has no layer");
 }
 
 TEST(Config, DifferencesAreKeysWithTheirValues) {
@@ -413,6 +488,11 @@ TEST(Config, WhatTrainingNeedsIsAskedForBefore) {
   EXPECT_THROW(require_supported(config), ConfigError) << "no data.valid";
   config.data.valid = "valid.h5";
   EXPECT_NO_THROW(require_supported(config));
+  config.model = parse_config("", "run.toml", {"model.stacks=[\"decoder\"]"}).model;
+  EXPECT_THAT([&] { require_encoder_and_decoder(config.model); },
+              testing::ThrowsMessage<ConfigError>(
+                  "--set model.stacks=[\"decoder\"]: model.stacks = [\"decoder\"]: heddle translates and "
+                  "evaluates only with models of both stacks, [\"encoder\", \"decoder\"]"));
 }
 
 TEST(Spelling, NearestIsNearOrNothing) {

@@ -12,6 +12,7 @@ namespace heddle {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 using testing::ThrowsMessage;
 
 constexpr VocabularySizes vocabulary{11, 11, true};
@@ -96,7 +97,7 @@ TEST(Description, ADecoderByItselfHasNoCrossAttention) {
   ModelConfig config = small_model({"decoder"});
   config.decoder.sublayers = {"self_attention", "cross_attention"};
   EXPECT_THAT([&] { TestModel(config, vocabulary, DType::float64); },
-              ThrowsMessage<ConfigError>(HasSubstr("decoder.layers.0.cross_attention")));
+              ThrowsMessage<ConfigError>(HasSubstr("model.decoder_sublayers names cross_attention, but")));
 }
 
 TEST(Description, LayersMayHaveTheirOwnSizes) {
@@ -150,10 +151,37 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
               ThrowsMessage<ConfigError>(HasSubstr("this layer takes none")));
   EXPECT_THAT(described("[model.encoder]\ncross_attention = { head_dim = 2 }"),
               ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:21: the encoder has no sublayer cross_attention")));
-  EXPECT_THAT(described("[model.decoder]\nheads = 7"),
-              ThrowsMessage<ConfigError>(HasSubstr("the 7 heads of a layer do not divide model.d_model = 512")));
+  EXPECT_THAT(
+      described("[model.decoder]\nheads = 7"),
+      ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:1: model.decoder.heads = 7 does not divide model.d_model = 512; "
+                                           "choose a divisor, or set model.decoder.self_attention.head_dim")));
   EXPECT_THAT(described("[model.decoder]\nself_attention = { kv_heads = 3 }"),
               ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.kv_heads = 3 does not divide the 8")));
+}
+
+TEST(Description, ErrorsOfALayerNameItsKeyAndPlace) {
+  auto const built = [](std::vector<std::string> const& overrides) {
+    ModelConfig config = parse_config(
+                             "[model]\nd_model = 8\nheads = 2\nd_ff = 12\nencoder_layers = 2\n"
+                             "decoder_layers = 2\nmax_length = 8\n",
+                             "run.toml", overrides)
+                             .model;
+    return [=] { TestModel(config, vocabulary, DType::float64); };
+  };
+  auto const message = [](std::string const& text) { return ThrowsMessage<ConfigError>(StartsWith(text)); };
+  EXPECT_THAT(built({"model.decoder.layer.1-2.activation=swiglu"}),
+              message("--set model.decoder.layer.1-2.activation=swiglu: model.decoder.layer.1-2.activation: no "
+                      "implementation of operation 'activation' supports the function 'swiglu' in float64"));
+  EXPECT_THAT(built({"model.encoder.layer.1.sublayers=[\"self_atention\"]"}),
+              message("--set model.encoder.layer.1.sublayers=[\"self_atention\"]: model.encoder.layer.1.sublayers: "
+                      "there is no layer \"self_atention\"; did you mean self_attention?"));
+  EXPECT_THAT(built({"model.encoder_sublayers=[\"mixture\"]"}),
+              message("--set model.encoder_sublayers=[\"mixture\"]: model.encoder_sublayers: there is no layer "
+                      "\"mixture\"; expected one of: self_attention, cross_attention, feed_forward, or a layer of a "
+                      "plug-in in plugins.paths"));
+  EXPECT_THAT(built({"model.encoder.layer.1.sublayers=[\"cross_attention\"]"}),
+              message("--set model.encoder.layer.1.sublayers=[\"cross_attention\"]: model.encoder.layer.1.sublayers "
+                      "names cross_attention, but this stack has nothing to attend to besides itself"));
 }
 
 TEST(Description, CostsAreTheLayersOwn) {

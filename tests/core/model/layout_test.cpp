@@ -9,7 +9,9 @@ namespace heddle {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 Config config_with(int pipeline, int data, int context, int tensor) {
   Config config;
@@ -65,11 +67,36 @@ TEST(Layout, MoreRanksThanCanBeCountedAreRefused) {
 
 TEST(Layout, HeadsAndColumnsThatDoNotDivideAreRefusedWithNumbersThatWouldDo) {
   EXPECT_THAT(refused(config_with(1, 1, 1, 3), 3),
-              AllOf(HasSubstr("model.heads = 4"), HasSubstr("parallel.tensor = 3; 1, 2 and 4 would do"),
+              AllOf(HasSubstr("model.heads = 4 cannot be divided among parallel.tensor = 3; 1, 2 and 4 would do"),
                     HasSubstr("layouts of 3 ranks that work: parallel.")));
   Config odd = config_with(1, 1, 1, 2);
   odd.model.d_ff = 21;
   EXPECT_THAT(refused(odd, 2), AllOf(HasSubstr("model.d_ff"), HasSubstr("1, 3, 7 and 21 would do")));
+}
+
+TEST(Layout, AProblemOfALayerNamesItsKeyAndPlace) {
+  auto const refused_with = [](std::vector<std::string> const& overrides) {
+    Config const config =
+        parse_config("[model]\nd_model = 32\nheads = 4\nd_ff = 24\nencoder_layers = 2\n", "run.toml", overrides);
+    return refused(config, config.parallel.tensor * config.parallel.context);
+  };
+  EXPECT_THAT(refused_with({"parallel.tensor=8"}), StartsWith("run.toml:3:1: model.heads = 4 cannot be divided"));
+  EXPECT_THAT(refused_with({"parallel.tensor=2", "model.decoder.layer.1.heads=1"}),
+              StartsWith("--set model.decoder.layer.1.heads=1: model.decoder.layer.1.heads = 1 cannot be divided among "
+                         "parallel.tensor = 2; 1 would do"));
+  EXPECT_THAT(refused_with({"parallel.tensor=2", "model.encoder.layer.1-2.d_ff=7"}),
+              StartsWith("--set model.encoder.layer.1-2.d_ff=7: model.encoder.layer.1-2.d_ff = 7 cannot be divided"));
+  EXPECT_THAT(refused_with({"parallel.context=4", "parallel.context_mode=ulysses", "model.decoder.heads=2"}),
+              StartsWith("--set model.decoder.heads=2: model.decoder.heads = 2: in ulysses"));
+}
+
+TEST(Layout, KeysWithoutEffectAreNoted) {
+  Config const config = parse_config("[model]\nstacks = [\"decoder\"]\n[model.encoder]\ndropout = 0.2\n", "run.toml",
+                                     {"parallel.sequence_parallel=true"});
+  EXPECT_THAT(keys_without_effect(config, mesh_of(config, 0, 1)),
+              ElementsAre("run.toml:4:1: model.encoder.dropout has no effect: model.stacks does not name its stack",
+                          "parallel.sequence_parallel has no effect where parallel.tensor is 1"));
+  EXPECT_TRUE(keys_without_effect(Config(), mesh_of(Config(), 0, 1)).empty());
 }
 
 TEST(Layout, MoreStagesThanLayersAreRefused) {
@@ -121,7 +148,7 @@ TEST(Layout, OptionsThatCannotBeSplitAreNamedWithLayoutsThatWork) {
   EXPECT_THAT(
       refused(with_option("self_attention.kv_heads", 2, 1, 4), 4),
       AllOf(HasSubstr("decoder.layers.2.self_attention: run.toml:8:1: model.decoder.layer.3.self_attention.kv_heads "
-                      "= 2 do not divide among parallel.tensor = 4; 1 and 2 would do"),
+                      "= 2 cannot be divided among parallel.tensor = 4; 1 and 2 would do"),
             HasSubstr("layouts of 4 ranks that work: parallel.")));
   EXPECT_EQ(refused(with_option("self_attention.kv_heads", 2, 1, 2), 2), "accepted");
   EXPECT_THAT(

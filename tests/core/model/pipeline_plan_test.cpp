@@ -183,9 +183,9 @@ TEST(PipelinePlan, SharesAddUpToOneAndRangesHaveWords) {
   ASSERT_EQ(shares.size(), 2U);
   EXPECT_NEAR(shares[0], first / (first + second), 1e-15);
   EXPECT_NEAR(shares[1], second / (first + second), 1e-15);
-  EXPECT_EQ(describe({0, 1}, description_of(model)), "encoder layer 0");
-  EXPECT_EQ(describe({1, 5}, description_of(model)), "encoder layers 1 to 2, decoder layers 0 to 1");
-  EXPECT_EQ(describe({5, 6}, description_of(model)), "decoder layer 2");
+  EXPECT_EQ(describe({0, 1}, description_of(model)), "encoder layer 1");
+  EXPECT_EQ(describe({1, 5}, description_of(model)), "encoder layers 2 to 3, decoder layers 1 to 2");
+  EXPECT_EQ(describe({5, 6}, description_of(model)), "decoder layer 3");
 }
 
 }  // namespace

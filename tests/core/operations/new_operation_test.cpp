@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/layers/registries.hpp>
+#include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/registry.hpp>
 
 #include "golden_model.hpp"
@@ -176,6 +177,18 @@ TEST_F(NewOperationTest, AnOperationThatNobodyHasIsAnErrorThatSaysWhereItWasName
   EXPECT_THAT(refusal(parse_config("", "run.toml", {"kernels.negatoin=slow"})),
               ThrowsMessage<ConfigError>(
                   HasSubstr("--set kernels.negatoin=slow: there is no key kernels.negatoin; did you mean negation?")));
+}
+
+TEST_F(NewOperationTest, AListOfOperationsNamesEachOnce) {
+  Registries registries = registries_;
+  registries.kernels.of<Gemm>();
+  Config const config = parse_config("", "run.toml", {"kernels.product=auto"});
+  EXPECT_THAT(
+      [&] { registries.kernels.require_known(config.kernels); },
+      ThrowsMessage<ConfigError>(
+          "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, gemm, attention, "
+          "residual_norm, activation, softmax_cross_entropy, embedding, adam, tensor_ops, negation, or an "
+          "operation of a plug-in in plugins.paths"));
 }
 
 TEST_F(NewOperationTest, ItIsListedWithItsOrigin) {

@@ -44,8 +44,8 @@ TEST_F(MeshReportTest, SaysWhatEveryRankHolds) {
   EXPECT_EQ(
       text,
       "8 ranks on 2 hosts with 4 each: pipeline 2 × data 1 × context 2 × tensor 2, schedule 1f1b, context by ring\n"
-      "stage 0: encoder layers 0 to 5, decoder layer 0 (52 % of the cost)\n"
-      "stage 1: decoder layers 1 to 5 (48 % of the cost)\n"
+      "stage 0: encoder layers 1 to 6, decoder layer 1 (52 % of the cost)\n"
+      "stage 1: decoder layers 2 to 6 (48 % of the cost)\n"
       "sequence parallel: between sublayers tensor rank r holds rows r/2 to (r+1)/2 of the stream\n"
       "rank  host  stage  context  chunks of 4  tensor  heads  d_ff       vocabulary\n"
       "0     a     0      0        0, 3         0       0-3    0-1023     0-499\n"

@@ -8,6 +8,7 @@
 #include <heddle/core/base/norm_kind.hpp>
 #include <heddle/core/base/operation_names.hpp>
 #include <heddle/core/config/options.hpp>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -76,6 +77,13 @@ struct StackConfig {
   bool operator==(StackConfig const&) const = default;
 };
 
+/// The places where keys of [model] were given, "run.toml:3:1: model.heads" by "heads"; no part of a model's value.
+struct KeyPlaces {
+  std::map<std::string, std::string> by_key = {};
+
+  bool operator==(KeyPlaces const&) const { return true; }
+};
+
 struct ModelConfig {
   StackConfig encoder{.sublayers = {"self_attention", "feed_forward"}};
   StackConfig decoder{.sublayers = {"self_attention", "cross_attention", "feed_forward"}};
@@ -98,19 +106,27 @@ struct ModelConfig {
   double attention_dropout = 0.0;
   double activation_dropout = 0.0;
   std::int64_t max_length = 1024;  ///< tokens, with the end token
+  KeyPlaces places = {};
+
+  /// The beginning of a message about a key: its place and its full name where it was given, which in layer_config's
+  /// result is a key of that layer ("--set …: model.decoder.layer.4-6.heads"); "model.heads" where it was not.
+  std::string place(std::string const& key) const;
 
   bool operator==(ModelConfig const&) const = default;
 };
 
 /// The keys of one layer, resolved: [model], then the stack's settings, then those of the range that has the layer
 /// (`layer` counts from 0; -1 stands for the stack itself, which is in no range). Its `sublayers` are those of `stack`
-/// in the result, its sublayers' options are layer_options. Throws ConfigError with the setting's origin for a wrong
-/// value.
+/// in the result, with place("sublayers"); its sublayers' options are layer_options. Throws ConfigError with the
+/// setting's origin for a wrong value.
 ModelConfig layer_config(ModelConfig const& model, StackConfig ModelConfig::*stack, std::int64_t layer);
 
 /// The options of one sublayer of a layer, resolved in the same order. `stack_name` is for messages.
 LayerOptions layer_options(StackConfig const& stack, std::string const& stack_name, std::int64_t layer,
                            std::string const& sublayer);
+
+/// The places of keys that were given for a stack that model.stacks does not name.
+std::vector<std::string> places_of_absent_stacks(ModelConfig const& model);
 
 struct TrainConfig {
   std::int64_t steps = 100000;
@@ -266,5 +282,8 @@ std::string describe_config();
 
 /// Throws ConfigError for a key that training needs and that is not set.
 void require_supported(Config const& config);
+
+/// Throws ConfigError unless the model has both stacks, which translating needs.
+void require_encoder_and_decoder(ModelConfig const& model);
 
 }  // namespace heddle

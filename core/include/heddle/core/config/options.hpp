@@ -20,6 +20,7 @@ std::string to_toml(OptionValue const& value);
 struct Setting {
   OptionValue value;
   std::string origin;
+  std::string key = {};  ///< its full name, in LayerOptions: "model.decoder.layer.4-6.self_attention.window"
 
   bool operator==(Setting const& other) const { return value == other.value; }
 };
@@ -44,7 +45,7 @@ struct OptionDescription {
 class LayerOptions {
  public:
   LayerOptions() = default;
-  /// `where` is the sublayer's key, "model.decoder.self_attention".
+  /// `where` is the key of the sublayer's options for the whole stack, "model.decoder.self_attention".
   LayerOptions(Settings given, std::string where) : given_(std::move(given)), where_(std::move(where)) {}
 
   /// Returns the option's value, or `otherwise` if it is not set. Throws ConfigError, as `check` does, for another
@@ -56,7 +57,8 @@ class LayerOptions {
 
   bool has(std::string const& name) const { return given_.contains(name); }
   Settings const& given() const { return given_; }
-  /// "run.toml:3:1: model.decoder.self_attention.NAME": the beginning of a message about an option.
+  /// "run.toml:3:1: model.decoder.layer.4-6.self_attention.NAME" or, if the option is not set,
+  /// "model.decoder.self_attention.NAME": the beginning of a message about an option.
   std::string place(std::string const& name) const;
 
   /// Throws ConfigError with file, line and key for an option that is not among `known` (with the nearest spelling),
@@ -64,6 +66,7 @@ class LayerOptions {
   void check(std::vector<OptionDescription> const& known) const;
 
  private:
+  std::string key_of(std::string const& name) const;
   template <class Value>
   Value get(std::string const& name, Value const& otherwise) const;
 

@@ -25,7 +25,7 @@ class LayerRegistry {
   void add(std::string name, LayerFactory factory, LayerTraits traits = {});
   /// Builds the layer `name`; throws ConfigError as `at` does, and if the factory returns null.
   std::unique_ptr<Layer> build(std::string const& name, LayerSpec const& spec) const;
-  /// The entry with that name; if there is none, throws ConfigError that lists the registered names after `place`.
+  /// The entry with that name; if there is none, throws ConfigError with `place` and the nearest spelling or all names.
   Entry const& at(std::string const& name, std::string const& place) const;
 
   std::vector<Entry> const& entries() const { return entries_; }

@@ -20,7 +20,8 @@ Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, in
 void require_long_enough(Config const& config, ModelDescription const& model, Mesh const& mesh, int ranks,
                          std::int64_t longest_sequence);
 
-/// A sentence for each key of [parallel] that is set but has no effect on this mesh.
-std::vector<std::string> switches_without_effect(ParallelConfig const& parallel, Mesh const& mesh);
+/// A sentence for each key that is set but has no effect: of [parallel] on this mesh, and of a stack that the model
+/// does not have.
+std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh);
 
 }  // namespace heddle

@@ -38,7 +38,8 @@ Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int
 /// Each stage's fraction of the operations for a token; their sum is 1.
 std::vector<double> cost_shares(PipelinePlan const& plan, ModelDescription const& model, std::int64_t vocabulary);
 
-/// A range in words, for messages: "encoder layers 2 to 3, decoder layer 0".
+/// A range in words, for messages: "encoder layers 3 to 4, decoder layer 1". As in the file, a stack's layers count
+/// from 1.
 std::string describe(IndexRange const& layers, ModelDescription const& model);
 
 }  // namespace heddle

@@ -32,7 +32,7 @@ struct AttentionMask {
   constexpr bool is(MaskKind other) const { return kind == other; }
   bool operator==(AttentionMask const&) const = default;
 };
-/// The mask in words: "causal", "full", "window(512, 0)", "prefix".
+/// The mask in words: "bidirectional", "causal", "window(512, 0)", "prefix".
 std::string describe(AttentionMask const& mask);
 
 /// The way in which a query and a key give a score, before biases and softmax.
