@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 
 #include "key_names.hpp"
 #include "read_value.hpp"

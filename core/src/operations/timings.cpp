@@ -88,8 +88,8 @@ std::string describe_cpu(std::istream& cpuinfo) {
 std::string machine_name(CpuLevel level) {
   std::ifstream cpuinfo("/proc/cpuinfo");
   int const threads = std::max(Kokkos::DefaultExecutionSpace().concurrency(), openmp_threads());
-  return fmt::format("{}, {}, {} thread{}, {}", describe_cpu(cpuinfo), name_of(level), threads,
-                     threads == 1 ? "" : "s", abi_tag());
+  return fmt::format("{}, {}, {} thread{}, {}", describe_cpu(cpuinfo), name_of(level), threads, threads == 1 ? "" : "s",
+                     abi_tag());
 }
 
 std::string machine_difference(std::string const& there, std::string const& here) {

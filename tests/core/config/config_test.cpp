@@ -3,7 +3,6 @@
 
 #include <fstream>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/config/config.hpp>
 #include <sstream>
 
@@ -493,13 +492,6 @@ TEST(Config, WhatTrainingNeedsIsAskedForBefore) {
               testing::ThrowsMessage<ConfigError>(
                   "--set model.stacks=[\"decoder\"]: model.stacks = [\"decoder\"]: heddle translates and "
                   "evaluates only with models of both stacks, [\"encoder\", \"decoder\"]"));
-}
-
-TEST(Spelling, NearestIsNearOrNothing) {
-  std::vector<std::string> const words{"steps", "seed", "precision"};
-  EXPECT_EQ(nearest_spelling("step", words), "steps");
-  EXPECT_EQ(nearest_spelling("percision", words), "precision");
-  EXPECT_EQ(nearest_spelling("wavelength", words), "");
 }
 
 }  // namespace
