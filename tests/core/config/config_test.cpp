@@ -212,10 +212,11 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_EQ(refusal("[model.decoder]\nactivaton = \"gelu\""),
             "run.toml:2:1: there is no key model.decoder.activaton; did you mean activation?");
   EXPECT_EQ(refusal("[model.decoder]\nrotary = 3"),
-            "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_ff, heads, activation, dropout, "
-            "attention_dropout, activation_dropout, sublayers, or a sublayer's table of options");
-  EXPECT_EQ(refusal("", {"model.decoder.layer.1.rotary=\"a: b\""}).substr(0, 79),
-            "--set model.decoder.layer.1.rotary=\"a: b\": there is no key model.decoder.layer.1");
+            "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_ff, heads, biases, activation, "
+            "dropout, attention_dropout, activation_dropout, norm_kind, norm_epsilon, sublayers, or a sublayer's table "
+            "of options");
+  EXPECT_EQ(refusal("", {"model.decoder.layer.1.rotary=\"a: b\""}).substr(0, 88),
+            "--set model.decoder.layer.1.rotary=\"a: b\": there is no key model.decoder.layer.1.rotary;");
   EXPECT_EQ(refusal("[model.decoder.layer.\"4\"]\nd_ff = \"wide\""),
             "run.toml:2:1: model.decoder.layer.4.d_ff is the text \"wide\"; expected an integer, 1 to 1048576");
   EXPECT_EQ(refusal("", {"model.encoder.layer.2.dropout=2"}),

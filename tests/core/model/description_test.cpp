@@ -166,7 +166,7 @@ TEST(Description, ErrorsOfALayerNameItsKeyAndPlace) {
                              "decoder_layers = 2\nmax_length = 8\n",
                              "run.toml", overrides)
                              .model;
-    return [=] { TestModel(config, vocabulary, DType::float64); };
+    return [=] { TestModel(config, vocabulary, DType::float64, KernelChoices()); };
   };
   auto const message = [](std::string const& text) { return ThrowsMessage<ConfigError>(StartsWith(text)); };
   EXPECT_THAT(built({"model.decoder.layer.1-2.activation=swiglu"}),
@@ -224,9 +224,11 @@ TEST(Description, WhatCannotGenerateIsNamed) {
   EXPECT_EQ(refused({"encoder", "decoder"}), "");
   EXPECT_EQ(refused({"decoder"}), "");
   EXPECT_THAT(refused({"encoder"}), HasSubstr("model.stacks = [\"encoder\"] has no decoder"));
-  EXPECT_THAT(refused({"decoder"}, {{"self_attention.mask", {std::string("bidirectional"), "run.toml:4:1"}}}),
-              HasSubstr("decoder.layers.0.self_attention: run.toml:4:1: model.decoder.self_attention.mask = "
-                        "\"bidirectional\": tokens that see those after them"));
+  EXPECT_THAT(
+      refused({"decoder"}, {{"self_attention.mask", {std::string("bidirectional"), "run.toml:4:1"}}}),
+      AllOf(StartsWith("run.toml:4:1: model.decoder.self_attention.mask = \"bidirectional\": tokens that see those "
+                       "after them"),
+            HasSubstr("(decoder.layers.0.self_attention)")));
   ModelConfig config = small_model({"encoder", "decoder"});
   config.encoder.sublayers = {"self_attention", "blind"};
   EXPECT_EQ(describe_model(config, layers).generation_refusal(), "") << "encoders compute whole sentences";
@@ -234,18 +236,18 @@ TEST(Description, WhatCannotGenerateIsNamed) {
   ModelDescription const model = describe_model(config, layers);
   EXPECT_EQ(
       model.generation_refusal(),
-      "decoder.layers.0.blind: the layer blind does not declare that it computes rightly with generation, token by "
-      "token");
+      "model.decoder_sublayers: the layer blind (decoder.layers.0.blind) does not declare that it computes rightly "
+      "with generation, token by token");
   EXPECT_THAT([&] { require_translation(model, "train.validate_bleu = true"); },
               ThrowsMessage<ConfigError>(HasSubstr("train.validate_bleu = true needs a model that translates: "
-                                                   "decoder.layers.0.blind")));
+                                                   "model.decoder_sublayers: the layer blind")));
   EXPECT_THAT([&] { require_translation(description_of(small_model({"decoder"})), "this command"); },
               ThrowsMessage<ConfigError>(HasSubstr("has no encoder")));
   EXPECT_EQ(model.refusal({}), "");
   EXPECT_EQ(
       model.refusal({.devices = true}),
-      "encoder.layers.0.blind: the layer blind does not declare that it computes rightly with kernels that run on a "
-      "device");
+      "model.encoder_sublayers: the layer blind (encoder.layers.0.blind) does not declare that it computes rightly "
+      "with kernels that run on a device");
 }
 
 }  // namespace

@@ -132,11 +132,13 @@ TEST(Layout, ALayerThatDoesNotDeclareAnAxisIsNamedWithIt) {
     return layout_problem(config, describe_model(config.model, layers), sizes, 64);
   };
   EXPECT_EQ(problem("whole", {1, 2, 2, 1}), "");
-  EXPECT_THAT(problem("whole", {1, 1, 1, 2}), HasSubstr("decoder.layers.1.whole: the layer whole does not declare that "
-                                                        "it computes rightly with parallel.tensor = 2"));
+  EXPECT_THAT(
+      problem("whole", {1, 1, 1, 2}),
+      HasSubstr("model.decoder.layer.2.sublayers: the layer whole (decoder.layers.1.whole) does not declare that "
+                "it computes rightly with parallel.tensor = 2"));
   EXPECT_EQ(problem("rows", {1, 1, 1, 2}), "");
   EXPECT_THAT(problem("rows", {1, 1, 1, 2}, true), HasSubstr("with parallel.sequence_parallel"));
-  EXPECT_THAT(problem("long", {1, 1, 2, 1}), HasSubstr("decoder.layers.1.long: the layer long"));
+  EXPECT_THAT(problem("long", {1, 1, 2, 1}), HasSubstr("the layer long (decoder.layers.1.long)"));
 }
 
 TEST(Layout, OptionsThatCannotBeSplitAreNamedWithLayoutsThatWork) {
@@ -145,15 +147,14 @@ TEST(Layout, OptionsThatCannotBeSplitAreNamedWithLayoutsThatWork) {
     config.model.decoder.overrides = {{{2, 3}, {{option, {value, "run.toml:8:1"}}}}};
     return config;
   };
-  EXPECT_THAT(
-      refused(with_option("self_attention.kv_heads", 2, 1, 4), 4),
-      AllOf(HasSubstr("decoder.layers.2.self_attention: run.toml:8:1: model.decoder.layer.3.self_attention.kv_heads "
-                      "= 2 cannot be divided among parallel.tensor = 4; 1 and 2 would do"),
-            HasSubstr("layouts of 4 ranks that work: parallel.")));
+  EXPECT_THAT(refused(with_option("self_attention.kv_heads", 2, 1, 4), 4),
+              AllOf(HasSubstr("run.toml:8:1: model.decoder.layer.3.self_attention.kv_heads = 2 cannot be divided among "
+                              "parallel.tensor = 4; 1 and 2 would do (decoder.layers.2.self_attention)"),
+                    HasSubstr("layouts of 4 ranks that work: parallel.")));
   EXPECT_EQ(refused(with_option("self_attention.kv_heads", 2, 1, 2), 2), "accepted");
   EXPECT_THAT(
       refused(with_option("cross_attention.kv_heads", 2, 2, 1), 2),
-      AllOf(HasSubstr("decoder.layers.2.cross_attention: run.toml:8:1"),
+      AllOf(HasSubstr("run.toml:8:1: model.decoder.layer.3.cross_attention.kv_heads"),
             HasSubstr("kv_heads = 2 with 4 heads: keys that heads share cannot be split over parallel.context = 2"),
             HasSubstr("layouts of 2 ranks that work: parallel.")));
   EXPECT_THAT(refused(with_option("self_attention.window", 8, 2, 1), 2),
