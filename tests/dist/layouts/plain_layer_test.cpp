@@ -107,11 +107,12 @@ TEST_F(PlainLayerTest, ALayerIsNeverComputedInAWayThatItDoesNotDeclare) {
   std::string const message = error_of([&] {
     TrainingEngine({config, bench.registries(), parallel, bench.execution(), vocabulary, DType::float64});
   });
-  EXPECT_EQ(message, world_.size() == 1
-                         ? "nothing was thrown"
-                         : "decoder.layers.0.self_attention: run.toml:1:1: model.decoder.self_attention.window = 2: "
-                           "attention in a window cannot be split over parallel.context = " +
-                               std::to_string(world_.size()));
+  EXPECT_EQ(message,
+            world_.size() == 1
+                ? "nothing was thrown"
+                : "run.toml:1:1: model.decoder.self_attention.window = 2: attention in a window cannot be split "
+                  "over parallel.context = " +
+                      std::to_string(world_.size()) + " (decoder.layers.0.self_attention)");
 }
 
 }  // namespace
