@@ -75,7 +75,7 @@ TEST_F(ExamplePlugin, IsRegisteredWholeOrNotAtAll) {
   EXPECT_THROW(load_plugin(std::getenv("HEDDLE_EXAMPLE_PLUGIN"), registries), ConfigError);
   EXPECT_TRUE(registries.kernels.of<Activation>().entries().empty())
       << "the kernel came before the layer whose name is taken";
-  registries.kernels.of<Activation>().add("later", 0, nullptr);
+  registries.kernels.of<Activation>().add("later", 0, registries_.kernels.of<Activation>().entries().front().kernel);
   EXPECT_EQ(registries.kernels.of<Activation>().entries().front().origin, "built-in");
 }
 
