@@ -83,7 +83,7 @@ void measure(heddle::Execution& execution, heddle::KernelRegistries const& regis
   auto const problem = row.call.problem();
   double const operations = 2.0 * static_cast<double>(problem.m * problem.n * problem.k);
   struct Contender {
-    heddle::KernelRegistry<heddle::Gemm>::Entry const& entry;
+    heddle::KernelEntry<heddle::Gemm> const& entry;
     int calls;
     double best = std::numeric_limits<double>::infinity();
   };

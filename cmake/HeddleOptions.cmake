@@ -3,7 +3,7 @@ option(HEDDLE_BUILD_TESTS "Build the tests" ON)
 option(HEDDLE_BUILD_BENCHMARKS "Build bench/" OFF)
 option(HEDDLE_NATIVE "Compile everything for this machine alone (-march=native), not for x86-64-v2 to v4" OFF)
 set(HEDDLE_KOKKOS_BACKEND "" CACHE STRING "A back end that Kokkos must have, for example OPENMP or CUDA; any where empty")
-option(HEDDLE_PRECOMPILE "Precompile headers that most tests include" ON)
+option(HEDDLE_PRECOMPILE "Precompile headers that most files of a target include" ON)
 option(HEDDLE_WARNINGS_AS_ERRORS "Treat compiler warnings in our own targets as errors" ON)
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers for our own targets, for example address,undefined")
 
@@ -25,5 +25,6 @@ set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 find_program(HEDDLE_CCACHE ccache)
 if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${HEDDLE_CCACHE}")
+  # Sloppiness: otherwise ccache takes no file that uses a precompiled header. Depend: no second run of the preprocessor.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 "${HEDDLE_CCACHE}")
 endif()

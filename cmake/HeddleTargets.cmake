@@ -1,8 +1,10 @@
-# heddle_target_options(TARGET): the options of all our own targets: warnings, instruction set, sanitizers.
+# heddle_target_options(TARGET): the options of all our own targets: warnings, instruction set, sanitizers. -O2 is as fast as -O3
+# except in kernels, and takes a tenth less time to compile.
 function(heddle_target_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow $<$<CONFIG:Release>:-O2>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(${target} PRIVATE -Wno-restrict) # sees overlaps in std::string's operator+ that are not there
+    # GCC 12 sees overlaps and overflows in std::string's operator+ that are not there.
+    target_compile_options(${target} PRIVATE -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
   endif()
   if(HEDDLE_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE -Werror)
@@ -15,6 +17,19 @@ function(heddle_target_options target)
     target_link_options(${target} PRIVATE -fsanitize=${HEDDLE_SANITIZE})
   endif()
 endfunction()
+
+# heddle_precompile(TARGET headers...): these headers, which most files of the target include, are parsed once. nvcc cannot read
+# another compiler's precompiled headers. The presets debug and sanitize precompile nothing, and so find missing includes.
+function(heddle_precompile target)
+  if(HEDDLE_PRECOMPILE AND NOT HEDDLE_KOKKOS_HAS_DEVICE)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>) # without it ccache cannot keep them
+  endif()
+endfunction()
+
+# The standard library's headers, and {fmt}'s, for heddle_precompile.
+set(HEDDLE_COMMON_HEADERS <algorithm> <cstdint> <functional> <map> <memory> <optional> <span> <string> <string_view> <utility>
+  <vector> <fmt/format.h>)
 
 # heddle_add_room(NAME [SHARED]): one library per room, from the *.cpp below its src, known as heddle::NAME.
 function(heddle_add_room room)
@@ -34,4 +49,7 @@ function(heddle_add_room room)
     $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   heddle_target_options(heddle_${room})
+  if(NOT room STREQUAL "kernels") # which has its own
+    heddle_precompile(heddle_${room} ${HEDDLE_COMMON_HEADERS})
+  endif()
 endfunction()

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <numeric>
 

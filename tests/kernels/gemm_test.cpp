@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/gemm.hpp>
 
@@ -85,7 +86,7 @@ class GemmTest : public BuiltInKernelsTest {
  protected:
   Gemm& reference() { return *registries_.of<Gemm>().select("reference", {}); }
 
-  void check(KernelRegistry<Gemm>::Entry const& entry, GemmCall const& call, std::string const& what) {
+  void check(KernelEntry<Gemm> const& entry, GemmCall const& call, std::string const& what) {
     if (!entry.kernel->supports(call.problem())) {
       return;
     }
@@ -352,7 +353,7 @@ TEST_F(GemmTest, UnfinishedSumsOfWideRowsDoNotMix) {
 
 TEST_F(GemmTest, MoreShapesThanAreCachedStayRight) {
   auto const& entries = registries_.of<Gemm>().entries();
-  auto const onednn = std::ranges::find(entries, "onednn", &KernelRegistry<Gemm>::Entry::name);
+  auto const onednn = std::ranges::find(entries, "onednn", &KernelEntry<Gemm>::name);
   ASSERT_NE(onednn, entries.end());
   for (int visit = 0; visit < 2; ++visit) {
     for (std::int64_t n = 1; n <= 9; ++n) {

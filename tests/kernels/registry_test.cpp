@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/gemm.hpp>
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 
 #include "kernel_fixture.hpp"

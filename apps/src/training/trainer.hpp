@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <heddle/core/base/error.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/checkpoint/store.hpp>

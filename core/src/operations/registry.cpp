@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-namespace kernel_registry_errors {
+namespace {
 
 void require_usable_name(std::string_view operation, std::string_view name, std::string_view origin) {
   if (name.empty() || name == "auto") {
@@ -19,19 +19,9 @@ void require_usable_name(std::string_view operation, std::string_view name, std:
   }
 }
 
-void no_kernel(std::string_view operation, std::string_view name, std::string_view origin) {
-  throw ConfigError(fmt::format("{} registers implementation '{}' of operation '{}' without a kernel: a null pointer",
-                                origin, name, operation));
-}
-
-void name_is_taken(std::string_view operation, std::string_view name, std::string_view origin) {
-  throw ConfigError(
-      fmt::format("the name '{}' of operation '{}' is taken by {}; each implementation needs its own name", name,
-                  operation, origin));
-}
-
-void none_selected(std::string_view operation, std::string_view choice, std::vector<std::string> const& names,
-                   std::string const& problem) {
+/// `names` are the registered ones; `problem` is a description in words.
+[[noreturn]] void none_selected(std::string_view operation, std::string_view choice,
+                                std::vector<std::string> const& names, std::string const& problem) {
   std::string const registered =
       fmt::format("registered at this CPU level: {}; auto takes the fastest that can", fmt::join(names, ", "));
   if (choice == "auto") {
@@ -44,17 +34,70 @@ void none_selected(std::string_view operation, std::string_view choice, std::vec
   throw ConfigError(fmt::format("kernels.{} = '{}' does not support {}; {}", operation, choice, problem, registered));
 }
 
-void nothing_registered(std::string_view operation) {
-  throw ConfigError(fmt::format(
-      "operation '{}' has no implementation; name the plug-in that brings one in plugins.paths", operation));
+std::vector<std::string> names_of(std::vector<AnyKernelEntry> const& entries) {
+  std::vector<std::string> names;
+  names.reserve(entries.size());
+  for (AnyKernelEntry const& entry : entries) {
+    names.push_back(entry.name);
+  }
+  return names;
 }
 
-void other_interface(std::string_view operation) {
-  throw ConfigError(
-      fmt::format("operation '{}' is registered with another interface; each operation needs its own name", operation));
+}  // namespace
+
+void AnyKernelRegistry::add_entry(std::string name, int speed, std::shared_ptr<Kernel> kernel) {
+  require_usable_name(operation_, name, origin_);
+  if (kernel == nullptr) {
+    throw ConfigError(fmt::format("{} registers implementation '{}' of operation '{}' without a kernel: a null pointer",
+                                  origin_, name, operation_));
+  }
+  for (AnyKernelEntry const& entry : entries_) {
+    if (entry.name == name) {
+      throw ConfigError(
+          fmt::format("the name '{}' of operation '{}' is taken by {}; each implementation needs its own name", name,
+                      operation_, entry.origin));
+    }
+  }
+  entries_.push_back({{std::move(name), speed, origin_}, std::move(kernel)});
 }
 
-}  // namespace kernel_registry_errors
+std::vector<AnyKernelEntry> AnyKernelRegistry::by_speed() const {
+  std::vector<AnyKernelEntry> sorted = entries_;
+  std::stable_sort(sorted.begin(), sorted.end(), [](auto& a, auto& b) { return a.speed > b.speed; });
+  return sorted;
+}
+
+std::vector<Implementation> AnyKernelRegistry::implementations() const {
+  std::vector<AnyKernelEntry> const sorted = by_speed();
+  return {sorted.begin(), sorted.end()};
+}
+
+std::size_t AnyKernelRegistry::kept_bytes() const {
+  std::size_t bytes = 0;
+  for (AnyKernelEntry const& entry : entries_) {
+    bytes += entry.kernel->kept_bytes();
+  }
+  return bytes;
+}
+
+std::vector<AnyKernelEntry> AnyKernelRegistry::supporting(AnyProblem const& problem) const {
+  std::vector<AnyKernelEntry> entries = by_speed();
+  std::erase_if(entries, [&](AnyKernelEntry const& entry) { return !problem.supported_by(*entry.kernel); });
+  return entries;
+}
+
+AnyKernelEntry AnyKernelRegistry::selected(std::string_view choice, AnyProblem const& problem) const {
+  std::vector<AnyKernelEntry> candidates = supporting(problem);
+  std::erase_if(candidates, [&](AnyKernelEntry const& entry) { return choice != "auto" && choice != entry.name; });
+  if (candidates.empty()) {
+    none_selected(operation_, choice, names_of(entries_), problem.in_words());
+  }
+  auto const times = timings_.find(problem.key());
+  std::string const name =
+      measured_choice(times == timings_.end() ? TimesByName() : times->second, names_of(candidates));
+  return *std::find_if(candidates.begin(), candidates.end(),
+                       [&](AnyKernelEntry const& entry) { return entry.name == name; });
+}
 
 KernelRegistries::KernelRegistries(KernelRegistries const& other)
     : origin_(other.origin_), observer_(other.observer_), idle_(other.idle_) {
@@ -133,6 +176,15 @@ AnyKernelRegistry* KernelRegistries::find(std::string_view operation) const {
   auto const found = std::find_if(registries_.begin(), registries_.end(),
                                   [&](auto const& registry) { return registry->operation() == operation; });
   return found == registries_.end() ? nullptr : found->get();
+}
+
+void KernelRegistries::throw_missing(std::string_view operation) const {
+  if (find(operation) == nullptr) {
+    throw ConfigError(fmt::format(
+        "operation '{}' has no implementation; name the plug-in that brings one in plugins.paths", operation));
+  }
+  throw ConfigError(
+      fmt::format("operation '{}' is registered with another interface; each operation needs its own name", operation));
 }
 
 void KernelRegistries::insert(std::unique_ptr<AnyKernelRegistry> registry) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <heddle/core/base/error.hpp>
 #include <optional>
 #include <set>
 

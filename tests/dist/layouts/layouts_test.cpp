@@ -123,18 +123,23 @@ class LayoutsTest : public DistTest {
   }
 };
 
+// More than four ranks have many layouts: each trains two kinds, which differ in norm and embeddings, in turn.
 TEST_F(LayoutsTest, EveryLayoutOfTheRanksTrainsAsOneRank) {
-  int runs = 0;
   auto const layouts = layouts_on(world_.size());
-  for (Layout const& layout : layouts) {
-    for (Variant const& variant : all_variants()) {
-      compare(variant, layout);
-      ++runs;
+  std::vector<Variant> const variants = all_variants();
+  int runs = 0;
+  for (std::size_t number = 0; number < layouts.size(); ++number) {
+    for (std::size_t kind = 0; kind < variants.size(); ++kind) {
+      bool const first_or_last = kind == 0 || kind == variants.size() - 1;
+      if (world_.size() <= 4 || first_or_last == (number % 2 == 0)) {
+        compare(variants[kind], layouts[number]);
+        ++runs;
+      }
     }
   }
   if (world_.rank() == 0) {
-    fmt::print("{} layouts of {} ranks, each with {} kinds of model: {} runs of {} steps\n", layouts.size(),
-               world_.size(), all_variants().size(), runs, steps);
+    fmt::print("{} layouts of {} ranks, {} kinds of model: {} runs of {} steps\n", layouts.size(), world_.size(),
+               variants.size(), runs, steps);
   }
 }
 

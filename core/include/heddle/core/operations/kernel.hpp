@@ -49,6 +49,10 @@ struct Implementation {
   std::string origin;  ///< "built-in" or the plug-in's path
 };
 
+struct AnyKernelEntry : Implementation {
+  std::shared_ptr<Kernel> kernel;
+};
+
 template <class Interface>
 struct KernelEntry : Implementation {
   std::shared_ptr<Interface> kernel;

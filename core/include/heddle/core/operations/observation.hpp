@@ -72,10 +72,10 @@ class KernelObserver {
 template <class Interface>
 struct ObservedSelection {
   typename Interface::Problem problem;
-  std::vector<KernelEntry<Interface>> supporting;  ///< for `problem`, the fastest by speed first
-  std::shared_ptr<Interface> selected;             ///< null: the kernel is unknown and idle
-  KernelObserver* observer = nullptr;              ///< null: nothing is reported
-  bool idle = false;                               ///< calls are reported but not made
+  std::vector<AnyKernelEntry> supporting = {};  ///< for `problem`, the fastest by speed first
+  std::shared_ptr<Interface> selected = {};     ///< null: the kernel is unknown and idle
+  KernelObserver* observer = nullptr;           ///< null: nothing is reported
+  bool idle = false;                            ///< calls are reported but not made
 };
 
 /// The base of an operation's observed kernel, which replaces the selected one, or of an idle kernel, which supports
@@ -140,9 +140,10 @@ class ObservedKernel : public Interface {
   template <class Call>
   std::vector<KernelCall::Way> ways(Problem const& problem, Call const& call) const {
     std::vector<KernelCall::Way> all;
-    for (KernelEntry<Interface> const& entry : selection_.supporting) {
-      if (entry.kernel->supports(problem)) {
-        all.push_back({entry.name, entry.speed, [call, kernel = entry.kernel] { call(*kernel); }});
+    for (AnyKernelEntry const& entry : selection_.supporting) {
+      auto kernel = std::static_pointer_cast<Interface>(entry.kernel);
+      if (kernel->supports(problem)) {
+        all.push_back({entry.name, entry.speed, [call, kernel] { call(*kernel); }});
       }
     }
     return all;

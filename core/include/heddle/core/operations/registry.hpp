@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/operations/observation.hpp>
 #include <heddle/core/operations/timings.hpp>
@@ -13,125 +11,102 @@
 
 namespace heddle {
 
-namespace kernel_registry_errors {
+/// A problem of an operation, without its type.
+class AnyProblem {
+ public:
+  virtual ~AnyProblem() = default;
+  virtual bool supported_by(Kernel const& kernel) const = 0;
+  virtual std::string in_words() const = 0;
+  virtual std::string key() const = 0;  ///< its timing_key
+};
 
-/// Errors of the registries; all throw ConfigError. This one throws only for an empty name and for "auto".
-void require_usable_name(std::string_view operation, std::string_view name, std::string_view origin);
-[[noreturn]] void no_kernel(std::string_view operation, std::string_view name, std::string_view origin);
-[[noreturn]] void name_is_taken(std::string_view operation, std::string_view name, std::string_view origin);
-/// `names` are the registered ones; `problem` is a description in words.
-[[noreturn]] void none_selected(std::string_view operation, std::string_view choice,
-                                std::vector<std::string> const& names, std::string const& problem);
-[[noreturn]] void nothing_registered(std::string_view operation);
-[[noreturn]] void other_interface(std::string_view operation);
+template <class Interface>
+class ProblemOf final : public AnyProblem {
+ public:
+  /// Keeps a reference to the problem.
+  explicit ProblemOf(typename Interface::Problem const& problem) : problem_(problem) {}
 
-}  // namespace kernel_registry_errors
+  bool supported_by(Kernel const& kernel) const override {
+    return static_cast<Interface const&>(kernel).supports(problem_);
+  }
+  std::string in_words() const override { return describe(problem_); }
+  std::string key() const override { return timing_key(problem_); }
 
-/// The implementations of one operation, seen without its interface.
+ private:
+  typename Interface::Problem const& problem_;
+};
+
+/// The implementations of one operation, without its interface.
 class AnyKernelRegistry {
  public:
   virtual ~AnyKernelRegistry() = default;
-
-  virtual std::string_view operation() const = 0;
-  /// The implementations, the fastest by speed first; of equally fast ones the one that was registered first.
-  virtual std::vector<Implementation> implementations() const = 0;
   virtual std::unique_ptr<AnyKernelRegistry> copy() const = 0;
+
+  std::string_view operation() const { return operation_; }
+  /// The implementations, the fastest by speed first; of equally fast ones the one that was registered first.
+  std::vector<Implementation> implementations() const;
   /// The sum of the implementations' Kernel::kept_bytes.
-  virtual std::size_t kept_bytes() const = 0;
+  std::size_t kept_bytes() const;
 
   /// Sets the times of this machine that `auto` uses from now on.
   void set_timings(TimesByProblem timings) { timings_ = std::move(timings); }
   /// Sets Implementation::origin of those added from now on.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
+  /// The implementations that support the problem, in the order of implementations().
+  std::vector<AnyKernelEntry> supporting(AnyProblem const& problem) const;
+  /// The implementation that `choice` names or, for "auto", the fastest of those that support the problem: by measured
+  /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. ConfigError gives
+  /// the reason.
+  AnyKernelEntry selected(std::string_view choice, AnyProblem const& problem) const;
+
  protected:
-  AnyKernelRegistry() = default;
+  explicit AnyKernelRegistry(std::string_view operation) : operation_(operation) {}
   AnyKernelRegistry(AnyKernelRegistry const&) = default;
   AnyKernelRegistry& operator=(AnyKernelRegistry const&) = default;
 
+  /// Throws ConfigError where the name is taken, empty or "auto", and where there is no kernel.
+  void add_entry(std::string name, int speed, std::shared_ptr<Kernel> kernel);
+  /// The implementations in the order of registration.
+  std::vector<AnyKernelEntry> const& all_entries() const { return entries_; }
+
+ private:
+  std::vector<AnyKernelEntry> by_speed() const;
+
+  std::string_view operation_;
   std::string origin_ = "built-in";
   TimesByProblem timings_;
+  std::vector<AnyKernelEntry> entries_;
 };
 
-/// The implementations of one operation by name.
+/// The implementations of one operation by name. The work is AnyKernelRegistry's, which is compiled once.
 template <class Interface>
 class KernelRegistry final : public AnyKernelRegistry {
  public:
   using Problem = typename Interface::Problem;
-  using Entry = KernelEntry<Interface>;
+
+  KernelRegistry() : AnyKernelRegistry(Interface::operation) {}
 
   /// Throws ConfigError where the name is taken, empty or "auto", and where there is no kernel.
   void add(std::string name, int speed, std::shared_ptr<Interface> kernel) {
-    kernel_registry_errors::require_usable_name(Interface::operation, name, origin_);
-    if (kernel == nullptr) {
-      kernel_registry_errors::no_kernel(Interface::operation, name, origin_);
-    }
-    for (Entry const& entry : entries_) {
-      if (entry.name == name) {
-        kernel_registry_errors::name_is_taken(Interface::operation, name, entry.origin);
-      }
-    }
-    entries_.push_back({{std::move(name), speed, origin_}, std::move(kernel)});
+    add_entry(std::move(name), speed, std::move(kernel));
   }
 
-  /// The implementation that `choice` names or, for "auto", the fastest of those that support the problem: by measured
-  /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. ConfigError gives
-  /// the reason.
+  /// The kernel of selected().
   std::shared_ptr<Interface> select(std::string_view choice, Problem const& problem) const {
-    return selected(choice, problem).kernel;
-  }
-  Entry selected(std::string_view choice, Problem const& problem) const {
-    std::vector<Entry> candidates = supporting(problem);
-    std::erase_if(candidates, [&](Entry const& entry) { return choice != "auto" && choice != entry.name; });
-    if (candidates.empty()) {
-      kernel_registry_errors::none_selected(Interface::operation, choice, names_of(entries_), describe(problem));
-    }
-    auto const times = timings_.find(timing_key(problem));
-    std::string const name =
-        measured_choice(times == timings_.end() ? TimesByName() : times->second, names_of(candidates));
-    return *std::find_if(candidates.begin(), candidates.end(), [&](Entry const& entry) { return entry.name == name; });
+    return std::static_pointer_cast<Interface>(selected(choice, ProblemOf<Interface>(problem)).kernel);
   }
 
   /// The implementations in the order of registration.
-  std::vector<Entry> const& entries() const { return entries_; }
-  /// The implementations, the fastest by speed first; of equally fast ones the one that was registered first.
-  std::vector<Entry> by_speed() const {
-    std::vector<Entry> sorted = entries_;
-    std::stable_sort(sorted.begin(), sorted.end(), [](auto& a, auto& b) { return a.speed > b.speed; });
-    return sorted;
-  }
-  /// The entries of by_speed() that support the problem.
-  std::vector<Entry> supporting(Problem const& problem) const {
-    std::vector<Entry> entries = by_speed();
-    std::erase_if(entries, [&](Entry const& entry) { return !entry.kernel->supports(problem); });
-    return entries;
+  std::vector<KernelEntry<Interface>> entries() const {
+    std::vector<KernelEntry<Interface>> typed;
+    for (AnyKernelEntry const& entry : all_entries()) {
+      typed.push_back({entry, std::static_pointer_cast<Interface>(entry.kernel)});
+    }
+    return typed;
   }
 
-  std::string_view operation() const override { return Interface::operation; }
-  std::vector<Implementation> implementations() const override {
-    std::vector<Entry> const sorted = by_speed();
-    return {sorted.begin(), sorted.end()};
-  }
   std::unique_ptr<AnyKernelRegistry> copy() const override { return std::make_unique<KernelRegistry>(*this); }
-  std::size_t kept_bytes() const override {
-    std::size_t bytes = 0;
-    for (Entry const& entry : entries_) {
-      bytes += entry.kernel->kept_bytes();
-    }
-    return bytes;
-  }
-
- private:
-  static std::vector<std::string> names_of(std::vector<Entry> const& entries) {
-    std::vector<std::string> names;
-    names.reserve(entries.size());
-    for (Entry const& entry : entries) {
-      names.push_back(entry.name);
-    }
-    return names;
-  }
-
-  std::vector<Entry> entries_;
 };
 
 /// Every operation's implementations. Registration functions and plug-ins fill it; later it is only read. An operation
@@ -154,21 +129,20 @@ class KernelRegistries {
   /// The operation's registry, made if there is none yet. Throws ConfigError if another interface has the name.
   template <class Interface>
   KernelRegistry<Interface>& of() {
-    if (AnyKernelRegistry const* const known = find(Interface::operation)) {
-      static_cast<void>(checked<Interface>(*known));
-    } else {
+    if (find(Interface::operation) == nullptr) {
       insert(std::make_unique<KernelRegistry<Interface>>());
     }
+    static_cast<void>(std::as_const(*this).of<Interface>());
     return static_cast<KernelRegistry<Interface>&>(*find(Interface::operation));
   }
-  /// Throws ConfigError where nothing is registered for the operation.
+  /// Throws ConfigError where nothing is registered for the operation, and where another interface has its name.
   template <class Interface>
   KernelRegistry<Interface> const& of() const {
-    AnyKernelRegistry const* const known = find(Interface::operation);
-    if (known == nullptr) {
-      kernel_registry_errors::nothing_registered(Interface::operation);
+    auto const* const typed = dynamic_cast<KernelRegistry<Interface> const*>(find(Interface::operation));
+    if (typed == nullptr) {
+      throw_missing(Interface::operation);
     }
-    return checked<Interface>(*known);
+    return *typed;
   }
 
   /// KernelRegistry::select by `choices`, observed where there is an observer.
@@ -178,12 +152,14 @@ class KernelRegistries {
       return Interface::observed({problem, {}, nullptr, observer_, true});
     }
     KernelRegistry<Interface> const& registry = of<Interface>();
-    KernelEntry<Interface> const entry = registry.selected(choices.of(Interface::operation), problem);
+    ProblemOf<Interface> const any_problem(problem);
+    AnyKernelEntry const entry = registry.selected(choices.of(Interface::operation), any_problem);
+    auto kernel = std::static_pointer_cast<Interface>(entry.kernel);
     if (observer_ == nullptr) {
-      return entry.kernel;
+      return kernel;
     }
-    observer_->selected({Interface::operation, describe(problem), entry.name});
-    return Interface::observed({problem, registry.supporting(problem), entry.kernel, observer_, idle_});
+    observer_->selected({Interface::operation, any_problem.in_words(), entry.name});
+    return Interface::observed({problem, registry.supporting(any_problem), std::move(kernel), observer_, idle_});
   }
 
   /// The registries in the order in which the operations were first registered.
@@ -200,14 +176,8 @@ class KernelRegistries {
   std::size_t kept_bytes() const;
 
  private:
-  template <class Interface>
-  static KernelRegistry<Interface> const& checked(AnyKernelRegistry const& registry) {
-    auto const* const typed = dynamic_cast<KernelRegistry<Interface> const*>(&registry);
-    if (typed == nullptr) {
-      kernel_registry_errors::other_interface(Interface::operation);
-    }
-    return *typed;
-  }
+  /// ConfigError: nothing is registered for the operation, or with another interface.
+  [[noreturn]] void throw_missing(std::string_view operation) const;
   /// The operation's registry; null if there is none.
   AnyKernelRegistry* find(std::string_view operation) const;
   void insert(std::unique_ptr<AnyKernelRegistry> registry);
