@@ -7,8 +7,8 @@
 
 namespace heddle {
 
-// Each is defined in the folder of its operation and adds implementations that are compiled once; level/compiled.hpp
-// has the others.
+// Each is defined in its operation's reference.cpp; level/compiled.hpp adds the implementations that are compiled for
+// each instruction set.
 #define HEDDLE_DECLARE(name) void add_##name##_kernels(KernelRegistries& registries);
 HEDDLE_OPERATIONS(HEDDLE_DECLARE)
 #undef HEDDLE_DECLARE

@@ -93,8 +93,8 @@ class ReferenceActivation final : public Activation {
 
 }  // namespace
 
-std::shared_ptr<Activation> make_reference_activation() {
-  return std::make_shared<ReferenceActivation>();
+void add_activation_kernels(KernelRegistries& registries) {
+  registries.of<Activation>().add("reference", speeds::reference, std::make_shared<ReferenceActivation>());
 }
 
 }  // namespace heddle

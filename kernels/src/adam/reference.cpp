@@ -53,8 +53,8 @@ class ReferenceAdam final : public Adam {
 
 }  // namespace
 
-std::shared_ptr<Adam> make_reference_adam() {
-  return std::make_shared<ReferenceAdam>();
+void add_adam_kernels(KernelRegistries& registries) {
+  registries.of<Adam>().add("reference", speeds::reference, std::make_shared<ReferenceAdam>());
 }
 
 }  // namespace heddle

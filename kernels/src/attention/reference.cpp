@@ -332,8 +332,8 @@ class ReferenceAttention : public Attention {
 
 }  // namespace
 
-std::shared_ptr<Attention> make_reference_attention() {
-  return std::make_shared<ReferenceAttention>();
+void add_attention_kernels(KernelRegistries& registries) {
+  registries.of<Attention>().add("reference", speeds::reference, std::make_shared<ReferenceAttention>());
 }
 
 }  // namespace heddle

@@ -85,8 +85,8 @@ class ReferenceEmbedding final : public Embedding {
 
 }  // namespace
 
-std::shared_ptr<Embedding> make_reference_embedding() {
-  return std::make_shared<ReferenceEmbedding>();
+void add_embedding_kernels(KernelRegistries& registries) {
+  registries.of<Embedding>().add("reference", speeds::reference, std::make_shared<ReferenceEmbedding>());
 }
 
 }  // namespace heddle

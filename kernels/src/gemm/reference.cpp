@@ -68,8 +68,8 @@ class ReferenceGemm final : public Gemm {
 
 }  // namespace
 
-std::shared_ptr<Gemm> make_reference_gemm() {
-  return std::make_shared<ReferenceGemm>();
+void add_gemm_kernels(KernelRegistries& registries) {
+  registries.of<Gemm>().add("reference", speeds::reference, std::make_shared<ReferenceGemm>());
 }
 
 }  // namespace heddle

@@ -1,18 +1,18 @@
-#include <heddle/core/base/operation_names.hpp>
-
 #include "compiled.hpp"
+
+// HEDDLE_PORTABLE_OPERATIONS is EACH(name) for every operation `name` that has a file name/kokkos.cpp (CMakeLists.txt),
+// which defines this function.
 
 namespace heddle {
 
-// Each of these is defined in the file kokkos.cpp of its operation.
-#define HEDDLE_DECLARE(name) void add_portable_##name##_kernels(KernelRegistries& registries);
-HEDDLE_OPERATIONS(HEDDLE_DECLARE)
-#undef HEDDLE_DECLARE
+#define EACH(name) void add_portable_##name##_kernels(KernelRegistries& registries);
+HEDDLE_PORTABLE_OPERATIONS
+#undef EACH
 
 }  // namespace heddle
 
 void heddle_add_portable_kernels(heddle::KernelRegistries& registries) {
-#define HEDDLE_ADD(name) heddle::add_portable_##name##_kernels(registries);
-  HEDDLE_OPERATIONS(HEDDLE_ADD)
-#undef HEDDLE_ADD
+#define EACH(name) heddle::add_portable_##name##_kernels(registries);
+  HEDDLE_PORTABLE_OPERATIONS
+#undef EACH
 }

@@ -145,8 +145,8 @@ class ReferenceResidualNorm : public ResidualNorm {
 
 }  // namespace
 
-std::shared_ptr<ResidualNorm> make_reference_residual_norm() {
-  return std::make_shared<ReferenceResidualNorm>();
+void add_residual_norm_kernels(KernelRegistries& registries) {
+  registries.of<ResidualNorm>().add("reference", speeds::reference, std::make_shared<ReferenceResidualNorm>());
 }
 
 }  // namespace heddle

@@ -26,28 +26,13 @@ constexpr int own = 25;
 
 }  // namespace speeds
 
-// Each implementation is in the .cpp file of its name and exports only this function.
+// Implementations that several files use; each is in the file of its name.
 
-std::shared_ptr<Gemm> make_reference_gemm();
-
-std::shared_ptr<Attention> make_reference_attention();
 std::shared_ptr<Attention> make_simd_attention();
-
-std::shared_ptr<ResidualNorm> make_reference_residual_norm();
 std::shared_ptr<ResidualNorm> make_kokkos_residual_norm();
 std::shared_ptr<ResidualNorm> make_simd_residual_norm();
-
-std::shared_ptr<Activation> make_reference_activation();
-
-std::shared_ptr<SoftmaxCrossEntropy> make_reference_softmax_cross_entropy();
 std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy();
 std::shared_ptr<SoftmaxCrossEntropy> make_simd_softmax_cross_entropy();
-
-std::shared_ptr<Embedding> make_reference_embedding();
-
-std::shared_ptr<Adam> make_reference_adam();
-
-std::shared_ptr<TensorOps> make_reference_tensor_ops();
 
 /// Adds `onednn`, limited to `level`.
 void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);

@@ -171,8 +171,8 @@ class ReferenceTensorOps final : public TensorOps {
 
 }  // namespace
 
-std::shared_ptr<TensorOps> make_reference_tensor_ops() {
-  return std::make_shared<ReferenceTensorOps>();
+void add_tensor_ops_kernels(KernelRegistries& registries) {
+  registries.of<TensorOps>().add("reference", speeds::reference, std::make_shared<ReferenceTensorOps>());
 }
 
 }  // namespace heddle

@@ -5,8 +5,8 @@
 
 /// The only list of Heddle's operations, in the order in which they are shown. `EACH(name)` is expanded for each. An
 /// operation `name` has core/operations/name.hpp (its interface, problem, cost), a key of `[kernels]` in the
-/// configuration, and `add_name_kernels(KernelRegistries&)` in kernels/src. Plug-ins add operations that are not in
-/// this list.
+/// configuration, and in kernels/src/name `add_name_kernels(KernelRegistries&)`, in reference.cpp, and where there is a
+/// kokkos.cpp `add_portable_name_kernels` in it. Plug-ins add operations that are not in this list.
 #define HEDDLE_OPERATIONS(EACH) \
   EACH(gemm)                    \
   EACH(attention)               \

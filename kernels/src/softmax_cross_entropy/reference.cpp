@@ -137,8 +137,9 @@ class ReferenceSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
 
 }  // namespace
 
-std::shared_ptr<SoftmaxCrossEntropy> make_reference_softmax_cross_entropy() {
-  return std::make_shared<ReferenceSoftmaxCrossEntropy>();
+void add_softmax_cross_entropy_kernels(KernelRegistries& registries) {
+  registries.of<SoftmaxCrossEntropy>().add("reference", speeds::reference,
+                                           std::make_shared<ReferenceSoftmaxCrossEntropy>());
 }
 
 }  // namespace heddle
