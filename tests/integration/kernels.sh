@@ -68,6 +68,12 @@ grep -A 1 'tensor_ops: ' listing | tail -n 1 | grep -Eq '^ +\+ kokkos not timed 
 "$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache=other.json --set parallel.tensor=2 > listing 2> log ||
   fail "--benchmark of a tensor layout"
 grep -Fq '24 columns of 32' other.json || fail "the layout's shapes are not its tensor ranks'"
+# A layer that differs from the others of its stack is timed, too.
+"$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache=other.json --set model.encoder.layer.2.activation=gelu \
+  > listing 2> log || fail "--benchmark of a stack with two kinds of layers"
+for function in relu gelu; do
+  grep -q "^activation: .*$function" listing || fail "the layers with $function are not timed"
+done
 "$HEDDLE" kernels --benchmark --set 'kernels.cache=""' --set model.d_model=32 --set model.d_ff=32 --set model.heads=2 \
   --set train.micro_batch_tokens=256 --set train.batch_tokens=256 --set model.max_length=64 --vocabulary 50 > listing 2> log ||
   fail "--benchmark without data"

@@ -17,10 +17,23 @@ namespace heddle {
 
 namespace {
 
+/// One of each kind of layer that the stack has: one without settings of its own, and one of each range with some.
+void keep_one_of_each_kind(StackConfig& stack) {
+  std::int64_t plain = stack.layers;
+  std::int64_t kept = 0;
+  for (LayerOverride& override : stack.overrides) {
+    plain -= override.layers.count();
+    override.layers = {kept, kept + 1};
+    ++kept;
+  }
+  stack.layers = kept + (plain > 0 ? 1 : 0);
+}
+
 /// The model whose step is timed: of layers that are repeated, or split without changing a kernel's problem, it has
 /// one.
 Config small_config(Config config) {
-  config.model.encoder.layers = config.model.decoder.layers = 1;
+  keep_one_of_each_kind(config.model.encoder);
+  keep_one_of_each_kind(config.model.decoder);
   ParallelConfig parallel;
   parallel.tensor = config.parallel.tensor;
   parallel.data = 1;
@@ -171,9 +184,9 @@ KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
   Config const config = small_config(benchmark.config);
   Sample const sample = config.data.train.empty() ? make_up_sample(config, benchmark.vocabulary) : read_sample(config);
   DType const dtype = dtype_of(config.train.precision);
-  fmt::print("A step of the model with one encoder and one decoder layer: {}, {} + {} tokens{}, vocabulary {}{}\n",
-             name_of(dtype), sample.pack.source_rows.tokens, sample.pack.target_rows.tokens,
-             config.data.train.empty() ? " (made up)" : " of " + config.data.train, sample.vocabulary.target,
+  fmt::print("A step of the model with one layer of each kind: {}, {} + {} tokens{}, vocabulary {}{}\n", name_of(dtype),
+             sample.pack.source_rows.tokens, sample.pack.target_rows.tokens,
+             config.data.train.empty() ? " (synthetic)" : " of " + config.data.train, sample.vocabulary.target,
              config.parallel.tensor > 1 ? fmt::format(", parallel.tensor = {}", config.parallel.tensor) : "");
   Peaks const peaks = measure_peaks(benchmark.registries.kernels, benchmark.execution, {dtype}, 1);
   MatmulPeak const& matmul = peaks.matmul(dtype);

@@ -16,16 +16,16 @@ struct KernelBenchmark {
   bool all = false;             ///< implementations of speed 0, too
 };
 
-/// Times every implementation in the calls of a training step of the configured model with one encoder and one decoder
-/// layer (the other layers are the same), as rank 0 of its tensor group makes them; prints tables; returns the times.
+/// Times every implementation in the calls of a training step of the configured model, as rank 0 of its tensor group
+/// makes them; of equal layers of a stack the model has one. Prints tables; returns the times.
 KernelTimings benchmark_kernels(KernelBenchmark const& benchmark);
 
 /// Names of implementations by operation.
 using KernelSelections = std::map<std::string, std::set<std::string>>;
 
-/// The implementations that rank 0 of the tensor group selects to train the configured model with one encoder and one
-/// decoder layer (the other layers are the same): the model is built, and nothing is computed. Throws ConfigError if
-/// the configuration names or needs one that does not exist.
+/// The implementations that rank 0 of the tensor group selects to train the configured model: it is built with one of
+/// the equal layers of each stack, and nothing is computed. Throws ConfigError if the configuration names or needs an
+/// implementation that does not exist.
 KernelSelections select_kernels(Config const& config, Registries const& registries, Execution& execution,
                                 std::int64_t vocabulary);
 

@@ -131,7 +131,7 @@ std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, Che
   check_options(options);
   auto const wanted = static_cast<std::size_t>(options.average);
   std::vector<Checkpoint> checkpoints;
-  std::string reasons;
+  std::vector<std::string> reasons;
   for (CheckpointEntry const& entry : candidates(options)) {
     if (checkpoints.size() == wanted) {
       break;
@@ -139,13 +139,16 @@ std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, Che
     try {
       checkpoints.push_back(Checkpoint::open(entry.directory));
     } catch (DataError const& error) {
-      reasons += fmt::format("\n  {}", error.what());
-      report(fmt::format("skipped a checkpoint that does not verify: {}", error.what()));
+      reasons.emplace_back(error.what());
     }
   }
   if (checkpoints.size() < wanted) {
-    throw DataError(fmt::format("{}: {} of the checkpoints there verify, {} wanted{}", options.checkpoint,
-                                checkpoints.empty() ? "none" : std::to_string(checkpoints.size()), wanted, reasons));
+    throw DataError(fmt::format("{}: {} of the checkpoints there verify, {} wanted\n  {}", options.checkpoint,
+                                checkpoints.empty() ? "none" : std::to_string(checkpoints.size()), wanted,
+                                fmt::join(reasons, "\n  ")));
+  }
+  for (std::string const& reason : reasons) {
+    report(fmt::format("skipped a checkpoint that does not verify: {}", reason));
   }
   return checkpoints;
 }

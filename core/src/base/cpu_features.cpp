@@ -111,7 +111,7 @@ __attribute__((constructor(101))) void require_compiled_features() {
       print(place.name);
     }
   }
-  print("; build Heddle with HEDDLE_NATIVE=OFF, which needs x86-64-v2, or on this machine\n");
+  print("; the default build (HEDDLE_NATIVE=OFF) needs x86-64-v2, another one this machine or a newer\n");
   constexpr int bad_config = 78;
   _exit(bad_config);
 }

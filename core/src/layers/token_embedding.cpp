@@ -90,6 +90,7 @@ Tensor TokenEmbedding::normalize(LayerContext& context, Tensor const& embedded, 
   Tensor output = activations.norm.output.normalized;
   Dropout const dropout = make_stream_dropout(context, dropout_, name_ + ".embedding_dropout", side_);
   if (dropout.active()) {
+    // The operation that drops also adds a residual, of which there is none here.
     Tensor const zeros = context.arena.allocate(output.dtype(), output.shape());
     tensor_ops_->fill(context.execution, zeros, 0);
     activations.dropped = drop_->forward(context, {zeros, output, dropout});

@@ -154,7 +154,7 @@ Tensor Model::decode(LayerContext& context, TokenIds const& tokens, TokenRows co
     hidden = context.arena.allocate(dtype_, {rows.tokens, d_model_});
     pipeline_.receive(hidden, pipeline_.rank() - 1);
   }
-  hidden = part->decode(context, *stack, tokens, rows, {hidden, memory}, step, caches);
+  hidden = part->decode(context, *stack, {tokens, rows, {hidden, memory}}, step, caches);
   if (part->ends_model()) {
     return part->logits(context, hidden);
   }

@@ -170,11 +170,14 @@ Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const
   return stack.layers.forward(context, {input, {}}, saved).hidden;
 }
 
-Tensor ModelPart::decode(LayerContext& context, Stack const& stack, TokenIds const& tokens, TokenRows const& rows,
-                         HiddenStates const& stream, DecodeStep const& step, std::vector<DecodeCache>& caches) const {
-  Saved embedding;
-  Tensor const hidden = stack.begins ? stack.embedding->forward(context, tokens, rows, embedding) : stream.hidden;
-  return stack.layers.decode(context, {hidden, stream.memory}, step, caches).hidden;
+Tensor ModelPart::decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,
+                         std::vector<DecodeCache>& caches) const {
+  HiddenStates states = input.previous;
+  if (stack.begins) {
+    Saved embedding;
+    states.hidden = stack.embedding->forward(context, input.tokens, input.rows, embedding);
+  }
+  return stack.layers.decode(context, states, step, caches).hidden;
 }
 
 }  // namespace heddle

@@ -303,25 +303,29 @@ std::optional<std::int64_t> CheckpointStore::best_step() const {
 
 std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report) const {
   auto const steps = find_steps(directory_);
-  std::string reasons;
+  std::vector<std::string> rejected;  // reported once: to the caller, or in the error where none verifies
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     std::string problem = "is a symbolic link";
     try {
       if (!fs::is_symlink(step->directory)) {
-        return Checkpoint::open(step->directory);
+        Checkpoint newest = Checkpoint::open(step->directory);
+        if (report) {
+          std::for_each(rejected.begin(), rejected.end(), report);
+        }
+        return newest;
       }
     } catch (std::bad_alloc const&) {
       throw;
     } catch (std::exception const& error) {
       problem = error.what();
     }
-    std::string const message = step->directory.filename().string() + " rejected: " + problem;
-    reasons += "\n  " + message;
-    if (report) {
-      report(message);
-    }
+    rejected.push_back(step->directory.filename().string() + " rejected: " + problem);
   }
   if (!steps.empty() || has_rejected(directory_)) {
+    std::string reasons;
+    for (std::string const& reason : rejected) {
+      reasons += "\n  " + reason;
+    }
     throw DataError(directory_.string() + ": no checkpoint verifies" + reasons);
   }
   return std::nullopt;

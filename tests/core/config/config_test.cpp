@@ -450,7 +450,7 @@ TEST(Config, WrongOverridesNameThemselves) {
   EXPECT_THAT(refusal("", {"run.directory=\xff/x"}), StartsWith("--set run.directory="));
 }
 
-TEST(Config, FilesThatCanNotBeReadAreNamed) {
+TEST(Config, FilesThatCannotBeReadAreNamed) {
   EXPECT_THROW(
       try { load_config("/nonexistent/run.toml"); } catch (ConfigError const& error) {
         EXPECT_THAT(error.what(), HasSubstr("/nonexistent/run.toml: cannot be read: No such file"));

@@ -326,7 +326,7 @@ TEST(Generation, AContinuationKeepsToTheModelsLengthWithItsPrompt) {
   }
 }
 
-TEST(Generation, RefusesWhatItCanNotDo) {
+TEST(Generation, RefusesWhatItCannotDo) {
   Sample sample({.max_length = 6});
   auto const refused = [&](GenerationOptions const& options) {
     return message_of<UsageError>([&] { sample.generate({{4}}, options); });

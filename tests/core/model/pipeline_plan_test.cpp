@@ -154,7 +154,7 @@ TEST(PipelinePlan, OneStageIsOnePart) {
   EXPECT_EQ(ranges_of(planned(model_of(2, 2), interleaved(1), 100)), (std::vector<IndexRange>{{0, 4}}));
 }
 
-TEST(PipelinePlan, WhatCanNotBeCutIsRefused) {
+TEST(PipelinePlan, RefusesWhatCannotBeCut) {
   auto const planning = [](ModelConfig const& model, ParallelConfig const& parallel) {
     return [=] { static_cast<void>(plan_pipeline(description_of(model), parallel, 100)); };
   };

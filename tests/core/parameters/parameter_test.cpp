@@ -246,7 +246,7 @@ TEST(ParameterSetTest, IdsAreUniqueAndVersionsGrow) {
   EXPECT_GT(first.all().front().version, before);
 }
 
-TEST(ParameterSetTest, WhatCanNotBeDeclaredIsRefused) {
+TEST(ParameterSetTest, RefusesWhatCannotBeDeclared) {
   ParameterSet parameters(Mesh({1, 1, 1, 2}, 0, 2));
   parameters.declare(sharded("weight", {4, 4}, 0));
   EXPECT_THAT(

@@ -403,7 +403,7 @@ TEST_F(ContextAttentionCost, MemoryOfALongSequenceFallsWithTheRanks) {
   });
 }
 
-TEST_F(ContextAttentionTest, WhatCanNotWorkIsRefused) {
+TEST_F(ContextAttentionTest, RefusesLayoutsThatCannotWork) {
   auto const rows_of = [](std::int64_t queries, std::int64_t keys) {
     return Rows(random_inputs(DType::float32, {queries, 36}, {keys, 36}), heads + 1);
   };

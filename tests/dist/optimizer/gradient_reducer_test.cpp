@@ -226,7 +226,7 @@ TEST_F(GradientReducerTest, EveryBucketSizeSumsEveryElementOnce) {
   }
 }
 
-TEST_F(GradientReducerTest, WhatItCanNotSumIsRefused) {
+TEST_F(GradientReducerTest, RefusesWhatItCannotSum) {
   Bench bench(world_);
   EXPECT_THAT([&] { bench.reducer.begin_tree(0, bench.loss_sums); },
               ThrowsMessage<Error>(HasSubstr("0 micro-batches")));

@@ -183,7 +183,7 @@ TEST_F(CheckpointCrashTest, DamageAfterTheReadBackIsRejectedOnResuming) {
   EXPECT_THAT(reports, ElementsAre(HasSubstr("SHA-256")));
 }
 
-TEST_F(CheckpointCrashTest, AFileThatCanNotGrowIsAClearErrorAndLeavesNothing) {
+TEST_F(CheckpointCrashTest, AFileThatCannotGrowIsAClearErrorAndLeavesNothing) {
   commit(1);
   for (rlim_t limit : {rlim_t{500}, rlim_t{1000000}, rlim_t{2500000}}) {
     int const status = wait_for(start_child([&] {

@@ -118,7 +118,7 @@ TEST_F(PrepareTest, RefusesUnequalLineCountsNamingBoth) {
   EXPECT_THAT(failure(), AllOf(HasSubstr("valid.en has 20 lines"), HasSubstr("train.de has 400")));
 }
 
-TEST_F(PrepareTest, RefusesTextThatCanNotBeUsed) {
+TEST_F(PrepareTest, RefusesTextThatCannotBeUsed) {
   options_.target = inputs_.write("bad.de", "gut\nschlecht \xFC\n");
   EXPECT_THAT(failure(), AllOf(HasSubstr("bad.de"), HasSubstr("line 2"), HasSubstr("UTF-8")));
   options_.target = inputs_.write("empty.de", "");

@@ -55,7 +55,7 @@ TEST(LineReader, NamesFileAndLineOfInvalidUtf8) {
   EXPECT_THAT(read_error(path), AllOf(HasSubstr(path.string()), HasSubstr("line 2"), HasSubstr("0xF6")));
 }
 
-TEST(LineReader, RefusesWhatItCanNotRead) {
+TEST(LineReader, RefusesWhatItCannotRead) {
   TemporaryDirectory const directory;
   EXPECT_THAT(read_error(directory / "absent"), AllOf(HasSubstr("absent"), HasSubstr("No such file")));
   EXPECT_THAT(read_error(directory.path()), HasSubstr("directory"));

@@ -91,7 +91,7 @@ TEST(Tokenizer, KeepsToItsSampleOfALargeText) {
   }
 }
 
-TEST(Tokenizer, RefusesModelsThatItCanNotUse) {
+TEST(Tokenizer, RefusesModelsThatItCannotUse) {
   EXPECT_THAT(message_of<DataError>([] { Tokenizer::from_model("no model"); }), HasSubstr("not a SentencePiece model"));
   EXPECT_THAT(message_of<DataError>([] { Tokenizer::from_model(""); }), HasSubstr("SentencePiece model"));
 

@@ -61,13 +61,20 @@ class ModelPart {
   /// The stack of that index; null if this part has no layer of it.
   Stack const* stack(std::size_t index) const;
 
+  /// The next token of each sequence, and the states of the previous part: the memory, where the stack has one, and
+  /// `hidden`, which is not read where this part begins the stack.
+  struct DecodeInput {
+    TokenIds const& tokens;
+    TokenRows const& rows;
+    HiddenStates previous;
+  };
+
   /// The pieces by themselves, for generation and tests. `encode`: the layers that this part has of a stack without
   /// memory, over the pack; `hidden` is not read where this part begins the stack.
   Tensor encode(LayerContext& context, Stack const& stack, Tensor const& hidden, Saved& saved) const;
-  /// The layers of a stack over the next tokens of each sequence → [rows.tokens, d_model], from the arena. `stream`:
-  /// the memory, where the stack has one, and hidden of the previous part, not read where this one begins the stack.
-  Tensor decode(LayerContext& context, Stack const& stack, TokenIds const& tokens, TokenRows const& rows,
-                HiddenStates const& stream, DecodeStep const& step, std::vector<DecodeCache>& caches) const;
+  /// The layers of a stack over the next tokens of each sequence → [rows.tokens, d_model], from the arena.
+  Tensor decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,
+                std::vector<DecodeCache>& caches) const;
   /// hidden [rows, d_model] after the last layer → logits [rows, this rank's part of the vocabulary], from the arena.
   Tensor logits(LayerContext& context, Tensor const& hidden) const { return output_->logits(context, hidden); }
   std::int64_t first_logit() const { return output_->first_token(); }
