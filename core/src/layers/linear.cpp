@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/linear.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
@@ -19,6 +21,27 @@ void require_divisible(LayerSpec const& spec, std::int64_t extent, Linear::Split
     throw ConfigError(fmt::format("{}: its {} {} cannot be divided among parallel.tensor = {} ranks", spec.name, extent,
                                   by_outputs(split) ? "outputs" : "inputs", ranks));
   }
+}
+
+/// Multiply-adds of a product between two calls of LayerContext::progress: some milliseconds on a core.
+constexpr std::int64_t products_at_once = 1'000'000'000;
+/// Rows of a product's part are a multiple of this, so that kernels' blocks stay whole.
+constexpr std::int64_t rows_of_parts = 64;
+
+/// Calls `multiply(rows)` for consecutive parts of a product's rows, of `row_products` multiply-adds each, so that
+/// gradients which other ranks wait for move on in between. There is one part where none are on their way, and on a
+/// device, which does not keep the host waiting.
+template <class Multiply>
+void in_parts(LayerContext const& context, std::int64_t rows, std::int64_t row_products, Multiply const& multiply) {
+  bool const whole = context.gradients == nullptr || kernel_memory_space() != MemorySpace::host;
+  std::int64_t const fitting = products_at_once / std::max<std::int64_t>(row_products, 1) / rows_of_parts;
+  std::int64_t const most = whole ? rows : std::max<std::int64_t>(fitting, 1) * rows_of_parts;
+  IndexRange part;
+  do {
+    part = {part.end, std::min(rows, part.end + most)};
+    multiply(part);
+    context.progress();
+  } while (part.end < rows);
 }
 
 /// A matrix under its full name, and its first row in the matrix whose initial values it shares.
@@ -185,12 +208,15 @@ void Linear::add_parameter_gradients(LayerContext& context, Tensor const& grad_y
 }
 
 void Linear::grad_input(LayerContext& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const {
-  gemm_->multiply(context.execution, {.a = grad_y,
-                                      .b = matrix(weight_.value),
-                                      .c = grad_x,
-                                      .bias = {},
-                                      .accumulate = accumulate,
-                                      .b_weight = {weight_.id(), weight_.version()}});
+  Tensor const weight = matrix(weight_.value);
+  in_parts(context, grad_x.dim(0), grad_y.dim(1) * grad_x.dim(1), [&](IndexRange const& part) {
+    gemm_->multiply(context.execution, {.a = grad_y.rows(part.begin, part.count()),
+                                        .b = weight,
+                                        .c = grad_x.rows(part.begin, part.count()),
+                                        .bias = {},
+                                        .accumulate = accumulate,
+                                        .b_weight = {weight_.id(), weight_.version()}});
+  });
 }
 
 }  // namespace heddle

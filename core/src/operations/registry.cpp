@@ -19,19 +19,8 @@ void require_usable_name(std::string_view operation, std::string_view name, std:
   }
 }
 
-/// `names` are the registered ones; `problem` is a description in words.
-[[noreturn]] void none_selected(std::string_view operation, std::string_view choice,
-                                std::vector<std::string> const& names, std::string const& problem) {
-  std::string const registered =
-      fmt::format("registered at this CPU level: {}; auto takes the fastest that can", fmt::join(names, ", "));
-  if (choice == "auto") {
-    throw ConfigError(
-        fmt::format("no implementation of operation '{}' supports {}; {}", operation, problem, registered));
-  }
-  if (std::find(names.begin(), names.end(), choice) == names.end()) {
-    throw ConfigError(fmt::format("kernels.{} = '{}': no such implementation; {}", operation, choice, registered));
-  }
-  throw ConfigError(fmt::format("kernels.{} = '{}' does not support {}; {}", operation, choice, problem, registered));
+std::string registered_names(std::vector<std::string> const& names) {
+  return fmt::format("registered at this CPU level: {}; auto takes the fastest that can", fmt::join(names, ", "));
 }
 
 std::vector<std::string> names_of(std::vector<AnyKernelEntry> const& entries) {
@@ -41,6 +30,27 @@ std::vector<std::string> names_of(std::vector<AnyKernelEntry> const& entries) {
     names.push_back(entry.name);
   }
   return names;
+}
+
+/// `names` are the registered ones.
+void require_one_of(std::vector<std::string> const& names, std::string_view operation, std::string_view choice,
+                    std::string_view place = "") {
+  if (choice != "auto" && std::find(names.begin(), names.end(), choice) == names.end()) {
+    throw ConfigError(fmt::format("{}{}kernels.{} = '{}': no such implementation; {}", place, place.empty() ? "" : ": ",
+                                  operation, choice, registered_names(names)));
+  }
+}
+
+/// `names` are the registered ones; `problem` is a description in words.
+[[noreturn]] void none_selected(std::string_view operation, std::string_view choice,
+                                std::vector<std::string> const& names, std::string const& problem) {
+  require_one_of(names, operation, choice);
+  std::string const registered = registered_names(names);
+  if (choice == "auto") {
+    throw ConfigError(
+        fmt::format("no implementation of operation '{}' supports {}; {}", operation, problem, registered));
+  }
+  throw ConfigError(fmt::format("kernels.{} = '{}' does not support {}; {}", operation, choice, problem, registered));
 }
 
 }  // namespace
@@ -72,6 +82,10 @@ std::vector<Implementation> AnyKernelRegistry::implementations() const {
   return {sorted.begin(), sorted.end()};
 }
 
+std::vector<std::string> AnyKernelRegistry::names() const {
+  return names_of(entries_);
+}
+
 std::size_t AnyKernelRegistry::kept_bytes() const {
   std::size_t bytes = 0;
   for (AnyKernelEntry const& entry : entries_) {
@@ -90,7 +104,7 @@ AnyKernelEntry AnyKernelRegistry::selected(std::string_view choice, AnyProblem c
   std::vector<AnyKernelEntry> candidates = supporting(problem);
   std::erase_if(candidates, [&](AnyKernelEntry const& entry) { return choice != "auto" && choice != entry.name; });
   if (candidates.empty()) {
-    none_selected(operation_, choice, names_of(entries_), problem.in_words());
+    none_selected(operation_, choice, names(), problem.in_words());
   }
   auto const times = timings_.find(problem.key());
   std::string const name =
@@ -155,12 +169,14 @@ void KernelRegistries::require_known(KernelChoices const& choices) const {
     }
   }
   for (auto const& [operation, choice] : choices.operations()) {
-    if (std::find(operations.begin(), operations.end(), operation) != operations.end()) {
-      continue;
+    if (std::find(operations.begin(), operations.end(), operation) == operations.end()) {
+      throw ConfigError(
+          fmt::format("{}{}there is no key kernels.{}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation,
+                      nearest_or_all(operation, operations, ", or an operation of a plug-in in plugins.paths")));
     }
-    throw ConfigError(
-        fmt::format("{}{}there is no key kernels.{}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation,
-                    nearest_or_all(operation, operations, ", or an operation of a plug-in in plugins.paths")));
+    if (AnyKernelRegistry const* const registry = find(operation)) {
+      require_one_of(registry->names(), operation, choice.implementation, choice.origin);
+    }
   }
 }
 

@@ -62,6 +62,10 @@ std::shared_ptr<MpiCommunicator> MpiCommunicator::duplicate(MPI_Comm parent, std
   return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(handle, {elements_per_call, largest_tag(parent)}));
 }
 
+// Elements of at most 4 bytes in a message that Open MPI sends over TCP without asking the receiver first (below
+// 64 KiB): while ranks compute, each question would wait for their next MPI call, behind the bytes of other messages.
+constexpr std::int64_t eager_elements = 15'000;
+
 MpiCommunicator::MpiCommunicator(MPI_Comm handle, MessageRules const& rules) : handle_(handle), rules_(rules) {
   check_mpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "start");
   check_mpi(MPI_Comm_rank(handle_, &rank_), "start");
@@ -78,7 +82,7 @@ MpiCommunicator::~MpiCommunicator() {
 RankOrderReduction::Channel MpiCommunicator::next_channel() {
   // Reductions are started in the same order on every rank, and far fewer than these tags are in flight at once.
   int const tag = reserved_tag + 1 + 2 * (reductions_++ % reduction_tags);
-  return {shared_from_this(), handle_, rank_, tag, rules_.elements_per_call, buffers_};
+  return {shared_from_this(), handle_, rank_, tag, std::min(rules_.elements_per_call, eager_elements), buffers_};
 }
 
 void MpiCommunicator::reduce_in_rank_order(RankOrderReduction::Call call) {

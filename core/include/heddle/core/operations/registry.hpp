@@ -45,6 +45,8 @@ class AnyKernelRegistry {
   std::string_view operation() const { return operation_; }
   /// The implementations, the fastest by speed first; of equally fast ones the one that was registered first.
   std::vector<Implementation> implementations() const;
+  /// The implementations' names in the order of registration.
+  std::vector<std::string> names() const;
   /// The sum of the implementations' Kernel::kept_bytes.
   std::size_t kept_bytes() const;
 
@@ -170,7 +172,8 @@ class KernelRegistries {
   void set_timings(KernelTimings const& timings);
   /// Sets Implementation::origin of those added from now on.
   void set_origin(std::string const& origin);
-  /// Throws ConfigError for a choice whose operation is not registered; the message names the place of the choice.
+  /// Throws ConfigError for a choice whose operation is not known, or of which no implementation has that name; the
+  /// message names the place of the choice.
   void require_known(KernelChoices const& choices) const;
   /// The sum of all implementations' Kernel::kept_bytes.
   std::size_t kept_bytes() const;
