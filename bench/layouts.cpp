@@ -8,6 +8,7 @@
 #include <boost/program_options.hpp>
 #include <chrono>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/dataset/synthetic_batch.hpp>

@@ -6,6 +6,7 @@
 #include <boost/program_options.hpp>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/training/training_engine.hpp>

@@ -1,6 +1,7 @@
 #include "registration.hpp"
 
 #include <filesystem>
+#include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/plugins/loading.hpp>
 #include <heddle/kernels/register.hpp>
 #include <set>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/kernels/register.hpp>
 #include <limits>

@@ -2,10 +2,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
-#include <heddle/core/layers/cross_attention.hpp>
-#include <heddle/core/layers/feed_forward.hpp>
 #include <heddle/core/layers/registry.hpp>
-#include <heddle/core/layers/self_attention.hpp>
 
 namespace heddle {
 
@@ -43,17 +40,6 @@ std::unique_ptr<Layer> LayerRegistry::build(std::string const& name, LayerSpec c
                                   name, entry.origin));
   }
   return layer;
-}
-
-void register_built_in_layers(LayerRegistry& registry) {
-  registry.add(
-      "self_attention", [](LayerSpec const& spec) { return std::make_unique<SelfAttention>(spec); },
-      SelfAttention::traits());
-  registry.add(
-      "cross_attention", [](LayerSpec const& spec) { return std::make_unique<CrossAttention>(spec); },
-      CrossAttention::traits());
-  registry.add(
-      "feed_forward", [](LayerSpec const& spec) { return std::make_unique<FeedForward>(spec); }, FeedForward::traits());
 }
 
 }  // namespace heddle

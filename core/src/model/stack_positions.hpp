@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/layers/attention_positions.hpp>
+#include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
+#include <span>
 
 namespace heddle {
 
@@ -10,7 +11,7 @@ namespace {
 
 std::string first_names(std::vector<std::string> const& names) {
   constexpr std::size_t shown = 3;
-  std::vector<std::string> const first(names.begin(), names.begin() + std::min(names.size(), shown));
+  std::span<std::string const> const first = std::span(names).first(std::min(names.size(), shown));
   return fmt::format("{}{}", fmt::join(first, ", "), names.size() > shown ? ", …" : "");
 }
 

@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/core/layers/registries.hpp>
+#include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/kernels/register.hpp>
 #include <memory>

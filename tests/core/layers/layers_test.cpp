@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/model/built_in_layers.hpp>
 #include <optional>
 #include <set>
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/layout.hpp>
 
 #include "golden_model.hpp"

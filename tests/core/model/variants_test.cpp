@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/layers/attention_positions.hpp>
 #include <heddle/core/model/model.hpp>
 
 #include "golden_model.hpp"

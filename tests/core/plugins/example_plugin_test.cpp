@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/plugins/loading.hpp>

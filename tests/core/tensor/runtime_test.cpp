@@ -27,7 +27,8 @@ TEST(RuntimeTest, EveryThreadOfKokkosFlushesDenormals) {
   std::atomic<int> keeping = 0;
   std::atomic<int> asked = 0;
   // Static schedule: each thread gets one index.
-  Kokkos::RangePolicy<Space, Kokkos::Schedule<Kokkos::Static>> const policy(0, threads);
+  using Policy = Kokkos::RangePolicy<Space, Kokkos::Schedule<Kokkos::Static>>;
+  Policy const policy(0, static_cast<Policy::member_type>(threads));
   Kokkos::parallel_for("ask_threads", policy, [&](int) {
     keeping += keeps_denormals() ? 1 : 0;
     ++asked;

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <heddle/core/attention/context_attention.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/layers/context_attention.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>

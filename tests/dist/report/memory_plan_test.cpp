@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/dist/report/memory_plan.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 

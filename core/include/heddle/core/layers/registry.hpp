@@ -37,7 +37,4 @@ class LayerRegistry {
   std::string origin_ = "built-in";
 };
 
-/// Registers self_attention, cross_attention and feed_forward.
-void register_built_in_layers(LayerRegistry& registry);
-
 }  // namespace heddle

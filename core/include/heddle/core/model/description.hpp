@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/core/base/index_range.hpp>
-#include <heddle/core/layers/description.hpp>
+#include <heddle/core/model/stack_description.hpp>
 #include <string>
 #include <vector>
 

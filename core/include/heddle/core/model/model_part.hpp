@@ -2,10 +2,10 @@
 
 #include <deque>
 #include <heddle/core/layers/output_loss.hpp>
-#include <heddle/core/layers/residual_stack.hpp>
 #include <heddle/core/layers/token_embedding.hpp>
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
+#include <heddle/core/model/residual_stack.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <optional>
 

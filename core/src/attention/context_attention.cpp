@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
+#include <heddle/core/attention/context_attention.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/layers/context_attention.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <utility>

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/layers/attention_core.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 

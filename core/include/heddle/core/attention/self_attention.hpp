@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/layers/attention_core.hpp>
+#include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/layers/linear.hpp>
 
 namespace heddle {

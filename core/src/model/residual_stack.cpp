@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <heddle/core/layers/residual_stack.hpp>
+#include <heddle/core/model/residual_stack.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {

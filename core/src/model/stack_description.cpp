@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/layers/attention_positions.hpp>
-#include <heddle/core/layers/description.hpp>
+#include <heddle/core/model/stack_description.hpp>
 #include <numeric>
 
 namespace heddle {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <heddle/core/attention/context_attention.hpp>
 #include <heddle/core/base/index_range.hpp>
-#include <heddle/core/layers/context_attention.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <vector>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <array>
-#include <heddle/core/layers/attention_positions.hpp>
+#include <heddle/core/attention/attention_positions.hpp>
 
 namespace heddle {
 

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <heddle/core/layers/attention_positions.hpp>
+#include <heddle/core/attention/attention_positions.hpp>
 
 #include "attention_position_kinds.hpp"
 

@@ -2,9 +2,9 @@
 
 #include <functional>
 #include <heddle/core/base/index_range.hpp>
-#include <heddle/core/layers/description.hpp>
 #include <heddle/core/layers/norm.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
+#include <heddle/core/model/stack_description.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <optional>
 #include <vector>

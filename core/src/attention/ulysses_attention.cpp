@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <heddle/core/attention/context_attention.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/layers/context_attention.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <span>

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
+#include <heddle/core/attention/cross_attention.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/layers/cross_attention.hpp>
 
 namespace heddle {
 

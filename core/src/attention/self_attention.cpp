@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
+#include <heddle/core/attention/self_attention.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/layers/self_attention.hpp>
 #include <utility>
 
 namespace heddle {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <heddle/core/layers/attention_positions.hpp>
-#include <heddle/core/layers/context_attention.hpp>
+#include <heddle/core/attention/attention_positions.hpp>
+#include <heddle/core/attention/context_attention.hpp>
 #include <heddle/core/layers/norm.hpp>
 #include <heddle/core/layers/registry.hpp>
 #include <heddle/core/operations/attention.hpp>
