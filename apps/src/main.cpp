@@ -24,7 +24,7 @@ struct Command {
 constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data},
     Command{"prepare", "turn parallel text into a vocabulary and datasets", run_prepare},
-    Command{"train", "train a model, alone or under mpirun; goes on where it was stopped", run_train},
+    Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train},
     Command{"translate", "translate text with a trained model", run_translate},
     Command{"evaluate", "BLEU, chrF and perplexity on a test set", run_evaluate},
     Command{"inspect", "show what is in a dataset or checkpoint", run_inspect},

@@ -38,7 +38,7 @@ CommandSyntax train_syntax(TrainOptions& options) {
   syntax.summary =
       "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has "
       "checkpoints,\n"
-      "goes on from the newest that verifies. SIGUSR1: writes a checkpoint at the next step and exits with 75.";
+      "resumes from the newest that verifies. SIGUSR1: writes a checkpoint at the next step and exits with 75.";
   syntax.options.add_options()                                                                         //
       ("config", po::value(&options.config)->value_name("RUN.toml")->required(), "the configuration")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),

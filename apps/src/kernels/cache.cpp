@@ -33,7 +33,7 @@ RunKernels kernels_of_begun(fs::path const& file, std::string const& here) {
       kernels.timings = own->second;
     } else if (all.empty()) {
       kernels.notes.push_back(fmt::format(
-          "{} is gone: kernels are chosen by speed, and the run may go on with other last bits than it would "
+          "{} is gone: kernels are chosen by speed, and the run may continue with other last bits than it would "
           "have had",
           file.string()));
     } else {

@@ -28,10 +28,10 @@ VocabularySizes vocabulary_sizes(Dataset const& data) {
 
 std::unique_ptr<Trainer> Trainer::create(TrainerSetup const& setup) {
   std::unique_ptr<Trainer> trainer(new Trainer(setup));
+  trainer->take_directory();
   trainer->open_data();
   trainer->announce();
   trainer->build_model();
-  trainer->take_directory();
   trainer->resume_or_start();
   trainer->open_log();
   return trainer;
@@ -133,7 +133,7 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
     }
     if (!checkpoint.instruction_set().empty() && checkpoint.instruction_set() != setup_.instruction_set) {
       fmt::print(
-          "note: the checkpoint was computed with the instructions {}, this run goes on with {}: it will not be "
+          "note: the checkpoint was computed with the instructions {}, this run continues with {}: it will not be "
           "bitwise the run that it would have been\n",
           checkpoint.instruction_set(), setup_.instruction_set);
     }
@@ -187,7 +187,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
       if (state_.step < config_.train.steps && !stopped_early()) {
         print_end();
         if (speaks()) {
-          log_->say(fmt::format("stopped by SIGUSR1 after step {}; the same command goes on from there", state_.step));
+          log_->say(fmt::format("stopped by SIGUSR1 after step {}; the same command resumes from there", state_.step));
         }
         return ExitCode::requeue;
       }

@@ -28,7 +28,7 @@ Tensor angles(std::int64_t length, std::int64_t head_dim) {
   return from_host<Element>(host, {length, head_dim});
 }
 
-/// Pairs of columns of queries and keys turn with the position, so that their product depends on the distance alone (Su
+/// Pairs of columns of queries and keys turn with the position, so that their product depends only on the distance (Su
 /// et al. 2021). Layers may have heads of different sizes.
 class RotaryPositions final : public AttentionPositions {
  public:

@@ -30,6 +30,27 @@ toml::table parse_override_value(std::string const& value, std::string const& wh
   }
 }
 
+/// A key without the quotes of its parts: decoder.layer."4-6".heads is decoder.layer.4-6.heads. Throws ConfigError for
+/// a part with a dot, which cannot be told from two parts.
+std::string without_quotes(std::string const& key, std::string const& where) {
+  std::string plain;
+  bool quoted = false;
+  for (char const letter : key) {
+    if (letter == '.' && quoted) {
+      throw ConfigError(where + ": a name with a dot can be given in the file only");
+    }
+    if (letter == '"') {
+      quoted = !quoted;
+    } else {
+      plain += letter;
+    }
+  }
+  if (quoted) {
+    throw ConfigError(where + ": a quotation mark of the key has no second one");
+  }
+  return plain;
+}
+
 }  // namespace
 
 std::string describe(toml::node const& node) {
@@ -72,7 +93,7 @@ void ConfigDocument::apply(std::string const& override_text) {
     return text;
   };
   std::string const section = trimmed(override_text.substr(0, dot));
-  std::string const key = trimmed(override_text.substr(dot + 1, equals - dot - 1));
+  std::string const key = without_quotes(trimmed(override_text.substr(dot + 1, equals - dot - 1)), where);
   KeyNames().require_known(section, key, where);
   toml::table value = parse_override_value(trimmed(override_text.substr(equals + 1)), where);
   toml::node const* const given = value.get("value");

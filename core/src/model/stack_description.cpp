@@ -27,26 +27,33 @@ std::string undeclared(LayerCapabilities const& capabilities, LayerUse const& us
   return use.devices && !capabilities.devices ? "kernels that run on a device" : "";
 }
 
-/// Options may be given to sublayers of this layer, or of another layer of its stack.
-void require_used(StackConfig const& stack, std::string const& name, std::vector<LayerDescription> const& layers) {
+/// Options of a sublayer that no layer among `layers` has are an error. `who`: "the encoder does", "layers 4-6 of it
+/// do".
+void require_used(Settings const& settings, std::span<LayerDescription const> layers, std::string const& who) {
   auto const is_used = [&](std::string const& sublayer) {
     return std::any_of(layers.begin(), layers.end(), [&](LayerDescription const& layer) {
       return std::any_of(layer.sublayers.begin(), layer.sublayers.end(),
                          [&](SublayerDescription const& each) { return each.name == sublayer; });
     });
   };
-  auto const check = [&](Settings const& settings) {
-    for (auto const& [key, setting] : settings) {
-      std::size_t const dot = key.find('.');
-      if (dot != std::string::npos && !is_used(key.substr(0, dot))) {
-        throw ConfigError(fmt::format("{}: the {} has no sublayer {}, which {} is for", setting.origin, name,
-                                      key.substr(0, dot), key));
-      }
+  for (auto const& [key, setting] : settings) {
+    std::size_t const dot = key.find('.');
+    if (dot != std::string::npos && !is_used(key.substr(0, dot))) {
+      throw ConfigError(
+          fmt::format("{}: {} is an option of {}, which {} not have", setting.origin, key, key.substr(0, dot), who));
     }
-  };
-  check(stack.settings);
+  }
+}
+
+void require_used(StackConfig const& stack, std::string const& name, std::vector<LayerDescription> const& layers) {
+  std::span<LayerDescription const> const all(layers);
+  require_used(stack.settings, all, fmt::format("the {} does", name));
   for (LayerOverride const& entry : stack.overrides) {
-    check(entry.settings);
+    auto const [begin, end] = entry.layers;
+    auto const some = all.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    require_used(entry.settings, some,
+                 end == begin + 1 ? fmt::format("layer {} of the {} does", end, name)
+                                  : fmt::format("layers {}-{} of the {} do", begin + 1, end, name));
   }
 }
 

@@ -49,7 +49,7 @@ std::vector<float> Checkpoint::read(std::string const& name, Part part, int axis
   TensorInfo const& info = tensor(name);
   if (part != Part::value && !info.has_moments) {
     throw DataError(directory_.string() + ": parameter '" + name + "' has no " + part_name(part) +
-                    "; this is an exported model, from which training cannot go on");
+                    "; this is an exported model, from which training cannot resume");
   }
   if (axis < -1 || axis >= static_cast<int>(info.shape.size())) {
     throw Error(directory_.string() + ": parameter '" + name + "' has no axis " + std::to_string(axis));

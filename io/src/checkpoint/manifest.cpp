@@ -158,8 +158,8 @@ FileDigest digest_file(fs::path const& path, BlockVisitor const& visit) {
 void require_format_version(std::string const& where, std::int64_t version) {
   if (version != checkpoint_format_version) {
     throw DataError(where + ": is of checkpoint format version " + std::to_string(version) +
-                    ", and this Heddle reads and writes version " + std::to_string(checkpoint_format_version) +
-                    " alone; go on with the Heddle that wrote it, or start over (`heddle train --fresh`)");
+                    ", and this Heddle reads and writes only version " + std::to_string(checkpoint_format_version) +
+                    "; continue with the Heddle that wrote it, or start over (`heddle train --fresh`)");
   }
 }
 

@@ -169,7 +169,7 @@ TEST(Config, LayersOfAStackMayDiffer) {
     d_ff = 64
     [model.decoder.layer.2]
     sublayers = ["self_attention"])",
-                   "run.toml", {"model.decoder.layer.4-6.activation=swiglu", "model.decoder.self_attention.x=1"});
+                   "run.toml", {"model.decoder.layer.\"4-6\".activation=swiglu", "model.decoder.self_attention.x=1"});
   ModelConfig const& model = config.model;
   EXPECT_EQ(model.encoder.layers, 3);
   EXPECT_EQ(layer_config(model, &ModelConfig::encoder, 2).activation, "gelu");

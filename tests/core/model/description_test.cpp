@@ -151,7 +151,11 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
   EXPECT_THAT(described("[model.decoder]\nfeed_forward = { width = 2 }"),
               ThrowsMessage<ConfigError>(HasSubstr("this layer takes none")));
   EXPECT_THAT(described("[model.encoder]\ncross_attention = { head_dim = 2 }"),
-              ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:21: the encoder has no sublayer cross_attention")));
+              ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:21: cross_attention.head_dim is an option of "
+                                                   "cross_attention, which the encoder does not have")));
+  EXPECT_THAT(
+      described("[model.decoder.layer.\"2-3\"]\nsublayers = [\"self_attention\"]\ncross_attention = { head_dim = 2 }"),
+      ThrowsMessage<ConfigError>(HasSubstr("which layers 2-3 of the decoder do not have")));
   EXPECT_THAT(
       described("[model.decoder]\nheads = 7"),
       ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:1: model.decoder.heads = 7 does not divide model.d_model = 512; "

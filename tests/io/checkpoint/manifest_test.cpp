@@ -107,8 +107,9 @@ TEST_F(ManifestTest, NamesAnotherVersionOfTheFormat) {
   Manifest manifest = read_manifest(directory_);
   manifest.version = 1;
   write(manifest_file_name, manifest_text(manifest));
-  EXPECT_THAT(verify_error(), HasSubstr("MANIFEST.json: is of checkpoint format version 1, and this Heddle reads and "
-                                        "writes version 2 alone; go on with the Heddle that wrote it, or start over"));
+  EXPECT_THAT(verify_error(),
+              HasSubstr("MANIFEST.json: is of checkpoint format version 1, and this Heddle reads and "
+                        "writes only version 2; continue with the Heddle that wrote it, or start over"));
   text.replace(text.find("\"version\": 2"), 12, "\"version\": 1");
   write(manifest_file_name, text);
   EXPECT_THAT(verify_error(), HasSubstr("is damaged")) << "a version that the manifest's digest does not cover";

@@ -13,7 +13,7 @@ class AttentionPositions {
  public:
   virtual ~AttentionPositions() = default;
 
-  /// A layer of so many heads (of all ranks) and columns of a head is being built: adds its use of what the layers
+  /// A layer with `heads` heads (of all ranks) of `head_dim` columns is being built: adds its use of what the layers
   /// share. Throws ConfigError, naming the layer and the key, where these heads do not fit.
   virtual void add_layer(LayerSpec const& spec, std::int64_t heads, std::int64_t head_dim) = 0;
 

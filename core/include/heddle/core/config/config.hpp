@@ -17,7 +17,7 @@
 namespace heddle {
 
 // One plain struct per TOML section, with one member per key, initialised to the key's default.
-// core/src/config/keys.hpp alone defines the keys' meanings and accepted values; reading, printing, checking,
+// Only core/src/config/keys.hpp defines the keys' meanings and accepted values; reading, printing, checking,
 // comparing and `describe_config` all follow from it.
 
 /// Where a sublayer's norms stand: on the residual sum (Vaswani et al. 2017), before the branch (Xiong et al. 2020), or

@@ -26,7 +26,7 @@ class Norm {
   Norm(LayerSpec const& spec, Declaration const& declaration);
   /// A norm of the residual stream, or of a branch of it.
   static Norm of_stream(LayerSpec const& spec, std::string const& name, double dropout = 0);
-  /// The sum alone, where no norm follows: nothing is normalized, no parameter declared.
+  /// Only the sum, where no norm follows: nothing is normalized, no parameter declared.
   static Norm none(LayerSpec const& spec, double dropout);
 
   struct Input {

@@ -38,7 +38,7 @@ class OutputLoss {
     Tensor sums{};
   };
   /// The loss of hidden [stream rows, d_model] and, in the same pass, grad_hidden = scale * d(smoothed
-  /// loss)/d(hidden); the gradients of table and bias are added (+=). With an empty grad_hidden the loss alone. Does
+  /// loss)/d(hidden); the gradients of table and bias are added (+=). With an empty grad_hidden only the loss. Does
   /// not wait for the kernels. Collective over the tensor group.
   void evaluate(LayerContext& context, Tensor const& hidden, RowTargets const& targets, Training const& training,
                 Tensor const& grad_hidden) const;

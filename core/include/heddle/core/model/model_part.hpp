@@ -20,7 +20,7 @@ struct VocabularySizes {
 
 /// A contiguous range of the one list of layers, with the embedding of a stack whose entry it has, and output
 /// projection and loss where it has the last layer. From part to part travel, inside a stack, `hidden` (its stream)
-/// and, where the stack has one, `memory` (the output of the stack before it); between two stacks, `memory` alone.
+/// and, where the stack has one, `memory` (the output of the stack before it); between two stacks, only `memory`.
 ///
 /// Every call is collective over the tensor and context groups.
 class ModelPart {
