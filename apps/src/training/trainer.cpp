@@ -28,10 +28,11 @@ VocabularySizes vocabulary_sizes(Dataset const& data) {
 
 std::unique_ptr<Trainer> Trainer::create(TrainerSetup const& setup) {
   std::unique_ptr<Trainer> trainer(new Trainer(setup));
-  trainer->take_directory();
+  // Steps that may refuse the configuration come first: a refused run leaves no directory.
   trainer->open_data();
   trainer->announce();
   trainer->build_model();
+  trainer->take_directory();
   trainer->resume_or_start();
   trainer->open_log();
   return trainer;
