@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/stack_description.hpp>
 #include <numeric>
+#include <span>
 
 namespace heddle {
 

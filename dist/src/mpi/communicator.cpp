@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
@@ -79,14 +80,18 @@ MpiCommunicator::~MpiCommunicator() {
   }
 }
 
-RankOrderReduction::Channel MpiCommunicator::next_channel() {
+std::int64_t MpiCommunicator::elements_while_computing() const {
+  return std::min(rules_.elements_per_call, eager_elements);
+}
+
+RankOrderReduction::Channel MpiCommunicator::next_channel(std::int64_t elements_per_call) {
   // Reductions are started in the same order on every rank, and far fewer than these tags are in flight at once.
   int const tag = reserved_tag + 1 + 2 * (reductions_++ % reduction_tags);
-  return {shared_from_this(), handle_, rank_, tag, std::min(rules_.elements_per_call, eager_elements), buffers_};
+  return {shared_from_this(), handle_, rank_, tag, elements_per_call, buffers_};
 }
 
 void MpiCommunicator::reduce_in_rank_order(RankOrderReduction::Call call) {
-  RankOrderReduction(next_channel(), std::move(call)).wait();
+  RankOrderReduction(next_channel(rules_.elements_per_call), std::move(call)).wait();
 }
 
 std::vector<std::int64_t> MpiCommunicator::shares(std::int64_t elements) const {
@@ -104,13 +109,14 @@ RankOrderReduction::Call MpiCommunicator::all_reduce_call(Tensor const& tensor, 
 }
 
 std::unique_ptr<TransferBackend> MpiCommunicator::start_all_reduce(Tensor const& tensor, ReduceOp op) {
-  return std::make_unique<RankOrderReduction>(next_channel(), all_reduce_call(tensor, op));
+  return std::make_unique<RankOrderReduction>(next_channel(elements_while_computing()), all_reduce_call(tensor, op));
 }
 
 std::unique_ptr<TransferBackend> MpiCommunicator::start_reduce_scatter(Tensor const& input, Tensor const& output,
                                                                        ReduceOp op) {
   return std::make_unique<RankOrderReduction>(
-      next_channel(), RankOrderReduction::Call{"reduce_scatter", input, output, shares(input.size()), op, false});
+      next_channel(elements_while_computing()),
+      RankOrderReduction::Call{"reduce_scatter", input, output, shares(input.size()), op, false});
 }
 
 MPI_Op MpiCommunicator::operation(ReduceOp op) {

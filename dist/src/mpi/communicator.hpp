@@ -47,7 +47,10 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   /// Takes ownership of `handle`.
   MpiCommunicator(MPI_Comm handle, MessageRules const& rules);
 
-  RankOrderReduction::Channel next_channel();
+  /// The elements of a message while ranks compute, not wait.
+  std::int64_t elements_while_computing() const;
+  /// For a reduction whose messages have at most `elements_per_call` elements.
+  RankOrderReduction::Channel next_channel(std::int64_t elements_per_call);
   void reduce_in_rank_order(RankOrderReduction::Call call);
   RankOrderReduction::Call all_reduce_call(Tensor const& tensor, ReduceOp op) const;
   std::vector<std::int64_t> shares(std::int64_t elements) const;
