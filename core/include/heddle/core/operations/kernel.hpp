@@ -49,6 +49,7 @@ struct Implementation {
   std::string origin;  ///< "built-in" or the plug-in's path
 };
 
+/// A registered implementation whose interface the registry of its operation knows.
 struct AnyKernelEntry : Implementation {
   std::shared_ptr<Kernel> kernel;
 };

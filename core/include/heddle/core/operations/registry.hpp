@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-/// A problem of an operation, without its type.
+/// A problem of an operation, without its type: the part of a selection that depends on the interface.
 class AnyProblem {
  public:
   virtual ~AnyProblem() = default;
