@@ -78,7 +78,11 @@ ParallelState make_parallel(Config const& config, LayerRegistry const& layers, C
   ModelDescription const model = describe_model(config.model, layers);
   Mesh const mesh = make_mesh(config, model, world.rank(), world.size());
   if (config.train.validate_every > 0 && config.train.validate_bleu) {
-    require_translation(model, "train.validate_bleu = true");
+    try {
+      require_translation(model, config.train.places.of("validate_bleu") + " = true");
+    } catch (ConfigError const& error) {
+      throw ConfigError(fmt::format("{}; or set train.validate_bleu = false", error.what()));
+    }
   }
   ParallelState parallel = make_parallel_state(world, mesh);
   parallel.sequence_parallel = config.parallel.sequence_parallel;

@@ -32,8 +32,9 @@ void keep_one_of_each_kind(StackConfig& stack) {
 /// The model whose step is timed: of layers that are repeated, or split without changing a kernel's problem, it has
 /// one.
 Config small_config(Config config) {
-  keep_one_of_each_kind(config.model.encoder);
-  keep_one_of_each_kind(config.model.decoder);
+  for (StackKind const& kind : stack_kinds) {
+    keep_one_of_each_kind(config.model.*kind.config);
+  }
   ParallelConfig parallel;
   parallel.tensor = config.parallel.tensor;
   parallel.data = 1;

@@ -48,11 +48,15 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
 void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabulary const& vocabulary) {
   std::string const where = checkpoint.directory().string();
   Config const saved = parse_config(checkpoint.config(), where + "'s config");
-  if (saved.model != config.model) {
-    throw ConfigError(
-        fmt::format("{} was trained with another [model] than the configuration's; make them equal (`heddle "
-                    "inspect` shows the checkpoint's), or start over with --fresh",
-                    where));
+  std::vector<std::string> changed;
+  for (ConfigDifference const& difference : differences(saved, config)) {
+    if (difference.key.starts_with("model.")) {
+      changed.push_back(fmt::format("{} = {}, not {}", difference.key, difference.before, difference.after));
+    }
+  }
+  if (!changed.empty()) {
+    throw ConfigError(fmt::format("{} was trained with another [model]: {}; set it back, or start over with --fresh",
+                                  where, fmt::join(changed, "; ")));
   }
   if (saved.train.seed != config.train.seed) {
     throw ConfigError(

@@ -50,8 +50,12 @@ std::string attention_refusal(ModelConfig const& keys, LayerOptions const& optio
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options) {
   std::int64_t const heads = keys.heads;
   if (!options.has("head_dim") && keys.d_model % heads != 0) {
-    throw ConfigError(fmt::format("{} = {} does not divide model.d_model = {}; choose a divisor, or set {}",
-                                  keys.place("heads"), heads, keys.d_model, options.place("head_dim")));
+    std::string const wrong =
+        keys.places.given("heads") || !keys.places.given("d_model")
+            ? fmt::format("{} = {} does not divide model.d_model = {}", keys.place("heads"), heads, keys.d_model)
+            : fmt::format("{} = {} is no multiple of model.heads = {}", keys.place("d_model"), keys.d_model, heads);
+    throw ConfigError(fmt::format("{}; heads may be {}, or any number where the layer's attention has a head_dim",
+                                  wrong, divisors_in_words(keys.d_model)));
   }
   AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
                              options.integer("head_dim", keys.d_model / heads)};
@@ -179,7 +183,7 @@ AttentionCall AttentionCore::pack_call(LayerContext& context, Tensor const& q, T
     if (keys.prefix_length.empty()) {
       throw ConfigError(
           fmt::format("{}: mask = \"prefix\" needs data that give the length of each sequence's prefix, and "
-                      "these data do not",
+                      "these data do not; \"causal\" and \"bidirectional\" need none",
                       name_));
     }
     result.prefix_length = keys.prefix_length;

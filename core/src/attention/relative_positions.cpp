@@ -23,9 +23,9 @@ class RelativePositions final : public AttentionPositions {
   void add_layer(LayerSpec const& spec, std::int64_t heads, std::int64_t /*head_dim*/) override {
     if (heads != weight_.spec.shape[0]) {
       throw ConfigError(fmt::format(
-          "{}: model.positions = \"relative\" is a bias for each head that the layers of a stack share, but "
-          "this layer has {} heads and another {}; model.heads must be the same for all of them",
-          spec.name, heads, weight_.spec.shape[0]));
+          "{} = {}: model.positions = \"relative\" is a bias for each head that all layers of a stack share, "
+          "and {} has not as many heads as the stack's first layer with positions: {}",
+          spec.model.place("heads"), heads, spec.name, weight_.spec.shape[0]));
     }
     spec.parameters.add_use(weight_);
   }

@@ -38,9 +38,8 @@ class RotaryPositions final : public AttentionPositions {
   void add_layer(LayerSpec const& spec, std::int64_t /*heads*/, std::int64_t head_dim) override {
     if (head_dim % 2 != 0) {
       throw ConfigError(
-          fmt::format("{}: model.positions = \"rotary\" turns pairs of columns, and a head has {}; an even head_dim "
-                      "would do",
-                      spec.name, head_dim));
+          fmt::format("{} = \"rotary\" turns pairs of columns, and a head of {} has {}; an even {} would do",
+                      spec.model.place("positions"), spec.name, head_dim, spec.options.place("head_dim")));
     }
     Tensor& table = tables_[head_dim];
     if (table.empty()) {

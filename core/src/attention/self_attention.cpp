@@ -29,12 +29,13 @@ AttentionMask mask_of(LayerSpec const& spec) {
 /// Says why such a mask cannot be used so; "" where it can.
 std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
   if (use.context > 1 && options.has("window")) {
-    return fmt::format("{} = {}: attention in a window cannot be split over parallel.context = {}",
+    return fmt::format("{} = {}: attention in a window cannot be split over parallel.context = {}; 1 would do",
                        options.place("window"), options.integer("window", 0), use.context);
   }
   if (use.context > 1 && options.text("mask", "") == "prefix") {
-    return fmt::format("{} = \"prefix\": attention with a prefix cannot be split over parallel.context = {}",
-                       options.place("mask"), use.context);
+    return fmt::format(
+        "{} = \"prefix\": attention with a prefix cannot be split over parallel.context = {}; 1 would do",
+        options.place("mask"), use.context);
   }
   if (use.decode && options.text("mask", "causal") == "bidirectional") {
     return fmt::format("{} = \"{}\": tokens that see those after them cannot be generated one by one",

@@ -11,16 +11,6 @@
 namespace heddle {
 namespace {
 
-std::string divisors(std::int64_t number, std::int64_t most) {
-  std::string text;
-  for (std::int64_t divisor = 1; divisor <= std::min(number, most); ++divisor) {
-    if (number % divisor == 0) {
-      text += fmt::format("{}{}", text.empty() ? "" : ", ", divisor);
-    }
-  }
-  return text;
-}
-
 /// Checks that involve more than one key.
 void check_together(Config const& config, ConfigDocument const& document) {
   // For two conflicting keys, the key that the message names: an override rather than the file's, a given one rather
@@ -32,11 +22,6 @@ void check_together(Config const& config, ConfigDocument const& document) {
     return take_first ? origin : document.origin(second[0], second[1]);
   };
   ModelConfig const& model = config.model;
-  if (model.d_model % model.heads != 0) {
-    throw ConfigError(fmt::format("{}: model.heads = {} does not divide model.d_model = {}; heads may be {}",
-                                  blamed({"model", "d_model"}, {"model", "heads"}), model.heads, model.d_model,
-                                  divisors(model.d_model, 4096)));
-  }
   TrainConfig const& train = config.train;
   if (train.micro_batch_tokens > train.batch_tokens) {
     throw ConfigError(fmt::format(
@@ -56,28 +41,32 @@ void check_together(Config const& config, ConfigDocument const& document) {
 
 /// The model's stacks and their layers.
 void check_stacks(ModelConfig const& model) {
-  using Stacks = std::vector<std::string>;
-  if (model.stacks != Stacks{"encoder", "decoder"} && model.stacks != Stacks{"encoder"} &&
-      model.stacks != Stacks{"decoder"}) {
-    throw ConfigError(fmt::format("{} is {}; expected [\"encoder\", \"decoder\"], [\"encoder\"] or [\"decoder\"]",
-                                  model.place("stacks"), to_toml(OptionValue(model.stacks))));
-  }
-  require_each_once(model.encoder.sublayers, model.place("encoder_sublayers"));
-  require_each_once(model.decoder.sublayers, model.place("decoder_sublayers"));
+  std::vector<std::string> all;
+  std::vector<std::string> in_order;
   std::int64_t layers = 0;
-  for (std::string const& name : model.stacks) {
-    layers += (name == "encoder" ? model.encoder : model.decoder).layers;
+  for (auto const& [name, config, predicts] : stack_kinds) {
+    all.emplace_back(name);
+    StackConfig const& stack = model.*config;
+    require_each_once(stack.sublayers, model.place(fmt::format("{}_sublayers", name)));
+    if (std::find(model.stacks.begin(), model.stacks.end(), name) != model.stacks.end()) {
+      in_order.emplace_back(name);
+      layers += stack.layers;
+    }
+  }
+  if (model.stacks != in_order || in_order.empty()) {
+    throw ConfigError(fmt::format("{} is {}; expected {} or a part of it, in this order", model.place("stacks"),
+                                  to_toml(OptionValue(model.stacks)), to_toml(OptionValue(all))));
   }
   if (layers == 0) {
     throw ConfigError(fmt::format("{} = 0: the model has no layer", model.place(model.stacks.back() + "_layers")));
   }
 }
 
-/// Removes the cross-attention of a decoder without encoder, unless its sublayers were given.
-void drop_cross_attention_without_encoder(ModelConfig& model, ConfigDocument const& document) {
-  if (model.stacks.size() == 1 && document.find("model", "decoder_sublayers") == nullptr &&
-      document.find("model", "decoder.sublayers") == nullptr) {
-    std::erase(model.decoder.sublayers, "cross_attention");
+/// Removes the cross-attention of the first stack, which has nothing to attend to, unless its sublayers were given.
+void drop_cross_attention_of_the_first_stack(ModelConfig& model) {
+  std::string const& first = model.stacks.front();
+  if (!model.places.given(first + "_sublayers")) {
+    std::erase((model.*stack_kind(first).config).sublayers, "cross_attention");
   }
 }
 
@@ -113,12 +102,14 @@ Config parse_config(std::string_view text, std::string_view source_name, std::ve
   ConfigReader reader(document);
   config_keys::visit_config(reader, config);
   config.model.places = places_of_model(document);
+  config.train.places = places_of(document, "train");
+  config.parallel.places = places_of(document, "parallel");
   if (document.find("train", "micro_batch_tokens") == nullptr) {
     config.train.micro_batch_tokens = std::min(config.train.micro_batch_tokens, config.train.batch_tokens);
   }
   check_together(config, document);
   check_stacks(config.model);
-  drop_cross_attention_without_encoder(config.model, document);
+  drop_cross_attention_of_the_first_stack(config.model);
   return config;
 }
 

@@ -11,7 +11,9 @@ namespace {
 
 /// Tables within a section.
 bool is_table(std::string const& section, std::string const& key) {
-  return (section == "model" && (key == "encoder" || key == "decoder")) || (section == "optimizer" && key == "group");
+  bool const stack = section == "model" && std::any_of(stack_kinds.begin(), stack_kinds.end(),
+                                                       [&](StackKind const& kind) { return kind.name == key; });
+  return stack || (section == "optimizer" && key == "group");
 }
 
 }  // namespace

@@ -148,8 +148,9 @@ class Keys {
   }
 
   void stacks(ModelConfig const& model) {
-    add("model.encoder", model.encoder);
-    add("model.decoder", model.decoder);
+    for (StackKind const& kind : stack_kinds) {
+      add(fmt::format("model.{}", kind.name), model.*kind.config);
+    }
   }
 
   void groups(OptimizerConfig const& optimizer) {

@@ -15,8 +15,6 @@ namespace heddle {
 namespace {
 
 using StackMember = StackConfig ModelConfig::*;
-constexpr std::array stack_members{std::pair{"encoder", &ModelConfig::encoder},
-                                   std::pair{"decoder", &ModelConfig::decoder}};
 /// Keys of a stack's table that are also keys of [model]: "decoder.layers" is "decoder_layers".
 constexpr std::array stack_shorthands{"layers", "sublayers"};
 
@@ -171,15 +169,14 @@ class StackReader {
     if (first.ec == std::errc() && first.ptr != end && *first.ptr == '-') {
       rest = std::from_chars(first.ptr + 1, end, range.end);
     }
-    if (rest.ec != std::errc() || rest.ptr != end || range.begin < 1 || range.end < range.begin ||
-        range.end > stack_.layers) {
-      std::string const place = place_of(document_.origin("model", path), path);
-      if (stack_.layers == 0) {
-        throw ConfigError(fmt::format("{} does not name layers: the {} has none", place, name_));
-      }
+    std::string const place = place_of(document_.origin("model", path), path);
+    if (rest.ec != std::errc() || rest.ptr != end || range.begin < 1 || range.end < range.begin) {
       throw ConfigError(fmt::format(
-          "{} does not name layers; expected one number or a range such as \"4-6\", from 1 to {}, which the {} has",
-          place, stack_.layers, name_));
+          "{} does not name layers; expected one number or a range such as \"4-6\", counted from 1", place));
+    }
+    if (range.end > stack_.layers) {
+      throw ConfigError(fmt::format("{} names layers that the {} does not have: model.{}_layers is {}", place, name_,
+                                    name_, stack_.layers));
     }
     return {range.begin - 1, range.end};
   }
@@ -240,15 +237,16 @@ std::vector<SettingsGroup> settings_of(StackConfig const& stack, std::string con
 }
 
 std::string name_of(StackMember stack) {
-  return std::find_if(stack_members.begin(), stack_members.end(),
-                      [&](auto const& each) { return each.second == stack; })
-      ->first;
+  return std::string(std::find_if(stack_kinds.begin(), stack_kinds.end(), [&](StackKind const& kind) {
+                       return kind.config == stack;
+                     })->name);
 }
 
 }  // namespace
 
 void read_stacks(ConfigDocument const& document, ModelConfig& model) {
-  for (auto const& [name, member] : stack_members) {
+  for (auto const& [kind_name, member, predicts] : stack_kinds) {
+    std::string const name(kind_name);
     toml::node const* const node = document.find("model", name);
     if (node == nullptr) {
       continue;
@@ -271,7 +269,7 @@ void require_each_once(std::vector<std::string> const& sublayers, std::string co
 }
 
 std::optional<std::string> other_spelling(std::string const& key) {
-  for (auto const& [stack, member] : stack_members) {
+  for (auto const& [stack, member, predicts] : stack_kinds) {
     for (char const* const name : stack_shorthands) {
       std::string const table_key = fmt::format("{}.{}", stack, name);
       std::string const shorthand = fmt::format("{}_{}", stack, name);
@@ -283,19 +281,39 @@ std::optional<std::string> other_spelling(std::string const& key) {
   return std::nullopt;
 }
 
+StackKind const& stack_kind(std::string_view name) {
+  for (StackKind const& kind : stack_kinds) {
+    if (kind.name == name) {
+      return kind;
+    }
+  }
+  throw Error(fmt::format("there is no stack \"{}\"; stack_kinds lists all", name));
+}
+
+std::string KeyPlaces::of(std::string const& key) const {
+  auto const found = by_key.find(key);
+  return found == by_key.end() ? fmt::format("{}.{}", section, key) : found->second;
+}
+
+KeyPlaces places_of(ConfigDocument const& document, std::string const& section) {
+  KeyPlaces places{.section = section};
+  if (toml::table const* const keys = document.table()[section].as_table()) {
+    for (auto const& [name, node] : *keys) {
+      std::string const key(name.str());
+      places.by_key[key] = fmt::format("{}: {}.{}", document.origin(section, key), section, key);
+    }
+  }
+  return places;
+}
+
 KeyPlaces places_of_model(ConfigDocument const& document) {
-  KeyPlaces places;
+  KeyPlaces places = places_of(document, "model");
   auto const add = [&](std::string const& key, std::string const& path) {
     if (document.find("model", path) != nullptr) {
       places.by_key[key] = place_of(document.origin("model", path), path);
     }
   };
-  if (toml::table const* const keys = document.table()["model"].as_table()) {
-    for (auto const& [key, node] : *keys) {
-      add(std::string(key.str()), std::string(key.str()));
-    }
-  }
-  for (auto const& [stack, member] : stack_members) {
+  for (auto const& [stack, member, predicts] : stack_kinds) {
     for (char const* const name : stack_shorthands) {
       add(fmt::format("{}_{}", stack, name), fmt::format("{}.{}", stack, name));
     }
@@ -303,14 +321,9 @@ KeyPlaces places_of_model(ConfigDocument const& document) {
   return places;
 }
 
-std::string ModelConfig::place(std::string const& key) const {
-  auto const found = places.by_key.find(key);
-  return found == places.by_key.end() ? "model." + key : found->second;
-}
-
 std::vector<std::string> places_of_absent_stacks(ModelConfig const& model) {
   std::vector<std::string> found;
-  for (auto const& [stack, member] : stack_members) {
+  for (auto const& [stack, member, predicts] : stack_kinds) {
     if (std::find(model.stacks.begin(), model.stacks.end(), stack) != model.stacks.end()) {
       continue;
     }
@@ -320,9 +333,10 @@ std::vector<std::string> places_of_absent_stacks(ModelConfig const& model) {
         found.push_back(given->second);
       }
     }
-    std::vector<SettingsGroup> groups{{&(model.*member).settings, stack}};
+    std::string const name(stack);
+    std::vector<SettingsGroup> groups{{&(model.*member).settings, name}};
     for (LayerOverride const& entry : (model.*member).overrides) {
-      groups.push_back(group_of(entry, stack));
+      groups.push_back(group_of(entry, name));
     }
     for (auto const& [settings, group] : groups) {
       for (auto const& [key, setting] : *settings) {
@@ -339,7 +353,7 @@ std::string range_name(IndexRange const& layers) {
 
 std::string stacks_to_toml(ModelConfig const& model) {
   std::string text;
-  for (auto const& [name, member] : stack_members) {
+  for (auto const& [name, member, predicts] : stack_kinds) {
     StackConfig const& stack = model.*member;
     if (!stack.settings.empty()) {
       text += fmt::format("\n[model.{}]\n{}", name, settings_to_toml(stack.settings));

@@ -22,6 +22,9 @@ void require_each_once(std::vector<std::string> const& sublayers, std::string co
 /// The other name of a key of [model] that has two, "decoder_layers" for "decoder.layers" and the reverse.
 std::optional<std::string> other_spelling(std::string const& key);
 
+/// The places of the keys of a section.
+KeyPlaces places_of(ConfigDocument const& document, std::string const& section);
+
 /// The places of the keys of [model]. Those of a stack's table that have a shorthand are listed under it.
 KeyPlaces places_of_model(ConfigDocument const& document);
 

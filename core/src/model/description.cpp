@@ -112,16 +112,14 @@ void require_translation(ModelDescription const& model, std::string const& wante
 ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry) {
   ModelDescription description{model, {}};
   for (std::string const& name : model.stacks) {
-    bool const decoder = name == "decoder";
-    StackDescription stack = describe_stack(model, decoder ? &ModelConfig::decoder : &ModelConfig::encoder, name,
-                                            decoder ? Side::target : Side::source, registry);
+    StackDescription stack = describe_stack(model, stack_kind(name), registry);
     if (!description.stacks.empty()) {
       stack.memory_side = description.stacks.back().side;
     }
     description.stacks.push_back(std::move(stack));
   }
   if (description.layers() == 0) {
-    throw ConfigError("the model has no layer: model.encoder_layers and model.decoder_layers are 0");
+    throw ConfigError("the model has no layer: each of its stacks has 0");
   }
   return description;
 }

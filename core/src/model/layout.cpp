@@ -35,12 +35,25 @@ std::string layers_problem(Config const& config, ModelDescription const& model, 
                         .sequence_parallel = config.parallel.sequence_parallel});
 }
 
-std::string context_problem(Sizes const& sizes, std::int64_t longest) {
+std::string context_problem(Config const& config, Sizes const& sizes, std::int64_t longest) {
   int const context = size_of_axis(sizes, MeshAxis::context);
-  return context <= longest
-             ? ""
-             : fmt::format("parallel.context = {} ranks would share the tokens of sequences that have at most {}",
-                           context, longest);
+  return context <= longest ? ""
+                            : fmt::format("{} = {} ranks would share the tokens of sequences that have at most {}",
+                                          config.parallel.places.of("context"), context, longest);
+}
+
+/// The layout needs another number of ranks than run. Begins with the first size that was given.
+std::string ranks_problem(ParallelConfig const& parallel, Sizes const& sizes, int ranks) {
+  std::string place;
+  for (char const* const key : {"pipeline", "data", "context", "tensor"}) {
+    if (place.empty() && parallel.places.given(key)) {
+      place = parallel.places.of(key) + ": ";
+    }
+  }
+  int const product = product_of(sizes);
+  return fmt::format("{}the layout pipeline {} × data {} × context {} × tensor {} needs {}{} {}, but {} {}", place,
+                     sizes[0], sizes[1], sizes[2], sizes[3], product == uncountable ? "at least " : "", product,
+                     product == 1 ? "rank" : "ranks", ranks, ranks == 1 ? "runs" : "run");
 }
 
 std::string pipeline_problem(Config const& config, ModelDescription const& model, int pipeline) {
@@ -69,8 +82,9 @@ std::string pipeline_problem(Config const& config, ModelDescription const& model
     layouts = nearest(by_cost);
     without = " without parallel.stage_layers";
   }
-  throw ConfigError(layouts.empty() ? fmt::format("{}; no layout of {} ranks works for this model", reason, ranks)
-                                    : fmt::format("{}; layouts of {} ranks that work{}: {}", reason, ranks, without,
+  std::string const of_ranks = ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
+  throw ConfigError(layouts.empty() ? fmt::format("{}; no layout of {} works for this model", reason, of_ranks)
+                                    : fmt::format("{}; layouts of {} that work{}: {}", reason, of_ranks, without,
                                                   list_layouts(layouts)));
 }
 
@@ -80,7 +94,7 @@ std::string layout_problem(Config const& config, ModelDescription const& model, 
                            std::int64_t longest_sequence) {
   std::string problem = layers_problem(config, model, sizes);
   if (problem.empty()) {
-    problem = context_problem(sizes, longest_sequence);
+    problem = context_problem(config, sizes, longest_sequence);
   }
   return problem.empty() ? pipeline_problem(config, model, size_of_axis(sizes, MeshAxis::pipeline)) : problem;
 }
@@ -92,11 +106,8 @@ Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, in
   int& data = sizes[static_cast<std::size_t>(MeshAxis::data)];
   data = parallel.data > 0 ? parallel.data : std::max(1, ranks / product_of(sizes));
   std::string problem = layout_problem(config, model, sizes, config.model.max_length);
-  int const product = product_of(sizes);
-  if (problem.empty() && product != ranks) {
-    problem =
-        fmt::format("the layout pipeline {} × data {} × context {} × tensor {} needs {}{} ranks, but {} run", sizes[0],
-                    sizes[1], sizes[2], sizes[3], product == uncountable ? "at least " : "", product, ranks);
+  if (problem.empty() && product_of(sizes) != ranks) {
+    problem = ranks_problem(parallel, sizes, ranks);
   }
   if (!problem.empty()) {
     refuse(config, model, wanted, ranks, problem, config.model.max_length);
@@ -108,7 +119,7 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
                          std::int64_t longest_sequence) {
   Sizes const sizes{mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), mesh.size(MeshAxis::context),
                     mesh.size(MeshAxis::tensor)};
-  std::string const problem = context_problem(sizes, longest_sequence);
+  std::string const problem = context_problem(config, sizes, longest_sequence);
   if (!problem.empty()) {
     refuse(config, model, sizes, ranks, problem, longest_sequence);
   }
@@ -118,6 +129,9 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   std::vector<std::string> notes = places_of_absent_stacks(config.model);
   for (std::string& note : notes) {
     note += " has no effect: model.stacks does not name its stack";
+  }
+  if (config.model.places.given("max_distance") && config.model.positions != Positions::relative) {
+    notes.push_back(config.model.place("max_distance") + " has no effect where model.positions is not \"relative\"");
   }
   ParallelConfig const& parallel = config.parallel;
   auto const note = [&](bool set, MeshAxis axis, std::string_view key) {

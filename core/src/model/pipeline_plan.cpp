@@ -79,9 +79,8 @@ std::vector<IndexRange> cut_as_told(std::int64_t begin, std::vector<std::int64_t
 
 /// The reason why stage_layers is not possible.
 [[noreturn]] void refuse(ParallelConfig const& parallel, std::string const& right) {
-  throw ConfigError(
-      fmt::format("parallel.stage_layers = [{}] cannot be followed: {}; or leave it empty, for cuts by cost",
-                  fmt::join(parallel.stage_layers, ", "), right));
+  throw ConfigError(fmt::format("{} = [{}] cannot be followed: {}; or leave it empty, for cuts by cost",
+                                parallel.places.of("stage_layers"), fmt::join(parallel.stage_layers, ", "), right));
 }
 
 void require_count(ParallelConfig const& parallel, std::size_t count, char const* entries) {
@@ -94,7 +93,7 @@ std::vector<IndexRange> cut_whole(ModelDescription const& model, ParallelConfig 
                                   std::int64_t vocabulary) {
   IndexRange const all{0, model.layers()};
   if (parallel.pipeline > all.count()) {
-    throw ConfigError(fmt::format("parallel.pipeline = {} is more stages than {}; {} or less would do",
+    throw ConfigError(fmt::format("{} = {} is more stages than {}; {} or less would do", parallel.places.of("pipeline"),
                                   parallel.pipeline, model.words(), all.count()));
   }
   if (parallel.stage_layers.empty()) {
@@ -146,9 +145,9 @@ std::vector<IndexRange> cut_stacks(ModelDescription const& model, ParallelConfig
       std::min_element(stacks.begin(), stacks.end(), [](auto& a, auto& b) { return a.count() < b.count(); })->count();
   if (parallel.pipeline > most) {
     throw ConfigError(
-        fmt::format("parallel.pipeline = {} with parallel.pipeline_schedule = \"interleaved\" needs as many layers in "
-                    "each stack, and there are {}; {} or less would do, or \"1f1b\" with {} or less",
-                    parallel.pipeline, model.words(), most, model.layers()));
+        fmt::format("{} = {} with parallel.pipeline_schedule = \"interleaved\" needs as many layers in each stack, and "
+                    "there are {}; {} or less would do, or \"1f1b\" with {} or less",
+                    parallel.places.of("pipeline"), parallel.pipeline, model.words(), most, model.layers()));
   }
   if (!parallel.stage_layers.empty()) {
     return cut_stacks_as_told(model, parallel, stacks);

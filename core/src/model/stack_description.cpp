@@ -100,8 +100,10 @@ bool LayerDescription::takes_positions() const {
                      [](SublayerDescription const& sublayer) { return sublayer.traits.takes_positions; });
 }
 
-StackDescription describe_stack(ModelConfig const& model, StackConfig ModelConfig::*stack, std::string const& name,
-                                Side side, LayerRegistry const& registry) {
+StackDescription describe_stack(ModelConfig const& model, StackKind const& kind, LayerRegistry const& registry) {
+  std::string const name(kind.name);
+  Side const side = kind.predicts ? Side::target : Side::source;
+  StackConfig ModelConfig::*const stack = kind.config;
   auto const keys_of = [&](std::int64_t layer) {
     return std::make_shared<ModelConfig const>(layer_config(model, stack, layer));
   };

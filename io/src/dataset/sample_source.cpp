@@ -9,7 +9,7 @@ std::unique_ptr<SampleSource> samples_for(ModelConfig const& model, Dataset cons
   if (model.stacks.size() > 1) {
     return std::make_unique<DatasetSamples>(dataset);
   }
-  if (model.stacks.front() == "decoder") {
+  if (stack_kind(model.stacks.front()).predicts) {
     return std::make_unique<TargetSamples>(dataset);
   }
   throw ConfigError(

@@ -114,13 +114,11 @@ TEST(LayerGradientTest, CoversEveryBuiltInLayer) {
 class ResidualStackTest : public testing::TestWithParam<std::tuple<NormPlacement, Side, int>> {
  protected:
   ResidualStackTest() : bench_(config(), DType::float64) {
-    bool const decoder = side_ == Side::target;
-    std::string const name = decoder ? "decoder" : "encoder";
+    StackKind const& kind = stack_kind(side_ == Side::target ? "decoder" : "encoder");
     ModelConfig keys = config();
-    auto const stack = decoder ? &ModelConfig::decoder : &ModelConfig::encoder;
-    (keys.*stack).layers = std::get<int>(GetParam());
-    StackDescription const description = describe_stack(keys, stack, name, side_, bench_.registries().layers);
-    stack_.emplace(bench_.spec(name, side_), bench_.registries().layers, description,
+    (keys.*kind.config).layers = std::get<int>(GetParam());
+    StackDescription const description = describe_stack(keys, kind, bench_.registries().layers);
+    stack_.emplace(bench_.spec(description.name, side_), bench_.registries().layers, description,
                    IndexRange{0, description.count()});
     bench_.allocate();
   }
@@ -220,8 +218,7 @@ TEST(DropoutTest, EachSublayerDropsItsOwnElements) {
   config.activation_dropout = 0;
   TestBench bench(config, DType::float64);
   config.encoder = {.layers = 2, .sublayers = {"feed_forward"}};
-  StackDescription const description =
-      describe_stack(config, &ModelConfig::encoder, "encoder", Side::source, bench.registries().layers);
+  StackDescription const description = describe_stack(config, stack_kind("encoder"), bench.registries().layers);
   ResidualStack const stack(bench.spec("encoder", Side::source), bench.registries().layers, description, {0, 2});
   bench.allocate();
   for (Parameter const& parameter : bench.parameters().all()) {

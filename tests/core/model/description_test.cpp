@@ -159,7 +159,15 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
   EXPECT_THAT(
       described("[model.decoder]\nheads = 7"),
       ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:1: model.decoder.heads = 7 does not divide model.d_model = 512; "
-                                           "choose a divisor, or set model.decoder.self_attention.head_dim")));
+                                           "heads may be 1, 2, 4, 8, 16, 32, 64 and 128, or any "
+                                           "number where the layer's attention has a head_dim")));
+  EXPECT_THAT(
+      described("[model]\nd_model = 18"),
+      ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:1: model.d_model = 18 is no multiple of model.heads = 8; "
+                                           "heads may be 1, 2, 3, 6, 9 and 18")));
+  EXPECT_NO_THROW(
+      described("[model]\nheads = 7\n[model.encoder]\nself_attention = { head_dim = 4 }\n[model.decoder]\n"
+                "self_attention = { head_dim = 4 }\ncross_attention = { head_dim = 4 }")());
   EXPECT_THAT(described("[model.decoder]\nself_attention = { kv_heads = 3 }"),
               ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.kv_heads = 3 does not divide the 8")));
 }

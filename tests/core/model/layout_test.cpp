@@ -89,13 +89,19 @@ TEST(Layout, AProblemOfALayerNamesItsKeyAndPlace) {
               StartsWith("--set model.encoder.layer.1-2.d_ff=7: model.encoder.layer.1-2.d_ff = 7 cannot be divided"));
   EXPECT_THAT(refused_with({"parallel.context=4", "parallel.context_mode=ulysses", "model.decoder.heads=2"}),
               StartsWith("--set model.decoder.heads=2: model.decoder.heads = 2: in ulysses"));
+  EXPECT_THAT(refused_with({"parallel.pipeline=9"}),
+              StartsWith("--set parallel.pipeline=9: parallel.pipeline = 9 is more"));
+  EXPECT_THAT(refused_with({"parallel.data=8"}),
+              StartsWith("--set parallel.data=8: parallel.data: the layout pipeline 1 "));
 }
 
 TEST(Layout, KeysWithoutEffectAreNoted) {
-  Config const config = parse_config("[model]\nstacks = [\"decoder\"]\n[model.encoder]\ndropout = 0.2\n", "run.toml",
-                                     {"parallel.sequence_parallel=true"});
+  Config const config =
+      parse_config("[model]\nstacks = [\"decoder\"]\nmax_distance = 9\n[model.encoder]\ndropout = 0.2\n", "run.toml",
+                   {"parallel.sequence_parallel=true"});
   EXPECT_THAT(keys_without_effect(config, mesh_of(config, 0, 1)),
-              ElementsAre("run.toml:4:1: model.encoder.dropout has no effect: model.stacks does not name its stack",
+              ElementsAre("run.toml:5:1: model.encoder.dropout has no effect: model.stacks does not name its stack",
+                          "run.toml:3:1: model.max_distance has no effect where model.positions is not \"relative\"",
                           "parallel.sequence_parallel has no effect where parallel.tensor is 1"));
   EXPECT_TRUE(keys_without_effect(Config(), mesh_of(Config(), 0, 1)).empty());
 }

@@ -236,7 +236,8 @@ TEST(Variants, PositionsThatCannotBeAreRefused) {
                                                         HasSubstr("model.positions"), HasSubstr("head_dim"))));
   EXPECT_THAT(built("positions = \"relative\"", "[model.decoder.layer.2]\nheads = 4"),
               ThrowsMessage<ConfigError>(testing::AllOf(HasSubstr("decoder.layers.1.self_attention"),
-                                                        HasSubstr("model.positions"), HasSubstr("model.heads"))));
+                                                        HasSubstr("model.positions"),
+                                                        HasSubstr("model.decoder.layer.2.heads = 4"))));
   EXPECT_THAT(built("positions = \"rotary\"\nencoder_sublayers = [\"feed_forward\"]", ""),
               ThrowsMessage<ConfigError>(HasSubstr("no layer of the encoder")));
   EXPECT_THAT(built("", "[model.decoder]\nself_attention = { mask = \"prefix\", window = 2 }"),

@@ -77,9 +77,14 @@ struct StackConfig {
   bool operator==(StackConfig const&) const = default;
 };
 
-/// The places where keys of [model] were given, "run.toml:3:1: model.heads" by "heads"; no part of a model's value.
+/// The places where keys of a section were given, "run.toml:3:1: model.heads" by "heads"; no part of its value.
 struct KeyPlaces {
+  std::string section;
   std::map<std::string, std::string> by_key = {};
+
+  bool given(std::string const& key) const { return by_key.contains(key); }
+  /// The beginning of a message about a key: its place and its full name where it was given, "model.heads" where not.
+  std::string of(std::string const& key) const;
 
   bool operator==(KeyPlaces const&) const { return true; }
 };
@@ -106,14 +111,27 @@ struct ModelConfig {
   double attention_dropout = 0.0;
   double activation_dropout = 0.0;
   std::int64_t max_length = 1024;  ///< tokens, with the end token
-  KeyPlaces places = {};
+  KeyPlaces places{.section = "model"};
 
-  /// The beginning of a message about a key: its place and its full name where it was given, which in layer_config's
-  /// result is a key of that layer ("--set …: model.decoder.layer.4-6.heads"); "model.heads" where it was not.
-  std::string place(std::string const& key) const;
+  /// As KeyPlaces::of; in layer_config's result a key of that layer ("--set …: model.decoder.layer.4-6.heads").
+  std::string place(std::string const& key) const { return places.of(key); }
 
   bool operator==(ModelConfig const&) const = default;
 };
+
+/// A stack that a model may have.
+struct StackKind {
+  std::string_view name;
+  StackConfig ModelConfig::*config;
+  bool predicts;  ///< its tokens are the target's, which the model predicts; else the source's
+};
+
+/// All kinds of stacks in the order in which a model has them: the one list of them.
+inline constexpr std::array stack_kinds{StackKind{"encoder", &ModelConfig::encoder, false},
+                                        StackKind{"decoder", &ModelConfig::decoder, true}};
+
+/// Throws Error for a name that is not in stack_kinds.
+StackKind const& stack_kind(std::string_view name);
 
 /// The keys of one layer, resolved: [model], then the stack's settings, then those of the range that has the layer
 /// (`layer` counts from 0; -1 stands for the stack itself, which is in no range). Its `sublayers` are those of `stack`
@@ -141,6 +159,7 @@ struct TrainConfig {
   std::int64_t validate_beam_size = 1;  ///< 1: greedy
   std::int64_t early_stopping = 0;      ///< validations without a better loss after which training ends; 0: never
   std::int64_t log_every = 10;          ///< steps between lines of metrics.jsonl
+  KeyPlaces places{.section = "train"};
 
   bool operator==(TrainConfig const&) const = default;
 };
@@ -191,6 +210,7 @@ struct ParallelConfig {
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
   std::vector<std::int64_t> stage_layers;  ///< see plan_pipeline; empty: cut by cost
   bool shard_optimizer = false;
+  KeyPlaces places{.section = "parallel"};
 
   bool operator==(ParallelConfig const&) const = default;
 };

@@ -32,7 +32,7 @@ struct LayerDescription {
   bool takes_positions() const;
 };
 
-/// A sequence of layers over one side's tokens: "encoder" or "decoder".
+/// A sequence of layers over one side's tokens: one of stack_kinds.
 struct StackDescription {
   std::string name;
   Side side = Side::source;
@@ -45,7 +45,6 @@ struct StackDescription {
 
 /// Describes the layers of a stack. Throws ConfigError, naming file, line and key, for an option that a layer does not
 /// declare or a wrong value, and for a layer that is not registered.
-StackDescription describe_stack(ModelConfig const& model, StackConfig ModelConfig::*stack, std::string const& name,
-                                Side side, LayerRegistry const& registry);
+StackDescription describe_stack(ModelConfig const& model, StackKind const& kind, LayerRegistry const& registry);
 
 }  // namespace heddle
