@@ -42,7 +42,7 @@ inline std::vector<Variant> other_variants() {
   return {
       {NormPlacement::post, false,
        "positions = \"relative\"\nmax_distance = 3\nbiases = false\nscale_embedding = false\noutput_bias = true", true},
-      {NormPlacement::pre, true, "positions = \"rotary\""},
+      {NormPlacement::pre, true, "positions = \"rotary\"\nactivation = \"swiglu\""},
       // A layer norm of few numbers is steep, and rounding errors would grow from step to step: heads have six.
       {NormPlacement::both, true,
        "norm_kind = \"rms\"\nembedding_norm = true\n"

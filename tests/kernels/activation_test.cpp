@@ -1,5 +1,6 @@
 #include <cmath>
 #include <heddle/core/operations/activation.hpp>
+#include <numbers>
 
 #include "kernel_fixture.hpp"
 
@@ -55,7 +56,7 @@ class ActivationTest : public BuiltInKernelsTest {
 
 TEST_F(ActivationTest, EveryImplementationAgreesWithTheReference) {
   for (auto const& entry : registries_.of<Activation>().entries()) {
-    for (char const* const function : {"relu", "gelu", "silu"}) {
+    for (char const* const function : {"relu", "gelu", "gelu_tanh", "silu"}) {
       for (float const rate : {0.0F, 0.3F}) {
         for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
           ActivationCall const call = make_call(dtype, function, rate, 5);
@@ -69,7 +70,7 @@ TEST_F(ActivationTest, EveryImplementationAgreesWithTheReference) {
 
 TEST_F(ActivationTest, BackwardOfTheReferenceByCentralDifferences) {
   constexpr std::int64_t width = 9;
-  for (char const* const function : {"relu", "gelu", "silu"}) {
+  for (char const* const function : {"relu", "gelu", "gelu_tanh", "silu"}) {
     for (float const rate : {0.0F, 0.4F}) {
       ActivationCall const call = make_call(DType::float64, function, rate, 2, width);
       Tensor const upstream = random_matrix(DType::float64, width, 12);
@@ -125,7 +126,7 @@ ActivationCall gated_call(ActivationCall call, DType dtype, std::uint64_t seed) 
 
 TEST_F(ActivationTest, GatedOnesAgreeWithTheReference) {
   for (auto const& entry : registries_.of<Activation>().entries()) {
-    for (char const* const function : {"relu", "gelu", "silu"}) {
+    for (char const* const function : {"relu", "gelu", "gelu_tanh", "silu"}) {
       for (float const rate : {0.0F, 0.3F}) {
         for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
           std::string const what = entry.name + " " + function + " " + std::string(name_of(dtype));
@@ -154,7 +155,7 @@ TEST_F(ActivationTest, GatedOnesAgreeWithTheReference) {
 
 TEST_F(ActivationTest, GatedBackwardOfTheReferenceByCentralDifferences) {
   constexpr std::int64_t width = 9;
-  for (char const* const function : {"relu", "gelu", "silu"}) {
+  for (char const* const function : {"relu", "gelu", "gelu_tanh", "silu"}) {
     ActivationCall const call = gated_call(make_call(DType::float64, function, 0.4F, 2, width), DType::float64, 22);
     Tensor const upstream = random_matrix(DType::float64, width, 12);
     Tensor const output = Tensor::allocate(DType::float64, call.input.shape());
@@ -192,6 +193,20 @@ TEST_F(ActivationTest, GeluIsTheExactOne) {
     Values const y = values(output);
     for (std::size_t i = 0; i < x.size(); ++i) {
       ASSERT_NEAR(y[i], 0.5 * x[i] * (1 + std::erf(x[i] / std::sqrt(2.0))), 2e-6) << entry.name << " at " << x[i];
+    }
+  }
+}
+
+TEST_F(ActivationTest, GeluTanhIsItsFormula) {
+  for (auto const& entry : registries_.of<Activation>().entries()) {
+    ActivationCall const call = make_call(DType::float32, "gelu_tanh", 0, 0);
+    Tensor const output = Tensor::allocate(DType::float32, call.input.shape());
+    entry.kernel->forward(execution_, call, output);
+    Values const x = values(call.input);
+    Values const y = values(output);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      double const inner = std::sqrt(2 / std::numbers::pi) * (x[i] + 0.044715 * x[i] * x[i] * x[i]);
+      ASSERT_NEAR(y[i], 0.5 * x[i] * (1 + std::tanh(inner)), 2e-6) << entry.name << " at " << x[i];
     }
   }
 }

@@ -79,7 +79,7 @@ TEST_F(RegistryTest, AnUnknownOrUnfitNameIsAConfigErrorThatListsTheNames) {
       [&] {
         registries_.of<Activation>().select("auto", {DType::float32, "swish"});
       },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("the function 'swish'"), HasSubstr("relu, gelu and silu"),
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("the function 'swish'"), HasSubstr("relu, gelu, gelu_tanh and silu"),
                                        Not(HasSubstr("kernels.activation")))));
 }
 

@@ -102,9 +102,10 @@ void visit_paths(Visitor& visitor, Config& config) {
 template <class Visitor, class Model>
 void visit_layer_keys(Visitor& visitor, Model& model) {
   visitor.key("d_ff", model.d_ff, between(1, most_width), "width inside the feed-forward sublayers");
-  visitor.key("heads", model.heads, between(1, most_layers), "attention heads");
+  visitor.key("heads", model.heads, between(1, most_layers), "attention heads; a divisor of d_model, or set head_dim");
   visitor.key("biases", model.biases, Unchecked{}, "of the projections in attention and feed-forward sublayers");
-  visitor.key("activation", model.activation, NotEmpty{}, "relu, gelu, or a plug-in's; `heddle kernels` lists them");
+  visitor.key("activation", model.activation, NotEmpty{},
+              "relu, gelu, gelu_tanh, silu; gated: swiglu, geglu, geglu_tanh, reglu; or a plug-in's");
   visitor.key("dropout", model.dropout, below_one(), "of embeddings and of each sublayer's output");
   visitor.key("attention_dropout", model.attention_dropout, below_one(), "of attention weights");
   visitor.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
@@ -119,7 +120,7 @@ void visit_model(Visitor& visitor, Config& config) {
   visitor.key("stacks", model.stacks, NotEmpty{}, "of layers, both or one of them");
   visitor.key("encoder_layers", model.encoder.layers, between(0, most_layers), "layers of the encoder");
   visitor.key("decoder_layers", model.decoder.layers, between(0, most_layers), "layers of the decoder");
-  visitor.key("d_model", model.d_model, between(1, most_width), "width of the residual stream; a multiple of heads");
+  visitor.key("d_model", model.d_model, between(1, most_width), "width of the residual stream");
   visit_layer_keys(visitor, model);
   visitor.key("norm", model.norm, Unchecked{}, "on residual sums, before sublayers, or around them");
   visitor.key("embedding_norm", model.embedding_norm, Unchecked{}, "a norm on the embeddings of each stack");

@@ -3,16 +3,25 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/feed_forward.hpp>
 #include <heddle/core/operations/activation.hpp>
+#include <map>
 
 namespace heddle {
 
 namespace {
 
+/// The activation's function, and whether it is gated, by the name that model.activation gives.
+ActivationProblem activation_problem(DType dtype, std::string const& name) {
+  static std::map<std::string, std::string> const gated{
+      {"swiglu", "silu"}, {"geglu", "gelu"}, {"geglu_tanh", "gelu_tanh"}, {"reglu", "relu"}};
+  auto const found = gated.find(name);
+  return found == gated.end() ? ActivationProblem{dtype, name} : ActivationProblem{dtype, found->second, true};
+}
+
 /// Selects the kernel. A function that no implementation has is an error of the layer's key; a wrong choice of the
 /// implementation is one of kernels.activation.
-std::shared_ptr<Activation> select_activation(LayerSpec const& spec) {
+std::shared_ptr<Activation> select_activation(LayerSpec const& spec, ActivationProblem const& problem) {
   try {
-    return spec.kernels.select<Activation>({spec.dtype, spec.model.activation});
+    return spec.kernels.select<Activation>(problem);
   } catch (ConfigError const& error) {
     if (spec.kernels.choices.of(Activation::operation) != "auto") {
       throw;
@@ -21,21 +30,28 @@ std::shared_ptr<Activation> select_activation(LayerSpec const& spec) {
   }
 }
 
+Linear hidden_projection(LayerSpec const& spec, bool gated) {
+  std::int64_t const columns = spec.model.d_ff;
+  return gated ? Linear(spec, spec.model.d_model, {{"gate", columns}, {"up", columns}}, Linear::Split::outputs)
+               : Linear(spec.named(spec.name + ".up"), {spec.model.d_model, columns}, Linear::Split::outputs);
+}
+
 }  // namespace
 
 FeedForward::FeedForward(LayerSpec const& spec)
     : name_(spec.name),
       side_(spec.side),
-      function_(spec.model.activation),
+      problem_(activation_problem(spec.dtype, spec.model.activation)),
       dropout_(spec.model.activation_dropout),
-      up_(spec.named(spec.name + ".up"), {spec.model.d_model, spec.model.d_ff}, Linear::Split::outputs),
+      up_(hidden_projection(spec, problem_.gated)),
       down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, Linear::Split::inputs),
-      activation_(select_activation(spec)) {}
+      activation_(select_activation(spec, problem_)) {}
 
 LayerTraits FeedForward::traits() {
   auto const cost = [](ModelConfig const& keys, LayerOptions const&, LayerLoad const& load) {
-    ActivationProblem const activation{load.dtype, keys.activation};
-    return linear_cost(load, keys.d_model, keys.d_ff) + linear_cost(load, keys.d_ff, keys.d_model) +
+    ActivationProblem const activation = activation_problem(load.dtype, keys.activation);
+    std::int64_t const hidden = activation.gated ? 2 * keys.d_ff : keys.d_ff;
+    return linear_cost(load, keys.d_model, hidden) + linear_cost(load, keys.d_ff, keys.d_model) +
            forward_cost(activation, load.tokens * static_cast<double>(keys.d_ff));
   };
   auto const refusal = [](ModelConfig const& keys, LayerOptions const&, LayerUse const& use) {
@@ -44,15 +60,25 @@ LayerTraits FeedForward::traits() {
   return {.cost = cost, .refusal = refusal};
 }
 
+Tensor FeedForward::activated_columns(Tensor const& hidden) const {
+  return problem_.gated ? hidden.columns(0, hidden.dim(1) / 2) : hidden;
+}
+
+Tensor FeedForward::factor_columns(Tensor const& hidden) const {
+  return problem_.gated ? hidden.columns(hidden.dim(1) / 2, hidden.dim(1) / 2) : Tensor();
+}
+
 ActivationCall FeedForward::activation_call(LayerContext const& context, Tensor const& hidden) const {
-  ActivationCall call{function_, hidden, make_dropout(context, dropout_, name_ + ".dropout", side_)};
+  ActivationCall call{problem_.function, activated_columns(hidden),
+                      make_dropout(context, dropout_, name_ + ".dropout", side_)};
+  call.gate = factor_columns(hidden);
   call.dropout.first_column = up_.first_output();
   return call;
 }
 
 HiddenStates FeedForward::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
   Tensor const hidden = up_.forward(context, input.hidden);
-  Tensor const activated = context.arena.allocate(hidden.dtype(), hidden.shape());
+  Tensor const activated = context.arena.allocate(hidden.dtype(), activated_columns(hidden).shape());
   activation_->forward(context.execution, activation_call(context, hidden), activated);
   saved.keep(Activations{input.hidden, hidden, activated});
   return {down_.forward(context, activated), input.memory};
@@ -60,10 +86,12 @@ HiddenStates FeedForward::forward(LayerContext& context, HiddenStates const& inp
 
 HiddenStates FeedForward::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
   auto const& [input, hidden, activated] = saved.get<Activations>();
-  Tensor const grad_hidden = down_.backward(context, grad_output.hidden, activated);
+  Tensor const grad_activated = down_.backward(context, grad_output.hidden, activated);
+  Tensor const grad_hidden = problem_.gated ? context.arena.allocate(hidden.dtype(), hidden.shape()) : grad_activated;
   ActivationCall call = activation_call(context, hidden);
   call.output = activated;
-  activation_->backward(context.execution, call, grad_hidden, {grad_hidden});
+  activation_->backward(context.execution, call, grad_activated,
+                        {activated_columns(grad_hidden), factor_columns(grad_hidden)});
   return {up_.backward(context, grad_hidden, input), grad_output.memory};
 }
 

@@ -44,7 +44,7 @@ class ObservedActivation final : public ObservedKernel<Activation> {
 }  // namespace
 
 std::string describe(ActivationProblem const& problem) {
-  return fmt::format("the function '{}'{} in {} (relu, gelu and silu are built in, plug-ins add others)",
+  return fmt::format("the function '{}'{} in {} (relu, gelu, gelu_tanh and silu are built in, plug-ins add others)",
                      problem.function, problem.gated ? ", gated," : "", name_of(problem.dtype));
 }
 

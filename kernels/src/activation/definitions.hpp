@@ -22,6 +22,18 @@ struct Gelu {
   }
 };
 
+/// The approximation 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))) of Hendrycks & Gimpel 2016.
+struct GeluTanh {
+  static constexpr double scale = 2 * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+  static constexpr double cubic = 0.044715;
+  KOKKOS_INLINE_FUNCTION static double tanh_of(double x) { return std::tanh(scale * (x + cubic * x * x * x)); }
+  KOKKOS_INLINE_FUNCTION static double value(double x) { return 0.5 * x * (1 + tanh_of(x)); }
+  KOKKOS_INLINE_FUNCTION static double derivative(double x) {
+    double const t = tanh_of(x);
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x);
+  }
+};
+
 /// Computes x / (1 + exp(-x)) (Elfwing et al. 2017).
 struct Silu {
   KOKKOS_INLINE_FUNCTION static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }

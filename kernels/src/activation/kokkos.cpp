@@ -1,7 +1,7 @@
 #include <heddle/core/operations/kernel_author.hpp>
 #include <numbers>
 
-#include "gradients.hpp"
+#include "checks.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {
@@ -54,6 +54,32 @@ struct Gelu {
     constexpr Real inverse_sqrt_2_pi = std::numbers::inv_sqrtpi_v<Real> / std::numbers::sqrt2_v<Real>;
     Normal<Real> const at = normal(x);
     return at.cumulative + x * inverse_sqrt_2_pi * at.exponential;
+  }
+};
+
+/// Computes x σ(2u) with u = √(2/π) (x + 0.044715 x³), which is the tanh form of Hendrycks & Gimpel 2016.
+struct GeluTanh {
+  /// σ(2u), and the derivative of 2u.
+  template <class Real>
+  struct Gate {
+    Real sigmoid, slope;
+  };
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Gate<Real> gate(Real x) {
+    constexpr Real scale = Real{4} * std::numbers::inv_sqrtpi_v<Real> / std::numbers::sqrt2_v<Real>;
+    constexpr auto cubic = static_cast<Real>(0.044715);
+    Real const square = x * x;
+    return {Real{1} / (Real{1} + fast_exp(-scale * x * (Real{1} + cubic * square))),
+            scale * (Real{1} + Real{3} * cubic * square)};
+  }
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Real value(Real x) {
+    return x * gate(x).sigmoid;
+  }
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Real derivative(Real x) {
+    Gate<Real> const at = gate(x);
+    return at.sigmoid * (Real{1} + x * (Real{1} - at.sigmoid) * at.slope);
   }
 };
 
@@ -208,8 +234,7 @@ void run_backward(Execution& execution, ActivationCall const& call, Tensor const
 class KokkosActivation final : public Activation {
  public:
   bool supports(ActivationProblem const& problem) const override {
-    return problem.dtype != DType::int32 &&
-           (problem.function == "relu" || problem.function == "gelu" || problem.function == "silu");
+    return problem.dtype != DType::int32 && kernels::is_built_in_activation(problem.function);
   }
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
@@ -236,6 +261,8 @@ class KokkosActivation final : public Activation {
         work(Relu{}, element);
       } else if (call.function == "gelu") {
         work(Gelu{}, element);
+      } else if (call.function == "gelu_tanh") {
+        work(GeluTanh{}, element);
       } else {
         work(Silu{}, element);
       }

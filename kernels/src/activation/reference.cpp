@@ -1,7 +1,7 @@
 #include <heddle/core/operations/kernel_author.hpp>
 
+#include "checks.hpp"
 #include "definitions.hpp"
-#include "gradients.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {
@@ -9,6 +9,7 @@ namespace heddle {
 namespace {
 
 using kernels::definitions::Gelu;
+using kernels::definitions::GeluTanh;
 using kernels::definitions::Relu;
 using kernels::definitions::Silu;
 
@@ -56,8 +57,7 @@ void backward_as(Execution& execution, ActivationCall const& call, Tensor const&
 class ReferenceActivation final : public Activation {
  public:
   bool supports(ActivationProblem const& problem) const override {
-    return problem.dtype != DType::int32 &&
-           (problem.function == "relu" || problem.function == "gelu" || problem.function == "silu");
+    return problem.dtype != DType::int32 && kernels::is_built_in_activation(problem.function);
   }
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
@@ -84,6 +84,8 @@ class ReferenceActivation final : public Activation {
         work(Relu{}, element);
       } else if (call.function == "gelu") {
         work(Gelu{}, element);
+      } else if (call.function == "gelu_tanh") {
+        work(GeluTanh{}, element);
       } else {
         work(Silu{}, element);
       }

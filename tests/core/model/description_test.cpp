@@ -182,9 +182,9 @@ TEST(Description, ErrorsOfALayerNameItsKeyAndPlace) {
     return [=] { TestModel(config, vocabulary, DType::float64, KernelChoices()); };
   };
   auto const message = [](std::string const& text) { return ThrowsMessage<ConfigError>(StartsWith(text)); };
-  EXPECT_THAT(built({"model.decoder.layer.1-2.activation=swiglu"}),
-              message("--set model.decoder.layer.1-2.activation=swiglu: model.decoder.layer.1-2.activation: no "
-                      "implementation of operation 'activation' supports the function 'swiglu' in float64"));
+  EXPECT_THAT(built({"model.decoder.layer.1-2.activation=swish"}),
+              message("--set model.decoder.layer.1-2.activation=swish: model.decoder.layer.1-2.activation: no "
+                      "implementation of operation 'activation' supports the function 'swish' in float64"));
   EXPECT_THAT(built({"model.encoder.layer.1.sublayers=[\"self_atention\"]"}),
               message("--set model.encoder.layer.1.sublayers=[\"self_atention\"]: model.encoder.layer.1.sublayers: "
                       "there is no layer \"self_atention\"; did you mean self_attention?"));

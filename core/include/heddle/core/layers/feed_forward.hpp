@@ -6,8 +6,9 @@
 
 namespace heddle {
 
-/// Computes down(dropout(activation(up(x)))): Vaswani et al. 2017, §3.3. Hidden columns are split over the tensor
-/// group.
+/// Computes down(dropout(activation(up(x)))) (Vaswani et al. 2017, §3.3) or, where model.activation is gated,
+/// down(dropout(function(gate(x))) ∘ up(x)) (Shazeer 2020): "swiglu" with silu, "geglu" with gelu, "geglu_tanh" with
+/// gelu_tanh, "reglu" with relu. Hidden columns are split over the tensor group.
 class FeedForward : public Layer {
  public:
   explicit FeedForward(LayerSpec const& spec);
@@ -20,14 +21,18 @@ class FeedForward : public Layer {
  private:
   struct Activations {
     Tensor input;
-    Tensor hidden;     ///< before the activation
+    Tensor hidden;     ///< before the activation: up(x), or gate(x) and up(x) side by side
     Tensor activated;  ///< after activation and dropout
   };
+  /// This rank's hidden columns of `hidden`, or of its gradient.
+  Tensor activated_columns(Tensor const& hidden) const;
+  /// The columns by which those are multiplied; empty without a gate.
+  Tensor factor_columns(Tensor const& hidden) const;
   ActivationCall activation_call(LayerContext const& context, Tensor const& hidden) const;
 
   std::string name_;
   Side side_;
-  std::string function_;
+  ActivationProblem problem_;
   double dropout_;
   Linear up_;
   Linear down_;

@@ -9,7 +9,8 @@ namespace heddle {
 
 struct ActivationProblem {
   DType dtype = DType::float32;
-  std::string function;  ///< "relu", "gelu" (exact, with erf), "silu" (x / (1 + exp(-x))), or a plug-in's own
+  /// "relu", "gelu" (exact, with erf), "gelu_tanh" (its approximation), "silu" (x / (1 + exp(-x))), or a plug-in's own
+  std::string function;
   bool gated = false;
 };
 /// The problem in words, for messages.

@@ -1,8 +1,13 @@
 #pragma once
 
 #include <heddle/core/operations/activation.hpp>
+#include <string_view>
 
 namespace heddle::kernels {
+
+inline bool is_built_in_activation(std::string_view function) {
+  return function == "relu" || function == "gelu" || function == "gelu_tanh" || function == "silu";
+}
 
 /// Throws if the tensors of a backward call do not have the input's dtype and shape.
 inline void require_activation_gradients(ActivationCall const& call, Tensor const& grad_output,
