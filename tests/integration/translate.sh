@@ -98,7 +98,8 @@ expect 64 'did you mean --length-penalty' "$HEDDLE" translate --checkpoint run -
 expect 65 'holds no checkpoints; expected' "$HEDDLE" translate --checkpoint data
 expect 65 'nowhere' "$HEDDLE" translate --checkpoint nowhere
 expect 65 '3 of the checkpoints there verify, 9 wanted' "$HEDDLE" translate --checkpoint run --average 9
-expect 65 'encoder.positions.weight' "$HEDDLE" translate --checkpoint run --set model.positions=learned
+expect 78 'model.positions = "learned": .* was trained with "sinusoidal"' "$HEDDLE" translate --checkpoint run \
+  --set model.positions=learned
 expect 78 'kernels.gemm=nothing: kernels.gemm = .nothing.: no such implementation' "$HEDDLE" translate --checkpoint run --set kernels.gemm=nothing
 expect 78 'nothing.so' "$HEDDLE" translate --checkpoint run --plugin nothing.so
 

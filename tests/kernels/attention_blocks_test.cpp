@@ -263,6 +263,35 @@ TEST_F(AttentionVisibility, BlocksOfKeysThatNoQueryOfABlockSeesAreSkipped) {
   }
 }
 
+/// Costs of a window are in proportion to it only where blocks of keys before it are skipped, too.
+TEST_F(AttentionVisibility, BlocksOfKeysBeforeAWindowAreSkipped) {
+  AttentionCall last{.q = random_tensor(DType::float32, {8, 8}, 1),
+                     .k = random_tensor(DType::float32, {200, 8}, 2),
+                     .v = random_tensor(DType::float32, {200, 8}, 3),
+                     .queries = sequences_of({8}),
+                     .keys = sequences_of({200}),
+                     .heads = 2,
+                     .mask = AttentionMask::window(10, 0)};
+  auto const tensor_ops = registries_.of<TensorOps>().select("reference", {});
+  tensor_ops->fill(execution_, last.k.rows(0, 128), NAN);
+  tensor_ops->fill(execution_, last.v.rows(0, 128), NAN);
+  for (auto const& entry : registries_.of<Attention>().entries()) {
+    SCOPED_TRACE(entry.name);
+    Tensor const output = Tensor::allocate(DType::float32, {8, 8});
+    Tensor const log_sum_exp = Tensor::allocate(DType::float32, {8, 2});
+    AttentionGradients const gradients{Tensor::allocate(DType::float32, {8, 8}),
+                                       Tensor::allocate(DType::float32, {200, 8}),
+                                       Tensor::allocate(DType::float32, {200, 8})};
+    entry.kernel->forward(execution_, last, output, log_sum_exp);
+    entry.kernel->backward(execution_, last, output, log_sum_exp, output, gradients);
+    for (Tensor const& result : {output, gradients.q, gradients.k, gradients.v}) {
+      for (double const value : values(result)) {
+        ASSERT_TRUE(std::isfinite(value));
+      }
+    }
+  }
+}
+
 TEST_F(AttentionVisibility, PositionsMustBeOnePerRow) {
   AttentionCall wrong = call(0);
   wrong.key_position = Tensor();

@@ -77,6 +77,9 @@ CpuLevel common_cpu_level(Communicator const& world) {
 ParallelState make_parallel(Config const& config, LayerRegistry const& layers, Communicator const& world) {
   ModelDescription const model = describe_model(config.model, layers);
   Mesh const mesh = make_mesh(config, model, world.rank(), world.size());
+  if (std::string const reason = model.refusal({.prefixes = false}); !reason.empty()) {
+    throw ConfigError(reason);
+  }
   if (config.train.validate_every > 0 && config.train.validate_bleu) {
     try {
       require_translation(model, config.train.places.of("validate_bleu") + " = true");

@@ -20,6 +20,8 @@ RunReport RunReport::gather(Config const& config, Registries const& registries, 
   std::string failure;
   try {
     memory.predicted = plan_memory(config, parallel.mesh, vocabulary, registries);
+  } catch (ConfigError const&) {
+    throw;  // building the model would find it, too
   } catch (Error const& error) {
     // The prediction must not end a run that may succeed, because real micro-batches may be smaller.
     failure = fmt::format("memory of rank {} could not be predicted: {}\n", parallel.world.rank(), error.what());

@@ -51,12 +51,13 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabula
   std::vector<std::string> changed;
   for (ConfigDifference const& difference : differences(saved, config)) {
     if (difference.key.starts_with("model.")) {
-      changed.push_back(fmt::format("{} = {}, not {}", difference.key, difference.before, difference.after));
+      changed.push_back(fmt::format("{} = {} there, {} here", difference.key, difference.before, difference.after));
     }
   }
   if (!changed.empty()) {
-    throw ConfigError(fmt::format("{} was trained with another [model]: {}; set it back, or start over with --fresh",
-                                  where, fmt::join(changed, "; ")));
+    throw ConfigError(
+        fmt::format("{} was trained with another [model]: {}; make them equal, or start over with --fresh", where,
+                    fmt::join(changed, "; ")));
   }
   if (saved.train.seed != config.train.seed) {
     throw ConfigError(

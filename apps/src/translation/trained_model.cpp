@@ -93,6 +93,18 @@ void check_names(Checkpoint const& checkpoint, ParameterSet const& parameters) {
   }
 }
 
+/// Throws where an override changes the model in which the checkpoint's parameters were trained. Longer sentences are
+/// no other model.
+void require_model_of(Checkpoint const& checkpoint, Config const& config) {
+  std::string const where = checkpoint.directory().string();
+  for (ConfigDifference const& difference : differences(parse_config(checkpoint.config(), where), config)) {
+    if (difference.key.starts_with("model.") && difference.key != "model.max_length") {
+      throw ConfigError(fmt::format("{} = {}: {} was trained with {}; of [model] only max_length can be replaced",
+                                    difference.key, difference.after, where, difference.before));
+    }
+  }
+}
+
 /// The plug-ins to load. A path of the checkpoint's configuration that no longer exists is replaced by a given file of
 /// the same name.
 std::vector<std::string> plugins_of(Config const& config, std::vector<std::string> const& given) {
@@ -159,6 +171,7 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   Checkpoint const& first = checkpoints.front();
   Config config = parse_config(first.config(), first.directory().string() + ": its config", options.overrides);
   require_encoder_and_decoder(config.model);
+  require_model_of(first, config);
   Vocabulary vocabulary{Tokenizer::from_model(first.source_model()), Tokenizer::from_model(first.target_model())};
   std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), std::move(vocabulary)));
   model->build(plugins_of(model->config_, options.plugins));

@@ -60,8 +60,8 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
   AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
                              options.integer("head_dim", keys.d_model / heads)};
   if (heads % sizes.kv_heads != 0) {
-    throw ConfigError(fmt::format("{} = {} does not divide the {} heads of the queries", options.place("kv_heads"),
-                                  sizes.kv_heads, heads));
+    throw ConfigError(fmt::format("{} = {} does not divide the {} heads of the queries; {} would do",
+                                  options.place("kv_heads"), sizes.kv_heads, heads, divisors_in_words(heads)));
   }
   return sizes;
 }

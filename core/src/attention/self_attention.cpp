@@ -37,6 +37,12 @@ std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
         "{} = \"prefix\": attention with a prefix cannot be split over parallel.context = {}; 1 would do",
         options.place("mask"), use.context);
   }
+  if (!use.prefixes && options.text("mask", "") == "prefix") {
+    return fmt::format(
+        "{} = \"prefix\" needs data that give the length of each sequence's prefix, and datasets have "
+        "none; \"causal\" and \"bidirectional\" need none",
+        options.place("mask"));
+  }
   if (use.decode && options.text("mask", "causal") == "bidirectional") {
     return fmt::format("{} = \"{}\": tokens that see those after them cannot be generated one by one",
                        options.place("mask"), options.text("mask", "causal"));

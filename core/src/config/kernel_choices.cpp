@@ -18,10 +18,10 @@ KernelChoices::KernelChoices(std::string const& implementation) {
   }
 }
 
-std::string const& KernelChoices::of(std::string_view operation) const {
-  static std::string const by_speed_or_times = "auto";
+KernelChoices::Choice const& KernelChoices::choice(std::string_view operation) const {
+  static Choice const by_speed_or_times;
   auto const found = find_operation(operations_, operation);
-  return found == operations_.end() ? by_speed_or_times : found->second.implementation;
+  return found == operations_.end() ? by_speed_or_times : found->second;
 }
 
 void KernelChoices::choose(std::string_view operation, std::string implementation, std::string origin) {

@@ -14,7 +14,6 @@
 namespace heddle {
 namespace {
 
-using StackMember = StackConfig ModelConfig::*;
 /// Keys of a stack's table that are also keys of [model]: "decoder.layers" is "decoder_layers".
 constexpr std::array stack_shorthands{"layers", "sublayers"};
 
@@ -123,6 +122,10 @@ class StackReader {
       for (auto const& [option, option_node] : *options) {
         std::string const name(option.str());
         auto const value = value_of(option_node);
+        if (option_node.is_table()) {
+          fail(path + "." + name, describe(option_node),
+               fmt::format("an option of the sublayer {}; layers have tables in [model.{}.layer]", key, name_));
+        }
         if (!value) {
           fail(path + "." + name, describe(option_node), "a truth value, a number or a text");
         }
@@ -152,7 +155,7 @@ class StackReader {
       if (!node.is_table()) {
         fail(range_path, describe(node), "a table of keys");
       }
-      LayerOverride entry{range_of(name, range_path), {}};
+      LayerOverride entry{.layers = range_of(name, range_path), .settings = {}, .name = name};
       for (auto const& [inner, inner_node] : *node.as_table()) {
         read_setting(range_path + "." + std::string(inner.str()), std::string(inner.str()), inner_node, entry.settings);
       }
@@ -175,8 +178,8 @@ class StackReader {
           "{} does not name layers; expected one number or a range such as \"4-6\", counted from 1", place));
     }
     if (range.end > stack_.layers) {
-      throw ConfigError(fmt::format("{} names layers that the {} does not have: model.{}_layers is {}", place, name_,
-                                    name_, stack_.layers));
+      throw ConfigError(
+          fmt::format("{} names layers that the {} does not have: it has {}", place, name_, stack_.layers));
     }
     return {range.begin - 1, range.end};
   }
@@ -222,7 +225,8 @@ std::string settings_to_toml(Settings const& settings) {
 using SettingsGroup = std::pair<Settings const*, std::string>;
 
 SettingsGroup group_of(LayerOverride const& entry, std::string const& stack_name) {
-  return {&entry.settings, fmt::format("{}.layer.{}", stack_name, range_name(entry.layers))};
+  return {&entry.settings,
+          fmt::format("{}.layer.{}", stack_name, entry.name.empty() ? range_name(entry.layers) : entry.name)};
 }
 
 /// The settings that hold for a layer, in ascending precedence.
@@ -327,12 +331,16 @@ std::vector<std::string> places_of_absent_stacks(ModelConfig const& model) {
     if (std::find(model.stacks.begin(), model.stacks.end(), stack) != model.stacks.end()) {
       continue;
     }
-    for (char const* const name : stack_shorthands) {
+    // A resolved configuration gives every key: those with their default are not worth a note.
+    StackConfig const usual = ModelConfig().*member;
+    auto const add = [&](char const* name, bool changed) {
       auto const given = model.places.by_key.find(fmt::format("{}_{}", stack, name));
-      if (given != model.places.by_key.end()) {
+      if (changed && given != model.places.by_key.end()) {
         found.push_back(given->second);
       }
-    }
+    };
+    add("layers", (model.*member).layers != usual.layers);
+    add("sublayers", (model.*member).sublayers != usual.sublayers);
     std::string const name(stack);
     std::vector<SettingsGroup> groups{{&(model.*member).settings, name}};
     for (LayerOverride const& entry : (model.*member).overrides) {
@@ -366,7 +374,7 @@ std::string stacks_to_toml(ModelConfig const& model) {
   return text;
 }
 
-ModelConfig layer_config(ModelConfig const& model, StackConfig ModelConfig::*stack, std::int64_t layer) {
+ModelConfig layer_config(ModelConfig const& model, StackMember stack, std::int64_t layer) {
   ModelConfig result = model;
   std::string const stack_name = name_of(stack);
   result.places.by_key["sublayers"] = model.place(stack_name + "_sublayers");

@@ -26,7 +26,8 @@ std::shared_ptr<Activation> select_activation(LayerSpec const& spec, ActivationP
     if (spec.kernels.choices.of(Activation::operation) != "auto") {
       throw;
     }
-    throw ConfigError(fmt::format("{}: {}", spec.model.place("activation"), error.what()));
+    throw ConfigError(fmt::format("{}: {}; gated ones are swiglu, geglu, geglu_tanh and reglu",
+                                  spec.model.place("activation"), error.what()));
   }
 }
 

@@ -77,7 +77,7 @@ std::string ModelDescription::words() const {
   for (StackDescription const& stack : stacks) {
     parts.push_back(fmt::format("the {}'s {}", stack.name, stack.count()));
   }
-  return fmt::format("{} layers", fmt::join(parts, " and "));
+  return fmt::format("{} {}", fmt::join(parts, " and "), layers() == 1 ? "layer" : "layers");
 }
 
 std::string ModelDescription::refusal(LayerUse const& use) const {
@@ -92,7 +92,7 @@ std::string ModelDescription::refusal(LayerUse const& use) const {
 std::string ModelDescription::generation_refusal() const {
   StackDescription const& last = stacks.back();
   if (last.side != Side::target) {
-    return fmt::format("model.stacks = {} has no decoder, which generates text; add \"decoder\"",
+    return fmt::format("{} = {} has no decoder, which generates text; add \"decoder\"", keys.place("stacks"),
                        to_toml(OptionValue(keys.stacks)));
   }
   return refusal_in(last, {.decode = true});
@@ -101,7 +101,7 @@ std::string ModelDescription::generation_refusal() const {
 void require_translation(ModelDescription const& model, std::string const& wanted_by) {
   std::string reason = model.generation_refusal();
   if (reason.empty() && model.stacks.size() < 2) {
-    reason = fmt::format("model.stacks = {} has no encoder, whose input is translated",
+    reason = fmt::format("{} = {} has no encoder, whose input is translated", model.keys.place("stacks"),
                          to_toml(OptionValue(model.keys.stacks)));
   }
   if (!reason.empty()) {

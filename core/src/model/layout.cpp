@@ -130,20 +130,21 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   for (std::string& note : notes) {
     note += " has no effect: model.stacks does not name its stack";
   }
-  if (config.model.places.given("max_distance") && config.model.positions != Positions::relative) {
+  if (config.model.max_distance != ModelConfig().max_distance && config.model.positions != Positions::relative) {
     notes.push_back(config.model.place("max_distance") + " has no effect where model.positions is not \"relative\"");
   }
   ParallelConfig const& parallel = config.parallel;
-  auto const note = [&](bool set, MeshAxis axis, std::string_view key) {
+  auto const note = [&](bool set, MeshAxis axis, std::string const& key) {
     if (set && mesh.size(axis) == 1) {
-      notes.push_back(fmt::format("parallel.{} has no effect where parallel.{} is 1", key, name_of(axis)));
+      notes.push_back(fmt::format("{} has no effect where parallel.{} is 1", parallel.places.of(key), name_of(axis)));
     }
   };
   note(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
   note(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
   note(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");
   if (parallel.shard_optimizer && mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context) == 1) {
-    notes.push_back("parallel.shard_optimizer has no effect where parallel.data and parallel.context are 1");
+    notes.push_back(parallel.places.of("shard_optimizer") +
+                    " has no effect where parallel.data and parallel.context are 1");
   }
   return notes;
 }

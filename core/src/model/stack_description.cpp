@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/model/stack_description.hpp>
 #include <numeric>
 #include <span>
@@ -31,17 +32,20 @@ std::string undeclared(LayerCapabilities const& capabilities, LayerUse const& us
 /// Options of a sublayer that no layer among `layers` has are an error. `who`: "the encoder does", "layers 4-6 of it
 /// do".
 void require_used(Settings const& settings, std::span<LayerDescription const> layers, std::string const& who) {
-  auto const is_used = [&](std::string const& sublayer) {
-    return std::any_of(layers.begin(), layers.end(), [&](LayerDescription const& layer) {
-      return std::any_of(layer.sublayers.begin(), layer.sublayers.end(),
-                         [&](SublayerDescription const& each) { return each.name == sublayer; });
-    });
-  };
+  std::vector<std::string> names;
+  for (LayerDescription const& layer : layers) {
+    for (SublayerDescription const& sublayer : layer.sublayers) {
+      if (std::find(names.begin(), names.end(), sublayer.name) == names.end()) {
+        names.push_back(sublayer.name);
+      }
+    }
+  }
   for (auto const& [key, setting] : settings) {
     std::size_t const dot = key.find('.');
-    if (dot != std::string::npos && !is_used(key.substr(0, dot))) {
-      throw ConfigError(
-          fmt::format("{}: {} is an option of {}, which {} not have", setting.origin, key, key.substr(0, dot), who));
+    std::string const sublayer = key.substr(0, dot);
+    if (dot != std::string::npos && std::find(names.begin(), names.end(), sublayer) == names.end()) {
+      throw ConfigError(fmt::format("{}: {} is an option of {}, which {} not have; {}", setting.origin, key, sublayer,
+                                    who, nearest_or_all(sublayer, names)));
     }
   }
 }
@@ -65,9 +69,9 @@ void require_positions_taken(ModelConfig const& model, std::string const& name,
       std::any_of(layers.begin(), layers.end(), [](LayerDescription const& layer) { return layer.takes_positions(); });
   if (act_in_attention(model.positions) && !layers.empty() && !taken) {
     throw ConfigError(
-        fmt::format("model.positions = \"{}\" acts in self_attention, but no layer of the {} has a sublayer that takes "
-                    "positions; \"sinusoidal\" and \"learned\" need none",
-                    name_of(model.positions), name));
+        fmt::format("{} = \"{}\" acts in self_attention, but no layer of the {} has a sublayer that takes positions; "
+                    "\"sinusoidal\" and \"learned\" need none",
+                    model.place("positions"), name_of(model.positions), name));
   }
 }
 
@@ -103,7 +107,7 @@ bool LayerDescription::takes_positions() const {
 StackDescription describe_stack(ModelConfig const& model, StackKind const& kind, LayerRegistry const& registry) {
   std::string const name(kind.name);
   Side const side = kind.predicts ? Side::target : Side::source;
-  StackConfig ModelConfig::*const stack = kind.config;
+  StackMember const stack = kind.config;
   auto const keys_of = [&](std::int64_t layer) {
     return std::make_shared<ModelConfig const>(layer_config(model, stack, layer));
   };

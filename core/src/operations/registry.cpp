@@ -41,18 +41,6 @@ void require_one_of(std::vector<std::string> const& names, std::string_view oper
   }
 }
 
-/// `names` are the registered ones; `problem` is a description in words.
-[[noreturn]] void none_selected(std::string_view operation, std::string_view choice,
-                                std::vector<std::string> const& names, std::string const& problem) {
-  require_one_of(names, operation, choice);
-  std::string const registered = registered_names(names);
-  if (choice == "auto") {
-    throw ConfigError(
-        fmt::format("no implementation of operation '{}' supports {}; {}", operation, problem, registered));
-  }
-  throw ConfigError(fmt::format("kernels.{} = '{}' does not support {}; {}", operation, choice, problem, registered));
-}
-
 }  // namespace
 
 void AnyKernelRegistry::add_entry(std::string name, int speed, std::shared_ptr<Kernel> kernel) {
@@ -100,11 +88,26 @@ std::vector<AnyKernelEntry> AnyKernelRegistry::supporting(AnyProblem const& prob
   return entries;
 }
 
-AnyKernelEntry AnyKernelRegistry::selected(std::string_view choice, AnyProblem const& problem) const {
+void AnyKernelRegistry::fail_selection(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
+  require_one_of(names(), operation_, choice.implementation, choice.origin);
+  if (choice.implementation == "auto") {
+    throw ConfigError(fmt::format("no implementation of operation '{}' supports {}; {}", operation_, problem.in_words(),
+                                  registered_names(names())));
+  }
+  auto const others = names_of(supporting(problem));
+  throw ConfigError(fmt::format(
+      "{}{}kernels.{} = '{}' does not support {}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation_,
+      choice.implementation, problem.in_words(),
+      others.empty() ? "no implementation does" : fmt::format("auto and these do: {}", fmt::join(others, ", "))));
+}
+
+AnyKernelEntry AnyKernelRegistry::selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
   std::vector<AnyKernelEntry> candidates = supporting(problem);
-  std::erase_if(candidates, [&](AnyKernelEntry const& entry) { return choice != "auto" && choice != entry.name; });
+  std::erase_if(candidates, [&, &named = choice.implementation](AnyKernelEntry const& entry) {
+    return named != "auto" && named != entry.name;
+  });
   if (candidates.empty()) {
-    none_selected(operation_, choice, names(), problem.in_words());
+    fail_selection(choice, problem);
   }
   auto const times = timings_.find(problem.key());
   std::string const name =

@@ -13,9 +13,9 @@ std::unique_ptr<SampleSource> samples_for(ModelConfig const& model, Dataset cons
     return std::make_unique<TargetSamples>(dataset);
   }
   throw ConfigError(
-      fmt::format("model.stacks = {} has no decoder, and a dataset of pairs has no tokens for the encoder to predict; "
+      fmt::format("{} = {} has no decoder, and a dataset of pairs has no tokens for the encoder to predict; "
                   "add \"decoder\"",
-                  to_toml(OptionValue(model.stacks))));
+                  model.place("stacks"), to_toml(OptionValue(model.stacks))));
 }
 
 }  // namespace heddle

@@ -87,7 +87,9 @@ KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const&
       softmax.resume(i, log_sum_exp[first_row + i][head.head]);
     }
   }
-  for (std::int64_t begin = 0; begin < head.keys && head.seen(begin, queries); begin += attention_block) {
+  Block const visible = head.visible_keys(queries);
+  std::int64_t const first_key = visible.begin / attention_block * attention_block;
+  for (std::int64_t begin = first_key; begin < visible.end(); begin += attention_block) {
     Block const keys = kernels::block_at(begin, head.keys);
     head.load(head.of_keys(head.view.k), head.key_row + begin, keys.count, k);
     head.load(head.of_keys(head.view.v), head.key_row + begin, keys.count, v);
@@ -101,7 +103,7 @@ KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const&
         }
       }
     }
-    std::int64_t const begun = begin > 0 || head.view.accumulate ? queries.count : 0;
+    std::int64_t const begun = begin > first_key || head.view.accumulate ? queries.count : 0;
     for (std::int64_t i = 0; i < begun; ++i) {
       for (std::int64_t d = 0; d < stride; ++d) {
         sums[i][d] *= softmax.correction[i];
@@ -137,7 +139,7 @@ void run_forward(Execution& execution, AttentionCall const& call, Tensor const& 
         std::int64_t const begin = item % view.query_blocks * attention_block;
         if (begin < head.queries) {
           Block const block = kernels::block_at(begin, head.queries);
-          if (!view.accumulate || (head.keys > 0 && head.seen(0, block))) {
+          if (!view.accumulate || head.visible_keys(block).count > 0) {
             forward_block(head, block, out, statistics, scratch, stride);
           }
         }
@@ -286,7 +288,7 @@ KOKKOS_INLINE_FUNCTION void backward_heads(kernels::AttentionHead<Element> const
       tiles.grad_q = {all_grad_q[i * head_rows], stride};
       for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
         Block const queries = kernels::block_at(begin, head.queries);
-        if (head.seen(key_begin, queries)) {
+        if (head.visible_keys(queries).overlaps(keys)) {
           backward_blocks(head, queries, keys, rows, tiles);
         }
       }
@@ -318,7 +320,7 @@ void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<
 class KokkosAttention : public Attention {
  public:
   bool supports(AttentionProblem const& problem) const override {
-    return problem.dtype != DType::int32 && kernels::has_plain_pairs(problem);
+    return problem.dtype != DType::int32 && kernels::has_plain_scores(problem);
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {

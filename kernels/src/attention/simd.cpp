@@ -8,8 +8,8 @@ namespace {
 class SimdAttention : public Attention {
  public:
   bool supports(AttentionProblem const& problem) const override {
-    return (problem.dtype == DType::float32 || problem.dtype == DType::bfloat16) && kernels::has_plain_pairs(problem) &&
-           problem.own_keys();
+    return (problem.dtype == DType::float32 || problem.dtype == DType::bfloat16) &&
+           kernels::has_plain_scores(problem) && problem.own_keys();
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {

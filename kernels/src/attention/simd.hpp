@@ -176,12 +176,18 @@ void inner_products(lanes::Product<Element> const& product, std::int64_t count, 
 /// Scores [keys, queries] = -infinity where the query does not see the key.
 template <class Element>
 void hide_unseen(Head<Element> const& head, Block queries, Block keys, Tile<float> scores) {
-  for (std::int64_t j = 0; head.view.causal && j < keys.count; ++j) {
-    std::int64_t const hidden = head.first_seeing(keys.begin + j, queries);
-    for (std::int64_t i = 0; i < hidden; i += lanes::width) {
+  for (std::int64_t j = 0; !head.view.mask.is(MaskKind::bidirectional) && j < keys.count; ++j) {
+    Block const visible = head.seeing(keys.begin + j, queries);
+    for (std::int64_t i = 0; i < visible.begin; i += lanes::width) {
       float* const at = scores[j] + i;
-      lanes::store(lanes::indices() < static_cast<std::int32_t>(hidden - i) ? lanes::all(-infinity) : lanes::load(at),
-                   at);
+      auto const hidden = static_cast<std::int32_t>(visible.begin - i);
+      lanes::store(lanes::indices() < hidden ? lanes::all(-infinity) : lanes::load(at), at);
+    }
+    std::int64_t const end = visible.end() < queries.count ? visible.end() : round_up(queries.count, lanes::width);
+    for (std::int64_t i = end / lanes::width * lanes::width; i < queries.count; i += lanes::width) {
+      float* const at = scores[j] + i;
+      auto const shown = static_cast<std::int32_t>(end - i);
+      lanes::store(lanes::indices() < shown ? lanes::load(at) : lanes::all(-infinity), at);
     }
   }
 }

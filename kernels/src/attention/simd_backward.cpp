@@ -56,7 +56,7 @@ class BackwardHead {
     Block const queries = kernels::block_at(0, head_.queries);
     Block const keys = kernels::block_at(0, head_.keys);
     bool const one_block = queries.count == head_.queries && keys.count == head_.keys;
-    if (one_block && keys.count > 0 && queries.count > 0 && head_.seen(0, queries)) {
+    if (one_block && keys.count > 0 && head_.visible_keys(queries).count > 0) {
       load(head_, view_.k, head_.key_row, keys.count, k_);
       differentiate(queries, keys);
       give(queries, keys, to_rows(rows_.grad_q, head_.query_row), to_rows(rows_.grad_k, head_.key_row),
@@ -82,7 +82,7 @@ class BackwardHead {
       set_zero(grad_v_, keys.count);
       for (std::int64_t begin = 0; begin < head_.queries; begin += attention_block) {
         Block const queries = kernels::block_at(begin, head_.queries);
-        if (head_.seen(key_begin, queries)) {
+        if (head_.visible_keys(queries).overlaps(keys)) {
           differentiate(queries, keys);
           give(queries, keys, ToTile{{grad_q_[begin], stride_}}, ToTile{grad_k_}, ToTile{grad_v_});
         }

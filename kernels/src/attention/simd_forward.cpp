@@ -110,7 +110,7 @@ class QueryBlock {
     transpose(head_, head_.view.q, first_row_, queries_.count, q_transposed_);
     prefetch(next_, head_.view.q, next_.query_row, next_.queries);
     bool const one_block = !head_.view.accumulate && head_.keys > 0 && head_.keys <= attention_block;
-    if (one_block && head_.seen(0, queries_)) {
+    if (one_block && head_.visible_keys(queries_).count > 0) {
       meet_all_keys(rows);
     } else {
       meet_keys_by_blocks(rows);
@@ -145,7 +145,9 @@ class QueryBlock {
     } else {
       set_zero(sums_, queries_.count);
     }
-    for (std::int64_t begin = 0; begin < head_.keys && head_.seen(begin, queries_); begin += attention_block) {
+    Block const visible = head_.visible_keys(queries_);
+    std::int64_t const first_key = visible.begin / attention_block * attention_block;
+    for (std::int64_t begin = first_key; begin < visible.end(); begin += attention_block) {
       auto const product = weigh(kernels::block_at(begin, head_.keys));
       lanes::multiply<group_vectors<Element>>(
           product, queries_.count, stride_, [&](std::int64_t row, std::int64_t column, auto const& sums) {
@@ -206,7 +208,7 @@ void forward(Execution& execution, AttentionCall const& call, Tensor const& outp
     Head<Element> const next = head_at(view, item + 1);
     for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
       Block const block = kernels::block_at(begin, head.queries);
-      if (!view.accumulate || (head.keys > 0 && head.seen(0, block))) {
+      if (!view.accumulate || head.visible_keys(block).count > 0) {
         QueryBlock<Element>(head, next, block, scratch).run(rows);
       }
     }

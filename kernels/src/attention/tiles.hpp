@@ -5,18 +5,16 @@
 
 #include "tile_multiply.hpp"
 
-/// One head of one sequence in the portable attention: each block of up to 64 queries is combined with blocks of up to
-/// 64 keys. Tiles of scores are transposed, [keys, queries]: the softmax's sums then run along vectors of queries, and
-/// Philox computes the random numbers of 16 queries at once.
+/// One head of one sequence in the portable attention: each block of up to 64 queries is combined with the blocks of up
+/// to 64 keys that any of them sees. Tiles of scores are transposed, [keys, queries]: the softmax's sums then run along
+/// vectors of queries, and Philox computes the random numbers of 16 queries at once.
 namespace heddle::kernels {
 
 constexpr std::int64_t attention_block = 64;
 
-/// True if a problem's pairs of queries and keys are those of AttentionHead: all, or causal ones, without biases and
-/// with the usual scores.
-inline bool has_plain_pairs(AttentionProblem const& problem) {
-  return (problem.mask.is(MaskKind::bidirectional) || problem.mask.is(MaskKind::causal)) && !problem.bias &&
-         problem.score == ScoreKind::scaled_dot_product;
+/// True if a problem's scores are those of AttentionHead: the usual ones, without biases.
+inline bool has_plain_scores(AttentionProblem const& problem) {
+  return !problem.bias && problem.score == ScoreKind::scaled_dot_product;
 }
 
 /// The call's pointers. Element is the type in memory, Real the type of the computation.
@@ -27,10 +25,12 @@ struct AttentionView {
   Rows<Element> q, k, v;
   std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
   std::int32_t const *query_position, *key_position;  ///< of each row; null: rows of a sequence are consecutive
+  std::int32_t const* prefix_length;                  ///< of each sequence, for a prefix mask
   std::int64_t count, heads, head_dim, query_blocks;
   std::int64_t sharing;  ///< heads that share a head of keys and values
   Real scale;
-  bool causal, accumulate;
+  AttentionMask mask;
+  bool accumulate;
   DropoutRule dropout;
 
   explicit AttentionView(AttentionCall const& call)
@@ -43,13 +43,14 @@ struct AttentionView {
         key_length(call.keys.length.data<std::int32_t>()),
         query_position(rows_of<std::int32_t>(call.query_position).data),
         key_position(rows_of<std::int32_t>(call.key_position).data),
+        prefix_length(rows_of<std::int32_t>(call.prefix_length).data),
         count(call.queries.count),
         heads(call.heads),
         head_dim(call.q.dim(1) / call.heads),
         query_blocks((call.queries.max_length + attention_block - 1) / attention_block),
         sharing(call.kv_heads > 0 ? call.heads / call.kv_heads : 1),
         scale(static_cast<Real>(call.scale)),
-        causal(call.mask.is(MaskKind::causal)),
+        mask(call.mask),
         accumulate(call.accumulate),
         dropout(call.dropout) {}
 
@@ -61,6 +62,9 @@ struct AttentionView {
 struct Block {
   std::int64_t begin;  ///< within the sequence
   std::int64_t count;
+
+  KOKKOS_INLINE_FUNCTION std::int64_t end() const { return begin + count; }
+  KOKKOS_INLINE_FUNCTION bool overlaps(Block other) const { return begin < other.end() && other.begin < end(); }
 };
 
 KOKKOS_INLINE_FUNCTION Block block_at(std::int64_t begin, std::int64_t length) {
@@ -73,6 +77,7 @@ struct AttentionHead {
 
   AttentionView<Element> const& view;
   std::int64_t query_row, queries, key_row, keys;  ///< the sequence's first rows and lengths
+  std::int64_t prefix;  ///< keys at positions below it are seen by all; 0 without such a mask
   std::int64_t head;
 
   KOKKOS_INLINE_FUNCTION AttentionHead(AttentionView<Element> const& call, std::int64_t sequence,
@@ -82,6 +87,7 @@ struct AttentionHead {
         queries(call.query_length[sequence]),
         key_row(call.key_begin[sequence]),
         keys(call.key_length[sequence]),
+        prefix(call.prefix_length == nullptr ? 0 : call.prefix_length[sequence]),
         head(head_index) {}
 
   KOKKOS_INLINE_FUNCTION Element* at(Rows<Element> const& rows, std::int64_t row) const {
@@ -141,20 +147,45 @@ struct AttentionHead {
     }
   }
 
-  /// The first query of the block that sees the key; the later ones see it too.
-  KOKKOS_INLINE_FUNCTION std::int64_t first_seeing(std::int64_t key, Block block) const {
-    std::int64_t first = key - (keys - queries) - block.begin;
-    if (view.causal && view.key_position != nullptr) {
-      std::int32_t const* const positions = view.query_position + query_row + block.begin;
-      for (first = 0; first < block.count && positions[first] < position_of(key);) {
-        ++first;
+  /// The queries of the block that see the key, which are consecutive, counted from the block's first.
+  KOKKOS_INLINE_FUNCTION Block seeing(std::int64_t key, Block block) const {
+    std::int64_t const position = position_of(key);
+    std::int64_t first = 0;
+    std::int64_t end = block.count;
+    switch (view.mask.kind) {
+      case MaskKind::bidirectional:
+        break;
+      case MaskKind::causal:
+        first = first_query_at(position, block);
+        break;
+      case MaskKind::window:
+        first = first_query_at(position - view.mask.right, block);
+        end = first_query_at(position + view.mask.left + 1, block);
+        break;
+      case MaskKind::prefix:
+        first = position < prefix ? 0 : first_query_at(position, block);
+        break;
+    }
+    return {first, end - first};
+  }
+  /// The keys from the first to the last that any query of the block sees.
+  KOKKOS_INLINE_FUNCTION Block visible_keys(Block block) const {
+    std::int64_t begin = 0;
+    std::int64_t end = block.count > 0 ? keys : 0;
+    if (!view.mask.is(MaskKind::bidirectional) && end > 0) {
+      std::int64_t const last = position_of_query(block.end() - 1);
+      end = first_key_at(last + 1);
+      if (view.mask.is(MaskKind::window)) {
+        begin = first_key_at(position_of_query(block.begin) - view.mask.left);
+        end = first_key_at(last + view.mask.right + 1);
+      } else if (view.mask.is(MaskKind::prefix) && prefix > last) {
+        end = first_key_at(prefix);
       }
     }
-    return !view.causal || first < 0 ? 0 : (first > block.count ? block.count : first);
+    return begin < end ? Block{begin, end - begin} : Block{0, 0};
   }
-  /// True if any query of the block sees the key: if none does, none sees the keys after it.
-  KOKKOS_INLINE_FUNCTION bool seen(std::int64_t key, Block block) const {
-    return first_seeing(key, block) < block.count;
+  KOKKOS_INLINE_FUNCTION std::int64_t position_of_query(std::int64_t query) const {
+    return view.query_position == nullptr ? query + (keys - queries) : view.query_position[query_row + query];
   }
   KOKKOS_INLINE_FUNCTION std::int64_t position_of(std::int64_t key) const {
     return view.key_position == nullptr ? key : view.key_position[key_row + key];
@@ -164,9 +195,12 @@ struct AttentionHead {
   KOKKOS_INLINE_FUNCTION void score(Tile<Real> k, Tile<Real> q_transposed, Tile<Real> scores, Block query_block,
                                     Block key_block) const {
     multiply<false>(k.plain(), q_transposed, scores, {key_block.count, query_block.count, view.head_dim});
-    for (std::int64_t j = 0; view.causal && j < key_block.count; ++j) {
-      std::int64_t const hidden = first_seeing(key_block.begin + j, query_block);
-      for (std::int64_t i = 0; i < hidden; ++i) {
+    for (std::int64_t j = 0; !view.mask.is(MaskKind::bidirectional) && j < key_block.count; ++j) {
+      Block const visible = seeing(key_block.begin + j, query_block);
+      for (std::int64_t i = 0; i < visible.begin; ++i) {
+        scores[j][i] = -std::numeric_limits<Real>::infinity();
+      }
+      for (std::int64_t i = visible.end(); i < query_block.count; ++i) {
         scores[j][i] = -std::numeric_limits<Real>::infinity();
       }
     }
@@ -200,6 +234,37 @@ struct AttentionHead {
   }
 
  private:
+  /// The first of `count` ascending positions that is at least `position`; `count` if none is.
+  KOKKOS_INLINE_FUNCTION static std::int64_t lower_bound(std::int32_t const* positions, std::int64_t count,
+                                                         std::int64_t position) {
+    std::int64_t first = 0;
+    while (count > 0) {
+      std::int64_t const half = count / 2;
+      if (positions[first + half] < position) {
+        first += half + 1;
+        count -= half + 1;
+      } else {
+        count = half;
+      }
+    }
+    return first;
+  }
+  /// The block's first query at the position or after it, counted from the block's first; its count if none is.
+  KOKKOS_INLINE_FUNCTION std::int64_t first_query_at(std::int64_t position, Block block) const {
+    if (view.query_position != nullptr) {
+      return lower_bound(view.query_position + query_row + block.begin, block.count, position);
+    }
+    std::int64_t const first = position - (keys - queries) - block.begin;
+    return first < 0 ? 0 : (first > block.count ? block.count : first);
+  }
+  /// The first key at the position or after it; the number of keys if none is.
+  KOKKOS_INLINE_FUNCTION std::int64_t first_key_at(std::int64_t position) const {
+    if (view.key_position != nullptr) {
+      return lower_bound(view.key_position + key_row, keys, position);
+    }
+    return position < 0 ? 0 : (position > keys ? keys : position);
+  }
+
   /// The words of 16 queries, starting at `first` of the block, for the eight key positions that start at 8 * group.
   KOKKOS_INLINE_FUNCTION void random_words(std::uint32_t (&words)[4][philox_lanes], Block query_block,
                                            std::int64_t first, std::int64_t group) const {

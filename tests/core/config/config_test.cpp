@@ -197,17 +197,16 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_EQ(refusal("[model.decoder.layer.\"4-6\"]\nd_ff = 8", {"model.decoder.layer.1-4.d_ff=8"}),
             "--set model.decoder.layer.1-4.d_ff=8: model.decoder.layer.1-4 overlaps model.decoder.layer.4-6 "
             "(run.toml:1:22); a layer may be in one range");
-  EXPECT_THAT(refusal("[model.decoder.layer.\"5-7\"]\nd_ff = 8"),
-              HasSubstr("run.toml:1:22: model.decoder.layer.5-7 names layers that the decoder does not have: "
-                        "model.decoder_layers is 6"));
+  EXPECT_THAT(
+      refusal("[model.decoder.layer.\"5-7\"]\nd_ff = 8"),
+      HasSubstr("run.toml:1:22: model.decoder.layer.5-7 names layers that the decoder does not have: it has 6"));
   for (std::string const range : {"0", "x", "3-2"}) {
     std::string const key = "model.decoder.layer." + range;
     EXPECT_THAT(refusal("[model]\nd_ff = 8", {key + ".dropout=0.5"}),
                 StartsWith("--set " + key + ".dropout=0.5: " + key + " does not name layers; expected one number"));
   }
-  EXPECT_EQ(
-      refusal("[model]\ndecoder_layers = 0\n[model.decoder.layer.1]\nd_ff = 8"),
-      "run.toml:3:22: model.decoder.layer.1 names layers that the decoder does not have: model.decoder_layers is 0");
+  EXPECT_EQ(refusal("[model]\ndecoder_layers = 0\n[model.decoder.layer.1]\nd_ff = 8"),
+            "run.toml:3:22: model.decoder.layer.1 names layers that the decoder does not have: it has 0");
   EXPECT_THAT(refusal("[model.decoder.layer.\"0\"]\nd_ff = 8"), HasSubstr("does not name layers"));
   EXPECT_THAT(refusal("[model.decoder.layer.\"3-2\"]\nd_ff = 8"), HasSubstr("does not name layers"));
   EXPECT_EQ(refusal("[model.decoder]\nactivaton = \"gelu\""),

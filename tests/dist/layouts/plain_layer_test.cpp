@@ -112,7 +112,7 @@ TEST_F(PlainLayerTest, ALayerIsNeverComputedInAWayThatItDoesNotDeclare) {
                 ? "nothing was thrown"
                 : "run.toml:1:1: model.decoder.self_attention.window = 2: attention in a window cannot be split "
                   "over parallel.context = " +
-                      std::to_string(world_.size()) + " (decoder.layers.0.self_attention)");
+                      std::to_string(world_.size()) + "; 1 would do (decoder.layers.0.self_attention)");
 }
 
 }  // namespace

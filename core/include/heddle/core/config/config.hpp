@@ -60,10 +60,11 @@ struct DataConfig {
 
 /// Keys of some layers of a stack: `[model.STACK.layer."4-6"]`.
 struct LayerOverride {
-  IndexRange layers;  ///< counted from 0, where the file counts from 1
-  Settings settings;  ///< as StackConfig::settings
+  IndexRange layers;      ///< counted from 0, where the file counts from 1
+  Settings settings;      ///< as StackConfig::settings
+  std::string name = {};  ///< the range as it was given, "4-6", for messages; no part of its value
 
-  bool operator==(LayerOverride const&) const = default;
+  bool operator==(LayerOverride const& other) const { return layers == other.layers && settings == other.settings; }
 };
 
 /// `[model.encoder]` or `[model.decoder]`. Settings are named like the keys of [model] that belong to a layer
@@ -119,10 +120,12 @@ struct ModelConfig {
   bool operator==(ModelConfig const&) const = default;
 };
 
+using StackMember = StackConfig ModelConfig::*;
+
 /// A stack that a model may have.
 struct StackKind {
   std::string_view name;
-  StackConfig ModelConfig::*config;
+  StackMember config;
   bool predicts;  ///< its tokens are the target's, which the model predicts; else the source's
 };
 
@@ -137,7 +140,7 @@ StackKind const& stack_kind(std::string_view name);
 /// (`layer` counts from 0; -1 stands for the stack itself, which is in no range). Its `sublayers` are those of `stack`
 /// in the result, with place("sublayers"); its sublayers' options are layer_options. Throws ConfigError with the
 /// setting's origin for a wrong value.
-ModelConfig layer_config(ModelConfig const& model, StackConfig ModelConfig::*stack, std::int64_t layer);
+ModelConfig layer_config(ModelConfig const& model, StackMember stack, std::int64_t layer);
 
 /// The options of one sublayer of a layer, resolved in the same order. `stack_name` is for messages.
 LayerOptions layer_options(StackConfig const& stack, std::string const& stack_name, std::int64_t layer,
@@ -228,7 +231,7 @@ class KernelChoices {
  public:
   struct Choice {
     std::string implementation = "auto";
-    std::string origin;  ///< where it was made: "run.toml:3:1"; no part of its value
+    std::string origin = {};  ///< where it was made: "run.toml:3:1"; no part of its value
 
     bool operator==(Choice const& other) const { return implementation == other.implementation; }
   };
@@ -239,7 +242,8 @@ class KernelChoices {
   explicit KernelChoices(std::string const& implementation);
 
   /// The implementation for an operation; "auto" if none was named.
-  std::string const& of(std::string_view operation) const;
+  std::string const& of(std::string_view operation) const { return choice(operation).implementation; }
+  Choice const& choice(std::string_view operation) const;
   void choose(std::string_view operation, std::string implementation, std::string origin = "");
 
   /// Heddle's own operations, then added ones, in that order.

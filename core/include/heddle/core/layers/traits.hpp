@@ -26,6 +26,7 @@ struct LayerUse {
   bool sequence_parallel = false;
   bool decode = false;
   bool devices = false;
+  bool prefixes = true;  ///< the data give the lengths of sequences' prefixes
 };
 
 /// The work that a layer's cost is asked for.

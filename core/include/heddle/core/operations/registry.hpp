@@ -60,7 +60,7 @@ class AnyKernelRegistry {
   /// The implementation that `choice` names or, for "auto", the fastest of those that support the problem: by measured
   /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. ConfigError gives
   /// the reason.
-  AnyKernelEntry selected(std::string_view choice, AnyProblem const& problem) const;
+  AnyKernelEntry selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
 
  protected:
   explicit AnyKernelRegistry(std::string_view operation) : operation_(operation) {}
@@ -74,6 +74,7 @@ class AnyKernelRegistry {
 
  private:
   std::vector<AnyKernelEntry> by_speed() const;
+  [[noreturn]] void fail_selection(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
 
   std::string_view operation_;
   std::string origin_ = "built-in";
@@ -96,7 +97,8 @@ class KernelRegistry final : public AnyKernelRegistry {
 
   /// The kernel of selected().
   std::shared_ptr<Interface> select(std::string_view choice, Problem const& problem) const {
-    return std::static_pointer_cast<Interface>(selected(choice, ProblemOf<Interface>(problem)).kernel);
+    KernelChoices::Choice const named{.implementation = std::string(choice)};
+    return std::static_pointer_cast<Interface>(selected(named, ProblemOf<Interface>(problem)).kernel);
   }
 
   /// The implementations in the order of registration.
@@ -155,7 +157,7 @@ class KernelRegistries {
     }
     KernelRegistry<Interface> const& registry = of<Interface>();
     ProblemOf<Interface> const any_problem(problem);
-    AnyKernelEntry const entry = registry.selected(choices.of(Interface::operation), any_problem);
+    AnyKernelEntry const entry = registry.selected(choices.choice(Interface::operation), any_problem);
     auto kernel = std::static_pointer_cast<Interface>(entry.kernel);
     if (observer_ == nullptr) {
       return kernel;

@@ -146,11 +146,6 @@ class Array : public Object {
     transfer(start, count, values.data(), nullptr);
     return values;
   }
-  template <Element T>
-  void read_into(Extents const& start, Extents const& count, std::span<T> values) const {
-    check_length(check_slab(element_type_of<T>(), start, count), values.size());
-    transfer(start, count, values.data(), nullptr);
-  }
 
   template <Element T>
   void write(std::span<T const> values) {
