@@ -118,7 +118,8 @@ TEST_P(ResidualNormTest, TheResidualsGradientMayOverwriteWhatItIsMadeFrom) {
         continue;
       }
       run(*entry.kernel, expected);
-      for (Tensor Problem::*const overwritten : {&Problem::grad_sum, &Problem::grad_normalized}) {
+      using Member = Tensor Problem::*;  // nvcc puts parentheses round the name of such a variable, and warns of them
+      for (Member const overwritten : {&Problem::grad_sum, &Problem::grad_normalized}) {
         Problem problem(GetParam(), dtype);
         if (!(problem.*overwritten).empty()) {
           problem.gradients.residual = problem.*overwritten;
