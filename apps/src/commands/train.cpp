@@ -81,11 +81,8 @@ ParallelState make_parallel(Config const& config, LayerRegistry const& layers, C
     throw ConfigError(reason);
   }
   if (config.train.validate_every > 0 && config.train.validate_bleu) {
-    try {
-      require_translation(model, config.train.places.of("validate_bleu") + " = true");
-    } catch (ConfigError const& error) {
-      throw ConfigError(fmt::format("{}; or set train.validate_bleu = false", error.what()));
-    }
+    require_translation(model, config.train.places.of("validate_bleu") + " = true",
+                        "; or set train.validate_bleu = false");
   }
   ParallelState parallel = make_parallel_state(world, mesh);
   parallel.sequence_parallel = config.parallel.sequence_parallel;

@@ -49,10 +49,8 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabula
   std::string const where = checkpoint.directory().string();
   Config const saved = parse_config(checkpoint.config(), where + "'s config");
   std::vector<std::string> changed;
-  for (ConfigDifference const& difference : differences(saved, config)) {
-    if (difference.key.starts_with("model.")) {
-      changed.push_back(fmt::format("{} = {} there, {} here", difference.key, difference.before, difference.after));
-    }
+  for (ConfigDifference const& difference : model_differences(checkpoint, config)) {
+    changed.push_back(fmt::format("{} = {} there, {} here", difference.key, difference.before, difference.after));
   }
   if (!changed.empty()) {
     throw ConfigError(
@@ -72,6 +70,13 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabula
                     "began with, or start over with --fresh",
                     where));
   }
+}
+
+std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config) {
+  Config const saved = parse_config(checkpoint.config(), checkpoint.directory().string() + "'s config");
+  std::vector<ConfigDifference> found = differences(saved, config);
+  std::erase_if(found, [](ConfigDifference const& difference) { return !difference.key.starts_with("model."); });
+  return found;
 }
 
 std::vector<std::string> changed_keys(Checkpoint const& checkpoint, Config const& config) {

@@ -25,6 +25,9 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
 /// order of the data; DataError if the vocabulary is another one.
 void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabulary const& vocabulary);
 
+/// The keys of [model] by which `config` differs from the checkpoint's configuration.
+std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config);
+
 /// Lists "section.key = new, before old" for each key that a run continued from `checkpoint` has changed.
 std::vector<std::string> changed_keys(Checkpoint const& checkpoint, Config const& config);
 

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "registration.hpp"
+#include "training/checkpoint.hpp"
 
 namespace heddle {
 namespace {
@@ -96,11 +97,11 @@ void check_names(Checkpoint const& checkpoint, ParameterSet const& parameters) {
 /// Throws where an override changes the model in which the checkpoint's parameters were trained. Longer sentences are
 /// no other model.
 void require_model_of(Checkpoint const& checkpoint, Config const& config) {
-  std::string const where = checkpoint.directory().string();
-  for (ConfigDifference const& difference : differences(parse_config(checkpoint.config(), where), config)) {
-    if (difference.key.starts_with("model.") && difference.key != "model.max_length") {
+  for (ConfigDifference const& difference : model_differences(checkpoint, config)) {
+    if (difference.key != "model.max_length") {
       throw ConfigError(fmt::format("{} = {}: {} was trained with {}; of [model] only max_length can be replaced",
-                                    difference.key, difference.after, where, difference.before));
+                                    difference.key, difference.after, checkpoint.directory().string(),
+                                    difference.before));
     }
   }
 }

@@ -45,17 +45,24 @@ std::string attention_refusal(ModelConfig const& keys, LayerOptions const& optio
   return "";
 }
 
+/// Names an override rather than a key of the file as wrong, and a given key rather than a default.
+std::string uneven_heads(ModelConfig const& keys) {
+  auto const blame = [&](std::string const& key) {
+    return keys.place(key).starts_with("--set") ? 2 : (keys.places.given(key) ? 1 : 0);
+  };
+  return blame("d_model") > blame("heads")
+             ? fmt::format("{} = {} is no multiple of model.heads = {}", keys.place("d_model"), keys.d_model,
+                           keys.heads)
+             : fmt::format("{} = {} does not divide model.d_model = {}", keys.place("heads"), keys.heads, keys.d_model);
+}
+
 }  // namespace
 
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options) {
   std::int64_t const heads = keys.heads;
   if (!options.has("head_dim") && keys.d_model % heads != 0) {
-    std::string const wrong =
-        keys.places.given("heads") || !keys.places.given("d_model")
-            ? fmt::format("{} = {} does not divide model.d_model = {}", keys.place("heads"), heads, keys.d_model)
-            : fmt::format("{} = {} is no multiple of model.heads = {}", keys.place("d_model"), keys.d_model, heads);
     throw ConfigError(fmt::format("{}; heads may be {}, or any number where the layer's attention has a head_dim",
-                                  wrong, divisors_in_words(keys.d_model)));
+                                  uneven_heads(keys), divisors_in_words(keys.d_model)));
   }
   AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
                              options.integer("head_dim", keys.d_model / heads)};

@@ -32,12 +32,13 @@ std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
     return fmt::format("{} = {}: attention in a window cannot be split over parallel.context = {}; 1 would do",
                        options.place("window"), options.integer("window", 0), use.context);
   }
-  if (use.context > 1 && options.text("mask", "") == "prefix") {
+  bool const prefix = options.text("mask", "") == "prefix";
+  if (use.context > 1 && prefix) {
     return fmt::format(
         "{} = \"prefix\": attention with a prefix cannot be split over parallel.context = {}; 1 would do",
         options.place("mask"), use.context);
   }
-  if (!use.prefixes && options.text("mask", "") == "prefix") {
+  if (!use.prefixes && prefix) {
     return fmt::format(
         "{} = \"prefix\" needs data that give the length of each sequence's prefix, and datasets have "
         "none; \"causal\" and \"bidirectional\" need none",

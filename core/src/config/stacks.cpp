@@ -122,12 +122,11 @@ class StackReader {
       for (auto const& [option, option_node] : *options) {
         std::string const name(option.str());
         auto const value = value_of(option_node);
-        if (option_node.is_table()) {
-          fail(path + "." + name, describe(option_node),
-               fmt::format("an option of the sublayer {}; layers have tables in [model.{}.layer]", key, name_));
-        }
         if (!value) {
-          fail(path + "." + name, describe(option_node), "a truth value, a number or a text");
+          fail(path + "." + name, describe(option_node),
+               option_node.is_table()
+                   ? fmt::format("an option of the sublayer {}; layers have tables in [model.{}.layer]", key, name_)
+                   : "a truth value, a number or a text");
         }
         settings[key + "." + name] = {*value, document_.origin("model", path + "." + name)};
       }

@@ -1,20 +1,36 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/feed_forward.hpp>
 #include <heddle/core/operations/activation.hpp>
-#include <map>
 
 namespace heddle {
 
 namespace {
 
+struct GatedFunction {
+  char const *name, *function;
+};
+constexpr std::array gated_functions{GatedFunction{"swiglu", "silu"}, GatedFunction{"geglu", "gelu"},
+                                     GatedFunction{"geglu_tanh", "gelu_tanh"}, GatedFunction{"reglu", "relu"}};
+
 /// The activation's function, and whether it is gated, by the name that model.activation gives.
 ActivationProblem activation_problem(DType dtype, std::string const& name) {
-  static std::map<std::string, std::string> const gated{
-      {"swiglu", "silu"}, {"geglu", "gelu"}, {"geglu_tanh", "gelu_tanh"}, {"reglu", "relu"}};
-  auto const found = gated.find(name);
-  return found == gated.end() ? ActivationProblem{dtype, name} : ActivationProblem{dtype, found->second, true};
+  for (GatedFunction const& gated : gated_functions) {
+    if (name == gated.name) {
+      return {dtype, gated.function, true};
+    }
+  }
+  return {dtype, name};
+}
+
+std::string gated_names() {
+  std::string names;
+  for (GatedFunction const& gated : gated_functions) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", gated.name);
+  }
+  return names;
 }
 
 /// Selects the kernel. A function that no implementation has is an error of the layer's key; a wrong choice of the
@@ -26,8 +42,8 @@ std::shared_ptr<Activation> select_activation(LayerSpec const& spec, ActivationP
     if (spec.kernels.choices.of(Activation::operation) != "auto") {
       throw;
     }
-    throw ConfigError(fmt::format("{}: {}; gated ones are swiglu, geglu, geglu_tanh and reglu",
-                                  spec.model.place("activation"), error.what()));
+    throw ConfigError(
+        fmt::format("{}: {}; gated ones are {}", spec.model.place("activation"), error.what(), gated_names()));
   }
 }
 

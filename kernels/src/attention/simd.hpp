@@ -183,8 +183,9 @@ void hide_unseen(Head<Element> const& head, Block queries, Block keys, Tile<floa
       auto const hidden = static_cast<std::int32_t>(visible.begin - i);
       lanes::store(lanes::indices() < hidden ? lanes::all(-infinity) : lanes::load(at), at);
     }
-    std::int64_t const end = visible.end() < queries.count ? visible.end() : round_up(queries.count, lanes::width);
-    for (std::int64_t i = end / lanes::width * lanes::width; i < queries.count; i += lanes::width) {
+    std::int64_t const end = visible.end();
+    for (std::int64_t i = end / lanes::width * lanes::width; end < queries.count && i < queries.count;
+         i += lanes::width) {
       float* const at = scores[j] + i;
       auto const shown = static_cast<std::int32_t>(end - i);
       lanes::store(lanes::indices() < shown ? lanes::load(at) : lanes::all(-infinity), at);

@@ -165,6 +165,9 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
       described("[model]\nd_model = 18"),
       ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:1: model.d_model = 18 is no multiple of model.heads = 8; "
                                            "heads may be 1, 2, 3, 6, 9 and 18")));
+  EXPECT_THAT(
+      described("[model]\nd_model = 18\nheads = 4"),
+      ThrowsMessage<ConfigError>(HasSubstr("run.toml:3:1: model.heads = 4 does not divide model.d_model = 18")));
   EXPECT_NO_THROW(
       described("[model]\nheads = 7\n[model.encoder]\nself_attention = { head_dim = 4 }\n[model.decoder]\n"
                 "self_attention = { head_dim = 4 }\ncross_attention = { head_dim = 4 }")());
@@ -185,6 +188,11 @@ TEST(Description, ErrorsOfALayerNameItsKeyAndPlace) {
   EXPECT_THAT(built({"model.decoder.layer.1-2.activation=swish"}),
               message("--set model.decoder.layer.1-2.activation=swish: model.decoder.layer.1-2.activation: no "
                       "implementation of operation 'activation' supports the function 'swish' in float64"));
+  EXPECT_THAT(built({"model.d_model=9"}), message("--set model.d_model=9: model.d_model = 9 is no multiple of "
+                                                  "model.heads = 2; heads may be 1, 3 and 9"));
+  EXPECT_THAT(built({"model.heads=3"}),
+              message("--set model.heads=3: model.heads = 3 does not divide model.d_model = 8; "
+                      "heads may be 1, 2, 4 and 8"));
   EXPECT_THAT(built({"model.encoder.layer.1.sublayers=[\"self_atention\"]"}),
               message("--set model.encoder.layer.1.sublayers=[\"self_atention\"]: model.encoder.layer.1.sublayers: "
                       "there is no layer \"self_atention\"; did you mean self_attention?"));

@@ -20,7 +20,7 @@ bool keeps_denormals() {
 
 TEST(RuntimeTest, EveryThreadOfKokkosFlushesDenormals) {
 #if !defined(__SSE__)
-  GTEST_SKIP() << "denormals are flushed on x86 alone";
+  GTEST_SKIP() << "denormals are flushed only on x86";
 #endif
   using Space = Kokkos::DefaultHostExecutionSpace;
   int const threads = Space().concurrency();
@@ -40,7 +40,7 @@ TEST(RuntimeTest, EveryThreadOfKokkosFlushesDenormals) {
 
 TEST(RuntimeTest, ThreadsThatAreStartedLaterFlushDenormals) {
 #if !defined(__SSE__)
-  GTEST_SKIP() << "denormals are flushed on x86 alone";
+  GTEST_SKIP() << "denormals are flushed only on x86";
 #endif
   bool keeps = true;
   std::thread([&] { keeps = keeps_denormals(); }).join();

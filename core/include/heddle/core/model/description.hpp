@@ -39,7 +39,7 @@ struct ModelDescription {
 ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry);
 
 /// Throws ConfigError where the model cannot translate: where it cannot generate, or has no source to translate from.
-/// `wanted_by` begins the message: the key or the command that asks for translations.
-void require_translation(ModelDescription const& model, std::string const& wanted_by);
+/// `wanted_by` begins the message: the key or the command that asks for translations. `remedy` ends it: "; or …".
+void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& remedy = "");
 
 }  // namespace heddle
