@@ -131,28 +131,31 @@ TEST_P(ResidualNormTest, TheResidualsGradientMayOverwriteWhatItIsMadeFrom) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, ResidualNormTest,
-                         testing::Values(Case{"whole", 70, 67, true, true, 0, true, true},
-                                         Case{"whole_dropout", 70, 301, true, true, 0.3F, true, true},
-                                         Case{"norm_feeds_all", 65, 40, true, true, 0.2F, true, false},
-                                         Case{"norm_unused", 5, 9, true, true, 0.2F, false, true},
-                                         Case{"norm_alone", 129, 33, false, true, 0, true, true},
-                                         Case{"norm_alone_without_stream", 3, 128, false, true, 0, true, false},
-                                         Case{"sum_alone", 6, 130, true, false, 0.5F, false, true},
-                                         Case{"neither", 4, 5, false, false, 0, false, true},
-                                         Case{"pairs", 7, 96, true, true, 0.3F, true, true},
-                                         Case{"pairs_without_stream", 6, 320, true, true, 0.1F, true, false},
-                                         Case{"pairs_of_a_large_model", 9, 1024, true, true, 0.1F, true, true},
-                                         Case{"pairs_at_their_longest", 9, 2048, true, true, 0.1F, true, true},
-                                         Case{"pairs_norm_alone", 9, 128, false, true, 0, true, true},
-                                         Case{"pairs_norm_unused", 5, 32, true, true, 0.2F, false, true},
-                                         Case{"one_column", 3, 1, true, true, 0, true, true},
-                                         Case{"rms", 70, 67, true, true, 0.3F, true, true, NormKind::rms, false},
-                                         Case{"rms_alone", 9, 96, false, true, 0, true, false, NormKind::rms, false},
-                                         Case{"rms_and_bias", 5, 33, true, true, 0, true, true, NormKind::rms, true},
-                                         Case{"no_bias", 13, 96, true, true, 0.1F, true, true, NormKind::layer, false},
-                                         Case{"no_rows", 0, 8, true, true, 0.1F, true, true}),
-                         [](auto const& tested) { return std::string(tested.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, ResidualNormTest,
+    testing::Values(Case{"whole", 70, 67, true, true, 0, true, true},
+                    Case{"whole_dropout", 70, 301, true, true, 0.3F, true, true},
+                    Case{"norm_feeds_all", 65, 40, true, true, 0.2F, true, false},
+                    Case{"norm_unused", 5, 9, true, true, 0.2F, false, true},
+                    Case{"norm_alone", 129, 33, false, true, 0, true, true},
+                    Case{"norm_alone_without_stream", 3, 128, false, true, 0, true, false},
+                    Case{"sum_alone", 6, 130, true, false, 0.5F, false, true},
+                    Case{"neither", 4, 5, false, false, 0, false, true},
+                    Case{"pairs", 7, 96, true, true, 0.3F, true, true},
+                    Case{"pairs_without_stream", 6, 320, true, true, 0.1F, true, false},
+                    Case{"pairs_of_a_large_model", 9, 1024, true, true, 0.1F, true, true},
+                    Case{"pairs_at_their_longest", 9, 2048, true, true, 0.1F, true, true},
+                    Case{"pairs_norm_alone", 9, 128, false, true, 0, true, true},
+                    Case{"pairs_norm_unused", 5, 32, true, true, 0.2F, false, true},
+                    Case{"one_column", 3, 1, true, true, 0, true, true},
+                    Case{"rms", 70, 67, true, true, 0.3F, true, true, NormKind::rms, false},
+                    Case{"rms_alone", 9, 96, false, true, 0, true, false, NormKind::rms, false},
+                    Case{"rms_in_groups", 13, 128, true, true, 0.1F, true, true, NormKind::rms, false},
+                    Case{"rms_in_groups_and_bias", 6, 64, true, true, 0, true, true, NormKind::rms, true},
+                    Case{"rms_and_bias", 5, 33, true, true, 0, true, true, NormKind::rms, true},
+                    Case{"no_bias", 13, 96, true, true, 0.1F, true, true, NormKind::layer, false},
+                    Case{"no_rows", 0, 8, true, true, 0.1F, true, true}),
+    [](auto const& tested) { return std::string(tested.param.name); });
 
 class ResidualNormReference : public ResidualNormTest {};
 

@@ -56,13 +56,13 @@ struct Mask {
   }
 };
 
-/// The weights of a norm in pairs, the form in which they are read most.
+/// The weights of a norm in pairs, the form in which they are read most; 0 where there are none.
 struct PairedVector {
   Pair pairs[longest / pair_width];
 
   PairedVector(Tensor const& vector, std::int64_t columns) {
-    for (std::int64_t c = 0; !vector.empty() && c < columns; c += pair_width) {
-      pairs[c / pair_width] = lanes::load_pair(vector.data<float>() + c);
+    for (std::int64_t c = 0; c < columns; c += pair_width) {
+      pairs[c / pair_width] = vector.empty() ? Pair{} : lanes::load_pair(vector.data<float>() + c);
     }
   }
   Pair operator[](std::int64_t c) const { return pairs[c / pair_width]; }
@@ -78,6 +78,7 @@ class Forward {
         mean_(data_of<float>(output.mean)),
         reciprocal_(data_of<float>(output.reciprocal_deviation)),
         columns_(call.residual.dim(1)),
+        centred_(traits_of(call.kind).centred),
         epsilon_(static_cast<float>(call.epsilon)),
         weight_(call.weight, columns_),
         bias_(call.bias, columns_),
@@ -94,7 +95,7 @@ class Forward {
         continue;
       }
       for (std::int64_t i = 0; i < count; ++i) {
-        mean_[first + i] = mean(x_[i]);
+        mean_[first + i] = centred_ ? mean(x_[i]) : 0.0F;
       }
       for (std::int64_t i = 0; i < count; ++i) {
         reciprocal_[first + i] = reciprocal_deviation(x_[i], mean_[first + i]);
@@ -163,6 +164,7 @@ class Forward {
   float* mean_;
   float* reciprocal_;
   std::int64_t columns_;
+  bool centred_;
   float epsilon_;
   PairedVector weight_, bias_;
   kernels::DropoutRule rule_;
@@ -182,6 +184,7 @@ class Backward {
         mean_(data_of<float>(output.mean)),
         reciprocal_(data_of<float>(output.reciprocal_deviation)),
         columns_(call.residual.dim(1)),
+        centred_(traits_of(call.kind).centred),
         weight_(call.weight, columns_),
         rule_(call.dropout),
         mask_(rule_) {}
@@ -198,12 +201,14 @@ class Backward {
     }
     for (std::int64_t c = 0; grad_normalized_ && c < columns_; c += pair_width) {
       lanes::add_pair(weight_sums_[c / pair_width], gradients.weight.data<float>() + c);
-      lanes::add_pair(bias_sums_[c / pair_width], gradients.bias.data<float>() + c);
+      if (!gradients.bias.empty()) {
+        lanes::add_pair(bias_sums_[c / pair_width], gradients.bias.data<float>() + c);
+      }
     }
   }
 
  private:
-  /// mean(g) and mean(g * standardised x) of a row, with g = grad_normalized * weight.
+  /// mean(g), 0 where no mean was subtracted, and mean(g * standardised x) of a row, with g = grad_normalized * weight.
   struct Means {
     float grad = 0;
     float grad_standard = 0;
@@ -243,7 +248,7 @@ class Backward {
       bias_sums_[c / pair_width] = of_bias;
     }
     for (std::int64_t i = 0; i < rows_at_once; ++i) {
-      means_[i] = {lanes::sum(sums[i]) / static_cast<float>(columns_),
+      means_[i] = {centred_ ? lanes::sum(sums[i]) / static_cast<float>(columns_) : 0.0F,
                    lanes::sum(sums_standard[i]) / static_cast<float>(columns_)};
     }
   }
@@ -281,6 +286,7 @@ class Backward {
   float const* mean_;
   float const* reciprocal_;
   std::int64_t columns_;
+  bool centred_;
   PairedVector weight_;
   kernels::DropoutRule rule_;
   Mask mask_;
@@ -299,8 +305,8 @@ class SimdResidualNorm final : public ResidualNorm {
  public:
   bool supports(ResidualNormProblem const& problem) const override {
     return kernels::runs_on_one_host_thread() && problem.dtype == DType::bfloat16 &&
-           problem.d_model % pair_width == 0 && problem.d_model <= longest && problem.kind == NormKind::layer &&
-           problem.bias;
+           problem.d_model % pair_width == 0 && problem.d_model <= longest &&
+           (problem.kind == NormKind::layer || problem.kind == NormKind::rms);
   }
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
     if (!whole_groups(call.dropout)) {
