@@ -49,7 +49,12 @@ inline std::vector<Variant> other_variants() {
        "[model.encoder]\nnorm_kind = \"layer\"\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
        "[model.decoder]\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
        "cross_attention = { query_key_norm = true, head_dim = 6 }"},
-      {NormPlacement::post, true, "[model.decoder]\nself_attention = { mask = \"prefix\" }"}};
+      {NormPlacement::post, true, "[model.decoder]\nself_attention = { mask = \"prefix\" }"},
+      {NormPlacement::post, true, "positions = \"alibi\"\nrecompute = \"layer\"\n[train]\nz_loss = 0.01", true},
+      {NormPlacement::pre, false,
+       "positions = \"relative_buckets\"\nposition_buckets = 8\nmax_distance = 6\nrecompute = \"attention\""},
+      {NormPlacement::pre, true,
+       "positions = \"rotary\"\nposition_layout = \"halves\"\nrotary_base = 500.0\nrecompute = \"layer\""}};
 }
 
 inline std::string describe(Layout const& layout) {

@@ -137,6 +137,36 @@ class Formulas {
     add(ledgers_.context, Verb::receive, messages, 2 * columns * (3 * keys.all() - 2 * keys.here()));
   }
 
+  /// The first half of these: attention that is computed again.
+  void attention_forward(Tokens const& queries, Tokens const& keys, bool self) {
+    std::int64_t const c = parallel_.context.size();
+    if (c == 1) {
+      return;
+    }
+    std::int64_t const columns = d_model / parallel_.tensor.size() * element;
+    if (layout_.mode == ContextMode::ulysses) {
+      add(ledgers_.context, Verb::all_to_all, self ? 2 : 3,
+          columns * (queries.here() + 2 * keys.here()) + columns / c * queries.all());
+      return;
+    }
+    add(ledgers_.context, Verb::send, 2 * (c - 1), 2 * columns * (keys.all() - keys.next()));
+    add(ledgers_.context, Verb::receive, 2 * (c - 1), 2 * columns * (keys.all() - keys.here()));
+  }
+  /// A forward pass moves what a passage does, for each sublayer.
+  void encoder_layer_again(Tokens const& source, Recompute what) {
+    for (int sublayer = 0; sublayer < (what == Recompute::layer ? 2 : 1); ++sublayer) {
+      tensor_passage(source.here());
+    }
+    attention_forward(source, source, true);
+  }
+  void decoder_layer_again(Tokens const& source, Tokens const& target, Recompute what) {
+    for (int sublayer = 0; sublayer < (what == Recompute::layer ? 3 : 2); ++sublayer) {
+      tensor_passage(target.here());
+    }
+    attention_forward(target, target, true);
+    attention_forward(target, source, false);
+  }
+
   void encoder_layer(Tokens const& source) {
     for (int sublayer = 0; sublayer < 2; ++sublayer) {
       tensor_sublayer(source.here());

@@ -12,6 +12,7 @@ struct Case {
   std::int64_t vocabulary;
   double smoothing;
   double range;  ///< of the logits
+  double z_loss = 0;
 };
 
 void PrintTo(Case const& tested, std::ostream* out) {
@@ -31,6 +32,7 @@ struct Problem {
     call.targets = int_tensor(targets);
     call.global_vocabulary = test.vocabulary;
     call.label_smoothing = test.smoothing;
+    call.z_loss = test.z_loss;
     statistics = Tensor::allocate(statistics_dtype(dtype), {test.rows, SoftmaxCrossEntropy::statistics_columns});
     losses = Tensor::allocate(statistics_dtype(dtype), {test.rows, 2});
   }
@@ -133,14 +135,15 @@ TEST_P(SoftmaxCrossEntropyTest, AShardedVocabularyGivesTheSameAfterReducingTheSt
 INSTANTIATE_TEST_SUITE_P(Cases, SoftmaxCrossEntropyTest,
                          testing::Values(Case{"smoothed", 13, 301, 0.1, 4}, Case{"plain", 5, 64, 0, 4},
                                          Case{"wide_range", 7, 131, 0.1, 80}, Case{"tiny", 3, 3, 0.3, 1},
-                                         Case{"large", 3, 10007, 0.1, 6}, Case{"no_rows", 0, 10, 0.1, 1}),
+                                         Case{"z_loss", 9, 301, 0.1, 4, 0.05}, Case{"large", 3, 10007, 0.1, 6},
+                                         Case{"no_rows", 0, 10, 0.1, 1}),
                          [](auto const& tested) { return std::string(tested.param.name); });
 
 class SoftmaxCrossEntropyProperties : public SoftmaxCrossEntropyTest {};
 
 TEST_F(SoftmaxCrossEntropyProperties, TheReferencesGradientIsTheDerivativeOfItsLoss) {
-  Problem const problem({"", 3, 7, 0.2, 2}, DType::float64);
-  Problem const gradient({"", 3, 7, 0.2, 2}, DType::float64);
+  Problem const problem({"", 3, 7, 0.2, 2, 0.3}, DType::float64);
+  Problem const gradient({"", 3, 7, 0.2, 2, 0.3}, DType::float64);
   run(reference(), gradient, 1.5);
   auto const loss = [&] {
     reference().statistics(execution_, problem.call, problem.statistics);
@@ -151,17 +154,18 @@ TEST_F(SoftmaxCrossEntropyProperties, TheReferencesGradientIsTheDerivativeOfItsL
   expect_gradient(loss, problem.call.logits, gradient.call.logits, "logits");
 }
 
-// The smoothed loss is the cross entropy with the smoothed target distribution, written out.
+// The smoothed loss is the cross entropy with the smoothed target distribution, written out, and the z-loss.
 TEST_F(SoftmaxCrossEntropyProperties, TheLossesAreThoseOfTheDefinition) {
   constexpr double smoothing = 0.1;
+  constexpr double z_loss = 0.25;
   for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
-    Problem const problem({"", 1, 5, smoothing, 2}, DType::float64);
+    Problem const problem({"", 1, 5, smoothing, 2, z_loss}, DType::float64);
     auto const logits = values(problem.call.logits);
     double sum = 0;
     for (double const logit : logits) {
       sum += std::exp(logit);
     }
-    double smoothed = 0;
+    double smoothed = z_loss * std::log(sum) * std::log(sum);
     for (std::size_t c = 0; c < 5; ++c) {
       smoothed -= ((c == 0 ? 1 - smoothing : 0) + smoothing / 5) * (logits[c] - std::log(sum));
     }
@@ -187,7 +191,7 @@ Problem weighted_problem(Case const& test, DType dtype) {
 }
 
 TEST_F(SoftmaxCrossEntropyProperties, RowsHaveWeightsAndMayBeIgnored) {
-  Case const test{"", 8, 71, 0.1, 3};
+  Case const test{"", 8, 71, 0.1, 3, 0.02};
   Problem const plain(test, DType::float64);
   run(reference(), plain, 0.25);
   Values const plain_losses = values(plain.losses);
@@ -223,7 +227,7 @@ TEST_F(SoftmaxCrossEntropyProperties, RowsHaveWeightsAndMayBeIgnored) {
 }
 
 TEST_F(SoftmaxCrossEntropyProperties, TheWeightedGradientIsTheDerivativeOfTheLoss) {
-  Case const test{"", 4, 7, 0.2, 2};
+  Case const test{"", 4, 7, 0.2, 2, 0.1};
   Problem const problem = weighted_problem(test, DType::float64);
   Problem const gradient = weighted_problem(test, DType::float64);
   run(reference(), gradient, 1.5);

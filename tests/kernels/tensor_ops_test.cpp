@@ -125,6 +125,16 @@ TEST_F(TensorOpsTest, GatherRows) {
   });
 }
 
+/// Columns of pairs, in each group of `width`, with the first numbers of all pairs before the second ones.
+Values in_halves(Values const& interleaved, std::size_t width) {
+  Values moved(interleaved.size());
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    std::size_t const column = i % width;
+    moved[i - column + column / 2 + (column % 2) * (width / 2)] = interleaved[i];
+  }
+  return moved;
+}
+
 TEST_F(TensorOpsTest, RotateTurnsPairsOfColumnsByTheirPosition) {
   constexpr std::int64_t width = 6;
   constexpr std::int64_t groups = 5;
@@ -139,8 +149,7 @@ TEST_F(TensorOpsTest, RotateTurnsPairsOfColumnsByTheirPosition) {
     table.push_back(std::sin(angle));
   }
   for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
-    Tensor const matrix =
-        strided_tensor(random_values(rows * groups * width, 1), dtype, Shape{rows, groups * width}, 3);
+    Tensor matrix = strided_tensor(random_values(rows * groups * width, 1), dtype, Shape{rows, groups * width}, 3);
     Values const before = values(matrix);
     Tensor const angles_of = tensor_of(table, statistics_dtype(dtype), Shape{40, width});
     Values expected;
@@ -150,12 +159,51 @@ TEST_F(TensorOpsTest, RotateTurnsPairsOfColumnsByTheirPosition) {
       expected.push_back(before[2 * pair] * table[place] - before[2 * pair + 1] * table[place + 1]);
       expected.push_back(before[2 * pair] * table[place + 1] + before[2 * pair + 1] * table[place]);
     }
-    ops.rotate(execution_, matrix, int_tensor(position), angles_of, false);
+    Rotation rotation{int_tensor(position), angles_of};
+    ops.rotate(execution_, matrix, rotation);
     expect_values(matrix, expected, dtype, what);
-    ops.rotate(execution_, matrix, int_tensor(position), angles_of, true);
+    rotation.back = true;
+    ops.rotate(execution_, matrix, rotation);
     expect_values(matrix, before, dtype, what + ", back");
     expect_padding_untouched(matrix, what);
-    EXPECT_THROW(ops.rotate(execution_, matrix.columns(0, 4), int_tensor(position), angles_of, false), Error);
+    EXPECT_THROW(ops.rotate(execution_, matrix.columns(0, 4), rotation), Error);
+    // The same pairs with their numbers in the two halves of a group.
+    rotation = {int_tensor(position), angles_of, PairLayout::halves};
+    matrix = strided_tensor(in_halves(before, width), dtype, Shape{rows, groups * width}, 3);
+    ops.rotate(execution_, matrix, rotation);
+    expect_values(matrix, in_halves(expected, width), dtype, what + ", halves");
+    rotation.back = true;
+    ops.rotate(execution_, matrix, rotation);
+    expect_values(matrix, in_halves(before, width), dtype, what + ", halves, back");
+  });
+}
+
+TEST_F(TensorOpsTest, ColumnsAreGatheredAndTheirGradientsAddedUp) {
+  std::vector<std::int32_t> const index{3, 0, 0, 2, 3, 3, 0};
+  for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
+    Tensor const from = tensor_of(random_values(5 * 4, 1), dtype, Shape{5, 4});
+    Tensor const to = Tensor::allocate(dtype, Shape{5, 7});
+    ops.gather_columns(execution_, from, int_tensor(index), to);
+    Values const source = values(from);
+    Values gathered;
+    for (std::size_t row = 0; row < 5; ++row) {
+      for (std::int32_t const column : index) {
+        gathered.push_back(source[4 * row + static_cast<std::size_t>(column)]);
+      }
+    }
+    EXPECT_EQ(values(to), gathered) << what;
+
+    Tensor const gradient = tensor_of(random_values(5 * 7, 2), dtype, Shape{5, 7});
+    Tensor const into = tensor_of(random_values(5 * 4, 3), dtype, Shape{5, 4});
+    Values expected = values(into);
+    Values const added = values(gradient);
+    for (std::size_t i = 0; i < added.size(); ++i) {
+      expected[i / 7 * 4 + static_cast<std::size_t>(index[i % 7])] += added[i];
+    }
+    ops.add_gathered_columns(execution_, gradient, int_tensor(index), into);
+    expect_values(into, expected, dtype, what);
+    EXPECT_THROW(ops.gather_columns(execution_, from, int_tensor({0, 1}), to), Error) << what;
+    EXPECT_THROW(ops.add_gathered_columns(execution_, gradient.rows(0, 4), int_tensor(index), into), Error) << what;
   });
 }
 

@@ -117,6 +117,7 @@ LayerTraits AttentionCore::traits() {
            {.name = "query_key_norm",
             .type = OptionDescription::Type::flag,
             .meaning = "a norm on each head's queries and one on its keys; not given: false"}},
+      .attends = true,
       .cost = attention_cost,
       .refusal = attention_refusal};
 }

@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <heddle/core/attention/attention_positions.hpp>
+#include <heddle/core/base/error.hpp>
 
 #include "attention_position_kinds.hpp"
 
@@ -45,6 +48,15 @@ Tensor AttentionPositions::bias_gradient(LayerContext& context) const {
 void AttentionPositions::bias_gradient_done(LayerContext& context, Tensor const& gradient) const {
   static_cast<void>(context);
   static_cast<void>(gradient);
+}
+
+void require_heads_of_stack(LayerSpec const& layer, std::int64_t heads, std::int64_t of_stack) {
+  if (heads != of_stack) {
+    throw ConfigError(fmt::format(
+        "{} = {}: model.positions = \"{}\" is a bias for each head that all layers of a stack share, and {} has not as "
+        "many heads as the stack's first layer with positions: {}",
+        layer.model.place("heads"), heads, name_of(layer.model.positions), layer.name, of_stack));
+  }
 }
 
 bool act_in_attention(Positions kind) {

@@ -28,6 +28,10 @@ inline constexpr std::array<std::string_view, norm_kinds.size()> names_of<NormKi
 template <>
 inline constexpr auto names_of<Positions> = position_names;
 template <>
+inline constexpr auto names_of<PairLayout> = pair_layout_names;
+template <>
+inline constexpr std::array<std::string_view, 3> names_of<Recompute>{"none", "attention", "layer"};
+template <>
 inline constexpr std::array<std::string_view, 2> names_of<Precision>{"float32", "bfloat16"};
 template <>
 inline constexpr std::array<std::string_view, 2> names_of<OptimizerName>{"adam", "adamw"};
@@ -111,6 +115,7 @@ void visit_layer_keys(Visitor& visitor, Model& model) {
   visitor.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
   visitor.key("norm_kind", model.norm_kind, Unchecked{}, "of every norm: LayerNorm, or RMSNorm, which has no bias");
   visitor.key("norm_epsilon", model.norm_epsilon, above_zero(), "added to the square that a norm takes the root of");
+  visitor.key("recompute", model.recompute, Unchecked{}, "what backward computes again to save memory");
 }
 
 template <class Visitor, class Config>
@@ -124,9 +129,15 @@ void visit_model(Visitor& visitor, Config& config) {
   visit_layer_keys(visitor, model);
   visitor.key("norm", model.norm, Unchecked{}, "on residual sums, before sublayers, or around them");
   visitor.key("embedding_norm", model.embedding_norm, Unchecked{}, "a norm on the embeddings of each stack");
-  visitor.key("positions", model.positions, Unchecked{}, "added to embeddings, or acting in self-attention");
+  visitor.key("positions", model.positions, Unchecked{}, "see Positions");
+  visitor.key("position_layout", model.position_layout, Unchecked{},
+              "of pairs of columns in sinusoidal and rotary positions");
+  visitor.key("rotary_base", model.rotary_base, above_zero(),
+              "of rotary: pair i of p turns by base^(-i / p) a token");
   visitor.key("max_distance", model.max_distance, between(1, most_width),
               "of relative positions; larger distances count as it");
+  visitor.key("position_buckets", model.position_buckets, between(4, most_width),
+              "of relative_buckets: ranges of distances");
   visitor.key("scale_embedding", model.scale_embedding, Unchecked{},
               "embeddings are multiplied by the root of d_model");
   visitor.key("tie_embeddings", model.tie_embeddings, Unchecked{}, "one matrix embeds both sides and gives the logits");
@@ -148,6 +159,7 @@ void visit_train(Visitor& visitor, Config& config) {
               "tokens computed at once; when not given no more than batch_tokens");
   visitor.key("precision", train.precision, Unchecked{}, "of activations; bfloat16 keeps float32 parameters beside it");
   visitor.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
+  visitor.key("z_loss", train.z_loss, at_least(0), "added to a token's loss times log²Z, Z the sum of exp(logits)");
   visitor.key("seed", train.seed, between(0, 9007199254740992.0), "of initial weights, batch order and dropout");
   visitor.key("deterministic", train.deterministic, Unchecked{}, "bitwise the same on any number of data ranks");
   visitor.key("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");

@@ -102,7 +102,7 @@ class Describer {
         "#   [model.decoder]\n"
         "#   layers = 6                       as decoder_layers; so is sublayers\n"
         "#   activation = \"gelu\"              d_ff, heads, biases, activation, the dropouts, norm_kind, "
-        "norm_epsilon\n"
+        "norm_epsilon, recompute\n"
         "#   [model.decoder.layer.\"4-6\"]      one number or a range; ranges may not overlap\n"
         "#   self_attention = { head_dim = 64 }   options of a sublayer; `heddle kernels` lists them\n";
   }
@@ -197,6 +197,9 @@ std::string_view listed_name(Enum value) {
 }  // namespace
 
 std::string_view name_of(NormPlacement value) {
+  return listed_name(value);
+}
+std::string_view name_of(Recompute value) {
   return listed_name(value);
 }
 std::string_view name_of(Positions value) {

@@ -69,12 +69,13 @@ Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden, DType dty
 }
 
 SoftmaxCrossEntropyCall OutputLoss::call(Tensor const& logits, RowTargets const& targets,
-                                         double label_smoothing) const {
+                                         Training const& training) const {
   return {.logits = logits,
           .targets = targets.id,
           .first_token = table_.shard_begin,
           .global_vocabulary = table_.spec.shape[0],
-          .label_smoothing = label_smoothing,
+          .label_smoothing = training.label_smoothing,
+          .z_loss = training.z_loss,
           .weights = targets.weight};
 }
 
@@ -115,7 +116,7 @@ void OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, RowTarget
     Tensor const chunk_logits = logits(context, chunk, chunk.dtype());
     RowTargets const chunk_targets{rows.id.rows(begin, count),
                                    rows.weight.empty() ? Tensor() : rows.weight.rows(begin, count)};
-    auto const chunk_call = call(chunk_logits, chunk_targets, training.label_smoothing);
+    auto const chunk_call = call(chunk_logits, chunk_targets, training);
     Tensor const losses = context.arena.allocate(statistics_dtype(chunk_logits.dtype()), {count, 2});
     if (with_gradient && !region_.split()) {
       cross_entropy_->losses_and_gradient(context.execution, chunk_call, training.scale, losses);

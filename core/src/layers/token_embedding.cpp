@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
@@ -10,17 +11,25 @@ namespace heddle {
 
 namespace {
 
-/// Sines on even columns, cosines on odd ones, of wavelengths from 2π to 10000 * 2π.
+/// Sines and cosines of wavelengths from 2π to about 10000 * 2π: in pairs of columns (Vaswani et al. 2017, §3.5), or
+/// all sines before all cosines as in tensor2tensor, fairseq and Marian, whose last wavelength is exactly the longest.
+/// An odd last column is a sine, or 0.
 template <class Element>
-Tensor sinusoids(std::int64_t length, std::int64_t d_model) {
+Tensor sinusoids(std::int64_t length, std::int64_t d_model, PairLayout layout) {
+  bool const interleaved = layout == PairLayout::interleaved;
+  std::int64_t const half = d_model / 2;
+  double const steps =
+      interleaved ? static_cast<double>(d_model) / 2 : static_cast<double>(std::max<std::int64_t>(half - 1, 1));
   std::vector<Element> host(static_cast<std::size_t>(length * d_model));
   for (std::int64_t position = 0; position < length; ++position) {
     for (std::int64_t column = 0; column < d_model; ++column) {
-      double const frequency =
-          std::exp(static_cast<double>(column / 2 * 2) * -std::log(10000.0) / static_cast<double>(d_model));
-      double const angle = static_cast<double>(position) * frequency;
+      std::int64_t const pair = interleaved ? column / 2 : column % std::max<std::int64_t>(half, 1);
+      bool const sine = interleaved ? column % 2 == 0 : column < half;
+      double const angle =
+          static_cast<double>(position) * std::exp(static_cast<double>(pair) * -std::log(10000.0) / steps);
+      bool const left_over = !interleaved && column >= 2 * half;
       host[static_cast<std::size_t>(position * d_model + column)] =
-          static_cast<Element>(column % 2 == 0 ? std::sin(angle) : std::cos(angle));
+          static_cast<Element>(left_over ? 0 : (sine ? std::sin(angle) : std::cos(angle)));
     }
   }
   return from_host<Element>(host, {length, d_model});
@@ -45,8 +54,8 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec, Parameter& table)
     learned_positions_ =
         &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(deviation), {}, {}, {}});
   } else if (spec.model.positions == Positions::sinusoidal) {
-    fixed_positions_ =
-        spec.dtype == DType::float64 ? sinusoids<double>(shape[0], shape[1]) : sinusoids<float>(shape[0], shape[1]);
+    fixed_positions_ = spec.dtype == DType::float64 ? sinusoids<double>(shape[0], shape[1], spec.model.position_layout)
+                                                    : sinusoids<float>(shape[0], shape[1], spec.model.position_layout);
   }
   if (spec.model.embedding_norm) {
     norm_ = Norm::of_stream(spec, spec.name + ".embedding_norm");

@@ -125,14 +125,36 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
   }
 }
 
+namespace {
+
+/// Notes on keys that other kinds of positions than the model's have.
+void note_positions(ModelConfig const& model, std::vector<std::string>& notes) {
+  ModelConfig const defaults;
+  auto const note = [&](bool set, std::string const& key, std::vector<Positions> const& kinds) {
+    if (!set || std::find(kinds.begin(), kinds.end(), model.positions) != kinds.end()) {
+      return;
+    }
+    std::string names;
+    for (Positions const kind : kinds) {
+      names += fmt::format("{}\"{}\"", names.empty() ? "" : " or ", name_of(kind));
+    }
+    notes.push_back(fmt::format("{} has no effect where model.positions is not {}", model.place(key), names));
+  };
+  note(model.max_distance != defaults.max_distance, "max_distance", {Positions::relative, Positions::relative_buckets});
+  note(model.position_buckets != defaults.position_buckets, "position_buckets", {Positions::relative_buckets});
+  note(model.rotary_base != defaults.rotary_base, "rotary_base", {Positions::rotary});
+  note(model.position_layout != defaults.position_layout, "position_layout",
+       {Positions::sinusoidal, Positions::rotary});
+}
+
+}  // namespace
+
 std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh) {
   std::vector<std::string> notes = places_of_absent_stacks(config.model);
   for (std::string& note : notes) {
     note += " has no effect: model.stacks does not name its stack";
   }
-  if (config.model.max_distance != ModelConfig().max_distance && config.model.positions != Positions::relative) {
-    notes.push_back(config.model.place("max_distance") + " has no effect where model.positions is not \"relative\"");
-  }
+  note_positions(config.model, notes);
   ParallelConfig const& parallel = config.parallel;
   auto const note = [&](bool set, MeshAxis axis, std::string const& key) {
     if (set && mesh.size(axis) == 1) {

@@ -98,11 +98,11 @@ LossSums Model::forward_backward(LayerContext& context, OutputLoss::Training tra
   return fetch_loss_sums(training.sums).front();
 }
 
-LossSums Model::forward(LayerContext& context, double label_smoothing) const {
+LossSums Model::forward(LayerContext& context, double label_smoothing, double z_loss) const {
   ArenaScope const scope(context.arena);
   Tensor const sums = zeroed_loss_sums(context);
   Saved saved;
-  only_part().forward(context, {}, saved, {label_smoothing, 0, sums});
+  only_part().forward(context, {}, saved, {label_smoothing, 0, sums, z_loss});
   return fetch_loss_sums(sums).front();
 }
 

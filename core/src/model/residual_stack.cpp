@@ -44,6 +44,8 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
   double const dropout = largest_dropout(description, spec);
   for (std::int64_t index = range.begin; index < range.end; ++index) {
     LayerDescription const& layer = description.layers[static_cast<std::size_t>(index)];
+    bool const whole = layer.keys->recompute == Recompute::layer;
+    layers_.push_back({sublayers_.size(), sublayers_.size() + layer.sublayers.size(), whole});
     for (SublayerDescription const& sublayer : layer.sublayers) {
       std::string const name = fmt::format("{}.layers.{}.{}", spec.name, index, sublayer.name);
       auto const& uses = spec.parameters.uses();
@@ -61,7 +63,8 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
                             .norm = std::move(norm),
                             .output_norm = std::move(output_norm),
                             .used = std::move(used),
-                            .dropout = layer.keys->dropout});
+                            .dropout = layer.keys->dropout,
+                            .recomputed = !whole && layer.recomputes(sublayer)});
     }
   }
   if (pre_ && ends_stack_) {
@@ -76,106 +79,183 @@ Norm const& ResidualStack::norm_after(std::size_t index) const {
   return index + 1 < sublayers_.size() ? sublayers_[index + 1].norm : final_norm_;
 }
 
-HiddenStates ResidualStack::run(LayerContext& context, HiddenStates const& input, Activations& activations,
-                                RunBranch const& run_branch) const {
-  Tensor residual = input.hidden;
-  HiddenStates stream = input;
+ResidualStack::Stream ResidualStack::begin(LayerContext& context, HiddenStates const& input,
+                                           Norm::Activations& first) const {
+  Stream stream{input.hidden, input};
   if (!input.memory.empty()) {
-    stream.memory = memory_region_.enter(context, input.memory);
+    stream.states.memory = memory_region_.enter(context, input.memory);
   }
   if (pre_) {
-    activations.first = first_norm().forward(context, {residual});
-    stream.hidden = activations.first.output.normalized;
+    first = first_norm().forward(context, {stream.residual});
+    stream.states.hidden = first.output.normalized;
   }
-  for (std::size_t index = 0; index < sublayers_.size(); ++index) {
-    Sublayer const& sublayer = sublayers_[index];
-    HiddenStates branch = run_branch(index, stream);
-    if (sublayer.output_norm) {
-      activations.output_norms.push_back(sublayer.output_norm->forward(context, {branch.hidden}));
-      branch.hidden = activations.output_norms.back().output.normalized;
-    }
-    Dropout const dropout = make_stream_dropout(context, sublayer.dropout, sublayer.name + ".residual_dropout", side_);
-    activations.joints.push_back(norm_after(index).forward(context, {residual, branch.hidden, dropout}));
-    ResidualNormOutput const& output = activations.joints.back().output;
-    residual = pre_ ? output.sum : output.normalized;
-    stream = {output.normalized.empty() ? residual : output.normalized, branch.memory};
+  return stream;
+}
+
+ResidualStack::Stream ResidualStack::join(LayerContext& context, std::size_t index, Stream const& stream,
+                                          HiddenStates branch, SublayerActivations& activations) const {
+  Sublayer const& sublayer = sublayers_[index];
+  if (sublayer.output_norm) {
+    activations.output_norm = sublayer.output_norm->forward(context, {branch.hidden});
+    branch.hidden = activations.output_norm.output.normalized;
   }
-  return {stream.hidden, input.memory};
+  Dropout const dropout = make_stream_dropout(context, sublayer.dropout, sublayer.name + ".residual_dropout", side_);
+  activations.joint = norm_after(index).forward(context, {stream.residual, branch.hidden, dropout});
+  ResidualNormOutput const& output = activations.joint.output;
+  Tensor const residual = pre_ ? output.sum : output.normalized;
+  return {residual, {output.normalized.empty() ? residual : output.normalized, branch.memory}};
+}
+
+HiddenStates ResidualStack::run_branch(LayerContext& context, Sublayer const& sublayer, HiddenStates const& input,
+                                       SublayerActivations& activations) const {
+  if (!sublayer.recomputed) {
+    return sublayer.branch->forward(context, input, activations.branch);
+  }
+  activations.input = input;
+  Tensor const output = context.arena.allocate(input.hidden.dtype(), input.hidden.shape());
+  ArenaScope const scope(context.arena);
+  Saved dropped;
+  tensor_ops_->copy(context.execution, sublayer.branch->forward(context, input, dropped).hidden, output);
+  return {output, input.memory};
+}
+
+void ResidualStack::run_layer(LayerContext& context, LayerRange const& layer, Stream& stream,
+                              LayerActivations& activations) const {
+  activations.sublayers.resize(layer.end - layer.begin);
+  for (std::size_t index = layer.begin; index < layer.end; ++index) {
+    SublayerActivations& own = activations.sublayers[index - layer.begin];
+    HiddenStates const branch = run_branch(context, sublayers_[index], stream.states, own);
+    stream = join(context, index, stream, branch, own);
+  }
+}
+
+void ResidualStack::run_and_forget(LayerContext& context, LayerRange const& layer, Stream& stream,
+                                   LayerActivations& activations) const {
+  activations.input = stream;
+  auto const allocate = [&] { return context.arena.allocate(stream.residual.dtype(), stream.residual.shape()); };
+  Tensor const residual = allocate();
+  // But in post-LN the residual and the norm of it are two tensors, where a norm follows.
+  Tensor const hidden = pre_ && norm_after(layer.end - 1).present() ? allocate() : residual;
+  ArenaScope const scope(context.arena);
+  LayerActivations dropped;
+  run_layer(context, layer, stream, dropped);
+  tensor_ops_->copy(context.execution, stream.residual, residual);
+  if (hidden.raw() != residual.raw()) {
+    tensor_ops_->copy(context.execution, stream.states.hidden, hidden);
+  }
+  stream = {residual, {hidden, stream.states.memory}};
 }
 
 HiddenStates ResidualStack::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
   Activations activations;
-  activations.branches.resize(sublayers_.size());
-  HiddenStates const output = run(context, input, activations, [&](std::size_t index, HiddenStates const& stream) {
-    return sublayers_[index].branch->forward(context, stream, activations.branches[index]);
-  });
+  activations.layers.resize(layers_.size());
+  Stream stream = begin(context, input, activations.first);
+  for (std::size_t index = 0; index < layers_.size(); ++index) {
+    LayerRange const& layer = layers_[index];
+    if (layer.recomputed) {
+      run_and_forget(context, layer, stream, activations.layers[index]);
+    } else {
+      run_layer(context, layer, stream, activations.layers[index]);
+    }
+  }
   saved.keep(std::move(activations));
-  return output;
+  return {stream.states.hidden, input.memory};
 }
 
 HiddenStates ResidualStack::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
   auto const& activations = saved.get<Activations>();
   if (!memory_region_.split() || grad_output.memory.empty()) {
-    backward_sublayers(context, grad_output, activations);
+    backward_layers(context, grad_output, activations);
     return grad_output;
   }
   // Each rank's heads give a part of the memory's gradient: it leaves the tensor region once for all layers.
   Tensor const grad_memory = context.arena.allocate(grad_output.memory.dtype(), grad_output.memory.shape());
   Tensor const partial = memory_region_.partial_of(context, grad_memory);
   tensor_ops_->fill(context.execution, partial, 0);
-  backward_sublayers(context, {grad_output.hidden, partial}, activations);
+  backward_layers(context, {grad_output.hidden, partial}, activations);
   memory_region_.leave(context, partial, grad_memory);
   tensor_ops_->add(context.execution, grad_output.memory, grad_memory);
   return grad_output;
 }
 
-void ResidualStack::backward_sublayers(LayerContext& context, HiddenStates const& grad_stream,
-                                       Activations const& activations) const {
-  Tensor const grad = grad_stream.hidden;  // of the residual stream, in place
-  Tensor const grad_branch = context.arena.allocate(grad.dtype(), grad.shape());
-  // The gradients of a joint's normalized output and, beside the norm, of its sum; a last joint without norm has only
-  // the latter.
+void ResidualStack::backward_layers(LayerContext& context, HiddenStates const& grad_stream,
+                                    Activations const& activations) const {
+  Tensor const& grad = grad_stream.hidden;
+  auto const allocate = [&] { return context.arena.allocate(grad.dtype(), grad.shape()); };
+  // A last joint without norm has only a sum.
   bool const norm_last = !pre_ || ends_stack_;
-  Tensor grad_normalized = norm_last ? grad : Tensor();
-  Tensor grad_sum = norm_last ? Tensor() : grad;
-  // A buffer for the gradient that a branch passes to the norm before it: it must outlive the branch's scope.
-  Tensor const handed = pre_ ? context.arena.allocate(grad.dtype(), grad.shape()) : Tensor();
-  for (std::size_t index = sublayers_.size(); index-- > 0;) {
-    Sublayer const& sublayer = sublayers_[index];
-    norm_after(index).backward(
-        context, activations.joints[index],
-        {.normalized = grad_normalized, .sum = grad_sum, .residual = grad, .branch = grad_branch});
-    norm_after(index).done(context);
-    if (sublayer.output_norm) {
-      sublayer.output_norm->backward(context, activations.output_norms[index],
-                                     {.normalized = grad_branch, .residual = grad_branch});
-      sublayer.output_norm->done(context);
+  StreamGradients gradients{.residual = grad,
+                            .branch = allocate(),
+                            .handed = pre_ ? allocate() : Tensor(),
+                            .normalized = norm_last ? grad : Tensor(),
+                            .sum = norm_last ? Tensor() : grad,
+                            .memory = grad_stream.memory};
+  for (std::size_t index = layers_.size(); index-- > 0;) {
+    LayerRange const& layer = layers_[index];
+    LayerActivations const& kept = activations.layers[index];
+    if (!layer.recomputed) {
+      backward_layer(context, layer, gradients, kept);
+      continue;
     }
     ArenaScope const scope(context.arena);
-    HiddenStates const grad_input =
-        sublayer.branch->backward(context, {grad_branch, grad_stream.memory}, activations.branches[index]);
-    context.uses_done(sublayer.used);
-    if (pre_) {
-      tensor_ops_->copy(context.execution, grad_input.hidden, handed);
-      grad_normalized = handed;
-      grad_sum = grad;
-    } else {
-      tensor_ops_->add(context.execution, grad, grad_input.hidden);
-    }
+    LayerActivations again;
+    Stream stream = kept.input;
+    run_layer(context, layer, stream, again);
+    backward_layer(context, layer, gradients, again);
   }
   if (pre_) {
     first_norm().backward(context, activations.first,
-                          {.normalized = grad_normalized, .sum = grad_sum, .residual = grad});
+                          {.normalized = gradients.normalized, .sum = gradients.sum, .residual = grad});
     first_norm().done(context);
+  }
+}
+
+void ResidualStack::backward_layer(LayerContext& context, LayerRange const& layer, StreamGradients& grad,
+                                   LayerActivations const& activations) const {
+  for (std::size_t index = layer.end; index-- > layer.begin;) {
+    backward_sublayer(context, index, grad, activations.sublayers[index - layer.begin]);
+  }
+}
+
+void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, StreamGradients& grad,
+                                      SublayerActivations const& activations) const {
+  Sublayer const& sublayer = sublayers_[index];
+  norm_after(index).backward(
+      context, activations.joint,
+      {.normalized = grad.normalized, .sum = grad.sum, .residual = grad.residual, .branch = grad.branch});
+  norm_after(index).done(context);
+  if (sublayer.output_norm) {
+    sublayer.output_norm->backward(context, activations.output_norm,
+                                   {.normalized = grad.branch, .residual = grad.branch});
+    sublayer.output_norm->done(context);
+  }
+  ArenaScope const scope(context.arena);
+  Saved again;
+  if (sublayer.recomputed) {
+    sublayer.branch->forward(context, activations.input, again);
+  }
+  HiddenStates const grad_input =
+      sublayer.branch->backward(context, {grad.branch, grad.memory}, sublayer.recomputed ? again : activations.branch);
+  context.uses_done(sublayer.used);
+  if (pre_) {
+    tensor_ops_->copy(context.execution, grad_input.hidden, grad.handed);
+    grad.normalized = grad.handed;
+    grad.sum = grad.residual;
+  } else {
+    tensor_ops_->add(context.execution, grad.residual, grad_input.hidden);
   }
 }
 
 HiddenStates ResidualStack::decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                                    std::vector<DecodeCache>& caches) const {
-  Activations activations;
-  return run(context, input, activations, [&](std::size_t index, HiddenStates const& stream) {
-    return sublayers_[index].branch->decode(context, stream, step, caches[index]);
-  });
+  Norm::Activations first;
+  Stream stream = begin(context, input, first);
+  for (std::size_t index = 0; index < sublayers_.size(); ++index) {
+    SublayerActivations activations;
+    HiddenStates const branch = sublayers_[index].branch->decode(context, stream.states, step, caches[index]);
+    stream = join(context, index, stream, branch, activations);
+  }
+  return {stream.states.hidden, input.memory};
 }
 
 void ResidualStack::reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,

@@ -5,7 +5,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/model/stack_description.hpp>
-#include <numeric>
 #include <span>
 
 namespace heddle {
@@ -94,9 +93,16 @@ std::string SublayerDescription::refusal(LayerUse const& use) const {
   return reason.empty() ? reason : fmt::format("{} ({})", reason, path);
 }
 
+bool LayerDescription::recomputes(SublayerDescription const& sublayer) const {
+  return keys->recompute == Recompute::layer || (keys->recompute == Recompute::attention && sublayer.traits.attends);
+}
+
 Cost LayerDescription::cost(LayerLoad const& load) const {
-  return std::accumulate(sublayers.begin(), sublayers.end(), Cost(),
-                         [&](Cost const& sum, SublayerDescription const& each) { return sum + each.cost(load); });
+  Cost sum;
+  for (SublayerDescription const& each : sublayers) {
+    sum += (recomputes(each) ? 4.0 / 3 : 1.0) * each.cost(load);
+  }
+  return sum;
 }
 
 bool LayerDescription::takes_positions() const {

@@ -55,14 +55,30 @@ class ObservedTensorOps final : public ObservedKernel<TensorOps> {
         },
         [=, &execution](TensorOps& kernel) { kernel.gather_rows(execution, from, index, to); });
   }
-  void rotate(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table,
-              bool back) override {
+  void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
     pass(
         execution,
         [&] {
-          return description("rotate", {matrix, matrix, position});
+          return description("gather columns", {to, to, index});
         },
-        [=, &execution](TensorOps& kernel) { kernel.rotate(execution, matrix, position, table, back); });
+        [=, &execution](TensorOps& kernel) { kernel.gather_columns(execution, from, index, to); });
+  }
+  void add_gathered_columns(Execution& execution, Tensor const& from, Tensor const& index,
+                            Tensor const& into) override {
+    pass(
+        execution,
+        [&] {
+          return description("add gathered columns", {from, into, into, index});
+        },
+        [=, &execution](TensorOps& kernel) { kernel.add_gathered_columns(execution, from, index, into); });
+  }
+  void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) override {
+    pass(
+        execution,
+        [&] {
+          return description("rotate", {matrix, matrix, rotation.position});
+        },
+        [=, &execution](TensorOps& kernel) { kernel.rotate(execution, matrix, rotation); });
   }
 
  private:

@@ -133,7 +133,7 @@ class Rehearsal {
       row_split = {parallel_.tensor.rank(), parallel_.tensor.size()};
     }
     PipelineStep step{.micro_batches = {0, trained},
-                      .loss = {config_.train.label_smoothing, 1},
+                      .loss = {.label_smoothing = config_.train.label_smoothing, .z_loss = config_.train.z_loss},
                       .seed = config_.train.seed,
                       .step = 0,
                       .row_split = row_split};

@@ -48,7 +48,9 @@ StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t step
 double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t steps_done) {
   double const loss_weight = batch.tokens().loss_weight();
   PipelineStep step{.micro_batches = {0, batch.count()},
-                    .loss = {setup_.config.train.label_smoothing, 1 / loss_weight},
+                    .loss = {.label_smoothing = setup_.config.train.label_smoothing,
+                             .scale = 1 / loss_weight,
+                             .z_loss = setup_.config.train.z_loss},
                     .seed = setup_.config.train.seed,
                     .step = static_cast<std::uint32_t>(steps_done),
                     .row_split = row_split_};

@@ -126,7 +126,7 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
       execution, "cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Real const maximum = in[row][0];
         Real const weight = weights[row];
-        Real const factor = weight * rule.scale / in[row][1];
+        Real const factor = rule.probability_factor(maximum, in[row][1], weight);
         Real const wanted_of_all = weight * rule.wanted_of_all;
         Element* const row_logits = logits[row];
         auto const gradient = [=](Element logit, Real wanted) {
@@ -181,7 +181,7 @@ void write_losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall con
         Real const sum = write_exponentials<Element>(values, columns, sums.maximum);
         Real const statistics[] = {sums.maximum, sum, of_target, sums.sum};
         rule.write_losses(statistics, weight, out[row]);
-        Real const factor = weight * rule.scale / sum;
+        Real const factor = rule.probability_factor(sums.maximum, sum, weight);
         Real const wanted_of_all = weight * rule.wanted_of_all;
         Real const probability = exp_of_negative(of_target - sums.maximum) * factor;
         for (std::int64_t c = 0; c < columns; ++c) {

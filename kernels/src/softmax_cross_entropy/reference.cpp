@@ -69,6 +69,7 @@ void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Ten
   auto const in = kernels::rows_of<Real>(statistics);
   auto const out = kernels::rows_of<Real>(losses);
   double const smoothing = call.label_smoothing;
+  double const z_loss = call.z_loss;
   auto const vocabulary = static_cast<double>(call.global_vocabulary);
   kernels::RowWeights<Real> const weights(call);
   kernels::for_each(
@@ -76,9 +77,11 @@ void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Ten
         double const log_normalizer = in[row][0] + std::log(static_cast<double>(in[row][1]));
         double const of_target = log_normalizer - in[row][2];
         double const of_all = log_normalizer - in[row][3] / vocabulary;
+        double const of_z = z_loss == 0 ? 0 : z_loss * log_normalizer * log_normalizer;
         double const weight = weights[row];
-        out[row][0] =
-            weight == 0 ? Real{0} : static_cast<Real>(weight * ((1 - smoothing) * of_target + smoothing * of_all));
+        out[row][0] = weight == 0
+                          ? Real{0}
+                          : static_cast<Real>(weight * ((1 - smoothing) * of_target + smoothing * of_all + of_z));
         out[row][1] = weight == 0 ? Real{0} : static_cast<Real>(weight * of_target);
       });
 }
@@ -91,6 +94,7 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
   std::int64_t const columns = call.logits.dim(1);
   std::int64_t const first = call.first_token;
   double const smoothing = call.label_smoothing;
+  double const z_loss = call.z_loss;
   auto const vocabulary = static_cast<double>(call.global_vocabulary);
   kernels::RowWeights<kernels::ArithmeticType<Element>> const weights(call);
   kernels::for_each(
@@ -98,10 +102,11 @@ void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, T
         double const maximum = in[row][0];
         double const sum_exp = in[row][1];
         double const weighted = weights[row] * scale;
+        double const of_z = z_loss == 0 ? 0 : 2 * z_loss * (maximum + std::log(sum_exp));
         for (std::int64_t c = 0; c < columns; ++c) {
           double const probability = std::exp(kernels::wide<double>(logits[row][c]) - maximum) / sum_exp;
           double const wanted = (c + first == targets[row] ? 1 - smoothing : 0.0) + smoothing / vocabulary;
-          logits[row][c] = kernels::narrow<Element>(weighted * (probability - wanted));
+          logits[row][c] = kernels::narrow<Element>(weighted * (probability * (1 + of_z) - wanted));
         }
       });
 }

@@ -118,7 +118,7 @@ class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
       float const sum = write_exponentials(values, columns, found.maximum, values + logits.stride);
       float const statistics[] = {found.maximum, sum, of_target, found.sum};
       rule.write_losses(statistics, weight, out[row]);
-      float const factor = weight * rule.scale / sum;
+      float const factor = rule.probability_factor(found.maximum, sum, weight);
       float const wanted_of_all = weight * rule.wanted_of_all;
       float const probability = exp_of_negative(of_target - found.maximum) * factor;
       write_gradient(values, columns, factor, wanted_of_all);

@@ -52,6 +52,7 @@ void add_up_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Te
 template <class Real>
 struct LossRule {
   Real smoothing;
+  Real z_loss;
   Real share;          ///< of one entry of the vocabulary: 1 / its size
   Real scale;          ///< of the gradient
   Real wanted_of_all;  ///< scaled, of every entry, and the target's addition to it
@@ -59,18 +60,25 @@ struct LossRule {
 
   explicit LossRule(SoftmaxCrossEntropyCall const& call, double scale_of_gradient = 1)
       : smoothing(static_cast<Real>(call.label_smoothing)),
+        z_loss(static_cast<Real>(call.z_loss)),
         share(Real{1} / static_cast<Real>(call.global_vocabulary)),
         scale(static_cast<Real>(scale_of_gradient)),
         wanted_of_all(
             static_cast<Real>(scale_of_gradient * call.label_smoothing / static_cast<double>(call.global_vocabulary))),
         wanted_of_target(static_cast<Real>(scale_of_gradient * (1 - call.label_smoothing))) {}
 
-  /// Computes the smoothed and the plain loss from a row's statistics and weight.
+  /// The factor of the probabilities in a row's gradient: d(z_loss * log²Z)/d(logit) = 2 z_loss logZ * probability.
+  KOKKOS_INLINE_FUNCTION Real probability_factor(Real maximum, Real sum_exp, Real weight) const {
+    Real const of_z = z_loss == Real{0} ? Real{1} : 1 + 2 * z_loss * (maximum + std::log(sum_exp));
+    return weight * scale * of_z / sum_exp;
+  }
+  /// Computes the smoothed loss with the z-loss and the plain loss from a row's statistics and weight.
   KOKKOS_INLINE_FUNCTION void write_losses(Real const* statistics, Real weight, Real* losses) const {
     Real const log_normalizer = statistics[0] + std::log(statistics[1]);
     Real const of_target = log_normalizer - statistics[2];
     Real const of_all = log_normalizer - statistics[3] * share;
-    losses[0] = weight == Real{0} ? Real{0} : weight * (of_target + smoothing * (of_all - of_target));
+    Real const of_z = z_loss == Real{0} ? Real{0} : z_loss * log_normalizer * log_normalizer;
+    losses[0] = weight == Real{0} ? Real{0} : weight * (of_target + smoothing * (of_all - of_target) + of_z);
     losses[1] = weight == Real{0} ? Real{0} : weight * of_target;
   }
 };

@@ -168,25 +168,70 @@ void gather_rows_as(Execution& execution, Tensor const& from, Tensor const& inde
 }
 
 template <class Element>
-void rotate_as(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table, bool back) {
+void gather_columns_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
+  auto const sources = kernels::rows_of<Element>(from);
+  auto const targets = kernels::rows_of<Element>(to);
+  std::int32_t const* const columns = index.data<std::int32_t>();
+  Index const count = to.dim(1);
+  kernels::for_each(
+      execution, "heddle::gather_columns", to.dim(0), KOKKOS_LAMBDA(Index row) {
+        for (Index j = 0; j < count; ++j) {
+          targets[row][j] = sources[row][columns[j]];
+        }
+      });
+}
+
+/// One work item for each row, which adds in order: no two items add to one element.
+template <class Element>
+void add_gathered_columns_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& into) {
+  using Sum = ArithmeticType<Element>;
+  auto const sources = kernels::rows_of<Element>(from);
+  auto const targets = kernels::rows_of<Element>(into);
+  std::int32_t const* const columns = index.data<std::int32_t>();
+  Index const count = from.dim(1);
+  kernels::for_each(
+      execution, "heddle::add_gathered_columns", into.dim(0), KOKKOS_LAMBDA(Index row) {
+        for (Index j = 0; j < count; ++j) {
+          Element& target = targets[row][columns[j]];
+          target = kernels::narrow<Element>(kernels::wide<Sum>(target) + kernels::wide<Sum>(sources[row][j]));
+        }
+      });
+}
+
+/// Turns pair i of `pairs`, whose numbers stand in the columns i * step and i * step + distance.
+template <class Element, class Real>
+KOKKOS_INLINE_FUNCTION void turn_pairs(Element* const KOKKOS_RESTRICT columns, Real const* const KOKKOS_RESTRICT angle,
+                                       Real direction, Index pairs, Index step, Index distance) {
+  for (Index pair = 0; pair < pairs; ++pair) {
+    Real const cosine = angle[2 * pair];
+    Real const sine = direction * angle[2 * pair + 1];
+    Real const first = kernels::wide<Real>(columns[pair * step]);
+    Real const second = kernels::wide<Real>(columns[pair * step + distance]);
+    columns[pair * step] = kernels::narrow<Element>(first * cosine - second * sine);
+    columns[pair * step + distance] = kernels::narrow<Element>(first * sine + second * cosine);
+  }
+}
+
+template <class Element>
+void rotate_as(Execution& execution, Tensor const& matrix, Rotation const& rotation) {
   using Real = ArithmeticType<Element>;
   auto const rows = kernels::rows_of<Element>(matrix);
-  auto const angles = kernels::rows_of<Real>(table);
-  std::int32_t const* const positions = position.data<std::int32_t>();
-  Index const width = table.dim(1);
+  auto const angles = kernels::rows_of<Real>(rotation.table);
+  std::int32_t const* const positions = rotation.position.data<std::int32_t>();
+  Index const width = rotation.table.dim(1);
   Index const groups = matrix.dim(1) / width;
-  Real const direction = back ? Real{-1} : Real{1};
+  Real const direction = rotation.back ? Real{-1} : Real{1};
+  bool const interleaved = rotation.layout == PairLayout::interleaved;
   kernels::for_each(
       execution, "heddle::rotate", matrix.dim(0), KOKKOS_LAMBDA(Index row) {
         Real const* const KOKKOS_RESTRICT angle = angles[positions[row]];
         for (Index group = 0; group < groups; ++group) {
           Element* const KOKKOS_RESTRICT columns = rows[row] + group * width;
-          for (Index j = 0; j < width; j += 2) {
-            Real const sine = direction * angle[j + 1];
-            Real const first = kernels::wide<Real>(columns[j]);
-            Real const second = kernels::wide<Real>(columns[j + 1]);
-            columns[j] = kernels::narrow<Element>(first * angle[j] - second * sine);
-            columns[j + 1] = kernels::narrow<Element>(first * sine + second * angle[j]);
+          // Constants, so that the compiler knows the strides of the usual layouts.
+          if (interleaved) {
+            turn_pairs(columns, angle, direction, width / 2, 2, 1);
+          } else {
+            turn_pairs(columns, angle, direction, width / 2, 1, width / 2);
           }
         }
       });
@@ -232,11 +277,23 @@ class KokkosTensorOps final : public TensorOps {
                            [&]<class Element>(Element) { gather_rows_as<Element>(execution, from, index, to); });
   }
 
-  void rotate(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table,
-              bool back) override {
-    kernels::require_rotation(matrix, position, table);
+  void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
+    kernels::require_column_gather(to, index, from);
+    kernels::with_floating(from.dtype(),
+                           [&]<class Element>(Element) { gather_columns_as<Element>(execution, from, index, to); });
+  }
+
+  void add_gathered_columns(Execution& execution, Tensor const& from, Tensor const& index,
+                            Tensor const& into) override {
+    kernels::require_column_gather(from, index, into);
     kernels::with_floating(
-        matrix.dtype(), [&]<class Element>(Element) { rotate_as<Element>(execution, matrix, position, table, back); });
+        into.dtype(), [&]<class Element>(Element) { add_gathered_columns_as<Element>(execution, from, index, into); });
+  }
+
+  void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) override {
+    kernels::require_rotation(matrix, rotation);
+    kernels::with_floating(matrix.dtype(),
+                           [&]<class Element>(Element) { rotate_as<Element>(execution, matrix, rotation); });
   }
 };
 

@@ -101,21 +101,59 @@ void gather_rows_as(Execution& execution, Tensor const& from, Tensor const& inde
 }
 
 template <class Element>
-void rotate_as(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table, bool back) {
+void gather_columns_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
+  auto const sources = kernels::rows_of<Element>(from);
+  auto const targets = kernels::rows_of<Element>(to);
+  std::int32_t const* const columns = index.data<std::int32_t>();
+  std::int64_t const count = to.dim(1);
+  kernels::for_each(
+      execution, "heddle::reference_gather_columns", to.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        for (std::int64_t j = 0; j < count; ++j) {
+          targets[row][j] = sources[row][columns[j]];
+        }
+      });
+}
+
+template <class Element>
+void add_gathered_columns_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& into) {
+  auto const sources = kernels::rows_of<Element>(from);
+  auto const targets = kernels::rows_of<Element>(into);
+  std::int32_t const* const columns = index.data<std::int32_t>();
+  std::int64_t const count = from.dim(1);
+  std::int64_t const sums = into.dim(1);
+  kernels::for_each(
+      execution, "heddle::reference_add_gathered_columns", into.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        for (std::int64_t column = 0; column < sums; ++column) {
+          double sum = wide(targets[row][column]);
+          for (std::int64_t j = 0; j < count; ++j) {
+            sum += columns[j] == column ? wide(sources[row][j]) : 0;
+          }
+          targets[row][column] = kernels::narrow<Element>(sum);
+        }
+      });
+}
+
+template <class Element>
+void rotate_as(Execution& execution, Tensor const& matrix, Rotation const& rotation) {
   auto const rows = kernels::rows_of<Element>(matrix);
-  auto const angles = kernels::rows_of<kernels::ArithmeticType<Element>>(table);
-  std::int32_t const* const positions = position.data<std::int32_t>();
-  std::int64_t const width = table.dim(1);
+  auto const angles = kernels::rows_of<kernels::ArithmeticType<Element>>(rotation.table);
+  std::int32_t const* const positions = rotation.position.data<std::int32_t>();
+  std::int64_t const width = rotation.table.dim(1);
   std::int64_t const pairs = matrix.dim(1) / 2;
+  bool const interleaved = rotation.layout == PairLayout::interleaved;
+  double const direction = rotation.back ? -1 : 1;
   kernels::for_each(
       execution, "heddle::reference_rotate", matrix.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         for (std::int64_t pair = 0; pair < pairs; ++pair) {
-          double const cosine = angles[positions[row]][2 * pair % width];
-          double const sine = (back ? -1 : 1) * static_cast<double>(angles[positions[row]][2 * pair % width + 1]);
-          double const first = wide(rows[row][2 * pair]);
-          double const second = wide(rows[row][2 * pair + 1]);
-          rows[row][2 * pair] = kernels::narrow<Element>(first * cosine - second * sine);
-          rows[row][2 * pair + 1] = kernels::narrow<Element>(first * sine + second * cosine);
+          std::int64_t const of_group = 2 * pair % width;  // the place of its angle
+          double const cosine = angles[positions[row]][of_group];
+          double const sine = direction * static_cast<double>(angles[positions[row]][of_group + 1]);
+          std::int64_t const place = interleaved ? 2 * pair : 2 * pair - of_group / 2;
+          std::int64_t const other = interleaved ? place + 1 : place + width / 2;
+          double const first = wide(rows[row][place]);
+          double const second = wide(rows[row][other]);
+          rows[row][place] = kernels::narrow<Element>(first * cosine - second * sine);
+          rows[row][other] = kernels::narrow<Element>(first * sine + second * cosine);
         }
       });
 }
@@ -161,11 +199,23 @@ class ReferenceTensorOps final : public TensorOps {
                            [&]<class Element>(Element) { gather_rows_as<Element>(execution, from, index, to); });
   }
 
-  void rotate(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table,
-              bool back) override {
-    kernels::require_rotation(matrix, position, table);
+  void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
+    kernels::require_column_gather(to, index, from);
+    kernels::with_floating(from.dtype(),
+                           [&]<class Element>(Element) { gather_columns_as<Element>(execution, from, index, to); });
+  }
+
+  void add_gathered_columns(Execution& execution, Tensor const& from, Tensor const& index,
+                            Tensor const& into) override {
+    kernels::require_column_gather(from, index, into);
     kernels::with_floating(
-        matrix.dtype(), [&]<class Element>(Element) { rotate_as<Element>(execution, matrix, position, table, back); });
+        into.dtype(), [&]<class Element>(Element) { add_gathered_columns_as<Element>(execution, from, index, into); });
+  }
+
+  void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) override {
+    kernels::require_rotation(matrix, rotation);
+    kernels::with_floating(matrix.dtype(),
+                           [&]<class Element>(Element) { rotate_as<Element>(execution, matrix, rotation); });
   }
 };
 

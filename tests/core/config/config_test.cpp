@@ -211,10 +211,11 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_THAT(refusal("[model.decoder.layer.\"3-2\"]\nd_ff = 8"), HasSubstr("does not name layers"));
   EXPECT_EQ(refusal("[model.decoder]\nactivaton = \"gelu\""),
             "run.toml:2:1: there is no key model.decoder.activaton; did you mean activation?");
-  EXPECT_EQ(refusal("[model.decoder]\nrotary = 3"),
-            "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_ff, heads, biases, activation, "
-            "dropout, attention_dropout, activation_dropout, norm_kind, norm_epsilon, sublayers, or a sublayer's table "
-            "of options");
+  EXPECT_EQ(
+      refusal("[model.decoder]\nrotary = 3"),
+      "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_ff, heads, biases, activation, "
+      "dropout, attention_dropout, activation_dropout, norm_kind, norm_epsilon, recompute, sublayers, or a sublayer's "
+      "table of options");
   EXPECT_EQ(refusal("", {"model.decoder.layer.1.rotary=\"a: b\""}).substr(0, 88),
             "--set model.decoder.layer.1.rotary=\"a: b\": there is no key model.decoder.layer.1.rotary;");
   EXPECT_EQ(refusal("[model.decoder.layer.\"4\"]\nd_ff = \"wide\""),

@@ -27,6 +27,10 @@ ModelConfig small_model(NormPlacement norm, Positions positions) {
   config.norm = norm;
   config.positions = positions;
   config.max_distance = 3;
+  config.position_buckets = 4;
+  if (norm == NormPlacement::pre) {
+    config.position_layout = PairLayout::halves;
+  }
   config.dropout = 0.3;  // not active outside training
   if (norm == NormPlacement::both) {
     config.norm_kind = NormKind::rms;
@@ -165,7 +169,8 @@ TEST_P(DecodeTest, FewerHypothesesGoOn) {
 INSTANTIATE_TEST_SUITE_P(Models, DecodeTest,
                          testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre, NormPlacement::both),
                                           testing::Values(Positions::sinusoidal, Positions::learned, Positions::none,
-                                                          Positions::rotary, Positions::relative)));
+                                                          Positions::rotary, Positions::relative,
+                                                          Positions::relative_buckets, Positions::alibi)));
 
 }  // namespace
 }  // namespace heddle

@@ -101,7 +101,8 @@ TEST(Layout, KeysWithoutEffectAreNoted) {
                    {"parallel.sequence_parallel=true"});
   EXPECT_THAT(keys_without_effect(config, mesh_of(config, 0, 1)),
               ElementsAre("run.toml:5:1: model.encoder.dropout has no effect: model.stacks does not name its stack",
-                          "run.toml:3:1: model.max_distance has no effect where model.positions is not \"relative\"",
+                          "run.toml:3:1: model.max_distance has no effect where model.positions is not \"relative\" or "
+                          "\"relative_buckets\"",
                           "--set parallel.sequence_parallel=true: parallel.sequence_parallel has no effect where "
                           "parallel.tensor is 1"));
   EXPECT_TRUE(keys_without_effect(Config(), mesh_of(Config(), 0, 1)).empty());

@@ -23,8 +23,9 @@ constexpr double smoothing = 0.1;
 ModelConfig small_model(std::string const& keys = "", std::string const& tables = "") {
   return parse_config(
              "[model]\nencoder_layers = 2\ndecoder_layers = 2\nd_model = 8\nd_ff = 12\nheads = 2\n"
-             "max_length = 8\nmax_distance = 2\ndropout = 0.2\nattention_dropout = 0.1\n" +
-                 keys + "\n" + tables,
+             "max_length = 8\ndropout = 0.2\nattention_dropout = 0.1\n" +
+                 std::string(keys.find("max_distance") == std::string::npos ? "max_distance = 2\n" : "") + keys + "\n" +
+                 tables,
              "test")
       .model;
 }
@@ -107,6 +108,16 @@ INSTANTIATE_TEST_SUITE_P(Models, VariantsTest,
                                          Variant{"rotary_with_norms", "positions = \"rotary\"",
                                                  "[model.decoder]\nself_attention = { query_key_norm = true }"},
                                          Variant{"relative", "positions = \"relative\"", ""},
+                                         Variant{"relative_buckets",
+                                                 "positions = \"relative_buckets\"\nposition_buckets = 8\n"
+                                                 "max_distance = 5",
+                                                 ""},
+                                         Variant{"alibi", "positions = \"alibi\"", ""},
+                                         Variant{"sinusoids_in_halves", "position_layout = \"halves\"", ""},
+                                         Variant{"rotary_in_halves",
+                                                 "positions = \"rotary\"\nposition_layout = \"halves\"\n"
+                                                 "rotary_base = 100.0",
+                                                 ""},
                                          Variant{"swiglu", "activation = \"swiglu\"", ""},
                                          Variant{"geglu_of_some_layers", "biases = false",
                                                  "[model.decoder.layer.2]\nactivation = \"geglu\""},
@@ -295,6 +306,22 @@ TEST(Variants, TheOutputBiasIsAddedToTheLogits) {
     without[index] += added[index % 11];
   }
   EXPECT_LE(relative_error(with, without), 1e-14);
+}
+
+TEST(Variants, TheZLossHasItsGradient) {
+  constexpr double z_loss = 0.05;
+  TestModel test(small_model("output_bias = true"), vocabulary, DType::float64);
+  Pack const pack = weighted_pack();
+  LayerContext context = test.bench.context(pack, true);
+  test.bench.zero_gradients();
+  LossSums const sums = test.model.forward_backward(context, {smoothing, 0.5, {}, z_loss});
+  EXPECT_GT(sums.smoothed, test.model.forward(context, smoothing).smoothed + 0.1);
+  EXPECT_EQ(sums.negative_log_likelihood, test.model.forward(context, smoothing).negative_log_likelihood);
+  for (std::string const name : {"output.bias", "decoder.layers.1.feed_forward.down.weight"}) {
+    Parameter const& parameter = *test.bench.parameters().find(name);
+    testing_support::expect_gradient([&] { return 0.5 * test.model.forward(context, smoothing, z_loss).smoothed; },
+                                     parameter.value, parameter.gradient, name.c_str());
+  }
 }
 
 /// Against the definition in float64, from the logits.

@@ -210,7 +210,9 @@ TEST_F(KernelObserverTest, WhatAKernelReturnsComesBack) {
     void add_column_sums(Execution&, Tensor const&, Tensor const&) override {}
     double sum_of_squares(Execution&, Tensor const& tensor) override { return static_cast<double>(tensor.size()); }
     void gather_rows(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
-    void rotate(Execution&, Tensor const&, Tensor const&, Tensor const&, bool) override {}
+    void gather_columns(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
+    void add_gathered_columns(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
+    void rotate(Execution&, Tensor const&, Rotation const&) override {}
   };
   registries_.of<TensorOps>().add("only", 0, std::make_shared<Sum>());
   registries_.observe(recorder_);

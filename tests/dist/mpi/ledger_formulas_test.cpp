@@ -36,6 +36,7 @@ std::vector<SentencePair> pairs_of(std::int64_t micro_batch) {
 
 struct Layers {
   std::int64_t encoder, decoder;
+  Recompute recompute = Recompute::none;
 };
 
 Config config_of(Layers const& layers, Layout const& layout) {
@@ -46,6 +47,7 @@ Config config_of(Layers const& layers, Layout const& layout) {
   config.model.d_ff = d_ff;
   config.model.heads = heads;
   config.model.dropout = 0;
+  config.model.recompute = layers.recompute;
   config.parallel.pipeline = layout.sizes[0];
   config.parallel.data = layout.sizes[1];
   config.parallel.context = layout.sizes[2];
@@ -131,6 +133,9 @@ class LedgerRun {
     }
     for (std::int64_t layer = 0; layer < encoder_layers(part); ++layer) {
       formulas.encoder_layer(source);
+      if (config_.model.recompute != Recompute::none) {
+        formulas.encoder_layer_again(source, config_.model.recompute);
+      }
     }
     if (begins_decoder(part)) {
       formulas.tensor_passage(target.here());  // the embedding
@@ -140,6 +145,9 @@ class LedgerRun {
     }
     for (std::int64_t layer = 0; layer < decoder_layers(part); ++layer) {
       formulas.decoder_layer(source, target);
+      if (config_.model.recompute != Recompute::none) {
+        formulas.decoder_layer_again(source, target, config_.model.recompute);
+      }
     }
     if (ends_decoder(part)) {
       formulas.tensor_passage(target.here());  // the output projection
@@ -256,6 +264,20 @@ TEST_F(LedgerFormulasTest, AStepMovesWhatTheFormulasSay) {
   }
   if (world_.rank() == 0) {
     fmt::print("the ledgers of {} layouts of {} ranks are the formulas, to the byte\n", layouts.size(), world_.size());
+  }
+}
+
+TEST_F(LedgerFormulasTest, RecomputedLayersRepeatTheMessagesOfTheirForwardPass) {
+  auto const layouts = layouts_on(world_.size());
+  for (std::size_t index = 0; index < layouts.size(); ++index) {
+    Layout const& layout = layouts[index];
+    if (layout.shard_optimizer) {
+      continue;
+    }
+    Recompute const recompute = index % 2 == 0 ? Recompute::attention : Recompute::layer;
+    SCOPED_TRACE(describe(layout) + ", recompute " + std::string(name_of(recompute)));
+    LedgerRun run({layout.sizes[0], layout.sizes[0], recompute}, layout, world_);
+    expect_equal(run.measured(), run.expected());
   }
 }
 

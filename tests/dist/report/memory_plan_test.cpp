@@ -126,7 +126,12 @@ TEST_F(MemoryPlanTest, PredictsWhatIsMeasured) {
     config.train.validate_every = 1;
     config.model.norm = NormPlacement::pre;
     config.model.positions = Positions::learned;
-    expect_close(compare(config, layout));
+    MemoryReport const kept = compare(config, layout);
+    expect_close(kept);
+    config.model.recompute = Recompute::layer;
+    MemoryReport const recomputed = compare(config, layout);
+    expect_close(recomputed);
+    EXPECT_LT(recomputed.measured.activations, kept.measured.activations);
   }
 }
 

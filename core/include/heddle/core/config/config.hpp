@@ -7,6 +7,7 @@
 #include <heddle/core/base/mesh_axis.hpp>
 #include <heddle/core/base/norm_kind.hpp>
 #include <heddle/core/base/operation_names.hpp>
+#include <heddle/core/base/pair_layout.hpp>
 #include <heddle/core/config/options.hpp>
 #include <map>
 #include <string>
@@ -23,9 +24,13 @@ namespace heddle {
 /// Where a sublayer's norms stand: on the residual sum (Vaswani et al. 2017), before the branch (Xiong et al. 2020), or
 /// before the branch and on its output, before the residual sum (Ding et al. 2021: sandwich).
 enum class NormPlacement : std::uint8_t { post, pre, both };
-enum class Positions : std::uint8_t { sinusoidal, learned, none, rotary, relative };
+enum class Positions : std::uint8_t { sinusoidal, learned, none, rotary, relative, relative_buckets, alibi };
 /// In the order of the values.
-inline constexpr std::array<std::string_view, 5> position_names{"sinusoidal", "learned", "none", "rotary", "relative"};
+inline constexpr std::array<std::string_view, 7> position_names{"sinusoidal", "learned",          "none", "rotary",
+                                                                "relative",   "relative_buckets", "alibi"};
+/// The activations that a layer's backward pass computes again instead of keeping them (Chen et al. 2016): none, those
+/// of its attention sublayers, or all but the layer's input.
+enum class Recompute : std::uint8_t { none, attention, layer };
 enum class Precision : std::uint8_t { float32, bfloat16 };
 enum class OptimizerName : std::uint8_t { adam, adamw };
 enum class Schedule : std::uint8_t { inverse_sqrt, cosine, linear, constant };
@@ -34,6 +39,7 @@ enum class PipelineSchedule : std::uint8_t { one_forward_one_backward, interleav
 /// The value's name in the TOML file.
 std::string_view name_of(NormPlacement value);
 std::string_view name_of(Positions value);
+std::string_view name_of(Recompute value);
 std::string_view name_of(Precision value);
 std::string_view name_of(OptimizerName value);
 std::string_view name_of(Schedule value);
@@ -103,7 +109,10 @@ struct ModelConfig {
   bool embedding_norm = false;
   std::string activation = "relu";  ///< any function an activation kernel supports
   Positions positions = Positions::sinusoidal;
-  std::int64_t max_distance = 128;  ///< of relative positions
+  PairLayout position_layout = PairLayout::interleaved;  ///< of sinusoidal and rotary positions
+  double rotary_base = 10000;
+  std::int64_t max_distance = 128;     ///< of relative positions, with buckets or without
+  std::int64_t position_buckets = 32;  ///< of relative_buckets
   bool biases = true;
   bool scale_embedding = true;
   bool tie_embeddings = true;
@@ -111,6 +120,7 @@ struct ModelConfig {
   double dropout = 0.1;
   double attention_dropout = 0.0;
   double activation_dropout = 0.0;
+  Recompute recompute = Recompute::none;
   std::int64_t max_length = 1024;  ///< tokens, with the end token
   KeyPlaces places{.section = "model"};
 
@@ -155,6 +165,7 @@ struct TrainConfig {
   std::int64_t micro_batch_tokens = 4096;
   Precision precision = Precision::float32;
   double label_smoothing = 0.1;
+  double z_loss = 0.0;  ///< coefficient of log²Z, Z being the sum of a token's exponentiated logits
   std::uint64_t seed = 1;
   bool deterministic = false;
   std::int64_t validate_every = 500;  ///< steps; 0: never

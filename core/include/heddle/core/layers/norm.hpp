@@ -28,6 +28,7 @@ class Norm {
   static Norm of_stream(LayerSpec const& spec, std::string const& name, double dropout = 0);
   /// Only the sum, where no norm follows: nothing is normalized, no parameter declared.
   static Norm none(LayerSpec const& spec, double dropout);
+  bool present() const { return weight_ != nullptr; }
 
   struct Input {
     Tensor residual;  ///< [rows, columns]

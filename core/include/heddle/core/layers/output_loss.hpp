@@ -10,7 +10,7 @@ namespace heddle {
 
 /// Sums over the rows that are to predict a token, end tokens included.
 struct LossSums {
-  double smoothed = 0;                 ///< label-smoothed cross-entropy, times the row's weight
+  double smoothed = 0;                 ///< label-smoothed cross-entropy with the z-loss, times the row's weight
   double negative_log_likelihood = 0;  ///< natural log, times the row's weight
   std::int64_t tokens = 0;             ///< those rows
   double weight = 0;                   ///< of those rows: as many as `tokens` where no weights are given
@@ -36,10 +36,11 @@ class OutputLoss {
     /// float64, SoftmaxCrossEntropy::sums_size elements in kernels' memory: the losses are added (+=). Empty: they are
     /// not wanted.
     Tensor sums{};
+    double z_loss = 0;  ///< coefficient of log²Z (SoftmaxCrossEntropyCall)
   };
   /// The loss of hidden [stream rows, d_model] and, in the same pass, grad_hidden = scale * d(smoothed
-  /// loss)/d(hidden); the gradients of table and bias are added (+=). With an empty grad_hidden only the loss. Does
-  /// not wait for the kernels. Collective over the tensor group.
+  /// loss + z-loss)/d(hidden); the gradients of table and bias are added (+=). With an empty grad_hidden only the loss.
+  /// Does not wait for the kernels. Collective over the tensor group.
   void evaluate(LayerContext& context, Tensor const& hidden, RowTargets const& targets, Training const& training,
                 Tensor const& grad_hidden) const;
   /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary] in statistics_dtype, from the arena:
@@ -50,7 +51,7 @@ class OutputLoss {
 
  private:
   Tensor logits(LayerContext& context, Tensor const& hidden, DType dtype) const;
-  SoftmaxCrossEntropyCall call(Tensor const& logits, RowTargets const& targets, double label_smoothing) const;
+  SoftmaxCrossEntropyCall call(Tensor const& logits, RowTargets const& targets, Training const& training) const;
   /// The weights in the dtype of the statistics.
   RowTargets converted(LayerContext& context, RowTargets const& targets, DType dtype) const;
   void add_parameter_gradients(LayerContext& context, Tensor const& grad_logits, Tensor const& hidden) const;

@@ -42,6 +42,8 @@ struct LayerTraits {
   LayerCapabilities capabilities = {};
   /// The sublayer applies LayerSpec::positions. A stack whose positions act in attention needs such a sublayer.
   bool takes_positions = false;
+  /// The sublayer is attention, which recompute = "attention" computes again in the backward pass.
+  bool attends = false;
   /// Of a forward pass on all ranks together, by the cost functions of the operations that it calls. Not given: two
   /// products with a parameter of [d_model, d_ff].
   std::function<Cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load)> cost = {};

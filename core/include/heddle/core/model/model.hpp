@@ -30,7 +30,7 @@ class Model {
   /// stage only; collective over the tensor and context groups.
   LossSums forward_backward(LayerContext& context, OutputLoss::Training training) const;
   /// The loss without gradients; otherwise as forward_backward.
-  LossSums forward(LayerContext& context, double label_smoothing) const;
+  LossSums forward(LayerContext& context, double label_smoothing, double z_loss = 0) const;
   /// logits [target tokens, this rank's part of the vocabulary] of the whole pack, from the arena: for tests and small
   /// inputs. Otherwise as forward_backward.
   Tensor logits(LayerContext& context) const;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/norm.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
@@ -20,6 +19,11 @@ namespace heddle {
 /// The last two end with the stack's own `NAME.norm`. Dropout, residual and the norm that follows are one kernel call:
 /// in post-LN the norm of the same sublayer, otherwise that of the next one or the last. Sublayer j of layer i is
 /// called NAME.layers.i.SUBLAYER, its norms NAME.layers.i.SUBLAYER.norm and .output_norm.
+///
+/// Where a layer's key recompute is "attention", its attention sublayers keep nothing but their input, which the norm
+/// before them keeps, too; where it is "layer", the layer keeps its input only (but in post-LN with the norm of it).
+/// Their backward pass begins with a second forward pass (Chen et al. 2016), whose masks and messages are those of the
+/// first: gradients are bitwise those without it.
 class ResidualStack {
  public:
   /// Builds the layers `range` of the stack described; the others are other stages'. Except in post-LN, the residual
@@ -47,29 +51,69 @@ class ResidualStack {
     std::optional<Norm> output_norm;     ///< of the branch's output
     std::vector<Parameter const*> used;  ///< by the branch
     double dropout = 0;                  ///< of the branch's output
+    bool recomputed = false;             ///< the branch's activations, by itself
+  };
+  struct LayerRange {
+    std::size_t begin = 0;  ///< of its sublayers
+    std::size_t end = 0;
+    bool recomputed = false;
+  };
+  /// The stream between two sublayers.
+  struct Stream {
+    Tensor residual;
+    HiddenStates states;  ///< `hidden` is the residual or the norm of it, the next branch's input
+  };
+  struct SublayerActivations {
+    HiddenStates input;             ///< of a branch that is recomputed
+    Saved branch;                   ///< empty where the branch is recomputed
+    Norm::Activations output_norm;  ///< of the branch's output, where there is such a norm
+    Norm::Activations joint;        ///< the pass over the residual stream after the sublayer
+  };
+  struct LayerActivations {
+    Stream input;  ///< of a layer that is recomputed, which has no others
+    std::vector<SublayerActivations> sublayers;
   };
   struct Activations {
-    Norm::Activations first;                      ///< but in post-LN: the norm before the first sublayer
-    std::vector<Saved> branches;                  ///< one per sublayer
-    std::vector<Norm::Activations> output_norms;  ///< of each branch's output, where there are such norms
-    std::vector<Norm::Activations> joints;        ///< the pass over the residual stream after each sublayer
+    Norm::Activations first;  ///< but in post-LN: the norm before the first sublayer
+    std::vector<LayerActivations> layers;
   };
-  using RunBranch = std::function<HiddenStates(std::size_t index, HiddenStates const& input)>;
-
-  HiddenStates run(LayerContext& context, HiddenStates const& input, Activations& activations,
-                   RunBranch const& run_branch) const;
+  /// The gradients that a backward pass hands from sublayer to sublayer.
+  struct StreamGradients {
+    Tensor residual;    ///< of the residual stream, in place
+    Tensor branch;      ///< of a branch's output
+    Tensor handed;      ///< but in post-LN: of a branch's input, which must outlive the branch's scope
+    Tensor normalized;  ///< of the joint's normalized output; empty: zero
+    Tensor sum;         ///< of the joint's sum; likewise
+    Tensor memory;
+  };
+  /// The stream before the first sublayer, with the memory inside the tensor region.
+  Stream begin(LayerContext& context, HiddenStates const& input, Norm::Activations& first) const;
+  /// Runs sublayer `index`; `branch` is its branch's output.
+  Stream join(LayerContext& context, std::size_t index, Stream const& stream, HiddenStates branch,
+              SublayerActivations& activations) const;
+  void run_layer(LayerContext& context, LayerRange const& layer, Stream& stream, LayerActivations& activations) const;
+  /// Runs a layer and keeps its input only.
+  void run_and_forget(LayerContext& context, LayerRange const& layer, Stream& stream,
+                      LayerActivations& activations) const;
+  HiddenStates run_branch(LayerContext& context, Sublayer const& sublayer, HiddenStates const& input,
+                          SublayerActivations& activations) const;
   /// The norm after the sum with sublayer `index`'s branch: its own (post-LN), or the next one's or the final one; none
   /// at the end of a stage that does not end the stack.
   Norm const& norm_after(std::size_t index) const;
   /// The norm before the first sublayer, but in post-LN.
   Norm const& first_norm() const { return sublayers_.empty() ? final_norm_ : sublayers_.front().norm; }
-  void backward_sublayers(LayerContext& context, HiddenStates const& grad, Activations const& activations) const;
+  void backward_layers(LayerContext& context, HiddenStates const& grad, Activations const& activations) const;
+  void backward_layer(LayerContext& context, LayerRange const& layer, StreamGradients& grad,
+                      LayerActivations const& activations) const;
+  void backward_sublayer(LayerContext& context, std::size_t index, StreamGradients& grad,
+                         SublayerActivations const& activations) const;
 
   Side side_;
   TensorRegion memory_region_;
   bool pre_;  ///< norms stand before the branches
   bool ends_stack_;
   std::vector<Sublayer> sublayers_;
+  std::vector<LayerRange> layers_;
   Norm final_norm_;  ///< none in post-LN and where the stage does not end the stack
   std::shared_ptr<TensorOps> tensor_ops_;
 };

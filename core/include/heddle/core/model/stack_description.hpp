@@ -26,7 +26,10 @@ struct LayerDescription {
   std::shared_ptr<ModelConfig const> keys;  ///< [model], resolved for this layer
   std::vector<SublayerDescription> sublayers;
 
-  /// Of all its sublayers; norms and residual sums are not counted.
+  /// Whether the layer's backward pass computes this sublayer's activations again.
+  bool recomputes(SublayerDescription const& sublayer) const;
+  /// Of all its sublayers' forward pass, half that of their backward; the pass that computes activations again counts
+  /// as a third of both. Norms and residual sums are not counted.
   Cost cost(LayerLoad const& load) const;
   /// Whether one of its sublayers does (LayerTraits).
   bool takes_positions() const;

@@ -25,7 +25,8 @@ struct SoftmaxCrossEntropyCall {
   std::int64_t first_token = 0;        ///< the global id of column 0
   std::int64_t global_vocabulary = 0;  ///< over all ranks of the tensor group
   double label_smoothing = 0;  ///< ε: target 1 - ε, plus ε / global_vocabulary everywhere (Szegedy et al. 2016)
-  Tensor weights{};            ///< [tokens] in statistics_dtype: of each row's losses and gradient; empty: 1
+  double z_loss = 0;  ///< added to a row's smoothed loss times log²Z, Z = Σ exp(logit) (Chowdhery et al. 2022)
+  Tensor weights{};   ///< [tokens] in statistics_dtype: of each row's losses and gradient; empty: 1
 
   SoftmaxCrossEntropyProblem problem() const;
 };
@@ -37,8 +38,8 @@ class SoftmaxCrossEntropy : public Kernel {
   static constexpr char const* operation = "softmax_cross_entropy";
   /// Columns of the statistics: max logit, Σ exp(logit - max), the target's logit (0 where it is elsewhere), Σ logit.
   static constexpr std::int64_t statistics_columns = 4;
-  /// Columns of the sums of losses: Σ smoothed loss, Σ negative log-likelihood, rows that are not ignored, and the sum
-  /// of their weights.
+  /// Columns of the sums of losses: Σ smoothed loss with z-loss, Σ negative log-likelihood, rows that are not ignored,
+  /// and the sum of their weights.
   static constexpr std::int64_t sums_size = 4;
   using Problem = SoftmaxCrossEntropyProblem;
   virtual bool supports(SoftmaxCrossEntropyProblem const& problem) const = 0;
@@ -47,14 +48,14 @@ class SoftmaxCrossEntropy : public Kernel {
   virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;
   /// statistics [tokens, 4] = those of the whole vocabulary, from its parts' [parts, tokens, 4].
   virtual void combine(Execution& execution, Tensor const& parts, Tensor const& statistics) = 0;
-  /// losses = [tokens, 2] in statistics_dtype, from the statistics over the whole vocabulary: the smoothed loss and
-  /// the plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
+  /// losses = [tokens, 2] in statistics_dtype, from the statistics over the whole vocabulary: the smoothed loss with
+  /// the z-loss and the plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                       Tensor const& losses) = 0;
   /// sums [4] in float64 += those of losses [tokens, 2], row after row.
   virtual void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
                           Tensor const& sums) = 0;
-  /// Replaces the logits by scale * d(smoothed loss)/d(logits), times the row's weight.
+  /// Replaces the logits by scale * d(smoothed loss + z-loss)/d(logits), times the row's weight.
   virtual void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                         double scale) = 0;
   /// For logits over the whole vocabulary: computes `losses` as above and replaces the logits as `gradient` does. The

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/base/pair_layout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
@@ -13,6 +14,16 @@ struct TensorOpsProblem {
 std::string describe(TensorOpsProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(TensorOpsProblem const& problem);
+
+/// Angles by which pairs of columns turn (Su et al. 2021).
+struct Rotation {
+  Tensor position;  ///< int32 [rows]
+  /// [positions, w] in statistics_dtype, w even: columns 2i and 2i + 1 of a position's row are the cosine and the sine
+  /// of pair i's angle.
+  Tensor table;
+  PairLayout layout = PairLayout::interleaved;  ///< of the pairs in w columns
+  bool back = false;                            ///< by the negative angles
+};
 
 /// Small passes over memory that belong to no other operation. Tensors are contiguous unless stated otherwise.
 class TensorOps : public Kernel {
@@ -34,12 +45,14 @@ class TensorOps : public Kernel {
   /// to[i] = from[index[i]] for int32 index [n]; from and to are matrices with equal columns and distinct memory,
   /// their rows may be strided.
   virtual void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) = 0;
-  /// Rotates pairs of columns (2i, 2i + 1) of matrix [rows, n * w] in place: those of row r by the angles whose cosines
-  /// and sines row position[r] of `table` has in the columns 2i and 2i + 1 (Su et al. 2021), for each of the n groups
-  /// of w columns. position: int32 [rows]; table: [positions, w] in statistics_dtype, w even. `back`: by the negative
-  /// angles. The matrix's rows may be strided.
-  virtual void rotate(Execution& execution, Tensor const& matrix, Tensor const& position, Tensor const& table,
-                      bool back) = 0;
+  /// to[:, j] = from[:, index[j]] for int32 index [m], from [rows, n] and to [rows, m].
+  virtual void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) = 0;
+  /// into[:, index[j]] += from[:, j], in the order of j: gather_columns' gradient. from [rows, m], into [rows, n].
+  virtual void add_gathered_columns(Execution& execution, Tensor const& from, Tensor const& index,
+                                    Tensor const& into) = 0;
+  /// Rotates pairs of columns of matrix [rows, n * w] in place, those of row r by the angles of position[r], for each
+  /// of the n groups of w columns. The matrix's rows may be strided.
+  virtual void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) = 0;
 };
 
 }  // namespace heddle
