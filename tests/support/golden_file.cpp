@@ -30,8 +30,8 @@ std::vector<double> read_values(std::string const& line) {
 
 }  // namespace
 
-GoldenFile::GoldenFile(std::string const& variant) {
-  std::string const path = std::string(HEDDLE_TEST_DATA) + "/model_" + variant + ".txt";
+GoldenFile::GoldenFile(std::string const& name) {
+  std::string const path = std::string(HEDDLE_TEST_DATA) + "/" + name + ".txt";
   std::ifstream file(path);
   if (!file) {
     throw Error("cannot read " + path);
@@ -39,23 +39,28 @@ GoldenFile::GoldenFile(std::string const& variant) {
   for (std::string text; std::getline(file, text);) {
     std::istringstream line(text);
     std::string kind;
-    std::string name;
+    std::string key;
     line >> kind;
     if (kind == "setting") {
-      line >> name >> settings_[name];
+      line >> key >> settings_[key];
+    } else if (kind == "model") {
+      keys_ += text.substr(kind.size()) + "\n";
     } else if (kind == "source") {
       pairs_.push_back({static_cast<std::int32_t>(pairs_.size()), read_ids(line), {}});
     } else if (kind == "target") {
       pairs_.back().target = read_ids(line);
     } else if (kind == "tensor") {
-      line >> name;
+      line >> key;
       std::getline(file, text);
-      tensors_[name] = read_values(text);
+      tensors_[key] = read_values(text);
     }
   }
 }
 
 ModelConfig GoldenFile::model() const {
+  if (!keys_.empty()) {
+    return parse_config("[model]\n" + keys_, "golden file").model;
+  }
   ModelConfig config;
   config.encoder.layers = integer("encoder_layers");
   config.decoder.layers = integer("decoder_layers");

@@ -9,11 +9,11 @@
 
 namespace heddle {
 
-/// One of tests/golden/model_*.txt, as model.py wrote it.
+/// One of tests/golden/*.txt, as model.py or family.py wrote it.
 class GoldenFile {
  public:
-  /// "post_relu_sinusoidal_tied" reads model_post_relu_sinusoidal_tied.txt.
-  explicit GoldenFile(std::string const& variant);
+  /// "model_post_relu_sinusoidal_tied" reads model_post_relu_sinusoidal_tied.txt.
+  explicit GoldenFile(std::string const& name);
 
   ModelConfig model() const;
   OptimizerConfig optimizer() const;
@@ -28,6 +28,7 @@ class GoldenFile {
   std::int64_t integer(std::string const& setting) const { return std::stoll(settings_.at(setting)); }
 
   std::map<std::string, std::string> settings_;
+  std::string keys_;  ///< of [model], in TOML; empty: they follow from the settings
   std::vector<SentencePair> pairs_;
   std::map<std::string, std::vector<double>> tensors_;
 };

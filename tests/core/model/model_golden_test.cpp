@@ -23,8 +23,21 @@ struct Tolerance {
 constexpr Tolerance float64_tolerance{1e-13, 1e-13, 1e-13, 1e-12, 1e-7};
 constexpr Tolerance float32_tolerance{3e-6, 2e-5, 1e-5, 0, 0};
 
-class ModelGoldenTest : public testing::TestWithParam<char const*> {
+class GoldenTest : public testing::TestWithParam<char const*> {
  protected:
+  explicit GoldenTest(std::string const& group) : golden_(group + "_" + GetParam()) {}
+
+  void expect_the_golden_parameters() {
+    TestModel test(golden_.model(), golden_.vocabulary(), DType::float64);
+    std::set<std::string> names;
+    for (auto const& [name, values] : by_golden_name(test.bench.parameters(), &Parameter::value)) {
+      names.insert(name);
+      EXPECT_EQ(values.size(), golden_.tensor("gradient:" + name).size());
+    }
+    auto const golden_names = golden_.names_after("gradient:");
+    EXPECT_EQ(names, std::set<std::string>(golden_names.begin(), golden_names.end()));
+  }
+
   void expect_logits_and_gradients(TestModel& test, Tolerance const& tolerance) {
     Pack const pack = golden_.pack();
     LayerContext context = test.bench.context(pack);
@@ -45,6 +58,18 @@ class ModelGoldenTest : public testing::TestWithParam<char const*> {
       EXPECT_LE(relative_error(gradient, golden_.tensor("gradient:" + name)), tolerance.gradients) << name;
     }
   }
+
+  OutputLoss::Training training(Pack const& pack) const {
+    return {golden_.number("label_smoothing"), 1 / static_cast<double>(pack.target_rows.tokens)};
+  }
+
+  GoldenFile golden_;
+};
+
+/// Whole trajectories of the paper's model.
+class ModelGoldenTest : public GoldenTest {
+ protected:
+  ModelGoldenTest() : GoldenTest("model") {}
 
   void expect_ten_steps(TestModel& test, Tolerance const& tolerance) {
     OptimizerConfig const config = golden_.optimizer();
@@ -85,23 +110,10 @@ class ModelGoldenTest : public testing::TestWithParam<char const*> {
           << name;
     }
   }
-
-  OutputLoss::Training training(Pack const& pack) const {
-    return {golden_.number("label_smoothing"), 1 / static_cast<double>(pack.target_rows.tokens)};
-  }
-
-  GoldenFile golden_{GetParam()};
 };
 
 TEST_P(ModelGoldenTest, ParametersAreTheGoldenOnes) {
-  TestModel test(golden_.model(), golden_.vocabulary(), DType::float64);
-  std::set<std::string> names;
-  for (auto const& [name, values] : by_golden_name(test.bench.parameters(), &Parameter::value)) {
-    names.insert(name);
-    EXPECT_EQ(values.size(), golden_.tensor("gradient:" + name).size());
-  }
-  auto const golden_names = golden_.names_after("gradient:");
-  EXPECT_EQ(names, std::set<std::string>(golden_names.begin(), golden_names.end()));
+  expect_the_golden_parameters();
 }
 
 TEST_P(ModelGoldenTest, ReferenceInFloat64EqualsPyTorch) {
@@ -126,6 +138,31 @@ TEST_P(ModelGoldenTest, TheKernelsThatAutoPicksEqualPyTorch) {
 INSTANTIATE_TEST_SUITE_P(Variants, ModelGoldenTest,
                          testing::Values("post_relu_sinusoidal_tied", "pre_gelu_learned_untied",
                                          "pre_relu_sinusoidal_target_tied", "post_gelu_learned_separate"),
+                         [](auto const& case_info) { return std::string(case_info.param); });
+
+/// One micro-batch of models with other positions, heads, masks, norms and gates.
+class FamilyGoldenTest : public GoldenTest {
+ protected:
+  FamilyGoldenTest() : GoldenTest("family") {}
+};
+
+TEST_P(FamilyGoldenTest, ParametersAreTheGoldenOnes) {
+  expect_the_golden_parameters();
+}
+
+TEST_P(FamilyGoldenTest, ReferenceInFloat64EqualsPyTorch) {
+  TestModel test(golden_.model(), golden_.vocabulary(), DType::float64);
+  expect_logits_and_gradients(test, float64_tolerance);
+}
+
+TEST_P(FamilyGoldenTest, TheKernelsThatAutoPicksEqualPyTorch) {
+  TestModel test(golden_.model(), golden_.vocabulary(), DType::float32, KernelChoices{});
+  expect_logits_and_gradients(test, float32_tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, FamilyGoldenTest,
+                         testing::Values("rotary", "rotary_halves", "sinusoidal_halves", "alibi", "relative_buckets",
+                                         "grouped_heads", "rms_norm", "swiglu", "geglu", "window"),
                          [](auto const& case_info) { return std::string(case_info.param); });
 
 }  // namespace
