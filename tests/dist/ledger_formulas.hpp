@@ -149,8 +149,8 @@ class Formulas {
           columns * (queries.here() + 2 * keys.here()) + columns / c * queries.all());
       return;
     }
-    add(ledgers_.context, Verb::send, 2 * (c - 1), 2 * columns * (keys.all() - keys.next()));
-    add(ledgers_.context, Verb::receive, 2 * (c - 1), 2 * columns * (keys.all() - keys.here()));
+    add(ledgers_.context, Verb::send, c - 1, 2 * columns * (keys.all() - keys.next()));
+    add(ledgers_.context, Verb::receive, c - 1, 2 * columns * (keys.all() - keys.here()));
   }
   /// A forward pass moves what a passage does, for each sublayer.
   void encoder_layer_again(Tokens const& source, Recompute what) {

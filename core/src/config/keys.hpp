@@ -132,8 +132,7 @@ void visit_model(Visitor& visitor, Config& config) {
   visitor.key("positions", model.positions, Unchecked{}, "see Positions");
   visitor.key("position_layout", model.position_layout, Unchecked{},
               "of pairs of columns in sinusoidal and rotary positions");
-  visitor.key("rotary_base", model.rotary_base, above_zero(),
-              "of rotary: pair i of p turns by base^(-i / p) a token");
+  visitor.key("rotary_base", model.rotary_base, above_zero(), "of rotary: pair i of p turns by base^(-i / p) a token");
   visitor.key("max_distance", model.max_distance, between(1, most_width),
               "of relative positions; larger distances count as it");
   visitor.key("position_buckets", model.position_buckets, between(4, most_width),
