@@ -23,17 +23,19 @@ struct Command {
 
 constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data},
-    Command{"prepare", "turn parallel text into a vocabulary and datasets", run_prepare},
+    Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare},
     Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train},
     Command{"translate", "translate text with a trained model", run_translate},
-    Command{"evaluate", "BLEU, chrF and perplexity on a test set", run_evaluate},
+    Command{"generate", "continue text with a trained decoder", run_generate},
+    Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate},
     Command{"inspect", "show what is in a dataset or checkpoint", run_inspect},
     Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint},
     Command{"kernels", "list kernels and layers, and which would run", run_kernels},
 };
 
 void print_help() {
-  std::cout << "Usage: heddle COMMAND [options]\n\nTrains encoder-decoder Transformers on clusters.\n\nCommands:\n";
+  std::cout << "Usage: heddle COMMAND [options]\n\nTrains Transformers of encoder and decoder, or of one of them, on "
+               "clusters.\n\nCommands:\n";
   for (Command const& command : commands) {
     std::cout << fmt::format("  {:<12} {}\n", command.name, command.help);
   }

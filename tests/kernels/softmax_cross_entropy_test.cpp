@@ -248,9 +248,9 @@ TEST_F(SoftmaxCrossEntropyProperties, LossesAreAddedUpRowAfterRow) {
         continue;
       }
       run(*entry.kernel, problem, 1);
-      Tensor const sums = tensor_of({0.5, 0.25, 3, 1.5}, DType::float64, {SoftmaxCrossEntropy::sums_size});
+      Tensor const sums = tensor_of({0.5, 0.25, 3, 1.5, 7}, DType::float64, {SoftmaxCrossEntropy::sums_size});
       entry.kernel->add_losses(execution_, problem.call, problem.losses, sums);
-      Values expected = {0.5, 0.25, 3, 1.5};
+      Values expected = {0.5, 0.25, 3, 1.5, 7};
       Values const losses = values(problem.losses);
       Values const weights = values(problem.call.weights);
       for (std::size_t row = 0; row < 301; ++row) {
@@ -260,6 +260,29 @@ TEST_F(SoftmaxCrossEntropyProperties, LossesAreAddedUpRowAfterRow) {
         expected[3] += row % 3 == 1 ? 0 : weights[row];
       }
       EXPECT_EQ(values(sums), expected) << entry.name << " " << name_of(dtype);  // to the last bit
+    }
+  }
+}
+
+TEST_F(SoftmaxCrossEntropyProperties, RowsWhoseTargetHasTheHighestLogitAreCounted) {
+  for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
+    for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+      Problem const problem = weighted_problem({"", 301, 5, 0.1, 2}, dtype);
+      if (!entry.kernel->supports(problem.call.problem())) {
+        continue;
+      }
+      Values const logits = values(problem.call.logits);
+      auto const targets = to_host<std::int32_t>(problem.call.targets);
+      double correct = 0;
+      for (std::size_t row = 0; row < 301; ++row) {
+        auto const begin = logits.begin() + static_cast<std::ptrdiff_t>(5 * row);
+        correct += targets[row] >= 0 && *std::max_element(begin, begin + 5) == begin[targets[row]] ? 1 : 0;
+      }
+      ASSERT_GT(correct, 20);
+      Tensor const sums = tensor_of({0.5, 0.25, 3, 1.5, 7}, DType::float64, {SoftmaxCrossEntropy::sums_size});
+      entry.kernel->statistics(execution_, problem.call, problem.statistics);
+      entry.kernel->add_correct(execution_, problem.call, problem.statistics, sums);
+      EXPECT_EQ(values(sums), (Values{0.5, 0.25, 3, 1.5, 7 + correct})) << entry.name << " " << name_of(dtype);
     }
   }
 }

@@ -14,6 +14,7 @@ int run_kernels(Arguments const& arguments);
 int run_prepare(Arguments const& arguments);
 int run_train(Arguments const& arguments);
 int run_translate(Arguments const& arguments);
+int run_generate(Arguments const& arguments);
 int run_evaluate(Arguments const& arguments);
 int run_inspect(Arguments const& arguments);
 

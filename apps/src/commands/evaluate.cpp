@@ -14,6 +14,7 @@
 
 #include "commands.hpp"
 #include "options.hpp"
+#include "translation/text_evaluation.hpp"
 #include "translation/text_output.hpp"
 #include "translation/translation.hpp"
 
@@ -29,6 +30,7 @@ struct EvaluateOptions {
   std::string source;
   std::string reference;
   std::string hypotheses;
+  std::string text;
   std::string tokenize = "13a";
   std::string output;
 };
@@ -36,18 +38,23 @@ struct EvaluateOptions {
 CommandSyntax evaluate_syntax(EvaluateOptions& options) {
   CommandSyntax syntax;
   syntax.name = "evaluate";
-  syntax.usage = "--reference TEXT (--checkpoint DIRECTORY --source TEXT | --hypotheses TEXT) [options]";
+  syntax.usage =
+      "(--checkpoint DIRECTORY (--source TEXT --reference TEXT | --text TEXT) | --hypotheses TEXT --reference TEXT) "
+      "[options]";
   syntax.summary =
       "Compares translations with reference translations: BLEU and chrF, the same numbers as sacreBLEU's. With a "
       "model\n"
       "it translates the source itself, and reports the perplexity of the references: e to the mean unsmoothed loss "
       "for\n"
-      "each target token, end tokens included.";
+      "each target token, end tokens included. With --text it measures a model of one stack: the perplexity of a "
+      "text,\n"
+      "of an encoder that of its masked tokens, and how many of these are predicted rightly.";
   auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
   syntax.options.add_options()                                                                                 //
-      ("reference", text(options.reference)->required(), "the right translations, plain or gzip, one a line")  //
+      ("reference", text(options.reference), "the right translations, plain or gzip, one a line")              //
       ("source", text(options.source), "what to translate: line n belongs to the reference's line n")          //
       ("hypotheses", text(options.hypotheses), "translations to judge, instead of a checkpoint and a source")  //
+      ("text", text(options.text), "measure a model of one stack on this text")                                //
       ("tokenize", po::value(&options.tokenize)->value_name("13a|none")->default_value(options.tokenize),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
       ("output", text(options.output), "write the model's translations to this file");
@@ -56,7 +63,30 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
   return syntax;
 }
 
+void check_text_options(EvaluateOptions const& options) {
+  if (options.model.checkpoint.empty()) {
+    throw UsageError("evaluate: --text needs --checkpoint: the model to measure");
+  }
+  for (auto const& [name, value] : {std::pair<char const*, std::string const&>{"reference", options.reference},
+                                    {"source", options.source},
+                                    {"hypotheses", options.hypotheses},
+                                    {"output", options.output}}) {
+    if (!value.empty()) {
+      throw UsageError(
+          fmt::format("evaluate: --{} belongs to translations, and --text to models of one stack: leave "
+                      "out either",
+                      name));
+    }
+  }
+}
+
 void check_options(EvaluateOptions const& options) {
+  if (!options.text.empty()) {
+    return check_text_options(options);
+  }
+  if (options.reference.empty()) {
+    throw UsageError("evaluate: --reference is missing: the right translations; or --text for a model of one stack");
+  }
   bool const model = !options.model.checkpoint.empty();
   bool const hypotheses = !options.hypotheses.empty();
   if (model == hypotheses) {
@@ -128,7 +158,10 @@ void print_scores(Lines const& hypotheses, Lines const& references, std::string 
 
 void evaluate_model(EvaluateOptions const& options, Lines const& sources, Lines const& references) {
   auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
-  auto const model = TrainedModel::open(options.model, report);
+  auto const require = [](ModelDescription const& description) {
+    require_translation(description, "heddle evaluate --source", "; --text measures a model of one stack");
+  };
+  auto const model = TrainedModel::open(options.model, require, report);
   std::optional<TextOutput> output;
   if (!options.output.empty()) {
     output.emplace(options.output, Lines{options.source, options.reference});
@@ -162,6 +195,10 @@ int run_evaluate(Arguments const& arguments) {
     return static_cast<int>(ExitCode::done);
   }
   check_options(options);
+  if (!options.text.empty()) {
+    evaluate_text(options.model, options.text);
+    return static_cast<int>(ExitCode::done);
+  }
   Lines const references = read_lines(options.reference);
   std::string const& given = options.hypotheses.empty() ? options.source : options.hypotheses;
   Lines const lines = read_lines(given);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/dataset.hpp>
@@ -39,7 +40,7 @@ CommandSyntax inspect_syntax(InspectOptions& options) {
       ("parameters", po::bool_switch(&options.parameters),
        "a checkpoint's parameters: name, shape and the values' mean, standard deviation and range")  //
       ("samples", po::value(&options.samples)->value_name("N")->default_value(options.samples),
-       "sentence pairs of a dataset to show, evenly spread over it");
+       "pairs or lines of a dataset to show, evenly spread over it");
   syntax.positional.add("path", 1);
   return syntax;
 }
@@ -53,7 +54,7 @@ std::string count(std::int64_t number) {
 }
 
 /// Five numbers and a histogram of ten bins up to the 99th percentile, the rest in an eleventh.
-void print_lengths(char const* side, std::vector<std::int64_t> lengths) {
+void print_lengths(char const* of, std::vector<std::int64_t> lengths) {
   std::sort(lengths.begin(), lengths.end());
   auto const quantile = [&](double share) {
     return lengths[static_cast<std::size_t>(share * static_cast<double>(lengths.size() - 1))];
@@ -62,9 +63,8 @@ void print_lengths(char const* side, std::vector<std::int64_t> lengths) {
   for (std::int64_t const length : lengths) {
     sum += static_cast<double>(length);
   }
-  std::cout << fmt::format("{} tokens in a sentence: shortest {}, median {}, mean {:.1f}, 99 % up to {}, longest {}\n",
-                           side, lengths.front(), quantile(0.5), sum / static_cast<double>(lengths.size()),
-                           quantile(0.99), lengths.back());
+  std::cout << fmt::format("{}: shortest {}, median {}, mean {:.1f}, 99 % up to {}, longest {}\n", of, lengths.front(),
+                           quantile(0.5), sum / static_cast<double>(lengths.size()), quantile(0.99), lengths.back());
   constexpr std::int64_t bins = 10;
   std::int64_t const width = std::max<std::int64_t>(1, (quantile(0.99) + bins - 1) / bins);
   std::vector<std::int64_t> counts(bins + 1, 0);
@@ -85,8 +85,10 @@ void print_lengths(char const* side, std::vector<std::int64_t> lengths) {
 
 void print_vocabulary(Vocabulary const& vocabulary, std::string const& digest) {
   auto const special = [](Tokenizer const& tokenizer) {
-    return fmt::format("{} pieces (padding {}, unknown {}, begin {}, end {})", count(tokenizer.size()),
-                       tokenizer.pad_id(), tokenizer.unknown_id(), tokenizer.begin_id(), tokenizer.end_id());
+    std::int32_t const mask = tokenizer.special_ids().mask;
+    return fmt::format("{} pieces (padding {}, unknown {}, begin {}, end {}{})", count(tokenizer.size()),
+                       tokenizer.pad_id(), tokenizer.unknown_id(), tokenizer.begin_id(), tokenizer.end_id(),
+                       mask == SpecialIds::absent ? "" : fmt::format(", mask {}", mask));
   };
   if (vocabulary.joint()) {
     std::cout << fmt::format("vocabulary: joint, {}\n", special(vocabulary.source));
@@ -97,26 +99,53 @@ void print_vocabulary(Vocabulary const& vocabulary, std::string const& digest) {
   std::cout << fmt::format("vocabulary digest: {}\n", digest);
 }
 
-void inspect_dataset(fs::path const& path, std::int64_t samples) {
-  Dataset const dataset = Dataset::open(path);
-  std::cout << fmt::format("dataset {}: {} sentence pairs, {} source and {} target tokens, {:.1f} MiB\n", path.string(),
-                           count(dataset.size()), count(dataset.source_tokens()), count(dataset.target_tokens()),
-                           static_cast<double>(fs::file_size(path)) / (1 << 20));
-  print_vocabulary(dataset.vocabulary(), dataset.vocabulary_digest());
-  std::vector<std::int64_t> source(static_cast<std::size_t>(dataset.size()));
-  std::vector<std::int64_t> target(source.size());
-  for (std::int64_t index = 0; index < dataset.size(); ++index) {
-    source[static_cast<std::size_t>(index)] = dataset.source_length(index);
-    target[static_cast<std::size_t>(index)] = dataset.target_length(index);
-  }
-  print_lengths("source", std::move(source));
-  print_lengths("target", std::move(target));
-  std::int64_t const shown = std::min(samples, dataset.size());
+using Decoded = std::function<std::string(std::int64_t)>;
+
+/// Some samples, evenly spread.
+void print_samples(Dataset const& dataset, std::int64_t most, char const* name, Decoded const& decoded) {
+  std::int64_t const shown = std::min(most, dataset.size());
   for (std::int64_t sample = 0; sample < shown; ++sample) {
     std::int64_t const index = sample * dataset.size() / shown;
-    std::cout << fmt::format("pair {}\n  source: {}\n  target: {}\n", count(index),
-                             dataset.source_tokenizer().decode(dataset.source(index)),
-                             dataset.target_tokenizer().decode(dataset.target(index)));
+    std::cout << fmt::format("{} {}\n{}\n", name, count(index), decoded(index));
+  }
+}
+
+std::vector<std::int64_t> lengths_of(Dataset const& dataset, std::int64_t (Dataset::*length)(std::int64_t) const) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t index = 0; index < dataset.size(); ++index) {
+    lengths.push_back((dataset.*length)(index));
+  }
+  return lengths;
+}
+
+void inspect_pairs(Dataset const& dataset, std::int64_t samples) {
+  print_lengths("source tokens in a sentence", lengths_of(dataset, &Dataset::source_length));
+  print_lengths("target tokens in a sentence", lengths_of(dataset, &Dataset::target_length));
+  print_samples(dataset, samples, "pair", [&](std::int64_t index) {
+    return fmt::format("  source: {}\n  target: {}", dataset.source_tokenizer().decode(dataset.source(index)),
+                       dataset.target_tokenizer().decode(dataset.target(index)));
+  });
+}
+
+void inspect_lines(Dataset const& dataset, std::int64_t samples) {
+  print_lengths("tokens in a line", lengths_of(dataset, &Dataset::line_length));
+  print_samples(dataset, samples, "line",
+                [&](std::int64_t index) { return "  " + dataset.source_tokenizer().decode(dataset.line(index)); });
+}
+
+void inspect_dataset(fs::path const& path, std::int64_t samples) {
+  Dataset const dataset = Dataset::open(path);
+  std::string const tokens = dataset.has_lines()
+                                 ? fmt::format("{} tokens", count(dataset.line_tokens()))
+                                 : fmt::format("{} source and {} target tokens", count(dataset.source_tokens()),
+                                               count(dataset.target_tokens()));
+  std::cout << fmt::format("dataset {}: {} {}, {}, {:.1f} MiB\n", path.string(), count(dataset.size()),
+                           dataset.content(), tokens, static_cast<double>(fs::file_size(path)) / (1 << 20));
+  print_vocabulary(dataset.vocabulary(), dataset.vocabulary_digest());
+  if (dataset.has_lines()) {
+    inspect_lines(dataset, samples);
+  } else {
+    inspect_pairs(dataset, samples);
   }
 }
 
@@ -155,7 +184,7 @@ void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
     total += elements(tensor);
   }
   std::cout << fmt::format("checkpoint {}: every byte verified\n", checkpoint.directory().string());
-  std::cout << fmt::format("step {}; next: epoch {}, pair {}; {} tokens seen in {:.0f} s of training; seed {}\n",
+  std::cout << fmt::format("step {}; next: epoch {}, sample {}; {} tokens seen in {:.0f} s of training; seed {}\n",
                            count(state.step), state.epoch, count(state.position), count(state.tokens), state.seconds,
                            state.seed);
   if (state.best_step > 0) {

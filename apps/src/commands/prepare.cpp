@@ -15,17 +15,21 @@ namespace po = boost::program_options;
 CommandSyntax prepare_syntax(PrepareOptions& prepared) {
   CommandSyntax syntax;
   syntax.name = "prepare";
-  syntax.usage = "--source TEXT --target TEXT --out DIRECTORY [options]";
+  syntax.usage = "(--source TEXT --target TEXT | --text TEXT) --out DIRECTORY [options]";
   syntax.summary =
-      "Turns parallel text (plain or gzip, UTF-8, one sentence a line) into HDF5 datasets for `heddle train`:\n"
-      "learns a SentencePiece vocabulary, or takes an existing one, and writes DIRECTORY/train.h5, valid.h5 and\n"
-      "vocab.model (or vocab.source.model and vocab.target.model).";
+      "Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or sentence a "
+      "line),\n"
+      "into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an existing one, and writes\n"
+      "DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and vocab.target.model). Models with an\n"
+      "encoder and a decoder learn from pairs, those with one of them from --text.";
   auto const path = [](char const* name) { return po::value<std::string>()->value_name(name); };
-  syntax.options.add_options()                                                                                   //
-      ("source", path("TEXT")->required(), "training text, source side")                                         //
-      ("target", path("TEXT")->required(), "training text, target side: line n translates the source's line n")  //
-      ("valid-source", path("TEXT"), "validation text, source side")                                             //
-      ("valid-target", path("TEXT"), "validation text, target side")                                             //
+  syntax.options.add_options()                                                                       //
+      ("source", path("TEXT"), "training text, source side")                                         //
+      ("target", path("TEXT"), "training text, target side: line n translates the source's line n")  //
+      ("valid-source", path("TEXT"), "validation text, source side")                                 //
+      ("valid-target", path("TEXT"), "validation text, target side")                                 //
+      ("text", path("TEXT"), "training text of a model of one stack")                                //
+      ("valid-text", path("TEXT"), "its validation text")                                            //
       ("vocab-size", po::value(&prepared.vocabulary_size)->default_value(prepared.vocabulary_size),
        "pieces in the vocabulary (in each of the two where they are separate), the four special ones included")  //
       ("vocab-type", po::value(&prepared.vocabulary_type)->default_value(prepared.vocabulary_type),
@@ -35,8 +39,8 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared) {
       ("vocab-model", path("MODEL"), "an existing SentencePiece model, joint or of the source side")  //
       ("target-vocab-model", path("MODEL"), "an existing SentencePiece model of the target side")     //
       ("max-length", po::value(&prepared.max_length)->default_value(prepared.max_length),
-       "leave out a pair with more tokens than this on a side")     //
-      ("out", path("DIRECTORY")->required(), "where the files go")  //
+       "leave out a pair with more tokens than this on a side; lines of --text are never left out")  //
+      ("out", path("DIRECTORY")->required(), "where the files go")                                   //
       ("overwrite", po::bool_switch(&prepared.overwrite), "replace what an earlier run left in DIRECTORY");
   return syntax;
 }
@@ -45,8 +49,10 @@ void read_paths(po::variables_map const& values, PrepareOptions& prepared) {
   auto const optional_path = [&](char const* name) -> std::optional<std::filesystem::path> {
     return values.count(name) > 0 ? std::optional<std::filesystem::path>(values[name].as<std::string>()) : std::nullopt;
   };
-  prepared.source = values["source"].as<std::string>();
-  prepared.target = values["target"].as<std::string>();
+  prepared.source = optional_path("source").value_or("");
+  prepared.target = optional_path("target").value_or("");
+  prepared.text = optional_path("text");
+  prepared.valid_text = optional_path("valid-text");
   prepared.directory = values["out"].as<std::string>();
   prepared.valid_source = optional_path("valid-source");
   prepared.valid_target = optional_path("valid-target");
@@ -54,12 +60,17 @@ void read_paths(po::variables_map const& values, PrepareOptions& prepared) {
   prepared.target_model = optional_path("target-vocab-model");
 }
 
-void check_vocabulary_options(po::variables_map const& values) {
+void check_options(po::variables_map const& values) {
   for (char const* const name : {"vocab-size", "vocab-type"}) {
     if (values.count("vocab-model") > 0 && !values[name].defaulted()) {
       throw UsageError(
           fmt::format("--{} says how to learn a vocabulary, but --vocab-model gives one: leave out either", name));
     }
+  }
+  if (values.count("text") > 0 && !values["max-length"].defaulted()) {
+    throw UsageError(
+        "--max-length leaves out pairs; lines of --text are never left out: training cuts those longer than "
+        "model.max_length");
   }
   std::string const& type = values["vocab-type"].as<std::string>();
   if (type != "bpe" && type != "unigram") {
@@ -68,10 +79,15 @@ void check_vocabulary_options(po::variables_map const& values) {
 }
 
 void print_text(char const* name, PreparedText const& text, PrepareOptions const& options) {
+  if (options.text) {
+    std::cout << fmt::format("{}: {} lines, {} tokens, {} of them unknown, at most {} in a line; left out: {} empty\n",
+                             name, text.samples, text.tokens[0], text.unknown_tokens, text.most_tokens[0], text.empty);
+    return;
+  }
   std::cout << fmt::format(
       "{}: {} pairs, {} source and {} target tokens, {} of them unknown; left out: {} with an empty side, {} with more "
       "than {} tokens\n",
-      name, text.pairs, text.source_tokens, text.target_tokens, text.unknown_tokens, text.empty, text.too_long,
+      name, text.samples, text.tokens[0], text.tokens[1], text.unknown_tokens, text.empty, text.too_long,
       options.max_length);
 }
 
@@ -83,14 +99,15 @@ int run_prepare(Arguments const& arguments) {
   if (!values) {
     return static_cast<int>(ExitCode::done);
   }
-  check_vocabulary_options(*values);
+  check_options(*values);
   read_paths(*values, options);
   PrepareReport const report = prepare(options, std::cerr);
   print_text("train", report.train, options);
   if (report.valid) {
     print_text("valid", *report.valid, options);
   }
-  std::cout << (report.joint ? fmt::format("joint vocabulary: {} pieces\n", report.source_vocabulary_size)
+  std::cout << (report.joint ? fmt::format("{}vocabulary: {} pieces\n", options.text ? "" : "joint ",
+                                           report.source_vocabulary_size)
                              : fmt::format("vocabularies: {} source and {} target pieces\n",
                                            report.source_vocabulary_size, report.target_vocabulary_size));
   std::cout << fmt::format("wrote {}\n", options.directory.string());

@@ -90,6 +90,14 @@ ParallelState make_parallel(Config const& config, LayerRegistry const& layers, C
   return parallel;
 }
 
+/// By default there is BLEU where the model translates; only a key that was given asks for it otherwise.
+void settle_validate_bleu(Config& config, LayerRegistry const& layers) {
+  if (!config.train.places.given("validate_bleu") &&
+      !translation_refusal(describe_model(config.model, layers)).empty()) {
+    config.train.validate_bleu = false;
+  }
+}
+
 /// The path run.directory, or with --fresh the first of NAME-2, NAME-3, … that does not exist on rank 0's machine.
 std::filesystem::path choose_run_directory(std::filesystem::path name, bool fresh, Communicator const& world) {
   name = name.lexically_normal();
@@ -115,6 +123,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   CpuLevel const level = common_cpu_level(world);
   register_everything(config.plugins.paths, registries, level);
   registries.kernels.require_known(config.kernels);
+  settle_validate_bleu(config, registries.layers);
   ParallelState const parallel = make_parallel(config, registries.layers, world);
   auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, machine_name(level), world);

@@ -6,6 +6,7 @@
 
 #include "commands.hpp"
 #include "options.hpp"
+#include "translation/line_window.hpp"
 #include "translation/text_output.hpp"
 #include "translation/translation.hpp"
 
@@ -58,19 +59,6 @@ std::string format_lines(std::vector<std::vector<Translation>> const& translatio
   return text;
 }
 
-std::vector<SourceLine> read_window(LineReader& reader, std::int64_t count) {
-  // A window is also bounded in bytes, for texts whose lines are not sentences.
-  constexpr std::size_t most_bytes = std::size_t{16} << 20;
-  std::vector<SourceLine> lines;
-  std::size_t bytes = 0;
-  std::string line;
-  while (static_cast<std::int64_t>(lines.size()) < count && bytes < most_bytes && reader.next(line)) {
-    bytes += line.size();
-    lines.push_back({line, reader.line_number()});
-  }
-  return lines;
-}
-
 }  // namespace
 
 int run_translate(Arguments const& arguments) {
@@ -90,7 +78,10 @@ int run_translate(Arguments const& arguments) {
   std::string const input = options.input.empty() ? "/dev/stdin" : options.input;
   LineReader reader(input);
   auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
-  auto const model = TrainedModel::open(options.model, report);
+  auto const require = [](ModelDescription const& description) {
+    require_translation(description, "heddle translate", "; a decoder alone continues text: `heddle generate`");
+  };
+  auto const model = TrainedModel::open(options.model, require, report);
   TextOutput output(options.output, {input});
   std::int64_t done = 0;
   for (auto lines = read_window(reader, options.window); !lines.empty(); lines = read_window(reader, options.window)) {

@@ -78,7 +78,9 @@ class OneMicroBatch final : public MicroBatchSource {
 
   std::int64_t count() const override { return 1; }
   BatchTokens tokens() const override {
-    return {sample_.pack.target_rows.tokens, sample_.pack.source_rows.tokens + sample_.pack.target_rows.tokens};
+    std::int64_t const source = sample_.pack.source_rows.tokens;
+    std::int64_t const target = sample_.pack.target_rows.tokens;
+    return {target > 0 ? target : source, source + target};
   }
   Pack micro_batch(std::int64_t /*index*/) const override { return sample_.pack; }
 
@@ -88,7 +90,7 @@ class OneMicroBatch final : public MicroBatchSource {
 
 Sample read_sample(Config const& config) {
   Dataset const data = Dataset::open(config.data.train);
-  auto const samples = samples_for(config.model, data);
+  auto const samples = samples_for(config, data, SampleUse::training);
   BatchPlanner batches(*samples, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
   SampledMicroBatches const batch(*samples, batches.next(), {.most_tokens = config.train.micro_batch_tokens});
   return {{data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()}, batch.micro_batch(0)};
@@ -101,7 +103,9 @@ Sample make_up_sample(Config const& config, std::int64_t vocabulary) {
                               .micro_batches = 1,
                               .shortest = std::min<std::int64_t>(10, longest),
                               .longest = longest});
-  return {{vocabulary, vocabulary, true}, batch.pack(0)};
+  Pack pack = batch.pack(0);
+  pack.source_output.id = pack.source.id;  // an encoder alone predicts something, too
+  return {{vocabulary, vocabulary, true}, std::move(pack)};
 }
 
 /// Runs one forward and backward pass and one update; the result has their calls.

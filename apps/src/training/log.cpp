@@ -118,6 +118,10 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
     line["valid_perplexity"] = std::exp(validation->loss);
     std::string text = fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", report.step, validation->loss,
                                    std::exp(validation->loss));
+    if (validation->accuracy) {
+      line["valid_accuracy"] = *validation->accuracy;
+      text += fmt::format(", masked accuracy {:.2f} %", 100 * *validation->accuracy);
+    }
     if (validation->bleu) {
       line["valid_bleu"] = *validation->bleu;
       text += fmt::format(", BLEU {:.2f}", *validation->bleu);

@@ -14,7 +14,8 @@ namespace heddle {
 /// A validation's result.
 struct ValidationResult {
   double loss = 0;  ///< unsmoothed, per target token, natural log
-  std::optional<double> bleu;
+  std::optional<double> bleu{};
+  std::optional<double> accuracy{};  ///< of masked tokens
 };
 
 /// One optimizer step, with the numbers that the log uses.

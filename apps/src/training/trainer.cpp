@@ -49,8 +49,9 @@ void Trainer::open_data() {
       throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
                                   config_.data.train, config_.data.valid));
     }
+    valid_samples_ = samples_for(config_, *valid_data_, SampleUse::measuring);
   }
-  samples_ = samples_for(config_.model, *train_data_);
+  samples_ = samples_for(config_, *train_data_, SampleUse::training);
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   batches_.emplace(*samples_, limits, config_.train.seed);
   Communicator const& world = setup_.parallel.world;
@@ -157,7 +158,7 @@ void Trainer::print_start() const {
     fmt::print("note: {} is on a file system without locks: nothing keeps a second process from training there\n",
                setup_.directory.string());
   }
-  fmt::print("{} parameters, {} training pairs{}\n", whole_model_->elements(), train_data_->size(),
+  fmt::print("{} parameters, training on {}{}\n", whole_model_->elements(), samples_->words(batches_->epoch()),
              batches_->left_out() > 0
                  ? fmt::format(" ({} left out: longer than model.max_length)", batches_->left_out())
                  : "");
@@ -240,7 +241,7 @@ void Trainer::after_step(StepReport const& report) {
     if (speaks()) {
       log_->pause();
     }
-    validation = validate({config_, *valid_data_, *engine_, setup_.parallel, setup_.execution});
+    validation = validate({config_, *valid_data_, *valid_samples_, *engine_, setup_.parallel, setup_.execution});
     best = std::isfinite(validation->loss) && (state_.best_step == 0 || validation->loss < state_.best_valid_loss);
     state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
     if (best) {

@@ -76,6 +76,7 @@ class Trainer {
   std::optional<Dataset> train_data_;
   std::optional<Dataset> valid_data_;  ///< empty if nothing is validated
   std::unique_ptr<SampleSource> samples_;
+  std::unique_ptr<SampleSource> valid_samples_;
   std::optional<BatchPlanner> batches_;
   std::optional<RunReport> report_;
   std::optional<TrainingEngine> engine_;

@@ -13,11 +13,10 @@ namespace heddle {
 
 namespace {
 
-double validation_loss(ValidationSetup const& setup, SampleSource const& samples, GlobalBatch const& pairs) {
+LossSums validation_loss(ValidationSetup const& setup, GlobalBatch const& batch) {
   SampledMicroBatches const micro_batches(
-      samples, pairs, {.most_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
-  LossSums const sums = setup.engine.evaluate(micro_batches);
-  return sums.negative_log_likelihood / sums.weight;
+      setup.samples, batch, {.most_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
+  return setup.engine.evaluate(micro_batches);
 }
 
 double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {
@@ -60,15 +59,17 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
 }  // namespace
 
 ValidationResult validate(ValidationSetup const& setup) {
-  auto const source = samples_for(setup.config.model, setup.dataset);
-  SampleSource const& samples = *source;
-  GlobalBatch const pairs = all_samples(samples, setup.config.model.max_length);
-  if (pairs.samples.empty()) {
+  GlobalBatch const batch = all_samples(setup.samples, setup.config.model.max_length);
+  if (batch.samples.empty()) {
     throw DataError("every validation pair is longer than model.max_length");
   }
-  ValidationResult result{validation_loss(setup, samples, pairs), std::nullopt};
+  LossSums const sums = validation_loss(setup, batch);
+  ValidationResult result{.loss = sums.negative_log_likelihood / sums.weight};
+  if (predicts_masked_tokens(setup.config.model)) {
+    result.accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.tokens);
+  }
   if (setup.config.train.validate_bleu) {
-    result.bleu = validation_bleu(setup, pairs.samples);
+    result.bleu = validation_bleu(setup, batch.samples);
   }
   return result;
 }

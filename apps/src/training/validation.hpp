@@ -11,12 +11,14 @@ namespace heddle {
 struct ValidationSetup {
   Config const& config;
   Dataset const& dataset;
+  SampleSource const& samples;  ///< of the dataset
   TrainingEngine& engine;
   ParallelState const& parallel;
   Execution& execution;
 };
 
-/// Computes the loss over the whole set and, if train.validate_bleu is set, the BLEU of its translations. The loss's
+/// Computes the loss over the whole set, for a model that predicts masked tokens also their accuracy, and, if
+/// train.validate_bleu is set, the BLEU of its translations. The loss's
 /// micro-batches are divided among the data group, the sentences to translate among all replicas; the result is the
 /// same on every rank, and the same for any number of data ranks. Collective over the world.
 ValidationResult validate(ValidationSetup const& setup);

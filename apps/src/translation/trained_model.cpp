@@ -166,16 +166,15 @@ std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, Che
   return checkpoints;
 }
 
-std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options,
+std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require,
                                                  CheckpointStore::Report const& report) {
   std::vector<Checkpoint> const checkpoints = open_checkpoints(options, report);
   Checkpoint const& first = checkpoints.front();
   Config config = parse_config(first.config(), first.directory().string() + ": its config", options.overrides);
-  require_encoder_and_decoder(config.model);
   require_model_of(first, config);
   Vocabulary vocabulary{Tokenizer::from_model(first.source_model()), Tokenizer::from_model(first.target_model())};
   std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), std::move(vocabulary)));
-  model->build(plugins_of(model->config_, options.plugins));
+  model->build(plugins_of(model->config_, options.plugins), require);
   model->load(checkpoints);
   return model;
 }
@@ -183,10 +182,10 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
 TrainedModel::TrainedModel(Config config, Vocabulary vocabulary)
     : config_(std::move(config)), vocabulary_(std::move(vocabulary)) {}
 
-void TrainedModel::build(std::vector<std::string> const& plugins) {
+void TrainedModel::build(std::vector<std::string> const& plugins, ModelRequirement const& require) {
   register_everything(plugins, registries_);
   registries_.kernels.require_known(config_.kernels);
-  require_translation(describe_model(config_.model, registries_.layers), "this command");
+  require(describe_model(config_.model, registries_.layers));
   VocabularySizes const sizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()};
   model_ = std::make_unique<Model>(LayerSpec{.name = "",
                                              .side = Side::source,

@@ -3,6 +3,7 @@
 #include <boost/program_options.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/core/layers/registries.hpp>
@@ -27,6 +28,9 @@ struct TrainedModelOptions {
   std::vector<std::string> plugins;    ///< beside those of the configuration, or in place of one with that file name
 };
 
+/// Throws ConfigError where a model cannot do what a command needs, naming both.
+using ModelRequirement = std::function<void(ModelDescription const&)>;
+
 /// The options --checkpoint, --which, --average, --set, --plugin. open_trained_model throws UsageErrors for their
 /// values.
 void add_model_options(boost::program_options::options_description& description, TrainedModelOptions& options);
@@ -42,7 +46,8 @@ class TrainedModel {
   /// Opens the checkpoints, builds the model of the first one's configuration and loads the parameters, without memory
   /// for gradients. Throws as open_checkpoints does, and ConfigError if this build lacks a kernel, layer or plug-in
   /// that the model was trained with, DataError if a parameter is missing, superfluous or of another shape.
-  static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, CheckpointStore::Report const& report);
+  static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require,
+                                            CheckpointStore::Report const& report);
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
@@ -51,13 +56,13 @@ class TrainedModel {
 
   std::vector<std::vector<Hypothesis>> generate(std::span<std::vector<std::int32_t> const> sources,
                                                 GenerationOptions const& options);
-  /// The targets' unsmoothed loss over all micro-batches. The caller must leave out sides that are too long for the
-  /// model.
+  /// The unsmoothed loss of the tokens to predict over all micro-batches. The caller must leave out sides that are too
+  /// long for the model.
   LossSums loss(MicroBatchSource const& micro_batches);
 
  private:
   TrainedModel(Config config, Vocabulary vocabulary);
-  void build(std::vector<std::string> const& plugins);
+  void build(std::vector<std::string> const& plugins, ModelRequirement const& require);
   void load(std::vector<Checkpoint> const& checkpoints);
 
   Config config_;

@@ -6,18 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "line_window.hpp"
 #include "trained_model.hpp"
 
 namespace heddle {
 
 /// The options --beam, --length-penalty, --max-length, --batch-tokens. `generate` checks their values.
 void add_generation_options(boost::program_options::options_description& description, GenerationOptions& options);
-
-/// A sentence to translate and its origin.
-struct SourceLine {
-  std::string text;
-  std::int64_t number = 0;  ///< from 1
-};
 
 struct Translation {
   std::string text;

@@ -79,6 +79,9 @@ constexpr Range between(double least, double most) {
 constexpr Range above_zero() {
   return {.least = 0, .open_least = true};
 }
+constexpr Range inside_zero_and_one() {
+  return {.least = 0, .most = 1, .open_least = true, .open_most = true};
+}
 constexpr Range below_one() {
   return {.least = 0, .most = 1, .open_most = true};
 }
@@ -159,6 +162,8 @@ void visit_train(Visitor& visitor, Config& config) {
   visitor.key("precision", train.precision, Unchecked{}, "of activations; bfloat16 keeps float32 parameters beside it");
   visitor.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
   visitor.key("z_loss", train.z_loss, at_least(0), "added to a token's loss times log²Z, Z the sum of exp(logits)");
+  visitor.key("mask_rate", train.mask_rate, inside_zero_and_one(),
+              "share of tokens that an encoder without decoder is to predict");
   visitor.key("seed", train.seed, between(0, 9007199254740992.0), "of initial weights, batch order and dropout");
   visitor.key("deterministic", train.deterministic, Unchecked{}, "bitwise the same on any number of data ranks");
   visitor.key("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");

@@ -22,13 +22,4 @@ void require_supported(Config const& config) {
   }
 }
 
-void require_encoder_and_decoder(ModelConfig const& model) {
-  if (model.stacks.size() != 2) {
-    throw ConfigError(
-        fmt::format("{} = {}: heddle translates and evaluates only with models of both stacks, [\"encoder\", "
-                    "\"decoder\"]",
-                    model.place("stacks"), to_toml(OptionValue(model.stacks))));
-  }
-}
-
 }  // namespace heddle

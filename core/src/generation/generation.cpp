@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "row_rankings.hpp"
+#include "sampling.hpp"
 
 namespace heddle {
 
@@ -28,12 +29,28 @@ struct LiveHypothesis {
 };
 
 struct Sentence {
+  std::int64_t number = 0;   ///< of its source, for random numbers
   Tokens prompt;             ///< every hypothesis begins with these tokens
   std::int64_t longest = 0;  ///< tokens after the prompt, with the end token
   std::vector<Hypothesis> finished;
 
   std::int64_t prompt_length() const { return static_cast<std::int64_t>(prompt.size()); }
 };
+
+/// Sources decoded together.
+struct SourceBatch {
+  std::vector<Tokens> sources;
+  std::vector<std::int64_t> numbers;
+};
+
+/// The number of best tokens that a step needs of each row.
+std::size_t ranked_tokens(GenerationOptions const& options, Model const& model) {
+  if (options.sampling.temperature == 0) {
+    return static_cast<std::size_t>(2 * options.beam_size);
+  }
+  std::int64_t const all = model.target_vocabulary();
+  return static_cast<std::size_t>(options.sampling.top_k > 0 ? std::min(options.sampling.top_k, all) : all);
+}
 
 /// A live hypothesis of a sentence, extended by a token.
 struct Extension {
@@ -46,7 +63,7 @@ struct Extension {
 class BeamSearch {
  public:
   BeamSearch(Execution& execution, Arena& arena, GenerationModel const& model, GenerationOptions const& options,
-             std::span<Tokens const> sources);
+             SourceBatch const& batch);
   std::vector<std::vector<Hypothesis>> run();
 
  private:
@@ -58,6 +75,7 @@ class BeamSearch {
                        std::vector<RowRanking> const& rankings);
   std::vector<Extension> best_extensions(std::size_t first, std::size_t last,
                                          std::vector<RowRanking> const& rankings) const;
+  Extension drawn_extension(std::size_t row, std::int64_t length, RowRanking const& ranking) const;
   void finish(Sentence& sentence, Tokens tokens, double log_probability) const;
   bool is_done(Sentence const& sentence, double best_live, std::int64_t length) const;
   double score(double log_probability, std::int64_t length) const;
@@ -79,21 +97,22 @@ class BeamSearch {
 };
 
 BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const& model,
-                       GenerationOptions const& options, std::span<Tokens const> sources)
+                       GenerationOptions const& options, SourceBatch const& batch)
     : arena_(arena),
       model_(model),
       options_(options),
-      pack_(model.model.has_memory() ? make_source_pack(sources, model.ids.source) : Pack()),
+      pack_(model.model.has_memory() ? make_source_pack(batch.sources, model.ids.source) : Pack()),
       context_{execution, arena, pack_},
       caches_(model.model.make_caches()),
-      rankings_(model.model, static_cast<std::size_t>(2 * options.beam_size), model.ids.target.end) {
+      rankings_(model.model, ranked_tokens(options, model.model), model.ids.target.end) {
   if (model.model.has_memory()) {
     source_begin_ = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
     source_length_ = to_host<std::int32_t>(pack_.source_rows.sequences.length);
   }
-  for (Tokens const& source : sources) {
+  for (std::size_t index = 0; index < batch.sources.size(); ++index) {
+    Tokens const& source = batch.sources[index];
     std::int64_t const tokens = options.max_length > 0 ? options.max_length : default_length(source.size());
-    Sentence sentence{model.model.has_memory() ? Tokens() : source, 0, {}};
+    Sentence sentence{batch.numbers[index], model.model.has_memory() ? Tokens() : source, 0, {}};
     sentence.longest = std::min(tokens + 1, model.max_length - sentence.prompt_length());
     capacity_ = std::max(capacity_, sentence.prompt_length() + sentence.longest);
     live_.push_back({sentences_.size(), {}, 0});
@@ -227,6 +246,13 @@ std::vector<Extension> BeamSearch::best_extensions(std::size_t first, std::size_
   return extensions;
 }
 
+Extension BeamSearch::drawn_extension(std::size_t row, std::int64_t length, RowRanking const& ranking) const {
+  LiveHypothesis const& hypothesis = live_[row];
+  RankedToken const token =
+      draw_token(options_.sampling, ranking.best, {sentences_[hypothesis.sentence].number, length});
+  return {row, token, hypothesis.log_probability + token.log_probability};
+}
+
 /// `length`: tokens that its hypotheses have after their prompt.
 void BeamSearch::extend_sentence(std::size_t first, std::size_t last, std::int64_t length,
                                  std::vector<RowRanking> const& rankings) {
@@ -234,7 +260,10 @@ void BeamSearch::extend_sentence(std::size_t first, std::size_t last, std::int64
   Sentence& sentence = sentences_[live_[first].sentence];
   std::size_t const begin = next_.size();
   std::size_t rank = 0;
-  for (Extension const& extension : best_extensions(first, last, rankings)) {
+  auto const extensions = options_.sampling.temperature > 0
+                              ? std::vector<Extension>{drawn_extension(first, length, rankings[first])}
+                              : best_extensions(first, last, rankings);
+  for (Extension const& extension : extensions) {
     LiveHypothesis const& parent = live_[extension.row];
     if (extension.token.token == model_.ids.target.end) {
       if (rank < beam_size) {
@@ -308,6 +337,11 @@ void require_valid(GenerationOptions const& options) {
                     "least 1 (or 0 for the default), at least one batch token and a finite length penalty",
                     options.max_length, options.batch_tokens, options.length_penalty));
   }
+  require_valid(options.sampling);
+  if (options.sampling.temperature > 0 && options.beam_size > 1) {
+    throw UsageError(fmt::format("temperature {} and beam size {}: where tokens are drawn the beam size is 1",
+                                 options.sampling.temperature, options.beam_size));
+  }
 }
 
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
@@ -326,9 +360,10 @@ std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena
     auto const tokens_each = static_cast<std::int64_t>(sources[order[first]].size() + 1) * options.beam_size;
     auto const wanted = static_cast<std::size_t>(std::max<std::int64_t>(1, options.batch_tokens / tokens_each));
     std::size_t const count = std::min(wanted, order.size() - first);
-    std::vector<Tokens> batch;
+    SourceBatch batch;
     for (std::size_t index = first; index < first + count; ++index) {
-      batch.push_back(sources[order[index]]);
+      batch.sources.push_back(sources[order[index]]);
+      batch.numbers.push_back(options.sampling.first_number + static_cast<std::int64_t>(order[index]));
     }
     auto batch_results = BeamSearch(execution, arena, model, options, batch).run();
     for (std::size_t index = 0; index < count; ++index) {

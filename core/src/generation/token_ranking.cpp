@@ -15,6 +15,9 @@ constexpr std::size_t lanes = 16;
 /// The number of elements whose partial sums are kept in the elements' own type.
 constexpr std::size_t block = 512;
 
+/// More tokens than this are sorted.
+constexpr std::size_t most_inserted = 64;
+
 template <class Element>
 Element largest(Element const* values) {
   std::array<Element, lanes> result;
@@ -61,6 +64,21 @@ void TokenRanking::insert(RankedToken const& candidate) {
   best_.insert(place, candidate);
 }
 
+/// Orders all tokens, which is faster than insertions where many are wanted.
+template <class Element>
+void TokenRanking::sort(std::span<Element const> logits) {
+  best_.clear();
+  for (std::size_t index = 0; index < logits.size(); ++index) {
+    best_.push_back({static_cast<std::int32_t>(index), static_cast<double>(logits[index])});
+  }
+  auto const better = [](RankedToken const& a, RankedToken const& b) {
+    return a.log_probability != b.log_probability ? a.log_probability > b.log_probability : a.token < b.token;
+  };
+  std::size_t const count = std::min(count_, best_.size());
+  std::partial_sort(best_.begin(), best_.begin() + static_cast<std::ptrdiff_t>(count), best_.end(), better);
+  best_.resize(count);
+}
+
 template <class Element>
 void TokenRanking::select(std::span<Element const> logits) {
   best_.clear();
@@ -87,7 +105,11 @@ void TokenRanking::select(std::span<Element const> logits) {
 
 template <class Element>
 std::span<RankedToken const> TokenRanking::rank(std::span<Element const> logits) {
-  select(logits);
+  if (count_ > most_inserted) {
+    sort(logits);
+  } else {
+    select(logits);
+  }
   auto const top = static_cast<Element>(best_.front().log_probability);
   log_sum_exp_ = static_cast<double>(top) + std::log(sum_of_exponentials(logits, top));
   if (!std::isfinite(log_sum_exp_)) {

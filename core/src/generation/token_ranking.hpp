@@ -27,6 +27,8 @@ class TokenRanking {
  private:
   template <class Element>
   void select(std::span<Element const> logits);
+  template <class Element>
+  void sort(std::span<Element const> logits);
   void insert(RankedToken const& candidate);
 
   std::size_t count_;

@@ -19,6 +19,7 @@ LossSums& LossSums::operator+=(LossSums const& more) {
   negative_log_likelihood += more.negative_log_likelihood;
   tokens += more.tokens;
   weight += more.weight;
+  correct += more.correct;
   return *this;
 }
 
@@ -26,7 +27,8 @@ std::vector<LossSums> fetch_loss_sums(Tensor const& sums) {
   auto const host = to_host<double>(sums);
   std::vector<LossSums> fetched;
   for (std::size_t place = 0; place < host.size(); place += SoftmaxCrossEntropy::sums_size) {
-    fetched.push_back({host[place], host[place + 1], static_cast<std::int64_t>(host[place + 2]), host[place + 3]});
+    fetched.push_back({host[place], host[place + 1], static_cast<std::int64_t>(host[place + 2]), host[place + 3],
+                       static_cast<std::int64_t>(host[place + 4])});
   }
   return fetched;
 }
@@ -125,6 +127,8 @@ void OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, RowTarget
       cross_entropy_->losses(context.execution, chunk_call, chunk_statistics, losses);
       if (with_gradient) {
         cross_entropy_->gradient(context.execution, chunk_call, chunk_statistics, training.scale);
+      } else if (!training.sums.empty()) {
+        cross_entropy_->add_correct(context.execution, chunk_call, chunk_statistics, training.sums);
       }
     }
     if (!training.sums.empty()) {

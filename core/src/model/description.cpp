@@ -98,13 +98,17 @@ std::string ModelDescription::generation_refusal() const {
   return refusal_in(last, {.decode = true});
 }
 
-void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& remedy) {
+std::string translation_refusal(ModelDescription const& model) {
   std::string reason = model.generation_refusal();
   if (reason.empty() && model.stacks.size() < 2) {
     reason = fmt::format("{} = {} has no encoder, whose input is translated", model.keys.place("stacks"),
                          to_toml(OptionValue(model.keys.stacks)));
   }
-  if (!reason.empty()) {
+  return reason;
+}
+
+void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& remedy) {
+  if (std::string const reason = translation_refusal(model); !reason.empty()) {
     throw ConfigError(fmt::format("{} needs a model that translates: {}{}", wanted_by, reason, remedy));
   }
 }

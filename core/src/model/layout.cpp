@@ -155,6 +155,10 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
     note += " has no effect: model.stacks does not name its stack";
   }
   note_positions(config.model, notes);
+  TrainConfig const& train = config.train;
+  if (train.mask_rate != TrainConfig().mask_rate && stack_kind(config.model.stacks.back()).predicts) {
+    notes.push_back(train.places.of("mask_rate") + " has no effect where the model has a decoder");
+  }
   ParallelConfig const& parallel = config.parallel;
   auto const note = [&](bool set, MeshAxis axis, std::string const& key) {
     if (set && mesh.size(axis) == 1) {

@@ -57,6 +57,7 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
       tensor_(spec.parallel.tensor),
       stacks_(description.stacks.size()),
       generation_refusal_(description.generation_refusal()),
+      target_vocabulary_(vocabulary.target),
       d_model_(spec.model.d_model),
       dtype_(spec.dtype),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {

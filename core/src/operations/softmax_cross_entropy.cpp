@@ -50,6 +50,16 @@ class ObservedSoftmaxCrossEntropy final : public ObservedKernel<SoftmaxCrossEntr
         [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.add_losses(execution, call, losses, sums); });
   }
 
+  void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                   Tensor const& sums) override {
+    pass(
+        execution,
+        [&] {
+          return description("correct", statistics, bytes_of({statistics, call.targets}));
+        },
+        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.add_correct(execution, call, statistics, sums); });
+  }
+
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {
     pass(

@@ -5,6 +5,7 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <numeric>
+#include <optional>
 
 namespace heddle {
 
@@ -38,9 +39,10 @@ std::vector<IndexRange> chunks_of(std::size_t length, GroupMember split) {
   return {chunk(split.rank), chunk(2 * split.ranks - 1 - split.rank)};
 }
 
-/// One side's sequences: their samples, and the ids of their tokens in order.
+/// One side's sequences: their samples, the ids of their tokens in order, and the tokens that these are to predict.
 struct SideTokens {
   Integers sample, length, id;
+  std::optional<Integers> output{};
 
   void add(std::int32_t of_sample, std::span<std::int32_t const> tokens) {
     sample.push_back(of_sample);
@@ -109,6 +111,19 @@ ContextRows make_context_rows(SideTokens const& side, int ranks) {
   return rows;
 }
 
+void fill_side(Pack& pack, Side side, SideTokens const& tokens, GroupMember split) {
+  bool const source = side == Side::source;
+  HostRows const rows(tokens, split);
+  (source ? pack.source_rows : pack.target_rows) = rows.upload();
+  (source ? pack.source : pack.target_input) = make_ids(rows.pick(tokens.id));
+  if (tokens.output) {
+    (source ? pack.source_output : pack.target_output).id = to_tensor(rows.pick(*tokens.output));
+  }
+  if (split.ranks > 1) {
+    (source ? pack.source_context : pack.target_context) = make_context_rows(tokens, split.ranks);
+  }
+}
+
 std::int32_t present(std::int32_t id, char const* name) {
   if (id == SpecialIds::absent) {
     throw Error(fmt::format("the vocabulary has no {} token, which a pack of sentences needs", name));
@@ -124,7 +139,7 @@ Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMem
   std::int32_t const target_end = present(ids.target.end, "end");
   SideTokens source;
   SideTokens target;
-  Integers target_output;
+  target.output.emplace();
   Integers tokens;
   for (SentencePair const& pair : pairs) {
     tokens.assign(pair.source.begin(), pair.source.end());
@@ -133,23 +148,28 @@ Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMem
     tokens.assign(1, target_begin);
     tokens.insert(tokens.end(), pair.target.begin(), pair.target.end());
     target.add(pair.sample, tokens);
-    target_output.insert(target_output.end(), pair.target.begin(), pair.target.end());
-    target_output.push_back(target_end);
+    target.output->insert(target.output->end(), pair.target.begin(), pair.target.end());
+    target.output->push_back(target_end);
   }
-  HostRows const source_rows(source, split);
-  HostRows const target_rows(target, split);
-  Pack pack{.source_rows = source_rows.upload(),
-            .target_rows = target_rows.upload(),
-            .source = make_ids(source_rows.pick(source.id)),
-            .target_input = make_ids(target_rows.pick(target.id)),
-            .target_output = {to_tensor(target_rows.pick(target_output))},
-            .source_output = {},
-            .source_context = {},
-            .target_context = {}};
-  if (split.ranks > 1) {
-    pack.source_context = make_context_rows(source, split.ranks);
-    pack.target_context = make_context_rows(target, split.ranks);
+  Pack pack;
+  fill_side(pack, Side::source, source, split);
+  fill_side(pack, Side::target, target, split);
+  return pack;
+}
+
+Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split) {
+  SideTokens tokens;
+  tokens.output.emplace();
+  for (TokenSequence const& sequence : sequences) {
+    if (sequence.input.size() != sequence.output.size()) {
+      throw Error(fmt::format("a sequence of {} tokens with {} to predict: there must be one for each",
+                              sequence.input.size(), sequence.output.size()));
+    }
+    tokens.add(sequence.sample, sequence.input);
+    tokens.output->insert(tokens.output->end(), sequence.output.begin(), sequence.output.end());
   }
+  Pack pack;
+  fill_side(pack, side, tokens, split);
   return pack;
 }
 
@@ -162,10 +182,8 @@ Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, Spec
     tokens.push_back(end);
     source.add(sample++, tokens);
   }
-  HostRows const rows(source, {});
   Pack pack;
-  pack.source_rows = rows.upload();
-  pack.source = make_ids(rows.pick(source.id));
+  fill_side(pack, Side::source, source, {});
   return pack;
 }
 

@@ -28,7 +28,9 @@ Pack full_pack(std::int64_t tokens, std::int64_t max_length, GroupMember split) 
     pairs.push_back({static_cast<std::int32_t>(pairs.size()), sentence, sentence});
   }
   constexpr SpecialIds any{.begin = 0, .end = 0};  // sizes alone count
-  return make_pack(pairs, {any, any}, split);
+  Pack pack = make_pack(pairs, {any, any}, split);
+  pack.source_output.id = pack.source.id;  // an encoder alone predicts something, too
+  return pack;
 }
 
 /// One micro-batch, repeated.

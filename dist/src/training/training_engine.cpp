@@ -86,13 +86,14 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches) {
   auto const losses = pipeline_->evaluate(micro_batches, {.micro_batches = mine, .loss = {}, .row_split = row_split_});
   // Each micro-batch has its own elements, and they are added in one order: the sum does not depend on which rank
   // computed it.
-  constexpr std::size_t values = 3;
+  constexpr std::size_t values = 4;
   std::vector<double> places(values * static_cast<std::size_t>(count), 0.0);
   for (std::size_t index = 0; index < losses.size(); ++index) {
     std::size_t const place = values * (static_cast<std::size_t>(mine.begin) + index);
     places[place] = losses[index].negative_log_likelihood;
     places[place + 1] = static_cast<double>(losses[index].tokens);
     places[place + 2] = losses[index].weight;
+    places[place + 3] = static_cast<double>(losses[index].correct);
   }
   Tensor const shared = from_host<double>(places, {static_cast<std::int64_t>(places.size())});
   setup_.parallel.replicas.all_reduce(shared);
@@ -100,7 +101,8 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches) {
   places = to_host<double>(shared);
   LossSums sums;
   for (std::size_t place = 0; place < places.size(); place += values) {
-    sums += {0, places[place], static_cast<std::int64_t>(places[place + 1]), places[place + 2]};
+    sums += {0, places[place], static_cast<std::int64_t>(places[place + 1]), places[place + 2],
+             static_cast<std::int64_t>(places[place + 3])};
   }
   return sums;
 }

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "shuffle.hpp"
+
 namespace heddle {
 
 namespace {
@@ -22,9 +24,10 @@ std::vector<std::int64_t> usable_samples(SampleSource const& samples, std::int64
   return usable;
 }
 
-void add_sample(GlobalBatch& batch, std::int64_t index, SampleCost const& cost) {
+void add_sample(SampleSource const& samples, GlobalBatch& batch, std::int64_t index) {
+  SampleCost const cost = samples.cost(batch.epoch, index);
   batch.samples.push_back(index);
-  batch.tokens.target += cost.target;
+  batch.tokens.target += samples.predicted(batch.epoch, index);
   batch.tokens.all += cost.source + cost.target;
 }
 
@@ -61,18 +64,12 @@ BatchPlanner::BatchPlanner(SampleSource const& samples, Limits const& limits, st
 void BatchPlanner::begin_epoch(std::int64_t epoch) {
   order_ = usable_samples(samples_, epoch, limits_.max_length);
   if (order_.empty()) {
-    throw DataError(fmt::format("all {} sentence pairs are longer than model.max_length = {}", samples_.size(epoch),
-                                limits_.max_length));
+    throw DataError(
+        fmt::format("all {} are longer than model.max_length = {}", samples_.words(epoch), limits_.max_length));
   }
   epoch_ = epoch;
   position_ = 0;
-  std::uint64_t const key = random_key(seed_, "batches.order");
-  for (std::size_t last = order_.size() - 1; last > 0; --last) {
-    auto const words = Philox::words(key, {static_cast<std::uint32_t>(last), static_cast<std::uint32_t>(last >> 32),
-                                           static_cast<std::uint32_t>(epoch_), 0});
-    std::uint64_t const random = (std::uint64_t{words[0]} << 32) | words[1];
-    std::swap(order_[last], order_[random % (last + 1)]);
-  }
+  shuffle(order_, random_key(seed_, "batches.order"), epoch_);
 }
 
 GlobalBatch BatchPlanner::next() {
@@ -83,12 +80,12 @@ GlobalBatch BatchPlanner::next() {
   std::int64_t budget = limits_.batch_tokens;
   for (; position_ < static_cast<std::int64_t>(order_.size()); ++position_) {
     std::int64_t const index = order_[static_cast<std::size_t>(position_)];
-    SampleCost const cost = samples_.cost(epoch_, index);
-    if (cost.longer() > budget && !batch.samples.empty()) {
+    std::int64_t const cost = samples_.cost(epoch_, index).longer();
+    if (cost > budget && !batch.samples.empty()) {
       break;
     }
-    budget -= cost.longer();
-    add_sample(batch, index, cost);
+    budget -= cost;
+    add_sample(samples_, batch, index);
   }
   return batch;
 }
@@ -115,8 +112,8 @@ void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
   }
   if (epoch < 0 || position < 0 || position > static_cast<std::int64_t>(order_.size())) {
     throw DataError(
-        fmt::format("epoch {}, position {} is no place in a dataset of {} usable sentence pairs; is it the "
-                    "dataset the run began with?",
+        fmt::format("epoch {}, position {} is no place in a dataset of {} usable samples; is it the dataset the run "
+                    "began with?",
                     epoch, position, order_.size()));
   }
   position_ = position;
@@ -125,7 +122,7 @@ void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
 GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length) {
   GlobalBatch batch;
   for (std::int64_t const index : usable_samples(samples, 0, max_length)) {
-    add_sample(batch, index, samples.cost(0, index));
+    add_sample(samples, batch, index);
   }
   return batch;
 }
@@ -171,12 +168,9 @@ SampledMicroBatches::SampledMicroBatches(SampleSource const& samples, GlobalBatc
 
 Pack SampledMicroBatches::micro_batch(std::int64_t index) const {
   IndexRange const& range = ranges_.at(static_cast<std::size_t>(index));
-  std::vector<SentencePair> pairs;
-  for (std::int64_t place = range.begin; place < range.end; ++place) {
-    pairs.push_back(samples_.sample(batch_.epoch, batch_.samples[static_cast<std::size_t>(place)],
-                                    static_cast<std::int32_t>(place)));
-  }
-  return make_pack(pairs, samples_.ids(), context_);
+  auto const indices =
+      std::span(batch_.samples).subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
+  return samples_.pack(batch_.epoch, indices, static_cast<std::int32_t>(range.begin), context_);
 }
 
 }  // namespace heddle

@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -14,7 +15,8 @@ namespace heddle {
 namespace {
 
 constexpr char const* format_name = "heddle-dataset";
-constexpr int64_t format_version = 1;
+constexpr int64_t pairs_version = 1;
+constexpr int64_t lines_version = 2;
 /// The number of tokens (and offsets) in one chunk of the file, in one append, and in one block of a reader's cache.
 constexpr int64_t block_length = 16384;
 
@@ -99,16 +101,23 @@ class SideReader {
     return end - begin;
   }
 
-  std::vector<int32_t> sentence(int64_t index) {
-    auto [position, end] = range(index);
+  std::vector<int32_t> sentence(int64_t index) { return part(index, 0, length(index)); }
+
+  std::vector<int32_t> part(int64_t index, int64_t begin, int64_t count) {
+    int64_t position = range(index).first + begin;
+    int64_t const end = position + count;
+    if (begin < 0 || count < 0 || begin + count > length(index)) {
+      throw Error(fmt::format("{}: sentence {} has {} tokens; tokens {} to {} are not in it", tokens_.where(), index,
+                              length(index), begin, begin + count));
+    }
     std::vector<int32_t> result;
     result.reserve(static_cast<std::size_t>(end - position));
     while (position < end) {
       std::vector<int32_t> const& source = block(position / block_length);
       int64_t const from = position % block_length;
-      int64_t const count = std::min(end - position, static_cast<int64_t>(source.size()) - from);
-      result.insert(result.end(), source.begin() + from, source.begin() + from + count);
-      position += count;
+      int64_t const here = std::min(end - position, static_cast<int64_t>(source.size()) - from);
+      result.insert(result.end(), source.begin() + from, source.begin() + from + here);
+      position += here;
     }
     return result;
   }
@@ -162,8 +171,8 @@ class SideReader {
   int64_t blocks_kept_ = 1;
 };
 
-/// Checks the root's attributes that are needed to understand the rest.
-void check_format(hdf5::File const& file) {
+/// Checks the root's attributes that are needed to understand the rest. Returns whether the file has lines.
+bool check_format(hdf5::File const& file) {
   std::string const format = file.has_attribute("format") ? file.string_attribute("format") : "";
   if (format != format_name) {
     throw DataError(
@@ -172,13 +181,16 @@ void check_format(hdf5::File const& file) {
                     file.where(), format, format_name));
   }
   int64_t const version = file.integer_attribute("format_version");
-  if (version != format_version) {
-    throw DataError(fmt::format("{}: dataset version {}; this Heddle reads version {}: run `heddle prepare` again",
-                                file.where(), version, format_version));
+  if (version != pairs_version && version != lines_version) {
+    throw DataError(
+        fmt::format("{}: dataset version {}; this Heddle reads versions {} and {}: run `heddle prepare` "
+                    "again",
+                    file.where(), version, pairs_version, lines_version));
   }
+  return version == lines_version;
 }
 
-Vocabulary read_vocabulary(hdf5::File const& file) {
+Vocabulary read_vocabulary(hdf5::File const& file, bool lines) {
   auto const read_model = [&](char const* name) {
     try {
       return Tokenizer::from_model(file.read_bytes(name));
@@ -186,6 +198,10 @@ Vocabulary read_vocabulary(hdf5::File const& file) {
       throw DataError(fmt::format("{}{}: {}", file.where(), name, error.what()));
     }
   };
+  if (lines) {
+    Tokenizer const tokenizer = read_model("vocabulary/model");
+    return {tokenizer, tokenizer};
+  }
   Tokenizer const source = read_model("vocabulary/source_model");
   Tokenizer const target = read_model("vocabulary/target_model");
   return {source, target};
@@ -194,58 +210,89 @@ Vocabulary read_vocabulary(hdf5::File const& file) {
 }  // namespace
 
 struct DatasetWriter::State {
-  State(std::filesystem::path const& path, Vocabulary const& used_vocabulary)
+  State(std::filesystem::path const& path, Vocabulary const& used_vocabulary, bool lines)
       : vocabulary(used_vocabulary), pending(path), file(hdf5::File::create(pending.temporary())) {
     file->set_string_attribute("format", format_name);
-    file->set_integer_attribute("format_version", format_version);
+    file->set_integer_attribute("format_version", lines ? lines_version : pairs_version);
     file->set_string_attribute("vocabulary_digest", vocabulary.digest());
-    file->set_integer_attribute("joint", vocabulary.joint() ? 1 : 0);
+    if (!lines) {
+      file->set_integer_attribute("joint", vocabulary.joint() ? 1 : 0);
+    }
     hdf5::Group models = file->create_group("vocabulary");
-    models.write_bytes("source_model", vocabulary.source.model());
-    models.write_bytes("target_model", vocabulary.target.model());
-    source.emplace(file->create_group("source"));
-    target.emplace(file->create_group("target"));
+    if (lines) {
+      models.write_bytes("model", vocabulary.source.model());
+      sides.emplace_back(file->create_group("text"));
+    } else {
+      models.write_bytes("source_model", vocabulary.source.model());
+      models.write_bytes("target_model", vocabulary.target.model());
+      sides.emplace_back(file->create_group("source"));
+      sides.emplace_back(file->create_group("target"));
+    }
+    side_count = sides.size();
+  }
+
+  /// Throws Error where a sample of these sides cannot be added.
+  void require(std::initializer_list<std::span<int32_t const>> sample) const {
+    char const* reason = nullptr;
+    if (sides.empty()) {
+      reason = "the dataset is finished";
+    } else if (sample.size() != side_count) {
+      reason = side_count == 1 ? "it has lines, with one side" : "it has pairs, with two sides";
+    } else if (std::any_of(sample.begin(), sample.end(), [](auto const& side) { return side.empty(); })) {
+      reason = "no side may be empty";
+    }
+    if (reason != nullptr) {
+      std::vector<std::size_t> sizes;
+      for (auto const& side : sample) {
+        sizes.push_back(side.size());
+      }
+      throw Error(fmt::format("{}: cannot add a sample of {} tokens: {}", pending.target().string(),
+                              fmt::join(sizes, " and "), reason));
+    }
   }
 
   Vocabulary vocabulary;
   PendingFile pending;
   std::optional<hdf5::File> file;  // declared before the objects in it: handles close in the reverse order
-  std::optional<SideWriter> source;
-  std::optional<SideWriter> target;
-  int64_t pairs = 0;
+  std::vector<SideWriter> sides;   ///< empty once the dataset is finished
+  std::size_t side_count = 0;
+  int64_t samples = 0;
 };
 
 DatasetWriter::DatasetWriter(std::filesystem::path const& path, Vocabulary const& vocabulary)
-    : state_(std::make_unique<State>(path, vocabulary)) {}
+    : state_(std::make_unique<State>(path, vocabulary, false)) {}
+DatasetWriter::DatasetWriter(std::filesystem::path const& path, Tokenizer const& tokenizer)
+    : state_(std::make_unique<State>(path, Vocabulary{tokenizer, tokenizer}, true)) {}
 DatasetWriter::~DatasetWriter() = default;
 DatasetWriter::DatasetWriter(DatasetWriter&&) noexcept = default;
 DatasetWriter& DatasetWriter::operator=(DatasetWriter&&) noexcept = default;
 
 void DatasetWriter::add(std::span<int32_t const> source, std::span<int32_t const> target) {
-  if (!state_->source || source.empty() || target.empty()) {
-    throw Error(fmt::format("{}: cannot add a pair of {} and {} tokens: {}", state_->pending.target().string(),
-                            source.size(), target.size(),
-                            state_->source ? "neither side may be empty" : "the dataset is finished"));
-  }
+  state_->require({source, target});
   check_ids(source, state_->vocabulary.source.size(), "source sentence");
   check_ids(target, state_->vocabulary.target.size(), "target sentence");
-  state_->source->add(source);
-  state_->target->add(target);
-  ++state_->pairs;
+  state_->sides[0].add(source);
+  state_->sides[1].add(target);
+  ++state_->samples;
+}
+
+void DatasetWriter::add(std::span<int32_t const> line) {
+  state_->require({line});
+  check_ids(line, state_->vocabulary.source.size(), "line");
+  state_->sides[0].add(line);
+  ++state_->samples;
 }
 
 int64_t DatasetWriter::size() const noexcept {
-  return state_->pairs;
+  return state_->samples;
 }
 
 void DatasetWriter::finish() {
   if (!state_->file) {
     return;
   }
-  state_->source->flush();
-  state_->target->flush();
-  state_->source.reset();
-  state_->target.reset();
+  std::ranges::for_each(state_->sides, &SideWriter::flush);
+  state_->sides.clear();
   state_->file->close();
   state_->file.reset();
   state_->pending.sync();
@@ -257,20 +304,39 @@ void DatasetWriter::commit() {
 }
 
 struct Dataset::State {
-  State(hdf5::File opened_file, Vocabulary used_vocabulary, int64_t memory_bytes)
-      : file(std::move(opened_file)),
+  State(std::filesystem::path used_path, hdf5::File opened_file, Vocabulary used_vocabulary)
+      : path(std::move(used_path)),
+        file(std::move(opened_file)),
         vocabulary(std::move(used_vocabulary)),
         digest(vocabulary.digest()),
-        joint(vocabulary.joint()),
-        source(file.group("source"), vocabulary.source.size(), memory_bytes / 2),
-        target(file.group("target"), vocabulary.target.size(), memory_bytes / 2) {}
+        joint(vocabulary.joint()) {}
 
+  void read_lines(int64_t memory_bytes) { text.emplace(file.group("text"), vocabulary.source.size(), memory_bytes); }
+  void read_pairs(int64_t memory_bytes) {
+    source.emplace(file.group("source"), vocabulary.source.size(), memory_bytes / 2);
+    target.emplace(file.group("target"), vocabulary.target.size(), memory_bytes / 2);
+    if (source->sentences() != target->sentences()) {
+      throw DataError(fmt::format("{}: {} source sentences but {} target sentences", path.string(), source->sentences(),
+                                  target->sentences()));
+    }
+  }
+
+  SideReader& side(std::optional<SideReader>& wanted) const {
+    if (!wanted) {
+      throw Error(fmt::format("{}: asked for {}, but it holds {}", path.string(), text ? "pairs" : "lines",
+                              text ? "lines" : "pairs"));
+    }
+    return *wanted;
+  }
+
+  std::filesystem::path path;
   hdf5::File file;
   Vocabulary vocabulary;
   std::string digest;
   bool joint;
-  SideReader source;
-  SideReader target;
+  std::optional<SideReader> source;
+  std::optional<SideReader> target;
+  std::optional<SideReader> text;
 };
 
 Dataset::Dataset(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -280,42 +346,58 @@ Dataset& Dataset::operator=(Dataset&&) noexcept = default;
 
 Dataset Dataset::open(std::filesystem::path const& path, int64_t memory_bytes) {
   hdf5::File file = hdf5::File::open(path);
-  check_format(file);
-  Vocabulary const vocabulary = read_vocabulary(file);
+  bool const lines = check_format(file);
+  Vocabulary const vocabulary = read_vocabulary(file, lines);
   std::string const recorded_digest = file.string_attribute("vocabulary_digest");
-  bool const recorded_joint = file.integer_attribute("joint") != 0;
+  bool const recorded_joint = lines || file.integer_attribute("joint") != 0;
   if (recorded_digest != vocabulary.digest() || recorded_joint != vocabulary.joint()) {
     throw DataError(fmt::format("{}: its vocabulary (digest {}) is not the one it was made with (digest {})",
                                 path.string(), vocabulary.digest(), recorded_digest));
   }
-  auto state = std::make_unique<State>(std::move(file), vocabulary, memory_bytes);
-  if (state->source.sentences() != state->target.sentences()) {
-    throw DataError(fmt::format("{}: {} source sentences but {} target sentences", path.string(),
-                                state->source.sentences(), state->target.sentences()));
+  auto state = std::make_unique<State>(path, std::move(file), vocabulary);
+  if (lines) {
+    state->read_lines(memory_bytes);
+  } else {
+    state->read_pairs(memory_bytes);
   }
   return Dataset(std::move(state));
 }
 
 int64_t Dataset::size() const noexcept {
-  return state_->source.sentences();
+  return state_->text ? state_->text->sentences() : state_->source->sentences();
+}
+bool Dataset::has_lines() const noexcept {
+  return state_->text.has_value();
+}
+std::filesystem::path const& Dataset::path() const noexcept {
+  return state_->path;
 }
 std::vector<int32_t> Dataset::source(int64_t index) const {
-  return state_->source.sentence(index);
+  return state_->side(state_->source).sentence(index);
 }
 std::vector<int32_t> Dataset::target(int64_t index) const {
-  return state_->target.sentence(index);
+  return state_->side(state_->target).sentence(index);
+}
+std::vector<int32_t> Dataset::line(int64_t index, int64_t begin, int64_t count) const {
+  return state_->side(state_->text).part(index, begin, count);
 }
 int64_t Dataset::source_length(int64_t index) const {
-  return state_->source.length(index);
+  return state_->side(state_->source).length(index);
 }
 int64_t Dataset::target_length(int64_t index) const {
-  return state_->target.length(index);
+  return state_->side(state_->target).length(index);
 }
-int64_t Dataset::source_tokens() const noexcept {
-  return state_->source.tokens();
+int64_t Dataset::line_length(int64_t index) const {
+  return state_->side(state_->text).length(index);
 }
-int64_t Dataset::target_tokens() const noexcept {
-  return state_->target.tokens();
+int64_t Dataset::source_tokens() const {
+  return state_->side(state_->source).tokens();
+}
+int64_t Dataset::target_tokens() const {
+  return state_->side(state_->target).tokens();
+}
+int64_t Dataset::line_tokens() const {
+  return state_->side(state_->text).tokens();
 }
 Vocabulary const& Dataset::vocabulary() const noexcept {
   return state_->vocabulary;

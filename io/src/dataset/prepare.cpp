@@ -26,11 +26,13 @@ namespace {
 
 using Path = std::filesystem::path;
 
-struct TextPair {
-  std::string name;  ///< "train" or "valid"
-  Path source;
-  Path target;
+/// The texts of one dataset.
+struct Texts {
+  std::string name;         ///< "train" or "valid"
+  std::vector<Path> sides;  ///< source and target, or one text
   int64_t lines = 0;
+
+  std::string words() const { return sides.front().string() + (sides.size() > 1 ? " and " + sides[1].string() : ""); }
 };
 
 int64_t file_bytes(Path const& path) {
@@ -53,12 +55,17 @@ int64_t survey(Path const& path, std::ostream& out) {
   return reader.line_number();
 }
 
-void survey(TextPair& texts, std::ostream& out) {
-  texts.lines = survey(texts.source, out);
-  int64_t const target_lines = survey(texts.target, out);
-  if (texts.lines != target_lines) {
-    throw DataError(fmt::format("{} has {} lines but {} has {}: line n of one must translate line n of the other",
-                                texts.source.string(), texts.lines, texts.target.string(), target_lines));
+void survey(Texts& texts, std::ostream& out) {
+  texts.lines = survey(texts.sides.front(), out);
+  for (Path const& side : texts.sides) {
+    if (side == texts.sides.front()) {
+      continue;
+    }
+    int64_t const lines = survey(side, out);
+    if (texts.lines != lines) {
+      throw DataError(fmt::format("{} has {} lines but {} has {}: line n of one must translate line n of the other",
+                                  texts.sides.front().string(), texts.lines, side.string(), lines));
+    }
   }
 }
 
@@ -88,6 +95,7 @@ Tokenizer train_model(PrepareOptions const& options, std::vector<Path> texts, st
   training.texts = std::move(texts);
   training.vocabulary_size = options.vocabulary_size;
   training.type = options.vocabulary_type;
+  training.mask_token = options.text.has_value();
   return Tokenizer::train(training);
 }
 
@@ -100,6 +108,10 @@ std::optional<Vocabulary> given_vocabulary(PrepareOptions const& options) {
 }
 
 Vocabulary learn_vocabulary(PrepareOptions const& options, std::ostream& out) {
+  if (options.text) {
+    Tokenizer const tokenizer = train_model(options, {*options.text}, out);
+    return {tokenizer, tokenizer};
+  }
   if (options.separate_vocabularies) {
     Tokenizer const source = train_model(options, {options.source}, out);
     return {source, train_model(options, {options.target}, out)};
@@ -108,49 +120,115 @@ Vocabulary learn_vocabulary(PrepareOptions const& options, std::ostream& out) {
   return {joint, joint};
 }
 
-int64_t count_unknown(std::vector<int32_t> const& ids, Tokenizer const& tokenizer) {
-  return std::count(ids.begin(), ids.end(), tokenizer.unknown_id());
-}
+/// The texts of a dataset, read side by side and encoded.
+class EncodedTexts {
+ public:
+  EncodedTexts(Texts const& texts, Vocabulary const& vocabulary) : texts_(texts) {
+    std::array const tokenizers{&vocabulary.source, &vocabulary.target};
+    for (std::size_t side = 0; side < texts.sides.size(); ++side) {
+      sides_.push_back({LineReader(texts.sides[side]), *tokenizers[side], {}});
+    }
+  }
 
-PreparedText encode(TextPair const& texts, PrepareOptions const& options, Vocabulary const& vocabulary,
+  /// False at the end of a text.
+  bool next() {
+    for (Side& side : sides_) {
+      if (!side.reader.next(line_)) {
+        return false;
+      }
+      side.ids = side.tokenizer.encode(line_);
+    }
+    return true;
+  }
+
+  bool empty() const {
+    return std::any_of(sides_.begin(), sides_.end(), [](Side const& side) { return side.ids.empty(); });
+  }
+  int64_t longest() const {
+    int64_t longest = 0;
+    for (Side const& side : sides_) {
+      longest = std::max(longest, std::ssize(side.ids));
+    }
+    return longest;
+  }
+  void add_to(DatasetWriter& writer, PreparedText& report) const {
+    if (sides_.size() == 1) {
+      writer.add(sides_[0].ids);
+    } else {
+      writer.add(sides_[0].ids, sides_[1].ids);
+    }
+    for (std::size_t index = 0; index < sides_.size(); ++index) {
+      auto const& [reader, tokenizer, ids] = sides_[index];
+      report.tokens[index] += std::ssize(ids);
+      report.most_tokens[index] = std::max(report.most_tokens[index], std::ssize(ids));
+      report.unknown_tokens += std::count(ids.begin(), ids.end(), tokenizer.unknown_id());
+    }
+  }
+
+  LineReader const& first() const { return sides_.front().reader; }
+  void require_all_read() const {
+    if (std::any_of(sides_.begin(), sides_.end(),
+                    [&](Side const& side) { return side.reader.line_number() != texts_.lines; })) {
+      throw DataError(
+          fmt::format("{} changed while being read (pipes cannot be read twice; use files)", texts_.words()));
+    }
+  }
+
+ private:
+  struct Side {
+    LineReader reader;
+    Tokenizer tokenizer;
+    std::vector<int32_t> ids;
+  };
+
+  Texts const& texts_;
+  std::vector<Side> sides_;
+  std::string line_;
+};
+
+PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabulary const& vocabulary,
                     DatasetWriter& writer, std::ostream& out) {
-  ProgressLine progress(out, "encoding " + texts.name, file_bytes(texts.source));
-  LineReader source_reader(texts.source);
-  LineReader target_reader(texts.target);
+  ProgressLine progress(out, "encoding " + texts.name, file_bytes(texts.sides.front()));
+  bool const pairs = texts.sides.size() > 1;
+  EncodedTexts encoded(texts, vocabulary);
   PreparedText report;
-  std::string source_line;
-  std::string target_line;
-  while (source_reader.next(source_line) && target_reader.next(target_line)) {
-    std::vector<int32_t> const source = vocabulary.source.encode(source_line);
-    std::vector<int32_t> const target = vocabulary.target.encode(target_line);
-    if (source.empty() || target.empty()) {
+  while (encoded.next()) {
+    if (encoded.empty()) {
       ++report.empty;
-    } else if (std::max(std::ssize(source), std::ssize(target)) > options.max_length) {
+    } else if (pairs && encoded.longest() > options.max_length) {
       ++report.too_long;
     } else {
-      writer.add(source, target);
-      report.source_tokens += std::ssize(source);
-      report.target_tokens += std::ssize(target);
-      report.unknown_tokens += count_unknown(source, vocabulary.source) + count_unknown(target, vocabulary.target);
+      encoded.add_to(writer, report);
     }
-    progress.update(source_reader.line_number(), source_reader.file_position());
+    progress.update(encoded.first().line_number(), encoded.first().file_position());
   }
-  if (source_reader.line_number() != texts.lines || target_reader.line_number() != texts.lines) {
-    throw DataError(fmt::format("{} or {} changed while being read (pipes cannot be read twice; use files)",
-                                texts.source.string(), texts.target.string()));
+  encoded.require_all_read();
+  report.samples = writer.size();
+  if (report.samples == 0) {
+    throw DataError(pairs ? fmt::format("{}: no sentence pair can be used: {} empty, {} longer than {} tokens",
+                                        texts.words(), report.empty, report.too_long, options.max_length)
+                          : fmt::format("{}: none of its {} lines has a token", texts.words(), report.empty));
   }
-  report.pairs = writer.size();
-  if (report.pairs == 0) {
-    throw DataError(fmt::format("{} and {}: no sentence pair can be used: {} empty, {} longer than {} tokens",
-                                texts.source.string(), texts.target.string(), report.empty, report.too_long,
-                                options.max_length));
-  }
-  progress.finish(texts.lines, fmt::format(" -> {} pairs, {} empty and {} too long left out", report.pairs,
-                                           report.empty, report.too_long));
+  progress.finish(texts.lines, pairs ? fmt::format(" -> {} pairs, {} empty and {} too long left out", report.samples,
+                                                   report.empty, report.too_long)
+                                     : fmt::format(" -> {} lines, {} empty left out", report.samples, report.empty));
   return report;
 }
 
 void check(PrepareOptions const& options) {
+  if (options.text.has_value() == (!options.source.empty() || !options.target.empty() || options.valid_source ||
+                                   options.valid_target || options.separate_vocabularies || options.target_model)) {
+    throw UsageError(
+        "prepare: expected either --source and --target, for pairs, or --text, for lines of one text, with the options "
+        "of one of "
+        "them");
+  }
+  if (!options.text && (options.source.empty() || options.target.empty())) {
+    throw UsageError(fmt::format("prepare: --{} is missing", options.source.empty() ? "source" : "target"));
+  }
+  if (options.valid_text && !options.text) {
+    throw UsageError("--valid-text goes with --text; pairs are validated by --valid-source and --valid-target");
+  }
   if (options.valid_source.has_value() != options.valid_target.has_value()) {
     throw UsageError("a validation text needs both sides: --valid-source and --valid-target");
   }
@@ -196,6 +274,21 @@ std::list<PendingFile> write_models(PrepareOptions const& options, Vocabulary co
   return files;
 }
 
+std::vector<Texts> texts_of(PrepareOptions const& options) {
+  std::vector<Texts> texts;
+  if (options.text) {
+    texts.push_back({"train", {*options.text}});
+  } else {
+    texts.push_back({"train", {options.source, options.target}});
+  }
+  if (options.valid_text) {
+    texts.push_back({"valid", {*options.valid_text}});
+  } else if (options.valid_source) {
+    texts.push_back({"valid", {*options.valid_source, *options.valid_target}});
+  }
+  return texts;
+}
+
 }  // namespace
 
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
@@ -203,12 +296,9 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   refuse_to_replace(options);
   std::optional<Vocabulary> const given = given_vocabulary(options);
   PendingDirectory directory(options.directory);
-  std::vector<TextPair> texts = {{"train", options.source, options.target}};
-  if (options.valid_source) {
-    texts.push_back({"valid", *options.valid_source, *options.valid_target});
-  }
-  for (TextPair& pair : texts) {
-    survey(pair, progress);
+  std::vector<Texts> texts = texts_of(options);
+  for (Texts& each : texts) {
+    survey(each, progress);
   }
   Vocabulary const vocabulary = given ? *given : learn_vocabulary(options, progress);
 
@@ -216,9 +306,11 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   std::list<PendingFile> models = write_models(options, vocabulary);
   std::vector<DatasetWriter> writers;
   std::vector<PreparedText> reports;
-  for (TextPair const& pair : texts) {
-    DatasetWriter& writer = writers.emplace_back(options.directory / (pair.name + ".h5"), vocabulary);
-    reports.push_back(encode(pair, options, vocabulary, writer, progress));
+  for (Texts const& each : texts) {
+    Path const path = options.directory / (each.name + ".h5");
+    DatasetWriter& writer =
+        options.text ? writers.emplace_back(path, vocabulary.source) : writers.emplace_back(path, vocabulary);
+    reports.push_back(encode(each, options, vocabulary, writer, progress));
     writer.finish();
   }
   for (char const* const name : output_names) {

@@ -16,6 +16,8 @@
 namespace heddle {
 namespace {
 
+constexpr char const* mask_piece = "<mask>";
+
 /// 64 random bits that depend only on a line's number, so that sampling is even and repeatable.
 uint64_t scramble(uint64_t number) noexcept {
   constexpr uint64_t key = 0;
@@ -136,7 +138,7 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
   if (sample.empty()) {
     throw DataError("the texts to learn a vocabulary from hold no sentence");
   }
-  std::unordered_map<std::string, std::string> const settings = {
+  std::unordered_map<std::string, std::string> settings = {
       {"model_type", training.type},
       {"vocab_size", std::to_string(training.vocabulary_size)},
       {"character_coverage", fmt::format("{}", training.character_coverage)},
@@ -147,6 +149,9 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
       {"num_threads", "1"},
       {"minloglevel", "2"},
   };
+  if (training.mask_token) {
+    settings["control_symbols"] = mask_piece;  // no text is read as a control symbol
+  }
   SampleIterator iterator(sample);
   std::string model;
   auto const status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model);
@@ -193,7 +198,7 @@ int32_t Tokenizer::pad_id() const noexcept {
 }
 SpecialIds Tokenizer::special_ids() const {
   // An unknown piece has the id of the unknown token.
-  int32_t const mask = state_->processor.PieceToId("<mask>");
+  int32_t const mask = state_->processor.PieceToId(mask_piece);
   return {.begin = begin_id(),
           .end = end_id(),
           .unknown = unknown_id(),

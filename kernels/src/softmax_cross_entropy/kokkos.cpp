@@ -214,6 +214,11 @@ class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
     kernels::with_real(losses.dtype(),
                        [&]<class Real>(Real) { kernels::add_up_losses<Real>(execution, call, losses, sums); });
   }
+  void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                   Tensor const& sums) override {
+    kernels::with_real(statistics.dtype(),
+                       [&]<class Real>(Real) { kernels::count_correct<Real>(execution, call, statistics, sums); });
+  }
   void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                            Tensor const& losses) override {
     kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {

@@ -95,6 +95,10 @@ class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
                   Tensor const& sums) override {
     portable_->add_losses(execution, call, losses, sums);
   }
+  void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                   Tensor const& sums) override {
+    portable_->add_correct(execution, call, statistics, sums);
+  }
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {
     portable_->gradient(execution, call, statistics, scale);

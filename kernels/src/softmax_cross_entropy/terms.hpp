@@ -48,6 +48,23 @@ void add_up_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Te
       });
 }
 
+template <class Real>
+void count_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                   Tensor const& sums) {
+  auto const in = rows_of<Real>(statistics);
+  RowWeights<Real> const rows(call);
+  double* const totals = sums.data<double>();
+  std::int64_t const count = statistics.dim(0);
+  for_each(
+      execution, "cross entropy correct", 1, KOKKOS_LAMBDA(std::int64_t) {
+        std::int64_t correct = 0;
+        for (std::int64_t row = 0; row < count; ++row) {
+          correct += !rows.ignored(row) && in[row][2] >= in[row][0] ? 1 : 0;
+        }
+        totals[4] += static_cast<double>(correct);
+      });
+}
+
 /// Constants from which the loss and the gradient of each row are computed.
 template <class Real>
 struct LossRule {

@@ -485,11 +485,6 @@ TEST(Config, WhatTrainingNeedsIsAskedForBefore) {
   EXPECT_THROW(require_supported(config), ConfigError) << "no data.valid";
   config.data.valid = "valid.h5";
   EXPECT_NO_THROW(require_supported(config));
-  config.model = parse_config("", "run.toml", {"model.stacks=[\"decoder\"]"}).model;
-  EXPECT_THAT([&] { require_encoder_and_decoder(config.model); },
-              testing::ThrowsMessage<ConfigError>(
-                  "--set model.stacks=[\"decoder\"]: model.stacks = [\"decoder\"]: heddle translates and "
-                  "evaluates only with models of both stacks, [\"encoder\", \"decoder\"]"));
 }
 
 }  // namespace

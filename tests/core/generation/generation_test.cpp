@@ -9,6 +9,7 @@
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/kernels/register.hpp>
 #include <memory>
+#include <numeric>
 
 namespace heddle {
 namespace {
@@ -296,6 +297,74 @@ TEST(Generation, Float32WithTheFastestKernelsFollowsFloat64) {
   }
 }
 
+/// The token that was drawn first, of hypotheses with at most one token.
+std::int32_t first_token(std::vector<Hypothesis> const& hypotheses) {
+  return hypotheses.front().tokens.empty() ? end_id : hypotheses.front().tokens.front();
+}
+
+TEST(Sampling, TokensAreDrawnByTheirProbabilities) {
+  Sample sample({.prompts = true});
+  constexpr std::size_t draws = 4000;
+  std::vector<Tokens> const prompts(draws, Tokens{4, 5});
+  auto const log_probabilities = sample.next_token({4, 5}, {});
+  for (Sampling const& sampling :
+       {Sampling{.temperature = 1}, Sampling{.temperature = 0.5}, Sampling{.temperature = 2, .top_k = 3},
+        Sampling{.temperature = 1, .top_p = 0.6}, Sampling{.temperature = 3, .top_k = 5, .top_p = 0.8}}) {
+    std::vector<std::size_t> order(log_probabilities.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return log_probabilities[a] > log_probabilities[b]; });
+    order.resize(sampling.top_k > 0 ? static_cast<std::size_t>(sampling.top_k) : order.size());
+    std::vector<double> expected(log_probabilities.size(), 0.0);
+    double sum = 0;
+    for (std::size_t const token : order) {
+      sum += expected[token] = std::exp(log_probabilities[token] / sampling.temperature);
+    }
+    double before = 0;
+    double kept = 0;
+    for (std::size_t const token : order) {
+      double const probability = expected[token] / sum;
+      expected[token] = before < sampling.top_p ? probability : 0;
+      kept += expected[token];
+      before += probability;
+    }
+    std::vector<double> drawn(log_probabilities.size(), 0.0);
+    for (auto const& hypotheses : sample.generate(prompts, {.max_length = 1, .sampling = sampling})) {
+      drawn[static_cast<std::size_t>(first_token(hypotheses))] += 1.0 / draws;
+    }
+    for (std::size_t token = 0; token < expected.size(); ++token) {
+      if (expected[token] == 0) {
+        EXPECT_EQ(drawn[token], 0) << token;
+      }
+      EXPECT_NEAR(drawn[token], expected[token] / kept, 0.03) << token;  // about four deviations
+    }
+  }
+}
+
+TEST(Sampling, TheSameSeedGivesTheSameTextInAnyBatch) {
+  Sample sample({.prompts = true});
+  auto const prompts = sample_sources();
+  GenerationOptions options{.max_length = 8, .sampling = {.temperature = 1.5, .seed = 4, .first_number = 10}};
+  auto const together = sample.generate(prompts, options);
+  options.batch_tokens = 1;
+  auto const apart = sample.generate(prompts, options);
+  bool differs = false;
+  for (std::size_t index = 0; index < prompts.size(); ++index) {
+    expect_same(apart[index], together[index], 1e-9);
+    options.sampling.first_number = 10 + static_cast<std::int64_t>(index);
+    expect_same(sample.generate({prompts[index]}, options)[0], together[index], 1e-9);
+    options.sampling.seed = 5;
+    differs = differs || sample.generate({prompts[index]}, options)[0].front().tokens != together[index].front().tokens;
+    options.sampling.seed = 4;
+  }
+  EXPECT_TRUE(differs);
+  Sample large({.vocabulary = 700, .prompts = true});
+  auto const all = large.generate({{4}}, {.max_length = 9, .sampling = {.temperature = 1}});
+  EXPECT_EQ(large.generate({{4}}, {.max_length = 9, .sampling = {.temperature = 1, .top_k = 700}})[0].front().tokens,
+            all[0].front().tokens)
+      << "all tokens, and as many as there are";
+}
+
 TEST(Generation, KeepsToTheModelsLength) {
   Sample sample({.max_length = 6});
   for (auto const& hypotheses : sample.generate({{4, 5}, {3}}, {.beam_size = 3, .n_best = 3})) {
@@ -335,6 +404,11 @@ TEST(Generation, RefusesWhatItCannotDo) {
   EXPECT_NE(refused({.beam_size = 0}).find("expected 1 <= n-best <= beam size"), std::string::npos);
   EXPECT_NE(refused({.beam_size = 2, .n_best = 3}).find("beam size 2 and n-best 3"), std::string::npos);
   EXPECT_NE(refused({.length_penalty = std::nan("")}).find("a finite length penalty"), std::string::npos);
+  EXPECT_NE(refused({.sampling = {.temperature = -1}}).find("temperature -1, top-k 0, top-p 1: expected"),
+            std::string::npos);
+  EXPECT_NE(refused({.sampling = {.temperature = 1, .top_p = 0}}).find("a top-p above 0"), std::string::npos);
+  EXPECT_NE(refused({.sampling = {.top_k = 4}}).find("set a temperature above 0"), std::string::npos);
+  EXPECT_NE(refused({.beam_size = 2, .sampling = {.temperature = 1}}).find("the beam size is 1"), std::string::npos);
   std::string const message = message_of<DataError>([&] { sample.generate({{4}, {3, 3, 3, 3, 3, 3}}, {}); });
   Sample encoder({.encoder = true});
   EXPECT_NE(message_of<ConfigError>([&] { encoder.generate({{4}}, {}); }).find("has no decoder"), std::string::npos);

@@ -55,6 +55,9 @@ class LoggingCrossEntropy final : public SoftmaxCrossEntropy {
   void add_losses(Execution&, SoftmaxCrossEntropyCall const&, Tensor const&, Tensor const&) override {
     log_.push_back("sums");
   }
+  void add_correct(Execution&, SoftmaxCrossEntropyCall const&, Tensor const&, Tensor const&) override {
+    log_.push_back("correct");
+  }
   void gradient(Execution&, SoftmaxCrossEntropyCall const&, Tensor const&, double) override {
     log_.push_back("gradient");
   }

@@ -76,6 +76,27 @@ TEST(PackTest, ASourceSideAloneIsEnoughToTranslate) {
   EXPECT_EQ(pack.target_rows.tokens, 0);
 }
 
+TEST(PackTest, SequencesOfOneSideStandOnThatSideOnly) {
+  std::vector<TokenSequence> const sequences{{4, {5, 6, 7}, {-1, 8, -1}}, {9, {3}, {3}}};
+  for (Side const side : {Side::source, Side::target}) {
+    Pack const pack = make_sequence_pack(sequences, side);
+    bool const source = side == Side::source;
+    EXPECT_THAT(host(source ? pack.source.id : pack.target_input.id), ElementsAre(5, 6, 7, 3));
+    EXPECT_THAT(host((source ? pack.source_output : pack.target_output).id), ElementsAre(-1, 8, -1, 3));
+    EXPECT_THAT(host(pack.rows(side).sample), ElementsAre(4, 4, 4, 9));
+    EXPECT_THAT(host(pack.rows(side).position), ElementsAre(0, 1, 2, 0));
+    EXPECT_EQ(pack.rows(source ? Side::target : Side::source).tokens, 0);
+    // Over two ranks: tokens and what they predict stay together, by ascending position.
+    Pack const second = make_sequence_pack(sequences, side, {1, 2});
+    EXPECT_THAT(host((source ? second.source_output : second.target_output).id), ElementsAre(-1, 8));
+    EXPECT_THAT(host(source ? second.source.id : second.target_input.id), ElementsAre(5, 6));
+    EXPECT_EQ(second.context(side).whole.tokens, 4);
+  }
+  std::vector<TokenSequence> const uneven{{0, {5, 6}, {7}}};
+  EXPECT_THAT([&] { make_sequence_pack(uneven, Side::source); },
+              ThrowsMessage<Error>(HasSubstr("a sequence of 2 tokens with 1 to predict")));
+}
+
 TEST(PackTest, NoSentencesMakeAnEmptyPack) {
   Pack const pack = make_pack({}, test_ids);
   EXPECT_EQ(pack.source_rows.tokens, 0);

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 /// Pairs whose lengths, tokens and number differ from epoch to epoch, as with a mixture or subword sampling.
-class ChangingSamples final : public SampleSource {
+class ChangingSamples final : public PairSource {
  public:
   std::int64_t size(std::int64_t epoch) const override { return 30 + epoch; }
   SampleCost cost(std::int64_t epoch, std::int64_t index) const override {

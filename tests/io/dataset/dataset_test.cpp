@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
@@ -20,7 +21,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Tokenizer train_tokenizer(std::string (*in_words)(int64_t), int64_t size) {
+Tokenizer train_tokenizer(std::string (*in_words)(int64_t), int64_t size, bool mask_token = false) {
   TemporaryDirectory const directory;
   std::string text;
   for (int64_t i = 0; i < 300; ++i) {
@@ -29,6 +30,7 @@ Tokenizer train_tokenizer(std::string (*in_words)(int64_t), int64_t size) {
   TokenizerTraining training;
   training.texts = {directory.write("text", text)};
   training.vocabulary_size = size;
+  training.mask_token = mask_token;
   return Tokenizer::train(training);
 }
 
@@ -170,7 +172,7 @@ std::string open_error(std::function<void(Content&)> const& spoil) {
 TEST(Dataset, ChecksAFileFromElsewhere) {
   EXPECT_EQ(open_error([](Content&) {}), "");
   EXPECT_THAT(open_error([](Content& c) { c.format = "heddle-checkpoint"; }), HasSubstr("not a dataset"));
-  EXPECT_THAT(open_error([](Content& c) { c.version = 2; }), HasSubstr("version 2"));
+  EXPECT_THAT(open_error([](Content& c) { c.version = 3; }), HasSubstr("version 3"));
   EXPECT_THAT(open_error([](Content& c) { c.digest[0] = 'x'; }), HasSubstr("not the one it was made with"));
   EXPECT_THAT(open_error([](Content& c) { c.source_model = separate_vocabulary().target.model(); }),
               HasSubstr("not the one it was made with"));
@@ -198,24 +200,87 @@ TEST(Dataset, SaysWhatAForeignFileIsNot) {
   EXPECT_THAT(message_of<DataError>([&] { Dataset::open(path); }), HasSubstr("text.h5"));
 }
 
-TEST(SampleSource, AModelLearnsFromWhatItsStacksRead) {
+TEST(Dataset, HoldsLinesOfOneText) {
   TemporaryDirectory const directory;
-  auto const path = directory.path() / "data.h5";
-  write_sentences(path, 5);
+  auto const path = directory / "lines.h5";
+  Tokenizer const& tokenizer = separate_vocabulary().source;
+  DatasetWriter writer(path, tokenizer);
+  for (int64_t i = 0; i < 20; ++i) {
+    writer.add(sentence(i, 60));
+  }
+  EXPECT_THAT(message_of<Error>([&] { writer.add(sentence(1, 60), sentence(2, 60)); }),
+              HasSubstr("cannot add a sample of 2 and 3 tokens: it has lines, with one side"));
+  EXPECT_THAT(message_of<Error>([&] { writer.add(std::vector<int32_t>{}); }), HasSubstr("no side may be empty"));
+  EXPECT_THROW(writer.add(std::vector<int32_t>{60}), Error);
+  writer.commit();
   Dataset const dataset = Dataset::open(path);
-  ModelConfig model;
-  auto const pairs = samples_for(model, dataset);
+  ASSERT_EQ(dataset.size(), 20);
+  EXPECT_TRUE(dataset.has_lines());
+  EXPECT_TRUE(dataset.joint());
+  EXPECT_EQ(dataset.line(9), sentence(9, 60));
+  EXPECT_EQ(dataset.line_length(9), 3);
+  EXPECT_EQ(dataset.line(9, 1, 2), (std::vector<int32_t>{sentence(9, 60)[1], sentence(9, 60)[2]}));
+  EXPECT_EQ(dataset.line(9, 3, 0), std::vector<int32_t>());
+  EXPECT_THAT(message_of<Error>([&] { dataset.line(9, 1, 3); }),
+              HasSubstr("has 3 tokens; tokens 1 to 4 are not in it"));
+  EXPECT_EQ(dataset.vocabulary_digest(), (Vocabulary{tokenizer, tokenizer}.digest()));
+  EXPECT_THAT(message_of<Error>([&] { dataset.source(0); }), HasSubstr("asked for pairs, but it holds lines"));
+}
+
+class SampleSourceTest : public testing::Test {
+ protected:
+  SampleSourceTest() {
+    write_sentences(directory_ / "pairs.h5", 5);
+    write_lines("lines.h5", separate_vocabulary().source);
+  }
+
+  void write_lines(char const* name, Tokenizer const& tokenizer) const {
+    DatasetWriter writer(directory_ / name, tokenizer);
+    writer.add(sentence(1, 50));
+    writer.commit();
+  }
+  std::unique_ptr<SampleSource> samples(Dataset const& dataset) const {
+    return samples_for(config_, dataset, SampleUse::training);
+  }
+  std::string refusal(char const* name) const {
+    Dataset const dataset = Dataset::open(directory_ / name);
+    return message_of<ConfigError>([&] { samples(dataset); });
+  }
+
+  TemporaryDirectory directory_;
+  Config config_;
+};
+
+TEST_F(SampleSourceTest, AModelLearnsFromWhatItsStacksRead) {
+  Dataset const dataset = Dataset::open(directory_ / "pairs.h5");
+  auto const pairs = samples(dataset);
   EXPECT_EQ(pairs->cost(0, 2).source, 4);
-  EXPECT_EQ(pairs->sample(0, 2, 7).source, sentence(2, 60));
-  model.stacks = {"decoder"};
-  auto const targets = samples_for(model, dataset);
+  EXPECT_EQ(pairs->words(0), "5 sentence pairs");
+  EXPECT_EQ(to_host<std::int32_t>(pairs->pack(0, std::array<std::int64_t, 1>{2}, 7, {}).source_rows.sample),
+            (std::vector<int32_t>{7, 7, 7, 7}));
+  config_.model.stacks = {"decoder"};
+  auto const targets = samples(dataset);
   EXPECT_EQ(targets->size(0), 5);
   EXPECT_EQ(targets->cost(0, 2).longer(), 7);
   EXPECT_EQ(targets->cost(0, 2).source, 0);
-  EXPECT_TRUE(targets->sample(0, 2, 7).source.empty());
-  EXPECT_EQ(targets->sample(0, 2, 7).target, sentence(5, 50));
-  model.stacks = {"encoder"};
-  EXPECT_THAT(message_of<ConfigError>([&] { samples_for(model, dataset); }), HasSubstr("model.stacks = [\"encoder\"]"));
+  EXPECT_EQ(targets->pack(0, std::array<std::int64_t, 1>{2}, 7, {}).target_rows.tokens, 7);
+  Dataset const text = Dataset::open(directory_ / "lines.h5");
+  EXPECT_EQ(samples(text)->cost(0, 0).target, 3);
+}
+
+TEST_F(SampleSourceTest, AModelAndADatasetThatDoNotFitAreNamed) {
+  EXPECT_THAT(refusal("lines.h5"),
+              AllOf(HasSubstr("model.stacks = [\"encoder\", \"decoder\"] learns from sentence pairs, but "),
+                    HasSubstr("lines.h5 has lines of text; make pairs with `heddle prepare --source")));
+  config_.model.stacks = {"encoder"};
+  EXPECT_THAT(refusal("pairs.h5"),
+              AllOf(HasSubstr("model.stacks = [\"encoder\"] learns from lines of text, but "),
+                    HasSubstr("pairs.h5 has sentence pairs; make lines with `heddle prepare --text")));
+  EXPECT_THAT(refusal("lines.h5"), HasSubstr("lines.h5 has no piece <mask>; `heddle prepare --text"));
+  write_lines("masks.h5", train_tokenizer(english_number, 61, true));
+  Dataset const masks = Dataset::open(directory_ / "masks.h5");
+  EXPECT_EQ(samples(masks)->cost(0, 0).source, 3);
+  EXPECT_GT(masks.vocabulary().special_ids().source.mask, 0);
 }
 
 }  // namespace

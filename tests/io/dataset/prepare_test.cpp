@@ -56,10 +56,10 @@ class PrepareTest : public ::testing::Test {
 
 TEST_F(PrepareTest, WritesDatasetsThatDecodeToTheText) {
   PrepareReport const report = run();
-  EXPECT_EQ(report.train.pairs, 400);
+  EXPECT_EQ(report.train.samples, 400);
   EXPECT_EQ(report.train.empty + report.train.too_long + report.train.unknown_tokens, 0);
   ASSERT_TRUE(report.valid.has_value());
-  EXPECT_EQ(report.valid->pairs, 20);
+  EXPECT_EQ(report.valid->samples, 20);
   EXPECT_TRUE(report.joint);
   Dataset const dataset = Dataset::open(options_.directory / "train.h5");
   auto const english = read_lines(options_.source);
@@ -69,7 +69,7 @@ TEST_F(PrepareTest, WritesDatasetsThatDecodeToTheText) {
     EXPECT_EQ(dataset.source_tokenizer().decode(dataset.source(i)), english[static_cast<std::size_t>(i)]);
     EXPECT_EQ(dataset.target_tokenizer().decode(dataset.target(i)), german[static_cast<std::size_t>(i)]);
   }
-  EXPECT_EQ(report.train.source_tokens, dataset.source_tokens());
+  EXPECT_EQ(report.train.tokens[0], dataset.source_tokens());
   EXPECT_EQ(Dataset::open(options_.directory / "valid.h5").vocabulary_digest(), dataset.vocabulary_digest());
   EXPECT_EQ(test::read_whole(options_.directory / "vocab.model"), dataset.source_tokenizer().model());
 }
@@ -108,9 +108,34 @@ TEST_F(PrepareTest, LeavesOutAndCountsEmptyAndLongPairs) {
   options_.source_model = outputs_ / "deep/data/vocab.model";
   options_.directory = outputs_ / "again";
   PrepareReport const report = run();
-  EXPECT_EQ(report.train.pairs, 1);
+  EXPECT_EQ(report.train.samples, 1);
   EXPECT_EQ(report.train.empty, 3);
   EXPECT_EQ(report.train.too_long, 1);
+}
+
+TEST_F(PrepareTest, WritesLinesOfOneTextWithAMaskToken) {
+  options_ = {};
+  options_.text = inputs_.write("text", "one two\n\nthree hundred and four <mask>\n" + std::string(3000, 'o') + "\n");
+  options_.valid_text = inputs_ / "valid.en";
+  options_.vocabulary_size = 40;
+  options_.max_length = 100;
+  options_.directory = outputs_ / "text";
+  PrepareReport const report = run();
+  EXPECT_EQ(report.train.samples, 3) << "a long line is kept";
+  EXPECT_EQ(report.train.empty, 1);
+  EXPECT_GT(report.train.most_tokens[0], options_.max_length);
+  EXPECT_EQ(report.valid->samples, 20);
+  Dataset const dataset = Dataset::open(options_.directory / "train.h5");
+  ASSERT_TRUE(dataset.has_lines());
+  EXPECT_EQ(dataset.source_tokenizer().decode(dataset.line(0)), "one two");
+  EXPECT_EQ(report.train.tokens[0], dataset.line_tokens());
+  int32_t const mask = dataset.source_tokenizer().special_ids().mask;
+  EXPECT_GT(mask, 0);
+  auto const line = dataset.line(1);
+  EXPECT_EQ(std::count(line.begin(), line.end(), mask), 0) << "text was read as the mask token";
+  options_.source = inputs_ / "train.en";
+  options_.directory = outputs_ / "again";
+  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("expected either --source and --target"));
 }
 
 TEST_F(PrepareTest, RefusesUnequalLineCountsNamingBoth) {

@@ -165,7 +165,8 @@ struct TrainConfig {
   std::int64_t micro_batch_tokens = 4096;
   Precision precision = Precision::float32;
   double label_smoothing = 0.1;
-  double z_loss = 0.0;  ///< coefficient of log²Z, Z being the sum of a token's exponentiated logits
+  double z_loss = 0.0;      ///< coefficient of log²Z, Z being the sum of a token's exponentiated logits
+  double mask_rate = 0.15;  ///< share of tokens that an encoder alone is to predict
   std::uint64_t seed = 1;
   bool deterministic = false;
   std::int64_t validate_every = 500;  ///< steps; 0: never
@@ -317,8 +318,5 @@ std::string describe_config();
 
 /// Throws ConfigError for a key that training needs and that is not set.
 void require_supported(Config const& config);
-
-/// Throws ConfigError unless the model has both stacks, which translating needs.
-void require_encoder_and_decoder(ModelConfig const& model);
 
 }  // namespace heddle

@@ -14,12 +14,24 @@ struct GenerationModel {
   std::int64_t max_length = 0;  ///< model.max_length of the configuration: tokens, with the end token
 };
 
+/// Drawing of tokens in place of beam search: from the probabilities to the power 1 / temperature, of the top_k
+/// likeliest tokens (Fan et al. 2018) and of those the fewest that have together the probability top_p (Holtzman et
+/// al. 2020). The random number of a token depends only on the seed, its source's number and its position.
+struct Sampling {
+  double temperature = 0;  ///< 0: nothing is drawn
+  std::int64_t top_k = 0;  ///< 0: all tokens
+  double top_p = 1;        ///< above 0
+  std::uint64_t seed = 1;
+  std::int64_t first_number = 0;  ///< of the first source; the others follow
+};
+
 struct GenerationOptions {
   std::int64_t beam_size = 1;        ///< 1: one live hypothesis
   std::int64_t n_best = 1;           ///< hypotheses per sentence, at most beam_size
   std::int64_t max_length = 0;       ///< target tokens, without the end token; 0: 2 * source tokens + 50
   double length_penalty = 1;         ///< exponent of the length in a hypothesis's score
   std::int64_t batch_tokens = 4096;  ///< decoded together: hypotheses * source tokens, or else one sentence
+  Sampling sampling{};               ///< needs beam_size 1
 };
 
 /// Throws UsageError for impossible options; the message says what would be right.
@@ -48,6 +60,8 @@ struct Hypothesis {
 /// A model of one stack has no sources but prompts, in the target's vocabulary: every hypothesis begins with its
 /// prompt, which is read token by token, and tokens, probabilities, lengths and max_length are those of the
 /// continuation.
+///
+/// With sampling a source has one hypothesis, which draws a token at each step until it draws the end token.
 ///
 /// Sentences are decoded in batches of similar length; a result depends on its batch only by rounding. Collective over
 /// the model's tensor and pipeline groups, whose ranks give the same sources and get the same hypotheses.

@@ -14,6 +14,7 @@ struct LossSums {
   double negative_log_likelihood = 0;  ///< natural log, times the row's weight
   std::int64_t tokens = 0;             ///< those rows
   double weight = 0;                   ///< of those rows: as many as `tokens` where no weights are given
+  std::int64_t correct = 0;            ///< of those rows: no token is likelier than the target; only without gradients
 
   LossSums& operator+=(LossSums const& more);
 };

@@ -38,7 +38,10 @@ struct ModelDescription {
 /// model.stacks lists them. Throws as describe_stack does.
 ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry);
 
-/// Throws ConfigError where the model cannot translate: where it cannot generate, or has no source to translate from.
+/// Says why the model cannot translate: it cannot generate, or has no source to translate from; "" where it can.
+std::string translation_refusal(ModelDescription const& model);
+
+/// Throws ConfigError where the model cannot translate.
 /// `wanted_by` begins the message: the key or the command that asks for translations. `remedy` ends it: "; or …".
 void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& remedy = "");
 

@@ -53,6 +53,8 @@ class Model {
   /// The reason why this model cannot generate (ModelDescription::generation_refusal); "" if it can.
   std::string const& generation_refusal() const { return generation_refusal_; }
 
+  /// The number of tokens that the model chooses from when it generates.
+  std::int64_t target_vocabulary() const { return target_vocabulary_; }
   /// The stage whose decode gives the logits, and the token of the first column there.
   int last_stage() const { return pipeline_.size() - 1; }
   std::int64_t first_logit() const { return parts_.back().first_logit(); }
@@ -74,6 +76,7 @@ class Model {
   Communicator tensor_;
   std::size_t stacks_;  ///< of the model
   std::string generation_refusal_;
+  std::int64_t target_vocabulary_;
   int memory_stage_ = 0;  ///< where the stack before the last ends
   Side memory_side_ = Side::source;
   std::int64_t d_model_;

@@ -39,8 +39,8 @@ class SoftmaxCrossEntropy : public Kernel {
   /// Columns of the statistics: max logit, Σ exp(logit - max), the target's logit (0 where it is elsewhere), Σ logit.
   static constexpr std::int64_t statistics_columns = 4;
   /// Columns of the sums of losses: Σ smoothed loss with z-loss, Σ negative log-likelihood, rows that are not ignored,
-  /// and the sum of their weights.
-  static constexpr std::int64_t sums_size = 4;
+  /// the sum of their weights, and the rows counted by add_correct.
+  static constexpr std::int64_t sums_size = 5;
   using Problem = SoftmaxCrossEntropyProblem;
   virtual bool supports(SoftmaxCrossEntropyProblem const& problem) const = 0;
   static std::shared_ptr<SoftmaxCrossEntropy> observed(ObservedSelection<SoftmaxCrossEntropy> selection);
@@ -52,9 +52,13 @@ class SoftmaxCrossEntropy : public Kernel {
   /// the z-loss and the plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                       Tensor const& losses) = 0;
-  /// sums [4] in float64 += those of losses [tokens, 2], row after row.
+  /// sums [5] in float64 += those of losses [tokens, 2], row after row; the last is left as it is.
   virtual void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
                           Tensor const& sums) = 0;
+  /// The last of sums [5] += the rows, of those that are not ignored, in which no logit is higher than the target's;
+  /// from the statistics over the whole vocabulary.
+  virtual void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                           Tensor const& sums) = 0;
   /// Replaces the logits by scale * d(smoothed loss + z-loss)/d(logits), times the row's weight.
   virtual void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                         double scale) = 0;

@@ -64,7 +64,7 @@ struct Pack {
   RowTargets target_output;  ///< target pieces, end
 
   /// The tokens that the source's rows are to predict, for a model whose last stack is the source's: masked words, for
-  /// example. The code that makes the pack fills it.
+  /// example (make_sequence_pack).
   RowTargets source_output;
 
   ContextRows source_context;
@@ -107,6 +107,17 @@ struct SentencePair {
 /// and end with its end token. With a split over several ranks it is this rank's part. Throws Error where one of these
 /// tokens is absent.
 Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {});
+
+/// Tokens of one side on the host, and the token that each row is to predict.
+struct TokenSequence {
+  std::int32_t sample = 0;
+  std::vector<std::int32_t> input;
+  std::vector<std::int32_t> output;  ///< as many; below 0: the row predicts nothing
+};
+
+/// Builds a pack of one side, for a model of one stack: the target's for a decoder, the source's for an encoder. With
+/// a split over several ranks it is this rank's part. Throws Error for unequal numbers of inputs and outputs.
+Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {});
 
 /// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's.
 /// Throws as make_pack does.

@@ -22,23 +22,24 @@ class BatchPlanner {
  public:
   struct Limits {
     std::int64_t batch_tokens = 4096;
-    std::int64_t max_length = 1024;  ///< pairs with a longer side (end token included) are left out
+    std::int64_t max_length = 1024;  ///< samples with a longer side (end token included) are left out
   };
-  /// Throws DataError if no pair of the first epoch is short enough. Keeps a reference to the samples.
+  /// Throws DataError if no sample of the first epoch is short enough. Keeps a reference to the samples.
   BatchPlanner(SampleSource const& samples, Limits const& limits, std::uint64_t seed);
 
-  /// Returns the batch at the cursor, which moves behind it. A batch never spans two epochs and has at least one pair.
+  /// Returns the batch at the cursor, which moves behind it. A batch never spans two epochs and has at least one
+  /// sample.
   GlobalBatch next();
 
   std::int64_t epoch() const { return epoch_; }
   std::int64_t position() const { return position_; }
   /// Moves the cursor. Throws DataError for a position outside the epoch.
   void seek(std::int64_t epoch, std::int64_t position);
-  /// The tokens of the longest side of any usable pair of the cursor's epoch, with its end token.
+  /// The tokens of the longest side of any usable sample of the cursor's epoch, with its end token.
   std::int64_t longest() const;
-  /// The tokens of all usable pairs of the cursor's epoch, each counting its longer side.
+  /// The tokens of all usable samples of the cursor's epoch, each counting its longer side.
   std::int64_t tokens() const;
-  /// The number of pairs of the cursor's epoch that are too long for the model.
+  /// The number of samples of the cursor's epoch that are too long for the model.
   std::int64_t left_out() const { return samples_.size(epoch_) - static_cast<std::int64_t>(order_.size()); }
 
  private:
@@ -47,7 +48,7 @@ class BatchPlanner {
   SampleSource const& samples_;
   Limits limits_;
   std::uint64_t seed_;
-  std::vector<std::int64_t> order_;  ///< of the epoch's usable pairs
+  std::vector<std::int64_t> order_;  ///< of the epoch's usable samples
   std::int64_t epoch_ = 0;
   std::int64_t position_ = 0;
 };
@@ -63,7 +64,7 @@ std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int part
 
 /// The rule that cuts a rank's micro-batches from a global batch.
 struct MicroBatchCut {
-  std::int64_t most_tokens = 4096;  ///< of a micro-batch; a longer pair is a micro-batch by itself
+  std::int64_t most_tokens = 4096;  ///< of a micro-batch; a longer sample is a micro-batch by itself
   GroupMember data{};               ///< whose contiguous share is taken; one rank: the whole batch
   bool equal = false;               ///< micro-batches of about equal tokens, which suit pipeline stages best
   GroupMember context{};            ///< whose part of each micro-batch is given

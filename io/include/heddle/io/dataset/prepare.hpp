@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <iosfwd>
@@ -8,12 +9,14 @@
 
 namespace heddle {
 
-/// The options of `heddle prepare`, which turns parallel text into datasets.
+/// The options of `heddle prepare`, which turns parallel text, or one text, into datasets.
 struct PrepareOptions {
   std::filesystem::path source;  ///< plain or gzip, one sentence a line; line n of the target translates line n
   std::filesystem::path target;
   std::optional<std::filesystem::path> valid_source;  ///< with valid_target, or neither
   std::optional<std::filesystem::path> valid_target;
+  std::optional<std::filesystem::path> text;        ///< in place of source and target: one document or sentence a line
+  std::optional<std::filesystem::path> valid_text;  ///< only with text
 
   int64_t vocabulary_size = 10000;  ///< of each vocabulary where they are separate
   std::string vocabulary_type = "bpe";
@@ -21,20 +24,20 @@ struct PrepareOptions {
   std::optional<std::filesystem::path> source_model;  ///< an existing SentencePiece model instead of a new one
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary
 
-  int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out
+  int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out, a line never is
   std::filesystem::path
       directory;           ///< receives train.h5, valid.h5 and vocab.model (or vocab.source.model, vocab.target.model)
   bool overwrite = false;  ///< replace the files of an earlier run
 };
 
-/// Counts of one prepared text pair.
+/// Counts of one prepared pair of texts, or of one text.
 struct PreparedText {
-  int64_t pairs = 0;     ///< in the dataset
-  int64_t empty = 0;     ///< left out: a side without a token
-  int64_t too_long = 0;  ///< left out: a side with more than max_length tokens
-  int64_t source_tokens = 0;
-  int64_t target_tokens = 0;
-  int64_t unknown_tokens = 0;  ///< on both sides together
+  int64_t samples = 0;                   ///< in the dataset: pairs, or lines of one text
+  int64_t empty = 0;                     ///< left out: a side without a token
+  int64_t too_long = 0;                  ///< left out: a side with more than max_length tokens
+  std::array<int64_t, 2> tokens{};       ///< of the source and the target, or of the text
+  std::array<int64_t, 2> most_tokens{};  ///< of a sentence or line
+  int64_t unknown_tokens = 0;            ///< on both sides together
 };
 
 struct PrepareReport {
@@ -45,7 +48,8 @@ struct PrepareReport {
   bool joint = true;
 };
 
-/// Reads the texts, learns or loads the vocabulary and writes the datasets, in memory that does not grow with the
+/// Reads the texts, learns or loads the vocabulary and writes the datasets: of pairs, or of lines where `text` is
+/// given, whose vocabulary then has a mask token unless it is loaded. All that in memory that does not grow with the
 /// texts (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). Progress messages go to
 /// `progress`. Throws UsageError for conflicting options and DataError for texts that cannot be used: unequal numbers
 /// of lines, invalid UTF-8 (file and line), no content; Error for a place that cannot be written. Then no file is

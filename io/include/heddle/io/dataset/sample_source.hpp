@@ -6,12 +6,14 @@
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace heddle {
 
-/// Tokens of a sentence pair's sides, end tokens included.
+/// Tokens of a sample's sides, end tokens included.
 struct SampleCost {
   std::int64_t source = 0;
   std::int64_t target = 0;
@@ -20,9 +22,9 @@ struct SampleCost {
   std::int64_t longer() const { return std::max(source, target); }
 };
 
-/// Sentence pairs for batches. Cost and content of sample i of an epoch are pure functions of the seed, the epoch
-/// and i, so that every rank, and a run that is resumed, sees the same. Costs are read for whole epochs and are
-/// cheap.
+/// Samples for batches: sentence pairs, or sequences of text. Cost and content of sample i of an epoch are pure
+/// functions of the seed, the epoch and i, so that every rank, and a run that is resumed, sees the same. Costs are read
+/// for whole epochs and are cheap. Must not be used by several threads at once.
 class SampleSource {
  public:
   SampleSource() = default;
@@ -33,14 +35,31 @@ class SampleSource {
   /// The number of samples in an epoch.
   virtual std::int64_t size(std::int64_t epoch) const = 0;
   virtual SampleCost cost(std::int64_t epoch, std::int64_t index) const = 0;
+  /// The tokens that the sample's rows are to predict.
+  virtual std::int64_t predicted(std::int64_t epoch, std::int64_t index) const { return cost(epoch, index).target; }
+  /// The pack of these samples of an epoch, whose sample numbers count from `first_number`; with a split over several
+  /// ranks this rank's part of it.
+  virtual Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+                    GroupMember split) const = 0;
+  /// An epoch's samples in words: "400 sentence pairs".
+  virtual std::string words(std::int64_t epoch) const = 0;
+};
+
+/// Samples that are sentence pairs.
+class PairSource : public SampleSource {
+ public:
   /// The pair without begin and end tokens, with `number` as its sample number.
   virtual SentencePair sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const = 0;
   /// Of the vocabularies that the samples' tokens are of.
   virtual SideIds ids() const = 0;
+
+  Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+            GroupMember split) const final;
+  std::string words(std::int64_t epoch) const override;
 };
 
 /// The pairs of a dataset, the same in every epoch. Keeps a reference to the dataset.
-class DatasetSamples final : public SampleSource {
+class DatasetSamples final : public PairSource {
  public:
   explicit DatasetSamples(Dataset const& dataset) : dataset_(dataset) {}
 
@@ -58,7 +77,7 @@ class DatasetSamples final : public SampleSource {
 };
 
 /// Pairs in memory, the same in every epoch; a pair keeps its own sample number.
-class MemorySamples final : public SampleSource {
+class MemorySamples final : public PairSource {
  public:
   MemorySamples(std::vector<SentencePair> pairs, SideIds const& ids) : pairs_(std::move(pairs)), ids_(ids) {}
 
@@ -79,7 +98,7 @@ class MemorySamples final : public SampleSource {
 
 /// The targets of a dataset's pairs, for a model that has no encoder: sources cost nothing and are not read. The same
 /// in every epoch. Keeps a reference to the dataset.
-class TargetSamples final : public SampleSource {
+class TargetSamples final : public PairSource {
  public:
   explicit TargetSamples(Dataset const& dataset) : dataset_(dataset) {}
 
@@ -96,8 +115,15 @@ class TargetSamples final : public SampleSource {
   Dataset const& dataset_;
 };
 
-/// The samples that a model learns from: pairs, or targets for a decoder without encoder. Throws ConfigError, naming
-/// model.stacks, for a model that has nothing to learn from a dataset of pairs.
-std::unique_ptr<SampleSource> samples_for(ModelConfig const& model, Dataset const& dataset);
+/// Training shuffles and masks by train.seed; measuring has the data's order and masks that no key changes.
+enum class SampleUse : std::uint8_t { training, measuring };
+
+/// Whether a model learns to predict masked tokens: an encoder without decoder.
+bool predicts_masked_tokens(ModelConfig const& model);
+
+/// The samples that a model learns from: pairs; sequences of a dataset of lines for a model of one stack, with masked
+/// tokens for an encoder; or the targets of pairs for a decoder alone. Keeps a reference to the dataset. Throws
+/// ConfigError, naming model.stacks, the dataset and a remedy, where the two do not fit.
+std::unique_ptr<SampleSource> samples_for(Config const& config, Dataset const& dataset, SampleUse use);
 
 }  // namespace heddle

@@ -17,6 +17,7 @@ struct TokenizerTraining {
   std::vector<std::filesystem::path> texts;  ///< plain or gzip, one sentence a line
   int64_t vocabulary_size = 10000;           ///< pieces, the four special ones included
   std::string type = "bpe";                  ///< "bpe" or "unigram"
+  bool mask_token = false;                   ///< one more special piece, <mask>
   double character_coverage = 1.0;           ///< share of the text's characters that get their own piece
   int64_t sample_bytes = int64_t{64} << 20;  ///< the most text that is kept in memory; of more, an even sample
 };

@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <iostream>
+
+#include "commands.hpp"
+#include "options.hpp"
+#include "translation/line_window.hpp"
+#include "translation/text_output.hpp"
+#include "translation/trained_model.hpp"
+
+namespace heddle {
+namespace {
+
+namespace po = boost::program_options;
+using Tokens = std::vector<std::int32_t>;
+
+struct GenerateOptions {
+  TrainedModelOptions model;
+  GenerationOptions generation{.length_penalty = 0};
+  bool with_prompt = false;
+  std::string input;
+  std::string output;
+  std::int64_t window = 2000;
+};
+
+CommandSyntax generate_syntax(GenerateOptions& options) {
+  CommandSyntax syntax;
+  syntax.name = "generate";
+  syntax.usage = "--checkpoint DIRECTORY [options] < PROMPTS > CONTINUATIONS";
+  syntax.summary =
+      "Continues text, one prompt a line, with a trained decoder: one line out for each line in, in the same order. "
+      "An\n"
+      "empty line is continued, too. Takes the likeliest token at each step; with --temperature draws one, with "
+      "--beam\n"
+      "searches for a likely continuation.";
+  add_model_options(syntax.options, options.model);
+  GenerationOptions& generation = options.generation;
+  syntax.options.add_options()  //
+      ("temperature",
+       po::value(&generation.sampling.temperature)
+           ->value_name("X")
+           ->default_value(generation.sampling.temperature, "0"),
+       "draw tokens from the probabilities to the power 1 / X; 0: take the likeliest")  //
+      ("top-k", po::value(&generation.sampling.top_k)->value_name("N")->default_value(generation.sampling.top_k),
+       "draw from the N likeliest tokens; 0: from all")  //
+      ("top-p", po::value(&generation.sampling.top_p)->value_name("X")->default_value(generation.sampling.top_p, "1"),
+       "draw from the fewest likeliest tokens that have together at least the probability X")  //
+      ("seed", po::value(&generation.sampling.seed)->value_name("N")->default_value(generation.sampling.seed),
+       "of what is drawn: the same text for the same seed, prompt and line number")  //
+      ("beam", po::value(&generation.beam_size)->value_name("N")->default_value(generation.beam_size),
+       "hypotheses kept for each prompt; 1 is greedy")  //
+      ("length-penalty",
+       po::value(&generation.length_penalty)->value_name("X")->default_value(generation.length_penalty, "0"),
+       "of a beam's hypotheses: the log-probability is divided by the tokens (and the end) to this power")  //
+      ("max-length", po::value(&generation.max_length)->value_name("N")->default_value(generation.max_length),
+       "most tokens of a continuation; 0: twice the prompt's and 50 more")  //
+      ("batch-tokens", po::value(&generation.batch_tokens)->value_name("N")->default_value(generation.batch_tokens),
+       "hypotheses times prompt tokens that are computed together; more is faster and takes more memory")  //
+      ("with-prompt", po::bool_switch(&options.with_prompt), "write each prompt before its continuation")  //
+      ("input", po::value(&options.input)->value_name("TEXT"),
+       "read this text, plain or gzip, instead of the standard input")  //
+      ("output", po::value(&options.output)->value_name("TEXT"),
+       "write to this file instead of the standard output")  //
+      ("window", po::value(&options.window)->value_name("LINES")->default_value(options.window),
+       "lines read before they are continued, those of similar length together");
+  return syntax;
+}
+
+void require_continuation(ModelDescription const& model) {
+  std::string reason = model.generation_refusal();
+  if (reason.empty() && model.stacks.size() > 1) {
+    reason = fmt::format("{} = {} has an encoder, whose input is translated: use `heddle translate`",
+                         model.keys.place("stacks"), to_toml(OptionValue(model.keys.stacks)));
+  }
+  if (!reason.empty()) {
+    throw ConfigError("heddle generate needs a decoder alone: " + reason);
+  }
+}
+
+/// The prompt's tokens. Of one that leaves too little room for a continuation only the end is kept, and standard error
+/// gets a line about it.
+Tokens encode_prompt(TrainedModel const& model, SourceLine const& line) {
+  Tokens tokens = model.vocabulary().target.encode(line.text);
+  std::int64_t const longest = model.config().model.max_length;
+  if (std::ssize(tokens) >= longest) {
+    std::int64_t const kept = longest / 2;
+    std::cerr << fmt::format("heddle: line {}: {} tokens; only the last {} are continued (model.max_length = {})\n",
+                             line.number, tokens.size(), kept, longest);
+    tokens.erase(tokens.begin(), tokens.end() - kept);
+  }
+  return tokens;
+}
+
+/// The text that follows the prompt's, which begins with a space where a new word begins.
+std::string decode_continuation(Tokenizer const& tokenizer, Tokens const& prompt, Tokens const& continuation) {
+  Tokens all = prompt;
+  all.insert(all.end(), continuation.begin(), continuation.end());
+  std::string text = tokenizer.decode(all);
+  std::string const before = tokenizer.decode(prompt);
+  text = text.starts_with(before) ? text.substr(before.size()) : tokenizer.decode(continuation);
+  std::replace(text.begin(), text.end(), '\n', ' ');  // possible with a vocabulary that has byte pieces
+  return text;
+}
+
+std::string continue_lines(TrainedModel& model, std::vector<SourceLine> const& lines, GenerateOptions const& options) {
+  std::vector<Tokens> prompts;
+  for (SourceLine const& line : lines) {
+    prompts.push_back(encode_prompt(model, line));
+  }
+  GenerationOptions generation = options.generation;
+  generation.sampling.first_number = lines.front().number;
+  auto const generated = model.generate(prompts, generation);
+  std::string text;
+  for (std::size_t index = 0; index < lines.size(); ++index) {
+    text += options.with_prompt ? lines[index].text : "";
+    text += decode_continuation(model.vocabulary().target, prompts[index], generated[index].front().tokens) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+int run_generate(Arguments const& arguments) {
+  GenerateOptions options;
+  if (!parse_options(generate_syntax(options), arguments)) {
+    return static_cast<int>(ExitCode::done);
+  }
+  if (options.model.checkpoint.empty()) {
+    throw UsageError("generate: --checkpoint is missing: the model to generate with");
+  }
+  if (options.window < 1) {
+    throw UsageError(fmt::format("generate: --window is {}; expected at least 1", options.window));
+  }
+  require_valid(options.generation);
+  std::string const input = options.input.empty() ? "/dev/stdin" : options.input;
+  LineReader reader(input);
+  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
+  auto const model = TrainedModel::open(options.model, require_continuation, report);
+  TextOutput output(options.output, {input});
+  for (auto lines = read_window(reader, options.window); !lines.empty(); lines = read_window(reader, options.window)) {
+    output.write(continue_lines(*model, lines, options));
+  }
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace heddle

@@ -1,0 +1,173 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <heddle/core/base/random.hpp>
+#include <heddle/io/dataset/text_samples.hpp>
+#include <limits>
+#include <numeric>
+
+#include "shuffle.hpp"
+
+namespace heddle {
+
+TextSequences::TextSequences(TextLines const& lines, std::int64_t max_length, std::optional<std::uint64_t> shuffle_key,
+                             std::int64_t epoch)
+    : lines_(lines), order_(static_cast<std::size_t>(lines.size())) {
+  std::iota(order_.begin(), order_.end(), std::int64_t{0});
+  if (shuffle_key) {
+    shuffle(order_, *shuffle_key, epoch);
+  }
+  for (std::int64_t place = 0; place < lines.size(); ++place) {
+    add_line(place, max_length);
+  }
+}
+
+void TextSequences::add_line(std::int64_t place, std::int64_t max_length) {
+  std::int64_t left = tokens(place);
+  cut_lines_ += left > max_length ? 1 : 0;
+  if (!length_.empty() && length_.back() + left <= max_length) {
+    length_.back() += left;
+    return;
+  }
+  for (std::int64_t begin = 0; left > 0; begin += max_length) {
+    starts_.push_back({place, begin});
+    length_.push_back(std::min(left, max_length));
+    left -= length_.back();
+  }
+}
+
+std::vector<TextSequences::Piece> TextSequences::pieces(std::int64_t sequence) const {
+  auto [place, begin] = starts_[static_cast<std::size_t>(sequence)];
+  std::vector<Piece> pieces;
+  for (std::int64_t left = length(sequence); left > 0; ++place, begin = 0) {
+    std::int64_t const rest = tokens(place) - begin;
+    std::int64_t const count = std::min(left, rest);
+    pieces.push_back({order_[static_cast<std::size_t>(place)], begin, count, count == rest});
+    left -= count;
+  }
+  return pieces;
+}
+
+TextSamples::TextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule)
+    : lines_(std::move(lines)), rule_(rule) {}
+
+TextSequences const& TextSamples::sequences(std::int64_t epoch) const {
+  if (!latest_ || latest_->first != epoch) {
+    std::optional<std::uint64_t> const key =
+        rule_.seed ? std::optional(random_key(*rule_.seed, "text.order")) : std::nullopt;
+    latest_.emplace(epoch, TextSequences(*lines_, rule_.max_length, key, epoch));
+  }
+  return latest_->second;
+}
+
+std::vector<std::int32_t> TextSamples::tokens(std::int64_t epoch, std::int64_t index) const {
+  std::vector<std::int32_t> tokens;
+  for (auto const& [line, begin, count, ends] : sequences(epoch).pieces(index)) {
+    auto const piece = lines_->tokens(line, begin, ends ? count - 1 : count);
+    tokens.insert(tokens.end(), piece.begin(), piece.end());
+    if (ends) {
+      tokens.push_back(rule_.ids.end);
+    }
+  }
+  return tokens;
+}
+
+Pack TextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+                       GroupMember split) const {
+  std::vector<TokenSequence> packed;
+  for (std::int64_t const index : indices) {
+    TokenSequence sequence{first_number++, {rule_.ids.begin}, tokens(epoch, index)};
+    sequence.input.insert(sequence.input.end(), sequence.output.begin(), sequence.output.end() - 1);
+    packed.push_back(std::move(sequence));
+  }
+  return make_sequence_pack(packed, Side::target, split);
+}
+
+std::string TextSamples::words(std::int64_t epoch) const {
+  TextSequences const& joined = sequences(epoch);
+  std::string const cut =
+      joined.cut_lines() > 0
+          ? fmt::format(", {} of which are cut into pieces: longer than model.max_length", joined.cut_lines())
+          : "";
+  return fmt::format("{} sequences of at most {} tokens from {} lines of text{}", joined.size(), rule_.max_length,
+                     lines_->size(), cut);
+}
+
+MaskedTextSamples::MaskedTextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule, double mask_rate)
+    : TextSamples(std::move(lines), rule),
+      mask_rate_(mask_rate),
+      key_(rule.seed ? random_key(*rule.seed, "text.masks") : random_key(0, "text.masks.measuring")) {}
+
+MaskedTextSamples::Draw MaskedTextSamples::draw(std::int64_t epoch, std::int64_t index, std::size_t position) const {
+  auto const words = Philox::words(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                                          static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(position)});
+  auto const share = [](std::uint32_t word) { return std::ldexp(static_cast<double>(word), -32); };
+  Draw draw{.number = share(words[0]), .masked = {position, Masked::Input::unchanged, 0}};
+  if (share(words[1]) < 0.8) {
+    draw.masked.input = Masked::Input::mask;
+  } else if (share(words[1]) < 0.9) {
+    draw.masked.input = Masked::Input::random;
+    std::uint64_t const scaled = std::uint64_t{words[2]} * static_cast<std::uint64_t>(rule().vocabulary);
+    draw.masked.random_token = static_cast<std::int32_t>(scaled >> 32);
+  }
+  return draw;
+}
+
+std::vector<MaskedTextSamples::Masked> MaskedTextSamples::masked(std::int64_t epoch, std::int64_t index) const {
+  std::vector<Masked> chosen;
+  std::optional<Draw> least;
+  std::size_t position = 0;
+  for (TextSequences::Piece const& piece : sequences(epoch).pieces(index)) {
+    for (std::int64_t token = 0; token < piece.count; ++token, ++position) {
+      if (piece.ends && token + 1 == piece.count) {
+        continue;
+      }
+      Draw const here = draw(epoch, index, position);
+      if (here.number < mask_rate_) {
+        chosen.push_back(here.masked);
+      }
+      if (!least || here.number < least->number) {
+        least = here;
+      }
+    }
+  }
+  if (chosen.empty()) {  // without any other token the end token: the rest of a line that was cut
+    chosen.push_back(least ? least->masked : draw(epoch, index, 0).masked);
+  }
+  return chosen;
+}
+
+std::int64_t MaskedTextSamples::predicted(std::int64_t epoch, std::int64_t index) const {
+  return static_cast<std::int64_t>(masked(epoch, index).size());
+}
+
+Pack MaskedTextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+                             GroupMember split) const {
+  std::vector<TokenSequence> packed;
+  for (std::int64_t const index : indices) {
+    TokenSequence sequence{first_number++, tokens(epoch, index), {}};
+    sequence.output.assign(sequence.input.size(), -1);
+    for (auto const& [position, input, random_token] : masked(epoch, index)) {
+      sequence.output[position] = sequence.input[position];
+      if (input != Masked::Input::unchanged) {
+        sequence.input[position] = input == Masked::Input::mask ? rule().ids.mask : random_token;
+      }
+    }
+    packed.push_back(std::move(sequence));
+  }
+  return make_sequence_pack(packed, Side::source, split);
+}
+
+std::unique_ptr<SampleSource> text_samples(Config const& config, std::unique_ptr<TextLines> lines,
+                                           Tokenizer const& tokenizer, SampleUse use) {
+  TextRule rule{tokenizer.special_ids(), tokenizer.size(), config.model.max_length, std::nullopt};
+  if (use == SampleUse::training) {
+    rule.seed = config.train.seed;
+  }
+  if (predicts_masked_tokens(config.model)) {
+    return std::make_unique<MaskedTextSamples>(std::move(lines), rule, config.train.mask_rate);
+  }
+  return std::make_unique<TextSamples>(std::move(lines), rule);
+}
+
+}  // namespace heddle

@@ -1,0 +1,196 @@
+#!/usr/bin/env bash
+# Models of one stack, from text to what they are for: a decoder continues prompts, an encoder predicts masked tokens.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export OMP_NUM_THREADS=1
+
+fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
+# expect CODE PATTERN COMMAND...: the exit code, and a pattern in standard error.
+expect() {
+  local code=$1 pattern=$2 found=0
+  shift 2
+  "$@" > stdout 2> stderr < "${input:-/dev/null}" || found=$?
+  [ "$found" = "$code" ] || { cat stderr; fail "exit code $found instead of $code: $*"; }
+  grep -q -- "$pattern" stderr || { cat stderr; fail "standard error does not say '$pattern': $*"; }
+}
+
+# prepare --text: lines are kept whole, and the vocabulary has a mask token.
+"$HEDDLE" demo-data --out demo --train 1500 --valid 60 --test 20 > log
+{ cat demo/train.en; echo; for _ in $(seq 40); do printf 'nine hundred and seven '; done; echo; } | gzip > train.gz
+"$HEDDLE" prepare --text train.gz --valid-text demo/valid.en --vocab-size 90 --out text > log 2>&1 || fail "prepare --text"
+grep -q '^train: 1501 lines, .*; left out: 1 empty$' log || fail "prepare counts otherwise"
+"$HEDDLE" prepare --source demo/train.en --target demo/train.de --valid-source demo/valid.en --valid-target demo/valid.de \
+  --vocab-size 120 --out pairs > log 2>&1 || fail "prepare"
+"$HEDDLE" inspect text > shown
+grep -q 'train.h5: 1,501 lines of text, ' shown && grep -q 'end 3, mask 4)' shown && grep -q '^tokens in a line: ' shown &&
+  grep -qx "  $(head -n 1 demo/train.en)" shown || { cat shown; fail "inspect text"; }
+expect 64 'expected either --source and --target, for pairs, or --text' "$HEDDLE" prepare --text train.gz --source x --out y
+expect 64 'lines of --text are never left out' "$HEDDLE" prepare --text train.gz --max-length 9 --out y
+
+cat > run.toml << 'TOML'
+[run]
+directory = "run"
+[data]
+train = "text/train.h5"
+valid = "text/valid.h5"
+[model]
+encoder_layers = 2
+decoder_layers = 2
+d_model = 32
+d_ff = 48
+heads = 4
+dropout = 0.1
+attention_dropout = 0.1
+max_length = 48
+[train]
+steps = 16
+batch_tokens = 512
+micro_batch_tokens = 128
+validate_every = 8
+log_every = 1
+label_smoothing = 0.0
+[optimizer]
+learning_rate = 0.01
+warmup_steps = 8
+clip_norm = 1.0
+[checkpoint]
+every_steps = 4
+TOML
+
+# train KIND RANKS EXIT-CODE DIRECTORY KEY=VALUE... : one run, which must end with this code; keys are those of
+# [parallel] unless they name their section.
+train() {
+  local kind=$1 ranks=$2 expected=$3 code=0 arguments=(--set "model.stacks=[\"$1\"]" --set "run.directory=$4")
+  shift 4
+  for setting in "$@"; do
+    [[ ${setting%%=*} == *.* ]] || setting=parallel.$setting
+    arguments+=(--set "$setting")
+  done
+  if [ "$ranks" -eq 0 ]; then
+    "$HEDDLE" train run.toml "${arguments[@]}" > log 2>&1 || code=$?
+  else
+    "$HEDDLE_MPIRUN" -np "$ranks" "$HEDDLE" train run.toml "${arguments[@]}" > log 2>&1 || code=$?
+  fi
+  [ "$code" -eq "$expected" ] || fail "$kind: train on $ranks ranks with '$*': exit code $code instead of $expected"
+}
+state() { echo "$1/checkpoints/step-$(printf %08d "${2:-16}")"; }
+same() {
+  h5diff "$(state "$1")"/*.h5 "$(state "$2")"/*.h5 /parameters > difference ||
+    { head -n 5 difference; fail "the parameters of $1 and $2 differ"; }
+}
+# near A B: the losses, gradient norms and validations of two runs agree except for the rounding of float32 sums.
+near() {
+  paste -d '\n' "$1/metrics.jsonl" "$2/metrics.jsonl" | awk '
+    function value(name) {
+      if (!match($0, "\"" name "\":[^,}]*")) return "none"
+      return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0
+    }
+    function compare(name, tolerance) {
+      if (NR % 2) { before[name] = value(name); return }
+      now = value(name); gap = now - before[name]; if (gap < 0) gap = -gap
+      if (((now == "none") != (before[name] == "none")) || gap > tolerance * (now < 0 ? -now : now)) {
+        print "line " NR / 2 ": " name " " before[name] " and " now; wrong = 1
+      }
+    }
+    { compare("step", 0); compare("train_loss", 0.002); compare("gradient_norm", 0.002); compare("tokens", 0)
+      compare("valid_loss", 0.002); compare("valid_accuracy", 0.05) }
+    END { exit wrong || NR != 32 }' > difference || { cat difference; fail "the trajectories of $1 and $2 differ"; }
+}
+wait_for_step() {
+  for _ in $(seq 3000); do
+    [ "$(cat "$1/metrics.jsonl" 2> /dev/null | wc -l)" -lt "$2" ] || return 0
+    sleep 0.02
+  done
+  fail "$1 never came to step $2"
+}
+last() { sed -n "s/.*\"step\":16,.*\"$2\":\([0-9.E+-]*\).*/\1/p" "$1/metrics.jsonl"; }
+without_times() { sed 's/"tokens_per_second":[^,]*,"seconds":[^,}]*//' "$1/metrics.jsonl"; }
+
+for kind in decoder encoder; do
+  train $kind 0 0 $kind
+  grep -q "sequences of at most 48 tokens from 1501 lines of text, 1 of which are cut" log || fail "$kind: no counts"
+  grep -q '^validate_bleu = false$' $kind/config.toml || fail "$kind: BLEU is not off by default"
+  train $kind 0 78 refused train.validate_bleu=true
+  grep -q 'train.validate_bleu = true needs a model that translates: .*; or set train.validate_bleu = false' log ||
+    fail "$kind: BLEU that was asked for is not refused"
+  [ ! -e refused ] || fail "a refused run left its directory behind"
+
+  # Any data-parallel size in deterministic mode: bitwise the same run.
+  for ranks in 1 2 3; do
+    train $kind "$ranks" 0 "$kind-data$ranks" train.deterministic=true
+    same "$kind-data1" "$kind-data$ranks"
+  done
+  # Other layouts: the trajectory of one rank.
+  train $kind 2 0 $kind-tensor tensor=2 sequence_parallel=true
+  train $kind 2 0 $kind-pipeline pipeline=2
+  train $kind 2 0 $kind-ring context=2
+  train $kind 4 0 $kind-ulysses context=2 context_mode=ulysses data=2 shard_optimizer=true
+  train $kind 4 0 $kind-grid tensor=2 pipeline=2
+  for layout in tensor pipeline ring ulysses grid; do near $kind $kind-$layout; done
+
+  # Killed and resumed: bitwise the undisturbed run.
+  setsid "$HEDDLE" train run.toml --set "model.stacks=[\"$kind\"]" --set run.directory=$kind-killed > log 2>&1 &
+  victim=$!
+  wait_for_step $kind-killed 6
+  kill -KILL "$victim"
+  wait "$victim" 2> /dev/null || true
+  train $kind 0 0 $kind-killed
+  grep -q "resuming after step" log || fail "$kind: the killed run did not resume"
+  same $kind $kind-killed
+  diff <(without_times $kind) <(without_times $kind-killed) > log || fail "$kind: metrics.jsonl of the killed run differs"
+
+  # evaluate --text gives the numbers of the validation.
+  "$HEDDLE" evaluate --checkpoint $kind --which last --text demo/valid.en > scores 2> log || fail "$kind: evaluate"
+  awk -v reported="$(last $kind valid_perplexity)" \
+    '/^perplexity/ {found = $3} END {exit !(found > 0.999 * reported && found < 1.001 * reported)}' scores ||
+    { cat scores; fail "$kind: training reported a perplexity of $(last $kind valid_perplexity)"; }
+done
+! grep -q valid_accuracy decoder/metrics.jsonl || fail "a decoder reports the accuracy of masked tokens"
+grep -q '^perplexity = [0-9.]* ([0-9.]* nats for each of [0-9]* masked tokens)$' scores || { cat scores; fail "no masked tokens"; }
+awk -v reported="$(last encoder valid_accuracy)" \
+  '/^masked accuracy/ {found = $4 / 100} END {exit !(found > reported - 0.005 && found < reported + 0.005)}' scores ||
+  { cat scores; fail "training reported an accuracy of $(last encoder valid_accuracy)"; }
+
+# generate: greedy by default, in any window and batch; drawn text follows the seed and the line.
+{ sed -n 1,6p demo/test.en | cut -d ' ' -f 1,2; echo; } > prompts
+"$HEDDLE" generate --checkpoint decoder --max-length 12 < prompts > greedy
+[ "$(wc -l < greedy)" = 7 ] || fail "$(wc -l < greedy) continuations of 7 prompts"
+"$HEDDLE" generate --checkpoint decoder --max-length 12 --window 2 --batch-tokens 1 --input prompts --output windows
+cmp greedy windows || fail "windows or batches change continuations"
+"$HEDDLE" generate --checkpoint decoder --max-length 12 --with-prompt < prompts > whole
+paste -d '' prompts greedy | cmp - whole || fail "--with-prompt is not the prompt and its continuation"
+draw() { "$HEDDLE" generate --checkpoint decoder --max-length 12 --temperature 1.5 --top-k 20 --top-p 0.95 "$@"; }
+draw --seed 7 < prompts > drawn
+draw --seed 7 --window 3 --batch-tokens 1 < prompts | cmp - drawn || fail "windows or batches change what is drawn"
+! draw --seed 8 < prompts | cmp -s - drawn || fail "another seed draws the same"
+! cmp -s greedy drawn || fail "nothing was drawn"
+"$HEDDLE" generate --checkpoint decoder --max-length 12 --beam 3 < prompts > beams
+[ "$(wc -l < beams)" = 7 ] || fail "beam search lost a line"
+for _ in $(seq 30); do printf 'seven thousand '; done > long
+input=long expect 0 '^heddle: line 1: .* tokens; only the last 24 are continued' "$HEDDLE" generate --checkpoint decoder
+expect 64 'set a temperature above 0' "$HEDDLE" generate --checkpoint decoder --top-k 5
+expect 64 'the beam size is 1' "$HEDDLE" generate --checkpoint decoder --temperature 1 --beam 2
+
+# A kind of model, a dataset and a command that do not fit are named, with a remedy.
+train encoder 0 78 refused data.train=pairs/train.h5 data.valid=pairs/valid.h5
+grep -q 'model.stacks = \["encoder"\] learns from lines of text, but pairs/.*.h5 has sentence pairs; make lines with' log ||
+  fail "an encoder and pairs"
+expect 78 'learns from sentence pairs, but text/.*.h5 has lines of text; make pairs with' "$HEDDLE" train run.toml
+"$HEDDLE" train run.toml --set run.directory=both --set data.train=pairs/train.h5 --set data.valid=pairs/valid.h5 \
+  --set train.steps=2 > log 2>&1 || fail "train with both stacks"
+expect 78 'heddle generate needs a decoder alone: .*model.stacks = \["encoder", "decoder"\] has an encoder' \
+  "$HEDDLE" generate --checkpoint both
+expect 78 'heddle generate needs a decoder alone: .*model.stacks = \["encoder"\] has no decoder' \
+  "$HEDDLE" generate --checkpoint encoder
+expect 78 'measures a model of one stack, but .*model.stacks = \["encoder", "decoder"\]' \
+  "$HEDDLE" evaluate --checkpoint both --text demo/valid.en
+expect 78 'heddle translate needs a model that translates: .*model.stacks = \["decoder"\] has no encoder' \
+  "$HEDDLE" translate --checkpoint decoder
+expect 78 'heddle evaluate --source needs a model that translates: .*; --text measures a model of one stack' \
+  "$HEDDLE" evaluate --checkpoint encoder --source demo/test.en --reference demo/test.de
+expect 64 'evaluate: --source belongs to translations' "$HEDDLE" evaluate --checkpoint encoder --text x --source y
+echo > blank
+expect 65 'blank: none of its 1 lines has a token' "$HEDDLE" evaluate --checkpoint encoder --text blank
+echo "model kinds: all as promised"

@@ -1,0 +1,181 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/dataset/text_samples.hpp>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace heddle {
+namespace {
+
+using testing::ElementsAre;
+using Tokens = std::vector<std::int32_t>;
+
+constexpr std::int32_t begin_id = 2;
+constexpr std::int32_t end_id = 3;
+constexpr std::int32_t mask_id = 4;
+constexpr SpecialIds special_ids{.begin = begin_id, .end = end_id, .unknown = 1, .padding = 0, .mask = mask_id};
+
+/// Line i has i % 9 + 1 tokens, or 30 where i % 40 is 7. Token j of it is 100 + 50 i + j, unlike any other.
+std::unique_ptr<TextLines> make_lines(std::int64_t count) {
+  std::vector<Tokens> lines;
+  for (std::int64_t line = 0; line < count; ++line) {
+    Tokens tokens(static_cast<std::size_t>(line % 40 == 7 ? 30 : line % 9 + 1));
+    std::iota(tokens.begin(), tokens.end(), static_cast<std::int32_t>(100 + 50 * line));
+    lines.push_back(std::move(tokens));
+  }
+  return std::make_unique<MemoryLines>(std::move(lines));
+}
+
+TextRule rule(std::int64_t max_length, std::optional<std::uint64_t> seed = std::nullopt) {
+  return {special_ids, 100'000, max_length, seed};
+}
+
+Tokens host(Tensor const& tensor) {
+  return to_host<std::int32_t>(tensor);
+}
+
+Pack pack_of(SampleSource const& samples, std::int64_t epoch, std::int64_t index) {
+  return samples.pack(epoch, std::array<std::int64_t, 1>{index}, 0, {});
+}
+
+TEST(TextSamples, LinesAreJoinedWhileTheyFitAndLongOnesAreCut) {
+  std::vector<Tokens> lines{{10, 11}, {12}, {13, 14, 15}, {20, 21, 22, 23, 24, 25, 26}, {30}};
+  TextSamples const samples(std::make_unique<MemoryLines>(lines), rule(5));
+  ASSERT_EQ(samples.size(0), 4);
+  Pack const first = pack_of(samples, 0, 0);
+  EXPECT_THAT(host(first.target_output.id), ElementsAre(10, 11, end_id, 12, end_id));
+  EXPECT_THAT(host(first.target_input.id), ElementsAre(begin_id, 10, 11, end_id, 12));
+  EXPECT_THAT(host(first.target_rows.sequences.length), ElementsAre(5));
+  EXPECT_EQ(first.source_rows.tokens, 0);
+  EXPECT_THAT(host(pack_of(samples, 0, 1).target_output.id), ElementsAre(13, 14, 15, end_id));
+  EXPECT_THAT(host(pack_of(samples, 0, 2).target_output.id), ElementsAre(20, 21, 22, 23, 24));
+  EXPECT_THAT(host(pack_of(samples, 0, 3).target_output.id), ElementsAre(25, 26, end_id, 30, end_id))
+      << "the rest of a line is continued";
+  EXPECT_EQ(samples.words(0),
+            "4 sequences of at most 5 tokens from 5 lines of text, 1 of which are cut into pieces: longer than "
+            "model.max_length");
+}
+
+TEST(TextSamples, AnEpochHasEveryTokenOnceInAnotherOrder) {
+  constexpr std::int64_t count = 400;
+  TextSamples const samples(make_lines(count), rule(20, 5));
+  auto const lines = make_lines(count);
+  std::int64_t expected = 0;
+  for (std::int64_t line = 0; line < count; ++line) {
+    expected += lines->length(line) + 1;
+  }
+  std::vector<Tokens> epochs;
+  for (std::int64_t const epoch : {0, 1, 0}) {
+    Tokens all;
+    for (std::int64_t index = 0; index < samples.size(epoch); ++index) {
+      Tokens const sequence = host(pack_of(samples, epoch, index).target_output.id);
+      EXPECT_LE(sequence.size(), 20U);
+      EXPECT_EQ(samples.cost(epoch, index).longer(), static_cast<std::int64_t>(sequence.size()));
+      EXPECT_EQ(samples.predicted(epoch, index), static_cast<std::int64_t>(sequence.size()));
+      all.insert(all.end(), sequence.begin(), sequence.end());
+    }
+    epochs.push_back(all);
+  }
+  EXPECT_EQ(epochs[0], epochs[2]);
+  EXPECT_NE(epochs[0], epochs[1]);
+  for (Tokens& epoch : epochs) {
+    EXPECT_EQ(static_cast<std::int64_t>(epoch.size()), expected);
+    EXPECT_EQ(std::count(epoch.begin(), epoch.end(), end_id), count);
+    std::erase(epoch, end_id);
+    EXPECT_EQ(std::set<std::int32_t>(epoch.begin(), epoch.end()).size(), epoch.size()) << "a token is repeated";
+  }
+}
+
+TEST(MaskedTextSamples, BertsSharesAreMaskedAndEndTokensNever) {
+  MaskedTextSamples const samples(make_lines(4000), rule(32, 5), 0.15);
+  std::map<char const*, double> counts;
+  for (std::int64_t index = 0; index < samples.size(0); ++index) {
+    Pack const pack = pack_of(samples, 0, index);
+    Tokens const input = host(pack.source.id);
+    Tokens const output = host(pack.source_output.id);
+    ASSERT_EQ(input.size(), output.size());
+    auto const predicted = std::count_if(output.begin(), output.end(), [](std::int32_t id) { return id >= 0; });
+    EXPECT_EQ(samples.predicted(0, index), predicted);
+    EXPECT_GE(predicted, 1);
+    for (std::size_t row = 0; row < input.size(); ++row) {
+      counts["words"] += output[row] >= 0 || input[row] != end_id ? 1 : 0;
+      if (output[row] < 0) {
+        EXPECT_NE(input[row], mask_id);
+        continue;
+      }
+      EXPECT_NE(output[row], end_id);
+      counts["predicted"] += 1;
+      counts["masked"] += input[row] == mask_id ? 1 : 0;
+      counts["unchanged"] += input[row] == output[row] ? 1 : 0;
+    }
+  }
+  double const predicted = counts["predicted"];
+  EXPECT_NEAR(predicted / counts["words"], 0.15, 0.01);
+  EXPECT_NEAR(counts["masked"] / predicted, 0.8, 0.02);
+  EXPECT_NEAR(counts["unchanged"] / predicted, 0.1, 0.02);
+}
+
+TEST(MaskedTextSamples, SequencesWithNothingToMaskPredictOneTokenAllTheSame) {
+  // A rate that no number is below, and a line that leaves a sequence of its end token.
+  MaskedTextSamples const samples(std::make_unique<MemoryLines>(std::vector<Tokens>{{10, 11, 12}}), rule(3), 1e-12);
+  ASSERT_EQ(samples.size(0), 2);
+  EXPECT_EQ(samples.predicted(0, 0), 1);
+  EXPECT_THAT(host(pack_of(samples, 0, 1).source_output.id), ElementsAre(end_id));
+}
+
+TEST(MaskedTextSamples, MasksFollowSeedAndEpochAndAreFixedForMeasuring) {
+  auto const outputs = [](std::optional<std::uint64_t> seed, std::int64_t epoch) {
+    // One long line: its place in the epoch does not move.
+    Tokens line(200);
+    std::iota(line.begin(), line.end(), 10);
+    MaskedTextSamples const samples(std::make_unique<MemoryLines>(std::vector<Tokens>{line}), rule(300, seed), 0.15);
+    return host(pack_of(samples, epoch, 0).source_output.id);
+  };
+  EXPECT_EQ(outputs(1, 0), outputs(1, 0));
+  EXPECT_NE(outputs(1, 0), outputs(2, 0));
+  EXPECT_NE(outputs(1, 0), outputs(1, 1));
+  EXPECT_NE(outputs(std::nullopt, 0), outputs(0, 0));
+  Config config = parse_config("[model]\nstacks = [\"encoder\"]\nmax_length = 300\n", "run.toml");
+  EXPECT_TRUE(predicts_masked_tokens(config.model));
+  EXPECT_FALSE(predicts_masked_tokens(parse_config("[model]\nstacks = [\"decoder\"]\n", "run.toml").model));
+}
+
+/// The rows of all data ranks' micro-batches in order: what they read, predict, and their samples' numbers.
+std::vector<Tokens> dealt(SampleSource const& samples, int ranks, BatchTokens& tokens) {
+  BatchPlanner planner(samples, {.batch_tokens = 300, .max_length = 32}, 5);
+  planner.next();
+  GlobalBatch const batch = planner.next();
+  std::vector<Tokens> rows(3);
+  for (int rank = 0; rank < ranks; ++rank) {
+    SampledMicroBatches const mine(samples, batch, {.most_tokens = 70, .data = {rank, ranks}});
+    tokens = mine.tokens();
+    for (std::int64_t index = 0; index < mine.count(); ++index) {
+      Pack const pack = mine.micro_batch(index);
+      std::array const parts{pack.source.id, pack.source_output.id, pack.source_rows.sample};
+      for (std::size_t part = 0; part < parts.size(); ++part) {
+        Tokens const values = host(parts[part]);
+        rows[part].insert(rows[part].end(), values.begin(), values.end());
+      }
+    }
+  }
+  return rows;
+}
+
+TEST(MaskedTextSamples, TheRanksSharesAreTheWholeBatch) {
+  MaskedTextSamples const samples(make_lines(400), rule(32, 5), 0.15);
+  BatchTokens whole;
+  auto const alone = dealt(samples, 1, whole);
+  EXPECT_EQ(whole.all, static_cast<std::int64_t>(alone[0].size()));
+  EXPECT_EQ(whole.target, std::count_if(alone[1].begin(), alone[1].end(), [](std::int32_t id) { return id >= 0; }));
+  for (int const ranks : {2, 3, 8}) {
+    BatchTokens tokens;
+    EXPECT_EQ(dealt(samples, ranks, tokens), alone) << ranks << " ranks";
+    EXPECT_EQ(tokens.target, whole.target);
+  }
+}
+
+}  // namespace
+}  // namespace heddle
