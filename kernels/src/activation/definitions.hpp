@@ -7,6 +7,7 @@
 /// The activation functions and their derivatives in float64, as the papers define them.
 namespace heddle::kernels::definitions {
 
+/// Computes max(x, 0) (Nair & Hinton 2010).
 struct Relu {
   KOKKOS_INLINE_FUNCTION static double value(double x) { return x > 0 ? x : 0; }
   KOKKOS_INLINE_FUNCTION static double derivative(double x) { return x > 0 ? 1 : 0; }
