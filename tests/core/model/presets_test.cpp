@@ -1,0 +1,52 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "golden_model.hpp"
+
+namespace heddle {
+namespace {
+
+/// A file of apps/examples/models, the pieces of the published vocabulary and the parameters that follow.
+struct Preset {
+  char const* name;
+  std::int64_t pieces;
+  std::int64_t parameters;
+};
+
+class PresetsTest : public testing::TestWithParam<Preset> {};
+
+TEST_P(PresetsTest, HasTheParametersOfThePublishedModel) {
+  Config const config =
+      load_config(std::string(HEDDLE_TEST_DATA) + "/../../apps/examples/models/" + GetParam().name + ".toml");
+  TestBench bench(config.model, DType::float32, KernelChoices{});
+  Model const model(bench.spec("", Side::source), bench.registries().layers,
+                    {GetParam().pieces, GetParam().pieces, true});
+  std::int64_t parameters = 0;
+  for (Parameter const& parameter : bench.parameters().all()) {
+    parameters += parameter.spec.shape.size();
+  }
+  EXPECT_EQ(parameters, GetParam().parameters);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, PresetsTest,
+    testing::Values(Preset{"vaswani-base", 37000, 63'082'496},  // 65 million in the paper
+                    Preset{"vaswani-big", 37000, 214'245'376},  // 213 million in the paper
+                    // Helsinki-NLP/opus-mt-en-de has 74,410,496, with 2 * 512 * 512 of fixed positions; its output bias
+                    // is no parameter there.
+                    Preset{"marian-base", 58101, 74'410'496 - 2 * 512 * 512 + 58101},
+                    Preset{"nllb-600m", 256206, 615'073'792},  // facebook/nllb-200-distilled-600M
+                    Preset{"gpt2-small", 50257, 124'439'808},  // openai-community/gpt2
+                    // google-bert/bert-base-uncased has 109,482,240 with a pooler and segments; here is an output bias.
+                    Preset{"bert-base", 30522, 109'482'240 - (768 + 1) * 768 - 2 * 768 + 30522},
+                    Preset{"llama-like", 32000, 1'100'048'384}),  // TinyLlama-1.1B
+    [](auto const& instance) {
+      std::string name = instance.param.name;
+      std::replace_if(
+          name.begin(), name.end(), [](char letter) { return letter == '-' || letter == '.'; }, '_');
+      return name;
+    });
+
+}  // namespace
+}  // namespace heddle

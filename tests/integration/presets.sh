@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Every preset of apps/examples/models trains: ten steps with narrow layers, but as many as published.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export OMP_NUM_THREADS=1
+
+fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
+
+"$HEDDLE" demo-data --out demo --train 400 --valid 20 --test 10 > log 2>&1 || fail "demo-data"
+"$HEDDLE" prepare --source demo/train.en --target demo/train.de --valid-source demo/valid.en --valid-target demo/valid.de \
+  --vocab-size 120 --out pairs > log 2>&1 || fail "prepare"
+"$HEDDLE" prepare --text demo/train.en --valid-text demo/valid.en --vocab-size 90 --out text > log 2>&1 ||
+  fail "prepare --text"
+
+# preset NAME DATA KEY=VALUE... : ten steps, with further keys of the shrunken model.
+presets=0
+preset() {
+  local name=$1 data=$2 arguments=()
+  shift 2
+  for setting in "run.directory=$name" "data.train=$data/train.h5" "data.valid=$data/valid.h5" model.d_model=32 \
+    model.d_ff=48 model.heads=4 model.max_length=64 train.steps=10 train.batch_tokens=256 train.micro_batch_tokens=128 \
+    train.validate_every=10 train.validate_bleu=false train.log_every=1 checkpoint.every_steps=0 "$@"; do
+    arguments+=(--set "$setting")
+  done
+  "$HEDDLE" train "$HEDDLE_SOURCE/apps/examples/models/$name.toml" "${arguments[@]}" > log 2>&1 || fail "$name"
+  [ "$(grep -c '"train_loss": *[0-9]' "$name/metrics.jsonl")" = 10 ] || fail "$name: not ten losses"
+  grep '"step": *10,' "$name/metrics.jsonl" | grep -q '"valid_loss": *[0-9]' || fail "$name: no validation"
+  presets=$((presets + 1))
+}
+
+preset vaswani-base pairs
+preset vaswani-big pairs
+preset marian-base pairs
+preset nllb-600m pairs
+preset gpt2-small text
+preset bert-base text
+preset llama-like text model.heads=8
+[ "$presets" = "$(ls "$HEDDLE_SOURCE"/apps/examples/models/*.toml | wc -l)" ] || fail "a preset has no test"
+echo "$presets presets trained for ten steps"
