@@ -30,7 +30,8 @@ constexpr std::array commands = {
     Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate},
     Command{"inspect", "show what is in a dataset or checkpoint", run_inspect},
     Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint},
-    Command{"kernels", "list kernels and layers, and which would run", run_kernels},
+    Command{"kernels", "list, check or time kernels and layers", run_kernels},
+    Command{"new-plugin", "write a plug-in's project", run_new_plugin},
 };
 
 void print_help() {

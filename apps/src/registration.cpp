@@ -1,20 +1,97 @@
 #include "registration.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/host_name.hpp>
+#include <heddle/core/checks/trials.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/plugins/loading.hpp>
+#include <heddle/io/files/sha256.hpp>
 #include <heddle/kernels/register.hpp>
+#include <iterator>
 #include <set>
 
 namespace heddle {
+namespace {
 
-void register_everything(std::vector<std::string> const& plugins, Registries& registries, CpuLevel level) {
-  register_built_in_kernels(registries.kernels, level);
+std::string digest_of_file(std::string const& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::error_code error;
+  if (!file || !std::filesystem::is_regular_file(path, error)) {
+    throw ConfigError(fmt::format("plug-in {}: there is no such file; expected a shared library", path));
+  }
+  std::string const bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return sha256(bytes);
+}
+
+/// A line for each plug-in: "path (sha256 …)".
+std::string listed(std::vector<PluginFile> const& plugins) {
+  std::string lines;
+  for (PluginFile const& plugin : plugins) {
+    lines += fmt::format("\n  {} (sha256 {})", plugin.path, plugin.sha256);
+  }
+  return lines;
+}
+
+}  // namespace
+
+void add_plugins(PluginsConfig& plugins, std::vector<std::string> const& paths) {
+  plugins.paths.insert(plugins.paths.end(), paths.begin(), paths.end());
+  if (!plugins.sha256.empty()) {
+    plugins.sha256.resize(plugins.paths.size());
+  }
+}
+
+std::vector<PluginFile> read_plugins(PluginsConfig const& plugins) {
+  std::vector<PluginFile> files;
+  std::set<std::filesystem::path> seen;
+  for (std::size_t index = 0; index < plugins.paths.size(); ++index) {
+    std::string const& path = plugins.paths[index];
+    std::string const digest = digest_of_file(path);
+    std::string const expected = plugins.sha256.empty() ? "" : plugins.sha256[index];
+    if (!expected.empty() && expected != digest) {
+      throw ConfigError(
+          fmt::format("plug-in {}: the file's SHA-256 is {}, but plugins.sha256 gives {}; it is not loaded", path,
+                      digest, expected));
+    }
+    if (seen.insert(std::filesystem::weakly_canonical(path)).second) {
+      files.push_back({path, digest});
+    }
+  }
+  return files;
+}
+
+void require_same_plugins(std::vector<PluginFile> const& plugins, Communicator const& world) {
+  // A digest for each plug-in: the ranks were started with the same paths (require_same_config).
+  std::string digests;
+  for (PluginFile const& plugin : plugins) {
+    digests += plugin.sha256 + "\n";
+  }
+  std::vector<std::string> const all = gather_texts(world, digests);
+  std::vector<std::string> const files = gather_texts(world, host_name() + ":" + listed(plugins));
+  std::string others;
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    others += all[rank] == all.front() ? "" : fmt::format("\nrank {} on {}", rank, files[rank]);
+  }
+  if (!others.empty()) {
+    throw ConfigError(fmt::format("the ranks have different plug-ins; give all of them the same files\nrank 0 on {}{}",
+                                  files.front(), others));
+  }
+}
+
+void register_everything(Registration const& registration, Registries& registries, Execution& execution) {
+  register_built_in_kernels(registries.kernels, registration.level);
+  add_built_in_trials(registries.kernels);
   register_built_in_layers(registries.layers);
-  std::set<std::filesystem::path> loaded;
-  for (std::string const& path : plugins) {
-    if (loaded.insert(std::filesystem::weakly_canonical(path)).second) {
-      load_plugin(path, registries);
+  for (PluginFile const& plugin : registration.plugins) {
+    load_plugin(plugin.path, registries);
+    if (!registration.trust_plugins) {
+      require_checked(plugin.path, registries, execution);
     }
   }
 }

@@ -11,24 +11,59 @@ cached() { sed -n "s/^$1:[A-Z]*=//p" "$HEDDLE_BUILD/CMakeCache.txt"; }
 compiler=$(cached CMAKE_CXX_COMPILER)
 sanitizers=$(cached HEDDLE_SANITIZE)
 
-cp -r "$HEDDLE_SOURCE/apps/examples/plugin" source
-cmake -S source -B build -G Ninja -DCMAKE_PREFIX_PATH="$HEDDLE_INSTALL" -DCMAKE_CXX_COMPILER="$compiler" \
-  -DCMAKE_CXX_FLAGS="${sanitizers:+-fsanitize=$sanitizers}" > log 2>&1 || fail "configuring the plug-in"
-cmake --build build > log 2>&1 || fail "building the plug-in"
-plugin=build/swish.so
+# The examples are what `heddle new-plugin` writes under their names; under other names only the names differ.
+examples=(activation:swish attention:rowwise norm:mean_abs layer:adapter operation:hadamard)
+mkdir source
+for example in "${examples[@]}"; do
+  kind=${example%:*} name=${example#*:}
+  "$HEDDLE" new-plugin "source/$name" --kind "$kind" > log 2>&1 || fail "heddle new-plugin --kind $kind"
+  diff -r "source/$name" "$HEDDLE_SOURCE/apps/examples/plugins/$kind" > log || fail "new-plugin changes the example $name"
+  long=$(wc -l "source/$name"/* | awk '$2 != "total" && $1 >= 80')
+  [ -z "$long" ] || fail "a file of an example has 80 lines or more: $long"
+done
+"$HEDDLE" new-plugin source/my_function --kind activation > log 2>&1 || fail "heddle new-plugin my_function"
+! grep -riE 'swish' source/my_function > log || fail "the example's name is left in a new plug-in"
+grep -q 'class MyFunction' source/my_function/my_function.cpp || fail "the new plug-in's class has another name"
+# A wrong one: its gradient.
+"$HEDDLE" new-plugin source/wrong --kind activation > log 2>&1 || fail "heddle new-plugin wrong"
+sed -i 's/value \* (1 - sigmoid)/value * (2 - sigmoid)/' source/wrong/wrong.cpp
+grep -q '2 - sigmoid' source/wrong/wrong.cpp || fail "the wrong plug-in is not wrong"
+# One build for all of them, with little optimisation.
+cat > source/CMakeLists.txt << 'CMAKE'
+cmake_minimum_required(VERSION 3.22)
+project(plugins LANGUAGES CXX)
+enable_testing()
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard my_function wrong)
+  add_subdirectory(${name})
+endforeach()
+CMAKE
+cmake -S source -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" \
+  -DCMAKE_PREFIX_PATH="$HEDDLE_INSTALL" -DCMAKE_CXX_COMPILER="$compiler" \
+  -DCMAKE_CXX_FLAGS="${sanitizers:+-fsanitize=$sanitizers}" > log 2>&1 || fail "configuring the plug-ins"
+cmake --build build > log 2>&1 || fail "building the plug-ins"
 
-"$HEDDLE" kernels --plugin $plugin --set 'model.activation="swish"' > listing 2> log || fail "heddle kernels --plugin"
+# Each passes its own check but the wrong one, which is named with its problem, error and tolerance.
+ctest --test-dir build -E '^wrong' --output-on-failure > log 2>&1 || fail "a plug-in's own check"
+[ "$(grep -c 'Passed' log)" -eq 6 ] || fail "not every plug-in has a check"
+! ctest --test-dir build -R '^wrong' --output-on-failure > log 2>&1 || fail "a wrong plug-in passes its own check"
+grep -qE 'central differences .*WRONG: gradient of input' log || fail "the wrong gradient is not in the table"
+
+plugin=build/swish.so
+operation=build/hadamard.so
+"$HEDDLE" kernels --plugin $plugin --plugin $operation --set 'model.activation="swish"' > listing 2> log ||
+  fail "heddle kernels --plugin"
 grep -Eq '^ *\* swish +speed +[0-9]+ +build/swish\.so$' listing || fail "swish is not what would run: $(cat listing)"
-grep -Eq '^ *gated_feed_forward +build/swish\.so$' listing || fail "the layer is not listed: $(cat listing)"
+grep -Eq '^ *hadamard_layer +build/hadamard\.so$' listing || fail "the layer is not listed: $(cat listing)"
 grep -Eq '^ *\* kokkos +speed +10 +built-in$' listing || fail "the built-in kernels are not listed: $(cat listing)"
 
 # Its operation, which Heddle does not know, is listed, marked where the model calls it, and can be chosen by
 # [kernels].
-grep -Fq '  product (not called by this model)' listing || fail "the plug-in's operation is not listed: $(cat listing)"
-gated='model.encoder_sublayers=["self_attention","gated_feed_forward"]'
-"$HEDDLE" kernels --plugin $plugin --set model.activation=swish --set "$gated" --set kernels.product=portable \
+grep -Fq '  hadamard (not called by this model)' listing || fail "the plug-in's operation is not listed: $(cat listing)"
+gated='model.encoder_sublayers=["self_attention","hadamard_layer"]'
+"$HEDDLE" kernels --plugin $operation --set "$gated" --set kernels.hadamard=portable \
   > listing 2> log || fail "heddle kernels with a choice for the plug-in's operation"
-grep -Eq '^ *\* portable +speed +10 +build/swish\.so$' listing || fail "the plug-in's operation is not marked: $(cat listing)"
+grep -Eq '^ *\* portable +speed +10 +build/hadamard\.so$' listing || fail "the plug-in's operation is not marked: $(cat listing)"
 # unknown WORDS ARGUMENTS...: exit 78, and the message contains WORDS.
 unknown() {
   local words=$1 code=0
@@ -37,15 +72,14 @@ unknown() {
   [ "$code" -eq 78 ] || fail "kernels with '$*': exit code $code instead of 78"
   grep -qF -- "$words" log || fail "kernels with '$*': the message does not say '$words'"
 }
-unknown "kernels.product = 'other': no such implementation" --plugin $plugin --set model.activation=swish --set "$gated" \
-  --set kernels.product=other
-unknown "--set kernels.produkt=portable: there is no key kernels.produkt; did you mean product?" --plugin $plugin \
-  --set model.activation=swish --set kernels.produkt=portable
-unknown "--set kernels.product=portable: there is no key kernels.product" --set kernels.product=portable
+unknown "kernels.hadamard = 'other': no such implementation" --plugin $operation --set "$gated" --set kernels.hadamard=other
+unknown "--set kernels.hadamart=portable: there is no key kernels.hadamart; did you mean hadamard?" --plugin $operation \
+  --set kernels.hadamart=portable
+unknown "--set kernels.hadamard=portable: there is no key kernels.hadamard" --set kernels.hadamard=portable
 
-HEDDLE_EXAMPLE_PLUGIN=$work/$plugin "$HEDDLE_BUILD/tests/core_tests" --gtest_filter='ExamplePlugin.*' > log 2>&1 ||
-  fail "the plug-in's kernel or layer computes something else"
-! grep -q SKIPPED log || fail "the checks of the plug-in's kernel and layer were skipped"
+HEDDLE_EXAMPLE_PLUGIN=$work/$operation "$HEDDLE_BUILD/tests/core_tests" --gtest_filter='ExamplePlugin.*' > log 2>&1 ||
+  fail "the plug-in is registered in part"
+! grep -q SKIPPED log || fail "the check of the registration was skipped"
 
 "$HEDDLE" demo-data --out text --train 1000 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
 "$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
@@ -63,7 +97,9 @@ heads = 2
 max_length = 128
 activation = "swish"
 activation_dropout = 0.1
-encoder_sublayers = ["self_attention", "gated_feed_forward"]
+encoder_sublayers = ["self_attention", "hadamard_layer"]
+[plugins]
+paths = ["build/hadamard.so"]
 [train]
 steps = 60
 batch_tokens = 1024
@@ -88,7 +124,7 @@ train() {
 "$HEDDLE" kernels --benchmark --plugin $plugin --config run.toml --set 'kernels.cache="times.json"' > listing 2> log ||
   fail "heddle kernels --benchmark --plugin"
 grep -q '^activation: swish of float32' listing || fail "the plug-in's kernel was not timed: $(cat listing)"
-grep -q '^product: products of float32' listing || fail "the plug-in's operation was not timed: $(cat listing)"
+grep -q '^hadamard: products of float32' listing || fail "the plug-in's operation was not timed: $(cat listing)"
 grep -Fq '48 columns of 32"' times.json || fail "the plug-in's layer was not timed: $(cat times.json)"
 
 parameters() { echo "$1"/checkpoints/step-00000060/*.h5; }
@@ -98,10 +134,10 @@ loss() { sed -n "$1s/.*\"train_loss\":\([0-9.]*\).*/\1/p" whole/metrics.jsonl; }
 awk -v first="$(loss 1)" -v last="$(loss 60)" 'BEGIN {exit !(last < first - 0.5)}' ||
   fail "the loss went from $(loss 1) to $(loss 60)"
 h5dump -n 1 "$(parameters whole)" > names 2> log || fail "h5dump"
-grep -q 'encoder.layers.0.gated_feed_forward.gate.weight' names || fail "the layer's parameters are not in the checkpoint"
+grep -q 'encoder.layers.0.hadamard_layer.gate.weight' names || fail "the layer's parameters are not in the checkpoint"
 
 # Stopped and resumed, this time with the plug-in named in the configuration: bitwise the same.
-"$HEDDLE" train run.toml --set run.directory=halves --set "plugins.paths=[\"$plugin\"]" > log 2>&1 &
+"$HEDDLE" train run.toml --set run.directory=halves --set "plugins.paths=[\"$operation\",\"$plugin\"]" > log 2>&1 &
 run=$!
 for _ in $(seq 1000); do
   [ ! -e halves/metrics.jsonl ] || [ "$(wc -l < halves/metrics.jsonl)" -lt 5 ] || break
@@ -111,7 +147,7 @@ kill -USR1 "$run"
 code=0
 wait "$run" || code=$?
 [ "$code" -eq 75 ] || fail "stopped by SIGUSR1: exit code $code instead of 75"
-train halves 0 --set "plugins.paths=[\"$plugin\"]"
+train halves 0 --set "plugins.paths=[\"$operation\",\"$plugin\"]"
 grep -q "resuming after step" log || fail "the stopped run did not resume"
 h5diff "$(parameters whole)" "$(parameters halves)" /parameters > log || fail "the resumed run ended elsewhere"
 
@@ -132,14 +168,14 @@ head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole > translated 2> 
 
 # If its path does not exist, a file of the same name can be given.
 mkdir elsewhere
-cp $plugin elsewhere/swish.so
-(cd elsewhere && head -n 3 ../text/test.en | "$HEDDLE" translate --checkpoint ../whole --plugin swish.so) \
+cp $plugin $operation elsewhere
+(cd elsewhere && head -n 3 ../text/test.en | "$HEDDLE" translate --checkpoint ../whole --plugin swish.so --plugin hadamard.so) \
   > moved 2> log || fail "translate with the plug-in in another place"
 cmp translated moved || fail "the plug-in in another place translates otherwise"
 
 # Without the plug-in its names are unknown.
-train whole 78
-grep -q "gated_feed_forward\|swish" log || fail "the missing layer or function is not named"
+train whole 78 --set 'plugins.paths=[]'
+grep -q "hadamard_layer\|swish" log || fail "the missing layer or function is not named"
 
 # refused LIBRARY WORDS ARGUMENTS...: exit 78, and the message names the library and contains WORDS.
 refused() {
@@ -172,4 +208,49 @@ echo "text" > text.so
 refused ./text.so "expected a shared library"
 refused ./absent.so "there is no such file"
 [ ! -e refused ] || fail "a refused plug-in left a run directory behind"
+
+# A new plug-in trains with its own configuration.
+for example in "${examples[@]}"; do
+  name=${example#*:}
+  "$HEDDLE" train "source/$name/run.toml" --set train.steps=3 --set train.batch_tokens=512 --set optimizer.warmup_steps=1 \
+    > log 2>&1 || fail "training with the new plug-in $name"
+  [ "$(grep -c train_loss "runs/$name/metrics.jsonl")" -ge 1 ] || fail "the new plug-in $name did not train"
+done
+"$HEDDLE" kernels --config source/mean_abs/run.toml > listing 2> log || fail "heddle kernels with a kind of norm"
+grep -Eq '^ *\* mean_abs +speed +10' listing || fail "the plug-in's norm does not run: $(cat listing)"
+"$HEDDLE" kernels --config source/rowwise/run.toml > listing 2> log || fail "heddle kernels with an attention kernel"
+grep -Eq '^ *\* rowwise +speed' listing || fail "the plug-in's attention does not run: $(cat listing)"
+
+# A wrong plug-in is refused with file, operation, implementation, problem, error and tolerance, unless it is trusted.
+refused build/wrong.so "the implementation 'wrong' of operation 'activation' is wrong: wrong, 11 x 301, strided, central"
+grep -qE 'gradient of input.*an error of .*, more than the tolerance 1e-07' log || fail "the error found is not named"
+"$HEDDLE" kernels --plugin build/wrong.so --trust-plugins > listing 2> log || fail "a trusted plug-in was refused"
+train trusted 0 --plugin $plugin --plugin build/wrong.so --trust-plugins --set train.steps=2 --set train.validate_every=0 \
+  --set optimizer.warmup_steps=1
+code=0
+"$HEDDLE" kernels --check adam.kokkos > listing 2> log || code=$?
+[ "$code" -eq 0 ] || fail "heddle kernels --check adam.kokkos: exit code $code"
+grep -q ' problems passed' listing || fail "the checks are not counted: $(cat listing)"
+unknown "there is no implementation or layer 'adam.kokos' to check; did you mean adam.kokkos?" --check adam.kokos
+
+# Digests: one that differs is refused before the library is opened; ranks compare theirs.
+sum() { sha256sum "$1" | cut -d ' ' -f 1; }
+cp text.so named.so
+refused ./named.so "but plugins.sha256 gives $(sum $plugin)" --set 'plugins.paths=["./named.so"]' \
+  --set "plugins.sha256=[\"$(sum $plugin)\"]"
+"$HEDDLE" kernels --set "plugins.paths=[\"$plugin\"]" --set "plugins.sha256=[\"$(sum $plugin)\"]" > listing 2> log ||
+  fail "a plug-in with the right digest was refused"
+mkdir -p other/build
+cp $operation other/build/
+cp $plugin other/build/ && echo >> other/build/swish.so
+cat > on_rank << 'RANK'
+[ "$OMPI_COMM_WORLD_RANK" != 1 ] || cd other
+exec "$@"
+RANK
+code=0
+"$HEDDLE_MPIRUN" -np 2 bash on_rank "$HEDDLE" train "$work/run.toml" --set run.directory="$work/differ" --plugin $plugin \
+  --set data.train="$work/data/train.h5" --set data.valid="$work/data/valid.h5" > log 2>&1 || code=$?
+[ "$code" -eq 78 ] || fail "ranks with different plug-ins: exit code $code instead of 78"
+grep -q "^rank 1 on $(hostname):" log || fail "the rank with another plug-in is not named with its host"
+grep -q "build/swish.so (sha256 $(sum other/build/swish.so))" log || fail "the other plug-in is not named with its path"
 echo "plug-ins: all as promised"

@@ -31,60 +31,7 @@ class ActivationTest : public BuiltInKernelsTest {
     }
     return call;
   }
-
-  Activation& reference() { return *registries_.of<Activation>().select("reference", {DType::float64, "relu"}); }
-
-  void compare(Activation& activation, ActivationCall const& call, std::string const& what) {
-    DType const dtype = call.input.dtype();
-    ActivationCall oracle = call;
-    oracle.input = converted(call.input, DType::float64);
-    Tensor const output = random_matrix(dtype, columns, 1, 3);
-    Tensor const expected = Tensor::allocate(DType::float64, call.input.shape());
-    activation.forward(execution_, call, output);
-    reference().forward(execution_, oracle, expected);
-    expect_close(output, expected, dtype, what.c_str());
-    expect_padding_untouched(output, what);
-
-    Tensor const grad_output = random_matrix(dtype, columns, 2, 2);
-    Tensor const grad_input = random_matrix(dtype, columns, 3, 4);
-    activation.backward(execution_, call, grad_output, {grad_input});
-    reference().backward(execution_, oracle, converted(grad_output, DType::float64), {expected});
-    expect_close(grad_input, expected, dtype, (what + " backward").c_str());
-    expect_padding_untouched(grad_input, what);
-  }
 };
-
-TEST_F(ActivationTest, EveryImplementationAgreesWithTheReference) {
-  for (auto const& entry : registries_.of<Activation>().entries()) {
-    for (char const* const function : {"relu", "gelu", "gelu_tanh", "silu"}) {
-      for (float const rate : {0.0F, 0.3F}) {
-        for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
-          ActivationCall const call = make_call(dtype, function, rate, 5);
-          ASSERT_TRUE(entry.kernel->supports(call.problem()));
-          compare(*entry.kernel, call, entry.name + " " + function + " " + std::string(name_of(dtype)));
-        }
-      }
-    }
-  }
-}
-
-TEST_F(ActivationTest, BackwardOfTheReferenceByCentralDifferences) {
-  constexpr std::int64_t width = 9;
-  for (char const* const function : {"relu", "gelu", "gelu_tanh", "silu"}) {
-    for (float const rate : {0.0F, 0.4F}) {
-      ActivationCall const call = make_call(DType::float64, function, rate, 2, width);
-      Tensor const upstream = random_matrix(DType::float64, width, 12);
-      Tensor const output = Tensor::allocate(DType::float64, call.input.shape());
-      auto const loss = [&] {
-        reference().forward(execution_, call, output);
-        return weighted_sum(upstream, output);
-      };
-      Tensor const grad_input = Tensor::allocate(DType::float64, call.input.shape());
-      reference().backward(execution_, call, upstream, {grad_input});
-      expect_gradient(loss, call.input, grad_input, function);
-    }
-  }
-}
 
 TEST_F(ActivationTest, WorksInPlace) {
   for (auto const& entry : registries_.of<Activation>().entries()) {
@@ -124,50 +71,17 @@ ActivationCall gated_call(ActivationCall call, DType dtype, std::uint64_t seed) 
   return call;
 }
 
-TEST_F(ActivationTest, GatedOnesAgreeWithTheReference) {
+TEST_F(ActivationTest, GatedOnesWorkInPlace) {
   for (auto const& entry : registries_.of<Activation>().entries()) {
-    for (char const* const function : {"relu", "gelu", "gelu_tanh", "silu"}) {
-      for (float const rate : {0.0F, 0.3F}) {
-        for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
-          std::string const what = entry.name + " " + function + " " + std::string(name_of(dtype));
-          ActivationCall const call = gated_call(make_call(dtype, function, rate, 5), dtype, 21);
-          ActivationCall const oracle = gated_call(make_call(DType::float64, function, rate, 5), DType::float64, 21);
-          ASSERT_TRUE(entry.kernel->supports(call.problem())) << what;
-          Tensor const output = random_matrix(dtype, columns, 1, 3);
-          Tensor const expected = Tensor::allocate(DType::float64, call.input.shape());
-          entry.kernel->forward(execution_, call, output);
-          reference().forward(execution_, oracle, expected);
-          expect_close(output, expected, dtype, what.c_str());
-
-          Tensor const grad = random_matrix(dtype, columns, 2, 2);
-          Tensor const grad_gate = random_matrix(dtype, columns, 3, 4);
-          Tensor const expected_gate = Tensor::allocate(DType::float64, call.input.shape());
-          reference().backward(execution_, oracle, converted(grad, DType::float64), {expected, expected_gate});
-          entry.kernel->backward(execution_, call, grad, {grad, grad_gate});  // in place
-          expect_close(grad, expected, dtype, (what + " backward").c_str());
-          expect_close(grad_gate, expected_gate, dtype, (what + " gate").c_str());
-          expect_padding_untouched(grad_gate, what);
-        }
-      }
-    }
-  }
-}
-
-TEST_F(ActivationTest, GatedBackwardOfTheReferenceByCentralDifferences) {
-  constexpr std::int64_t width = 9;
-  for (char const* const function : {"relu", "gelu", "gelu_tanh", "silu"}) {
-    ActivationCall const call = gated_call(make_call(DType::float64, function, 0.4F, 2, width), DType::float64, 22);
-    Tensor const upstream = random_matrix(DType::float64, width, 12);
-    Tensor const output = Tensor::allocate(DType::float64, call.input.shape());
-    auto const loss = [&] {
-      reference().forward(execution_, call, output);
-      return weighted_sum(upstream, output);
-    };
-    ActivationGradients const gradients{Tensor::allocate(DType::float64, call.input.shape()),
-                                        Tensor::allocate(DType::float64, call.input.shape())};
-    reference().backward(execution_, call, upstream, gradients);
-    expect_gradient(loss, call.input, gradients.input, function);
-    expect_gradient(loss, call.gate, gradients.gate, function);
+    ActivationCall const call = gated_call(make_call(DType::float32, "silu", 0.3F, 5), DType::float32, 21);
+    ActivationGradients const apart{Tensor::allocate(DType::float32, call.input.shape()),
+                                    Tensor::allocate(DType::float32, call.input.shape())};
+    Tensor const grad = random_matrix(DType::float32, columns, 2, 2);
+    Tensor const grad_gate = random_matrix(DType::float32, columns, 3, 4);
+    entry.kernel->backward(execution_, call, grad, apart);
+    entry.kernel->backward(execution_, call, grad, {grad, grad_gate});
+    expect_same_bits(grad, apart.input, entry.name.c_str());
+    expect_same_bits(grad_gate, apart.gate, entry.name.c_str());
   }
 }
 

@@ -63,12 +63,6 @@ TestModel::TestModel(ModelConfig const& config, VocabularySizes const& vocabular
   bench.allocate();
 }
 
-void copy_from_doubles(Tensor const& tensor, std::vector<double> const& values) {
-  std::vector<unsigned char> host(static_cast<std::size_t>(tensor.bytes()));
-  copy_to_host(host.data(), testing_support::tensor_of(values, tensor.dtype(), tensor.shape()));
-  copy_from_host(tensor, host.data());
-}
-
 double relative_error(std::vector<double> const& actual, std::vector<double> const& expected) {
   if (actual.size() != expected.size()) {
     return std::numeric_limits<double>::infinity();

@@ -2,6 +2,7 @@
 
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/model.hpp>
+#include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/training/optimizer.hpp>
 #include <memory>
 #include <string>
@@ -56,9 +57,6 @@ struct TestModel {
   TestBench bench;
   Model model;
 };
-
-/// Gives a contiguous tensor's elements these values, rounded to its dtype.
-void copy_from_doubles(Tensor const& tensor, std::vector<double> const& values);
 
 /// The largest difference, relative to the largest magnitude of `expected`; infinite where the sizes differ.
 double relative_error(std::vector<double> const& actual, std::vector<double> const& expected);

@@ -2,36 +2,10 @@
 
 #include <cmath>
 #include <heddle/core/operations/dropout.hpp>
+#include <heddle/core/tensor/doubles.hpp>
 
 namespace heddle::testing_support {
 namespace {
-
-template <class Element>
-void append_row(std::vector<double>& to, Tensor const& row) {
-  std::vector<Element> elements(static_cast<std::size_t>(row.size()));
-  copy_to_host(elements.data(), row);
-  for (Element const element : elements) {
-    if constexpr (std::is_same_v<Element, BFloat16>) {
-      to.push_back(static_cast<float>(element));
-    } else {
-      to.push_back(static_cast<double>(element));
-    }
-  }
-}
-
-template <class Element>
-void copy_values(Tensor const& to, std::vector<double> const& values) {
-  std::vector<Element> elements;
-  elements.reserve(values.size());
-  for (double const value : values) {
-    if constexpr (std::is_same_v<Element, BFloat16>) {
-      elements.push_back(BFloat16(static_cast<float>(value)));
-    } else {
-      elements.push_back(static_cast<Element>(value));
-    }
-  }
-  copy_from_host(to, elements.data());
-}
 
 /// One element of a float64 tensor as a tensor.
 Tensor element_of(Tensor const& tensor, std::int64_t index) {
@@ -43,45 +17,11 @@ Tensor element_of(Tensor const& tensor, std::int64_t index) {
 }  // namespace
 
 std::vector<double> values(Tensor const& tensor) {
-  std::vector<double> result;
-  std::int64_t const rows = tensor.empty() ? 0 : (tensor.shape().rank() == 0 ? 1 : tensor.dim(0));
-  for (std::int64_t i = 0; i < rows; ++i) {
-    Tensor const row = tensor.shape().rank() == 0 ? tensor : tensor.rows(i, 1);
-    switch (tensor.dtype()) {
-      case DType::float32:
-        append_row<float>(result, row);
-        break;
-      case DType::float64:
-        append_row<double>(result, row);
-        break;
-      case DType::bfloat16:
-        append_row<BFloat16>(result, row);
-        break;
-      case DType::int32:
-        append_row<std::int32_t>(result, row);
-        break;
-    }
-  }
-  return result;
+  return to_doubles(tensor);
 }
 
 Tensor tensor_of(std::vector<double> const& values, DType dtype, Shape const& shape) {
-  Tensor result = Tensor::allocate(dtype, shape);
-  switch (dtype) {
-    case DType::float32:
-      copy_values<float>(result, values);
-      break;
-    case DType::float64:
-      copy_values<double>(result, values);
-      break;
-    case DType::bfloat16:
-      copy_values<BFloat16>(result, values);
-      break;
-    case DType::int32:
-      copy_values<std::int32_t>(result, values);
-      break;
-  }
-  return result;
+  return from_doubles(values, dtype, shape);
 }
 
 Tensor int_tensor(std::vector<std::int32_t> const& values) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <heddle/core/checks/result.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/tensor/arena.hpp>
 #include <heddle/core/tensor/execution.hpp>
@@ -20,21 +21,6 @@ class KernelTest : public testing::Test {
   Execution execution_{Kokkos::DefaultExecutionSpace(), scratch_};
 };
 
-/// The tolerance of a kernel of this dtype against the reference: |actual - expected| ≤ tolerance * (1 + |expected|).
-constexpr double tolerance(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-      return 1e-11;
-    case DType::float32:
-      return 2e-5;
-    case DType::bfloat16:
-      return 2e-2;
-    case DType::int32:
-      return 0;
-  }
-  return 0;
-}
-
 /// The elements as float64, row major; rows may be strided.
 std::vector<double> values(Tensor const& tensor);
 /// A new contiguous tensor with these values, rounded to the dtype.
@@ -46,7 +32,8 @@ Tensor converted(Tensor const& tensor, DType dtype);
 /// Uniform numbers from [low, high) that are exact in bfloat16, so that every dtype computes with the same inputs.
 Tensor random_tensor(DType dtype, Shape const& shape, std::uint64_t seed, double low = -1, double high = 1);
 
-/// Fails if a value is further than tolerance(dtype) from the expected one; infinities must be equal, NaN never is.
+/// Fails if a value is further than tolerance(dtype) of checks/result.hpp from the expected one; infinities must be
+/// equal, NaN never is.
 void expect_close(Tensor const& actual, Tensor const& expected, DType dtype, char const* what);
 
 /// Fails unless both have the same bytes.

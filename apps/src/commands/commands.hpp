@@ -11,6 +11,7 @@ using Arguments = std::vector<std::string>;
 int run_checkpoint(Arguments const& arguments);
 int run_demo_data(Arguments const& arguments);
 int run_kernels(Arguments const& arguments);
+int run_new_plugin(Arguments const& arguments);
 int run_prepare(Arguments const& arguments);
 int run_train(Arguments const& arguments);
 int run_translate(Arguments const& arguments);

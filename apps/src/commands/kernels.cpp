@@ -9,12 +9,14 @@
 #include <heddle/kernels/register.hpp>
 #include <iostream>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "commands.hpp"
 #include "kernels/benchmark.hpp"
 #include "kernels/cache.hpp"
+#include "kernels/check.hpp"
 #include "options.hpp"
 #include "registration.hpp"
 
@@ -25,6 +27,8 @@ static_assert(std::string_view(plugin::heddle_version) == HEDDLE_VERSION, "compi
 
 struct KernelsOptions {
   std::vector<std::string> plugins;
+  bool trust_plugins = false;
+  std::optional<std::string> check;  ///< the name, "" for everything
   std::string config;
   std::vector<std::string> overrides;
   bool benchmark = false;
@@ -119,17 +123,28 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
   namespace po = boost::program_options;
   CommandSyntax syntax;
   syntax.name = "kernels";
-  syntax.usage = "[--benchmark] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... [options]";
+  syntax.usage =
+      "[--benchmark | --check [NAME]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... [options]";
   syntax.summary =
       "Lists what is registered: each operation's implementations, which of them the configured model would run in "
       "the\n"
       "configured precision, and the layers.\n"
       "`kernels.OPERATION` in the configuration names one instead of `auto`.\n"
       "With --benchmark: times the implementations in a training step of the configured model and keeps the times in\n"
-      "kernels.cache, so that `auto` takes the fastest in runs on this machine that have no checkpoint yet.";
+      "kernels.cache, so that `auto` takes the fastest in runs on this machine that have no checkpoint yet.\n"
+      "With --check: compares implementations with `reference` and gradients with central differences on small "
+      "problems;\n"
+      "exits with 78 if one is wrong.";
   syntax.options.add_options()  //
       ("plugin", po::value(&options.plugins)->composing()->value_name("LIBRARY"),
        "load this plug-in first; repeatable")  //
+      ("trust-plugins", po::bool_switch(&options.trust_plugins),
+       "load plug-ins without checking their kernels and layers")  //
+      ("check",
+       po::value<std::string>()->implicit_value("")->value_name("[NAME]")->notifier(
+           [&options](std::string const& name) { options.check = name; }),
+       "check every implementation and layer, or NAME: an operation, an implementation, OPERATION.IMPLEMENTATION, a "
+       "layer or a plug-in's path")  //
       ("benchmark", po::bool_switch(&options.benchmark),
        "time implementations")  //
       ("config", po::value(&options.config)->value_name("RUN.toml"),
@@ -173,17 +188,25 @@ int run_kernels(Arguments const& arguments) {
     throw UsageError(fmt::format("--vocabulary is {}; expected 4 to {}", options.vocabulary,
                                  std::numeric_limits<std::int32_t>::max()));
   }
+  if (options.check && options.benchmark) {
+    throw UsageError("--check and --benchmark exclude each other");
+  }
   if (options.all && !options.benchmark) {
     throw UsageError("--all is for --benchmark, which is not given");
   }
   Config const config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
                                                : load_config(options.config, options.overrides);
-  std::vector<std::string> plugins = config.plugins.paths;
-  plugins.insert(plugins.end(), options.plugins.begin(), options.plugins.end());
+  PluginsConfig plugins = config.plugins;
+  add_plugins(plugins, options.plugins);
   Runtime runtime;
   Registries registries;
-  register_everything(plugins, registries);
+  // A check prints all errors, not the first.
+  bool const trusted = options.trust_plugins || options.check.has_value();
+  register_everything({.plugins = read_plugins(plugins), .trust_plugins = trusted}, registries, runtime.execution());
   registries.kernels.require_known(config.kernels);
+  if (options.check) {
+    return static_cast<int>(print_checks(registries, *options.check, runtime.execution()));
+  }
   if (options.benchmark) {
     benchmark(options, config, registries, runtime.execution());
   } else {

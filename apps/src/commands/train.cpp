@@ -28,6 +28,7 @@ struct TrainOptions {
   std::string config;
   std::vector<std::string> overrides;
   std::vector<std::string> plugins;
+  bool trust_plugins = false;
   bool fresh = false;
 };
 
@@ -45,6 +46,8 @@ CommandSyntax train_syntax(TrainOptions& options) {
        "a key's value in place of the file's; can be given again")  //
       ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
        "a shared library with kernels and layers, beside those in plugins.paths; can be given again")  //
+      ("trust-plugins", po::bool_switch(&options.trust_plugins),
+       "load plug-ins without checking their kernels and layers")  //
       ("fresh", po::bool_switch(&options.fresh),
        "start over in a new directory beside run.directory (which is left as it is)");
   syntax.positional.add("config", 1);
@@ -115,13 +118,16 @@ std::filesystem::path choose_run_directory(std::filesystem::path name, bool fres
 
 ExitCode train(TrainOptions const& options, Communicator const& world, StopSignal const& signal) {
   Config config = load_config(options.config, options.overrides);
-  config.plugins.paths.insert(config.plugins.paths.end(), options.plugins.begin(), options.plugins.end());
+  add_plugins(config.plugins, options.plugins);
   require_supported(config);
   Runtime runtime;
   require_same_config(config, world);
   Registries registries;
   CpuLevel const level = common_cpu_level(world);
-  register_everything(config.plugins.paths, registries, level);
+  std::vector<PluginFile> const plugins = read_plugins(config.plugins);
+  require_same_plugins(plugins, world);
+  register_everything({.plugins = plugins, .trust_plugins = options.trust_plugins, .level = level}, registries,
+                      runtime.execution());
   registries.kernels.require_known(config.kernels);
   settle_validate_bleu(config, registries.layers);
   ParallelState const parallel = make_parallel(config, registries.layers, world);

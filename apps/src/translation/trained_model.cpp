@@ -107,16 +107,19 @@ void require_model_of(Checkpoint const& checkpoint, Config const& config) {
 }
 
 /// The plug-ins to load. A path of the checkpoint's configuration that no longer exists is replaced by a given file of
-/// the same name.
-std::vector<std::string> plugins_of(Config const& config, std::vector<std::string> const& given) {
-  std::vector<std::string> plugins;
-  std::copy_if(config.plugins.paths.begin(), config.plugins.paths.end(), std::back_inserter(plugins),
-               [&](fs::path const& path) {
-                 return fs::exists(path) || std::none_of(given.begin(), given.end(), [&](fs::path const& other) {
-                          return other.filename() == path.filename();
-                        });
-               });
-  plugins.insert(plugins.end(), given.begin(), given.end());
+/// the same name, which must have its digest.
+PluginsConfig plugins_of(Config const& config, std::vector<std::string> given) {
+  PluginsConfig plugins = config.plugins;
+  for (std::string& path : plugins.paths) {
+    auto const other = std::find_if(given.begin(), given.end(), [&](fs::path const& other_path) {
+      return other_path.filename() == fs::path(path).filename();
+    });
+    if (!fs::exists(path) && other != given.end()) {
+      path = *other;
+      given.erase(other);
+    }
+  }
+  add_plugins(plugins, given);
   return plugins;
 }
 
@@ -137,7 +140,9 @@ void add_model_options(po::options_description& description, TrainedModelOptions
       ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
        "a shared library with kernels and layers, beside those the model was trained with, or in place of one of the "
        "same "
-       "file name that is no longer where it was; can be given again");
+       "file name that is no longer where it was; can be given again")  //
+      ("trust-plugins", po::bool_switch(&options.trust_plugins),
+       "load plug-ins without checking their kernels and layers");
 }
 
 std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report) {
@@ -174,7 +179,9 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   require_model_of(first, config);
   Vocabulary vocabulary{Tokenizer::from_model(first.source_model()), Tokenizer::from_model(first.target_model())};
   std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), std::move(vocabulary)));
-  model->build(plugins_of(model->config_, options.plugins), require);
+  model->build(
+      {.plugins = read_plugins(plugins_of(model->config_, options.plugins)), .trust_plugins = options.trust_plugins},
+      require);
   model->load(checkpoints);
   return model;
 }
@@ -182,8 +189,8 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
 TrainedModel::TrainedModel(Config config, Vocabulary vocabulary)
     : config_(std::move(config)), vocabulary_(std::move(vocabulary)) {}
 
-void TrainedModel::build(std::vector<std::string> const& plugins, ModelRequirement const& require) {
-  register_everything(plugins, registries_);
+void TrainedModel::build(Registration const& registration, ModelRequirement const& require) {
+  register_everything(registration, registries_, runtime_.execution());
   registries_.kernels.require_known(config_.kernels);
   require(describe_model(config_.model, registries_.layers));
   VocabularySizes const sizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()};

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "registration.hpp"
+
 namespace heddle {
 
 /// The user's choice of a trained model.
@@ -25,14 +27,15 @@ struct TrainedModelOptions {
   std::string which = "auto";          ///< "best", "last", or "auto": the best where there is one, else the last
   std::int64_t average = 1;            ///< the number of newest checkpoints whose parameters are averaged
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
+  bool trust_plugins = false;          ///< they are not checked
   std::vector<std::string> plugins;    ///< beside those of the configuration, or in place of one with that file name
 };
 
 /// Throws ConfigError where a model cannot do what a command needs, naming both.
 using ModelRequirement = std::function<void(ModelDescription const&)>;
 
-/// The options --checkpoint, --which, --average, --set, --plugin. open_trained_model throws UsageErrors for their
-/// values.
+/// The options --checkpoint, --which, --average, --set, --plugin, --trust-plugins. open_trained_model throws
+/// UsageErrors for their values.
 void add_model_options(boost::program_options::options_description& description, TrainedModelOptions& options);
 
 /// The verified checkpoints that `options` name; the first one's configuration is used. `report` gets a line on each
@@ -62,7 +65,7 @@ class TrainedModel {
 
  private:
   TrainedModel(Config config, Vocabulary vocabulary);
-  void build(std::vector<std::string> const& plugins, ModelRequirement const& require);
+  void build(Registration const& registration, ModelRequirement const& require);
   void load(std::vector<Checkpoint> const& checkpoints);
 
   Config config_;

@@ -62,6 +62,26 @@ void check_stacks(ModelConfig const& model) {
   }
 }
 
+/// Digests, one for each path.
+void check_plugins(PluginsConfig const& plugins, ConfigDocument const& document) {
+  auto const is_digest = [](std::string const& text) {
+    return text.empty() || (text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos);
+  };
+  std::string const where = document.origin("plugins", "sha256");
+  if (!plugins.sha256.empty() && plugins.sha256.size() != plugins.paths.size()) {
+    throw ConfigError(
+        fmt::format("{}: plugins.sha256 has {} digests for {} plugins.paths; expected one for each, \"\" for any file",
+                    where, plugins.sha256.size(), plugins.paths.size()));
+  }
+  for (std::string const& digest : plugins.sha256) {
+    if (!is_digest(digest)) {
+      throw ConfigError(fmt::format(
+          "{}: plugins.sha256 has \"{}\"; expected 64 hexadecimal digits in lower case, as sha256sum prints", where,
+          digest));
+    }
+  }
+}
+
 /// Removes the cross-attention of the first stack, which has nothing to attend to, unless its sublayers were given.
 void drop_cross_attention_of_the_first_stack(ModelConfig& model) {
   std::string const& first = model.stacks.front();
@@ -109,6 +129,7 @@ Config parse_config(std::string_view text, std::string_view source_name, std::ve
   }
   check_together(config, document);
   check_stacks(config.model);
+  check_plugins(config.plugins, document);
   drop_cross_attention_of_the_first_stack(config.model);
   return config;
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <heddle/core/config/config.hpp>
 #include <limits>
@@ -18,13 +17,6 @@ template <class Enum>
 inline constexpr int names_of = 0;
 template <>
 inline constexpr std::array<std::string_view, 3> names_of<NormPlacement>{"post", "pre", "both"};
-template <>
-inline constexpr std::array<std::string_view, norm_kinds.size()> names_of<NormKind> = [] {
-  std::array<std::string_view, norm_kinds.size()> names;
-  std::transform(norm_kinds.begin(), norm_kinds.end(), names.begin(),
-                 [](NormTraits const& traits) { return traits.name; });
-  return names;
-}();
 template <>
 inline constexpr auto names_of<Positions> = position_names;
 template <>
@@ -116,7 +108,8 @@ void visit_layer_keys(Visitor& visitor, Model& model) {
   visitor.key("dropout", model.dropout, below_one(), "of embeddings and of each sublayer's output");
   visitor.key("attention_dropout", model.attention_dropout, below_one(), "of attention weights");
   visitor.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
-  visitor.key("norm_kind", model.norm_kind, Unchecked{}, "of every norm: LayerNorm, or RMSNorm, which has no bias");
+  visitor.key("norm_kind", model.norm_kind, NotEmpty{},
+              "of every norm: layer (LayerNorm), rms (RMSNorm, which has no bias), or a plug-in's");
   visitor.key("norm_epsilon", model.norm_epsilon, above_zero(), "added to the square that a norm takes the root of");
   visitor.key("recompute", model.recompute, Unchecked{}, "what backward computes again to save memory");
 }
@@ -238,6 +231,7 @@ void visit_extensions(Visitor& visitor, Config& config) {
   visitor.key("cache", kernels.cache, Unchecked{}, "what `heddle kernels --benchmark` measured; \"\": nothing");
   visitor.section("plugins", "shared libraries with kernels and layers");
   visitor.key("paths", config.plugins.paths, Unchecked{}, "loaded in this order before anything is built");
+  visitor.key("sha256", config.plugins.sha256, Unchecked{}, "digests that those files must have; \"\": any");
 }
 
 /// `config` is a Config or a Config const; the visitor gets references to its members.

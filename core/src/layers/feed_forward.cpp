@@ -74,7 +74,11 @@ LayerTraits FeedForward::traits() {
   auto const refusal = [](ModelConfig const& keys, LayerOptions const&, LayerUse const& use) {
     return uneven_over_tensor(keys.place("d_ff"), keys.d_ff, use);
   };
-  return {.cost = cost, .refusal = refusal};
+  std::vector<LayerTrial> trials;
+  for (char const* const activation : {"relu", "gelu", "swiglu"}) {
+    trials.push_back({.name = activation, .set = [activation](ModelConfig& keys) { keys.activation = activation; }});
+  }
+  return {.cost = cost, .refusal = refusal, .trials = std::move(trials)};
 }
 
 Tensor FeedForward::activated_columns(Tensor const& hidden) const {

@@ -8,16 +8,23 @@ namespace heddle {
 
 namespace {
 
+ResidualNormProblem problem_of(LayerSpec const& spec, Norm::Declaration const& declaration) {
+  std::string const& kind = spec.model.norm_kind;
+  ResidualNormProblem problem{.dtype = spec.dtype,
+                              .d_model = declaration.columns,
+                              .dropout_rate = static_cast<float>(declaration.dropout),
+                              .kind = kind};
+  NormTraits const* const traits = built_in_norm(kind);
+  problem.bias = traits != nullptr ? traits->bias : spec.kernels.registries.supported<ResidualNorm>(problem);
+  return problem;
+}
+
 std::shared_ptr<ResidualNorm> select_kernel(LayerSpec const& spec, Norm::Declaration const& declaration) {
-  NormKind const kind = spec.model.norm_kind;
   try {
-    return spec.kernels.select<ResidualNorm>({.dtype = spec.dtype,
-                                              .d_model = declaration.columns,
-                                              .dropout_rate = static_cast<float>(declaration.dropout),
-                                              .kind = kind,
-                                              .bias = traits_of(kind).bias});
+    return spec.kernels.select<ResidualNorm>(problem_of(spec, declaration));
   } catch (ConfigError const& error) {
-    throw ConfigError(fmt::format("{} ({}, model.norm_kind = \"{}\")", error.what(), declaration.name, name_of(kind)));
+    throw ConfigError(fmt::format("{} ({}, {} = \"{}\"); \"layer\" and \"rms\" are built in, plug-ins add others",
+                                  error.what(), declaration.name, spec.model.place("norm_kind"), spec.model.norm_kind));
   }
 }
 
@@ -33,7 +40,7 @@ Norm::Norm(LayerSpec const& spec, Declaration const& declaration)
                                      .gradient_partial_over = declaration.partial_over});
   };
   weight_ = declare(".weight", Initializer::ones());
-  bias_ = traits_of(kind_).bias ? declare(".bias", Initializer::zeros()) : nullptr;
+  bias_ = problem_of(spec, declaration).bias ? declare(".bias", Initializer::zeros()) : nullptr;
 }
 
 Norm::Norm(LayerSpec const& spec, double dropout)

@@ -5,6 +5,7 @@
 #include <heddle/core/base/operation_names.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/operations/registry.hpp>
+#include <limits>
 
 namespace heddle {
 
@@ -74,6 +75,29 @@ std::vector<std::string> AnyKernelRegistry::names() const {
   return names_of(entries_);
 }
 
+std::shared_ptr<Kernel> AnyKernelRegistry::find(std::string_view name) const {
+  auto const found =
+      std::find_if(entries_.begin(), entries_.end(), [&](AnyKernelEntry const& entry) { return entry.name == name; });
+  return found == entries_.end() ? nullptr : found->kernel;
+}
+
+void AnyKernelRegistry::add_named_trial(NamedTrial trial) {
+  bool const taken =
+      std::any_of(trials_.begin(), trials_.end(), [&](NamedTrial const& other) { return other.name == trial.name; });
+  if (trial.name.empty() || taken) {
+    throw ConfigError(fmt::format("{} adds a trial '{}' of operation '{}'; each needs a name of its own", origin_,
+                                  trial.name, operation_));
+  }
+  trials_.push_back(std::move(trial));
+}
+
+void AnyKernelRegistry::prefer_reference() {
+  timings_.clear();
+  for (AnyKernelEntry& entry : entries_) {
+    entry.speed = entry.name == "reference" ? std::numeric_limits<int>::max() : entry.speed;
+  }
+}
+
 std::size_t AnyKernelRegistry::kept_bytes() const {
   std::size_t bytes = 0;
   for (AnyKernelEntry const& entry : entries_) {
@@ -137,6 +161,14 @@ KernelRegistries KernelRegistries::rehearsal(KernelObserver& observer) const {
   KernelRegistries registries = *this;
   registries.idle_ = true;
   registries.observer_ = &observer;
+  return registries;
+}
+
+KernelRegistries KernelRegistries::preferring_reference() const {
+  KernelRegistries registries = *this;
+  for (auto const& registry : registries.registries_) {
+    registry->prefer_reference();
+  }
   return registries;
 }
 

@@ -48,8 +48,8 @@ class ObservedResidualNorm final : public ObservedKernel<ResidualNorm> {
   }
 };
 
-std::string prefix_of(NormKind kind) {
-  return kind == NormKind::layer ? "" : fmt::format("{} norm, ", name_of(kind));
+std::string prefix_of(std::string_view kind) {
+  return kind == NormKind::layer ? "" : fmt::format("{} norm, ", kind);
 }
 
 /// The bytes of this many [rows, d_model] tensors and vectors of statistics.

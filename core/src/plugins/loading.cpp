@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <heddle/core/base/abi_tag.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/checks/check.hpp>
 #include <heddle/core/plugins/entry.hpp>
 #include <heddle/core/plugins/loading.hpp>
 
@@ -66,6 +67,17 @@ void load_plugin(std::string const& path, Registries& registries) {
   }
   set_origin("built-in");
   registries = std::move(filled);
+}
+
+void require_checked(std::string const& path, Registries const& registries, Execution& execution) {
+  for (CheckResult const& result : check_origin(registries, path, execution)) {
+    if (!result.passed()) {
+      throw ConfigError(
+          fmt::format("plug-in {}: {}. `heddle kernels --plugin {} --check` shows all errors; --trust-plugins loads it "
+                      "unchecked",
+                      path, in_words(result), path));
+    }
+  }
 }
 
 }  // namespace heddle

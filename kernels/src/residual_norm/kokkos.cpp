@@ -323,7 +323,9 @@ void run_backward(Execution& execution, GradientView<Element> const& view, std::
 
 class KokkosResidualNorm : public ResidualNorm {
  public:
-  bool supports(ResidualNormProblem const& problem) const override { return problem.dtype != DType::int32; }
+  bool supports(ResidualNormProblem const& problem) const override {
+    return problem.dtype != DType::int32 && built_in_norm(problem.kind) != nullptr;
+  }
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
     kernels::with_floating(call.residual.dtype(),
                            [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });

@@ -78,7 +78,7 @@ class Forward {
         mean_(data_of<float>(output.mean)),
         reciprocal_(data_of<float>(output.reciprocal_deviation)),
         columns_(call.residual.dim(1)),
-        centred_(traits_of(call.kind).centred),
+        centred_(call.kind == NormKind::layer),
         epsilon_(static_cast<float>(call.epsilon)),
         weight_(call.weight, columns_),
         bias_(call.bias, columns_),
@@ -184,7 +184,7 @@ class Backward {
         mean_(data_of<float>(output.mean)),
         reciprocal_(data_of<float>(output.reciprocal_deviation)),
         columns_(call.residual.dim(1)),
-        centred_(traits_of(call.kind).centred),
+        centred_(call.kind == NormKind::layer),
         weight_(call.weight, columns_),
         rule_(call.dropout),
         mask_(rule_) {}

@@ -83,34 +83,6 @@ void expect_gradients(TestBench& bench, Side side, bool with_memory, Function co
   }
 }
 
-class LayerGradientTest : public testing::TestWithParam<std::tuple<std::string, Side, std::string>> {};
-
-TEST_P(LayerGradientTest, EqualsCentralDifferences) {
-  auto const& [name, side, activation] = GetParam();
-  ModelConfig config = small_model();
-  config.activation = activation;
-  TestBench bench(config, DType::float64);
-  auto const layer = bench.registries().layers.build(name, bench.spec("stack.layers.0." + name, side));
-  bench.allocate();
-  expect_gradients(bench, side, side == Side::target,
-                   {[&](auto&... arguments) { return layer->forward(arguments...); },
-                    [&](auto&... arguments) { return layer->backward(arguments...); }});
-}
-
-INSTANTIATE_TEST_SUITE_P(Layers, LayerGradientTest,
-                         testing::Combine(testing::Values("self_attention", "feed_forward"),
-                                          testing::Values(Side::source, Side::target),
-                                          testing::Values("relu", "gelu")));
-INSTANTIATE_TEST_SUITE_P(CrossAttention, LayerGradientTest,
-                         testing::Combine(testing::Values("cross_attention"), testing::Values(Side::target),
-                                          testing::Values("relu")));
-
-TEST(LayerGradientTest, CoversEveryBuiltInLayer) {
-  LayerRegistry registry;
-  register_built_in_layers(registry);
-  EXPECT_EQ(registry.entries().size(), 3U);
-}
-
 class ResidualStackTest : public testing::TestWithParam<std::tuple<NormPlacement, Side, int>> {
  protected:
   ResidualStackTest() : bench_(config(), DType::float64) {

@@ -204,5 +204,43 @@ TEST(Norms, AKindThatNoChosenKernelSupportsIsRefusedWithLayerAndKey) {
                                                HasSubstr("(decoder.norm, model.norm_kind = \"rms\")"))));
 }
 
+/// Supports norms "mine" without bias, and computes none.
+class NormsOfMine final : public ResidualNorm {
+ public:
+  explicit NormsOfMine(bool bias) : bias_(bias) {}
+  bool supports(ResidualNormProblem const& problem) const override {
+    return problem.kind == "mine" && (bias_ || !problem.bias);
+  }
+  void forward(Execution&, ResidualNormCall const&, ResidualNormOutput const&) override {}
+  void backward(Execution&, ResidualNormCall const&, ResidualNormOutput const&, Tensor const&, Tensor const&,
+                ResidualNormGradients const&) override {}
+
+ private:
+  bool bias_;
+};
+
+TEST(Norms, AKindMayBeAPlugInsAndHasABiasWhereItsKernelDoes) {
+  ModelConfig model = norms_everywhere();
+  model.norm_kind = "mine";
+  for (bool const bias : {false, true}) {
+    TestBench bench(model, DType::float64, KernelChoices());
+    KernelRegistries registries = bench.registries().kernels;
+    KernelChoices const choices;
+    LayerSpec const own = bench.spec("decoder", Side::target);
+    LayerSpec const spec{.name = own.name,
+                         .side = own.side,
+                         .model = own.model,
+                         .dtype = own.dtype,
+                         .kernels = {registries, choices},
+                         .parallel = own.parallel,
+                         .parameters = own.parameters};
+    EXPECT_THAT([&] { Norm::of_stream(spec, "decoder.norm"); },
+                ThrowsMessage<ConfigError>(HasSubstr("(decoder.norm, model.norm_kind = \"mine\"); \"layer\" and")));
+    registries.of<ResidualNorm>().add("mine", 1, std::make_shared<NormsOfMine>(bias));
+    Norm::of_stream(spec, "decoder.norm");
+    EXPECT_EQ(bench.parameters().find("decoder.norm.bias") != nullptr, bias);
+  }
+}
+
 }  // namespace
 }  // namespace heddle

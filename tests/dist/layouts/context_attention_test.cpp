@@ -170,7 +170,7 @@ class ContextAttentionTest : public DistTest {
 
 /// Results of several ranks are added: in bfloat16 they are rounded each time.
 double tolerance_of(DType dtype) {
-  return dtype == DType::float64 ? 1e-12 : 3 * testing_support::tolerance(dtype);
+  return dtype == DType::float64 ? 1e-12 : 3 * tolerance(dtype);
 }
 
 void expect_near(Tensor const& actual, Tensor const& expected, DType dtype, char const* what) {

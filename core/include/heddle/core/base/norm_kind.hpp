@@ -1,36 +1,35 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <string_view>
 
 namespace heddle {
 
-/// The normalization of a row before weight and bias.
-enum class NormKind : std::uint8_t {
-  layer,  ///< (x - mean(x)) / sqrt(var(x) + epsilon): Ba et al. 2016
-  rms     ///< x / sqrt(mean(x²) + epsilon): Zhang & Sennrich 2019
+/// The normalization of a row before weight and bias is known by its name, a value of model.norm_kind: any that an
+/// implementation of ResidualNorm supports. These are the built-in kinds.
+struct NormKind {
+  static constexpr std::string_view layer = "layer";  ///< (x - mean(x)) / sqrt(var(x) + epsilon): Ba et al. 2016
+  static constexpr std::string_view rms = "rms";      ///< x / sqrt(mean(x²) + epsilon): Zhang & Sennrich 2019
 };
 
-/// The properties of a kind that the configuration, layers and messages depend on.
+/// The properties of a built-in kind.
 struct NormTraits {
-  std::string_view name;  ///< a value of model.norm_kind
-  bool centred = true;    ///< the row's mean is subtracted
-  bool bias = true;       ///< a bias stands beside the weight
+  std::string_view name;
+  bool centred = true;  ///< the row's mean is subtracted
+  bool bias = true;     ///< a bias stands beside the weight
 };
 
-/// The kinds in the order of NormKind. A new kind is a line here; arithmetic that no other kind has is in NormRule
+/// The built-in kinds. A new one is a line here; arithmetic that no other kind has is in NormRule
 /// (operations/norm_rule.hpp), of which the portable kernels are made.
-inline constexpr std::array norm_kinds{NormTraits{.name = "layer", .centred = true, .bias = true},
-                                       NormTraits{.name = "rms", .centred = false, .bias = false}};
+inline constexpr std::array norm_kinds{NormTraits{.name = NormKind::layer, .centred = true, .bias = true},
+                                       NormTraits{.name = NormKind::rms, .centred = false, .bias = false}};
 
-constexpr NormTraits const& traits_of(NormKind kind) {
-  return norm_kinds[static_cast<std::size_t>(kind)];
-}
-
-constexpr std::string_view name_of(NormKind kind) {
-  return traits_of(kind).name;
+/// Null for a kind that is not built in.
+constexpr NormTraits const* built_in_norm(std::string_view kind) {
+  auto const* const found =
+      std::find_if(norm_kinds.begin(), norm_kinds.end(), [&](NormTraits const& traits) { return traits.name == kind; });
+  return found == norm_kinds.end() ? nullptr : found;
 }
 
 }  // namespace heddle

@@ -104,8 +104,8 @@ struct ModelConfig {
   std::int64_t d_ff = 2048;
   std::int64_t heads = 8;
   NormPlacement norm = NormPlacement::post;
-  NormKind norm_kind = NormKind::layer;
-  double norm_epsilon = 1e-5;  ///< added to the variance, or to the mean square
+  std::string norm_kind{NormKind::layer};  ///< any kind that a residual_norm kernel supports
+  double norm_epsilon = 1e-5;              ///< added to the variance, or to the mean square
   bool embedding_norm = false;
   std::string activation = "relu";  ///< any function an activation kernel supports
   Positions positions = Positions::sinusoidal;
@@ -272,6 +272,7 @@ class KernelChoices {
 
 struct PluginsConfig {
   std::vector<std::string> paths;
+  std::vector<std::string> sha256;  ///< of the files, in the order of paths; "": any file; empty: any files
 
   bool operator==(PluginsConfig const&) const = default;
 };

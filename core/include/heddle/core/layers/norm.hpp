@@ -13,7 +13,8 @@ namespace heddle {
 ///     sum = residual + dropout(branch),   normalized = norm(sum) * weight + bias
 ///
 /// Kind and ε are the layer's (model.norm_kind, model.norm_epsilon). Parameters: NAME.weight and, where the kind has
-/// one, NAME.bias, both [columns].
+/// one, NAME.bias, both [columns]. A kind that is not built in has a bias where a registered kernel supports it with
+/// one.
 class Norm {
  public:
   struct Declaration {
@@ -59,7 +60,7 @@ class Norm {
  private:
   Norm(LayerSpec const& spec, double dropout);
 
-  NormKind kind_ = NormKind::layer;
+  std::string kind_{NormKind::layer};
   double epsilon_;
   Parameter* weight_ = nullptr;  ///< null: no norm
   Parameter* bias_ = nullptr;    ///< null: none

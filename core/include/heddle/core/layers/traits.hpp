@@ -5,6 +5,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/operations/cost.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -36,6 +37,13 @@ struct LayerLoad {
   DType dtype = DType::float32;
 };
 
+/// A configuration by which a layer is checked (checks/layer_check.hpp).
+struct LayerTrial {
+  std::string name;                            ///< "windows of 2"
+  std::function<void(ModelConfig&)> set = {};  ///< changes keys: d_model is 6, d_ff 8, heads 2; null: none
+  std::vector<std::pair<std::string, OptionValue>> options = {};
+};
+
 /// All that a layer declares before it is built.
 struct LayerTraits {
   std::vector<OptionDescription> options = {};  ///< those that the configuration may give it
@@ -50,6 +58,7 @@ struct LayerTraits {
   /// Says, naming the key, why a layer with these keys and options cannot be used so although its capabilities allow
   /// it; "" where it can. Not given: it always can.
   std::function<std::string(ModelConfig const& keys, LayerOptions const& options, LayerUse const& use)> refusal = {};
+  std::vector<LayerTrial> trials = {};  ///< empty: one, without options
 };
 
 /// Of y = x Wᵀ with W [outputs, inputs].

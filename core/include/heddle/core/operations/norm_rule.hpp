@@ -3,7 +3,10 @@
 #include <Kokkos_Core.hpp>
 #include <cmath>
 #include <cstdint>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/base/norm_kind.hpp>
+#include <string>
+#include <string_view>
 
 namespace heddle::kernels {
 
@@ -21,13 +24,23 @@ struct NormRule {
   Real divisor;
   Real epsilon;
 
-  NormRule(NormKind kind, std::int64_t columns, double given_epsilon)
-      : centred(traits_of(kind).centred),
+  /// Throws for a kind that is not built in.
+  NormRule(std::string_view kind, std::int64_t columns, double given_epsilon)
+      : centred(require(kind).centred),
         divisor(static_cast<Real>(columns)),
         epsilon(static_cast<Real>(given_epsilon)) {}
 
   KOKKOS_INLINE_FUNCTION Real reciprocal(Real squares) const {
     return Real{1} / std::sqrt(squares / divisor + epsilon);
+  }
+
+ private:
+  static NormTraits const& require(std::string_view kind) {
+    NormTraits const* const traits = built_in_norm(kind);
+    if (traits == nullptr) {
+      throw Error("a kernel was called for the norm '" + std::string(kind) + "', which its supports() refuses");
+    }
+    return *traits;
   }
 };
 

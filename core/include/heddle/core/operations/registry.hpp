@@ -3,6 +3,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/operations/observation.hpp>
 #include <heddle/core/operations/timings.hpp>
+#include <heddle/core/operations/trial.hpp>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -54,6 +55,14 @@ class AnyKernelRegistry {
   void set_timings(TimesByProblem timings) { timings_ = std::move(timings); }
   /// Sets Implementation::origin of those added from now on.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
+  /// From now on `auto` selects `reference` wherever that supports the problem.
+  void prefer_reference();
+
+  /// The problems by which the operation's implementations are checked, in the order in which they were added.
+  std::vector<NamedTrial> const& trials() const { return trials_; }
+
+  /// The implementation of that name; null if there is none.
+  std::shared_ptr<Kernel> find(std::string_view name) const;
 
   /// The implementations that support the problem, in the order of implementations().
   std::vector<AnyKernelEntry> supporting(AnyProblem const& problem) const;
@@ -71,6 +80,8 @@ class AnyKernelRegistry {
   void add_entry(std::string name, int speed, std::shared_ptr<Kernel> kernel);
   /// The implementations in the order of registration.
   std::vector<AnyKernelEntry> const& all_entries() const { return entries_; }
+  /// Throws ConfigError where the name is taken or empty.
+  void add_named_trial(NamedTrial trial);
 
  private:
   std::vector<AnyKernelEntry> by_speed() const;
@@ -80,6 +91,7 @@ class AnyKernelRegistry {
   std::string origin_ = "built-in";
   TimesByProblem timings_;
   std::vector<AnyKernelEntry> entries_;
+  std::vector<NamedTrial> trials_;
 };
 
 /// The implementations of one operation by name. The work is AnyKernelRegistry's, which is compiled once.
@@ -93,6 +105,14 @@ class KernelRegistry final : public AnyKernelRegistry {
   /// Throws ConfigError where the name is taken, empty or "auto", and where there is no kernel.
   void add(std::string name, int speed, std::shared_ptr<Interface> kernel) {
     add_entry(std::move(name), speed, std::move(kernel));
+  }
+
+  /// Adds a problem by which implementations of the operation are checked (trial.hpp): all that support it, whoever
+  /// registered them. `name` says in words what it is. Throws ConfigError where the name is taken or empty.
+  void add_trial(std::string name, std::function<Trial<Interface>(TrialTensors&, DType)> make) {
+    add_named_trial({std::move(name), [make = std::move(make)](TrialTensors& tensors, DType dtype) {
+                       return AnyTrial(make(tensors, dtype));
+                     }});
   }
 
   /// The kernel of selected().
@@ -166,6 +186,18 @@ class KernelRegistries {
     return Interface::observed({problem, registry.supporting(any_problem), std::move(kernel), observer_, idle_});
   }
 
+  /// True if an implementation supports the problem.
+  template <class Interface>
+  bool supported(typename Interface::Problem const& problem) const {
+    AnyKernelRegistry const* const registry = find(Interface::operation);
+    return registry != nullptr && !registry->supporting(ProblemOf<Interface>(problem)).empty();
+  }
+
+  /// A copy in which `auto` selects `reference` wherever that supports the problem.
+  KernelRegistries preferring_reference() const;
+
+  /// The operation's registry; null if there is none.
+  AnyKernelRegistry const* registry(std::string_view operation) const { return find(operation); }
   /// The registries in the order in which the operations were first registered.
   std::vector<AnyKernelRegistry const*> all() const;
   /// Reports every selection and each of its calls from now on to `observer`, which must outlive the selections.

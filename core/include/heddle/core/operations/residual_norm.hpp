@@ -12,7 +12,8 @@ struct ResidualNormProblem {
   DType dtype = DType::float32;
   std::int64_t d_model = 0;
   float dropout_rate = 0;
-  NormKind kind = NormKind::layer;
+  /// "layer", "rms" (base/norm_kind.hpp), or a plug-in's own
+  std::string kind{NormKind::layer};
   bool bias = true;  ///< the norm has one
 };
 /// The problem in words, for messages.
@@ -34,7 +35,7 @@ struct ResidualNormCall {
   Tensor weight;  ///< [d_model] in parameter_dtype, or empty
   Tensor bias;    ///< [d_model] in parameter_dtype, or empty: none
   double epsilon = 1e-5;
-  NormKind kind = NormKind::layer;
+  std::string kind{NormKind::layer};
 
   ResidualNormProblem problem() const;
 };

@@ -1,11 +1,12 @@
-#include "swish.hpp"
+// A plug-in: the activation function x · sigmoid(x) (Elfwing et al. 2017, Ramachandran et al. 2017).
 
 #include <cmath>
+#include <heddle/core/checks/trials.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/kernel_author.hpp>
+#include <heddle/core/plugins/entry.hpp>
 
 namespace swish {
-namespace {
 
 using heddle::ActivationCall;
 using heddle::Execution;
@@ -56,27 +57,23 @@ class Swish final : public heddle::Activation {
   bool supports(heddle::ActivationProblem const& problem) const override {
     return problem.function == "swish" && !problem.gated && problem.dtype != heddle::DType::int32;
   }
-
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
-    output.require(call.input.dtype(), call.input.shape(), "swish's output");
     kernels::with_floating(call.input.dtype(),
                            [&]<class Element>(Element) { forward_as<Element>(execution, call, output); });
   }
-
   void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                 heddle::ActivationGradients const& gradients) override {
-    grad_output.require(call.input.dtype(), call.input.shape(), "swish's grad_output");
-    gradients.input.require(call.input.dtype(), call.input.shape(), "swish's grad_input");
     kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
       backward_as<Element>(execution, call, grad_output, gradients.input);
     });
   }
 };
 
-}  // namespace
-
-std::shared_ptr<heddle::Activation> make_swish() {
-  return std::make_shared<Swish>();
+void register_all(heddle::Registries& registries) {
+  registries.kernels.of<heddle::Activation>().add("swish", 10, std::make_shared<Swish>());  // a speed as kokkos'
+  heddle::add_activation_trials(registries.kernels, "swish", [](double x) { return x / (1 + std::exp(-x)); });
 }
 
 }  // namespace swish
+
+HEDDLE_PLUGIN(swish::register_all)

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <heddle/core/base/dtype.hpp>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// The tolerance of an implementation in this dtype against the float64 oracle: |actual - expected| ≤ tolerance * (1 +
+/// |expected|).
+constexpr double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return 1e-11;
+    case DType::float32:
+      return 2e-5;
+    case DType::bfloat16:
+      return 2e-2;
+    case DType::int32:
+      return 0;
+  }
+  return 0;
+}
+
+/// The tolerance of a float64 gradient against central differences, in the same form.
+constexpr double difference_tolerance = 1e-7;
+
+/// One check of an implementation or of a layer.
+struct CheckResult {
+  std::string operation;       ///< "layer" for a layer
+  std::string implementation;  ///< or the layer's name
+  std::string origin;          ///< "built-in" or the plug-in's path
+  std::string problem;         ///< in words
+  double output_error = 0;     ///< the largest |actual - expected| / (1 + |expected|)
+  double gradient_error = 0;   ///< likewise
+  double tolerance = 0;        ///< of both
+  std::string fault = {};      ///< the reason why it did not pass, "" if it did
+
+  bool passed() const { return fault.empty(); }
+};
+
+/// The first that did not pass; null if all did.
+CheckResult const* first_fault(std::vector<CheckResult> const& results);
+
+/// "operation 'gemm', implementation 'mine', 3 x 5 in float32: the output error …": for messages.
+std::string in_words(CheckResult const& result);
+
+}  // namespace heddle

@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <numeric>
+
+#include "built_in_trials.hpp"
+
+namespace heddle {
+
+namespace {
+
+using Lengths = std::vector<std::int32_t>;
+
+/// A call, as far as it differs from bidirectional self-attention of three sequences in two heads of seven columns. A
+/// new variant is a line of the list below.
+struct Variant {
+  char const* name;
+  Lengths queries = {5, 1, 0, 67, 30};
+  Lengths keys = {};  ///< empty: the queries' own
+  std::int64_t heads = 2;
+  std::int64_t head_dim = 7;
+  std::int64_t kv_heads = 0;
+  AttentionMask mask = {};
+  ScoreKind score = AttentionCall().score;
+  double dropout = 0;
+  std::int64_t bias_radius = -1;  ///< of the bias by distance; below 0: none
+  bool positions = false;         ///< positions are given and have gaps
+  bool accumulate = false;
+};
+
+std::vector<Variant> variants() {
+  return {
+      {.name = "self"},
+      {.name = "self, dropout", .queries = {66, 9, 17}, .head_dim = 32, .dropout = 0.3},
+      {.name = "causal", .queries = {70, 1, 64, 0, 33}, .head_dim = 16, .mask = AttentionMask::causal()},
+      {.name = "causal, dropout",
+       .queries = {1, 70, 5},
+       .heads = 3,
+       .head_dim = 5,
+       .mask = AttentionMask::causal(),
+       .dropout = 0.45},
+      {.name = "cross", .queries = {3, 67, 0, 5, 1}, .keys = {70, 2, 4, 0, 1}, .head_dim = 9},
+      {.name = "cross, dropout", .queries = {3, 67, 20}, .keys = {70, 2, 21}, .head_dim = 33, .dropout = 0.1},
+      {.name = "causal cross, more keys",
+       .queries = {1, 65, 4},
+       .keys = {40, 70, 4},
+       .heads = 1,
+       .head_dim = 8,
+       .mask = AttentionMask::causal(),
+       .dropout = 0.2},
+      {.name = "causal cross, fewer keys",
+       .queries = {9, 70, 3},
+       .keys = {4, 2, 0},
+       .head_dim = 8,
+       .mask = AttentionMask::causal()},
+      {.name = "a wide head", .queries = {11, 70}, .heads = 1, .head_dim = 130, .mask = AttentionMask::causal()},
+      {.name = "window", .head_dim = 8, .mask = AttentionMask::window(3, 2)},
+      {.name = "causal window, dropout", .head_dim = 16, .mask = AttentionMask::window(9, 0), .dropout = 0.2},
+      {.name = "prefix", .head_dim = 8, .mask = AttentionMask::prefix()},
+      {.name = "grouped queries", .heads = 4, .head_dim = 8, .kv_heads = 2},
+      {.name = "one key head, causal", .heads = 3, .head_dim = 8, .kv_heads = 1, .mask = AttentionMask::causal()},
+      {.name = "biases", .head_dim = 8, .bias_radius = 4},
+      {.name = "biases, causal, dropout",
+       .head_dim = 16,
+       .mask = AttentionMask::causal(),
+       .dropout = 0.2,
+       .bias_radius = 6},
+      {.name = "given positions", .queries = {1, 70, 0, 9}, .keys = {66, 71, 3, 0}, .head_dim = 8, .positions = true},
+      {.name = "given positions, causal, dropout",
+       .queries = {71, 0, 9},
+       .head_dim = 8,
+       .mask = AttentionMask::causal(),
+       .dropout = 0.4,
+       .positions = true},
+      {.name = "added keys", .head_dim = 8, .accumulate = true},
+      {.name = "added keys, given positions, causal",
+       .queries = {9, 30},
+       .keys = {11, 40},
+       .head_dim = 8,
+       .mask = AttentionMask::causal(),
+       .positions = true,
+       .accumulate = true},
+  };
+}
+
+std::int64_t total(Lengths const& lengths) {
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
+/// Ascending in each sequence, in runs of five with gaps of three between them.
+std::vector<std::int32_t> spread_positions(Lengths const& lengths, std::int32_t first) {
+  std::vector<std::int32_t> positions;
+  for (std::int32_t const length : lengths) {
+    for (std::int32_t i = 0; i < length; ++i) {
+      positions.push_back(first + i + 3 * (i / 5));
+    }
+    ++first;
+  }
+  return positions;
+}
+
+AttentionCall make_call(Variant const& variant, TrialTensors& tensors, DType dtype) {
+  Lengths const& key_lengths = variant.keys.empty() ? variant.queries : variant.keys;
+  std::int64_t const rows = total(variant.queries);
+  std::int64_t const key_columns = (variant.kv_heads > 0 ? variant.kv_heads : variant.heads) * variant.head_dim;
+  AttentionCall call;
+  call.q = tensors.strided(5).input(dtype, {rows, variant.heads * variant.head_dim});
+  call.k = tensors.strided(3).input(dtype, {total(key_lengths), key_columns});
+  call.v = tensors.strided(3).input(dtype, {total(key_lengths), key_columns});
+  call.queries = tensors.sequences(variant.queries);
+  call.keys = tensors.sequences(key_lengths);
+  call.heads = variant.heads;
+  call.kv_heads = variant.kv_heads;
+  call.scale = 1.5 / std::sqrt(static_cast<double>(variant.head_dim));
+  call.score = variant.score;
+  call.mask = variant.mask;
+  if (variant.mask.is(MaskKind::prefix)) {
+    Lengths prefixes;
+    for (std::int32_t const length : key_lengths) {
+      prefixes.push_back(length / 3);
+    }
+    call.prefix_length = tensors.integers(prefixes);
+  }
+  if (variant.bias_radius >= 0) {
+    call.bias = tensors.input(statistics_dtype(dtype), {variant.heads, 2 * variant.bias_radius + 1});
+  }
+  call.dropout = tensors.dropout(variant.dropout, rows);
+  call.dropout.first_column = 2;
+  if (variant.positions) {
+    call.query_position = tensors.integers(spread_positions(variant.queries, 4));
+    call.key_position = tensors.integers(spread_positions(key_lengths, 2));
+  }
+  call.accumulate = variant.accumulate;
+  return call;
+}
+
+/// An output, or one that the call adds to: `before` everywhere.
+Tensor result(TrialTensors& tensors, DType dtype, Shape const& shape, bool accumulate, double before) {
+  return accumulate ? tensors.updated(dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.size()), before))
+                    : tensors.output(dtype, shape);
+}
+
+Trial<Attention> make_trial(Variant const& variant, TrialTensors& tensors, DType dtype) {
+  AttentionCall const call = make_call(variant, tensors, dtype);
+  Shape const outputs = call.q.shape();
+  double const already = call.accumulate ? TrialTensors::start : 0;
+  Tensor const output = result(tensors, dtype, outputs, call.accumulate, 0);
+  Tensor const log_sum_exp =
+      result(tensors, statistics_dtype(dtype), {outputs[0], call.heads}, call.accumulate, -INFINITY);
+  Tensor const upstream = tensors.input(dtype, outputs);
+  AttentionGradients const gradients{result(tensors.strided(5), dtype, outputs, call.accumulate, already),
+                                     result(tensors.strided(3), dtype, call.k.shape(), call.accumulate, already),
+                                     result(tensors.strided(3), dtype, call.v.shape(), call.accumulate, already),
+                                     call.bias.empty() ? Tensor() : tensors.sums(call.bias.dtype(), call.bias.shape())};
+  Trial<Attention> trial{.problem = call.problem()};
+  trial.forward = [=](Attention& kernel, Execution& execution) {
+    kernel.forward(execution, call, output, log_sum_exp);
+  };
+  trial.backward = [=](Attention& kernel, Execution& execution) {
+    kernel.backward(execution, call, output, log_sum_exp, upstream, gradients);
+  };
+  trial.outputs = {{"output", output, upstream}, {"log_sum_exp", log_sum_exp}};
+  trial.gradients = {
+      {"q", call.q, gradients.q, already}, {"k", call.k, gradients.k, already}, {"v", call.v, gradients.v, already}};
+  if (!call.bias.empty()) {
+    trial.gradients.push_back({"bias", call.bias, gradients.bias, TrialTensors::start});
+  }
+  return trial;
+}
+
+}  // namespace
+
+void add_attention_trials(KernelRegistries& registries) {
+  for (Variant const& variant : variants()) {
+    registries.of<Attention>().add_trial(
+        variant.name, [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
+  }
+}
+
+}  // namespace heddle

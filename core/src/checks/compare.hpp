@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// The largest |actual - expected| / (1 + |expected|) of a tensor, and the element that has it.
+struct Difference {
+  double error = 0;
+  std::string words;  ///< "output: element 3 is 1.5 instead of 1"
+};
+
+/// Infinities must be equal; NaN never is, and gives an infinite error.
+Difference difference(std::string const& name, std::vector<double> const& actual, std::vector<double> const& expected);
+
+/// A variable of a function, and the gradient to check.
+struct Directional {
+  std::string name;
+  std::vector<double> point;     ///< the variable's values
+  std::vector<double> gradient;  ///< at that point
+  /// The function's value where the variable has other values.
+  std::function<double(std::vector<double> const& values)> value_at;
+};
+
+/// Compares the gradient with central differences of the function, along two random directions: every element of the
+/// variable is changed at once, so that an error of any element is found in two evaluations for each direction.
+Difference central_difference(Directional const& directional);
+
+/// Σ weights ∘ values.
+double weighted_sum(std::vector<double> const& weights, std::vector<double> const& values);
+
+}  // namespace heddle

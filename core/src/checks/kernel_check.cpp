@@ -1,0 +1,229 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/checks/kernel_check.hpp>
+#include <heddle/core/tensor/doubles.hpp>
+#include <optional>
+
+#include "compare.hpp"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::array dtypes{DType::float32, DType::float64, DType::bfloat16};
+
+using Values = std::vector<double>;
+
+/// A trial made for one dtype, and the tensors of its calls.
+struct Made {
+  TrialTensors tensors;
+  AnyTrial trial;
+  std::vector<Values> upstreams;  ///< of each output, before the calls; empty: none
+
+  Made(NamedTrial const& named, DType dtype) : trial(named.make(tensors, dtype)) {
+    for (TrialOutput const& output : trial.outputs) {
+      upstreams.push_back(to_doubles(output.upstream));
+    }
+  }
+
+  /// The sum of outputs ∘ upstream: the loss whose gradients backward gives.
+  double loss(Kernel& kernel, Execution& execution) const {
+    trial.forward(kernel, execution);
+    double sum = 0;
+    for (std::size_t i = 0; i < upstreams.size(); ++i) {
+      sum += upstreams[i].empty() ? 0 : weighted_sum(upstreams[i], to_doubles(trial.outputs[i].value));
+    }
+    return sum;
+  }
+};
+
+/// The numbers of a trial's results.
+struct Results {
+  std::vector<Values> outputs, gradients;
+  std::string damage;
+};
+
+Results results_of(Made const& made, Kernel& kernel, Execution& execution) {
+  Results results;
+  made.trial.forward(kernel, execution);
+  for (TrialOutput const& output : made.trial.outputs) {
+    results.outputs.push_back(to_doubles(output.value));
+  }
+  if (made.trial.backward) {
+    made.trial.backward(kernel, execution);
+  }
+  for (TrialGradient const& gradient : made.trial.gradients) {
+    results.gradients.push_back(to_doubles(gradient.value));
+  }
+  results.damage = made.tensors.damage();
+  return results;
+}
+
+/// The checks of one implementation.
+class KernelCheck {
+ public:
+  KernelCheck(AnyKernelRegistry const& registry, Implementation const& implementation, Execution& execution)
+      : registry_(registry),
+        implementation_(implementation),
+        kernel_(registry.find(implementation.name)),
+        reference_(registry.find("reference")),
+        execution_(execution) {}
+
+  std::vector<CheckResult> run() const {
+    std::vector<CheckResult> results;
+    for (NamedTrial const& trial : registry_.trials()) {
+      try {
+        check(trial, results);
+      } catch (std::exception const& error) {
+        results.push_back(result(trial.name, 0));
+        results.back().fault = fmt::format("the trial cannot be made: {}", error.what());
+      }
+    }
+    if (results.empty()) {
+      CheckResult nothing = result("every trial", 0);
+      nothing.fault = fmt::format(
+          "it supports none of the {} problems that operation '{}' is checked by: add one that it supports, by "
+          "add_trial (docs/checking-kernels.md)",
+          registry_.trials().size(), registry_.operation());
+      results.push_back(std::move(nothing));
+    }
+    return results;
+  }
+
+ private:
+  /// The kernel whose float64 results are right: `reference`, else the implementation itself; null if neither can.
+  Kernel* oracle(AnyTrial const& trial) const {
+    if (!trial.forward) {
+      return nullptr;
+    }
+    for (Kernel* const kernel : {reference_.get(), kernel_.get()}) {
+      if (kernel != nullptr && trial.supported_by(*kernel)) {
+        return kernel;
+      }
+    }
+    return nullptr;
+  }
+
+  CheckResult result(std::string problem, double tolerance) const {
+    return {.operation = std::string(registry_.operation()),
+            .implementation = implementation_.name,
+            .origin = implementation_.origin,
+            .problem = std::move(problem),
+            .tolerance = tolerance};
+  }
+
+  /// Adds a result of `work`; what it throws is a fault.
+  template <class Work>
+  static void add(std::vector<CheckResult>& results, CheckResult result, Work const& work) {
+    try {
+      work(result);
+    } catch (std::exception const& error) {
+      result.fault = fmt::format("it throws: {}", error.what());
+    }
+    results.push_back(std::move(result));
+  }
+
+  void check(NamedTrial const& named, std::vector<CheckResult>& results) const {
+    std::optional<Results> expected;
+    for (DType const dtype : dtypes) {
+      Made const made(named, dtype);
+      if (!made.trial.forward || !made.trial.supported_by(*kernel_)) {
+        continue;
+      }
+      add(results, result(fmt::format("{}, {}", named.name, name_of(dtype)), tolerance(dtype)),
+          [&](CheckResult& found) {
+            Made const exact(named, DType::float64);
+            Kernel* const right = oracle(exact.trial);
+            if (right != nullptr && !expected) {
+              expected = results_of(exact, *right, execution_);
+            }
+            compare(made, expected, found);
+          });
+    }
+    Made const exact(named, DType::float64);
+    if (oracle(exact.trial) == kernel_.get() && !exact.trial.gradients.empty()) {
+      add(results, result(named.name + ", central differences", difference_tolerance),
+          [&](CheckResult& found) { compare_with_differences(named, exact, found); });
+    }
+  }
+
+  void compare(Made const& made, std::optional<Results> const& expected, CheckResult& found) const {
+    Results const actual = results_of(made, *kernel_, execution_);
+    auto const note = [&](Difference const& here, double& error) {
+      if (here.error > found.tolerance && here.error > error) {
+        found.fault = fmt::format("{}: an error of {:.3g}, more than the tolerance {:.3g}", here.words, here.error,
+                                  found.tolerance);
+      }
+      error = std::max(error, here.error);
+    };
+    for (std::size_t i = 0; i < actual.outputs.size(); ++i) {
+      TrialOutput const& output = made.trial.outputs[i];
+      if (output.expected.empty() && !expected) {
+        throw Error(
+            "neither `reference` nor the implementation supports this problem in float64, with which it would "
+            "be compared");
+      }
+      note(difference(output.name, actual.outputs[i], output.expected.empty() ? expected->outputs[i] : output.expected),
+           found.output_error);
+    }
+    for (std::size_t i = 0; i < actual.gradients.size(); ++i) {
+      if (!expected) {
+        throw Error("its gradients need `reference`, or the implementation itself, to support this problem in float64");
+      }
+      note(difference("gradient of " + made.trial.gradients[i].name, actual.gradients[i], expected->gradients[i]),
+           found.gradient_error);
+    }
+    if (!actual.damage.empty()) {
+      found.fault = actual.damage;
+    }
+  }
+
+  void compare_with_differences(NamedTrial const& named, Made const& made, CheckResult& found) const {
+    std::vector<Values> points;
+    for (TrialGradient const& gradient : made.trial.gradients) {
+      points.push_back(to_doubles(gradient.variable));
+    }
+    Results const results = results_of(made, *kernel_, execution_);
+    for (std::size_t i = 0; i < made.trial.gradients.size(); ++i) {
+      TrialGradient const& gradient = made.trial.gradients[i];
+      Values own = results.gradients[i];
+      std::for_each(own.begin(), own.end(), [&](double& value) { value -= gradient.already; });
+      auto const loss_at = [&](Values const& values) {
+        Made const fresh(named, DType::float64);
+        copy_from_doubles(fresh.trial.gradients[i].variable, values);
+        return fresh.loss(*kernel_, execution_);
+      };
+      Difference const here = central_difference({"gradient of " + gradient.name, points[i], own, loss_at});
+      found.gradient_error = std::max(found.gradient_error, here.error);
+      if (here.error > found.tolerance && found.fault.empty()) {
+        found.fault = fmt::format("{}: an error of {:.3g}, more than the tolerance {:.3g}", here.words, here.error,
+                                  found.tolerance);
+      }
+    }
+  }
+
+  AnyKernelRegistry const& registry_;
+  Implementation implementation_;
+  std::shared_ptr<Kernel> kernel_;
+  std::shared_ptr<Kernel> reference_;
+  Execution& execution_;
+};
+
+}  // namespace
+
+std::vector<CheckResult> check_kernel(KernelRegistries const& registries, std::string_view operation,
+                                      std::string_view implementation, Execution& execution) {
+  if (AnyKernelRegistry const* const registry = registries.registry(operation)) {
+    for (Implementation const& each : registry->implementations()) {
+      if (each.name == implementation) {
+        return KernelCheck(*registry, each, execution).run();
+      }
+    }
+  }
+  throw ConfigError(fmt::format("there is no implementation '{}' of operation '{}'", implementation, operation));
+}
+
+}  // namespace heddle

@@ -1,0 +1,328 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/checks/layer_check.hpp>
+#include <heddle/core/tensor/doubles.hpp>
+
+#include "compare.hpp"
+
+namespace heddle {
+
+namespace {
+
+using Values = std::vector<double>;
+
+constexpr SideIds ids{.source = {.begin = 1, .end = 2}, .target = {.begin = 1, .end = 2}};
+/// Parameter gradients start from it, as a layer adds to them.
+constexpr double already = 0.5;
+
+ModelConfig small_model(LayerTrial const& trial) {
+  ModelConfig model;
+  model.d_model = 6;
+  model.d_ff = 8;
+  model.heads = 2;
+  model.max_length = 8;
+  model.dropout = 0.2;
+  model.attention_dropout = 0.2;
+  model.activation_dropout = 0.2;
+  if (trial.set) {
+    trial.set(model);
+  }
+  return model;
+}
+
+LayerOptions options_of(LayerTrial const& trial, LayerRegistry::Entry const& entry) {
+  Settings settings;
+  for (auto const& [name, value] : trial.options) {
+    settings[name] = {.value = value, .origin = "a trial", .key = name};
+  }
+  LayerOptions options(std::move(settings), entry.name);
+  options.check(entry.traits.options);
+  return options;
+}
+
+Values random_numbers(std::int64_t count, std::string_view name) {
+  std::uint64_t const key = random_key(0, name);
+  Values numbers;
+  for (std::int64_t i = 0; i < count; ++i) {
+    numbers.push_back(Philox::words(key, {static_cast<std::uint32_t>(i), 0, 0, 0})[0] / 2147483648.0 - 1);
+  }
+  return numbers;
+}
+
+Tensor random_tensor(Shape const& shape, std::string_view name) {
+  return from_doubles(random_numbers(shape.size(), name), DType::float64, shape);
+}
+
+/// A layer with its surroundings on one rank, in float64.
+class Bench {
+ public:
+  Bench(Registries const& registries, LayerRegistry::Entry const& entry, LayerTrial const& trial, Side side)
+      : model_(small_model(trial)),
+        kernels_(registries.kernels.preferring_reference()),
+        spec_{.name = "stack.layers.0." + entry.name,
+              .side = side,
+              .model = model_,
+              .dtype = DType::float64,
+              .kernels = {kernels_, choices_},
+              .parallel = parallel_,
+              .parameters = parameters_,
+              .options = options_of(trial, entry)},
+        layer_(registries.layers.build(entry.name, spec_)) {
+    parameters_.allocate(DType::float64);
+    for (Parameter const& parameter : parameters_.all()) {
+      copy_from_doubles(parameter.value, random_numbers(parameter.value.size(), parameter.spec.name));
+    }
+    parameters_.bump_versions();
+  }
+
+  Layer const& layer() const { return *layer_; }
+  ParameterSet& parameters() { return parameters_; }
+  Arena& arena() { return arena_; }
+  std::int64_t d_model() const { return model_.d_model; }
+  bool has_memory() const { return spec_.has_memory(); }
+  LayerContext context(Execution& execution, Pack const& pack, bool training) {
+    return {.execution = execution, .arena = arena_, .pack = pack, .training = training, .seed = 5, .step = 3};
+  }
+
+ private:
+  ModelConfig model_;
+  KernelRegistries kernels_;
+  KernelChoices choices_;
+  ParallelState parallel_;
+  ParameterSet parameters_{parallel_.mesh};
+  LayerSpec spec_;
+  std::unique_ptr<Layer> layer_;
+  Arena arena_;
+};
+
+class GradientCheck {
+ public:
+  GradientCheck(Bench& bench, Side side, Execution& execution)
+      : bench_(bench),
+        pack_(make_pack(pairs(), ids)),
+        context_(bench.context(execution, pack_, true)),
+        input_{random_tensor({pack_.rows(side).tokens, bench.d_model()}, "input"), memory("memory")},
+        hidden_factors_(random_numbers(input_.hidden.size(), "hidden factors")),
+        memory_factors_(random_numbers(input_.memory.size(), "memory factors")) {}
+
+  void run(CheckResult& found) {
+    Saved saved;
+    static_cast<void>(bench_.layer().forward(context_, input_, saved));
+    Tensor const& gradients = bench_.parameters().gradients();
+    copy_from_doubles(gradients, Values(static_cast<std::size_t>(gradients.size()), already));
+    HiddenStates const grad_output{
+        from_doubles(hidden_factors_, DType::float64, input_.hidden.shape()),
+        bench_.has_memory() ? from_doubles(memory_factors_, DType::float64, input_.memory.shape()) : Tensor()};
+    HiddenStates const grad_input = bench_.layer().backward(context_, grad_output, saved);
+    compare("input", input_.hidden, to_doubles(grad_input.hidden), found);
+    if (bench_.has_memory()) {
+      compare("memory", input_.memory, to_doubles(grad_input.memory), found);
+    }
+    for (Parameter const& parameter : bench_.parameters().all()) {
+      Values gradient = to_doubles(parameter.gradient);
+      std::for_each(gradient.begin(), gradient.end(), [](double& value) { value -= already; });
+      compare(parameter.spec.name, parameter.value, gradient, found);
+    }
+  }
+
+ private:
+  static std::vector<SentencePair> pairs() { return {{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}}; }
+
+  Tensor memory(std::string_view name) const {
+    return bench_.has_memory() ? random_tensor({pack_.source_rows.tokens, bench_.d_model()}, name) : Tensor();
+  }
+
+  double objective() {
+    ArenaScope const scope(bench_.arena());
+    Saved saved;
+    HiddenStates const output = bench_.layer().forward(context_, input_, saved);
+    return weighted_sum(hidden_factors_, to_doubles(output.hidden)) +
+           (bench_.has_memory() ? weighted_sum(memory_factors_, to_doubles(output.memory)) : 0);
+  }
+
+  void compare(std::string const& name, Tensor const& variable, Values const& gradient, CheckResult& found) {
+    auto const value_at = [&](Values const& values) {
+      Values const before = to_doubles(variable);
+      copy_from_doubles(variable, values);
+      bench_.parameters().bump_versions();
+      double const value = objective();
+      copy_from_doubles(variable, before);
+      bench_.parameters().bump_versions();
+      return value;
+    };
+    Difference const here = central_difference({"gradient of " + name, to_doubles(variable), gradient, value_at});
+    found.gradient_error = std::max(found.gradient_error, here.error);
+    if (here.error > found.tolerance && found.fault.empty()) {
+      found.fault = fmt::format("{}: an error of {:.3g}, more than the tolerance {:.3g}", here.words, here.error,
+                                found.tolerance);
+    }
+  }
+
+  Bench& bench_;
+  Pack pack_;
+  LayerContext context_;
+  HiddenStates input_;
+  Values hidden_factors_, memory_factors_;
+};
+
+/// Two sentences with two hypotheses each, decoded token by token; in the middle the hypotheses of each sentence change
+/// places.
+class DecodeCheck {
+ public:
+  DecodeCheck(Bench& bench, Execution& execution)
+      : bench_(bench),
+        pack_(make_pack(pairs(), ids)),
+        context_(bench.context(execution, pack_, false)),
+        hidden_(random_numbers(rows * length * bench.d_model(), "decoded")) {
+    if (bench.has_memory()) {
+      memory_ = random_tensor({pack_.source_rows.tokens, bench.d_model()}, "memory");
+      // Both hypotheses of a sentence read the same.
+      auto const begins = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
+      auto const lengths = to_host<std::int32_t>(pack_.source_rows.sequences.length);
+      for (std::size_t row = 1; row < rows; row += 2) {
+        copy_from_doubles(memory_.rows(begins[row], lengths[row]),
+                          to_doubles(memory_.rows(begins[row - 1], lengths[row - 1])));
+      }
+    }
+  }
+
+  void run(CheckResult& found) {
+    Saved saved;
+    Tensor const input = from_doubles(hidden_, DType::float64, {rows * length, bench_.d_model()});
+    Values const whole = to_doubles(bench_.layer().forward(context_, {input, memory_}, saved).hidden);
+    std::array<std::int32_t, rows> sequence{0, 1, 2, 3};  // of each row
+    DecodeCache cache;
+    for (std::int64_t time = 0; time < length; ++time) {
+      DecodeStep const step = decode_step(time);
+      if (time == length / 2) {
+        std::array<std::int32_t, rows> const parents{1, 0, 3, 2};
+        bench_.layer().reorder(context_, from_host<std::int32_t>(parents, {rows}), step, cache);
+        sequence = parents;
+      }
+      Values const tokens = newest(hidden_, sequence, time);
+      HiddenStates const output = bench_.layer().decode(
+          context_, {from_doubles(tokens, DType::float64, {rows, bench_.d_model()}), memory_}, step, cache);
+      Difference const here =
+          difference(fmt::format("decoded token {}", time), to_doubles(output.hidden), newest(whole, sequence, time));
+      found.output_error = std::max(found.output_error, here.error);
+      if (here.error > found.tolerance && found.fault.empty()) {
+        found.fault = fmt::format("{}, which is forward's: an error of {:.3g}, more than the tolerance {:.3g}",
+                                  here.words, here.error, found.tolerance);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t length = 4;  ///< of each hypothesis, begin token included
+  static constexpr std::int64_t rows = 4;
+  static constexpr std::int64_t capacity = 6;
+
+  static std::vector<SentencePair> pairs() {
+    return {{0, {5, 6}, {7, 3, 4}}, {1, {5, 6}, {4, 4, 8}}, {2, {7}, {3, 3, 5}}, {3, {7}, {6, 4, 3}}};
+  }
+
+  static Tensor integers(std::vector<std::int32_t> const& values) { return from_host<std::int32_t>(values, {rows}); }
+
+  DecodeStep decode_step(std::int64_t time) const {
+    std::vector<std::int32_t> const row{0, 1, 2, 3};
+    std::vector<std::int32_t> keys;
+    std::transform(row.begin(), row.end(), std::back_inserter(keys),
+                   [](std::int32_t index) { return index * static_cast<std::int32_t>(capacity); });
+    auto const all = [](std::int64_t value) {
+      return integers(std::vector<std::int32_t>(rows, static_cast<std::int32_t>(value)));
+    };
+    return {.time = time,
+            .capacity = capacity,
+            .queries = {integers(row), all(1), rows, 1},
+            .keys = {integers(keys), all(time + 1), rows, time + 1},
+            .memory = pack_.source_rows.sequences,
+            .position = all(time)};
+  }
+
+  /// Each row's token at `time`, from [sequences * length, d_model].
+  Values newest(Values const& all, std::array<std::int32_t, rows> const& sequence, std::int64_t time) const {
+    Values tokens;
+    for (std::int32_t const index : sequence) {
+      auto const begin = all.begin() + (index * length + time) * bench_.d_model();
+      tokens.insert(tokens.end(), begin, begin + bench_.d_model());
+    }
+    return tokens;
+  }
+
+  Bench& bench_;
+  Pack pack_;
+  LayerContext context_;
+  Values hidden_;
+  Tensor memory_;
+};
+
+/// The checks of one layer.
+class LayerCheck {
+ public:
+  LayerCheck(Registries const& registries, LayerRegistry::Entry const& entry, Execution& execution)
+      : registries_(registries), entry_(entry), execution_(execution) {}
+
+  std::vector<CheckResult> run() {
+    std::vector<LayerTrial> const trials =
+        entry_.traits.trials.empty() ? std::vector<LayerTrial>{{.name = "no options"}} : entry_.traits.trials;
+    for (LayerTrial const& trial : trials) {
+      std::size_t const before = results_.size();
+      std::string refusals;
+      for (Side const side : {Side::source, Side::target}) {
+        check(trial, side, refusals);
+      }
+      if (results_.size() == before) {
+        add(trial.name, 0, [&](CheckResult& found) { found.fault = "it cannot be built: " + refusals; });
+      }
+    }
+    return std::move(results_);
+  }
+
+ private:
+  template <class Work>
+  void add(std::string problem, double tolerance, Work const& work) {
+    CheckResult found{.operation = "layer",
+                      .implementation = entry_.name,
+                      .origin = entry_.origin,
+                      .problem = std::move(problem),
+                      .tolerance = tolerance};
+    try {
+      work(found);
+    } catch (std::exception const& error) {
+      found.fault = fmt::format("it throws: {}", error.what());
+    }
+    results_.push_back(std::move(found));
+  }
+
+  /// Adds no result where the layer refuses the side: cross-attention needs a memory.
+  void check(LayerTrial const& trial, Side side, std::string& refusals) {
+    std::string const where = side == Side::source ? "without memory" : "with memory";
+    try {
+      Bench bench(registries_, entry_, trial, side);
+      add(fmt::format("{}, {}, central differences", trial.name, where), difference_tolerance,
+          [&](CheckResult& found) { GradientCheck(bench, side, execution_).run(found); });
+      if (side == Side::target && entry_.traits.capabilities.decode) {
+        add(fmt::format("{}, {}, decoding", trial.name, where), tolerance(DType::float64),
+            [&](CheckResult& found) { DecodeCheck(bench, execution_).run(found); });
+      }
+    } catch (ConfigError const& error) {
+      refusals += fmt::format("{}{}: {}", refusals.empty() ? "" : "; ", where, error.what());
+    }
+  }
+
+  Registries const& registries_;
+  LayerRegistry::Entry const& entry_;
+  Execution& execution_;
+  std::vector<CheckResult> results_;
+};
+
+}  // namespace
+
+std::vector<CheckResult> check_layer(Registries const& registries, std::string const& name, Execution& execution) {
+  return LayerCheck(registries, registries.layers.at(name, "a check"), execution).run();
+}
+
+}  // namespace heddle

@@ -1,0 +1,21 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/checks/result.hpp>
+
+namespace heddle {
+
+CheckResult const* first_fault(std::vector<CheckResult> const& results) {
+  auto const found =
+      std::find_if(results.begin(), results.end(), [](CheckResult const& result) { return !result.passed(); });
+  return found == results.end() ? nullptr : &*found;
+}
+
+std::string in_words(CheckResult const& result) {
+  std::string const who = result.operation == "layer" ? fmt::format("the layer '{}'", result.implementation)
+                                                      : fmt::format("the implementation '{}' of operation '{}'",
+                                                                    result.implementation, result.operation);
+  return fmt::format("{} is wrong: {}: {}", who, result.problem, result.fault);
+}
+
+}  // namespace heddle

@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <heddle/core/operations/adam.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/tensor/doubles.hpp>
+
+#include "built_in_trials.hpp"
+
+namespace heddle {
+
+namespace {
+
+Trial<Adam> adam_trial(bool decoupled, bool compute_copy, TrialTensors& tensors, DType dtype) {
+  constexpr std::int64_t size = 4099;  // more than one work item, no multiple of a vector
+  auto const updated = [&](double low, double high) {
+    return tensors.updated(dtype, {size}, to_doubles(tensors.input(dtype, {size}, low, high)));
+  };
+  AdamCall call;
+  call.value = updated(-1, 1);
+  call.gradient = tensors.input(dtype, {size});
+  call.first_moment = updated(-1, 1);
+  call.second_moment = updated(0, 1);
+  call.scalars = tensors.updated(DType::float64, {adam_scalars::count}, std::vector<double>(adam_scalars::count));
+  call.compute_copy = compute_copy ? tensors.output(DType::bfloat16, {size}) : Tensor();
+  call.weight_decay = 0.1;
+  call.decoupled = decoupled;
+  Trial<Adam> trial{.problem = call.problem()};
+  if (dtype == DType::bfloat16) {
+    return trial;  // values are float32 or float64
+  }
+  trial.forward = [call](Adam& kernel, Execution& execution) {
+    write_adam_scalars(call, {.learning_rate = 0.01, .gradient_scale = 0.7, .step = 3});
+    kernel.update(execution, call);
+  };
+  trial.outputs = {{"value", call.value}, {"first moment", call.first_moment}, {"second moment", call.second_moment}};
+  return trial;
+}
+
+constexpr std::int64_t rows = 301;
+constexpr std::int64_t columns = 67;
+
+/// A trial whose only result is `result`.
+Trial<TensorOps> ops_trial(DType dtype, Tensor const& result, std::function<void(TensorOps&, Execution&)> call) {
+  return {.problem = {dtype}, .forward = std::move(call), .outputs = {{"result", result}}};
+}
+
+Tensor updated_matrix(TrialTensors& tensors, DType dtype, Shape const& shape) {
+  Tensor const numbers = tensors.input(dtype, shape);
+  return tensors.strided(5).updated(dtype, shape, to_doubles(numbers));
+}
+
+Trial<TensorOps> fill_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const matrix = tensors.strided(5).output(dtype, {rows, columns});
+  return ops_trial(dtype, matrix, [=](TensorOps& ops, Execution& execution) { ops.fill(execution, matrix, 2.5); });
+}
+
+Trial<TensorOps> add_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const into = updated_matrix(tensors, dtype, {rows, columns});
+  Tensor const from = tensors.strided(2).input(dtype, {rows, columns});
+  return ops_trial(dtype, into, [=](TensorOps& ops, Execution& execution) { ops.add(execution, into, from); });
+}
+
+Trial<TensorOps> copy_trial(DType to, TrialTensors& tensors, DType dtype) {
+  Tensor const from = tensors.strided(3).input(dtype, {rows, columns}, -100, 100);
+  Tensor const target = tensors.strided(5).output(dtype == DType::float64 ? dtype : to, {rows, columns});
+  return ops_trial(dtype, target, [=](TensorOps& ops, Execution& execution) { ops.copy(execution, from, target); });
+}
+
+Trial<TensorOps> column_sums_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const matrix = tensors.strided(3).input(dtype, {rows, columns});
+  Tensor const sums = tensors.sums(statistics_dtype(dtype), {columns});
+  return ops_trial(dtype, sums,
+                   [=](TensorOps& ops, Execution& execution) { ops.add_column_sums(execution, matrix, sums); });
+}
+
+Trial<TensorOps> squares_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const vector = tensors.input(dtype, {12301});
+  Tensor const sum = tensors.output(DType::float64, {1});
+  return ops_trial(dtype, sum, [=](TensorOps& ops, Execution& execution) {
+    double const result = ops.sum_of_squares(execution, vector);
+    copy_from_host(sum, &result);
+  });
+}
+
+Trial<TensorOps> gather_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const from = tensors.strided(3).input(dtype, {rows, columns});
+  Tensor const index = tensors.integers({300, 0, 5, 5, 17});
+  Tensor const to = tensors.strided(2).output(dtype, {5, columns});
+  return ops_trial(dtype, to,
+                   [=](TensorOps& ops, Execution& execution) { ops.gather_rows(execution, from, index, to); });
+}
+
+Trial<TensorOps> gather_columns_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const from = tensors.input(dtype, {rows, columns});
+  Tensor const index = tensors.integers({66, 0, 5, 5, 17});
+  Tensor const to = tensors.output(dtype, {rows, 5});
+  return ops_trial(dtype, to,
+                   [=](TensorOps& ops, Execution& execution) { ops.gather_columns(execution, from, index, to); });
+}
+
+Trial<TensorOps> add_gathered_columns_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const from = tensors.input(dtype, {rows, 5});
+  Tensor const index = tensors.integers({66, 0, 5, 5, 17});
+  Tensor const into = tensors.sums(dtype, {rows, columns});
+  return ops_trial(dtype, into, [=](TensorOps& ops, Execution& execution) {
+    ops.add_gathered_columns(execution, from, index, into);
+  });
+}
+
+Trial<TensorOps> rotate_trial(PairLayout layout, bool back, TrialTensors& tensors, DType dtype) {
+  constexpr std::int64_t width = 6;
+  constexpr std::int64_t positions = 40;
+  std::vector<std::int32_t> position;
+  for (std::int32_t row = 0; row < rows; ++row) {
+    position.push_back(row * 7 % positions);
+  }
+  Rotation const rotation{.position = tensors.integers(position),
+                          .table = tensors.input(statistics_dtype(dtype), {positions, width}),
+                          .layout = layout,
+                          .back = back};
+  Tensor const matrix = updated_matrix(tensors, dtype, {rows, 5 * width});
+  return ops_trial(dtype, matrix,
+                   [=](TensorOps& ops, Execution& execution) { ops.rotate(execution, matrix, rotation); });
+}
+
+}  // namespace
+
+void add_adam_trials(KernelRegistries& registries) {
+  for (bool const decoupled : {false, true}) {
+    for (bool const copy : {false, true}) {
+      registries.of<Adam>().add_trial(
+          fmt::format("{}{}", decoupled ? "AdamW" : "Adam", copy ? ", a bfloat16 copy" : ""),
+          [=](TrialTensors& tensors, DType dtype) { return adam_trial(decoupled, copy, tensors, dtype); });
+    }
+  }
+}
+
+void add_tensor_ops_trials(KernelRegistries& registries) {
+  auto& registry = registries.of<TensorOps>();
+  registry.add_trial("fill", fill_trial);
+  registry.add_trial("add", add_trial);
+  for (DType const to : {DType::float32, DType::bfloat16}) {
+    registry.add_trial(fmt::format("copy to {}", name_of(to)),
+                       [to](TrialTensors& tensors, DType dtype) { return copy_trial(to, tensors, dtype); });
+  }
+  registry.add_trial("column sums", column_sums_trial);
+  registry.add_trial("sum of squares", squares_trial);
+  registry.add_trial("gather rows", gather_trial);
+  registry.add_trial("gather columns", gather_columns_trial);
+  registry.add_trial("add gathered columns", add_gathered_columns_trial);
+  for (PairLayout const layout : {PairLayout::interleaved, PairLayout::halves}) {
+    for (bool const back : {false, true}) {
+      registry.add_trial(
+          fmt::format("rotate {}, {}", back ? "back" : "forth", name_of(layout)),
+          [=](TrialTensors& tensors, DType dtype) { return rotate_trial(layout, back, tensors, dtype); });
+    }
+  }
+}
+
+}  // namespace heddle

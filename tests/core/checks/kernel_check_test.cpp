@@ -1,0 +1,218 @@
+#include <gmock/gmock.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/checks/check.hpp>
+#include <heddle/core/checks/kernel_check.hpp>
+#include <heddle/core/checks/trials.hpp>
+#include <heddle/core/operations/activation.hpp>
+#include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/operations/residual_norm.hpp>
+
+#include "golden_model.hpp"
+#include "kernel_test_support.hpp"
+
+// Kernels that are wrong in one way each, beside the right ones.
+
+namespace heddle {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+/// Multiplies as `reference` does, and then does something else.
+class OddGemm final : public Gemm {
+ public:
+  using Change = std::function<void(GemmCall const&)>;
+  OddGemm(std::shared_ptr<Gemm> right, Change change) : right_(std::move(right)), change_(std::move(change)) {}
+
+  bool supports(GemmProblem const& problem) const override { return right_->supports(problem); }
+  void multiply(Execution& execution, GemmCall const& call) override {
+    right_->multiply(execution, call);
+    change_(call);
+  }
+
+ private:
+  std::shared_ptr<Gemm> right_;
+  Change change_;
+};
+
+void set_element(Tensor const& matrix, std::int64_t row, std::int64_t column, double value) {
+  copy_from_doubles(matrix.rows(row, 1).columns(column, 1), {value});
+}
+
+class KernelCheckTest : public testing::Test {
+ protected:
+  KernelCheckTest() { add_built_in_trials(registries_.kernels); }
+
+  template <class Interface>
+  std::shared_ptr<Interface> reference() {
+    return std::static_pointer_cast<Interface>(registries_.kernels.of<Interface>().find("reference"));
+  }
+
+  /// The faults of a GEMM that multiplies and then makes this change.
+  std::vector<CheckResult> faults_of_gemm(OddGemm::Change change) {
+    return faults<Gemm>(std::make_shared<OddGemm>(reference<Gemm>(), std::move(change)));
+  }
+
+  template <class Interface>
+  std::vector<CheckResult> faults(std::shared_ptr<Interface> kernel) {
+    KernelRegistries registries = registries_.kernels;
+    registries.set_origin("odd.so");
+    registries.of<Interface>().add("odd", 1, std::move(kernel));
+    std::vector<CheckResult> results = check_kernel(registries, Interface::operation, "odd", bench_.execution());
+    std::erase_if(results, [](CheckResult const& result) { return result.passed(); });
+    return results;
+  }
+
+  TestBench bench_{ModelConfig(), DType::float64};
+  Registries registries_ = bench_.registries();
+};
+
+TEST_F(KernelCheckTest, ARightOneHasNoFault) {
+  EXPECT_TRUE(faults_of_gemm([](GemmCall const&) {}).empty());
+}
+
+TEST_F(KernelCheckTest, AWrongElementIsNamedWithItsErrorAndTolerance) {
+  auto const faults = faults_of_gemm([](GemmCall const& call) {
+    if (call.c.size() > 0) {
+      set_element(call.c, 0, 0, 100);
+    }
+  });
+  ASSERT_FALSE(faults.empty());
+  EXPECT_EQ(faults.front().operation, "gemm");
+  EXPECT_EQ(faults.front().implementation, "odd");
+  EXPECT_EQ(faults.front().origin, "odd.so");
+  EXPECT_THAT(faults.front().problem, HasSubstr("float32"));
+  EXPECT_GT(faults.front().output_error, 1);
+  EXPECT_THAT(in_words(faults.front()),
+              AllOf(HasSubstr("'odd' of operation 'gemm'"), HasSubstr("c: element 0 is 100"), HasSubstr("tolerance")));
+}
+
+TEST_F(KernelCheckTest, AnErrorAtOddShapesAloneIsFound) {
+  // Right where eight columns are a vector: the last columns of others are left out.
+  auto const faults = faults_of_gemm([](GemmCall const& call) {
+    if (call.c.size() > 0 && call.c.dim(1) % 8 != 0) {
+      set_element(call.c, call.c.dim(0) - 1, call.c.dim(1) - 1, 0);
+    }
+  });
+  EXPECT_FALSE(faults.empty());
+}
+
+TEST_F(KernelCheckTest, WritingBetweenRowsIsFound) {
+  auto const faults = faults_of_gemm([](GemmCall const& call) {
+    if (!call.c.contiguous()) {
+      set_element(Tensor::borrow(call.c.raw(), call.c.dtype(), {1, call.c.dim(1) + 1}), 0, call.c.dim(1), 1);
+    }
+  });
+  ASSERT_FALSE(faults.empty());
+  EXPECT_THAT(faults.front().fault, HasSubstr("it writes to row 0, column"));
+}
+
+TEST_F(KernelCheckTest, WritingBehindATensorOrToAnInputIsFound) {
+  auto const behind = faults_of_gemm([](GemmCall const& call) {
+    if (call.c.contiguous() && call.c.size() > 0) {
+      set_element(Tensor::borrow(call.c.raw(), call.c.dtype(), {1, call.c.size() + 3}), 0, call.c.size() + 2, 1);
+    }
+  });
+  ASSERT_FALSE(behind.empty());
+  EXPECT_THAT(behind.front().fault, HasSubstr("memory outside"));
+  auto const input = faults_of_gemm([](GemmCall const& call) {
+    if (call.a.size() > 0) {
+      set_element(call.a, 0, 0, 100);
+    }
+  });
+  ASSERT_FALSE(input.empty());
+  EXPECT_THAT(input.front().fault, HasSubstr("of the input"));
+}
+
+TEST_F(KernelCheckTest, AnExceptionIsAFault) {
+  auto const faults = faults_of_gemm([](GemmCall const&) { throw Error("out of luck"); });
+  ASSERT_FALSE(faults.empty());
+  EXPECT_EQ(faults.front().fault, "it throws: out of luck");
+}
+
+/// relu forward and backward by `reference`, the gradient times a factor; under another name where it has one.
+class OddActivation final : public Activation {
+ public:
+  OddActivation(std::shared_ptr<Activation> right, double factor, std::string name = "relu")
+      : right_(std::move(right)), factor_(factor), name_(std::move(name)) {}
+
+  bool supports(ActivationProblem const& problem) const override {
+    return problem.function == name_ && !problem.gated && problem.dtype != DType::int32;
+  }
+  void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
+    right_->forward(execution, relu(call), output);
+  }
+  void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                ActivationGradients const& gradients) override {
+    right_->backward(execution, relu(call), grad_output, gradients);
+    std::vector<double> gradient = to_doubles(gradients.input);
+    for (double& element : gradient) {
+      element *= factor_;
+    }
+    copy_from_doubles(gradients.input, gradient);
+  }
+
+ private:
+  static ActivationCall relu(ActivationCall call) {
+    call.function = "relu";
+    return call;
+  }
+
+  std::shared_ptr<Activation> right_;
+  double factor_;
+  std::string name_;
+};
+
+TEST_F(KernelCheckTest, AWrongGradientIsFound) {
+  EXPECT_TRUE(faults<Activation>(std::make_shared<OddActivation>(reference<Activation>(), 1)).empty());
+  auto const faulty = faults<Activation>(std::make_shared<OddActivation>(reference<Activation>(), 1.1));
+  ASSERT_FALSE(faulty.empty());
+  EXPECT_THAT(faulty.front().fault, HasSubstr("gradient of input"));
+  EXPECT_EQ(faulty.front().output_error, 0);
+}
+
+// A function that `reference` does not know has itself in float64 as its oracle, and central differences.
+TEST_F(KernelCheckTest, AFunctionOfItsOwnIsComparedWithItsDefinitionAndCentralDifferences) {
+  add_activation_trials(registries_.kernels, "ramp", [](double x) { return std::max(x, 0.0); });
+  add_activation_trials(registries_.kernels, "hill", [](double x) { return std::max(-x, 0.0); });
+  auto const right = std::make_shared<OddActivation>(reference<Activation>(), 1, "ramp");
+  EXPECT_TRUE(faults<Activation>(right).empty());
+  auto const wrong_gradient = faults<Activation>(std::make_shared<OddActivation>(reference<Activation>(), 1.1, "ramp"));
+  ASSERT_FALSE(wrong_gradient.empty());
+  EXPECT_THAT(wrong_gradient.front().problem, HasSubstr("central differences"));
+  auto const wrong_output = faults<Activation>(std::make_shared<OddActivation>(reference<Activation>(), 1, "hill"));
+  ASSERT_FALSE(wrong_output.empty());
+  EXPECT_THAT(wrong_output.front().fault, HasSubstr("output: element"));
+}
+
+TEST_F(KernelCheckTest, AnImplementationThatSupportsNoTrialDoesNotPass) {
+  auto const faulty = faults<Activation>(std::make_shared<OddActivation>(reference<Activation>(), 1, "unheard-of"));
+  ASSERT_EQ(faulty.size(), 1U);
+  EXPECT_THAT(faulty.front().fault, HasSubstr("add_trial"));
+}
+
+TEST_F(KernelCheckTest, TheReferenceIsComparedWithCentralDifferences) {
+  auto const results = check_kernel(registries_.kernels, "residual_norm", "reference", bench_.execution());
+  EXPECT_TRUE(std::any_of(results.begin(), results.end(), [](CheckResult const& result) {
+    return result.problem.ends_with("central differences") && result.gradient_error > 0;
+  }));
+  EXPECT_EQ(first_fault(results), nullptr);
+}
+
+TEST_F(KernelCheckTest, NamesAreOperationsImplementationsAndLayers) {
+  auto const named = [&](std::string const& name) { return check_named(registries_, name, bench_.execution()); };
+  EXPECT_GT(named("adam").size(), named("adam.reference").size());
+  EXPECT_EQ(named("feed_forward").front().operation, "layer");
+  EXPECT_THAT([&] { named("adam.referense"); }, ThrowsMessage<ConfigError>(HasSubstr("did you mean adam.reference?")));
+  EXPECT_TRUE(check_origin(registries_, "absent.so", bench_.execution()).empty());
+}
+
+TEST_F(KernelCheckTest, ATrialsNameIsItsOwn) {
+  EXPECT_THAT([&] { add_built_in_trials(registries_.kernels); },
+              ThrowsMessage<ConfigError>(HasSubstr("each needs a name of its own")));
+}
+
+}  // namespace
+}  // namespace heddle

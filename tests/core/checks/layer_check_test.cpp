@@ -1,0 +1,136 @@
+#include <gmock/gmock.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/checks/layer_check.hpp>
+#include <heddle/core/layers/linear.hpp>
+
+#include "golden_model.hpp"
+#include "kernel_test_support.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+
+/// The error of an OddLayer.
+enum class Fault { none, input_gradient, parameter_gradient, overwritten_gradient, decode, thrown };
+
+/// One Linear, wrong in one way.
+class OddLayer final : public Layer {
+ public:
+  OddLayer(LayerSpec const& spec, Fault fault)
+      : linear_(spec.named(spec.name + ".linear"), {spec.model.d_model, spec.model.d_model}, Linear::Split::none),
+        bias_(*spec.parameters.find(spec.name + ".linear.bias")),
+        fault_(fault) {}
+
+  HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const override {
+    if (fault_ == Fault::thrown) {
+      throw Error("no forward today");
+    }
+    saved.keep(input.hidden);
+    return {linear_.forward(context, input.hidden), input.memory};
+  }
+  HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override {
+    if (fault_ == Fault::overwritten_gradient) {
+      change(bias_.gradient, 0, 0);
+    }
+    Tensor const grad_input = linear_.backward(context, grad_output.hidden, saved.get<Tensor>());
+    if (fault_ == Fault::input_gradient) {
+      change(grad_input, 1, 1e-3);
+    }
+    if (fault_ == Fault::parameter_gradient) {
+      change(bias_.gradient, 1, 1e-3);
+    }
+    return {grad_input, grad_output.memory};
+  }
+  HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const&,
+                      DecodeCache&) const override {
+    Saved saved;
+    HiddenStates const output = forward(context, input, saved);
+    if (fault_ == Fault::decode) {
+      change(output.hidden, 1, 1e-3);
+    }
+    return output;
+  }
+
+ private:
+  static void change(Tensor const& tensor, double factor, double summand) {
+    std::vector<double> values = to_doubles(tensor);
+    for (double& value : values) {
+      value = factor * value + summand;
+    }
+    copy_from_doubles(tensor, values);
+  }
+
+  Linear linear_;
+  Parameter const& bias_;
+  Fault fault_;
+};
+
+class LayerCheckTest : public testing::Test {
+ protected:
+  std::vector<CheckResult> check(Fault fault, LayerTraits traits = {}) {
+    Registries registries = bench_.registries();
+    registries.layers.add(
+        "odd", [fault](LayerSpec const& spec) { return std::make_unique<OddLayer>(spec, fault); }, std::move(traits));
+    return check_layer(registries, "odd", bench_.execution());
+  }
+  std::string fault_of(Fault fault) {
+    std::vector<CheckResult> const results = check(fault);
+    CheckResult const* const found = first_fault(results);
+    return found == nullptr ? "" : in_words(*found);
+  }
+
+  TestBench bench_{ModelConfig(), DType::float64};
+};
+
+TEST_F(LayerCheckTest, BuiltInLayersPass) {
+  for (LayerRegistry::Entry const& entry : bench_.registries().layers.entries()) {
+    std::vector<CheckResult> const results = check_layer(bench_.registries(), entry.name, bench_.execution());
+    for (CheckResult const& result : results) {
+      EXPECT_TRUE(result.passed()) << in_words(result);
+    }
+    EXPECT_GE(results.size(), 2U) << entry.name << ": gradients and decoding";
+  }
+}
+
+TEST_F(LayerCheckTest, ARightOnePassesWithAndWithoutMemory) {
+  EXPECT_EQ(fault_of(Fault::none), "");
+  EXPECT_EQ(check(Fault::none).size(), 3U) << "two sides, and decoding";
+}
+
+TEST_F(LayerCheckTest, AWrongGradientIsFound) {
+  EXPECT_THAT(fault_of(Fault::input_gradient), HasSubstr("gradient of input"));
+  EXPECT_THAT(fault_of(Fault::parameter_gradient), HasSubstr("gradient of stack.layers.0.odd.linear.bias"));
+}
+
+TEST_F(LayerCheckTest, AGradientThatIsSetInsteadOfAddedIsFound) {
+  EXPECT_THAT(fault_of(Fault::overwritten_gradient), HasSubstr("gradient of stack.layers.0.odd.linear.bias"));
+}
+
+TEST_F(LayerCheckTest, DecodingThatDiffersFromForwardIsFoundUnlessItIsNotDeclared) {
+  EXPECT_THAT(fault_of(Fault::decode), HasSubstr("the layer 'odd' is wrong: no options, with memory, decoding"));
+  EXPECT_EQ(first_fault(check(Fault::decode, {.capabilities = {.decode = false}})), nullptr);
+}
+
+TEST_F(LayerCheckTest, AnExceptionIsAFault) {
+  EXPECT_THAT(fault_of(Fault::thrown), HasSubstr("it throws: no forward today"));
+}
+
+TEST_F(LayerCheckTest, TrialsSetKeysAndOptions) {
+  OptionDescription const size{.name = "size", .type = OptionDescription::Type::integer, .meaning = "a size"};
+  LayerTraits traits{.options = {size},
+                     .trials = {{.name = "wide", .set = [](ModelConfig& model) { model.d_model = 10; }},
+                                {.name = "with a size", .options = {{"size", std::int64_t{3}}}}}};
+  std::vector<CheckResult> const results = check(Fault::none, traits);
+  EXPECT_EQ(results.size(), 6U);
+  EXPECT_THAT(results.front().problem, HasSubstr("wide"));
+  EXPECT_EQ(first_fault(results), nullptr);
+  traits.trials = {{.name = "unknown", .options = {{"depth", std::int64_t{3}}}}};
+  std::vector<CheckResult> const refused = check(Fault::none, traits);
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_THAT(refused.front().fault, HasSubstr("it cannot be built"));
+}
+
+}  // namespace
+}  // namespace heddle
