@@ -24,7 +24,7 @@ grep -q '^train: 1501 lines, .*; left out: 1 empty$' log || fail "prepare counts
 "$HEDDLE" prepare --source demo/train.en --target demo/train.de --valid-source demo/valid.en --valid-target demo/valid.de \
   --vocab-size 120 --out pairs > log 2>&1 || fail "prepare"
 "$HEDDLE" inspect text > shown
-grep -q 'train.h5: 1,501 lines of text, ' shown && grep -q 'end 3, mask 4)' shown && grep -q '^tokens in a line: ' shown &&
+grep -q 'train.h5: 1,501 lines of text, ' shown && grep -q '^vocabulary: 90 pieces (.*end 3, mask 4)$' shown && grep -q '^tokens in a line: ' shown &&
   grep -qx "  $(head -n 1 demo/train.en)" shown || { cat shown; fail "inspect text"; }
 expect 64 'expected either --source and --target, for pairs, or --text' "$HEDDLE" prepare --text train.gz --source x --out y
 expect 64 'lines of --text are never left out' "$HEDDLE" prepare --text train.gz --max-length 9 --out y

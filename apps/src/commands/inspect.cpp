@@ -83,7 +83,8 @@ void print_lengths(char const* of, std::vector<std::int64_t> lengths) {
   }
 }
 
-void print_vocabulary(Vocabulary const& vocabulary, std::string const& digest) {
+/// `shared` says how one vocabulary serves a model with two sides.
+void print_vocabulary(Vocabulary const& vocabulary, std::string const& digest, char const* shared = "joint, ") {
   auto const special = [](Tokenizer const& tokenizer) {
     std::int32_t const mask = tokenizer.special_ids().mask;
     return fmt::format("{} pieces (padding {}, unknown {}, begin {}, end {}{})", count(tokenizer.size()),
@@ -91,7 +92,7 @@ void print_vocabulary(Vocabulary const& vocabulary, std::string const& digest) {
                        mask == SpecialIds::absent ? "" : fmt::format(", mask {}", mask));
   };
   if (vocabulary.joint()) {
-    std::cout << fmt::format("vocabulary: joint, {}\n", special(vocabulary.source));
+    std::cout << fmt::format("vocabulary: {}{}\n", shared, special(vocabulary.source));
   } else {
     std::cout << fmt::format("vocabularies: source {}; target {}\n", special(vocabulary.source),
                              special(vocabulary.target));
@@ -141,7 +142,7 @@ void inspect_dataset(fs::path const& path, std::int64_t samples) {
                                                count(dataset.target_tokens()));
   std::cout << fmt::format("dataset {}: {} {}, {}, {:.1f} MiB\n", path.string(), count(dataset.size()),
                            dataset.content(), tokens, static_cast<double>(fs::file_size(path)) / (1 << 20));
-  print_vocabulary(dataset.vocabulary(), dataset.vocabulary_digest());
+  print_vocabulary(dataset.vocabulary(), dataset.vocabulary_digest(), dataset.has_lines() ? "" : "joint, ");
   if (dataset.has_lines()) {
     inspect_lines(dataset, samples);
   } else {
