@@ -106,6 +106,7 @@ std::string decode_continuation(Tokenizer const& tokenizer, Tokens const& prompt
 
 std::string continue_lines(TrainedModel& model, std::vector<SourceLine> const& lines, GenerateOptions const& options) {
   std::vector<Tokens> prompts;
+  prompts.reserve(lines.size());
   for (SourceLine const& line : lines) {
     prompts.push_back(encode_prompt(model, line));
   }

@@ -210,8 +210,8 @@ Vocabulary read_vocabulary(hdf5::File const& file, bool lines) {
 }  // namespace
 
 struct DatasetWriter::State {
-  State(std::filesystem::path const& path, Vocabulary const& used_vocabulary, bool lines)
-      : vocabulary(used_vocabulary), pending(path), file(hdf5::File::create(pending.temporary())) {
+  State(std::filesystem::path const& path, Vocabulary used_vocabulary, bool lines)
+      : vocabulary(std::move(used_vocabulary)), pending(path), file(hdf5::File::create(pending.temporary())) {
     file->set_string_attribute("format", format_name);
     file->set_integer_attribute("format_version", lines ? lines_version : pairs_version);
     file->set_string_attribute("vocabulary_digest", vocabulary.digest());
