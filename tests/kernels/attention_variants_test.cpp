@@ -8,7 +8,7 @@
 namespace heddle::testing_support {
 namespace {
 
-/// Masks, biases and shared heads of keys.
+/// Scores, masks, biases and shared heads of keys.
 struct Case {
   char const* name;
   std::vector<std::int32_t> queries;
@@ -20,6 +20,8 @@ struct Case {
   std::int64_t bias_reach = -1;  ///< below 0: no bias
   float dropout = 0;
   bool spread = false;  ///< positions are given and have gaps
+  ScoreKind score = ScoreKind::dot_product;
+  double soft_cap = 0;
 };
 
 void PrintTo(Case const& tested, std::ostream* out) {
@@ -41,7 +43,7 @@ std::vector<std::int32_t> spread_positions(std::vector<std::int32_t> const& leng
   return positions;
 }
 
-/// One case's inputs and outputs in one dtype. The bias gradient starts at 0.5, because kernels add to it.
+/// One case's inputs and outputs in one dtype. Gradients of parameters start at 0.5, because kernels add to them.
 struct Problem {
   AttentionCall call;
   Tensor output, log_sum_exp, grad_output;
@@ -62,6 +64,8 @@ struct Problem {
             .heads = test.heads,
             .kv_heads = test.kv_heads,
             .scale = 1.5 / std::sqrt(static_cast<double>(test.head_dim)),
+            .score = test.score,
+            .soft_cap = test.soft_cap,
             .mask = test.mask};
     gradients = {Tensor::allocate(dtype, {rows, width}), grad.columns(0, key_width),
                  grad.columns(key_width, key_width)};
@@ -74,6 +78,12 @@ struct Problem {
       Shape const shape{test.heads, 2 * test.bias_reach + 1};
       call.bias = random_tensor(statistics_dtype(dtype), shape, 8);
       gradients.bias = tensor_of(Values(static_cast<std::size_t>(shape.size()), 0.5), statistics_dtype(dtype), shape);
+    }
+    if (test.score == ScoreKind::additive) {
+      Shape const shape{test.heads, test.head_dim};
+      call.score_weight = random_tensor(statistics_dtype(dtype), shape, 9);
+      gradients.score_weight =
+          tensor_of(Values(static_cast<std::size_t>(shape.size()), 0.5), statistics_dtype(dtype), shape);
     }
     if (test.spread) {
       call.query_position = int_tensor(spread_positions(test.queries, 4));
@@ -97,7 +107,8 @@ class Naive {
         q_(values(call.q)),
         k_(values(call.k)),
         v_(values(call.v)),
-        bias_(values(call.bias)) {}
+        bias_(values(call.bias)),
+        score_weight_(values(call.score_weight)) {}
 
   Values output() const {
     Values result(static_cast<std::size_t>(total(test_.queries) * test_.heads * test_.head_dim));
@@ -135,21 +146,51 @@ class Naive {
       case MaskKind::causal:
         return distance <= 0;
       case MaskKind::window:
-        return -distance <= test_.mask.left && distance <= test_.mask.right;
+        return (is_global(at, key) || (-distance <= test_.mask.left && distance <= test_.mask.right)) &&
+               (distance <= 0 || test_.mask.right > 0);
+      case MaskKind::blocks: {
+        // Positions of queries may be below 0: 1000 blocks further on they are not.
+        std::int64_t const block = test_.mask.block;
+        std::int64_t const blocks =
+            (key_position(key) + 1000 * block) / block - (query_position(at) + 1000 * block) / block;
+        return (is_global(at, key) || (-blocks <= test_.mask.left && blocks <= test_.mask.right)) &&
+               (distance <= 0 || test_.mask.right > 0);
+      }
       case MaskKind::prefix:
         return distance <= 0 || key_position(key) < static_cast<std::int64_t>(at.sequence) + 1;
     }
     return false;
   }
 
+  bool is_global(Place const& at, std::int64_t key) const {
+    return key_position(key) < test_.mask.global_tokens || query_position(at) < test_.mask.global_tokens;
+  }
+
+  /// The part of column d of a query and a key in their score.
+  double term(double query, double key, std::size_t weight) const {
+    switch (test_.score) {
+      case ScoreKind::dot_product:
+        return query * key;
+      case ScoreKind::additive:
+        return score_weight_[weight] * std::tanh(query + key);
+      case ScoreKind::linear:
+        return (query > 0 ? query + 1 : std::exp(query)) * (key > 0 ? key + 1 : std::exp(key));
+    }
+    return 0;
+  }
+
   double score(Place const& at, std::int64_t key) const {
     std::int64_t const key_head = at.head / (test_.heads / test_.kv_heads);
-    double product = 0;
+    double sum = 0;
     for (std::int64_t d = 0; d < test_.head_dim; ++d) {
-      product += q_[index(at.query_begin + at.query, test_.heads, at.head, d)] *
-                 k_[index(at.key_begin + key, test_.kv_heads, key_head, d)];
+      sum += term(q_[index(at.query_begin + at.query, test_.heads, at.head, d)],
+                  k_[index(at.key_begin + key, test_.kv_heads, key_head, d)], index(0, test_.heads, at.head, d));
     }
-    double const scaled = call_.scale * product;
+    if (test_.score == ScoreKind::linear) {
+      return std::log(sum);
+    }
+    double const cap = test_.soft_cap;
+    double const scaled = cap > 0 ? cap * std::tanh(call_.scale * sum / cap) : call_.scale * sum;
     if (bias_.empty()) {
       return scaled;
     }
@@ -178,7 +219,7 @@ class Naive {
 
   Case const& test_;
   AttentionCall const& call_;
-  Values q_, k_, v_, bias_;
+  Values q_, k_, v_, bias_, score_weight_;
 };
 
 class AttentionVariants : public BuiltInKernelsTest, public testing::WithParamInterface<Case> {
@@ -219,6 +260,9 @@ TEST_P(AttentionVariants, EveryImplementationAgreesWithTheReference) {
       if (!expected.gradients.bias.empty()) {
         expect_close(actual.gradients.bias, expected.gradients.bias, dtype, "grad bias");
       }
+      if (!expected.gradients.score_weight.empty()) {
+        expect_close(actual.gradients.score_weight, expected.gradients.score_weight, dtype, "grad score_weight");
+      }
     }
   }
 }
@@ -241,7 +285,133 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"bias_window_spread", {9, 6}, {13, 6}, 4, 2, 3, AttentionMask::window(6, 2), 20, 0.2F, true},
         Case{"grouped", {5, 1, 0, 130}, {70, 2, 3, 131}, 6, 2, 7, AttentionMask::bidirectional()},
         Case{"grouped_causal_dropout", {130, 1, 9}, {130, 1, 9}, 4, 2, 16, AttentionMask::causal(), -1, 0.3F},
-        Case{"one_key_head", {70, 3}, {70, 3}, 3, 1, 33, AttentionMask::causal()}),
+        Case{"one_key_head", {70, 3}, {70, 3}, 3, 1, 33, AttentionMask::causal()},
+        Case{"grouped_window_spread", {70, 9}, {131, 11}, 4, 2, 8, AttentionMask::window(30, 5), -1, 0.2F, true},
+        Case{"long_bias", {200, 3}, {200, 3}, 2, 2, 16, AttentionMask::bidirectional(), 30},
+        Case{"long_bias_causal_grouped", {70, 65}, {150, 65}, 4, 2, 33, AttentionMask::causal(), 120, 0.2F},
+        Case{"long_bias_spread", {150}, {140}, 1, 1, 8, AttentionMask::causal(), 77, 0, true},
+        Case{"global", {9, 140}, {9, 140}, 2, 2, 8, AttentionMask::window(3, 2, 2), -1, 0.2F},
+        Case{"global_causal", {300, 5}, {300, 5}, 2, 1, 8, AttentionMask::window(20, 0, 5)},
+        Case{"global_causal_spread", {150, 5}, {170, 9}, 1, 1, 8, AttentionMask::window(20, 0, 8), -1, 0, true},
+        Case{"blocks", {300, 9, 70}, {300, 9, 70}, 2, 2, 8, AttentionMask::blocks(16, 1, 1), -1, 0.2F},
+        Case{"blocks_causal", {200}, {230}, 2, 2, 5, AttentionMask::blocks(32, 2, 0)},
+        Case{"blocks_global", {330, 3}, {330, 3}, 1, 1, 16, AttentionMask::blocks(64, 1, 1, 3)},
+        Case{"blocks_global_causal", {330, 3}, {330, 3}, 4, 2, 16, AttentionMask::blocks(10, 1, 0, 70)},
+        Case{"blocks_global_spread", {90, 3}, {200, 9}, 1, 1, 4, AttentionMask::blocks(7, 2, 1, 9), -1, 0, true},
+        Case{"blocks_more_queries", {140}, {70}, 1, 1, 8, AttentionMask::blocks(9, 1, 1, 4)},
+        Case{"cap",
+             {70, 1, 0},
+             {90, 2, 3},
+             2,
+             2,
+             9,
+             AttentionMask::bidirectional(),
+             -1,
+             0,
+             false,
+             ScoreKind::dot_product,
+             0.7},
+        Case{"cap_bias_grouped_dropout",
+             {9, 130},
+             {9, 130},
+             4,
+             2,
+             16,
+             AttentionMask::causal(),
+             5,
+             0.3F,
+             false,
+             ScoreKind::dot_product,
+             1.5},
+        Case{"additive",
+             {70, 1, 0, 5},
+             {90, 2, 3, 0},
+             2,
+             2,
+             9,
+             AttentionMask::bidirectional(),
+             -1,
+             0,
+             false,
+             ScoreKind::additive},
+        Case{"additive_causal_dropout",
+             {131, 4},
+             {131, 4},
+             2,
+             2,
+             33,
+             AttentionMask::causal(),
+             -1,
+             0.3F,
+             false,
+             ScoreKind::additive},
+        Case{"additive_all",
+             {70, 9},
+             {80, 11},
+             4,
+             2,
+             40,
+             AttentionMask::window(20, 5, 2),
+             6,
+             0.2F,
+             true,
+             ScoreKind::additive,
+             1.1},
+        Case{"linear",
+             {70, 1, 0, 5},
+             {200, 2, 3, 0},
+             2,
+             2,
+             9,
+             AttentionMask::bidirectional(),
+             -1,
+             0,
+             false,
+             ScoreKind::linear},
+        Case{"linear_causal_grouped",
+             {200, 64, 3},
+             {200, 64, 3},
+             4,
+             2,
+             16,
+             AttentionMask::causal(),
+             -1,
+             0,
+             false,
+             ScoreKind::linear},
+        Case{"linear_causal_more_keys",
+             {70, 3},
+             {130, 9},
+             1,
+             1,
+             33,
+             AttentionMask::causal(),
+             -1,
+             0,
+             false,
+             ScoreKind::linear},
+        Case{"linear_causal_fewer_keys",
+             {140, 9},
+             {70, 2},
+             1,
+             1,
+             8,
+             AttentionMask::causal(),
+             -1,
+             0,
+             false,
+             ScoreKind::linear},
+        Case{"linear_causal_spread",
+             {140, 9},
+             {150, 12},
+             2,
+             1,
+             8,
+             AttentionMask::causal(),
+             -1,
+             0,
+             true,
+             ScoreKind::linear}),
     [](auto const& tested) { return std::string(tested.param.name); });
 
 class AttentionVariantsReference : public AttentionVariants {};
@@ -260,14 +430,35 @@ TEST_P(AttentionVariantsReference, BackwardIsTheDerivativeOfForward) {
   if (!problem.call.bias.empty()) {
     expect_gradient(loss, problem.call.bias, problem.gradients.bias, "bias", 0.5);
   }
+  if (!problem.call.score_weight.empty()) {
+    expect_gradient(loss, problem.call.score_weight, problem.gradients.score_weight, "score_weight", 0.5);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, AttentionVariantsReference,
-    testing::Values(Case{"window", {5, 1}, {5, 1}, 2, 2, 3, AttentionMask::window(1, 1)},
-                    Case{"prefix_dropout", {4, 3}, {4, 5}, 2, 1, 2, AttentionMask::prefix(), -1, 0.3F},
-                    Case{"bias_grouped_dropout", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::causal(), 2, 0.2F},
-                    Case{"bias_spread", {3, 4}, {5, 2}, 2, 2, 3, AttentionMask::bidirectional(), 3, 0, true}),
+    testing::Values(
+        Case{"window", {5, 1}, {5, 1}, 2, 2, 3, AttentionMask::window(1, 1)},
+        Case{"prefix_dropout", {4, 3}, {4, 5}, 2, 1, 2, AttentionMask::prefix(), -1, 0.3F},
+        Case{"bias_grouped_dropout", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::causal(), 2, 0.2F},
+        Case{"bias_spread", {3, 4}, {5, 2}, 2, 2, 3, AttentionMask::bidirectional(), 3, 0, true},
+        Case{"blocks_global", {9}, {9}, 2, 1, 2, AttentionMask::blocks(2, 1, 1, 1)},
+        Case{"cap_bias", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::causal(), 2, 0.2F, false, ScoreKind::dot_product, 0.9},
+        Case{"additive", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::causal(), -1, 0.2F, false, ScoreKind::additive},
+        Case{"additive_cap_bias",
+             {3, 5},
+             {4, 5},
+             2,
+             2,
+             3,
+             AttentionMask::bidirectional(),
+             2,
+             0,
+             false,
+             ScoreKind::additive,
+             0.8},
+        Case{"linear", {3, 5}, {4, 5}, 2, 1, 3, AttentionMask::bidirectional(), -1, 0, false, ScoreKind::linear},
+        Case{"linear_causal", {3, 5}, {4, 5}, 2, 2, 3, AttentionMask::causal(), -1, 0, false, ScoreKind::linear}),
     [](auto const& tested) { return std::string(tested.param.name); });
 
 class AttentionSupport : public BuiltInKernelsTest {};
@@ -278,9 +469,11 @@ TEST_F(AttentionSupport, IsSaidOfMasksBiasesAndSharedKeys) {
   AttentionProblem const grouped{.heads = 4, .head_dim = 8, .kv_heads = 2};
   auto const& attention = registries_.of<Attention>();
   EXPECT_NE(attention.select("auto", window), attention.select("reference", {}));
-  EXPECT_EQ(attention.select("auto", biased), attention.select("reference", {}));
-  EXPECT_EQ(attention.select("auto", grouped), attention.select("kokkos", {}));
-  EXPECT_THROW(attention.select("kokkos", biased), ConfigError);
+  EXPECT_NE(attention.select("auto", biased), attention.select("reference", {}));
+  EXPECT_NE(attention.select("auto", grouped), attention.select("reference", {}));
+  AttentionProblem linear_window = window;
+  linear_window.score = ScoreKind::linear;
+  EXPECT_THROW(attention.select("auto", linear_window), ConfigError);
 }
 
 TEST_F(AttentionSupport, TimesOfOtherProblemsAreToldApart) {

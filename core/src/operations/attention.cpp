@@ -1,57 +1,59 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/observation.hpp>
+#include <limits>
+#include <vector>
 
 namespace heddle {
 
 namespace {
 
-/// The number of (query, key) pairs that see each other where both are parts of longer sequences.
-double visible_pairs_by_position(AttentionCall const& call) {
+/// The number of keys that the query at `position` sees, of keys at `count` ascending positions; `index_of` gives the
+/// first of them that is not below a position. A prefix counts as seen by its own tokens alone.
+template <class IndexOf>
+double seen_keys(AttentionMask const& mask, std::int64_t position, std::int64_t count, IndexOf const& index_of) {
+  auto const between = [&](std::int64_t first, std::int64_t end) {
+    return static_cast<double>(std::max<std::int64_t>(index_of(end) - index_of(first), 0));
+  };
+  if (mask.is(MaskKind::bidirectional)) {
+    return static_cast<double>(count);
+  }
+  constexpr std::int64_t lowest = std::numeric_limits<std::int32_t>::min();
+  constexpr std::int64_t highest = std::numeric_limits<std::int32_t>::max();
+  if (!mask.is_local()) {
+    return between(lowest, position + 1);
+  }
+  std::int64_t const end = mask.right == 0 ? position + 1 : highest;
+  if (position < mask.global_tokens) {
+    return between(lowest, end);
+  }
+  std::int64_t const first = mask.first_key(position);
+  return between(first, mask.end_key(position)) + between(lowest, std::min({first, end, mask.global_tokens}));
+}
+
+double visible_pairs(AttentionCall const& call) {
   auto const query_begins = to_host<std::int32_t>(call.queries.begin);
   auto const query_lengths = to_host<std::int32_t>(call.queries.length);
   auto const key_begins = to_host<std::int32_t>(call.keys.begin);
   auto const key_lengths = to_host<std::int32_t>(call.keys.length);
-  auto const query_positions = to_host<std::int32_t>(call.query_position);
-  auto const key_positions = to_host<std::int32_t>(call.key_position);
+  bool const given = !call.query_position.empty();
+  auto const query_positions = given ? to_host<std::int32_t>(call.query_position) : std::vector<std::int32_t>();
+  auto const key_positions = given ? to_host<std::int32_t>(call.key_position) : std::vector<std::int32_t>();
   double pairs = 0;
   for (std::size_t index = 0; index < query_lengths.size(); ++index) {
-    auto const first = key_positions.begin() + key_begins[index];
-    for (std::int32_t row = 0; row < query_lengths[index]; ++row) {
-      std::int32_t const position = query_positions[static_cast<std::size_t>(query_begins[index] + row)];
-      pairs += static_cast<double>(std::upper_bound(first, first + key_lengths[index], position) - first);
-    }
-  }
-  return pairs;
-}
-
-double visible_pairs(AttentionCall const& call) {
-  if (call.mask.is(MaskKind::causal) && !call.query_position.empty()) {
-    return visible_pairs_by_position(call);
-  }
-  auto const queries = to_host<std::int32_t>(call.queries.length);
-  auto const keys = to_host<std::int32_t>(call.keys.length);
-  double pairs = 0;
-  for (std::size_t index = 0; index < queries.size(); ++index) {
-    double const n = queries[index];
-    double const m = keys[index];
-    // The last query sees every key, each query before it one key less; none where there are fewer keys than that.
-    double const triangle = std::min(n, m);
-    double const causal = n * std::max(m - n, 0.0) + triangle * (triangle + 1) / 2;
-    switch (call.mask.kind) {
-      case MaskKind::bidirectional:
-      case MaskKind::prefix:  // an upper bound
-        pairs += n * m;
-        break;
-      case MaskKind::causal:
-        pairs += causal;
-        break;
-      case MaskKind::window:  // an upper bound
-        pairs += std::min(call.mask.right == 0 ? causal : n * m,
-                          n * static_cast<double>(call.mask.left + 1 + call.mask.right));
-        break;
+    std::int64_t const keys = key_lengths[index];
+    auto const first = given ? key_positions.begin() + key_begins[index] : key_positions.begin();
+    auto const index_of = [&](std::int64_t position) {
+      return given ? static_cast<std::int64_t>(std::lower_bound(first, first + keys, position) - first)
+                   : std::clamp<std::int64_t>(position, 0, keys);
+    };
+    for (std::int64_t row = 0; row < query_lengths[index]; ++row) {
+      std::int64_t const position = given ? query_positions[static_cast<std::size_t>(query_begins[index] + row)]
+                                          : row + keys - query_lengths[index];
+      pairs += seen_keys(call.mask, position, keys, index_of);
     }
   }
   return pairs;
@@ -65,6 +67,8 @@ std::string_view variant_of(AttentionMask const& mask) {
       return "causal";
     case MaskKind::window:
       return "window";
+    case MaskKind::blocks:
+      return "blocks";
     case MaskKind::prefix:
       return "prefix";
   }
@@ -124,14 +128,36 @@ struct Operands {
   }
 };
 
-/// " NAME" of a score kind that is not the usual one.
+/// " NAME" of scores that are not the usual ones.
 std::string score_words(AttentionProblem const& problem) {
-  return problem.score == ScoreKind::scaled_dot_product ? "" : fmt::format(" {}", name_of(problem.score));
+  return fmt::format("{}{}{}", problem.score == ScoreKind::dot_product ? "" : " ", name_of(problem.score),
+                     problem.soft_cap ? " capped" : "");
 }
 
-/// Two operations for each visible pair and column.
+std::string global_words(AttentionMask const& mask) {
+  return mask.global_tokens > 0 ? fmt::format(" with {} global", mask.global_tokens) : "";
+}
+
+/// Two operations for each visible pair and column. Linear scores take two products with a state of head_dim columns
+/// for each token, which counts as pairs with half as many keys.
 double product_operations(AttentionProblem const& problem, AttentionExtents const& extents) {
-  return 2 * extents.pairs * static_cast<double>(problem.heads * problem.head_dim);
+  double const pairs = problem.score == ScoreKind::linear
+                           ? (extents.queries + extents.keys) * static_cast<double>(problem.head_dim) / 2
+                           : extents.pairs;
+  return 2 * pairs * static_cast<double>(problem.heads * problem.head_dim);
+}
+
+void require_scores(AttentionCall const& call, std::int64_t key_heads, std::int64_t head_dim) {
+  if ((call.score == ScoreKind::additive) == call.score_weight.empty()) {
+    throw Error("attention has a score_weight where its scores are additive, and only there");
+  }
+  if (!call.score_weight.empty()) {
+    call.score_weight.require(statistics_dtype(call.q.dtype()), {call.heads, head_dim}, "attention's score_weight");
+  }
+  if (!call.state.empty()) {
+    call.state.require(statistics_dtype(call.q.dtype()), {call.keys.count, key_heads * head_dim * (head_dim + 1)},
+                       "attention's state");
+  }
 }
 
 }  // namespace
@@ -143,7 +169,9 @@ std::string describe(AttentionMask const& mask) {
     case MaskKind::causal:
       return "causal";
     case MaskKind::window:
-      return fmt::format("window({}, {})", mask.left, mask.right);
+      return fmt::format("window({}, {}){}", mask.left, mask.right, global_words(mask));
+    case MaskKind::blocks:
+      return fmt::format("blocks of {}({}, {}){}", mask.block, mask.left, mask.right, global_words(mask));
     case MaskKind::prefix:
       return "prefix";
   }
@@ -168,36 +196,53 @@ AttentionProblem AttentionCall::problem() const {
   if (!bias.empty()) {
     bias.require(statistics_dtype(q.dtype()), {heads, bias.dim(1) / 2 * 2 + 1}, "attention's bias");
   }
+  require_scores(*this, key_heads, q.dim(1) / heads);
   if (!query_position.empty() || !key_position.empty()) {
     query_position.require(DType::int32, {q.dim(0)}, "attention's query_position");
     key_position.require(DType::int32, {k.dim(0)}, "attention's key_position");
   }
-  return {.dtype = q.dtype(),
-          .heads = heads,
-          .head_dim = q.dim(1) / heads,
-          .kv_heads = key_heads,
-          .mask = mask,
-          .score = score,
-          .bias = !bias.empty(),
-          .positions = !query_position.empty(),
-          .accumulate = accumulate,
-          .dropout_rate = dropout.rate};
+  AttentionProblem const problem{.dtype = q.dtype(),
+                                 .heads = heads,
+                                 .head_dim = q.dim(1) / heads,
+                                 .kv_heads = key_heads,
+                                 .mask = mask,
+                                 .score = score,
+                                 .soft_cap = soft_cap > 0,
+                                 .bias = !bias.empty(),
+                                 .positions = !query_position.empty(),
+                                 .accumulate = accumulate,
+                                 .state = !state.empty(),
+                                 .dropout_rate = dropout.rate};
+  if (!is_defined(problem)) {
+    throw Error(fmt::format("{} is not defined", describe(problem)));
+  }
+  return problem;
+}
+
+bool is_defined(AttentionProblem const& problem) {
+  bool const bidirectional = problem.mask.is(MaskKind::bidirectional);
+  if (problem.score != ScoreKind::linear) {
+    return !problem.state;
+  }
+  return !problem.soft_cap && !problem.bias && problem.dropout_rate == 0 &&
+         (bidirectional || problem.mask.is(MaskKind::causal)) &&
+         (!problem.state || (bidirectional && !problem.accumulate));
 }
 
 std::string describe(AttentionProblem const& problem) {
-  return fmt::format("{}{} attention of {} with {} heads{} of {} columns{}{}{} and dropout {}", describe(problem.mask),
-                     score_words(problem), name_of(problem.dtype), problem.heads,
+  return fmt::format("{}{} attention of {} with {} heads{} of {} columns{}{}{}{} and dropout {}",
+                     describe(problem.mask), score_words(problem), name_of(problem.dtype), problem.heads,
                      problem.own_keys() ? "" : fmt::format(" ({} of keys and values)", problem.kv_heads),
                      problem.head_dim, problem.bias ? ", biases" : "", problem.positions ? ", given positions" : "",
-                     problem.accumulate ? ", accumulated" : "", problem.dropout_rate);
+                     problem.accumulate ? ", accumulated" : "", problem.state ? ", a state" : "", problem.dropout_rate);
 }
 
 std::string timing_key(AttentionProblem const& problem) {
-  return fmt::format("{}{} {}, {} heads{} of {}{}{}{}{}", describe(problem.mask), score_words(problem),
-                     name_of(problem.dtype), problem.heads,
-                     problem.own_keys() ? "" : fmt::format(" ({} of keys)", problem.kv_heads), problem.head_dim,
-                     problem.bias ? ", biases" : "", problem.positions ? ", positions" : "",
-                     problem.accumulate ? ", accumulated" : "", problem.dropout_rate > 0 ? ", dropout" : "");
+  return fmt::format(
+      "{}{} {}, {} heads{} of {}{}{}{}{}{}", describe(problem.mask), score_words(problem), name_of(problem.dtype),
+      problem.heads, problem.own_keys() ? "" : fmt::format(" ({} of keys)", problem.kv_heads), problem.head_dim,
+      problem.bias ? ", biases" : "", problem.positions ? ", positions" : "", problem.accumulate ? ", accumulated" : "",
+      problem.state ? ", state" : "", problem.dropout_rate > 0 ? ", dropout" : "");
 }
 
 Cost forward_cost(AttentionProblem const& problem, AttentionExtents const& extents) {

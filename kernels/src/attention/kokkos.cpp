@@ -1,7 +1,8 @@
 #include <heddle/core/operations/kernel_author.hpp>
 
+#include "linear.hpp"
+#include "scores.hpp"
 #include "support/factories.hpp"
-#include "tiles.hpp"
 
 namespace heddle {
 namespace {
@@ -61,6 +62,31 @@ struct OnlineSoftmax {
   }
 };
 
+/// scores [keys, queries] of the pairs that see each other, -infinity elsewhere. `q_transposed` is scaled by
+/// query_scale. `slopes`: the derivatives of the cap, where there is one and they are wanted.
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void score(kernels::AttentionHead<Element> const& head, Block queries, Block keys, Tile<Real> k,
+                                  Tile<Real> q_transposed, Tile<Real> scores, Tile<Real> slopes) {
+  auto const& view = head.view;
+  kernels::ScoreExtents const extents{keys.count, kernels::round_up(queries.count, kernels::tile_columns)};
+  if (view.is_additive()) {
+    kernels::additive_scores<kernels::PlainOrder>(kernels::additive_operands(head, q_transposed, k, Real{1}), extents,
+                                                  scores);
+  } else {
+    kernels::multiply<false>(k.plain(), q_transposed, scores, {keys.count, queries.count, view.head_dim});
+  }
+  if (view.soft_cap > 0) {
+    kernels::cap_scores(scores, extents, view.soft_cap);
+    if (slopes.data != nullptr) {
+      kernels::cap_slopes(scores, extents, view.soft_cap, slopes);
+    }
+  }
+  if (view.bias) {
+    kernels::add_bias(head, queries, keys, Real{1}, scores);
+  }
+  head.hide_unseen(queries, keys, scores);
+}
+
 /// The output of one block of queries of one head of one sequence.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const& head, Block queries,
@@ -75,7 +101,7 @@ KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const&
   std::int64_t const lanes = kernels::round_up(queries.count, kernels::tile_columns);
   std::int64_t const first_row = head.query_row + queries.begin;
 
-  head.load(head.view.q, first_row, queries.count, sums, head.view.scale);
+  head.load(head.view.q, first_row, queries.count, sums, head.view.query_scale());
   head.transpose(sums, queries.count, q_transposed);
   for (std::int64_t i = 0; i < lanes * stride; ++i) {
     sums.data[i] = 0;
@@ -89,11 +115,15 @@ KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const&
   }
   Block const visible = head.visible_keys(queries);
   std::int64_t const first_key = visible.begin / attention_block * attention_block;
+  bool begun = head.view.accumulate;
   for (std::int64_t begin = first_key; begin < visible.end(); begin += attention_block) {
     Block const keys = kernels::block_at(begin, head.keys);
+    if (!head.see(queries, keys)) {
+      continue;
+    }
     head.load(head.of_keys(head.view.k), head.key_row + begin, keys.count, k);
     head.load(head.of_keys(head.view.v), head.key_row + begin, keys.count, v);
-    head.score(k, q_transposed, scores, queries, keys);
+    score(head, queries, keys, k, q_transposed, scores, Tile<Real>{});
     softmax.take(scores, keys.count, lanes);
     if (head.view.dropout.active) {
       head.fill_kept(kept, queries, keys);
@@ -103,12 +133,12 @@ KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const&
         }
       }
     }
-    std::int64_t const begun = begin > first_key || head.view.accumulate ? queries.count : 0;
-    for (std::int64_t i = 0; i < begun; ++i) {
+    for (std::int64_t i = 0; begun && i < queries.count; ++i) {
       for (std::int64_t d = 0; d < stride; ++d) {
         sums[i][d] *= softmax.correction[i];
       }
     }
+    begun = true;
     kernels::multiply<true>(scores.transposed(), v, sums, {queries.count, head.view.head_dim, keys.count});
   }
   for (std::int64_t i = 0; i < queries.count; ++i) {
@@ -152,6 +182,7 @@ struct BackwardRows {
   Rows<Element> output, grad_output;
   Rows<Element> grad_q, grad_k, grad_v;
   Rows<kernels::ArithmeticType<Element>> log_sum_exp;
+  kernels::SharedGradients<kernels::ArithmeticType<Element>> shared;
 };
 
 /// The tiles of a work item of the backward pass. Transposed ones are [head_dim, queries].
@@ -160,10 +191,12 @@ struct BackwardTiles {
   Tile<Real> k, v, grad_k, grad_v;                  ///< [keys, head_dim]
   Tile<Real> q, grad_output;                        ///< [queries, head_dim]; q is scaled
   Tile<Real> q_transposed, grad_output_transposed;  ///< [head_dim, queries]
-  Tile<Real> weights, grad_scores, kept;            ///< [keys, queries]
+  Tile<Real> weights, grad_scores, kept, slopes;    ///< [keys, queries]
   Tile<Real> grad_q;  ///< [all queries of the sequence, head_dim], of each head that shares the keys
   Real log_sum_exp[attention_block];
   Real delta[attention_block];
+  Real* grad_bias = nullptr;  ///< of the head, where it is wanted
+  Real* grad_score_weight = nullptr;
 
   KOKKOS_INLINE_FUNCTION BackwardTiles(kernels::Scratch<Real> scratch, std::int64_t head_dim, std::int64_t stride)
       : k(scratch.tile(attention_block, stride)),
@@ -177,10 +210,11 @@ struct BackwardTiles {
         weights(scratch.tile(attention_block, attention_block)),
         grad_scores(scratch.tile(attention_block, attention_block)),
         kept(scratch.tile(attention_block, attention_block)),
+        slopes(scratch.tile(attention_block, attention_block)),
         grad_q{scratch.next, stride} {}
 
   static std::int64_t elements(std::int64_t stride, std::int64_t query_blocks) {
-    return attention_block * ((8 + query_blocks) * stride + 3 * attention_block);
+    return attention_block * ((8 + query_blocks) * stride + 4 * attention_block);
   }
 };
 
@@ -188,7 +222,7 @@ template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void load_queries(kernels::AttentionHead<Element> const& head, Block queries,
                                          BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
   std::int64_t const first_row = head.query_row + queries.begin;
-  head.load(head.view.q, first_row, queries.count, tiles.q, head.view.scale);
+  head.load(head.view.q, first_row, queries.count, tiles.q, head.view.query_scale());
   head.load(rows.grad_output, first_row, queries.count, tiles.grad_output);
   head.transpose(tiles.q, queries.count, tiles.q_transposed);
   head.transpose(tiles.grad_output, queries.count, tiles.grad_output_transposed);
@@ -239,21 +273,44 @@ KOKKOS_INLINE_FUNCTION void differentiate_softmax(kernels::AttentionHead<Element
   }
 }
 
+/// Adds the contributions of the scores' gradients to those of queries, keys and the scores' parameters.
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION void differentiate_scores(kernels::AttentionHead<Element> const& head, Block queries, Block keys,
+                                                 BackwardTiles<Real> const& tiles) {
+  std::int64_t const head_dim = head.view.head_dim;
+  kernels::ScoreExtents const extents{keys.count, kernels::round_up(queries.count, kernels::tile_columns)};
+  if (tiles.grad_bias != nullptr) {
+    kernels::add_bias_gradient(head, queries, keys, tiles.grad_scores, tiles.grad_bias);
+  }
+  for (std::int64_t j = 0; head.view.soft_cap > 0 && j < extents.keys; ++j) {
+    for (std::int64_t i = 0; i < extents.columns; ++i) {
+      tiles.grad_scores[j][i] *= tiles.slopes[j][i];
+    }
+  }
+  Tile<Real> const grad_q{tiles.grad_q[queries.begin], tiles.grad_q.stride};
+  if (head.view.is_additive()) {
+    kernels::add_additive_gradients<kernels::PlainOrder>(
+        kernels::additive_operands(head, tiles.q_transposed, tiles.k, Real{1}), extents, tiles.grad_scores,
+        queries.count, {grad_q, tiles.grad_k, tiles.grad_score_weight});
+    return;
+  }
+  kernels::multiply<true>(tiles.grad_scores.plain(), tiles.q, tiles.grad_k, {keys.count, head_dim, queries.count});
+  kernels::multiply<true>(tiles.grad_scores.transposed(), tiles.k, grad_q, {queries.count, head_dim, keys.count});
+}
+
 /// Adds the contributions of a block of queries and a block of keys to the gradients of both.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void backward_blocks(kernels::AttentionHead<Element> const& head, Block queries, Block keys,
                                             BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
   std::int64_t const head_dim = head.view.head_dim;
   load_queries(head, queries, rows, tiles);
-  head.score(tiles.k, tiles.q_transposed, tiles.weights, queries, keys);
+  score(head, queries, keys, tiles.k, tiles.q_transposed, tiles.weights, tiles.slopes);
   kernels::multiply<false>(tiles.v.plain(), tiles.grad_output_transposed, tiles.grad_scores,
                            {keys.count, queries.count, head_dim});
   differentiate_softmax(head, queries, keys, tiles);
   kernels::multiply<true>(tiles.weights.plain(), tiles.grad_output, tiles.grad_v,
                           {keys.count, head_dim, queries.count});
-  kernels::multiply<true>(tiles.grad_scores.plain(), tiles.q, tiles.grad_k, {keys.count, head_dim, queries.count});
-  Tile<Real> const grad_q{tiles.grad_q[queries.begin], tiles.grad_q.stride};
-  kernels::multiply<true>(tiles.grad_scores.transposed(), tiles.k, grad_q, {queries.count, head_dim, keys.count});
+  differentiate_scores(head, queries, keys, tiles);
 }
 
 template <class Real>
@@ -274,8 +331,11 @@ KOKKOS_INLINE_FUNCTION void backward_heads(kernels::AttentionHead<Element> const
   Tile<Real> const all_grad_q = tiles.grad_q;
   std::int64_t const head_rows = first.view.query_blocks * attention_block;
   std::int64_t const sharing = first.view.sharing;
+  std::int64_t const first_item = first.sequence * first.view.heads + first.head;
   for (std::int64_t i = 0; i < sharing; ++i) {
     set_zero(Tile<Real>{all_grad_q[i * head_rows], stride}, first.queries);
+    rows.shared.bias.begin(first_item + i);
+    rows.shared.score_weight.begin(first_item + i);
   }
   for (std::int64_t key_begin = 0; key_begin < first.keys; key_begin += attention_block) {
     Block const keys = kernels::block_at(key_begin, first.keys);
@@ -286,9 +346,11 @@ KOKKOS_INLINE_FUNCTION void backward_heads(kernels::AttentionHead<Element> const
     for (std::int64_t i = 0; i < sharing; ++i) {
       Head const head = first.neighbour(i);
       tiles.grad_q = {all_grad_q[i * head_rows], stride};
+      tiles.grad_bias = rows.shared.bias.of(first_item + i);
+      tiles.grad_score_weight = rows.shared.score_weight.of(first_item + i);
       for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {
         Block const queries = kernels::block_at(begin, head.queries);
-        if (head.visible_keys(queries).overlaps(keys)) {
+        if (head.see(queries, keys)) {
           backward_blocks(head, queries, keys, rows, tiles);
         }
       }
@@ -298,7 +360,7 @@ KOKKOS_INLINE_FUNCTION void backward_heads(kernels::AttentionHead<Element> const
   }
   for (std::int64_t i = 0; i < sharing; ++i) {
     first.neighbour(i).store(Tile<Real>{all_grad_q[i * head_rows], stride}, rows.grad_q, first.query_row, first.queries,
-                             first.view.scale);
+                             first.view.query_scale());
   }
 }
 
@@ -320,21 +382,31 @@ void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<
 class KokkosAttention : public Attention {
  public:
   bool supports(AttentionProblem const& problem) const override {
-    return problem.dtype != DType::int32 && kernels::has_plain_scores(problem);
+    return problem.dtype != DType::int32 && is_defined(problem);
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
-    kernels::with_floating(call.q.dtype(),
-                           [&]<class Element>(Element) { run_forward<Element>(execution, call, output, log_sum_exp); });
+    kernels::with_floating(call.q.dtype(), [&]<class Element>(Element) {
+      auto const& run = call.score == ScoreKind::linear ? kernels::linear_forward<Element> : run_forward<Element>;
+      run(execution, call, output, log_sum_exp);
+    });
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
     kernels::with_floating(call.q.dtype(), [&]<class Element>(Element) {
-      BackwardRows<Element> const rows{
-          kernels::rows_of<Element>(output),      kernels::rows_of<Element>(grad_output),
-          kernels::rows_of<Element>(gradients.q), kernels::rows_of<Element>(gradients.k),
-          kernels::rows_of<Element>(gradients.v), kernels::rows_of<kernels::ArithmeticType<Element>>(log_sum_exp)};
+      if (call.score == ScoreKind::linear) {
+        return kernels::linear_backward<Element>(execution, call, {output, log_sum_exp, grad_output}, gradients);
+      }
+      ArenaScope const scope(execution.scratch);
+      BackwardRows<Element> const rows{kernels::rows_of<Element>(output),
+                                       kernels::rows_of<Element>(grad_output),
+                                       kernels::rows_of<Element>(gradients.q),
+                                       kernels::rows_of<Element>(gradients.k),
+                                       kernels::rows_of<Element>(gradients.v),
+                                       kernels::rows_of<kernels::ArithmeticType<Element>>(log_sum_exp),
+                                       {execution.scratch, gradients, call.queries.count}};
       run_backward<Element>(execution, call, rows);
+      rows.shared.add_to(execution, gradients, call.queries.count);
     });
   }
 };

@@ -1,5 +1,6 @@
 #include "simd.hpp"
 
+#include "linear.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {
@@ -8,19 +9,26 @@ namespace {
 class SimdAttention : public Attention {
  public:
   bool supports(AttentionProblem const& problem) const override {
-    return (problem.dtype == DType::float32 || problem.dtype == DType::bfloat16) &&
-           kernels::has_plain_scores(problem) && problem.own_keys();
+    return (problem.dtype == DType::float32 || problem.dtype == DType::bfloat16) && is_defined(problem);
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
-    auto const run =
-        call.q.dtype() == DType::bfloat16 ? simd_attention::forward<BFloat16> : simd_attention::forward<float>;
+    bool const widened = call.q.dtype() == DType::bfloat16;
+    if (call.score == ScoreKind::linear) {
+      auto const run = widened ? kernels::linear_forward<BFloat16> : kernels::linear_forward<float>;
+      return run(execution, call, output, log_sum_exp);
+    }
+    auto const run = widened ? simd_attention::forward<BFloat16> : simd_attention::forward<float>;
     run(execution, call, output, log_sum_exp);
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
-    auto const run =
-        call.q.dtype() == DType::bfloat16 ? simd_attention::backward<BFloat16> : simd_attention::backward<float>;
+    bool const widened = call.q.dtype() == DType::bfloat16;
+    if (call.score == ScoreKind::linear) {
+      auto const run = widened ? kernels::linear_backward<BFloat16> : kernels::linear_backward<float>;
+      return run(execution, call, {output, log_sum_exp, grad_output}, gradients);
+    }
+    auto const run = widened ? simd_attention::backward<BFloat16> : simd_attention::backward<float>;
     run(execution, call, output, log_sum_exp, grad_output, gradients);
   }
 };

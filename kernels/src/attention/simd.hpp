@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tiles.hpp"
+#include "scores.hpp"
 #include "vector/lanes_multiply.hpp"
 
 /// Attention on the host's vector units: the algorithm of attention/kokkos.cpp, with block sizes that follow the
@@ -173,24 +173,66 @@ void inner_products(lanes::Product<Element> const& product, std::int64_t count, 
   });
 }
 
+/// Elements [begin, end) of a row of scores = -infinity; those beyond its `count` are of no account.
+inline void hide(float* row, std::int64_t begin, std::int64_t end, std::int64_t count) {
+  bool const to_the_end = end >= count;
+  for (std::int64_t i = begin / lanes::width * lanes::width; begin < end && i < end; i += lanes::width) {
+    auto const first = static_cast<std::int32_t>(begin - i);
+    auto const last = to_the_end ? std::int32_t{lanes::width} : static_cast<std::int32_t>(end - i);
+    Floats const before = lanes::load(row + i);
+    Floats const hidden = lanes::indices() < first ? before : lanes::all(-infinity);
+    lanes::store(lanes::indices() < last ? hidden : before, row + i);
+  }
+}
+
 /// Scores [keys, queries] = -infinity where the query does not see the key.
 template <class Element>
 void hide_unseen(Head<Element> const& head, Block queries, Block keys, Tile<float> scores) {
   for (std::int64_t j = 0; !head.view.mask.is(MaskKind::bidirectional) && j < keys.count; ++j) {
-    Block const visible = head.seeing(keys.begin + j, queries);
-    for (std::int64_t i = 0; i < visible.begin; i += lanes::width) {
-      float* const at = scores[j] + i;
-      auto const hidden = static_cast<std::int32_t>(visible.begin - i);
-      lanes::store(lanes::indices() < hidden ? lanes::all(-infinity) : lanes::load(at), at);
-    }
-    std::int64_t const end = visible.end();
-    for (std::int64_t i = end / lanes::width * lanes::width; end < queries.count && i < queries.count;
-         i += lanes::width) {
-      float* const at = scores[j] + i;
-      auto const shown = static_cast<std::int32_t>(end - i);
-      lanes::store(lanes::indices() < shown ? lanes::load(at) : lanes::all(-infinity), at);
+    auto const visible = head.seeing(keys.begin + j, queries);
+    std::int64_t const end = visible.range.end();
+    hide(scores[j], visible.global, visible.range.begin, queries.count);
+    hide(scores[j], end > visible.global ? end : visible.global, queries.count, queries.count);
+  }
+}
+
+/// The order of columns in tiles of widened rows: of 32 bfloat16 the even ones come first.
+template <class Element>
+struct WidenedOrder {
+  static constexpr std::int64_t column(std::int64_t d) {
+    std::int64_t const begin = d / group<Element> * group<Element>;
+    std::int64_t const within = d - begin;
+    return begin + within % group_vectors<Element> * lanes::width + within / group_vectors<Element>;
+  }
+};
+
+/// to [head_dim, queries] = a tile of widened rows [queries, head_dim], transposed; further columns are 0.
+template <class Element>
+void transpose_widened(Tile<float> rows, std::int64_t head_dim, std::int64_t queries, Tile<float> to) {
+  for (std::int64_t d = 0; d < head_dim; ++d) {
+    std::int64_t const column = WidenedOrder<Element>::column(d);
+    for (std::int64_t i = 0; i < to.stride; ++i) {
+      to[d][i] = i < queries ? rows[i][column] : 0;
     }
   }
+}
+
+/// Gives scores [keys, queries], in units of ln 2, their cap, their biases and -infinity where the query does not see
+/// the key. `slopes`: the derivatives of the cap, if they are wanted.
+template <class Element>
+void finish_scores(Head<Element> const& head, Block queries, Block keys, Tile<float> scores, Tile<float> slopes) {
+  auto const& view = head.view;
+  if (view.soft_cap > 0) {
+    kernels::ScoreExtents const extents{keys.count, scores.stride};
+    kernels::cap_scores(scores, extents, view.soft_cap * log2_e);
+    if (slopes.data != nullptr) {
+      kernels::cap_slopes(scores, extents, view.soft_cap * log2_e, slopes);
+    }
+  }
+  if (view.bias) {
+    kernels::add_bias(head, queries, keys, log2_e, scores);
+  }
+  hide_unseen(head, queries, keys, scores);
 }
 
 /// Writes a product's rows to rows of this head, starting at `first`: = or, where `accumulate`, +=.

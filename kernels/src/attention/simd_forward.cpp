@@ -88,6 +88,7 @@ class QueryBlock {
   QueryBlock(Head<Element> const& head, Head<Element> const& next, Block queries, Scratch scratch)
       : head_(head),
         next_(next),
+        keys_{head.of_keys(head.view.k), head.of_keys(head.view.v)},
         queries_(queries),
         first_row_(head.query_row + queries.begin),
         stride_(tile_stride(head.view)),
@@ -99,7 +100,7 @@ class QueryBlock {
     weights_ = scratch.tile(most_keys, columns);
     kept_ = scratch.tile(round_up(most_keys, 8), columns);
     sums_ = scratch.tile(block_rows(head.queries), stride_);
-    spare_ = scratch.tile(most_keys, stride_);
+    spare_ = scratch.tile(most_keys > block_rows(head.queries) ? most_keys : block_rows(head.queries), stride_);
   }
 
   static std::int64_t scratch_elements(std::int64_t stride) {
@@ -107,7 +108,12 @@ class QueryBlock {
   }
 
   void run(ForwardRows<Element> const& rows) {
-    transpose(head_, head_.view.q, first_row_, queries_.count, q_transposed_);
+    if (head_.view.is_additive()) {
+      load(head_, head_.view.q, first_row_, queries_.count, spare_);
+      transpose_widened<Element>(spare_, head_.view.head_dim, queries_.count, q_transposed_);
+    } else {
+      transpose(head_, head_.view.q, first_row_, queries_.count, q_transposed_);
+    }
     prefetch(next_, head_.view.q, next_.query_row, next_.queries);
     bool const one_block = !head_.view.accumulate && head_.keys > 0 && head_.keys <= attention_block;
     if (one_block && head_.visible_keys(queries_).count > 0) {
@@ -148,7 +154,11 @@ class QueryBlock {
     Block const visible = head_.visible_keys(queries_);
     std::int64_t const first_key = visible.begin / attention_block * attention_block;
     for (std::int64_t begin = first_key; begin < visible.end(); begin += attention_block) {
-      auto const product = weigh(kernels::block_at(begin, head_.keys));
+      Block const keys = kernels::block_at(begin, head_.keys);
+      if (!head_.see(queries_, keys)) {
+        continue;
+      }
+      auto const product = weigh(keys);
       lanes::multiply<group_vectors<Element>>(
           product, queries_.count, stride_, [&](std::int64_t row, std::int64_t column, auto const& sums) {
             float* at = sums_[row] + column;
@@ -171,13 +181,19 @@ class QueryBlock {
   lanes::Product<float> weigh(Block keys) {
     auto const& view = head_.view;
     std::int64_t const first_key = head_.key_row + keys.begin;
-    inner_products(product_of(head_, view.k, first_key, keys.count, spare_, q_transposed_), keys.count,
-                   view.scale * log2_e, weights_);
-    hide_unseen(head_, queries_, keys, weights_);
-    prefetch(next_, view.k, next_.key_row, next_.keys);
-    load(head_, view.v, first_key, keys.count, v_);
+    if (view.is_additive()) {
+      load(head_, keys_.k, first_key, keys.count, spare_);
+      kernels::additive_scores<WidenedOrder<Element>>(kernels::additive_operands(head_, q_transposed_, spare_, log2_e),
+                                                      {keys.count, weights_.stride}, weights_);
+    } else {
+      inner_products(product_of(head_, keys_.k, first_key, keys.count, spare_, q_transposed_), keys.count,
+                     view.scale * log2_e, weights_);
+    }
+    finish_scores(head_, queries_, keys, weights_, Tile<float>{});
+    prefetch(next_, next_.of_keys(view.k), next_.key_row, next_.keys);
+    load(head_, keys_.v, first_key, keys.count, v_);
     softmax_.take(weights_, keys.count);
-    prefetch(next_, view.v, next_.key_row, next_.keys);
+    prefetch(next_, next_.of_keys(view.v), next_.key_row, next_.keys);
     if (view.dropout.active) {
       head_.fill_kept(kept_, queries_, keys);
       scale_elements(weights_, keys.count, kept_);
@@ -187,6 +203,9 @@ class QueryBlock {
 
   Head<Element> const& head_;
   Head<Element> const& next_;
+  struct {
+    Rows<Element> k, v;
+  } keys_;  ///< of the head
   Block queries_;
   std::int64_t first_row_, stride_;
   OnlineSoftmax softmax_;
@@ -194,7 +213,7 @@ class QueryBlock {
   Tile<float> v_;               ///< [keys, head_dim]
   Tile<float> weights_, kept_;  ///< [keys, queries]
   Tile<float> sums_;            ///< [queries, head_dim]: weights times v, summed over the blocks of keys
-  Tile<float> spare_;           ///< [keys, head_dim]
+  Tile<float> spare_;           ///< [keys or queries, head_dim]
 };
 
 }  // namespace

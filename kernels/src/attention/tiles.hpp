@@ -12,11 +12,6 @@ namespace heddle::kernels {
 
 constexpr std::int64_t attention_block = 64;
 
-/// True if a problem's scores are those of AttentionHead: the usual ones, without biases.
-inline bool has_plain_scores(AttentionProblem const& problem) {
-  return !problem.bias && problem.score == ScoreKind::scaled_dot_product;
-}
-
 /// The call's pointers. Element is the type in memory, Real the type of the computation.
 template <class Element>
 struct AttentionView {
@@ -26,9 +21,12 @@ struct AttentionView {
   std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
   std::int32_t const *query_position, *key_position;  ///< of each row; null: rows of a sequence are consecutive
   std::int32_t const* prefix_length;                  ///< of each sequence, for a prefix mask
+  Rows<Real> bias, score_weight;                      ///< unset where the call has none
+  std::int64_t bias_reach;
   std::int64_t count, heads, head_dim, query_blocks;
   std::int64_t sharing;  ///< heads that share a head of keys and values
-  Real scale;
+  Real scale, soft_cap;
+  ScoreKind score;
   AttentionMask mask;
   bool accumulate;
   DropoutRule dropout;
@@ -44,18 +42,26 @@ struct AttentionView {
         query_position(rows_of<std::int32_t>(call.query_position).data),
         key_position(rows_of<std::int32_t>(call.key_position).data),
         prefix_length(rows_of<std::int32_t>(call.prefix_length).data),
+        bias(rows_of<Real>(call.bias)),
+        score_weight(rows_of<Real>(call.score_weight)),
+        bias_reach(call.bias.empty() ? 0 : call.bias.dim(1) / 2),
         count(call.queries.count),
         heads(call.heads),
         head_dim(call.q.dim(1) / call.heads),
         query_blocks((call.queries.max_length + attention_block - 1) / attention_block),
         sharing(call.kv_heads > 0 ? call.heads / call.kv_heads : 1),
         scale(static_cast<Real>(call.scale)),
+        soft_cap(static_cast<Real>(call.soft_cap)),
+        score(call.score),
         mask(call.mask),
         accumulate(call.accumulate),
         dropout(call.dropout) {}
 
   /// The number of columns of tiles [tokens, head_dim].
   std::int64_t stride() const { return round_up(head_dim, tile_columns); }
+  KOKKOS_INLINE_FUNCTION bool is_additive() const { return score == ScoreKind::additive; }
+  /// The factor of queries that enter an inner product, and of the gradients that their scores give them.
+  KOKKOS_INLINE_FUNCTION Real query_scale() const { return is_additive() ? Real{1} : scale; }
 };
 
 /// Consecutive queries or keys of a sequence.
@@ -76,13 +82,15 @@ struct AttentionHead {
   using Real = ArithmeticType<Element>;
 
   AttentionView<Element> const& view;
+  std::int64_t sequence;
   std::int64_t query_row, queries, key_row, keys;  ///< the sequence's first rows and lengths
   std::int64_t prefix;  ///< keys at positions below it are seen by all; 0 without such a mask
   std::int64_t head;
 
-  KOKKOS_INLINE_FUNCTION AttentionHead(AttentionView<Element> const& call, std::int64_t sequence,
+  KOKKOS_INLINE_FUNCTION AttentionHead(AttentionView<Element> const& call, std::int64_t sequence_index,
                                        std::int64_t head_index)
       : view(call),
+        sequence(sequence_index),
         query_row(call.query_begin[sequence]),
         queries(call.query_length[sequence]),
         key_row(call.key_begin[sequence]),
@@ -147,11 +155,21 @@ struct AttentionHead {
     }
   }
 
-  /// The queries of the block that see the key, which are consecutive, counted from the block's first.
-  KOKKOS_INLINE_FUNCTION Block seeing(std::int64_t key, Block block) const {
+  /// The queries of a block that see a key, counted from the block's first: those of `range`, and the first ones that
+  /// are global tokens.
+  struct Seeing {
+    Block range;
+    std::int64_t global;
+
+    KOKKOS_INLINE_FUNCTION bool has(std::int64_t i) const {
+      return i < global || (i >= range.begin && i < range.end());
+    }
+  };
+  KOKKOS_INLINE_FUNCTION Seeing seeing(std::int64_t key, Block block) const {
     std::int64_t const position = position_of(key);
     std::int64_t first = 0;
     std::int64_t end = block.count;
+    std::int64_t global = 0;
     switch (view.mask.kind) {
       case MaskKind::bidirectional:
         break;
@@ -159,30 +177,49 @@ struct AttentionHead {
         first = first_query_at(position, block);
         break;
       case MaskKind::window:
-        first = first_query_at(position - view.mask.right, block);
-        end = first_query_at(position + view.mask.left + 1, block);
+      case MaskKind::blocks:
+        if (position < view.mask.global_tokens) {
+          first = hides_later_keys() ? first_query_at(position, block) : 0;
+        } else {
+          first = first_query_at(view.mask.first_query(position), block);
+          end = first_query_at(view.mask.end_query(position), block);
+          global = hides_later_keys() ? 0 : first_query_at(view.mask.global_tokens, block);
+        }
         break;
       case MaskKind::prefix:
         first = position < prefix ? 0 : first_query_at(position, block);
         break;
     }
-    return {first, end - first};
+    return {{first, end - first}, global};
   }
   /// The keys from the first to the last that any query of the block sees.
   KOKKOS_INLINE_FUNCTION Block visible_keys(Block block) const {
-    std::int64_t begin = 0;
-    std::int64_t end = block.count > 0 ? keys : 0;
-    if (!view.mask.is(MaskKind::bidirectional) && end > 0) {
-      std::int64_t const last = position_of_query(block.end() - 1);
-      end = first_key_at(last + 1);
-      if (view.mask.is(MaskKind::window)) {
-        begin = first_key_at(position_of_query(block.begin) - view.mask.left);
-        end = first_key_at(last + view.mask.right + 1);
-      } else if (view.mask.is(MaskKind::prefix) && prefix > last) {
-        end = first_key_at(prefix);
-      }
+    if (block.count == 0 || view.mask.is(MaskKind::bidirectional)) {
+      return {0, block.count == 0 ? 0 : keys};
     }
-    return begin < end ? Block{begin, end - begin} : Block{0, 0};
+    std::int64_t const last = position_of_query(block.end() - 1);
+    Block visible = view.mask.is_local() ? local_keys(block) : Block{0, first_key_at(last + 1)};
+    if (view.mask.is_local() && view.mask.global_tokens > 0) {
+      bool const sees_all = position_of_query(block.begin) < view.mask.global_tokens;
+      std::int64_t const hidden = hides_later_keys() ? first_key_at(last + 1) : keys;
+      std::int64_t const global = first_key_at(view.mask.global_tokens);
+      std::int64_t const also = sees_all ? hidden : (global < hidden ? global : hidden);
+      visible = also == 0 ? visible : Block{0, also > visible.end() ? also : visible.end()};
+    } else if (view.mask.is(MaskKind::prefix) && prefix > last) {
+      visible = {0, first_key_at(prefix)};
+    }
+    return visible;
+  }
+  /// Whether any query of the block of queries sees any key of the block of keys.
+  KOKKOS_INLINE_FUNCTION bool see(Block queries_of_block, Block keys_of_block) const {
+    if (!visible_keys(queries_of_block).overlaps(keys_of_block)) {
+      return false;
+    }
+    // Between the global tokens and the window there are keys that no query sees.
+    return !view.mask.is_local() || view.mask.global_tokens == 0 ||
+           local_keys(queries_of_block).overlaps(keys_of_block) ||
+           position_of(keys_of_block.begin) < view.mask.global_tokens ||
+           position_of_query(queries_of_block.begin) < view.mask.global_tokens;
   }
   KOKKOS_INLINE_FUNCTION std::int64_t position_of_query(std::int64_t query) const {
     return view.query_position == nullptr ? query + (keys - queries) : view.query_position[query_row + query];
@@ -191,16 +228,15 @@ struct AttentionHead {
     return view.key_position == nullptr ? key : view.key_position[key_row + key];
   }
 
-  /// scores [keys, queries] = k qᵀ, -infinity where the query does not see the key.
-  KOKKOS_INLINE_FUNCTION void score(Tile<Real> k, Tile<Real> q_transposed, Tile<Real> scores, Block query_block,
-                                    Block key_block) const {
-    multiply<false>(k.plain(), q_transposed, scores, {key_block.count, query_block.count, view.head_dim});
+  /// Scores [keys, queries] = -infinity where the query does not see the key.
+  KOKKOS_INLINE_FUNCTION void hide_unseen(Block query_block, Block key_block, Tile<Real> scores) const {
     for (std::int64_t j = 0; !view.mask.is(MaskKind::bidirectional) && j < key_block.count; ++j) {
-      Block const visible = seeing(key_block.begin + j, query_block);
-      for (std::int64_t i = 0; i < visible.begin; ++i) {
+      Seeing const visible = seeing(key_block.begin + j, query_block);
+      for (std::int64_t i = visible.global; i < visible.range.begin; ++i) {
         scores[j][i] = -std::numeric_limits<Real>::infinity();
       }
-      for (std::int64_t i = visible.end(); i < query_block.count; ++i) {
+      std::int64_t const end = visible.range.end();
+      for (std::int64_t i = end > visible.global ? end : visible.global; i < query_block.count; ++i) {
         scores[j][i] = -std::numeric_limits<Real>::infinity();
       }
     }
@@ -234,6 +270,13 @@ struct AttentionHead {
   }
 
  private:
+  KOKKOS_INLINE_FUNCTION bool hides_later_keys() const { return view.mask.right == 0; }
+  /// Those that the block's queries see by a local mask without its global tokens.
+  KOKKOS_INLINE_FUNCTION Block local_keys(Block block) const {
+    std::int64_t const begin = first_key_at(view.mask.first_key(position_of_query(block.begin)));
+    std::int64_t const end = first_key_at(view.mask.end_key(position_of_query(block.end() - 1)));
+    return begin < end ? Block{begin, end - begin} : Block{0, 0};
+  }
   /// The first of `count` ascending positions that is at least `position`; `count` if none is.
   KOKKOS_INLINE_FUNCTION static std::int64_t lower_bound(std::int32_t const* positions, std::int64_t count,
                                                          std::int64_t position) {

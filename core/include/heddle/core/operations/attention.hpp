@@ -15,33 +15,62 @@ enum class MaskKind : std::uint8_t {
   bidirectional,  ///< all
   causal,         ///< those at most at its own position
   window,         ///< those at most `left` before and `right` after its own position
+  blocks,         ///< those in at most `left` blocks before and `right` after its own
   prefix          ///< those of the sequence's prefix, and those at most at its own position
 };
 
 struct AttentionMask {
   MaskKind kind = MaskKind::bidirectional;
-  std::int64_t left = 0;   ///< of a window
-  std::int64_t right = 0;  ///< of a window; 0: causal
+  std::int64_t left = 0;   ///< of a window, or of blocks
+  std::int64_t right = 0;  ///< as `left`; 0: causal, the keys after the query's position are hidden
+  std::int64_t block = 1;  ///< positions in a block
+  /// Of a window or of blocks: tokens at positions below it see all keys and are seen by all queries, but for keys that
+  /// a causal mask hides (Beltagy et al. 2020; Zaheer et al. 2020, without their random blocks).
+  std::int64_t global_tokens = 0;
 
   static constexpr AttentionMask bidirectional() { return {}; }
   static constexpr AttentionMask causal() { return {MaskKind::causal}; }
-  static constexpr AttentionMask window(std::int64_t left, std::int64_t right) {
-    return {MaskKind::window, left, right};
+  static constexpr AttentionMask window(std::int64_t left, std::int64_t right, std::int64_t global_tokens = 0) {
+    return {MaskKind::window, left, right, 1, global_tokens};
+  }
+  static constexpr AttentionMask blocks(std::int64_t block, std::int64_t left, std::int64_t right,
+                                        std::int64_t global_tokens = 0) {
+    return {MaskKind::blocks, left, right, block, global_tokens};
   }
   static constexpr AttentionMask prefix() { return {MaskKind::prefix}; }
   constexpr bool is(MaskKind other) const { return kind == other; }
+  /// A window, of tokens or of blocks.
+  constexpr bool is_local() const { return is(MaskKind::window) || is(MaskKind::blocks); }
+  /// By a local mask without its global tokens, a query at `position` sees keys in [first_key, end_key), and a key at
+  /// `position` is seen by queries in [first_query, end_query).
+  constexpr std::int64_t first_key(std::int64_t position) const { return (block_of(position) - left) * block; }
+  constexpr std::int64_t end_key(std::int64_t position) const {
+    return right == 0 ? position + 1 : (block_of(position) + right + 1) * block;
+  }
+  constexpr std::int64_t first_query(std::int64_t position) const {
+    return right == 0 ? position : (block_of(position) - right) * block;
+  }
+  constexpr std::int64_t end_query(std::int64_t position) const { return (block_of(position) + left + 1) * block; }
   bool operator==(AttentionMask const&) const = default;
+
+ private:
+  /// Positions may be below 0, where there are more queries than keys.
+  constexpr std::int64_t block_of(std::int64_t position) const {
+    return (position < 0 ? position - block + 1 : position) / block;
+  }
 };
-/// The mask in words: "bidirectional", "causal", "window(512, 0)", "prefix".
+/// The mask in words: "bidirectional", "causal", "window(512, 0)", "blocks of 64(1, 1) with 2 global", "prefix".
 std::string describe(AttentionMask const& mask);
 
-/// The way in which a query and a key give a score, before biases and softmax.
+/// The way in which a query and a key give a score, before a cap, biases and softmax.
 enum class ScoreKind : std::uint8_t {
-  scaled_dot_product  ///< scale * q · k
+  dot_product,  ///< scale * q · k (Vaswani et al. 2017; with a scale of 1 Luong et al. 2015)
+  additive,     ///< scale * w · tanh(q + k) (Bahdanau et al. 2015)
+  linear        ///< log(φ(q) · φ(k)), φ(x) = elu(x) + 1 (Katharopoulos et al. 2020); no scale
 };
 /// In words, beside those of a mask; empty for the usual one.
 constexpr std::string_view name_of(ScoreKind score) {
-  constexpr std::array<std::string_view, 1> names{""};
+  constexpr std::array<std::string_view, 3> names{"", "additive", "linear"};
   return names[static_cast<std::size_t>(score)];
 }
 
@@ -51,15 +80,20 @@ struct AttentionProblem {
   std::int64_t head_dim = 0;
   std::int64_t kv_heads = 0;  ///< 0: as many as heads
   AttentionMask mask{};
-  ScoreKind score = ScoreKind::scaled_dot_product;
+  ScoreKind score = ScoreKind::dot_product;
+  bool soft_cap = false;
   bool bias = false;
   bool positions = false;   ///< queries and keys are parts of longer sequences
   bool accumulate = false;  ///< the call adds more keys to earlier calls' results
+  bool state = false;       ///< the call adds its keys to a state
   float dropout_rate = 0;
 
   /// True if each head has its own keys and values.
   bool own_keys() const { return kv_heads == 0 || kv_heads == heads; }
 };
+/// False where linear scores, which are no exponentials, are combined with a cap, a bias, dropout or a mask that is
+/// neither bidirectional nor causal, and where other scores have a state. No implementation supports that.
+bool is_defined(AttentionProblem const& problem);
 /// The problem in words, for messages.
 std::string describe(AttentionProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
@@ -91,10 +125,12 @@ struct AttentionCall {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  ///< divides heads; 0: as many as heads
   double scale = 1;
-  ScoreKind score = ScoreKind::scaled_dot_product;
+  ScoreKind score = ScoreKind::dot_product;
+  Tensor score_weight{};  ///< [heads, head_dim] in statistics_dtype: w of additive scores
+  double soft_cap = 0;    ///< above 0: a score s becomes soft_cap * tanh(s / soft_cap) (Bello et al. 2017)
   AttentionMask mask{};
   Tensor prefix_length{};  ///< int32 [sequences], of a prefix mask: all queries see the keys at positions below it
-  /// [heads, 2 r + 1] in statistics_dtype, or empty: column r + d is added to the scaled scores at distance d = key
+  /// [heads, 2 r + 1] in statistics_dtype, or empty: column r + d is added to the (capped) scores at distance d = key
   /// position - query position; larger distances use the columns of -r and r. Serves relative positions (Raffel et al.
   /// 2020) and slopes (Press et al. 2022). All sequences share it; layers may share it, too.
   Tensor bias{};
@@ -107,29 +143,34 @@ struct AttentionCall {
   /// (online softmax). Backward: gradients are added (+=). In any call with positions, accumulating or not, backward's
   /// `output` and `log_sum_exp` are those over all keys that the queries see, of which the call may hold only some.
   bool accumulate = false;
+  /// Of linear scores, with a bidirectional mask: [sequences, kv_heads * head_dim * (head_dim + 1)] in
+  /// statistics_dtype, the sums over earlier keys of φ(k) times (v, 1). Forward adds (+=) this call's keys, then all
+  /// queries see all of them. Generation keeps it instead of keys and values; there is no backward pass.
+  Tensor state{};
 
   /// Throws where heads and columns do not match, where positions are not one per row of q and k, where a prefix mask
-  /// has no lengths, or where the bias has another shape.
+  /// has no lengths, or where bias, score_weight or state have another shape or belong to another kind of score.
   AttentionProblem problem() const;
 };
 
 struct AttentionGradients {
-  Tensor q;       ///< =, or += where the call accumulates; like AttentionCall::q, rows may be strided
-  Tensor k;       ///< as q
-  Tensor v;       ///< as q
-  Tensor bias{};  ///< +=, [heads, 2 r + 1] in statistics_dtype; empty: none is wanted
+  Tensor q;               ///< =, or += where the call accumulates; like AttentionCall::q, rows may be strided
+  Tensor k;               ///< as q
+  Tensor v;               ///< as q
+  Tensor bias{};          ///< +=, [heads, 2 r + 1] in statistics_dtype; empty: none is wanted
+  Tensor score_weight{};  ///< +=, [heads, head_dim] in statistics_dtype; empty only where the call has none
 };
 
-/// Computes softmax(scale q kᵀ + bias) v for each sequence and head, in memory linear in the sequence length (Dao et
-/// al. 2022).
+/// Computes softmax(scores) v for each sequence and head, in memory linear in the sequence length (Dao et al. 2022); in
+/// the usual case the scores are scale q kᵀ + bias.
 class Attention : public Kernel {
  public:
   static constexpr char const* operation = "attention";
   using Problem = AttentionProblem;
   virtual bool supports(AttentionProblem const& problem) const = 0;
   static std::shared_ptr<Attention> observed(ObservedSelection<Attention> selection);
-  /// output = [query tokens, heads * head_dim]; log_sum_exp = [query tokens, heads] in statistics_dtype: of the scaled
-  /// scores, before dropout.
+  /// output = [query tokens, heads * head_dim]; log_sum_exp = [query tokens, heads] in statistics_dtype: of the scores,
+  /// before dropout.
   virtual void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                        Tensor const& log_sum_exp) = 0;
   /// Every gradient is written (=) or, where the call accumulates, added (+=); rows that are in no sequence stay
