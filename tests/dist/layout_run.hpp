@@ -116,8 +116,10 @@ class LayoutRun {
 
   Pack pack(int step, std::int64_t index) const {
     Pack pack = make_pack(pairs_of(step, index), test_ids, engine_.context());
-    auto prefixes = to_host<std::int32_t>(pack.target_rows.sequences.length);
-    std::ranges::for_each(prefixes, [](std::int32_t& length) { length /= 2; });
+    std::vector<std::int32_t> prefixes;  // half of each sequence, also where this rank has only some of its rows
+    for (SentencePair const& pair : pairs_of(step, index)) {
+      prefixes.push_back(static_cast<std::int32_t>(pair.target.size() + 1) / 2);
+    }
     pack.target_rows.prefix_length = from_host<std::int32_t>(prefixes, {pack.target_rows.sequences.count});
     if (weighted_) {
       add_weights(pack);

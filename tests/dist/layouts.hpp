@@ -37,7 +37,7 @@ inline std::vector<Variant> all_variants() {
           {NormPlacement::pre, false}};
 }
 
-/// Models of other parts than the paper's. Rows are split over a context group by none that has a prefix mask.
+/// Models of other parts than the paper's.
 inline std::vector<Variant> other_variants() {
   return {
       {NormPlacement::post, false,
@@ -54,7 +54,15 @@ inline std::vector<Variant> other_variants() {
       {NormPlacement::pre, false,
        "positions = \"relative_buckets\"\nposition_buckets = 8\nmax_distance = 6\nrecompute = \"attention\""},
       {NormPlacement::pre, true,
-       "positions = \"rotary\"\nposition_layout = \"halves\"\nrotary_base = 500.0\nrecompute = \"layer\""}};
+       "positions = \"rotary\"\nposition_layout = \"halves\"\nrotary_base = 500.0\nrecompute = \"layer\""},
+      {NormPlacement::pre, true,
+       "[model.encoder]\nself_attention = { window = 2, soft_cap = 3.0 }\n"
+       "[model.decoder]\nself_attention = { window = 1, block = 2, global_tokens = 1, score = \"additive\" }\n"
+       "cross_attention = { score = \"additive\" }"},
+      {NormPlacement::post, true,
+       "[model.encoder]\nattention_dropout = 0.0\nself_attention = { score = \"linear\", kv_heads = 4 }\n"
+       "[model.decoder]\nattention_dropout = 0.0\nself_attention = { score = \"linear\" }\ncross_attention = { score = "
+       "\"dot_product\" }"}};
 }
 
 inline std::string describe(Layout const& layout) {

@@ -461,6 +461,33 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"linear_causal", {3, 5}, {4, 5}, 2, 2, 3, AttentionMask::causal(), -1, 0, false, ScoreKind::linear}),
     [](auto const& tested) { return std::string(tested.param.name); });
 
+class AttentionState : public AttentionVariants {};
+
+/// A state that has seen the keys in two calls gives the attention to all of them.
+TEST_F(AttentionState, HoldsTheKeysOfEarlierCalls) {
+  Case const test{"", {3, 1}, {70, 5}, 4, 2, 9, {}, -1, 0, false, ScoreKind::linear};
+  for (auto const& entry : registries_.of<Attention>().entries()) {
+    for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+      Problem const problem(test, dtype);
+      AttentionCall call = problem.call;
+      call.state = tensor_of(Values(2 * 2 * 9 * 10), statistics_dtype(dtype), {2, 2 * 9 * 10});
+      if (!entry.kernel->supports(call.problem())) {
+        continue;
+      }
+      SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
+      entry.kernel->forward(execution_, problem.call, problem.output, problem.log_sum_exp);
+      Tensor const output = Tensor::allocate(dtype, problem.output.shape());
+      Tensor const log_sum_exp = Tensor::allocate(statistics_dtype(dtype), problem.log_sum_exp.shape());
+      call.keys = {int_tensor({0, 70}), int_tensor({66, 2}), 2, 66};
+      entry.kernel->forward(execution_, call, output, log_sum_exp);
+      call.keys = {int_tensor({66, 72}), int_tensor({4, 3}), 2, 4};
+      entry.kernel->forward(execution_, call, output, log_sum_exp);
+      expect_close(output, problem.output, dtype, "output");
+      expect_close(log_sum_exp, problem.log_sum_exp, dtype, "log_sum_exp");
+    }
+  }
+}
+
 class AttentionSupport : public BuiltInKernelsTest {};
 
 TEST_F(AttentionSupport, IsSaidOfMasksBiasesAndSharedKeys) {

@@ -1,24 +1,45 @@
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <iterator>
+#include <utility>
+
+#include "attention_scores.hpp"
 
 namespace heddle {
 
 namespace {
 
-/// Of both layers, with any mask; scores as if every query saw every key.
+/// Of both layers. Scores as if every query saw every key, but for those that a window hides.
 Cost attention_cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
   AttentionSizes const sizes = attention_sizes(keys, options);
-  AttentionProblem const problem{
-      .dtype = load.dtype, .heads = sizes.heads, .head_dim = sizes.head_dim, .kv_heads = sizes.kv_heads};
-  AttentionExtents const extents{.queries = load.tokens, .keys = load.tokens, .pairs = load.tokens * load.sequence};
+  AttentionProblem const problem{.dtype = load.dtype,
+                                 .heads = sizes.heads,
+                                 .head_dim = sizes.head_dim,
+                                 .kv_heads = sizes.kv_heads,
+                                 .score = attention_scores(keys, options, sizes.head_dim).kind};
+  auto const window = static_cast<double>((2 * options.integer("window", 0) + 1) * options.integer("block", 1));
+  double const seen = options.has("window") ? std::min(load.sequence, window) : load.sequence;
+  AttentionExtents const extents{.queries = load.tokens, .keys = load.tokens, .pairs = load.tokens * seen};
   return linear_cost(load, keys.d_model, sizes.query_columns()) +
          2 * linear_cost(load, keys.d_model, sizes.key_columns()) + forward_cost(problem, extents) +
          linear_cost(load, sizes.query_columns(), keys.d_model);
+}
+
+/// Says that the heads of a tensor rank are not shared evenly by the context group; "" where they are.
+std::string uneven_in_ulysses(std::string const& key, std::int64_t count, LayerUse const& use) {
+  std::int64_t const heads = count / use.tensor;
+  return heads % use.context == 0
+             ? ""
+             : fmt::format(
+                   "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (heads / "
+                   "parallel.tensor) cannot be divided among parallel.context = {}; {} would do, or "
+                   "parallel.context_mode = \"ring\"",
+                   key, count, heads, use.context, divisors_in_words(heads));
 }
 
 /// Heads are shared by the ranks of the tensor group and, in ulysses, by those of the context group.
@@ -30,19 +51,11 @@ std::string attention_refusal(ModelConfig const& keys, LayerOptions const& optio
   if (std::string reason = uneven_over_tensor(options.place("kv_heads"), sizes.kv_heads, use); !reason.empty()) {
     return reason;
   }
-  if (use.context > 1 && sizes.kv_heads != sizes.heads) {
-    return fmt::format("{} = {} with {} heads: keys that heads share cannot be split over parallel.context = {}",
-                       options.place("kv_heads"), sizes.kv_heads, sizes.heads, use.context);
+  if (use.context_mode == ContextMode::ring) {
+    return "";
   }
-  std::int64_t const heads = sizes.heads / use.tensor;
-  if (use.context_mode == ContextMode::ulysses && heads % use.context != 0) {
-    return fmt::format(
-        "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (heads / "
-        "parallel.tensor) cannot be divided among parallel.context = {}; {} would do, or parallel.context_mode = "
-        "\"ring\"",
-        keys.place("heads"), sizes.heads, heads, use.context, divisors_in_words(heads));
-  }
-  return "";
+  std::string const reason = uneven_in_ulysses(keys.place("heads"), sizes.heads, use);
+  return reason.empty() ? uneven_in_ulysses(options.place("kv_heads"), sizes.kv_heads, use) : reason;
 }
 
 /// Names an override rather than a key of the file as wrong, and a given key rather than a default.
@@ -80,7 +93,10 @@ AttentionCall base_call(LayerSpec const& spec, AttentionSizes const& sizes, Atte
   AttentionCall call;
   call.heads = sizes.heads / spec.parallel.tensor.size();
   call.kv_heads = sizes.kv_heads == sizes.heads ? 0 : sizes.kv_heads / spec.parallel.tensor.size();
-  call.scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
+  AttentionScores const scores = attention_scores(spec.model, spec.options, sizes.head_dim);
+  call.score = scores.kind;
+  call.scale = scores.scale;
+  call.soft_cap = scores.soft_cap;
   call.mask = mask;
   return call;
 }
@@ -110,7 +126,7 @@ std::shared_ptr<AttentionPositions> positions_of(LayerSpec const& spec, Side key
 }  // namespace
 
 LayerTraits AttentionCore::traits() {
-  return {
+  LayerTraits traits{
       .options =
           {{.name = "kv_heads", .meaning = "heads of keys and values; not given: heads", .least = 1, .most = 4096},
            {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .least = 1, .most = 65536},
@@ -120,6 +136,8 @@ LayerTraits AttentionCore::traits() {
       .attends = true,
       .cost = attention_cost,
       .refusal = attention_refusal};
+  std::ranges::move(score_options(), std::back_inserter(traits.options));
+  return traits;
 }
 
 AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask)
@@ -140,6 +158,12 @@ AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask con
     query_norm_.emplace(spec, Norm::Declaration{spec.name + ".q_norm", sizes_.head_dim, {MeshAxis::tensor}});
     key_norm_.emplace(spec, Norm::Declaration{spec.name + ".k_norm", sizes_.head_dim, {MeshAxis::tensor}});
   }
+  if (base_.score == ScoreKind::additive) {
+    score_weight_ = &spec.parameters.declare({.name = spec.name + ".score.weight",
+                                              .shape = {sizes_.heads, sizes_.head_dim},
+                                              .initializer = Initializer::xavier_uniform(sizes_.head_dim, 1),
+                                              .shard = {0}});
+  }
 }
 
 AttentionProblem AttentionCore::problem(DType dtype) const {
@@ -149,6 +173,7 @@ AttentionProblem AttentionCore::problem(DType dtype) const {
           .kv_heads = base_.kv_heads,
           .mask = base_.mask,
           .score = base_.score,
+          .soft_cap = base_.soft_cap > 0,
           .bias = positions_ != nullptr && positions_->has_bias(),
           .dropout_rate = static_cast<float>(dropout_)};
 }
@@ -165,6 +190,7 @@ std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) 
     split.accumulate = true;
   } else if (base_.heads % ranks == 0) {
     split.heads = base_.heads / ranks;
+    split.kv_heads = base_.kv_heads / ranks;
   }
   return select(spec, split);
 }
@@ -176,6 +202,9 @@ AttentionCall AttentionCore::call(LayerContext& context, Tensor const& q, Tensor
   call.v = v;
   if (positions_ != nullptr) {
     call.bias = positions_->bias(context);
+  }
+  if (score_weight_ != nullptr) {
+    call.score_weight = score_weight_->value;
   }
   return call;
 }
@@ -256,6 +285,9 @@ void AttentionCore::backward(LayerContext& context, Activations const& activatio
   if (positions_ != nullptr) {
     all.bias = positions_->bias_gradient(context);
   }
+  if (score_weight_ != nullptr) {
+    all.score_weight = score_weight_->gradient;
+  }
   if (tokens_are_split(context)) {
     context_attention_.backward(task(context), kernel, grad_output, all);
   } else {
@@ -284,8 +316,27 @@ Tensor AttentionCore::keys_to_cache(LayerContext& context, Tensor const& k, Deco
   return keys;
 }
 
-Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v,
-                             DecodeStep const& step, Sequences const& keys) const {
+void reorder_rows(LayerContext& context, TensorOps& tensor_ops, Tensor const& parents, std::int64_t columns,
+                  ReorderedCache const& cache) {
+  auto const& [kept, spare] = cache;
+  if (spare.empty() || spare.dim(0) < parents.dim(0)) {
+    spare = Tensor::allocate(kept.dtype(), {parents.dim(0), kept.dim(1)});
+  }
+  Tensor const reordered = spare.rows(0, parents.dim(0));
+  tensor_ops.gather_rows(context.execution, kept.columns(0, columns), parents, reordered.columns(0, columns));
+  spare = std::exchange(kept, reordered);
+}
+
+Tensor AttentionCore::new_state(LayerContext& context, DType dtype, std::int64_t rows) const {
+  std::int64_t const key_heads = base_.kv_heads > 0 ? base_.kv_heads : base_.heads;
+  Tensor const state =
+      Tensor::allocate(statistics_dtype(dtype), {rows, key_heads * sizes_.head_dim * (sizes_.head_dim + 1)});
+  tensor_ops_->fill(context.execution, state, 0);
+  return state;
+}
+
+Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, DecodeKeys const& keys,
+                             DecodeStep const& step) const {
   Norm::Activations activations;
   Tensor const query = normalize(context, query_norm_, q, activations);
   if (rotates()) {
@@ -293,11 +344,12 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, Tensor cons
   }
   Tensor const output = context.arena.allocate(q.dtype(), q.shape());
   Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), base_.heads});
-  AttentionCall call = this->call(context, query, k, v);
+  AttentionCall call = this->call(context, query, keys.k, keys.v);
   call.queries = step.queries;
-  call.keys = keys;
-  // The newest token is the last key, so a window is the only mask that hides keys from it.
-  if (!call.mask.is(MaskKind::window)) {
+  call.keys = keys.sequences;
+  call.state = keys.state;
+  // The newest token is the last key, so that only a window hides keys from it.
+  if (!call.mask.is_local()) {
     call.mask = AttentionMask::bidirectional();
   }
   attention_->forward(context.execution, call, output, log_sum_exp);

@@ -54,17 +54,34 @@ HiddenStates CrossAttention::backward(LayerContext& context, HiddenStates const&
 
 HiddenStates CrossAttention::decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                                     DecodeCache& cache) const {
-  if (cache.empty()) {
+  bool const first = cache.empty();
+  if (first) {
     Tensor const kv = kv_.forward(context, input.memory);
     Tensor const kept = Tensor::allocate(kv.dtype(), kv.shape());
     tensor_ops_->copy(context.execution, core_.keys_to_cache(context, keys(kv), step), keys(kept));
     tensor_ops_->copy(context.execution, values(kv), values(kept));
-    cache.keep(Cache{kept});
+    cache.keep(
+        Cache{kept, core_.has_state() ? core_.new_state(context, kv.dtype(), step.queries.count) : Tensor(), {}});
   }
   Tensor const q = q_.forward(context, input.hidden);
-  Tensor const& kv = cache.get<Cache>().kv;
-  Tensor const attended = core_.decode(context, q, keys(kv), values(kv), step, step.memory);
-  return {out_.forward(context, attended), input.memory};
+  auto const& [kv, state, spare_state] = cache.get<Cache>();
+  AttentionCore::DecodeKeys memory{keys(kv), values(kv), step.memory, state};
+  if (core_.has_state() && !first) {
+    // The state has the memory's keys already.
+    std::int64_t const rows = step.queries.count;
+    memory.sequences.length =
+        from_host<std::int32_t>(std::vector<std::int32_t>(static_cast<std::size_t>(rows)), {rows});
+    memory.sequences.max_length = 0;
+  }
+  return {out_.forward(context, core_.decode(context, q, memory, step)), input.memory};
+}
+
+void CrossAttention::reorder(LayerContext& context, Tensor const& parents, DecodeStep const& /*step*/,
+                             DecodeCache& cache) const {
+  auto& held = cache.get<Cache>();
+  if (core_.has_state()) {
+    reorder_rows(context, *tensor_ops_, parents, held.state.dim(1), {held.state, held.spare_state});
+  }
 }
 
 }  // namespace heddle

@@ -162,34 +162,48 @@ class Widened {
   DType dtype_;
 };
 
-/// Consecutive heads of a call.
+/// Consecutive heads of a call, with the heads of keys that they share.
 struct Slice {
-  IndexRange heads;
-  std::int64_t head_dim;
+  IndexRange key_heads;
+  std::int64_t sharing, head_dim;
 
-  std::int64_t width() const { return heads.count() * head_dim; }
-  Tensor columns(Tensor const& matrix) const { return matrix.columns(heads.begin * head_dim, width()); }
-  Tensor statistics(Tensor const& matrix) const { return matrix.columns(heads.begin, heads.count()); }
-  /// The rows of a bias or of its gradient.
-  Tensor bias(Tensor const& rows) const { return rows.empty() ? Tensor() : rows.rows(heads.begin, heads.count()); }
+  std::int64_t key_width() const { return key_heads.count() * head_dim; }
+  Tensor columns(Tensor const& matrix) const {
+    return matrix.columns(key_heads.begin * sharing * head_dim, key_width() * sharing);
+  }
+  Tensor key_columns(Tensor const& matrix) const { return matrix.columns(key_heads.begin * head_dim, key_width()); }
+  Tensor statistics(Tensor const& matrix) const {
+    return matrix.columns(key_heads.begin * sharing, key_heads.count() * sharing);
+  }
+  /// The rows of a parameter of the heads, or of its gradient.
+  Tensor of_heads(Tensor const& rows) const {
+    return rows.empty() ? Tensor() : rows.rows(key_heads.begin * sharing, key_heads.count() * sharing);
+  }
 
   AttentionCall of(AttentionCall call) const {
     call.q = columns(call.q);
-    call.k = columns(call.k);
-    call.v = columns(call.v);
-    call.heads = heads.count();
-    call.bias = bias(call.bias);
-    call.dropout.first_column += static_cast<std::int32_t>(heads.begin);
+    call.k = key_columns(call.k);
+    call.v = key_columns(call.v);
+    call.heads = key_heads.count() * sharing;
+    call.kv_heads = key_heads.count();
+    call.bias = of_heads(call.bias);
+    call.score_weight = of_heads(call.score_weight);
+    call.dropout.first_column += static_cast<std::int32_t>(key_heads.begin * sharing);
     return call;
   }
 };
 
+std::int64_t key_heads_of(AttentionCall const& call) {
+  return call.kv_heads > 0 ? call.kv_heads : call.heads;
+}
+
 int slices_of(AttentionCall const& call) {
-  return static_cast<int>(std::min<std::int64_t>(call.heads, most_slices));
+  return static_cast<int>(std::min<std::int64_t>(key_heads_of(call), most_slices));
 }
 
 Slice slice_of(AttentionCall const& call, int index) {
-  return {share(call.heads, index, slices_of(call)), call.q.dim(1) / call.heads};
+  return {share(key_heads_of(call), index, slices_of(call)), call.heads / key_heads_of(call),
+          call.q.dim(1) / call.heads};
 }
 
 /// The call with the keys that this rank holds now.
@@ -246,7 +260,7 @@ void ContextAttention::ring_backward(Task const& task, Activations const& kept, 
   std::vector<GradientRing> block_gradients;
   block_gradients.reserve(static_cast<std::size_t>(slices_of(call)));
   for (int index = 0; index < slices_of(call); ++index) {
-    block_gradients.emplace_back(group_, task, sum_dtype, slice_of(call, index).width());
+    block_gradients.emplace_back(group_, task, sum_dtype, slice_of(call, index).key_width());
   }
   for (; !blocks.done(); blocks.advance()) {
     blocks.start();
@@ -258,7 +272,8 @@ void ContextAttention::ring_backward(Task const& task, Activations const& kept, 
       KeysAndValues const gradient = ring.begin(blocks.step());
       attention_->backward(task.execution, slice.of(block), slice.columns(output), slice.statistics(kept.log_sum_exp),
                            slice.columns(wide_grad_output),
-                           {slice.columns(grad_q), gradient.keys(), gradient.values(), slice.bias(gradients.bias)});
+                           {slice.columns(grad_q), gradient.keys(), gradient.values(), slice.of_heads(gradients.bias),
+                            slice.of_heads(gradients.score_weight)});
       ring.end(blocks.step());
       blocks.progress();
       std::ranges::for_each(block_gradients, &GradientRing::progress);
@@ -267,8 +282,8 @@ void ContextAttention::ring_backward(Task const& task, Activations const& kept, 
   widened.copy(grad_q, gradients.q);
   for (int index = 0; index < slices_of(call); ++index) {
     KeysAndValues const home = block_gradients[static_cast<std::size_t>(index)].home();
-    tensor_ops_->copy(task.execution, home.keys(), slice_of(call, index).columns(gradients.k));
-    tensor_ops_->copy(task.execution, home.values(), slice_of(call, index).columns(gradients.v));
+    tensor_ops_->copy(task.execution, home.keys(), slice_of(call, index).key_columns(gradients.k));
+    tensor_ops_->copy(task.execution, home.values(), slice_of(call, index).key_columns(gradients.v));
   }
 }
 

@@ -4,21 +4,39 @@
 #include <heddle/core/base/error.hpp>
 #include <utility>
 
+#include "attention_scores.hpp"
+
 namespace heddle {
 
 namespace {
 
-/// By default a token of the target must not see later ones, which it is to predict.
-AttentionMask mask_of(LayerSpec const& spec) {
-  std::string const mask = spec.options.text("mask", spec.side == Side::target ? "causal" : "bidirectional");
-  if (spec.options.has("window")) {
+/// Throws ConfigError for an option of a window where there is none.
+void require_window(LayerOptions const& options, std::string const& option) {
+  if (options.has(option) && !options.has("window")) {
+    throw ConfigError(fmt::format("{} belongs to a window; give `window`, too", options.place(option)));
+  }
+}
+
+/// By default a token of the target must not see later ones, which it is to predict. Throws ConfigError where options
+/// do not go together.
+AttentionMask mask_of(LayerOptions const& options, bool predicts) {
+  std::string const mask = options.text("mask", predicts ? "causal" : "bidirectional");
+  require_window(options, "block");
+  require_window(options, "global_tokens");
+  if (options.has("window")) {
     if (mask == "prefix") {
       throw ConfigError(
           fmt::format("{} does not go together with mask = \"prefix\"; \"causal\" and \"bidirectional\" do",
-                      spec.options.place("window")));
+                      options.place("window")));
     }
-    std::int64_t const window = spec.options.integer("window", 0);
-    return AttentionMask::window(window, mask == "causal" ? 0 : window);
+    std::int64_t const window = options.integer("window", 0);
+    AttentionMask local = AttentionMask::window(window, mask == "causal" ? 0 : window);
+    local.global_tokens = options.integer("global_tokens", 0);
+    if (options.has("block")) {
+      local.kind = MaskKind::blocks;
+      local.block = options.integer("block", 1);
+    }
+    return local;
   }
   if (mask == "prefix") {
     return AttentionMask::prefix();
@@ -26,18 +44,25 @@ AttentionMask mask_of(LayerSpec const& spec) {
   return mask == "causal" ? AttentionMask::causal() : AttentionMask::bidirectional();
 }
 
+/// Throws ConfigError where masks or positions do not go together with linear scores.
+void check_linear(ModelConfig const& keys, LayerOptions const& options) {
+  if (options.text("score", "") != "linear") {
+    return;
+  }
+  if (options.has("window") || options.text("mask", "") == "prefix") {
+    throw ConfigError(not_with_linear_scores(
+        options, options.has("window") ? "a window" : "mask = \"prefix\"; \"causal\" and \"bidirectional\" would do"));
+  }
+  if (act_in_attention(keys.positions)) {
+    throw ConfigError(not_with_linear_scores(
+        options, fmt::format("{} = \"{}\", which act on scores; \"sinusoidal\" and \"learned\" would do",
+                             keys.place("positions"), name_of(keys.positions))));
+  }
+}
+
 /// Says why such a mask cannot be used so; "" where it can.
 std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
-  if (use.context > 1 && options.has("window")) {
-    return fmt::format("{} = {}: attention in a window cannot be split over parallel.context = {}; 1 would do",
-                       options.place("window"), options.integer("window", 0), use.context);
-  }
   bool const prefix = options.text("mask", "") == "prefix";
-  if (use.context > 1 && prefix) {
-    return fmt::format(
-        "{} = \"prefix\": attention with a prefix cannot be split over parallel.context = {}; 1 would do",
-        options.place("mask"), use.context);
-  }
   if (!use.prefixes && prefix) {
     return fmt::format(
         "{} = \"prefix\" needs data that give the length of each sequence's prefix, and datasets have "
@@ -64,6 +89,19 @@ LayerTraits SelfAttention::traits() {
                             .meaning = "tokens on a side that a token sees besides itself; not given: all",
                             .least = 0,
                             .most = 1048576});
+  traits.options.push_back({.name = "block",
+                            .meaning = "tokens in a block, in which a window then counts; not given: 1",
+                            .least = 1,
+                            .most = 65536});
+  traits.options.push_back({.name = "global_tokens",
+                            .meaning = "first tokens that see all and are seen by all, beside a window; not given: 0",
+                            .least = 0,
+                            .most = 65536});
+  traits.cost = [any_mask = traits.cost](ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
+    mask_of(options, true);
+    check_linear(keys, options);
+    return any_mask(keys, options, load);
+  };
   traits.refusal = [any_mask = traits.refusal](ModelConfig const& keys, LayerOptions const& options,
                                                LayerUse const& use) {
     std::string reason = any_mask(keys, options, use);
@@ -78,7 +116,7 @@ SelfAttention::SelfAttention(LayerSpec const& spec)
            {{"q", sizes_.query_columns()}, {"k", sizes_.key_columns()}, {"v", sizes_.key_columns()}},
            Linear::Split::outputs),
       out_(spec.named(spec.name + ".out"), {sizes_.query_columns(), spec.model.d_model}, Linear::Split::inputs),
-      core_(spec, spec.side, mask_of(spec)),
+      core_(spec, spec.side, mask_of(spec.options, spec.side == Side::target)),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 
 SelfAttention::Projected SelfAttention::split(Tensor const& all) const {
@@ -110,35 +148,36 @@ HiddenStates SelfAttention::decode(LayerContext& context, HiddenStates const& in
   std::int64_t const width = projected.k.dim(1);
   std::int64_t const rows = projected.k.dim(0);
   DType const dtype = projected.k.dtype();
+  Tensor const keys = core_.keys_to_cache(context, projected.k, step);
+  if (core_.has_state()) {
+    if (cache.empty()) {
+      cache.keep(Cache{.state = core_.new_state(context, dtype, rows)});
+    }
+    AttentionCore::DecodeKeys const newest{keys, projected.v, step.queries, cache.get<Cache>().state};
+    return {out_.forward(context, core_.decode(context, projected.q, newest, step)), input.memory};
+  }
   if (cache.empty()) {
     Shape const shape{rows, step.capacity * width};
-    cache.keep(Cache{Tensor::allocate(dtype, shape), Tensor::allocate(dtype, shape), {}, {}});
+    cache.keep(Cache{.keys = Tensor::allocate(dtype, shape), .values = Tensor::allocate(dtype, shape)});
   }
   auto const& held = cache.get<Cache>();
-  tensor_ops_->copy(context.execution, core_.keys_to_cache(context, projected.k, step),
-                    held.keys.columns(step.time * width, width));
+  tensor_ops_->copy(context.execution, keys, held.keys.columns(step.time * width, width));
   tensor_ops_->copy(context.execution, projected.v, held.values.columns(step.time * width, width));
   Shape const token_rows{rows * step.capacity, width};
-  Tensor const attended = core_.decode(context, projected.q, held.keys.reshaped(token_rows),
-                                       held.values.reshaped(token_rows), step, step.keys);
-  return {out_.forward(context, attended), input.memory};
+  AttentionCore::DecodeKeys const all{held.keys.reshaped(token_rows), held.values.reshaped(token_rows), step.keys};
+  return {out_.forward(context, core_.decode(context, projected.q, all, step)), input.memory};
 }
 
 void SelfAttention::reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
                             DecodeCache& cache) const {
   auto& held = cache.get<Cache>();
-  std::int64_t const width = held.keys.dim(1) / step.capacity;
-  std::int64_t const used = (step.time + 1) * width;
-  auto const gather = [&](Tensor& kept, Tensor& spare) {
-    if (spare.empty() || spare.dim(0) < parents.dim(0)) {
-      spare = Tensor::allocate(kept.dtype(), {parents.dim(0), kept.dim(1)});
-    }
-    Tensor const reordered = spare.rows(0, parents.dim(0));
-    tensor_ops_->gather_rows(context.execution, kept.columns(0, used), parents, reordered.columns(0, used));
-    spare = std::exchange(kept, reordered);
-  };
-  gather(held.keys, held.spare_keys);
-  gather(held.values, held.spare_values);
+  if (core_.has_state()) {
+    reorder_rows(context, *tensor_ops_, parents, held.state.dim(1), {held.state, held.spare_state});
+    return;
+  }
+  std::int64_t const used = (step.time + 1) * (held.keys.dim(1) / step.capacity);
+  reorder_rows(context, *tensor_ops_, parents, used, {held.keys, held.spare_keys});
+  reorder_rows(context, *tensor_ops_, parents, used, {held.values, held.spare_values});
 }
 
 }  // namespace heddle

@@ -149,6 +149,8 @@ class BackwardHeads {
   /// Computes delta = grad_output · output of each query, for calls that do not hold all keys.
   void load_delta(Block queries) {
     Element const* output = head_.at(rows_.output, head_.query_row + queries.begin);
+    // Columns beyond the queries take part in the sums of additive scores.
+    delta_[(queries.count - 1) / lanes::width] = Floats{};
     for (std::int64_t i = 0; i < queries.count; ++i, output += rows_.output.stride) {
       Floats products = {};
       for (std::int64_t d = 0; d < view_.head_dim; d += group<Element>) {

@@ -16,8 +16,8 @@ Tensor integers(Ids const& ids) {
   return from_host<std::int32_t>(ids, {static_cast<std::int64_t>(ids.size())});
 }
 
-ModelConfig small_model(NormPlacement norm, Positions positions) {
-  ModelConfig config;
+ModelConfig small_model(NormPlacement norm, Positions positions, std::string const& tables) {
+  ModelConfig config = parse_config(tables, "test").model;
   config.encoder.layers = 2;
   config.decoder.layers = 2;
   config.d_model = 8;
@@ -42,7 +42,7 @@ ModelConfig small_model(NormPlacement norm, Positions positions) {
 }
 
 /// Two sentences with two hypotheses each, extended token by token.
-class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Positions>> {
+class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Positions, std::string>> {
  protected:
   DecodeTest() {
     LayerContext context = test_.bench.context(pack_);
@@ -126,8 +126,9 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
   }
 
   static constexpr std::int64_t vocabulary_ = 11;
-  TestModel test_{
-      small_model(std::get<0>(GetParam()), std::get<1>(GetParam())), {vocabulary_, vocabulary_, true}, DType::float64};
+  TestModel test_{small_model(std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())),
+                  {vocabulary_, vocabulary_, true},
+                  DType::float64};
   std::vector<Ids> sources_{{5, 9, 3}, {4}};
   std::vector<Ids> histories_{4};
   std::int64_t time_ = 0;
@@ -170,7 +171,22 @@ INSTANTIATE_TEST_SUITE_P(Models, DecodeTest,
                          testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre, NormPlacement::both),
                                           testing::Values(Positions::sinusoidal, Positions::learned, Positions::none,
                                                           Positions::rotary, Positions::relative,
-                                                          Positions::relative_buckets, Positions::alibi)));
+                                                          Positions::relative_buckets, Positions::alibi),
+                                          testing::Values("")));
+
+/// Options of the attention layers.
+INSTANTIATE_TEST_SUITE_P(
+    Attention, DecodeTest,
+    testing::Combine(testing::Values(NormPlacement::pre), testing::Values(Positions::sinusoidal),
+                     testing::Values("[model.decoder]\nself_attention = { window = 1 }",
+                                     "[model.decoder]\nself_attention = { window = 1, block = 2, global_tokens = 1 }",
+                                     "[model.decoder]\nself_attention = { soft_cap = 0.5, kv_heads = 1 }\n"
+                                     "cross_attention = { score = \"dot_product\" }",
+                                     "[model.decoder]\nself_attention = { score = \"additive\" }\n"
+                                     "cross_attention = { score = \"additive\" }",
+                                     "[model.decoder]\nself_attention = { score = \"linear\" }",
+                                     "[model.decoder]\nself_attention = { score = \"linear\", kv_heads = 1 }\n"
+                                     "cross_attention = { score = \"linear\", query_key_norm = true }")));
 
 }  // namespace
 }  // namespace heddle

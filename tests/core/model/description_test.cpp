@@ -141,7 +141,8 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
   EXPECT_THAT(described("[model.decoder.layer.\"4-6\"]\nself_attention = { heds = 2 }"),
               ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:20: there is no option "
                                                    "model.decoder.layer.4-6.self_attention.heds; expected one of: "
-                                                   "kv_heads, head_dim, query_key_norm, mask, window")));
+                                                   "kv_heads, head_dim, query_key_norm, "
+                                                   "score, soft_cap, mask, window, block, global_tokens")));
   EXPECT_THAT(
       described("[model.decoder]\nself_attention = { head_dim = 0 }"),
       ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.head_dim is the integer 0; expected an "

@@ -122,6 +122,23 @@ INSTANTIATE_TEST_SUITE_P(Models, VariantsTest,
                                          Variant{"geglu_of_some_layers", "biases = false",
                                                  "[model.decoder.layer.2]\nactivation = \"geglu\""},
                                          Variant{"output_bias", "output_bias = true\ntie_embeddings = false", ""},
+                                         Variant{"unscaled_and_capped", "",
+                                                 "[model.decoder]\nself_attention = { score = \"dot_product\" }\n"
+                                                 "cross_attention = { soft_cap = 0.5 }"},
+                                         Variant{"additive", "",
+                                                 "[model.decoder]\nself_attention = { score = \"additive\" }\n"
+                                                 "cross_attention = { score = \"additive\", soft_cap = 0.8 }\n"
+                                                 "[model.encoder]\nself_attention = { score = \"additive\" }"},
+                                         Variant{"linear", "",
+                                                 "[model.decoder]\nattention_dropout = 0.0\n"
+                                                 "self_attention = { score = \"linear\" }\n"
+                                                 "cross_attention = { score = \"linear\" }\n"
+                                                 "[model.encoder]\nattention_dropout = 0.0\n"
+                                                 "self_attention = { score = \"linear\", kv_heads = 1 }"},
+                                         Variant{"blocks", "",
+                                                 "[model.decoder]\nself_attention = { window = 0, block = 2 }\n"
+                                                 "[model.encoder]\nself_attention = { window = 0, block = 2, "
+                                                 "global_tokens = 1 }"},
                                          Variant{"prefix", "",
                                                  "[model.decoder]\nself_attention = { mask = \"prefix\" }\n"
                                                  "[model.encoder]\nself_attention = { mask = \"prefix\" }"}),
@@ -256,12 +273,27 @@ TEST(Variants, PositionsThatCannotBeAreRefused) {
               ThrowsMessage<ConfigError>(HasSubstr("no layer of the encoder")));
   EXPECT_THAT(built("", "[model.decoder]\nself_attention = { mask = \"prefix\", window = 2 }"),
               ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.window")));
+  EXPECT_THAT(built("", "[model.decoder]\nself_attention = { block = 2 }"),
+              ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.block belongs to a window")));
+  auto const linear = [&](std::string const& keys, std::string const& others) {
+    return built(keys,
+                 "[model.decoder]\nattention_dropout = 0.0\nself_attention = { score = \"linear\"" + others + " }");
+  };
+  auto const refused = [](char const* with) {
+    return ThrowsMessage<ConfigError>(
+        testing::AllOf(HasSubstr("test:"), HasSubstr("self_attention.score = \"linear\""), HasSubstr(with)));
+  };
+  EXPECT_THAT(linear("", ", window = 2"), refused("a window"));
+  EXPECT_THAT(linear("", ", soft_cap = 2.0"), refused("soft_cap"));
+  EXPECT_THAT(linear("positions = \"rotary\"", ""), refused("model.positions = \"rotary\""));
+  EXPECT_THAT(built("", "[model.decoder]\nself_attention = { score = \"linear\" }"),
+              refused("model.attention_dropout = 0.1; 0 would do"));
 }
 
-TEST(Variants, AKernelWithoutBiasesIsRefusedWithTheLayer) {
+TEST(Variants, AKernelThatLacksAVariantIsRefusedWithTheLayer) {
   KernelChoices choices;
-  choices.choose("attention", "kokkos");
-  EXPECT_THAT([&] { TestModel(small_model("positions = \"relative\""), vocabulary, DType::float32, choices); },
+  choices.choose("attention", "simd");
+  EXPECT_THAT([&] { TestModel(small_model("positions = \"relative\""), vocabulary, DType::float64, choices); },
               ThrowsMessage<ConfigError>(testing::AllOf(HasSubstr("encoder.layers.0.self_attention"),
                                                         HasSubstr("kernels.attention"), HasSubstr("biases"))));
 }

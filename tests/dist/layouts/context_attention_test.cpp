@@ -45,14 +45,18 @@ Pack pack_of(std::vector<Lengths> const& lengths, GroupMember split) {
 std::vector<Lengths> const uneven{{40, 3}, {0, 170}, {2, 0}, {150, 66}, {6, 1}, {0, 0}, {17, 12}};
 
 struct Attended {
-  bool causal;
+  AttentionMask mask;
   Side queries, keys;
   float dropout;
+  ScoreKind score = ScoreKind::dot_product;
+  std::int64_t kv_heads = 8;
+  bool bias = false;
 };
 
 std::string describe(Attended const& attended) {
-  return std::string(attended.queries != attended.keys ? "cross" : (attended.causal ? "causal" : "full")) +
-         (attended.dropout > 0 ? " with dropout" : "");
+  return fmt::format("{}{} {}{}, {} heads of keys{}", attended.queries != attended.keys ? "cross " : "",
+                     describe(attended.mask), name_of(attended.score), attended.dropout > 0 ? " with dropout" : "",
+                     attended.kv_heads, attended.bias ? ", biases" : "");
 }
 
 /// A call's inputs.
@@ -70,7 +74,7 @@ struct Rows : Inputs {
       : Inputs(inputs),
         output(Tensor::allocate(q.dtype(), q.shape())),
         log_sum_exp(Tensor::allocate(statistics_dtype(q.dtype()), {q.dim(0), heads})) {
-    std::int64_t const width = q.dim(1);
+    std::int64_t const width = k.dim(1);
     Tensor const grad = Tensor::allocate(q.dtype(), {k.dim(0), 2 * width});
     gradients = {Tensor::allocate(q.dtype(), q.shape()), grad.columns(0, width), grad.columns(width, width)};
   }
@@ -110,29 +114,50 @@ class ContextAttentionTest : public DistTest {
 
   AttentionCall call_of(Rows const& rows, Pack const& pack, Attended const& attended) const {
     TokenRows const& queries = pack.rows(attended.queries);
-    return {.q = rows.q,
-            .k = rows.k,
-            .v = rows.v,
-            .queries = queries.sequences,
-            .keys = pack.rows(attended.keys).sequences,
-            .heads = heads,
-            .scale = 0.6,
-            .mask = attended.causal ? AttentionMask::causal() : AttentionMask::bidirectional(),
-            .dropout = {.rate = attended.dropout,
-                        .key = 99,
-                        .step = 5,
-                        .first_column = 16,
-                        .sample = queries.sample,
-                        .position = queries.position}};
+    DType const statistics = statistics_dtype(rows.q.dtype());
+    bool const prefix = attended.mask.is(MaskKind::prefix);
+    return {
+        .q = rows.q,
+        .k = rows.k,
+        .v = rows.v,
+        .queries = queries.sequences,
+        .keys = pack.rows(attended.keys).sequences,
+        .heads = heads,
+        .kv_heads = attended.kv_heads,
+        .scale = 0.6,
+        .score = attended.score,
+        .score_weight =
+            attended.score == ScoreKind::additive ? random_tensor(statistics, {heads, width / heads}, 8) : Tensor(),
+        .mask = attended.mask,
+        .prefix_length = prefix ? testing_support::int_tensor(std::vector<std::int32_t>(uneven.size(), 7)) : Tensor(),
+        .bias = attended.bias ? random_tensor(statistics, {heads, 41}, 9) : Tensor(),
+        .dropout = {.rate = attended.dropout,
+                    .key = 99,
+                    .step = 5,
+                    .first_column = 16,
+                    .sample = queries.sample,
+                    .position = queries.position}};
+  }
+
+  /// Gives the gradients of the call's parameters room, set to 0.
+  static void add_parameter_gradients(Rows& rows, AttentionCall const& call) {
+    auto const zeros = [](Tensor const& parameter) {
+      return parameter.empty() ? Tensor()
+                               : testing_support::tensor_of(std::vector<double>(values(parameter).size()),
+                                                            parameter.dtype(), parameter.shape());
+    };
+    rows.gradients.bias = zeros(call.bias);
+    rows.gradients.score_weight = zeros(call.score_weight);
   }
 
   /// The whole pack on one rank, by the reference implementation.
   Rows whole_of(Attended const& attended) {
     Pack const pack = pack_of(uneven, {});
     Shape const queries{pack.rows(attended.queries).tokens, width};
-    Shape const keys{pack.rows(attended.keys).tokens, width};
+    Shape const keys{pack.rows(attended.keys).tokens, attended.kv_heads * (width / heads)};
     Rows whole(random_inputs(DType::float64, queries, keys), heads);
     AttentionCall const call = call_of(whole, pack, attended);
+    add_parameter_gradients(whole, call);
     kernel("reference")->forward(execution_, call, whole.output, whole.log_sum_exp);
     kernel("reference")
         ->backward(execution_, call, whole.output, whole.log_sum_exp, whole.grad_output, whole.gradients);
@@ -192,13 +217,15 @@ void ContextAttentionTest::check_against_one_rank(Communicator const& group, Tes
   auto const of_queries = [&](Tensor const& tensor) { return local(tensor, queries, group.rank()); };
   auto const of_keys = [&](Tensor const& tensor) { return local(tensor, keys, group.rank()); };
   auto const as_tested = [&](Tensor const& tensor) { return testing_support::converted(tensor, tested.dtype); };
-  Rows const mine({as_tested(of_queries(whole.q)), as_tested(of_keys(whole.k)), as_tested(of_keys(whole.v)),
-                   as_tested(of_queries(whole.grad_output))},
-                  heads);
+  Rows mine({as_tested(of_queries(whole.q)), as_tested(of_keys(whole.k)), as_tested(of_keys(whole.v)),
+             as_tested(of_queries(whole.grad_output))},
+            heads);
+  AttentionCall const call = call_of(mine, pack, attended);
+  add_parameter_gradients(mine, call);
 
   ContextAttention const attention = context_attention(group, tested.mode, tested.kernel);
   ContextAttention::Task const task{execution_, arena_, queries, keys, attended.queries == attended.keys};
-  auto const kept = attention.forward(task, call_of(mine, pack, attended), mine.output);
+  auto const kept = attention.forward(task, call, mine.output);
   std::size_t const after_forward = arena_.mark();
   attention.backward(task, kept, mine.grad_output, mine.gradients);
   EXPECT_EQ(arena_.mark(), after_forward);
@@ -212,14 +239,21 @@ void ContextAttentionTest::check_against_one_rank(Communicator const& group, Tes
   expect_near(mine.gradients.q, of_queries(whole.gradients.q), tested.dtype, "grad q");
   expect_near(mine.gradients.k, of_keys(whole.gradients.k), tested.dtype, "grad k");
   expect_near(mine.gradients.v, of_keys(whole.gradients.v), tested.dtype, "grad v");
+  for (auto const& [own, expected] : {std::pair{mine.gradients.bias, whole.gradients.bias},
+                                      std::pair{mine.gradients.score_weight, whole.gradients.score_weight}}) {
+    if (!own.empty()) {
+      group.all_reduce(own);
+      expect_near(own, expected, tested.dtype, "gradient of a parameter");
+    }
+  }
   arena_.release(0);
 }
 
 TEST_F(ContextAttentionTest, EqualsOneRankOnTheWholePack) {
   for (float const dropout : {0.0F, 0.35F}) {
-    for (Attended const& attended :
-         {Attended{false, Side::source, Side::source, dropout}, Attended{true, Side::target, Side::target, dropout},
-          Attended{false, Side::target, Side::source, dropout}}) {
+    for (Attended const& attended : {Attended{AttentionMask::bidirectional(), Side::source, Side::source, dropout},
+                                     Attended{AttentionMask::causal(), Side::target, Side::target, dropout},
+                                     Attended{AttentionMask::bidirectional(), Side::target, Side::source, dropout}}) {
       Rows const whole = whole_of(attended);
       for_each_group([&](Communicator const& group) {
         for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
@@ -236,11 +270,38 @@ TEST_F(ContextAttentionTest, EqualsOneRankOnTheWholePack) {
   }
 }
 
+TEST_F(ContextAttentionTest, VariantsEqualOneRankOnTheWholePack) {
+  constexpr Side side = Side::target;
+  constexpr auto dot_product = ScoreKind::dot_product;
+  for (Attended const& attended :
+       {Attended{AttentionMask::window(20, 0), side, side, 0.2F},
+        Attended{AttentionMask::window(9, 9, 2), side, side, 0, dot_product, 8, true},
+        Attended{AttentionMask::blocks(16, 1, 0, 3), side, side, 0.2F, dot_product, 4},
+        Attended{AttentionMask::prefix(), side, side, 0, ScoreKind::additive},
+        Attended{AttentionMask::causal(), side, side, 0.2F, dot_product, 4, true},
+        Attended{AttentionMask::bidirectional(), side, Side::source, 0, ScoreKind::additive, 4},
+        Attended{AttentionMask::causal(), side, side, 0, ScoreKind::linear, 4},
+        Attended{AttentionMask::bidirectional(), side, Side::source, 0, ScoreKind::linear}}) {
+    Rows const whole = whole_of(attended);
+    for_each_group([&](Communicator const& group) {
+      for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
+        for (Tested const& tested : {Tested{"kokkos", DType::float64, mode}, Tested{"auto", DType::float32, mode}}) {
+          SCOPED_TRACE(
+              fmt::format("{}, {}, {} in {}", name_of(mode), describe(attended), tested.kernel, name_of(tested.dtype)));
+          if (mode == ContextMode::ring || attended.kv_heads % group.size() == 0) {
+            check_against_one_rank(group, tested, attended, whole);
+          }
+        }
+      }
+    });
+  }
+}
+
 // Computed in float32 and rounded once: on any number of ranks the same bits as the rounded float32 result.
 TEST_F(ContextAttentionTest, TheRingRoundsItsSumsOnce) {
   for_each_group([&](Communicator const& group) {
     Pack const pack = pack_of(uneven, {group.rank(), group.size()});
-    Attended const self{true, Side::target, Side::target, 0};
+    Attended const self{AttentionMask::causal(), Side::target, Side::target, 0};
     std::int64_t const tokens = pack.target_rows.tokens;
     Inputs const given = random_inputs(DType::bfloat16, {tokens, width}, {tokens, width});
     auto const widened = [](Tensor const& tensor) { return testing_support::converted(tensor, DType::float32); };
@@ -304,7 +365,7 @@ class WatchedAttention : public Attention {
 TEST_F(ContextAttentionTest, TheRingSendsBeforeItComputes) {
   for_each_group([&](Communicator const& group) {
     Pack const pack = pack_of(uneven, {group.rank(), group.size()});
-    Attended const self{true, Side::target, Side::target, 0};
+    Attended const self{AttentionMask::causal(), Side::target, Side::target, 0};
     std::int64_t const tokens = pack.target_rows.tokens;
     Rows const rows(random_inputs(DType::float32, {tokens, width}, {tokens, width}), heads);
     auto const watched = std::make_shared<WatchedAttention>(kernel("kokkos"), group);
@@ -369,8 +430,8 @@ TEST_F(ContextAttentionCost, BytesAreTheFormulas) {
       return pack.context(side).shards[static_cast<std::size_t>(rank % group.size())].tokens;
     };
     constexpr std::int64_t we = few_columns * 4;
-    for (Attended const& attended :
-         {Attended{true, Side::target, Side::target, 0}, Attended{false, Side::target, Side::source, 0}}) {
+    for (Attended const& attended : {Attended{AttentionMask::causal(), Side::target, Side::target, 0},
+                                     Attended{AttentionMask::bidirectional(), Side::target, Side::source, 0}}) {
       std::int64_t const n = pack.context(attended.queries).whole.tokens;
       std::int64_t const m = pack.context(attended.keys).whole.tokens;
       std::int64_t const n_r = held(attended.queries, group.rank());
@@ -392,7 +453,7 @@ TEST_F(ContextAttentionCost, MemoryOfALongSequenceFallsWithTheRanks) {
   for_each_group([&](Communicator const& group) {
     Pack const pack = pack_of({{0, tokens - 1}}, {group.rank(), group.size()});
     std::int64_t const local = tokens / group.size();
-    Attended const causal{true, Side::target, Side::target, 0};
+    Attended const causal{AttentionMask::causal(), Side::target, Side::target, 0};
     Measured const ring = measure(group, ContextMode::ring, pack, causal);
     EXPECT_EQ(ring.kept, static_cast<std::size_t>(local * few_heads * 4));
     // Two blocks of keys and values and two of their gradients.
@@ -414,7 +475,7 @@ TEST_F(ContextAttentionTest, RefusesLayoutsThatCannotWork) {
                                       attended.queries == attended.keys};
     context_attention(group, ContextMode::ulysses).forward(task, call, rows.output);
   };
-  Attended const self{false, Side::target, Side::target, 0};
+  Attended const self{AttentionMask::bidirectional(), Side::target, Side::target, 0};
   EXPECT_THAT(
       [&] {
         forward(Communicator::self(), pack_of({{3, 4}}, {}), self, rows_of(5, 5));
@@ -425,10 +486,10 @@ TEST_F(ContextAttentionTest, RefusesLayoutsThatCannotWork) {
     std::int64_t const targets = pack.target_rows.tokens;
     std::int64_t const sources = pack.source_rows.tokens;
     EXPECT_THAT([&] { forward(group, pack, self, rows_of(targets, targets)); },
-                ThrowsMessage<ConfigError>(HasSubstr("9 heads")));
+                ThrowsMessage<ConfigError>(HasSubstr("heads, 9 (8 of keys)")));
     EXPECT_THAT([&] { forward(group, pack, self, rows_of(targets, targets + 1)); },
                 ThrowsMessage<Error>(HasSubstr("rows of keys")));
-    Attended const causal_cross{true, Side::target, Side::source, 0};
+    Attended const causal_cross{AttentionMask::causal(), Side::target, Side::source, 0};
     EXPECT_THAT([&] { forward(group, pack, causal_cross, rows_of(targets, sources)); },
                 ThrowsMessage<Error>(HasSubstr("self-attention")));
   });

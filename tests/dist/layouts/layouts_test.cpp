@@ -153,13 +153,7 @@ TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
   for (std::size_t number = 0; number < layouts.size() * at_once; ++number) {
     Layout const& layout = layouts[number / at_once];
     Variant const& variant = variants[number % variants.size()];
-    bool const prefix = variant.keys.find("prefix") != std::string::npos;
-    if (prefix && layout.sizes[2] > 1) {
-      EXPECT_NE(error_of([&] { LayoutRun(variant, layout, world_); }).find("attention with a prefix cannot be split"),
-                std::string::npos);
-    } else {
-      compare(variant, layout);
-    }
+    compare(variant, layout);
   }
   if (world_.rank() == 0) {
     fmt::print("{} layouts of {} ranks, {} of {} kinds of model with each\n", layouts.size(), world_.size(), at_once,

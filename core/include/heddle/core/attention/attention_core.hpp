@@ -24,10 +24,19 @@ struct AttentionSizes {
 /// d_model / heads). Throws ConfigError where they do not match.
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options);
 
+/// A cached tensor [rows, columns], and the memory that its latest reordering left.
+struct ReorderedCache {
+  Tensor& kept;
+  Tensor& spare;
+};
+/// Row i of the first `columns` of cache.kept becomes a copy of the former row parents[i]; the other columns are lost.
+void reorder_rows(LayerContext& context, TensorOps& tensor_ops, Tensor const& parents, std::int64_t columns,
+                  ReorderedCache const& cache);
+
 /// The common part of self- and cross-attention: the kernel and the shape of its calls. Heads are split over the
 /// tensor group and, where the pack is, tokens over the context group. With the option query_key_norm each head's
 /// queries and keys are normalized over its columns before they meet (Dehghani et al. 2023); the heads share the
-/// weights, NAME.q_norm and NAME.k_norm.
+/// weights, NAME.q_norm and NAME.k_norm. Additive scores have the parameter NAME.score.weight [heads, head_dim].
 class AttentionCore {
  public:
   /// `keys` is the side whose tokens are attended to. The layer's declaration (`traits`) must allow the ranks of
@@ -47,9 +56,17 @@ class AttentionCore {
   /// Keys [rows, columns] of new tokens as decode takes them from the cache: normalized where the layer does that, and
   /// rotated where the stack's positions are rotations. `k` is overwritten.
   Tensor keys_to_cache(LayerContext& context, Tensor const& k, DecodeStep const& step) const;
-  /// One query per row against cached keys and values. `q` is overwritten.
-  Tensor decode(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v, DecodeStep const& step,
-                Sequences const& keys) const;
+  /// The keys of a step of decode: cached ones or, with a state, those that are new to it.
+  struct DecodeKeys {
+    Tensor k, v;
+    Sequences sequences;
+    Tensor state{};  ///< AttentionCall::state
+  };
+  /// One query per row against `keys`. `q` is overwritten.
+  Tensor decode(LayerContext& context, Tensor const& q, DecodeKeys const& keys, DecodeStep const& step) const;
+  /// Whether decode needs a state in place of cached keys and values; if so, that of `rows` rows without keys.
+  bool has_state() const { return base_.score == ScoreKind::linear; }
+  Tensor new_state(LayerContext& context, DType dtype, std::int64_t rows) const;
 
   /// Options, cost and refusals of both layers.
   static LayerTraits traits();
@@ -82,6 +99,7 @@ class AttentionCore {
   ContextAttention context_attention_;
   std::shared_ptr<TensorOps> tensor_ops_;
   std::optional<Norm> query_norm_, key_norm_;
+  Parameter* score_weight_ = nullptr;  ///< of additive scores
 };
 
 }  // namespace heddle

@@ -28,7 +28,8 @@ namespace heddle {
 ///   ring     2 w e (m - m_next), next = (r + 1) % c             2 w (e (m - m_next) + g m)
 ///   ulysses  w e (n_r + 2 m_r + n / c)                          w e (n_r + (n + 2 m) / c)
 ///
-/// as `send` in the ring and as `all_to_all`, whose payload has the part that stays, in ulysses. Summed over the ranks
+/// (where heads share keys, the columns of keys and values count with their own width) as `send` in the ring and as
+/// `all_to_all`, whose payload has the part that stays, in ulysses. Summed over the ranks
 /// a forward call with n = m costs 2 (c - 1) n w e and 4 n w e.
 class ContextAttention {
  public:
@@ -58,9 +59,9 @@ class ContextAttention {
   }
 
   /// output [query rows, heads * head_dim] = attention over all ranks' keys. `call` has this rank's rows, heads and
-  /// dropout (with the global first_column); it fills no positions. Causal: a query sees the keys up to its position,
-  /// in self-attention alone. Collective over the group. Throws where the rows are not those of the group's split, and
-  /// in ulysses where the group's size does not divide the heads.
+  /// dropout (with the global first_column); it fills no positions. Masks count in positions of the whole sequences;
+  /// only self-attention has one. Collective over the group. Throws where the rows are not those of the group's split,
+  /// and in ulysses where the group's size does not divide the heads.
   Activations forward(Task const& task, AttentionCall const& call, Tensor const& output) const;
 
   /// gradients = those of forward's q, k and v; they may be strided. Collective over the group.

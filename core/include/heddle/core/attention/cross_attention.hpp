@@ -18,6 +18,7 @@ class CrossAttention : public Layer {
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override;
   HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                       DecodeCache& cache) const override;
+  void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const override;
 
  private:
   static Tensor keys(Tensor const& kv) { return kv.columns(0, kv.dim(1) / 2); }
@@ -29,7 +30,8 @@ class CrossAttention : public Layer {
     AttentionCore::Activations attention;
   };
   struct Cache {
-    Tensor kv;  ///< [the memory's tokens, columns of k and of v]: the same at every step
+    Tensor kv;                  ///< [the memory's tokens, columns of k and of v]: the same at every step
+    Tensor state, spare_state;  ///< as SelfAttention's, where the core has a state
   };
 
   AttentionSizes sizes_;

@@ -31,9 +31,10 @@ class SelfAttention : public Layer {
     AttentionCore::Activations attention;
   };
   struct Cache {
-    Tensor keys;                      ///< [rows, capacity * width]
-    Tensor values;                    ///< [rows, capacity * width]
-    Tensor spare_keys, spare_values;  ///< the latest reorder read from them; the next one writes there
+    Tensor keys{};                                       ///< [rows, capacity * width]
+    Tensor values{};                                     ///< [rows, capacity * width]
+    Tensor state{};                                      ///< in place of both, AttentionCall::state
+    Tensor spare_keys{}, spare_values{}, spare_state{};  ///< the latest reorder read from them; the next writes there
   };
 
   AttentionSizes sizes_;
