@@ -36,13 +36,19 @@ ContextAttention::Activations ContextAttention::forward(Task const& task, Attent
   if (!call.mask.is(MaskKind::bidirectional) && !task.self) {
     throw Error("context attention: only self-attention can have a mask");
   }
-  return mode_ == ContextMode::ring ? ring_forward(task, call, output) : ulysses_forward(task, call, output);
+  if (mode_ == ContextMode::ulysses) {
+    return ulysses_forward(task, call, output);
+  }
+  return call.mask.is_local() ? window_forward(task, call, output) : ring_forward(task, call, output);
 }
 
 void ContextAttention::backward(Task const& task, Activations const& kept, Tensor const& grad_output,
                                 AttentionGradients const& gradients) const {
-  return mode_ == ContextMode::ring ? ring_backward(task, kept, grad_output, gradients)
-                                    : ulysses_backward(task, kept, grad_output, gradients);
+  if (mode_ == ContextMode::ulysses) {
+    return ulysses_backward(task, kept, grad_output, gradients);
+  }
+  return kept.call.mask.is_local() ? window_backward(task, kept, grad_output, gradients)
+                                   : ring_backward(task, kept, grad_output, gradients);
 }
 
 }  // namespace heddle

@@ -162,13 +162,15 @@ TEST(Layout, OptionsThatCannotBeSplitAreNamedWithLayoutsThatWork) {
                               "parallel.tensor = 4; 1 and 2 would do (decoder.layers.2.self_attention)"),
                     HasSubstr("layouts of 4 ranks that work: parallel.")));
   EXPECT_EQ(refused(with_option("self_attention.kv_heads", 2, 1, 2), 2), "accepted");
+  Config one_key_head = with_option("cross_attention.kv_heads", 1, 2, 1);
+  EXPECT_EQ(refused(one_key_head, 2), "accepted");
+  one_key_head.parallel.context_mode = ContextMode::ulysses;
   EXPECT_THAT(
-      refused(with_option("cross_attention.kv_heads", 2, 2, 1), 2),
-      AllOf(HasSubstr("run.toml:8:1: model.decoder.layer.3.cross_attention.kv_heads"),
-            HasSubstr("kv_heads = 2 with 4 heads: keys that heads share cannot be split over parallel.context = 2"),
-            HasSubstr("layouts of 2 ranks that work: parallel.")));
-  EXPECT_THAT(refused(with_option("self_attention.window", 8, 2, 1), 2),
-              HasSubstr("window = 8: attention in a window cannot be split over parallel.context = 2"));
+      refused(one_key_head, 2),
+      AllOf(HasSubstr("run.toml:8:1: model.decoder.layer.3.cross_attention.kv_heads = 1: in ulysses each context "
+                      "rank computes some of the heads"),
+            HasSubstr("parallel.context_mode = \"ring\""), HasSubstr("layouts of 2 ranks that work: parallel.")));
+  EXPECT_EQ(refused(with_option("self_attention.window", 8, 2, 1), 2), "accepted");
   EXPECT_EQ(refused(with_option("self_attention.window", 8, 1, 2), 2), "accepted");
 }
 

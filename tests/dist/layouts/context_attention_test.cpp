@@ -447,6 +447,26 @@ TEST_F(ContextAttentionCost, BytesAreTheFormulas) {
   });
 }
 
+// With a window only the rows at the ends of the chunks travel, however long the sequences are.
+TEST_F(ContextAttentionCost, AWindowAsksOnlyTheNeighbours) {
+  constexpr std::int64_t window = 6;
+  for_each_group([&](Communicator const& group) {
+    Attended const attended{AttentionMask::window(window, window), Side::target, Side::target, 0};
+    std::int64_t const row = 2 * few_columns * 4;  // of keys and values, or of their gradients
+    for (std::size_t const tokens : {640U, 1280U}) {
+      Pack const pack = pack_of({{0, tokens - 1}}, {group.rank(), group.size()});
+      Measured const measured = measure(group, ContextMode::ring, pack, attended);
+      std::int64_t const own = pack.target_rows.tokens;  // all_to_all counts the part that stays
+      // Both chunks of a rank have two neighbours; the first chunk, and the last, one. The middle two are one rank's.
+      bool const outer = group.rank() == 0;
+      bool const middle = group.rank() == group.size() - 1;
+      std::int64_t const ends = 4 - (outer ? 2 : 0) - (middle ? 2 : 0);
+      EXPECT_EQ(measured.forward_bytes, row * (own + ends * window));
+      EXPECT_EQ(measured.backward_bytes, measured.forward_bytes);
+    }
+  });
+}
+
 // 32 chunks of equal length for every group: each rank holds exactly 1/c of the tokens, and needs 1/c of the memory.
 TEST_F(ContextAttentionCost, MemoryOfALongSequenceFallsWithTheRanks) {
   constexpr std::int64_t tokens = 2048;

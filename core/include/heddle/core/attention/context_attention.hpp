@@ -18,6 +18,8 @@ namespace heddle {
 /// gradients, until they are back at their ranks. A rank holds two blocks at a time, never all keys. In bfloat16 the
 /// blocks are sent unchanged, but partial results are float32, so that each result is rounded once: kernels compute in
 /// `kernel_dtype`.
+/// With a window, of tokens or of blocks, a rank asks the others once for the rows that its queries see, those of its
+/// neighbours and global tokens, instead: each row costs 2 w e bytes there and 2 w g back.
 /// `ulysses` (Jacobs et al. 2023): a rank gets all tokens of a c-th of its heads, attends as one rank would, and sends
 /// the tokens' rows back. The group's size must divide the heads.
 ///
@@ -72,6 +74,9 @@ class ContextAttention {
   Activations ring_forward(Task const& task, AttentionCall const& call, Tensor const& output) const;
   void ring_backward(Task const& task, Activations const& kept, Tensor const& grad_output,
                      AttentionGradients const& gradients) const;
+  Activations window_forward(Task const& task, AttentionCall const& call, Tensor const& output) const;
+  void window_backward(Task const& task, Activations const& kept, Tensor const& grad_output,
+                       AttentionGradients const& gradients) const;
   Activations ulysses_forward(Task const& task, AttentionCall const& call, Tensor const& output) const;
   void ulysses_backward(Task const& task, Activations const& kept, Tensor const& grad_output,
                         AttentionGradients const& gradients) const;
