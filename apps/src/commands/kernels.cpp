@@ -17,6 +17,7 @@
 #include "kernels/benchmark.hpp"
 #include "kernels/cache.hpp"
 #include "kernels/check.hpp"
+#include "kernels/variants.hpp"
 #include "options.hpp"
 #include "registration.hpp"
 
@@ -31,6 +32,8 @@ struct KernelsOptions {
   std::optional<std::string> check;  ///< the name, "" for everything
   std::string config;
   std::vector<std::string> overrides;
+  bool variants = false;
+  bool timed = false;
   bool benchmark = false;
   std::int64_t vocabulary = 10000;
   bool all = false;
@@ -124,7 +127,8 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
   CommandSyntax syntax;
   syntax.name = "kernels";
   syntax.usage =
-      "[--benchmark | --check [NAME]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... [options]";
+      "[--benchmark | --check [NAME] | --variants [--time]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin "
+      "LIBRARY]... [options]";
   syntax.summary =
       "Lists what is registered: each operation's implementations, which of them the configured model would run in "
       "the\n"
@@ -145,6 +149,10 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
            [&options](std::string const& name) { options.check = name; }),
        "check every implementation and layer, or NAME: an operation, an implementation, OPERATION.IMPLEMENTATION, a "
        "layer or a plug-in's path")  //
+      ("variants", po::bool_switch(&options.variants),
+       "print the table of attention variants: errors against float64 and the layouts that each can be split by")  //
+      ("time", po::bool_switch(&options.timed),
+       "with --variants: measure times beside full attention, too, which takes minutes")  //
       ("benchmark", po::bool_switch(&options.benchmark),
        "time implementations")  //
       ("config", po::value(&options.config)->value_name("RUN.toml"),
@@ -188,8 +196,11 @@ int run_kernels(Arguments const& arguments) {
     throw UsageError(fmt::format("--vocabulary is {}; expected 4 to {}", options.vocabulary,
                                  std::numeric_limits<std::int32_t>::max()));
   }
-  if (options.check && options.benchmark) {
-    throw UsageError("--check and --benchmark exclude each other");
+  if (int{options.check.has_value()} + int{options.benchmark} + int{options.variants} > 1) {
+    throw UsageError("--check, --benchmark and --variants exclude each other");
+  }
+  if (options.timed && !options.variants) {
+    throw UsageError("--time is for --variants, which is not given");
   }
   if (options.all && !options.benchmark) {
     throw UsageError("--all is for --benchmark, which is not given");
@@ -206,6 +217,10 @@ int run_kernels(Arguments const& arguments) {
   registries.kernels.require_known(config.kernels);
   if (options.check) {
     return static_cast<int>(print_checks(registries, *options.check, runtime.execution()));
+  }
+  if (options.variants) {
+    fmt::print("{}", to_markdown(attention_variants(registries, runtime.execution(), options.timed)));
+    return static_cast<int>(ExitCode::done);
   }
   if (options.benchmark) {
     benchmark(options, config, registries, runtime.execution());

@@ -23,7 +23,8 @@ struct Variant {
   std::int64_t head_dim = 7;
   std::int64_t kv_heads = 0;
   AttentionMask mask = {};
-  ScoreKind score = AttentionCall().score;
+  ScoreKind score = ScoreKind::dot_product;
+  double soft_cap = 0;
   double dropout = 0;
   std::int64_t bias_radius = -1;  ///< of the bias by distance; below 0: none
   bool positions = false;         ///< positions are given and have gaps
@@ -67,6 +68,35 @@ std::vector<Variant> variants() {
        .mask = AttentionMask::causal(),
        .dropout = 0.2,
        .bias_radius = 6},
+      {.name = "biases, more keys", .queries = {70}, .keys = {80}, .head_dim = 5, .bias_radius = 90},
+      {.name = "window with global tokens", .head_dim = 8, .mask = AttentionMask::window(5, 2, 3)},
+      {.name = "blocks", .head_dim = 8, .mask = AttentionMask::blocks(8, 1, 1), .dropout = 0.2},
+      {.name = "causal blocks with global tokens", .head_dim = 5, .mask = AttentionMask::blocks(9, 1, 0, 4)},
+      {.name = "soft cap", .head_dim = 9, .soft_cap = 0.7},
+      {.name = "soft cap, biases, grouped, causal, dropout",
+       .heads = 4,
+       .head_dim = 8,
+       .kv_heads = 2,
+       .mask = AttentionMask::causal(),
+       .soft_cap = 1.5,
+       .dropout = 0.3,
+       .bias_radius = 5},
+      {.name = "additive", .queries = {5, 1, 0, 66}, .score = ScoreKind::additive},
+      {.name = "additive, causal, grouped, dropout",
+       .queries = {66, 3},
+       .heads = 4,
+       .head_dim = 5,
+       .kv_heads = 2,
+       .mask = AttentionMask::causal(),
+       .score = ScoreKind::additive,
+       .dropout = 0.3},
+      {.name = "linear", .head_dim = 9, .score = ScoreKind::linear},
+      {.name = "linear, causal, grouped",
+       .heads = 4,
+       .head_dim = 8,
+       .kv_heads = 2,
+       .mask = AttentionMask::causal(),
+       .score = ScoreKind::linear},
       {.name = "given positions", .queries = {1, 70, 0, 9}, .keys = {66, 71, 3, 0}, .head_dim = 8, .positions = true},
       {.name = "given positions, causal, dropout",
        .queries = {71, 0, 9},
@@ -115,6 +145,10 @@ AttentionCall make_call(Variant const& variant, TrialTensors& tensors, DType dty
   call.kv_heads = variant.kv_heads;
   call.scale = 1.5 / std::sqrt(static_cast<double>(variant.head_dim));
   call.score = variant.score;
+  call.soft_cap = variant.soft_cap;
+  if (variant.score == ScoreKind::additive) {
+    call.score_weight = tensors.input(statistics_dtype(dtype), {variant.heads, variant.head_dim});
+  }
   call.mask = variant.mask;
   if (variant.mask.is(MaskKind::prefix)) {
     Lengths prefixes;
@@ -142,6 +176,11 @@ Tensor result(TrialTensors& tensors, DType dtype, Shape const& shape, bool accum
                     : tensors.output(dtype, shape);
 }
 
+/// The gradient of a parameter; empty where the call has none.
+Tensor sums_like(TrialTensors& tensors, Tensor const& parameter) {
+  return parameter.empty() ? Tensor() : tensors.sums(parameter.dtype(), parameter.shape());
+}
+
 Trial<Attention> make_trial(Variant const& variant, TrialTensors& tensors, DType dtype) {
   AttentionCall const call = make_call(variant, tensors, dtype);
   Shape const outputs = call.q.shape();
@@ -153,7 +192,7 @@ Trial<Attention> make_trial(Variant const& variant, TrialTensors& tensors, DType
   AttentionGradients const gradients{result(tensors.strided(5), dtype, outputs, call.accumulate, already),
                                      result(tensors.strided(3), dtype, call.k.shape(), call.accumulate, already),
                                      result(tensors.strided(3), dtype, call.v.shape(), call.accumulate, already),
-                                     call.bias.empty() ? Tensor() : tensors.sums(call.bias.dtype(), call.bias.shape())};
+                                     sums_like(tensors, call.bias), sums_like(tensors, call.score_weight)};
   Trial<Attention> trial{.problem = call.problem()};
   trial.forward = [=](Attention& kernel, Execution& execution) {
     kernel.forward(execution, call, output, log_sum_exp);
@@ -166,6 +205,9 @@ Trial<Attention> make_trial(Variant const& variant, TrialTensors& tensors, DType
       {"q", call.q, gradients.q, already}, {"k", call.k, gradients.k, already}, {"v", call.v, gradients.v, already}};
   if (!call.bias.empty()) {
     trial.gradients.push_back({"bias", call.bias, gradients.bias, TrialTensors::start});
+  }
+  if (!call.score_weight.empty()) {
+    trial.gradients.push_back({"score_weight", call.score_weight, gradients.score_weight, TrialTensors::start});
   }
   return trial;
 }
