@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Models of every kind of attention and positions: killed by SIGKILL and resumed, they end as an undisturbed run, bitwise.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export OMP_NUM_THREADS=1
+
+fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
+
+"$HEDDLE" demo-data --out text --train 600 --valid 20 --test 10 > log 2>&1 || fail "demo-data"
+"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
+  --valid-target text/valid.de --vocab-size 120 --out data > log 2>&1 || fail "prepare"
+
+# configuration NAME KEYS TABLES : NAME.toml, a small model with these keys of [model] and tables of stacks.
+configuration() {
+  printf '%s\n' '[data]' 'train = "data/train.h5"' 'valid = "data/valid.h5"' '[train]' 'steps = 24' 'batch_tokens = 512' \
+    'micro_batch_tokens = 256' 'validate_every = 0' 'log_every = 1' '[optimizer]' 'warmup_steps = 5' '[checkpoint]' \
+    'every_steps = 8' '[model]' 'encoder_layers = 2' 'decoder_layers = 2' 'd_model = 32' 'd_ff = 48' 'heads = 4' \
+    'max_length = 64' "$2" "$3" > "$1.toml"
+}
+train() { "$HEDDLE" train "$1.toml" --set run.directory="$2" > log 2>&1 || fail "train $1"; }
+parameters() { echo "$1/checkpoints/step-00000024/"*.h5; }
+
+variants=0
+# variant NAME KEYS TABLES : killed after its first checkpoint and resumed.
+variant() {
+  configuration "$@"
+  train "$1" "$1.undisturbed"
+  setsid "$HEDDLE" train "$1.toml" --set run.directory="$1.killed" > log 2>&1 &
+  local victim=$!
+  for _ in $(seq 3000); do
+    [ "$(cat "$1.killed/metrics.jsonl" 2> /dev/null | wc -l)" -lt 10 ] || break
+    sleep 0.01
+  done
+  kill -KILL "$victim" || fail "$1 ended before it was killed"
+  wait "$victim" 2> /dev/null || true
+  [ ! -e "$1.killed/checkpoints/step-00000024" ] || fail "$1 was killed too late"
+  train "$1" "$1.killed"
+  grep -q 'resuming after step' log || fail "$1 did not resume"
+  h5diff $(parameters "$1.undisturbed") $(parameters "$1.killed") /parameters > difference ||
+    { head -n 5 difference; fail "the resumed parameters of $1 differ"; }
+  variants=$((variants + 1))
+}
+
+decoder() { printf '[model.decoder]\n%s' "$1"; }
+variant window $'positions = "rotary"\nattention_dropout = 0.1' \
+  "$(decoder 'self_attention = { window = 4, global_tokens = 1, kv_heads = 2 }')"
+variant blocks $'positions = "alibi"\nrecompute = "attention"\nattention_dropout = 0.1' \
+  "$(decoder 'self_attention = { window = 1, block = 4, soft_cap = 20.0 }')"
+variant additive $'positions = "relative_buckets"\nattention_dropout = 0.1' \
+  "$(decoder $'self_attention = { score = "additive" }\ncross_attention = { score = "additive", kv_heads = 1 }')"
+variant linear $'positions = "learned"\nrecompute = "layer"' \
+  "$(decoder $'self_attention = { score = "linear" }\ncross_attention = { score = "linear" }')"
+variant norms $'positions = "relative"\nnorm = "both"\nnorm_kind = "rms"\nactivation = "swiglu"\nembedding_norm = true' \
+  "$(decoder 'self_attention = { query_key_norm = true, score = "dot_product" }')"
+! h5diff -q $(parameters window.killed) $(parameters norms.killed) /parameters > /dev/null ||
+  fail "h5diff finds two models equal: this test proves nothing"
+echo "$variants models killed and resumed"
