@@ -3,6 +3,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
+#include <heddle/core/tensor/doubles.hpp>
 #include <numeric>
 
 #include "built_in_trials.hpp"
@@ -29,6 +30,7 @@ struct Variant {
   std::int64_t bias_radius = -1;  ///< of the bias by distance; below 0: none
   bool positions = false;         ///< positions are given and have gaps
   bool accumulate = false;
+  bool state = false;  ///< of linear scores; forward alone
 };
 
 std::vector<Variant> variants() {
@@ -59,6 +61,28 @@ std::vector<Variant> variants() {
       {.name = "a wide head", .queries = {11, 70}, .heads = 1, .head_dim = 130, .mask = AttentionMask::causal()},
       {.name = "window", .head_dim = 8, .mask = AttentionMask::window(3, 2)},
       {.name = "causal window, dropout", .head_dim = 16, .mask = AttentionMask::window(9, 0), .dropout = 0.2},
+      {.name = "window with global tokens", .head_dim = 8, .mask = AttentionMask::window(4, 3, 2)},
+      {.name = "blocks", .head_dim = 8, .mask = AttentionMask::blocks(4, 1, 1)},
+      {.name = "causal blocks with global tokens", .head_dim = 16, .mask = AttentionMask::blocks(8, 1, 0, 3)},
+      {.name = "soft cap, causal", .head_dim = 8, .mask = AttentionMask::causal(), .soft_cap = 0.7},
+      {.name = "soft cap, grouped queries, dropout",
+       .heads = 4,
+       .head_dim = 8,
+       .kv_heads = 2,
+       .soft_cap = 0.7,
+       .dropout = 0.2},
+      {.name = "additive", .head_dim = 8, .score = ScoreKind::additive},
+      {.name = "additive, causal, biases, dropout",
+       .queries = {40, 3},
+       .head_dim = 8,
+       .mask = AttentionMask::causal(),
+       .score = ScoreKind::additive,
+       .dropout = 0.2,
+       .bias_radius = 4},
+      {.name = "linear", .head_dim = 8, .score = ScoreKind::linear},
+      {.name = "linear, causal", .head_dim = 8, .mask = AttentionMask::causal(), .score = ScoreKind::linear},
+      {.name = "linear, grouped queries", .heads = 4, .head_dim = 8, .kv_heads = 2, .score = ScoreKind::linear},
+      {.name = "linear, a state", .queries = {1, 1, 1}, .head_dim = 8, .score = ScoreKind::linear, .state = true},
       {.name = "prefix", .head_dim = 8, .mask = AttentionMask::prefix()},
       {.name = "grouped queries", .heads = 4, .head_dim = 8, .kv_heads = 2},
       {.name = "one key head, causal", .heads = 3, .head_dim = 8, .kv_heads = 1, .mask = AttentionMask::causal()},
@@ -68,35 +92,6 @@ std::vector<Variant> variants() {
        .mask = AttentionMask::causal(),
        .dropout = 0.2,
        .bias_radius = 6},
-      {.name = "biases, more keys", .queries = {70}, .keys = {80}, .head_dim = 5, .bias_radius = 90},
-      {.name = "window with global tokens", .head_dim = 8, .mask = AttentionMask::window(5, 2, 3)},
-      {.name = "blocks", .head_dim = 8, .mask = AttentionMask::blocks(8, 1, 1), .dropout = 0.2},
-      {.name = "causal blocks with global tokens", .head_dim = 5, .mask = AttentionMask::blocks(9, 1, 0, 4)},
-      {.name = "soft cap", .head_dim = 9, .soft_cap = 0.7},
-      {.name = "soft cap, biases, grouped, causal, dropout",
-       .heads = 4,
-       .head_dim = 8,
-       .kv_heads = 2,
-       .mask = AttentionMask::causal(),
-       .soft_cap = 1.5,
-       .dropout = 0.3,
-       .bias_radius = 5},
-      {.name = "additive", .queries = {5, 1, 0, 66}, .score = ScoreKind::additive},
-      {.name = "additive, causal, grouped, dropout",
-       .queries = {66, 3},
-       .heads = 4,
-       .head_dim = 5,
-       .kv_heads = 2,
-       .mask = AttentionMask::causal(),
-       .score = ScoreKind::additive,
-       .dropout = 0.3},
-      {.name = "linear", .head_dim = 9, .score = ScoreKind::linear},
-      {.name = "linear, causal, grouped",
-       .heads = 4,
-       .head_dim = 8,
-       .kv_heads = 2,
-       .mask = AttentionMask::causal(),
-       .score = ScoreKind::linear},
       {.name = "given positions", .queries = {1, 70, 0, 9}, .keys = {66, 71, 3, 0}, .head_dim = 8, .positions = true},
       {.name = "given positions, causal, dropout",
        .queries = {71, 0, 9},
@@ -167,6 +162,11 @@ AttentionCall make_call(Variant const& variant, TrialTensors& tensors, DType dty
     call.key_position = tensors.integers(spread_positions(key_lengths, 2));
   }
   call.accumulate = variant.accumulate;
+  if (variant.state) {
+    Shape const shape{call.keys.count, key_columns * (variant.head_dim + 1)};
+    std::vector<double> const sums = to_doubles(tensors.input(DType::float64, shape, 0.1, 1));
+    call.state = tensors.updated(statistics_dtype(dtype), shape, sums);
+  }
   return call;
 }
 
@@ -174,11 +174,6 @@ AttentionCall make_call(Variant const& variant, TrialTensors& tensors, DType dty
 Tensor result(TrialTensors& tensors, DType dtype, Shape const& shape, bool accumulate, double before) {
   return accumulate ? tensors.updated(dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.size()), before))
                     : tensors.output(dtype, shape);
-}
-
-/// The gradient of a parameter; empty where the call has none.
-Tensor sums_like(TrialTensors& tensors, Tensor const& parameter) {
-  return parameter.empty() ? Tensor() : tensors.sums(parameter.dtype(), parameter.shape());
 }
 
 Trial<Attention> make_trial(Variant const& variant, TrialTensors& tensors, DType dtype) {
@@ -189,14 +184,20 @@ Trial<Attention> make_trial(Variant const& variant, TrialTensors& tensors, DType
   Tensor const log_sum_exp =
       result(tensors, statistics_dtype(dtype), {outputs[0], call.heads}, call.accumulate, -INFINITY);
   Tensor const upstream = tensors.input(dtype, outputs);
-  AttentionGradients const gradients{result(tensors.strided(5), dtype, outputs, call.accumulate, already),
-                                     result(tensors.strided(3), dtype, call.k.shape(), call.accumulate, already),
-                                     result(tensors.strided(3), dtype, call.v.shape(), call.accumulate, already),
-                                     sums_like(tensors, call.bias), sums_like(tensors, call.score_weight)};
+  AttentionGradients const gradients{
+      result(tensors.strided(5), dtype, outputs, call.accumulate, already),
+      result(tensors.strided(3), dtype, call.k.shape(), call.accumulate, already),
+      result(tensors.strided(3), dtype, call.v.shape(), call.accumulate, already),
+      call.bias.empty() ? Tensor() : tensors.sums(call.bias.dtype(), call.bias.shape()),
+      call.score_weight.empty() ? Tensor() : tensors.sums(call.score_weight.dtype(), call.score_weight.shape())};
   Trial<Attention> trial{.problem = call.problem()};
   trial.forward = [=](Attention& kernel, Execution& execution) {
     kernel.forward(execution, call, output, log_sum_exp);
   };
+  if (variant.state) {
+    trial.outputs = {{"output", output}, {"state", call.state}};  // there is no backward pass
+    return trial;
+  }
   trial.backward = [=](Attention& kernel, Execution& execution) {
     kernel.backward(execution, call, output, log_sum_exp, upstream, gradients);
   };
@@ -207,7 +208,7 @@ Trial<Attention> make_trial(Variant const& variant, TrialTensors& tensors, DType
     trial.gradients.push_back({"bias", call.bias, gradients.bias, TrialTensors::start});
   }
   if (!call.score_weight.empty()) {
-    trial.gradients.push_back({"score_weight", call.score_weight, gradients.score_weight, TrialTensors::start});
+    trial.gradients.push_back({"score weight", call.score_weight, gradients.score_weight, TrialTensors::start});
   }
   return trial;
 }

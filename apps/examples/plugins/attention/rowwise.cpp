@@ -42,7 +42,8 @@ class Rowwise final : public heddle::Attention {
  public:
   bool supports(heddle::AttentionProblem const& problem) const override {
     bool const mask = problem.mask.is(heddle::MaskKind::bidirectional) || problem.mask.is(heddle::MaskKind::causal);
-    bool const plain = problem.score == heddle::AttentionProblem().score && problem.own_keys();
+    bool const plain =
+        problem.score == heddle::ScoreKind::dot_product && problem.own_keys() && !problem.soft_cap && !problem.state;
     return mask && plain && !problem.bias && !problem.positions && !problem.accumulate && problem.dropout_rate == 0 &&
            problem.dtype != heddle::DType::int32;
   }
