@@ -30,6 +30,10 @@ VARIANTS = {
     "swiglu": dict(activation="swiglu", biases=False),
     "geglu": dict(activation="geglu", norm="post"),
     "window": dict(positions="rotary", **{name + ".window": 2 for name in SELF}),
+    "dot_product": dict(positions="sinusoidal", position_layout="halves", **{name + ".score": "dot_product" for name in ALL}),
+    "additive": dict(positions="relative_buckets", position_buckets=8, max_distance=7, **{name + ".score": "additive" for name in ALL}),
+    "soft_cap": dict(positions="rotary", **{name + ".soft_cap": 1.5 for name in ALL}),
+    "linear": dict(positions="sinusoidal", position_layout="halves", **{name + ".score": "linear" for name in ALL}),
 }
 # Pieces without begin and end tokens.
 PAIRS = [([5, 9, 3, 5, 8, 10, 4, 3, 7], [7, 4, 10, 5, 3, 9, 6]), ([], [10, 6, 6, 3, 8]), ([8, 10], [])]
@@ -135,7 +139,16 @@ class Model:
         return self.linear(name + ".out", torch.cat(outputs, 1), self.s.d_model)
 
     def scores(self, stack, kind, name, head, query, key):
-        return query @ key.T / math.sqrt(query.shape[1])
+        score = self.option(stack, kind, "score", "scaled_dot_product")
+        if score == "additive":  # Bahdanau et al. 2015
+            weight = self.add(name + ".score.weight", self.s.heads, query.shape[1])[head]
+            scores = torch.tanh(query[:, None, :] + key[None, :, :]) @ weight
+        elif score == "linear":  # Katharopoulos et al. 2020: the softmax divides what it exponentiates by its sum
+            scores = ((F.elu(query) + 1) @ (F.elu(key) + 1).T).log()
+        else:  # Vaswani et al. 2017; Luong et al. 2015
+            scores = query @ key.T / (math.sqrt(query.shape[1]) if score == "scaled_dot_product" else 1)
+        soft_cap = self.option(stack, kind, "soft_cap", 0)  # Gemma Team 2024
+        return soft_cap * torch.tanh(scores / soft_cap) if soft_cap else scores
 
     def feed_forward(self, name, x):
         functions = dict(relu=torch.relu, swiglu=F.silu, geglu=F.gelu)

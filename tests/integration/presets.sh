@@ -34,6 +34,10 @@ preset vaswani-base pairs
 preset vaswani-big pairs
 preset marian-base pairs
 preset nllb-600m pairs
+preset t5-v1.1-small pairs model.encoder.self_attention.head_dim=8 model.decoder.self_attention.head_dim=8 \
+  model.decoder.cross_attention.head_dim=8
+preset t5gemma-like pairs model.encoder.self_attention.head_dim=8 model.decoder.self_attention.head_dim=8 \
+  model.decoder.cross_attention.head_dim=8
 preset gpt2-small text
 preset bert-base text
 preset llama-like text model.heads=8

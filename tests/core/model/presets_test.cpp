@@ -33,6 +33,10 @@ INSTANTIATE_TEST_SUITE_P(
     Files, PresetsTest,
     testing::Values(Preset{"vaswani-base", 37000, 63'082'496},  // 65 million in the paper
                     Preset{"vaswani-big", 37000, 214'245'376},  // 213 million in the paper
+                    // google/t5-v1_1-small has 76,961,152, and here the stacks do not share their embeddings.
+                    Preset{"t5-v1.1-small", 32128, 76'961'152 + 32128 * 512},
+                    // No published size: 8 layers of an encoder and of a decoder, two final norms and the embeddings.
+                    Preset{"t5gemma-like", 256000, 8 * (2'361'344 + 3'148'800) + 2 * 512 + 256000 * 512},
                     // Helsinki-NLP/opus-mt-en-de has 74,410,496, with 2 * 512 * 512 of fixed positions; its output bias
                     // is no parameter there.
                     Preset{"marian-base", 58101, 74'410'496 - 2 * 512 * 512 + 58101},
