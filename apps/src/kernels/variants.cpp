@@ -58,9 +58,10 @@ struct Sizes {
 ModelConfig model_of(Variant const& variant, Sizes const& sizes) {
   std::string const options =
       *variant.options == '\0' ? "" : fmt::format("self_attention = {{ {} }}\n", variant.options);
-  return parse_config(fmt::format("[model]\nstacks = [\"decoder\"]\ndecoder_layers = 2\nd_model = {}\nheads = {}\n"
-                                  "max_length = {}\n{}\n[model.decoder]\n{}",
-                                  sizes.d_model, sizes.heads, sizes.max_length, variant.keys, options),
+  return parse_config(fmt::format("[train]\nbatch_tokens = {0}\nmicro_batch_tokens = {0}\n[model]\nmax_length = {0}\n"
+                                  "stacks = [\"decoder\"]\ndecoder_layers = 2\nd_model = {1}\nheads = {2}\n{3}\n"
+                                  "[model.decoder]\n{4}",
+                                  sizes.max_length, sizes.d_model, sizes.heads, variant.keys, options),
                       variant.name)
       .model;
 }

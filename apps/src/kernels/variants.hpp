@@ -23,7 +23,7 @@ inline constexpr std::array<std::string_view, 6> layout_names{"tensor",  "sequen
                                                               "ulysses", "pipeline", "decode"};
 inline constexpr std::array<std::int64_t, 3> timed_lengths{128, 1024, 8192};
 
-/// Computes all rows: causal self-attention of a decoder. `timed`: also measures (about a minute).
+/// Computes all rows: causal self-attention of a decoder. `timed`: also measures, which takes minutes.
 std::vector<VariantResult> attention_variants(Registries const& registries, Execution& execution, bool timed);
 
 /// The table as Markdown.

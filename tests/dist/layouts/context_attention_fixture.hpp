@@ -171,9 +171,6 @@ class ContextAttentionTest : public DistTest {
     return part;
   }
 
-  void check_against_one_rank(Communicator const& group, Tested const& tested, Attended const& attended,
-                              Rows const& whole);
-
   KernelRegistries registries_;
   Arena scratch_;
   Execution execution_{Kokkos::DefaultExecutionSpace(), scratch_};

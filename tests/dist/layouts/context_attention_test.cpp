@@ -29,8 +29,14 @@ void expect_near(Tensor const& actual, Tensor const& expected, DType dtype, char
   }
 }
 
-void ContextAttentionTest::check_against_one_rank(Communicator const& group, Tested const& tested,
-                                                  Attended const& attended, Rows const& whole) {
+class ContextAttentionSplit : public ContextAttentionTest {
+ protected:
+  void check_against_one_rank(Communicator const& group, Tested const& tested, Attended const& attended,
+                              Rows const& whole);
+};
+
+void ContextAttentionSplit::check_against_one_rank(Communicator const& group, Tested const& tested,
+                                                   Attended const& attended, Rows const& whole) {
   Pack const pack = pack_of(uneven, {group.rank(), group.size()});
   ContextRows const& queries = pack.context(attended.queries);
   ContextRows const& keys = pack.context(attended.keys);
@@ -69,7 +75,7 @@ void ContextAttentionTest::check_against_one_rank(Communicator const& group, Tes
   arena_.release(0);
 }
 
-TEST_F(ContextAttentionTest, EqualsOneRankOnTheWholePack) {
+TEST_F(ContextAttentionSplit, EqualsOneRankOnTheWholePack) {
   for (float const dropout : {0.0F, 0.35F}) {
     for (Attended const& attended : {Attended{AttentionMask::bidirectional(), Side::source, Side::source, dropout},
                                      Attended{AttentionMask::causal(), Side::target, Side::target, dropout},
@@ -90,7 +96,7 @@ TEST_F(ContextAttentionTest, EqualsOneRankOnTheWholePack) {
   }
 }
 
-TEST_F(ContextAttentionTest, VariantsEqualOneRankOnTheWholePack) {
+TEST_F(ContextAttentionSplit, VariantsEqualOneRankOnTheWholePack) {
   constexpr Side side = Side::target;
   constexpr auto dot_product = ScoreKind::dot_product;
   for (Attended const& attended :
