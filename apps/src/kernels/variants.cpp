@@ -236,14 +236,14 @@ std::vector<VariantResult> attention_variants(Registries const& registries, Exec
 
 std::string to_markdown(std::vector<VariantResult> const& results) {
   bool const timed = !results.empty() && !results.front().times.empty();
-  std::string text = "| variant | output error | gradient error |";
+  std::string text = "| variant | output | gradient |";
   std::string rule = "| --- | --- | --- |";
   for (std::string_view const name : layout_names) {
     text += fmt::format(" {} |", name);
     rule += " --- |";
   }
   for (std::int64_t const length : timed_lengths) {
-    text += timed ? fmt::format(" time, {} tokens |", length) : "";
+    text += timed ? fmt::format(" {} |", length) : "";
     rule += timed ? " --- |" : "";
   }
   text += "\n" + rule + "\n";

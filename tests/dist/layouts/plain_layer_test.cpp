@@ -101,17 +101,16 @@ TEST_F(PlainLayerTest, ALayerIsNeverComputedInAWayThatItDoesNotDeclare) {
   config.model.d_model = 16;
   config.model.d_ff = 24;
   config.model.max_length = 32;
-  config.model.decoder.settings = {{"self_attention.window", {std::int64_t{2}, "run.toml:1:1"}}};
+  config.model.decoder.settings = {{"self_attention.kv_heads", {std::int64_t{1}, "run.toml:1:1"}}};
   TestBench bench(config.model, DType::float64, KernelChoices{});
-  ParallelState const parallel = parallel_of({.sizes = {1, 1, world_.size(), 1}}, world_);
+  ParallelState const parallel = parallel_of({.sizes = {1, 1, 1, world_.size()}}, world_);
   std::string const message = error_of([&] {
     TrainingEngine({config, bench.registries(), parallel, bench.execution(), vocabulary, DType::float64});
   });
   EXPECT_EQ(message,
             world_.size() == 1
                 ? "nothing was thrown"
-                : "run.toml:1:1: model.decoder.self_attention.window = 2: attention in a window cannot be split "
-                  "over parallel.context = " +
+                : "run.toml:1:1: model.decoder.self_attention.kv_heads = 1 cannot be divided among parallel.tensor = " +
                       std::to_string(world_.size()) + "; 1 would do (decoder.layers.0.self_attention)");
 }
 
