@@ -136,6 +136,7 @@ LayerTraits AttentionCore::traits() {
       .attends = true,
       .cost = attention_cost,
       .refusal = attention_refusal};
+  traits.trials = attention_trials();
   std::ranges::move(score_options(), std::back_inserter(traits.options));
   return traits;
 }

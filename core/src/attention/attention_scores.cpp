@@ -31,6 +31,22 @@ AttentionScores attention_scores(ModelConfig const& keys, LayerOptions const& op
   return scores;
 }
 
+std::vector<LayerTrial> attention_trials() {
+  auto const with_score = [](char const* score) -> std::vector<std::pair<std::string, OptionValue>> {
+    return {{"score", std::string(score)}};
+  };
+  return {{.name = "no options"},
+          {.name = "one head of keys", .options = {{"kv_heads", std::int64_t{1}}}},
+          {.name = "heads of five", .options = {{"head_dim", std::int64_t{5}}}},
+          {.name = "norms of queries and keys", .options = {{"query_key_norm", true}}},
+          {.name = "soft cap", .options = {{"soft_cap", 0.5}}},
+          {.name = "dot product", .options = with_score("dot_product")},
+          {.name = "additive", .options = with_score("additive")},
+          {.name = "linear",
+           .set = [](ModelConfig& keys) { keys.attention_dropout = 0; },
+           .options = with_score("linear")}};
+}
+
 std::vector<OptionDescription> score_options() {
   return {{.name = "score",
            .type = OptionDescription::Type::text,

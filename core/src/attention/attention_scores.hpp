@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/config/config.hpp>
+#include <heddle/core/layers/traits.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ AttentionScores attention_scores(ModelConfig const& keys, LayerOptions const& op
 
 /// The declarations of both options.
 std::vector<OptionDescription> score_options();
+
+/// The configurations in which both attention layers are checked.
+std::vector<LayerTrial> attention_trials();
 
 /// "PLACE = "linear" does not go together with WHAT": the beginning of a message.
 std::string not_with_linear_scores(LayerOptions const& options, std::string const& what);

@@ -97,6 +97,10 @@ LayerTraits SelfAttention::traits() {
                             .meaning = "first tokens that see all and are seen by all, beside a window; not given: 0",
                             .least = 0,
                             .most = 65536});
+  traits.trials.push_back({.name = "a window", .options = {{"window", std::int64_t{1}}}});
+  traits.trials.push_back(
+      {.name = "blocks and a global token",
+       .options = {{"window", std::int64_t{1}}, {"block", std::int64_t{2}}, {"global_tokens", std::int64_t{1}}}});
   traits.cost = [any_mask = traits.cost](ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
     mask_of(options, true);
     check_linear(keys, options);
