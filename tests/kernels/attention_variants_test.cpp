@@ -54,14 +54,14 @@ class Naive {
         return distance <= 0;
       case MaskKind::window:
         return (is_global(at, key) || (-distance <= test_.mask.left && distance <= test_.mask.right)) &&
-               (distance <= 0 || test_.mask.right > 0);
+               (distance <= 0 || !test_.mask.hides_later);
       case MaskKind::blocks: {
         // Positions of queries may be below 0: 1000 blocks further on they are not.
         std::int64_t const block = test_.mask.block;
         std::int64_t const blocks =
             (key_position(key) + 1000 * block) / block - (query_position(at) + 1000 * block) / block;
         return (is_global(at, key) || (-blocks <= test_.mask.left && blocks <= test_.mask.right)) &&
-               (distance <= 0 || test_.mask.right > 0);
+               (distance <= 0 || !test_.mask.hides_later);
       }
       case MaskKind::prefix:
         return distance <= 0 || key_position(key) < static_cast<std::int64_t>(at.sequence) + 1;
@@ -174,6 +174,12 @@ TEST_P(AttentionVariants, EveryImplementationAgreesWithTheReference) {
   }
 }
 
+/// The mask without its hiding of later keys.
+constexpr AttentionMask both_ways(AttentionMask mask) {
+  mask.hides_later = false;
+  return mask;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Cases, AttentionVariants,
     testing::Values(
@@ -208,6 +214,11 @@ INSTANTIATE_TEST_SUITE_P(
         AttentionCase{"blocks_global_causal", {330, 3}, {330, 3}, 4, 2, 16, AttentionMask::blocks(10, 1, 0, 70)},
         AttentionCase{
             "blocks_global_spread", {90, 3}, {200, 9}, 1, 1, 4, AttentionMask::blocks(7, 2, 1, 9), -1, 0, true},
+        AttentionCase{"own_blocks", {150, 9}, {150, 9}, 2, 2, 8, both_ways(AttentionMask::blocks(16, 0, 0, 3))},
+        AttentionCase{
+            "own_blocks_spread", {90}, {120}, 1, 1, 4, both_ways(AttentionMask::blocks(7, 0, 0)), -1, 0, true},
+        AttentionCase{
+            "large_cap", {70}, {80}, 1, 1, 8, AttentionMask::causal(), -1, 0, false, ScoreKind::dot_product, 1e9},
         AttentionCase{"blocks_more_queries", {140}, {70}, 1, 1, 8, AttentionMask::blocks(9, 1, 1, 4)},
         AttentionCase{"cap",
                       {70, 1, 0},

@@ -167,7 +167,8 @@ class Bench {
 double error_of(Values const& actual, Values const& expected) {
   double worst = 0;
   for (std::size_t i = 0; i < actual.size(); ++i) {
-    worst = std::max(worst, std::abs(actual[i] - expected[i]) / (1 + std::abs(expected[i])));
+    double const error = std::abs(actual[i] - expected[i]) / (1 + std::abs(expected[i]));
+    worst = std::isnan(error) ? INFINITY : std::max(worst, error);
   }
   return worst;
 }

@@ -36,7 +36,7 @@ std::string uneven_in_ulysses(std::string const& key, std::int64_t count, LayerU
   return heads % use.context == 0
              ? ""
              : fmt::format(
-                   "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (heads / "
+                   "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (that / "
                    "parallel.tensor) cannot be divided among parallel.context = {}; {} would do, or "
                    "parallel.context_mode = \"ring\"",
                    key, count, heads, use.context, divisors_in_words(heads));

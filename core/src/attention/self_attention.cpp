@@ -31,6 +31,7 @@ AttentionMask mask_of(LayerOptions const& options, bool predicts) {
     }
     std::int64_t const window = options.integer("window", 0);
     AttentionMask local = AttentionMask::window(window, mask == "causal" ? 0 : window);
+    local.hides_later = mask == "causal";
     local.global_tokens = options.integer("global_tokens", 0);
     if (options.has("block")) {
       local.kind = MaskKind::blocks;
@@ -49,9 +50,11 @@ void check_linear(ModelConfig const& keys, LayerOptions const& options) {
   if (options.text("score", "") != "linear") {
     return;
   }
-  if (options.has("window") || options.text("mask", "") == "prefix") {
-    throw ConfigError(not_with_linear_scores(
-        options, options.has("window") ? "a window" : "mask = \"prefix\"; \"causal\" and \"bidirectional\" would do"));
+  if (options.has("window")) {
+    throw ConfigError(not_with_linear_scores(options, "a window; leave out `window`"));
+  }
+  if (options.text("mask", "") == "prefix") {
+    throw ConfigError(not_with_linear_scores(options, "mask = \"prefix\"; \"causal\" and \"bidirectional\" would do"));
   }
   if (act_in_attention(keys.positions)) {
     throw ConfigError(not_with_linear_scores(

@@ -36,7 +36,7 @@ bool any_sees(AttentionMask const& mask, std::span<std::int32_t const> queries, 
   if (from != queries.end() && *from < mask.end_query(key)) {
     return true;
   }
-  auto const may_see = mask.right == 0 ? std::ranges::lower_bound(queries, key) : queries.begin();
+  auto const may_see = mask.hides_later ? std::ranges::lower_bound(queries, key) : queries.begin();
   return may_see != queries.end() && (key < mask.global_tokens || *may_see < mask.global_tokens);
 }
 

@@ -25,8 +25,8 @@ struct Variant {
 /// More columns than one batch of random counters decides, shapes that nothing divides.
 constexpr std::array variants{Variant{11, 301, false, 0, 5}, Variant{11, 301, false, 0.3, 5},
                               Variant{7, 67, true, 0, 3},    Variant{11, 301, true, 0.3, 3},
-                              Variant{1, 1, false, 0, 0},    Variant{5, 64, false, 0.4, 0},
-                              Variant{0, 8, false, 0, 0}};
+                              Variant{3, 1024, false, 0, 0}, Variant{1, 1, false, 0, 0},
+                              Variant{5, 64, false, 0.4, 0}, Variant{0, 8, false, 0, 0}};
 
 /// The outputs by the definition.
 std::vector<double> expected(std::function<double(double)> const& definition, ActivationCall const& call) {

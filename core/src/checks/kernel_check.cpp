@@ -169,12 +169,17 @@ class KernelCheck {
       note(difference(output.name, actual.outputs[i], output.expected.empty() ? expected->outputs[i] : output.expected),
            found.output_error);
     }
+    // A wrong output comes first: its gradients are wrong because of it.
+    std::string const wrong_output = found.fault;
     for (std::size_t i = 0; i < actual.gradients.size(); ++i) {
       if (!expected) {
         throw Error("its gradients need `reference`, or the implementation itself, to support this problem in float64");
       }
       note(difference("gradient of " + made.trial.gradients[i].name, actual.gradients[i], expected->gradients[i]),
            found.gradient_error);
+    }
+    if (!wrong_output.empty()) {
+      found.fault = wrong_output;
     }
     if (!actual.damage.empty()) {
       found.fault = actual.damage;

@@ -26,7 +26,7 @@ double seen_keys(AttentionMask const& mask, std::int64_t position, std::int64_t 
   if (!mask.is_local()) {
     return between(lowest, position + 1);
   }
-  std::int64_t const end = mask.right == 0 ? position + 1 : highest;
+  std::int64_t const end = mask.hides_later ? position + 1 : highest;
   if (position < mask.global_tokens) {
     return between(lowest, end);
   }
@@ -134,6 +134,11 @@ std::string score_words(AttentionProblem const& problem) {
                      problem.soft_cap ? " capped" : "");
 }
 
+/// A local mask that ends at the query is causal unless it says otherwise.
+std::string_view direction_words(AttentionMask const& mask) {
+  return mask.hides_later == (mask.right == 0) ? "" : (mask.hides_later ? "causal " : "bidirectional ");
+}
+
 std::string global_words(AttentionMask const& mask) {
   return mask.global_tokens > 0 ? fmt::format(" with {} global", mask.global_tokens) : "";
 }
@@ -169,9 +174,10 @@ std::string describe(AttentionMask const& mask) {
     case MaskKind::causal:
       return "causal";
     case MaskKind::window:
-      return fmt::format("window({}, {}){}", mask.left, mask.right, global_words(mask));
+      return fmt::format("{}window({}, {}){}", direction_words(mask), mask.left, mask.right, global_words(mask));
     case MaskKind::blocks:
-      return fmt::format("blocks of {}({}, {}){}", mask.block, mask.left, mask.right, global_words(mask));
+      return fmt::format("{}blocks of {}({}, {}){}", direction_words(mask), mask.block, mask.left, mask.right,
+                         global_words(mask));
     case MaskKind::prefix:
       return "prefix";
   }

@@ -46,14 +46,14 @@ struct Head {
         return at <= own;
       case MaskKind::window:
         return ((at >= own - mask.left && at <= own + mask.right) || is_global(at, own)) &&
-               (mask.right > 0 || at <= own);
+               (!mask.hides_later || at <= own);
       case MaskKind::blocks: {
         auto const block_of = [&](std::int64_t position) {
           return std::floor(static_cast<double>(position) / static_cast<double>(mask.block));
         };
         double const distance = block_of(at) - block_of(own);
         bool const near = distance >= static_cast<double>(-mask.left) && distance <= static_cast<double>(mask.right);
-        return (near || is_global(at, own)) && (mask.right > 0 || at <= own);
+        return (near || is_global(at, own)) && (!mask.hides_later || at <= own);
       }
       case MaskKind::prefix:
         return at < prefix_length || at <= own;

@@ -270,7 +270,7 @@ struct AttentionHead {
   }
 
  private:
-  KOKKOS_INLINE_FUNCTION bool hides_later_keys() const { return view.mask.right == 0; }
+  KOKKOS_INLINE_FUNCTION bool hides_later_keys() const { return view.mask.hides_later; }
   /// Those that the block's queries see by a local mask without its global tokens.
   KOKKOS_INLINE_FUNCTION Block local_keys(Block block) const {
     std::int64_t const begin = first_key_at(view.mask.first_key(position_of_query(block.begin)));

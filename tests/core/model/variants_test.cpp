@@ -322,6 +322,23 @@ TEST(Variants, APrefixThatIsWholeIsNoMaskAndNoneIsCausal) {
   EXPECT_GT(relative_error(logits("prefix", 2), logits("causal", 0)), 1e-4);
 }
 
+/// A window of 0 hides nothing where one block, or the global tokens, are the whole sequence.
+TEST(Variants, AWindowThatShowsAllIsNoMask) {
+  Pack const pack = small_pack();
+  auto const logits = [&](std::string const& options) {
+    TestModel test(small_model("", "[model.encoder]\nself_attention = { " + options + " }"), vocabulary,
+                   DType::float64);
+    LayerContext context = test.bench.context(pack);
+    return values(test.model.logits(context));
+  };
+  auto const full = logits("mask = \"bidirectional\"");
+  EXPECT_LE(relative_error(logits("window = 0, block = 64"), full), 1e-14);
+  EXPECT_LE(relative_error(logits("window = 0, global_tokens = 64"), full), 1e-14);
+  EXPECT_LE(relative_error(logits("window = 64"), full), 1e-14);
+  EXPECT_GT(relative_error(logits("window = 0"), full), 1e-4);
+  EXPECT_LE(relative_error(logits("mask = \"causal\", window = 0, block = 64"), logits("mask = \"causal\"")), 1e-14);
+}
+
 TEST(Variants, TheOutputBiasIsAddedToTheLogits) {
   ModelConfig config = small_model("output_bias = true");
   TestModel test(config, vocabulary, DType::float64);

@@ -22,20 +22,22 @@ enum class MaskKind : std::uint8_t {
 struct AttentionMask {
   MaskKind kind = MaskKind::bidirectional;
   std::int64_t left = 0;   ///< of a window, or of blocks
-  std::int64_t right = 0;  ///< as `left`; 0: causal, the keys after the query's position are hidden
+  std::int64_t right = 0;  ///< as `left`
   std::int64_t block = 1;  ///< positions in a block
   /// Of a window or of blocks: tokens at positions below it see all keys and are seen by all queries, but for keys that
   /// a causal mask hides (Beltagy et al. 2020; Zaheer et al. 2020, without their random blocks).
   std::int64_t global_tokens = 0;
+  bool hides_later = false;  ///< of a window or of blocks: keys after the query's position are hidden, too
 
   static constexpr AttentionMask bidirectional() { return {}; }
   static constexpr AttentionMask causal() { return {MaskKind::causal}; }
+  /// A window or blocks, causal where `right` is 0.
   static constexpr AttentionMask window(std::int64_t left, std::int64_t right, std::int64_t global_tokens = 0) {
-    return {MaskKind::window, left, right, 1, global_tokens};
+    return {MaskKind::window, left, right, 1, global_tokens, right == 0};
   }
   static constexpr AttentionMask blocks(std::int64_t block, std::int64_t left, std::int64_t right,
                                         std::int64_t global_tokens = 0) {
-    return {MaskKind::blocks, left, right, block, global_tokens};
+    return {MaskKind::blocks, left, right, block, global_tokens, right == 0};
   }
   static constexpr AttentionMask prefix() { return {MaskKind::prefix}; }
   constexpr bool is(MaskKind other) const { return kind == other; }
@@ -45,10 +47,10 @@ struct AttentionMask {
   /// `position` is seen by queries in [first_query, end_query).
   constexpr std::int64_t first_key(std::int64_t position) const { return (block_of(position) - left) * block; }
   constexpr std::int64_t end_key(std::int64_t position) const {
-    return right == 0 ? position + 1 : (block_of(position) + right + 1) * block;
+    return hides_later ? position + 1 : (block_of(position) + right + 1) * block;
   }
   constexpr std::int64_t first_query(std::int64_t position) const {
-    return right == 0 ? position : (block_of(position) - right) * block;
+    return hides_later ? position : (block_of(position) - right) * block;
   }
   constexpr std::int64_t end_query(std::int64_t position) const { return (block_of(position) + left + 1) * block; }
   bool operator==(AttentionMask const&) const = default;
