@@ -120,11 +120,9 @@ class Bench {
   };
   Results run(Execution& execution, Pack const& pack, DType dtype) {
     ArenaScope const scope(arena_);
-    Shape const shape{pack.target_rows.tokens, keys_.d_model};
-    Tensor const input = from_doubles(random_numbers(shape.size(), "input"), dtype, shape);
-    Tensor const upstream = from_doubles(random_numbers(shape.size(), "upstream"), dtype, shape);
+    Given const given = given_for(pack, dtype);
     copy_from_doubles(parameters_.gradients(), Values(static_cast<std::size_t>(parameters_.gradients().size())));
-    auto const [output, grad_input] = pass(execution, pack, input, upstream);
+    auto const [output, grad_input] = pass(execution, pack, given);
     Results results{to_doubles(output), to_doubles(grad_input)};
     for (Parameter const& parameter : parameters_.all()) {
       std::ranges::copy(to_doubles(parameter.gradient), std::back_inserter(results.gradients));
@@ -135,24 +133,31 @@ class Bench {
   /// Seconds of such a pass.
   double time(Execution& execution, Pack const& pack, DType dtype) {
     ArenaScope const scope(arena_);
-    Shape const shape{pack.target_rows.tokens, keys_.d_model};
-    Tensor const input = from_doubles(random_numbers(shape.size(), "input"), dtype, shape);
-    Tensor const upstream = from_doubles(random_numbers(shape.size(), "upstream"), dtype, shape);
+    Given const given = given_for(pack, dtype);
     auto const begin = std::chrono::steady_clock::now();
-    pass(execution, pack, input, upstream);
+    pass(execution, pack, given);
     fence(&execution);
     return Seconds(std::chrono::steady_clock::now() - begin).count();
   }
 
  private:
+  /// A pass's input, and the gradient of its output.
+  struct Given {
+    Tensor input, upstream;
+  };
+  Given given_for(Pack const& pack, DType dtype) const {
+    Shape const shape{pack.target_rows.tokens, keys_.d_model};
+    return {from_doubles(random_numbers(shape.size(), "input"), dtype, shape),
+            from_doubles(random_numbers(shape.size(), "upstream"), dtype, shape)};
+  }
   struct Passed {
     Tensor output, grad_input;
   };
-  Passed pass(Execution& execution, Pack const& pack, Tensor const& input, Tensor const& upstream) {
+  Passed pass(Execution& execution, Pack const& pack, Given const& given) {
     LayerContext context{.execution = execution, .arena = arena_, .pack = pack, .training = true};
     Saved saved;
-    Tensor const output = layer_->forward(context, {input, {}}, saved).hidden;
-    return {output, layer_->backward(context, {upstream, {}}, saved).hidden};
+    Tensor const output = layer_->forward(context, {given.input, {}}, saved).hidden;
+    return {output, layer_->backward(context, {given.upstream, {}}, saved).hidden};
   }
 
   ModelConfig keys_;

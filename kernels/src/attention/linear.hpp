@@ -75,14 +75,14 @@ class LinearHeads {
     load_state(state);
     std::int64_t done = 0;  // keys in the sum
     if (!causal()) {
-      done = add_keys(0, first_.keys);
+      done = add_keys(Sum::plain, 0, first_.keys);
     }
     store_state(state);
     for (std::int64_t begin = 0; begin < first_.queries; begin += block) {
       Block const queries = block_at(begin, first_.queries);
       Block const visible = first_.visible_keys(queries);
       if (causal()) {
-        done = add_keys(done, keys_seen_by_all(queries));
+        done = add_keys(Sum::plain, done, keys_seen_by_all(queries));
       }
       for (std::int64_t i = 0; i < first_.view.sharing && (!first_.view.accumulate || visible.count > 0); ++i) {
         forward_block(first_.neighbour(i), queries, {done, visible.end() - done}, output, log_sum_exp);
@@ -97,11 +97,11 @@ class LinearHeads {
   };
   KOKKOS_INLINE_FUNCTION void backward(Gradients const& rows) {
     clear(sum_transposed_, wide_);
-    std::int64_t done = causal() ? 0 : add_keys_transposed(0, first_.keys);
+    std::int64_t done = causal() ? 0 : add_keys(Sum::transposed, 0, first_.keys);
     for (std::int64_t begin = 0; begin < first_.queries; begin += block) {
       Block const queries = block_at(begin, first_.queries);
       if (causal()) {
-        done = add_keys_transposed(done, keys_seen_by_all(queries));
+        done = add_keys(Sum::transposed, done, keys_seen_by_all(queries));
       }
       for (std::int64_t i = 0; i < first_.view.sharing; ++i) {
         backward_queries(first_.neighbour(i), queries, {done, first_.visible_keys(queries).end() - done}, rows);
@@ -178,20 +178,18 @@ class LinearHeads {
     }
   }
 
-  /// Adds the keys from `begin` to `end` to the sum; returns the larger of the two.
-  KOKKOS_INLINE_FUNCTION std::int64_t add_keys(std::int64_t begin, std::int64_t end) {
+  /// The orientation of a sum.
+  enum class Sum : bool { plain, transposed };
+  /// Adds the keys from `begin` to `end` to sum_ or sum_transposed_; returns the larger of the two.
+  KOKKOS_INLINE_FUNCTION std::int64_t add_keys(Sum sum, std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end; at += block) {
       Block const keys = block_at(at, end);
       load_keys(keys);
-      multiply<true>(keys_.transposed(), values_, sum_, {depth_, depth_ + 1, keys.count});
-    }
-    return begin < end ? end : begin;
-  }
-  KOKKOS_INLINE_FUNCTION std::int64_t add_keys_transposed(std::int64_t begin, std::int64_t end) {
-    for (std::int64_t at = begin; at < end; at += block) {
-      Block const keys = block_at(at, end);
-      load_keys(keys);
-      multiply<true>(values_.transposed(), keys_, sum_transposed_, {depth_ + 1, depth_, keys.count});
+      if (sum == Sum::plain) {
+        multiply<true>(keys_.transposed(), values_, sum_, {depth_, depth_ + 1, keys.count});
+      } else {
+        multiply<true>(values_.transposed(), keys_, sum_transposed_, {depth_ + 1, depth_, keys.count});
+      }
     }
     return begin < end ? end : begin;
   }

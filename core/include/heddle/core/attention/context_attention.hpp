@@ -31,8 +31,8 @@ namespace heddle {
 ///   ulysses  w e (n_r + 2 m_r + n / c)                          w e (n_r + (n + 2 m) / c)
 ///
 /// (where heads share keys, the columns of keys and values count with their own width) as `send` in the ring and as
-/// `all_to_all`, whose payload has the part that stays, in ulysses. Summed over the ranks
-/// a forward call with n = m costs 2 (c - 1) n w e and 4 n w e.
+/// `all_to_all`, whose payload has the part that stays, in ulysses and with a window. Summed over the ranks a forward
+/// call with n = m costs 2 (c - 1) n w e and 4 n w e.
 class ContextAttention {
  public:
   /// The memory and groups of a call. `arena` gets the tensors that forward keeps, and all others during the call.

@@ -42,7 +42,7 @@ struct CheckResult {
 /// The first that did not pass; null if all did.
 CheckResult const* first_fault(std::vector<CheckResult> const& results);
 
-/// "operation 'gemm', implementation 'mine', 3 x 5 in float32: the output error …": for messages.
+/// "the implementation 'mine' of operation 'gemm' is wrong: 3 x 5, float32: output: …": for messages.
 std::string in_words(CheckResult const& result);
 
 }  // namespace heddle
