@@ -173,6 +173,26 @@ input=long expect 0 '^heddle: line 1: .* tokens; only the last 24 are continued'
 expect 64 'set a temperature above 0' "$HEDDLE" generate --checkpoint decoder --top-k 5
 expect 64 'the beam size is 1' "$HEDDLE" generate --checkpoint decoder --temperature 1 --beam 2
 
+# A decoder with a prefix mask: of text, and of pairs, which it translates.
+prefix=('model.decoder.self_attention={mask="prefix"}')
+train decoder 0 0 prefix "${prefix[@]}"
+for layout in tensor=2 context=2 "context=2 parallel.context_mode=ulysses"; do
+  train decoder 2 0 "prefix-${layout// /-}" "${prefix[@]}" $layout
+  near prefix "prefix-${layout// /-}"
+done
+"$HEDDLE" evaluate --checkpoint prefix --which last --text demo/valid.en > scores 2> log || fail "prefix: evaluate"
+awk -v reported="$(last prefix valid_perplexity)" \
+  '/^perplexity/ {found = $3} END {exit !(found > 0.999 * reported && found < 1.001 * reported)}' scores ||
+  { cat scores; fail "prefix: training reported a perplexity of $(last prefix valid_perplexity)"; }
+! cmp -s <(cut -d , -f 2 prefix/metrics.jsonl) <(cut -d , -f 2 decoder/metrics.jsonl) || fail "a prefix changes no loss"
+train decoder 0 0 prefix-pairs "${prefix[@]}" data.train=pairs/train.h5 data.valid=pairs/valid.h5
+grep -q '1,\?500 sentence pairs, the sources as prefixes of the targets' log || fail "prefix: pairs are not announced"
+head -n 5 demo/test.en > sentences
+"$HEDDLE" generate --checkpoint prefix-pairs --end-prompt --input sentences > translated
+[ "$(wc -l < translated)" = 5 ] || fail "prefix: $(wc -l < translated) translations of 5 sentences"
+"$HEDDLE" generate --checkpoint prefix-pairs --end-prompt --with-prompt --batch-tokens 1 --window 2 --input sentences |
+  cmp - <(paste sentences translated) || fail "prefix: windows or batches change translations"
+
 # A kind of model, a dataset and a command that do not fit are named, with a remedy.
 train encoder 0 78 refused data.train=pairs/train.h5 data.valid=pairs/valid.h5
 grep -q 'model.stacks = \["encoder"\] learns from lines of text, but pairs/.*.h5 has sentence pairs; make lines with' log ||

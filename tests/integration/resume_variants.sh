@@ -52,6 +52,8 @@ variant additive $'positions = "relative_buckets"\nattention_dropout = 0.1' \
   "$(decoder $'self_attention = { score = "additive" }\ncross_attention = { score = "additive", kv_heads = 1 }')"
 variant linear $'positions = "learned"\nrecompute = "layer"' \
   "$(decoder $'self_attention = { score = "linear" }\ncross_attention = { score = "linear" }')"
+variant prefix $'stacks = ["decoder"]\npositions = "rotary"\nattention_dropout = 0.1' \
+  "$(decoder 'self_attention = { mask = "prefix" }')"
 variant norms $'positions = "relative"\nnorm = "both"\nnorm_kind = "rms"\nactivation = "swiglu"\nembedding_norm = true' \
   "$(decoder 'self_attention = { query_key_norm = true, score = "dot_product" }')"
 ! h5diff -q $(parameters window.killed) $(parameters norms.killed) /parameters > /dev/null ||

@@ -19,6 +19,7 @@ using Tokens = std::vector<std::int32_t>;
 struct GenerateOptions {
   TrainedModelOptions model;
   GenerationOptions generation{.length_penalty = 0};
+  bool end_prompt = false;
   bool with_prompt = false;
   std::string input;
   std::string output;
@@ -58,7 +59,11 @@ CommandSyntax generate_syntax(GenerateOptions& options) {
        "most tokens of a continuation; 0: twice the prompt's and 50 more")  //
       ("batch-tokens", po::value(&generation.batch_tokens)->value_name("N")->default_value(generation.batch_tokens),
        "hypotheses times prompt tokens that are computed together; more is faster and takes more memory")  //
-      ("with-prompt", po::bool_switch(&options.with_prompt), "write each prompt before its continuation")  //
+      ("end-prompt", po::bool_switch(&options.end_prompt),
+       "each prompt is a whole line: the end token follows it, and a line is generated that comes next; a decoder with "
+       "mask = \"prefix\" translates so what it learned from pairs")  //
+      ("with-prompt", po::bool_switch(&options.with_prompt),
+       "write each prompt before its continuation, with --end-prompt and a tab")  //
       ("input", po::value(&options.input)->value_name("TEXT"),
        "read this text, plain or gzip, instead of the standard input")  //
       ("output", po::value(&options.output)->value_name("TEXT"),
@@ -81,8 +86,11 @@ void require_continuation(ModelDescription const& model) {
 
 /// The prompt's tokens. Of one that leaves too little room for a continuation only the end is kept, and standard error
 /// gets a line about it.
-Tokens encode_prompt(TrainedModel const& model, SourceLine const& line) {
+Tokens encode_prompt(TrainedModel const& model, SourceLine const& line, bool end) {
   Tokens tokens = model.vocabulary().target.encode(line.text);
+  if (end) {
+    tokens.push_back(model.vocabulary().target.special_ids().end);
+  }
   std::int64_t const longest = model.config().model.max_length;
   if (std::ssize(tokens) >= longest) {
     std::int64_t const kept = longest / 2;
@@ -108,15 +116,19 @@ std::string continue_lines(TrainedModel& model, std::vector<SourceLine> const& l
   std::vector<Tokens> prompts;
   prompts.reserve(lines.size());
   for (SourceLine const& line : lines) {
-    prompts.push_back(encode_prompt(model, line));
+    prompts.push_back(encode_prompt(model, line, options.end_prompt));
   }
   GenerationOptions generation = options.generation;
   generation.sampling.first_number = lines.front().number;
   auto const generated = model.generate(prompts, generation);
   std::string text;
   for (std::size_t index = 0; index < lines.size(); ++index) {
-    text += options.with_prompt ? lines[index].text : "";
-    text += decode_continuation(model.vocabulary().target, prompts[index], generated[index].front().tokens) + "\n";
+    if (options.with_prompt) {
+      text += lines[index].text + (options.end_prompt ? "\t" : "");
+    }
+    text += decode_continuation(model.vocabulary().target, options.end_prompt ? Tokens() : prompts[index],
+                                generated[index].front().tokens) +
+            "\n";
   }
   return text;
 }

@@ -80,7 +80,7 @@ CpuLevel common_cpu_level(Communicator const& world) {
 ParallelState make_parallel(Config const& config, LayerRegistry const& layers, Communicator const& world) {
   ModelDescription const model = describe_model(config.model, layers);
   Mesh const mesh = make_mesh(config, model, world.rank(), world.size());
-  if (std::string const reason = model.refusal({.prefixes = false}); !reason.empty()) {
+  if (std::string const reason = model.training_refusal(); !reason.empty()) {
     throw ConfigError(reason);
   }
   if (config.train.validate_every > 0 && config.train.validate_bleu) {

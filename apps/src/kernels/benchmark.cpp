@@ -88,15 +88,15 @@ class OneMicroBatch final : public MicroBatchSource {
   Sample const& sample_;
 };
 
-Sample read_sample(Config const& config) {
+Sample read_sample(Config const& config, bool prefixes) {
   Dataset const data = Dataset::open(config.data.train);
-  auto const samples = samples_for(config, data, SampleUse::training);
+  auto const samples = samples_for(config, data, {.prefixes = prefixes});
   BatchPlanner batches(*samples, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
   SampledMicroBatches const batch(*samples, batches.next(), {.most_tokens = config.train.micro_batch_tokens});
   return {{data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()}, batch.micro_batch(0)};
 }
 
-Sample make_up_sample(Config const& config, std::int64_t vocabulary) {
+Sample make_up_sample(Config const& config, bool prefixes, std::int64_t vocabulary) {
   std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);
   SyntheticBatch const batch({.vocabulary = vocabulary,
                               .tokens = config.train.micro_batch_tokens,
@@ -105,6 +105,11 @@ Sample make_up_sample(Config const& config, std::int64_t vocabulary) {
                               .longest = longest});
   Pack pack = batch.pack(0);
   pack.source_output.id = pack.source.id;  // an encoder alone predicts something, too
+  if (prefixes) {                          // half of each sequence
+    auto lengths = to_host<std::int32_t>(pack.target_rows.sequences.length);
+    std::ranges::transform(lengths, lengths.begin(), [](std::int32_t length) { return length / 2; });
+    pack.target_rows.prefix_length = from_host<std::int32_t>(lengths, {pack.target_rows.sequences.count});
+  }
   return {{vocabulary, vocabulary, true}, std::move(pack)};
 }
 
@@ -187,7 +192,9 @@ KernelSelections select_kernels(Config const& configured, Registries const& regi
 
 KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
   Config const config = small_config(benchmark.config);
-  Sample const sample = config.data.train.empty() ? make_up_sample(config, benchmark.vocabulary) : read_sample(config);
+  bool const prefixes = describe_model(config.model, benchmark.registries.layers).needs_prefixes();
+  Sample const sample = config.data.train.empty() ? make_up_sample(config, prefixes, benchmark.vocabulary)
+                                                  : read_sample(config, prefixes);
   DType const dtype = dtype_of(config.train.precision);
   fmt::print("A step of the model with one layer of each kind: {}, {} + {} tokens{}, vocabulary {}{}\n", name_of(dtype),
              sample.pack.source_rows.tokens, sample.pack.target_rows.tokens,

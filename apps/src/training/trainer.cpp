@@ -42,6 +42,7 @@ Trainer::Trainer(TrainerSetup const& setup)
     : setup_(setup), config_(setup.config), checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep) {}
 
 void Trainer::open_data() {
+  ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
   train_data_.emplace(Dataset::open(config_.data.train));
   if (config_.train.validate_every > 0) {
     valid_data_.emplace(Dataset::open(config_.data.valid));
@@ -49,13 +50,12 @@ void Trainer::open_data() {
       throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
                                   config_.data.train, config_.data.valid));
     }
-    valid_samples_ = samples_for(config_, *valid_data_, SampleUse::measuring);
+    valid_samples_ = samples_for(config_, *valid_data_, {.training = false, .prefixes = model.needs_prefixes()});
   }
-  samples_ = samples_for(config_, *train_data_, SampleUse::training);
+  samples_ = samples_for(config_, *train_data_, {.prefixes = model.needs_prefixes()});
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   batches_.emplace(*samples_, limits, config_.train.seed);
   Communicator const& world = setup_.parallel.world;
-  ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
   require_long_enough(config_, model, setup_.parallel.mesh, world.size(), batches_->longest());
 }
 

@@ -54,6 +54,7 @@ class TrainedModel {
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
+  bool needs_prefixes() const { return model_->needs_prefixes(); }
   /// The most tokens of a source sentence, without its end token.
   std::int64_t longest_source() const { return config_.model.max_length - 1; }
 

@@ -219,10 +219,7 @@ AttentionCall AttentionCore::pack_call(LayerContext& context, Tensor const& q, T
   result.dropout.first_column = static_cast<std::int32_t>(first_head_);
   if (base_.mask.is(MaskKind::prefix)) {
     if (keys.prefix_length.empty()) {
-      throw ConfigError(
-          fmt::format("{}: mask = \"prefix\" needs data that give the length of each sequence's prefix, and "
-                      "these data do not; \"causal\" and \"bidirectional\" need none",
-                      name_));
+      throw Error(fmt::format("{}: mask = \"prefix\", but the pack's sequences have no prefixes", name_));
     }
     result.prefix_length = keys.prefix_length;
   }
@@ -328,10 +325,10 @@ void reorder_rows(LayerContext& context, TensorOps& tensor_ops, Tensor const& pa
   spare = std::exchange(kept, reordered);
 }
 
-Tensor AttentionCore::new_state(LayerContext& context, DType dtype, std::int64_t rows) const {
+Tensor AttentionCore::new_state(LayerContext& context, DType dtype, std::int64_t hypotheses) const {
   std::int64_t const key_heads = base_.kv_heads > 0 ? base_.kv_heads : base_.heads;
   Tensor const state =
-      Tensor::allocate(statistics_dtype(dtype), {rows, key_heads * sizes_.head_dim * (sizes_.head_dim + 1)});
+      Tensor::allocate(statistics_dtype(dtype), {hypotheses, key_heads * sizes_.head_dim * (sizes_.head_dim + 1)});
   tensor_ops_->fill(context.execution, state, 0);
   return state;
 }
@@ -348,9 +345,19 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, DecodeKeys 
   AttentionCall call = this->call(context, query, keys.k, keys.v);
   call.queries = step.queries;
   call.keys = keys.sequences;
-  call.state = keys.state;
-  // The newest token is the last key, so that only a window hides keys from it.
-  if (!call.mask.is_local()) {
+  if (!keys.state.empty()) {
+    call.state = keys.state;
+    call.mask = AttentionMask::bidirectional();
+    attention_->forward(context.execution, call, output, log_sum_exp);
+    if (step.tokens == 1 || base_.mask.is(MaskKind::bidirectional)) {
+      return output;
+    }
+    // The state has all tokens of the prompt now; each of them sees only those before it.
+    call.state = {};
+    call.mask = base_.mask;
+  }
+  // Only a window hides keys from a newest token, which is the last key, and from those of a prefix.
+  if (!call.mask.is_local() && (step.tokens == 1 || call.mask.is(MaskKind::prefix))) {
     call.mask = AttentionMask::bidirectional();
   }
   attention_->forward(context.execution, call, output, log_sum_exp);

@@ -68,8 +68,14 @@ std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
   bool const prefix = options.text("mask", "") == "prefix";
   if (!use.prefixes && prefix) {
     return fmt::format(
-        "{} = \"prefix\" needs data that give the length of each sequence's prefix, and datasets have "
-        "none; \"causal\" and \"bidirectional\" need none",
+        "{} = \"prefix\": only the samples of a decoder alone have prefixes (model.stacks = [\"decoder\"]); \"causal\" "
+        "and \"bidirectional\" need none",
+        options.place("mask"));
+  }
+  if (use.predicts_next && options.text("mask", "causal") == "bidirectional") {
+    return fmt::format(
+        "{} = \"bidirectional\": a decoder's tokens would see those that they are to predict; \"causal\" "
+        "and \"prefix\" hide them",
         options.place("mask"));
   }
   if (use.decode && options.text("mask", "causal") == "bidirectional") {
@@ -153,26 +159,39 @@ HiddenStates SelfAttention::decode(LayerContext& context, HiddenStates const& in
                                    DecodeCache& cache) const {
   Projected const projected = split(qkv_.forward(context, input.hidden));
   std::int64_t const width = projected.k.dim(1);
-  std::int64_t const rows = projected.k.dim(0);
+  std::int64_t const hypotheses = step.hypotheses();
   DType const dtype = projected.k.dtype();
   Tensor const keys = core_.keys_to_cache(context, projected.k, step);
   if (core_.has_state()) {
     if (cache.empty()) {
-      cache.keep(Cache{.state = core_.new_state(context, dtype, rows)});
+      cache.keep(Cache{.state = core_.new_state(context, dtype, hypotheses)});
     }
     AttentionCore::DecodeKeys const newest{keys, projected.v, step.queries, cache.get<Cache>().state};
     return {out_.forward(context, core_.decode(context, projected.q, newest, step)), input.memory};
   }
   if (cache.empty()) {
-    Shape const shape{rows, step.capacity * width};
+    Shape const shape{hypotheses, step.capacity * width};
     cache.keep(Cache{.keys = Tensor::allocate(dtype, shape), .values = Tensor::allocate(dtype, shape)});
   }
   auto const& held = cache.get<Cache>();
-  tensor_ops_->copy(context.execution, keys, held.keys.columns(step.time * width, width));
-  tensor_ops_->copy(context.execution, projected.v, held.values.columns(step.time * width, width));
-  Shape const token_rows{rows * step.capacity, width};
+  append(context, keys, step, held.keys);
+  append(context, projected.v, step, held.values);
+  Shape const token_rows{hypotheses * step.capacity, width};
   AttentionCore::DecodeKeys const all{held.keys.reshaped(token_rows), held.values.reshaped(token_rows), step.keys};
   return {out_.forward(context, core_.decode(context, projected.q, all, step)), input.memory};
+}
+
+void SelfAttention::append(LayerContext& context, Tensor const& rows, DecodeStep const& step,
+                           Tensor const& cached) const {
+  std::int64_t const width = rows.dim(1);
+  Tensor newest = rows;
+  if (step.tokens > 1) {  // a hypothesis's rows become one row of the cache
+    newest = context.arena.allocate(rows.dtype(), rows.shape());
+    tensor_ops_->copy(context.execution, rows, newest);
+    newest = newest.reshaped({step.hypotheses(), step.tokens * width});
+  }
+  std::int64_t const first = step.time + 1 - step.tokens;
+  tensor_ops_->copy(context.execution, newest, cached.columns(first * width, step.tokens * width));
 }
 
 void SelfAttention::reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,

@@ -69,7 +69,9 @@ class BeamSearch {
  private:
   Tensor upload(std::span<std::int32_t const> values) const;
   std::vector<RowRanking> rank_rows(Tensor const& memory, DecodeStep const& step);
-  DecodeStep make_step(std::int64_t time) const;
+  std::int64_t first_tokens() const;
+  DecodeStep make_step(std::int64_t time, std::int64_t tokens) const;
+  std::int32_t token_at(LiveHypothesis const& hypothesis, std::int64_t position) const;
   void advance(std::int64_t time, std::vector<RowRanking> const& rankings);
   void extend_sentence(std::size_t first, std::size_t last, std::int64_t length,
                        std::vector<RowRanking> const& rankings);
@@ -123,9 +125,10 @@ BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const
 std::vector<std::vector<Hypothesis>> BeamSearch::run() {
   ArenaScope const scope(arena_);
   Tensor const memory = model_.model.encode(context_);
-  for (std::int64_t time = 0; !live_.empty(); ++time) {
+  std::int64_t tokens = first_tokens();
+  for (std::int64_t time = tokens - 1; !live_.empty(); ++time) {
     ArenaScope const step_scope(arena_);
-    DecodeStep const step = make_step(time);
+    DecodeStep const step = make_step(time, std::exchange(tokens, 1));
     advance(time, rank_rows(memory, step));
     bool unchanged = next_.size() == live_.size();
     for (std::size_t row = 0; unchanged && row < parents_.size(); ++row) {
@@ -153,30 +156,40 @@ Tensor BeamSearch::upload(std::span<std::int32_t const> values) const {
   return tensor;
 }
 
-DecodeStep BeamSearch::make_step(std::int64_t time) const {
+/// The tokens that all hypotheses have at the beginning: the begin token and those of the shortest prompt.
+std::int64_t BeamSearch::first_tokens() const {
+  auto const shortest = std::ranges::min_element(sentences_, {}, &Sentence::prompt_length);
+  return shortest->prompt_length() + 1;
+}
+
+DecodeStep BeamSearch::make_step(std::int64_t time, std::int64_t tokens) const {
   auto const rows = static_cast<std::int64_t>(live_.size());
   Tokens query_begin;
+  Tokens position;
   Tokens key_begin;
   Tokens memory_begin;
   Tokens memory_length;
   for (LiveHypothesis const& hypothesis : live_) {
     auto const row = static_cast<std::int64_t>(query_begin.size());
-    query_begin.push_back(static_cast<std::int32_t>(row));
+    query_begin.push_back(static_cast<std::int32_t>(row * tokens));
+    for (std::int64_t at = time + 1 - tokens; at <= time; ++at) {
+      position.push_back(static_cast<std::int32_t>(at));
+    }
     key_begin.push_back(static_cast<std::int32_t>(row * capacity_));
     if (model_.model.has_memory()) {
       memory_begin.push_back(source_begin_[hypothesis.sentence]);
       memory_length.push_back(source_length_[hypothesis.sentence]);
     }
   }
-  Tensor const one_each = upload(Tokens(live_.size(), 1));
-  Tensor const position = upload(Tokens(live_.size(), static_cast<std::int32_t>(time)));
+  Tensor const tokens_each = upload(Tokens(live_.size(), static_cast<std::int32_t>(tokens)));
   Tensor const time_each = upload(Tokens(live_.size(), static_cast<std::int32_t>(time + 1)));
   DecodeStep step{.time = time,
                   .capacity = capacity_,
-                  .queries = {upload(query_begin), one_each, rows, 1},
+                  .queries = {upload(query_begin), tokens_each, rows, tokens},
                   .keys = {upload(key_begin), time_each, rows, time + 1},
                   .memory = {},
-                  .position = position};
+                  .position = upload(position),
+                  .tokens = tokens};
   if (model_.model.has_memory()) {
     step.memory = {upload(memory_begin), upload(memory_length), rows, pack_.source_rows.sequences.max_length};
   }
@@ -186,18 +199,23 @@ DecodeStep BeamSearch::make_step(std::int64_t time) const {
 std::vector<RowRanking> BeamSearch::rank_rows(Tensor const& memory, DecodeStep const& step) {
   Tokens newest;
   for (LiveHypothesis const& hypothesis : live_) {
-    if (!hypothesis.tokens.empty()) {
-      newest.push_back(hypothesis.tokens.back());
-    } else {
-      Tokens const& prompt = sentences_[hypothesis.sentence].prompt;
-      newest.push_back(step.time == 0 ? model_.ids.target.begin : prompt[static_cast<std::size_t>(step.time - 1)]);
+    for (std::int64_t at = step.time + 1 - step.tokens; at <= step.time; ++at) {
+      newest.push_back(token_at(hypothesis, at));
     }
   }
-  TokenRows const rows{step.queries, upload(Tokens(live_.size(), 0)),
-                       upload(Tokens(live_.size(), static_cast<std::int32_t>(step.time))),
-                       static_cast<std::int64_t>(live_.size())};
+  TokenRows const rows{step.queries, upload(Tokens(newest.size(), 0)), step.position, std::ssize(newest)};
   Tensor const logits = model_.model.decode(context_, {upload(newest), {}}, rows, memory, step, caches_);
   return rankings_.rank(logits, live_.size());
+}
+
+/// The begin token, then the prompt's and at last the hypothesis's own tokens.
+std::int32_t BeamSearch::token_at(LiveHypothesis const& hypothesis, std::int64_t position) const {
+  Tokens const& prompt = sentences_[hypothesis.sentence].prompt;
+  if (position == 0) {
+    return model_.ids.target.begin;
+  }
+  auto const index = static_cast<std::size_t>(position - 1);
+  return index < prompt.size() ? prompt[index] : hypothesis.tokens[index - prompt.size()];
 }
 
 void BeamSearch::advance(std::int64_t time, std::vector<RowRanking> const& rankings) {
@@ -359,7 +377,11 @@ std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena
   for (std::size_t first = 0; first < order.size();) {
     auto const tokens_each = static_cast<std::int64_t>(sources[order[first]].size() + 1) * options.beam_size;
     auto const wanted = static_cast<std::size_t>(std::max<std::int64_t>(1, options.batch_tokens / tokens_each));
-    std::size_t const count = std::min(wanted, order.size() - first);
+    std::size_t count = std::min(wanted, order.size() - first);
+    // A prefix is read in one step, which has as many tokens of each.
+    while (model.model.needs_prefixes() && sources[order[first + count - 1]].size() != sources[order[first]].size()) {
+      --count;
+    }
     SourceBatch batch;
     for (std::size_t index = first; index < first + count; ++index) {
       batch.sources.push_back(sources[order[index]]);

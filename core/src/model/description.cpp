@@ -89,6 +89,21 @@ std::string ModelDescription::refusal(LayerUse const& use) const {
   return "";
 }
 
+bool ModelDescription::needs_prefixes() const {
+  return refusal({}).empty() && !refusal({.prefixes = false}).empty();
+}
+
+std::string ModelDescription::training_refusal() const {
+  for (StackDescription const& stack : stacks) {
+    bool const predicts_next = stack.side == Side::target;
+    LayerUse const use{.prefixes = predicts_next && stacks.size() == 1, .predicts_next = predicts_next};
+    if (std::string reason = refusal_in(stack, use); !reason.empty()) {
+      return reason;
+    }
+  }
+  return "";
+}
+
 std::string ModelDescription::generation_refusal() const {
   StackDescription const& last = stacks.back();
   if (last.side != Side::target) {

@@ -56,6 +56,7 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
     : pipeline_(spec.parallel.pipeline),
       tensor_(spec.parallel.tensor),
       stacks_(description.stacks.size()),
+      needs_prefixes_(description.needs_prefixes()),
       generation_refusal_(description.generation_refusal()),
       target_vocabulary_(vocabulary.target),
       d_model_(spec.model.d_model),
@@ -157,7 +158,9 @@ Tensor Model::decode(LayerContext& context, TokenIds const& tokens, TokenRows co
   }
   hidden = part->decode(context, *stack, {tokens, rows, {hidden, memory}}, step, caches);
   if (part->ends_model()) {
-    return part->logits(context, hidden);
+    std::int64_t const hypotheses = rows.tokens / step.tokens;
+    Tensor const by_hypothesis = hidden.reshaped({hypotheses, step.tokens * d_model_});
+    return part->logits(context, by_hypothesis.columns((step.tokens - 1) * d_model_, d_model_));
   }
   pipeline_.send(hidden, pipeline_.rank() + 1);
   return {};

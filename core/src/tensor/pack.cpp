@@ -39,10 +39,12 @@ std::vector<IndexRange> chunks_of(std::size_t length, GroupMember split) {
   return {chunk(split.rank), chunk(2 * split.ranks - 1 - split.rank)};
 }
 
-/// One side's sequences: their samples, the ids of their tokens in order, and the tokens that these are to predict.
+/// One side's sequences: their samples, the ids of their tokens in order, the tokens that these are to predict, and the
+/// lengths of prefixes.
 struct SideTokens {
   Integers sample, length, id;
   std::optional<Integers> output{};
+  std::optional<Integers> prefix{};
 
   void add(std::int32_t of_sample, std::span<std::int32_t const> tokens) {
     sample.push_back(of_sample);
@@ -114,7 +116,11 @@ ContextRows make_context_rows(SideTokens const& side, int ranks) {
 void fill_side(Pack& pack, Side side, SideTokens const& tokens, GroupMember split) {
   bool const source = side == Side::source;
   HostRows const rows(tokens, split);
-  (source ? pack.source_rows : pack.target_rows) = rows.upload();
+  TokenRows& uploaded = source ? pack.source_rows : pack.target_rows;
+  uploaded = rows.upload();
+  if (tokens.prefix) {
+    uploaded.prefix_length = to_tensor(*tokens.prefix);
+  }
   (source ? pack.source : pack.target_input) = make_ids(rows.pick(tokens.id));
   if (tokens.output) {
     (source ? pack.source_output : pack.target_output).id = to_tensor(rows.pick(*tokens.output));
@@ -160,13 +166,23 @@ Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMem
 Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split) {
   SideTokens tokens;
   tokens.output.emplace();
+  if (std::ranges::any_of(sequences, [](TokenSequence const& sequence) { return sequence.prefix > 0; })) {
+    tokens.prefix.emplace();
+  }
   for (TokenSequence const& sequence : sequences) {
     if (sequence.input.size() != sequence.output.size()) {
       throw Error(fmt::format("a sequence of {} tokens with {} to predict: there must be one for each",
                               sequence.input.size(), sequence.output.size()));
     }
     tokens.add(sequence.sample, sequence.input);
+    if (sequence.prefix < 0 || sequence.prefix > std::ssize(sequence.input)) {
+      throw Error(
+          fmt::format("a sequence of {} tokens cannot have a prefix of {}", sequence.input.size(), sequence.prefix));
+    }
     tokens.output->insert(tokens.output->end(), sequence.output.begin(), sequence.output.end());
+    if (tokens.prefix) {
+      tokens.prefix->push_back(sequence.prefix);
+    }
   }
   Pack pack;
   fill_side(pack, side, tokens, split);

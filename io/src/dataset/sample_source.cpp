@@ -28,6 +28,29 @@ std::string PairSource::words(std::int64_t epoch) const {
   return fmt::format("{} sentence pairs", size(epoch));
 }
 
+Pack PrefixedPairs::pack(std::int64_t /*epoch*/, std::span<std::int64_t const> indices, std::int32_t first_number,
+                         GroupMember split) const {
+  SpecialIds const ids = dataset_.vocabulary().special_ids().target;
+  std::vector<TokenSequence> packed;
+  for (std::int64_t const index : indices) {
+    auto const source = dataset_.source(index);
+    auto const target = dataset_.target(index);
+    TokenSequence sequence{first_number++, {ids.begin}, {}, static_cast<std::int32_t>(source.size() + 2)};
+    sequence.input.insert(sequence.input.end(), source.begin(), source.end());
+    sequence.input.push_back(ids.end);
+    sequence.output.assign(sequence.input.size() - 1, -1);
+    sequence.input.insert(sequence.input.end(), target.begin(), target.end());
+    sequence.output.insert(sequence.output.end(), target.begin(), target.end());
+    sequence.output.push_back(ids.end);
+    packed.push_back(std::move(sequence));
+  }
+  return make_sequence_pack(packed, Side::target, split);
+}
+
+std::string PrefixedPairs::words(std::int64_t epoch) const {
+  return fmt::format("{} sentence pairs, the sources as prefixes of the targets", size(epoch));
+}
+
 bool predicts_masked_tokens(ModelConfig const& model) {
   return !stack_kind(model.stacks.back()).predicts;
 }
@@ -50,7 +73,16 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Dataset const& d
                                 "\"decoder\"",
                                 data));
     }
-    return std::make_unique<TargetSamples>(dataset);
+    if (!use.prefixes) {
+      return std::make_unique<TargetSamples>(dataset);
+    }
+    if (!dataset.joint()) {
+      refuse(model,
+             fmt::format("with mask = \"prefix\" reads sources and targets as one text, but those of {} have "
+                         "vocabularies of their own; `heddle prepare` without --separate-vocab makes a joint one",
+                         dataset.path().string()));
+    }
+    return std::make_unique<PrefixedPairs>(dataset);
   }
   Tokenizer const& tokenizer = dataset.source_tokenizer();
   if (masked && tokenizer.special_ids().mask == SpecialIds::absent) {

@@ -72,13 +72,17 @@ std::vector<std::int32_t> TextSamples::tokens(std::int64_t epoch, std::int64_t i
   return tokens;
 }
 
+TokenSequence TextSamples::predicting(std::int64_t epoch, std::int64_t index, std::int32_t number) const {
+  TokenSequence sequence{number, {rule_.ids.begin}, tokens(epoch, index)};
+  sequence.input.insert(sequence.input.end(), sequence.output.begin(), sequence.output.end() - 1);
+  return sequence;
+}
+
 Pack TextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
                        GroupMember split) const {
   std::vector<TokenSequence> packed;
   for (std::int64_t const index : indices) {
-    TokenSequence sequence{first_number++, {rule_.ids.begin}, tokens(epoch, index)};
-    sequence.input.insert(sequence.input.end(), sequence.output.begin(), sequence.output.end() - 1);
-    packed.push_back(std::move(sequence));
+    packed.push_back(predicting(epoch, index, first_number++));
   }
   return make_sequence_pack(packed, Side::target, split);
 }
@@ -91,6 +95,33 @@ std::string TextSamples::words(std::int64_t epoch) const {
           : "";
   return fmt::format("{} sequences of at most {} tokens from {} lines of text{}", joined.size(), rule_.max_length,
                      lines_->size(), cut);
+}
+
+PrefixedTextSamples::PrefixedTextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule)
+    : TextSamples(std::move(lines), rule),
+      key_(rule.seed ? random_key(*rule.seed, "text.prefixes") : random_key(0, "text.prefixes.measuring")) {}
+
+std::int64_t PrefixedTextSamples::prefix(std::int64_t epoch, std::int64_t index) const {
+  auto const words = Philox::words(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                                          static_cast<std::uint32_t>(epoch), 0});
+  auto const length = static_cast<std::uint64_t>(sequences(epoch).length(index));
+  return 1 + static_cast<std::int64_t>(std::uint64_t{words[0]} * length >> 32);
+}
+
+std::int64_t PrefixedTextSamples::predicted(std::int64_t epoch, std::int64_t index) const {
+  return sequences(epoch).length(index) - prefix(epoch, index) + 1;
+}
+
+Pack PrefixedTextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+                               GroupMember split) const {
+  std::vector<TokenSequence> packed;
+  for (std::int64_t const index : indices) {
+    TokenSequence sequence = predicting(epoch, index, first_number++);
+    sequence.prefix = static_cast<std::int32_t>(prefix(epoch, index));
+    std::fill_n(sequence.output.begin(), sequence.prefix - 1, -1);  // the prefix shows these tokens
+    packed.push_back(std::move(sequence));
+  }
+  return make_sequence_pack(packed, Side::target, split);
 }
 
 MaskedTextSamples::MaskedTextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule, double mask_rate)
@@ -161,11 +192,14 @@ Pack MaskedTextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> i
 std::unique_ptr<SampleSource> text_samples(Config const& config, std::unique_ptr<TextLines> lines,
                                            Tokenizer const& tokenizer, SampleUse use) {
   TextRule rule{tokenizer.special_ids(), tokenizer.size(), config.model.max_length, std::nullopt};
-  if (use == SampleUse::training) {
+  if (use.training) {
     rule.seed = config.train.seed;
   }
   if (predicts_masked_tokens(config.model)) {
     return std::make_unique<MaskedTextSamples>(std::move(lines), rule, config.train.mask_rate);
+  }
+  if (use.prefixes) {
+    return std::make_unique<PrefixedTextSamples>(std::move(lines), rule);
   }
   return std::make_unique<TextSamples>(std::move(lines), rule);
 }

@@ -26,8 +26,9 @@ struct SampleOptions {
   DType dtype = DType::float64;
   std::string kernels = "reference";
   std::int64_t max_length = 16;
-  bool prompts = false;  ///< a decoder alone, which continues its sources
-  bool encoder = false;  ///< an encoder alone
+  bool prompts = false;                                  ///< a decoder alone, which continues its sources
+  bool encoder = false;                                  ///< an encoder alone
+  std::pair<std::string, OptionValue> self_attention{};  ///< an option of the decoder's
 };
 
 /// A small model with random weights whose next-token distributions are far from uniform.
@@ -45,6 +46,10 @@ class Sample {
     if (options.prompts) {
       config_.stacks = {"decoder"};
       config_.decoder.sublayers = {"self_attention", "feed_forward"};
+    }
+    if (!options.self_attention.first.empty()) {
+      config_.decoder.settings = {
+          {"self_attention." + options.self_attention.first, {options.self_attention.second, "test"}}};
     }
     if (options.encoder) {
       config_.stacks = {"encoder"};
@@ -69,11 +74,7 @@ class Sample {
   /// log p(next token | source, prefix), from a forward pass over the whole prefix, which training makes, too.
   std::vector<double> next_token(Tokens const& source, Tokens const& prefix) {
     ArenaScope const scope(arena_);
-    SentencePair pair{0, source, prefix};
-    if (options_.prompts) {
-      pair.target.insert(pair.target.begin(), source.begin(), source.end());
-    }
-    Pack const pack = make_pack({&pair, 1}, ids);
+    Pack const pack = pack_of(source, prefix);
     LayerContext context{execution_, arena_, pack};
     Tensor const logits = model_->logits(context);
     auto row = to_host<double>(logits.rows(logits.dim(0) - 1, 1));
@@ -90,6 +91,18 @@ class Sample {
   std::int32_t vocabulary() const { return static_cast<std::int32_t>(options_.vocabulary); }
 
  private:
+  Pack pack_of(Tokens const& source, Tokens const& prefix) const {
+    SentencePair const pair{0, source, prefix};
+    if (!options_.prompts) {
+      return make_pack({&pair, 1}, ids);
+    }
+    TokenSequence sequence{0, {ids.target.begin}, {}, static_cast<std::int32_t>(source.size() + 1)};
+    sequence.input.insert(sequence.input.end(), source.begin(), source.end());
+    sequence.input.insert(sequence.input.end(), prefix.begin(), prefix.end());
+    sequence.output.assign(sequence.input.size(), -1);
+    return make_sequence_pack({&sequence, 1}, Side::target);
+  }
+
   template <class Element>
   void sharpen() {
     Parameter const& output = *parameters_.find("output.weight");
@@ -222,14 +235,21 @@ TEST_P(GenerationTest, CachedBatchedBeamsAreTheNaiveOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GenerationTest,
-                         testing::Values(SampleOptions{},
-                                         SampleOptions{.norm = NormPlacement::pre, .positions = Positions::learned},
-                                         SampleOptions{.max_length = 24, .prompts = true},
-                                         SampleOptions{.norm = NormPlacement::pre,
-                                                       .positions = Positions::learned,
-                                                       .max_length = 24,
-                                                       .prompts = true}));
+INSTANTIATE_TEST_SUITE_P(
+    Models, GenerationTest,
+    testing::Values(
+        SampleOptions{}, SampleOptions{.norm = NormPlacement::pre, .positions = Positions::learned},
+        SampleOptions{.max_length = 24, .prompts = true},
+        SampleOptions{.norm = NormPlacement::pre, .positions = Positions::learned, .max_length = 24, .prompts = true},
+        SampleOptions{.positions = Positions::rotary,
+                      .max_length = 24,
+                      .prompts = true,
+                      .self_attention = {"mask", std::string("prefix")}},
+        SampleOptions{.max_length = 24, .prompts = true, .self_attention = {"score", std::string("linear")}},
+        SampleOptions{.positions = Positions::relative,
+                      .max_length = 24,
+                      .prompts = true,
+                      .self_attention = {"window", std::int64_t{2}}}));
 
 /// Every sequence of at most `longest` tokens with its score.
 void enumerate(Sample& sample, Tokens const& source, Hypothesis const& prefix, std::size_t longest, double penalty,

@@ -233,6 +233,25 @@ TEST(Description, BytesCountParametersOnceAndTokensEach) {
   EXPECT_LT(model.layer(0).cost({.tokens = 2, .dtype = DType::bfloat16}).bytes, two.bytes);
 }
 
+TEST(Description, MasksThatShowWhatIsPredictedAreRefused) {
+  auto const refused = [](std::vector<std::string> const& stacks, std::string const& mask) {
+    ModelConfig config = small_model(stacks);
+    (stacks.back() == "decoder" ? config.decoder : config.encoder).settings = {
+        {"self_attention.mask", {mask, "run.toml:4:1"}}};
+    ModelDescription const model = description_of(config);
+    EXPECT_EQ(model.needs_prefixes(), mask == "prefix");
+    return model.training_refusal();
+  };
+  std::string const key = "run.toml:4:1: model.decoder.self_attention.mask = ";
+  EXPECT_THAT(refused({"decoder"}, "bidirectional"),
+              StartsWith(key + "\"bidirectional\": a decoder's tokens would see"));
+  EXPECT_THAT(refused({"encoder", "decoder"}, "bidirectional"), StartsWith(key));
+  EXPECT_EQ(refused({"encoder"}, "bidirectional"), "");
+  EXPECT_EQ(refused({"decoder"}, "prefix"), "");
+  EXPECT_THAT(refused({"encoder", "decoder"}, "prefix"), StartsWith(key + "\"prefix\": only the samples of a decoder"));
+  EXPECT_THAT(refused({"encoder"}, "prefix"), HasSubstr("model.encoder.self_attention.mask = \"prefix\""));
+}
+
 TEST(Description, WhatCannotGenerateIsNamed) {
   LayerRegistry layers;
   register_built_in_layers(layers);

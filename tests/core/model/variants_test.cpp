@@ -305,7 +305,7 @@ TEST(Variants, APrefixMaskNeedsThePrefixesOfTheData) {
   pack.target_rows.prefix_length = {};
   LayerContext context = test.bench.context(pack);
   EXPECT_THAT([&] { test.model.forward(context, 0); },
-              ThrowsMessage<ConfigError>(HasSubstr("decoder.layers.0.self_attention: mask = \"prefix\"")));
+              ThrowsMessage<Error>(HasSubstr("decoder.layers.0.self_attention: mask = \"prefix\", but")));
 }
 
 TEST(Variants, APrefixThatIsWholeIsNoMaskAndNoneIsCausal) {

@@ -92,6 +92,14 @@ TEST(PackTest, SequencesOfOneSideStandOnThatSideOnly) {
     EXPECT_THAT(host(source ? second.source.id : second.target_input.id), ElementsAre(5, 6));
     EXPECT_EQ(second.context(side).whole.tokens, 4);
   }
+  EXPECT_TRUE(make_sequence_pack(sequences, Side::target).target_rows.prefix_length.empty());
+  std::vector<TokenSequence> const prefixed{{4, {5, 6, 7}, {-1, 8, 9}, 2}, {9, {3}, {3}}};
+  for (GroupMember const split : {GroupMember{0, 1}, GroupMember{1, 2}}) {
+    EXPECT_THAT(host(make_sequence_pack(prefixed, Side::target, split).target_rows.prefix_length), ElementsAre(2, 0));
+  }
+  std::vector<TokenSequence> const too_long{{0, {5}, {7}, 2}};
+  EXPECT_THAT([&] { make_sequence_pack(too_long, Side::target); },
+              ThrowsMessage<Error>(HasSubstr("a sequence of 1 tokens cannot have a prefix of 2")));
   std::vector<TokenSequence> const uneven{{0, {5, 6}, {7}}};
   EXPECT_THAT([&] { make_sequence_pack(uneven, Side::source); },
               ThrowsMessage<Error>(HasSubstr("a sequence of 2 tokens with 1 to predict")));

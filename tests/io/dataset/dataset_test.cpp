@@ -239,8 +239,8 @@ class SampleSourceTest : public testing::Test {
     writer.add(sentence(1, 50));
     writer.commit();
   }
-  std::unique_ptr<SampleSource> samples(Dataset const& dataset) const {
-    return samples_for(config_, dataset, SampleUse::training);
+  std::unique_ptr<SampleSource> samples(Dataset const& dataset, SampleUse const& use = {}) const {
+    return samples_for(config_, dataset, use);
   }
   std::string refusal(char const* name) const {
     Dataset const dataset = Dataset::open(directory_ / name);
@@ -266,6 +266,38 @@ TEST_F(SampleSourceTest, AModelLearnsFromWhatItsStacksRead) {
   EXPECT_EQ(targets->pack(0, std::array<std::int64_t, 1>{2}, 7, {}).target_rows.tokens, 7);
   Dataset const text = Dataset::open(directory_ / "lines.h5");
   EXPECT_EQ(samples(text)->cost(0, 0).target, 3);
+}
+
+TEST_F(SampleSourceTest, SourcesArePrefixesOfTargets) {
+  config_.model.stacks = {"decoder"};
+  Dataset const separate = Dataset::open(directory_ / "pairs.h5");
+  EXPECT_THAT(message_of<ConfigError>([&] { samples(separate, {.prefixes = true}); }),
+              HasSubstr("pairs.h5 have vocabularies of their own; `heddle prepare` without --separate-vocab"));
+  Tokenizer const& tokenizer = separate_vocabulary().source;
+  DatasetWriter writer(directory_ / "joint.h5", {tokenizer, tokenizer});
+  for (int64_t pair = 0; pair < 3; ++pair) {
+    writer.add(sentence(pair, 50), sentence(pair + 3, 50));
+  }
+  writer.commit();
+  Dataset const dataset = Dataset::open(directory_ / "joint.h5");
+  SpecialIds const ids = dataset.vocabulary().special_ids().target;
+  auto const prefixed = samples(dataset, {.prefixes = true});
+  std::int64_t const index = 2;
+  auto const source = dataset.source(index);
+  auto const target = dataset.target(index);
+  Pack const pack = prefixed->pack(0, {&index, 1}, 7, {});
+  std::vector<int32_t> input{ids.begin};
+  input.insert(input.end(), source.begin(), source.end());
+  input.push_back(ids.end);
+  std::vector<int32_t> output(input.size() - 1, -1);
+  EXPECT_THAT(to_host<std::int32_t>(pack.target_rows.prefix_length), testing::ElementsAre(std::ssize(input)));
+  input.insert(input.end(), target.begin(), target.end());
+  output.insert(output.end(), target.begin(), target.end());
+  output.push_back(ids.end);
+  EXPECT_EQ(to_host<std::int32_t>(pack.target_input.id), input);
+  EXPECT_EQ(to_host<std::int32_t>(pack.target_output.id), output);
+  EXPECT_EQ(prefixed->cost(0, index).longer(), std::ssize(input));
+  EXPECT_EQ(prefixed->predicted(0, index), std::ssize(target) + 1);
 }
 
 TEST_F(SampleSourceTest, AModelAndADatasetThatDoNotFitAreNamed) {

@@ -59,6 +59,31 @@ TEST(TextSamples, LinesAreJoinedWhileTheyFitAndLongOnesAreCut) {
             "model.max_length");
 }
 
+TEST(TextSamples, PrefixesHideWhatTheyShow) {
+  PrefixedTextSamples const samples(make_lines(400), rule(20, 5));
+  PrefixedTextSamples const again(make_lines(400), rule(20, 5));
+  PrefixedTextSamples const other(make_lines(400), rule(20, 6));
+  TextSamples const plain(make_lines(400), rule(20, 5));
+  double share = 0;
+  bool differs = false;
+  for (std::int64_t index = 0; index < samples.size(1); ++index) {
+    Pack const pack = pack_of(samples, 1, index);
+    auto const length = static_cast<std::size_t>(samples.cost(1, index).longer());
+    auto const prefix = static_cast<std::size_t>(host(pack.target_rows.prefix_length).front());
+    ASSERT_TRUE(prefix >= 1 && prefix <= length);
+    Tokens expected = host(pack_of(plain, 1, index).target_output.id);
+    std::fill_n(expected.begin(), prefix - 1, -1);
+    EXPECT_EQ(host(pack.target_output.id), expected);
+    EXPECT_EQ(host(pack.target_input.id), host(pack_of(plain, 1, index).target_input.id));
+    EXPECT_EQ(samples.predicted(1, index), static_cast<std::int64_t>(length - prefix + 1));
+    EXPECT_EQ(again.predicted(1, index), samples.predicted(1, index));
+    differs = differs || other.predicted(1, index) != samples.predicted(1, index);
+    share += static_cast<double>(prefix) / static_cast<double>(length + 1) / static_cast<double>(samples.size(1));
+  }
+  EXPECT_NEAR(share, 0.5, 0.06);
+  EXPECT_TRUE(differs);
+}
+
 TEST(TextSamples, AnEpochHasEveryTokenOnceInAnotherOrder) {
   constexpr std::int64_t count = 400;
   TextSamples const samples(make_lines(count), rule(20, 5));

@@ -62,11 +62,11 @@ class AttentionCore {
     Sequences sequences;
     Tensor state{};  ///< AttentionCall::state
   };
-  /// One query per row against `keys`. `q` is overwritten.
+  /// The new tokens' queries against `keys`. `q` is overwritten.
   Tensor decode(LayerContext& context, Tensor const& q, DecodeKeys const& keys, DecodeStep const& step) const;
-  /// Whether decode needs a state in place of cached keys and values; if so, that of `rows` rows without keys.
+  /// Whether decode needs a state in place of cached keys and values; if so, that of hypotheses without keys.
   bool has_state() const { return base_.score == ScoreKind::linear; }
-  Tensor new_state(LayerContext& context, DType dtype, std::int64_t rows) const;
+  Tensor new_state(LayerContext& context, DType dtype, std::int64_t hypotheses) const;
 
   /// Options, cost and refusals of both layers.
   static LayerTraits traits();

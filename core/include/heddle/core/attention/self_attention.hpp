@@ -25,14 +25,16 @@ class SelfAttention : public Layer {
     Tensor all, q, k, v;
   };
   Projected split(Tensor const& all) const;
+  /// Writes the new tokens' keys or values behind those of earlier tokens.
+  void append(LayerContext& context, Tensor const& rows, DecodeStep const& step, Tensor const& cached) const;
 
   struct Activations {
     Tensor input;
     AttentionCore::Activations attention;
   };
   struct Cache {
-    Tensor keys{};                                       ///< [rows, capacity * width]
-    Tensor values{};                                     ///< [rows, capacity * width]
+    Tensor keys{};                                       ///< [hypotheses, capacity * width]
+    Tensor values{};                                     ///< [hypotheses, capacity * width]
     Tensor state{};                                      ///< in place of both, AttentionCall::state
     Tensor spare_keys{}, spare_values{}, spare_state{};  ///< the latest reorder read from them; the next writes there
   };

@@ -83,14 +83,18 @@ class HeldValue {
 /// The values that a forward call keeps for its backward call, one per micro-batch.
 class Saved : public HeldValue {};
 
-/// One step of incremental decoding: every row is one hypothesis and gets one new token.
+/// One step of incremental decoding: every hypothesis gets one new token, or in the first step the tokens of its
+/// prompt. The new tokens are the rows of a layer's input, hypothesis after hypothesis.
 struct DecodeStep {
-  std::int64_t time = 0;      ///< position of the new token
+  std::int64_t time = 0;      ///< position of the last new token
   std::int64_t capacity = 0;  ///< no hypothesis becomes longer than this number of tokens
-  Sequences queries;          ///< row i is a separate sequence
-  Sequences keys;             ///< row i's time + 1 cached positions: begin = i * capacity
-  Sequences memory;           ///< row i's source sentence in the stream's memory
-  Tensor position{};          ///< int32 [rows]: `time` for each row
+  Sequences queries;          ///< hypothesis i's rows
+  Sequences keys;             ///< hypothesis i's time + 1 cached positions: begin = i * capacity
+  Sequences memory;           ///< hypothesis i's source sentence in the stream's memory
+  Tensor position{};          ///< int32 [rows]
+  std::int64_t tokens = 1;    ///< new ones of each hypothesis; more than 1 only if there were none before
+
+  std::int64_t hypotheses() const { return queries.count; }
 };
 
 /// The state of a layer between two steps of decoding: keys and values of the tokens so far, for example. It lives as
@@ -112,8 +116,9 @@ class Layer {
   /// its gradient into grad_output.memory (+=), which is passed on. Parameter gradients are added (+=).
   virtual HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const = 0;
 
-  /// Computes forward for one new token per row, [rows, d_model], with the state that earlier steps left in `cache`. A
-  /// layer that treats rows independently needs no code beyond this default.
+  /// Computes forward for the new tokens, [rows, d_model], with the state that earlier steps left in `cache`. Tokens of
+  /// a prompt are a prefix, which all of them see under a prefix mask. A layer that treats rows independently needs no
+  /// code beyond this default.
   virtual HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                               DecodeCache& cache) const {
     static_cast<void>(step);
@@ -122,7 +127,7 @@ class Layer {
     return forward(context, input, saved);
   }
 
-  /// Row i of the cache becomes a copy of the former row `parents[i]` (int32 [new rows]).
+  /// Hypothesis i of the cache becomes a copy of the former hypothesis `parents[i]` (int32 [new hypotheses]).
   virtual void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const {
     static_cast<void>(context);
     static_cast<void>(parents);

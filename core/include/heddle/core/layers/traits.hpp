@@ -27,7 +27,8 @@ struct LayerUse {
   bool sequence_parallel = false;
   bool decode = false;
   bool devices = false;
-  bool prefixes = true;  ///< the data give the lengths of sequences' prefixes
+  bool prefixes = true;        ///< the samples have prefixes
+  bool predicts_next = false;  ///< each token's row is to predict the token after it, in training
 };
 
 /// The work that a layer's cost is asked for.

@@ -27,6 +27,10 @@ struct ModelDescription {
 
   /// Says why a layer cannot be used so, naming layer and key; "" where all can.
   std::string refusal(LayerUse const& use) const;
+  /// Whether a layer needs samples with prefixes.
+  bool needs_prefixes() const;
+  /// Says why the model cannot be trained, naming layer and key; "" where it can.
+  std::string training_refusal() const;
   /// Says why the model cannot generate text token by token, naming the layer or the key; "" where it can.
   std::string generation_refusal() const;
 

@@ -39,17 +39,19 @@ class Model {
   /// model of one stack. Collective over the tensor and pipeline groups, like decode.
   Tensor encode(LayerContext& context) const;
   std::vector<DecodeCache> make_caches() const;
-  /// The newest token of each row (ids int32 [rows]) → logits [rows, this rank's part of the vocabulary] on the stage
-  /// that ends the model and an empty tensor elsewhere, from the arena. `rows` gives each row's position, `memory` is
-  /// encode's result.
+  /// The newest tokens of each hypothesis (ids int32 [hypotheses * step.tokens]) → logits [hypotheses, this rank's part
+  /// of the vocabulary] after the last of them on the stage that ends the model and an empty tensor elsewhere, from the
+  /// arena. `rows` gives each token's position, `memory` is encode's result.
   Tensor decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& memory,
                 DecodeStep const& step, std::vector<DecodeCache>& caches) const;
-  /// Row i of the caches becomes a copy of the former row parents[i], after decode(step).
+  /// Hypothesis i of the caches becomes a copy of the former hypothesis parents[i], after decode(step).
   void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
                std::vector<DecodeCache>& caches) const;
 
   /// Whether a stack precedes the last one, which attends to its output. A model without memory continues prompts.
   bool has_memory() const { return stacks_ > 1; }
+  /// Whether its samples have prefixes (ModelDescription::needs_prefixes). The prompts are then prefixes.
+  bool needs_prefixes() const { return needs_prefixes_; }
   /// The reason why this model cannot generate (ModelDescription::generation_refusal); "" if it can.
   std::string const& generation_refusal() const { return generation_refusal_; }
 
@@ -75,6 +77,7 @@ class Model {
   Communicator pipeline_;
   Communicator tensor_;
   std::size_t stacks_;  ///< of the model
+  bool needs_prefixes_;
   std::string generation_refusal_;
   std::int64_t target_vocabulary_;
   int memory_stage_ = 0;  ///< where the stack before the last ends

@@ -26,7 +26,7 @@ struct TokenRows {
   Tensor position;  ///< int32 [tokens]
   std::int64_t tokens = 0;
   /// int32 [sequences.count]: tokens at the beginning of each sequence that all its tokens see under a prefix mask.
-  /// The code that makes the pack fills it where the data have prefixes; otherwise it is empty.
+  /// Empty where no sequence has a prefix.
   Tensor prefix_length{};
 };
 
@@ -113,10 +113,12 @@ struct TokenSequence {
   std::int32_t sample = 0;
   std::vector<std::int32_t> input;
   std::vector<std::int32_t> output;  ///< as many; below 0: the row predicts nothing
+  std::int32_t prefix = 0;           ///< tokens at the beginning that all tokens see under a prefix mask
 };
 
 /// Builds a pack of one side, for a model of one stack: the target's for a decoder, the source's for an encoder. With
-/// a split over several ranks it is this rank's part. Throws Error for unequal numbers of inputs and outputs.
+/// a split over several ranks it is this rank's part. Throws Error for unequal numbers of inputs and outputs, or for a
+/// prefix that is longer than its sequence.
 Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {});
 
 /// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's.

@@ -115,14 +115,40 @@ class TargetSamples final : public PairSource {
   Dataset const& dataset_;
 };
 
-/// Training shuffles and masks by train.seed; measuring has the data's order and masks that no key changes.
-enum class SampleUse : std::uint8_t { training, measuring };
+/// The pairs of a dataset with a joint vocabulary as single sequences for a decoder alone (Raffel et al. 2020, "prefix
+/// LM"): begin token, source, end token and target. All up to the source's end token is the prefix; the target and its
+/// end token are predicted. The same in every epoch. Keeps a reference to the dataset.
+class PrefixedPairs final : public SampleSource {
+ public:
+  explicit PrefixedPairs(Dataset const& dataset) : dataset_(dataset) {}
+
+  std::int64_t size(std::int64_t /*epoch*/) const override { return dataset_.size(); }
+  SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
+    return {0, dataset_.source_length(index) + 2 + dataset_.target_length(index)};
+  }
+  std::int64_t predicted(std::int64_t /*epoch*/, std::int64_t index) const override {
+    return dataset_.target_length(index) + 1;
+  }
+  Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+            GroupMember split) const override;
+  std::string words(std::int64_t epoch) const override;
+
+ private:
+  Dataset const& dataset_;
+};
+
+/// The way in which samples are used.
+struct SampleUse {
+  bool training = true;   ///< order and masks follow train.seed; otherwise the data's order, and masks no key changes
+  bool prefixes = false;  ///< samples have prefixes (ModelDescription::needs_prefixes)
+};
 
 /// Whether a model learns to predict masked tokens: an encoder without decoder.
 bool predicts_masked_tokens(ModelConfig const& model);
 
 /// The samples that a model learns from: pairs; sequences of a dataset of lines for a model of one stack, with masked
-/// tokens for an encoder; or the targets of pairs for a decoder alone. Keeps a reference to the dataset. Throws
+/// tokens for an encoder; or, for a decoder alone, the targets of pairs, or with prefixes sources and targets. Keeps a
+/// reference to the dataset. Throws
 /// ConfigError, naming model.stacks, the dataset and a remedy, where the two do not fit.
 std::unique_ptr<SampleSource> samples_for(Config const& config, Dataset const& dataset, SampleUse use);
 

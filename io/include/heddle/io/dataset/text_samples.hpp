@@ -119,11 +119,30 @@ class TextSamples : public SampleSource {
   TextSequences const& sequences(std::int64_t epoch) const;
   /// The tokens of a sequence, end tokens included.
   std::vector<std::int32_t> tokens(std::int64_t epoch, std::int64_t index) const;
+  /// A sequence whose rows predict all its tokens.
+  TokenSequence predicting(std::int64_t epoch, std::int64_t index, std::int32_t number) const;
 
  private:
   std::unique_ptr<TextLines> lines_;
   TextRule rule_;
   mutable std::optional<std::pair<std::int64_t, TextSequences>> latest_;  ///< the epoch asked for last
+};
+
+/// Sequences with prefixes of random lengths, uniform from 1 to the sequence's (Raffel et al. 2020, "prefix LM"): the
+/// begin token and the tokens that follow it; those behind the prefix are predicted. The random numbers are keyed by
+/// the seed, the epoch and the sequence.
+class PrefixedTextSamples final : public TextSamples {
+ public:
+  PrefixedTextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule);
+
+  std::int64_t predicted(std::int64_t epoch, std::int64_t index) const override;
+  Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+            GroupMember split) const override;
+
+ private:
+  std::int64_t prefix(std::int64_t epoch, std::int64_t index) const;
+
+  std::uint64_t key_;
 };
 
 /// Sequences some of whose tokens an encoder is to predict (Devlin et al. 2019): each token but the end tokens with the
