@@ -1,29 +1,54 @@
 #!/usr/bin/env bash
-# The table of attention variants in docs/kernels-and-plugins.md is what `heddle kernels --variants` prints, but for its
-# times. Rounding errors differ between processors: they are compared by their size.
+# The tables of variants in docs/kernels-and-plugins.md are what `heddle kernels --variants` prints, but for times.
+# Rounding errors differ between processors: they are compared by their size. Then choices of kernels.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 page=$HEDDLE_SOURCE/docs/kernels-and-plugins.md
 
-"$HEDDLE" kernels --variants > "$work/printed"
-sed -n '/^| variant /,/^$/p' "$page" | sed '/^$/d' > "$work/documented"
+fail() { echo "FAILED: $*"; exit 1; }
+# rows FILE: the rows of all its tables of variants, without their heads.
+rows() { sed -n '/^| variant /,/^$/p' "$1" | grep -v -e '^| variant ' -e '^| --- ' -e '^$' -e '^- '; }
+
+"$HEDDLE" kernels --variants > "$work/all"
+rows "$work/all" > "$work/printed"
+rows "$page" > "$work/documented"
 
 # Names and layouts as they are, errors as the exponents of the next power of ten.
 columns() {
-  awk -F '|' 'NR > 2 {
+  awk -F '|' '{
     line = $2
     for (i = 5; i <= 10; ++i) line = line "|" $i
     print line
   }' "$1"
 }
-exponents() { awk -F '|' 'NR > 2 { print $2 "|" int(log($3 + 0) / log(10) - 0.5) "|" int(log($4 + 0) / log(10) - 0.5) }' "$1"; }
+exponents() { awk -F '|' '{ print $2 "|" int(log($3 + 0) / log(10) - 0.5) "|" int(log($4 + 0) / log(10) - 0.5) }' "$1"; }
 
-[ "$(wc -l < "$work/printed")" -gt 10 ] || { echo "FAILED: heddle kernels --variants printed no table"; exit 1; }
+[ "$(grep -c '^| variant ' "$work/all")" -eq 3 ] || fail "heddle kernels --variants did not print three tables"
+[ "$(wc -l < "$work/printed")" -gt 60 ] || fail "heddle kernels --variants printed few rows"
 diff <(columns "$work/documented") <(columns "$work/printed") ||
-  { echo "FAILED: the table in docs/kernels-and-plugins.md is out of date: heddle kernels --variants --time"; exit 1; }
+  fail "the tables in docs/kernels-and-plugins.md are out of date: heddle kernels --variants --time"
 paste -d '|' <(exponents "$work/documented") <(exponents "$work/printed") | awk -F '|' '
   function far(a, b) { return a - b > 1 || b - a > 1 }
   far($2, $5) || far($3, $6) { print "FAILED: the errors of" $1 "are of another size than those documented"; wrong = 1 }
   END { exit wrong }'
-echo "variants: $(($(wc -l < "$work/printed") - 2)) rows"
+
+# A choice of kernels is measured: other rounding errors, and no errors where the kernel does not support the variant.
+"$HEDDLE" kernels --variants --set kernels.attention=reference > "$work/chosen"
+[ "$(rows "$work/chosen" | wc -l)" -eq "$(wc -l < "$work/printed")" ] || fail "a choice of kernels changes the rows"
+! diff <(rows "$work/chosen") "$work/printed" > /dev/null || fail "kernels.attention = reference changes no error"
+"$HEDDLE" kernels --variants --set kernels.residual_norm=simd > "$work/chosen"
+grep -q '^| norm: RMSNorm | - | - | yes ' "$work/chosen" || fail "a kernel that refuses a variant has errors"
+grep -q "^- norm: RMSNorm: .*kernels.residual_norm = 'simd' does not support" "$work/chosen" ||
+  fail "no note gives the reason of a refusal"
+
+# refused ARGUMENTS...: exit 64, because they would change nothing.
+refused() {
+  local code=0
+  "$HEDDLE" kernels --variants "$@" > /dev/null 2> "$work/log" || code=$?
+  [ "$code" -eq 64 ] || fail "--variants $*: exit code $code instead of 64: $(cat "$work/log")"
+}
+refused --set model.heads=2
+refused --set kernels.cache=file
+refused --config run.toml
+echo "variants: $(wc -l < "$work/printed") rows"

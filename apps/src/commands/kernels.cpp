@@ -150,9 +150,10 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
        "check every implementation and layer, or NAME: an operation, an implementation, OPERATION.IMPLEMENTATION, a "
        "layer or a plug-in's path")  //
       ("variants", po::bool_switch(&options.variants),
-       "print the table of attention variants: errors against float64 and the layouts that each can be split by")  //
+       "print tables of variants of attention and of models: errors against float64, with --plugin and --set kernels.… "
+       "those of the chosen kernels, and the layouts that each accepts")  //
       ("time", po::bool_switch(&options.timed),
-       "with --variants: measure times beside full attention, too, which takes minutes")  //
+       "with --variants: measure times of a decoder's self-attention, too, which takes minutes")  //
       ("benchmark", po::bool_switch(&options.benchmark),
        "time implementations")  //
       ("config", po::value(&options.config)->value_name("RUN.toml"),
@@ -185,6 +186,29 @@ void benchmark(KernelsOptions const& options, Config const& config, Registries c
   fmt::print("\nKept in {}; runs that have no checkpoint yet choose by it from now on.\n", path.string());
 }
 
+/// The models of --variants are its own: only kernels and plug-ins can be chosen. Throws UsageError for other settings.
+void require_variants_options(KernelsOptions const& options) {
+  if (!options.config.empty()) {
+    throw UsageError(
+        "--variants computes models of its own: it takes --plugin and --set kernels.OPERATION=NAME, but no --config");
+  }
+  for (std::string const& setting : options.overrides) {
+    if ((!setting.starts_with("kernels.") && !setting.starts_with("plugins.")) ||
+        setting.starts_with("kernels.cache")) {
+      throw UsageError(fmt::format(
+          "--variants computes models of its own, in float32: --set {} would change nothing; it takes --set "
+          "kernels.OPERATION=NAME and --set plugins.KEY=VALUE",
+          setting));
+    }
+  }
+}
+
+void print_variants(VariantsRequest const& request, bool timed) {
+  fmt::print("{}\n", to_markdown(decoder_attention_variants(request, timed)));
+  fmt::print("{}\n", to_markdown(other_attention_variants(request)));
+  fmt::print("{}", to_markdown(model_variants(request)));
+}
+
 }  // namespace
 
 int run_kernels(Arguments const& arguments) {
@@ -198,6 +222,9 @@ int run_kernels(Arguments const& arguments) {
   }
   if (int{options.check.has_value()} + int{options.benchmark} + int{options.variants} > 1) {
     throw UsageError("--check, --benchmark and --variants exclude each other");
+  }
+  if (options.variants) {
+    require_variants_options(options);
   }
   if (options.timed && !options.variants) {
     throw UsageError("--time is for --variants, which is not given");
@@ -219,7 +246,7 @@ int run_kernels(Arguments const& arguments) {
     return static_cast<int>(print_checks(registries, *options.check, runtime.execution()));
   }
   if (options.variants) {
-    fmt::print("{}", to_markdown(attention_variants(registries, runtime.execution(), options.timed)));
+    print_variants({registries, config.kernels, runtime.execution()}, options.timed);
     return static_cast<int>(ExitCode::done);
   }
   if (options.benchmark) {

@@ -5,34 +5,32 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
-#include <functional>
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/random.hpp>
 #include <heddle/core/model/description.hpp>
-#include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/tensor/fence.hpp>
+#include <span>
+
+#include "variant_results.hpp"
 
 namespace heddle {
 namespace {
 
-using Values = std::vector<double>;
 using Seconds = std::chrono::duration<double>;
 
 struct Variant {
   char const* name;
-  char const* options;    ///< of the decoder's self_attention
+  char const* options;    ///< of the attention layer
   char const* keys = "";  ///< of [model]
 };
 
 /// The first is what the others are compared with.
-constexpr std::array variants{
+constexpr std::array decoder_variants{
     Variant{"scaled dot product", ""},
     Variant{"dot product", R"(score = "dot_product")"},
     Variant{"additive", R"(score = "additive")"},
-    Variant{"soft cap", "soft_cap = 30.0"},
+    Variant{"soft cap", "soft_cap = 0.5"},
     Variant{"norms of queries and keys", "query_key_norm = true"},
     Variant{"linear", R"(score = "linear")"},
     Variant{"window of 64", "window = 64"},
@@ -50,90 +48,113 @@ constexpr std::array variants{
     Variant{"ALiBi", "", R"(positions = "alibi")"},
 };
 
+constexpr std::array encoder_variants{
+    Variant{"encoder: scaled dot product", ""},
+    Variant{"encoder: dot product", R"(score = "dot_product")"},
+    Variant{"encoder: additive", R"(score = "additive")"},
+    Variant{"encoder: soft cap", "soft_cap = 0.5"},
+    Variant{"encoder: norms of queries and keys", "query_key_norm = true"},
+    Variant{"encoder: linear", R"(score = "linear")"},
+    Variant{"encoder: window of 32 on both sides", "window = 32"},
+    Variant{"encoder: blocks of 64, 1 on both sides, 4 global tokens", "window = 1, block = 64, global_tokens = 4"},
+    Variant{"encoder: grouped: 2 key heads", "kv_heads = 2"},
+    Variant{"encoder: rotary", "", R"(positions = "rotary")"},
+    Variant{"encoder: relative by distance", "", R"(positions = "relative")"},
+    Variant{"encoder: relative in buckets (T5)", "", R"(positions = "relative_buckets")"},
+    Variant{"encoder: ALiBi", "", R"(positions = "alibi")"},
+};
+
+constexpr std::array cross_variants{
+    Variant{"cross-attention: scaled dot product", ""},
+    Variant{"cross-attention: dot product", R"(score = "dot_product")"},
+    Variant{"cross-attention: additive", R"(score = "additive")"},
+    Variant{"cross-attention: soft cap", "soft_cap = 0.5"},
+    Variant{"cross-attention: norms of queries and keys", "query_key_norm = true"},
+    Variant{"cross-attention: linear", R"(score = "linear")"},
+    Variant{"cross-attention: grouped: 2 key heads", "kv_heads = 2"},
+    Variant{"cross-attention: multi-query: 1 key head", "kv_heads = 1"},
+    Variant{"cross-attention: heads of 32", "head_dim = 32"},
+};
+
+/// A layer of a model of two layers in each stack.
+struct Place {
+  char const* stacks;  ///< the layer is in the last
+  char const* sublayer;
+};
+constexpr Place in_decoder{R"("decoder")", "self_attention"};
+constexpr Place in_encoder{R"("encoder")", "self_attention"};
+constexpr Place across{R"("encoder", "decoder")", "cross_attention"};
+
 /// A small model for errors, and the base model's sizes for times.
 struct Sizes {
   std::int64_t d_model, heads, max_length;
 };
+constexpr Sizes small_sizes{24, 4, 256};
+constexpr Sizes timed_sizes{512, 8, 8192};
 
-ModelConfig model_of(Variant const& variant, Sizes const& sizes) {
+ModelConfig model_of(Place const& place, Variant const& variant, Sizes const& sizes) {
   std::string const options =
-      *variant.options == '\0' ? "" : fmt::format("self_attention = {{ {} }}\n", variant.options);
-  return parse_config(fmt::format("[train]\nbatch_tokens = {0}\nmicro_batch_tokens = {0}\n[model]\nmax_length = {0}\n"
-                                  "stacks = [\"decoder\"]\ndecoder_layers = 2\nd_model = {1}\nheads = {2}\n{3}\n"
-                                  "[model.decoder]\n{4}",
-                                  sizes.max_length, sizes.d_model, sizes.heads, variant.keys, options),
-                      variant.name)
+      *variant.options == '\0' ? "" : fmt::format("{} = {{ {} }}\n", place.sublayer, variant.options);
+  return parse_config(
+             fmt::format("[train]\nbatch_tokens = {0}\nmicro_batch_tokens = {0}\n[model]\nmax_length = {0}\n"
+                         "stacks = [{5}]\nencoder_layers = 2\ndecoder_layers = 2\nd_model = {1}\nheads = {2}\n{3}\n"
+                         "[model.{6}]\n{4}",
+                         sizes.max_length, sizes.d_model, sizes.heads, variant.keys, options, place.stacks,
+                         &place == &in_encoder ? "encoder" : "decoder"),
+             variant.name)
       .model;
 }
 
-Values random_numbers(std::int64_t count, std::string_view name) {
-  std::uint64_t const key = random_key(0, name);
-  Values numbers;
-  for (std::int64_t i = 0; i < count; ++i) {
-    numbers.push_back(Philox::words(key, {static_cast<std::uint32_t>(i), 0, 0, 0})[0] / 4294967296.0 - 0.5);
-  }
-  return numbers;
-}
-
-Pack pack_of(std::vector<std::int32_t> const& lengths) {
-  std::vector<SentencePair> pairs;
-  for (std::int32_t const length : lengths) {
-    std::vector<std::int32_t> const tokens(static_cast<std::size_t>(length) - 1, 3);
-    pairs.push_back({static_cast<std::int32_t>(pairs.size()), {}, tokens});
-  }
-  Pack pack = make_pack(pairs, {.source = {.begin = 1, .end = 2}, .target = {.begin = 1, .end = 2}});
-  std::vector<std::int32_t> prefixes;
-  std::ranges::transform(lengths, std::back_inserter(prefixes), [](std::int32_t length) { return length / 3; });
-  pack.target_rows.prefix_length = from_host<std::int32_t>(prefixes, {pack.target_rows.sequences.count});
-  return pack;
-}
-
-/// The first self-attention of a model, on one rank.
+/// The attention layer of a place, on one rank.
 class Bench {
  public:
-  Bench(Registries const& registries, ModelDescription const& model, DType dtype, bool reference)
-      : keys_(*model.stacks[0].layers[0].keys),
-        kernels_(reference ? registries.kernels.preferring_reference() : registries.kernels) {
-    LayerSpec spec{.name = "decoder",
-                   .side = Side::target,
+  Bench(Registries const& registries, Place const& place, ModelDescription const& model, KernelSource const& kernels,
+        DType dtype)
+      : keys_(*model.stacks.back().layers[0].keys), dtype_(dtype), side_(model.stacks.back().side) {
+    StackDescription const& stack = model.stacks.back();
+    LayerSpec spec{.name = stack.name,
+                   .side = side_,
                    .model = keys_,
                    .dtype = dtype,
-                   .kernels = {kernels_, choices_},
+                   .kernels = kernels,
                    .parallel = parallel_,
                    .parameters = parameters_,
-                   .memory_side = {}};
+                   .memory_side = stack.memory_side};
     spec.positions = make_attention_positions({.stack = spec, .heads = keys_.heads, .stages = {}});
-    SublayerDescription const& sublayer = model.stacks[0].layers[0].sublayers[0];
+    SublayerDescription const& sublayer =
+        *std::ranges::find(stack.layers[0].sublayers, place.sublayer, &SublayerDescription::name);
     spec.name = sublayer.path;
     spec.options = sublayer.options;
+    with_memory_ = sublayer.name == across.sublayer;
     layer_ = registries.layers.build(sublayer.name, spec);
-    parameters_.allocate(dtype);
-    for (Parameter const& parameter : parameters_.all()) {
-      copy_from_doubles(parameter.value, random_numbers(parameter.value.size(), parameter.spec.name));
-    }
-    parameters_.bump_versions();
+    set_variant_parameters(parameters_, dtype);
   }
 
-  /// One forward and backward pass over `pack`; the arena is released. Returns output, then the gradients.
-  struct Results {
-    Values output, gradients;
-  };
-  Results run(Execution& execution, Pack const& pack, DType dtype) {
+  /// One forward and backward pass over `pack`; the arena is released. The gradients are those of the inputs, then of
+  /// the parameters.
+  VariantValues run(Execution& execution, Pack const& pack) {
     ArenaScope const scope(arena_);
-    Given const given = given_for(pack, dtype);
-    copy_from_doubles(parameters_.gradients(), Values(static_cast<std::size_t>(parameters_.gradients().size())));
+    Given const given = given_for(pack);
+    copy_from_doubles(parameters_.gradients(),
+                      std::vector<double>(static_cast<std::size_t>(parameters_.gradients().size())));
     auto const [output, grad_input] = pass(execution, pack, given);
-    Results results{to_doubles(output), to_doubles(grad_input)};
-    for (Parameter const& parameter : parameters_.all()) {
-      std::ranges::copy(to_doubles(parameter.gradient), std::back_inserter(results.gradients));
+    VariantValues values{to_doubles(output), to_doubles(grad_input.hidden)};
+    auto const add = [&](Tensor const& gradient) {
+      std::ranges::copy(to_doubles(gradient), std::back_inserter(values.gradients));
+    };
+    if (with_memory_) {
+      add(grad_input.memory);
     }
-    return results;
+    for (Parameter const& parameter : parameters_.all()) {
+      add(parameter.gradient);
+    }
+    return values;
   }
 
   /// Seconds of such a pass.
-  double time(Execution& execution, Pack const& pack, DType dtype) {
+  double time(Execution& execution, Pack const& pack) {
     ArenaScope const scope(arena_);
-    Given const given = given_for(pack, dtype);
+    Given const given = given_for(pack);
     auto const begin = std::chrono::steady_clock::now();
     pass(execution, pack, given);
     fence(&execution);
@@ -143,127 +164,109 @@ class Bench {
  private:
   /// A pass's input, and the gradient of its output.
   struct Given {
-    Tensor input, upstream;
+    HiddenStates input, upstream;
   };
-  Given given_for(Pack const& pack, DType dtype) const {
-    Shape const shape{pack.target_rows.tokens, keys_.d_model};
-    return {from_doubles(random_numbers(shape.size(), "input"), dtype, shape),
-            from_doubles(random_numbers(shape.size(), "upstream"), dtype, shape)};
+  Given given_for(Pack const& pack) const {
+    auto const numbers = [&](Side side, char const* name) {
+      Shape const shape{pack.rows(side).tokens, keys_.d_model};
+      return from_doubles(variant_numbers(shape.size(), name), dtype_, shape);
+    };
+    Given given{{numbers(side_, "input"), {}}, {numbers(side_, "upstream"), {}}};
+    if (with_memory_) {
+      given.input.memory = numbers(Side::source, "memory");
+      given.upstream.memory = numbers(Side::source, "gradient of the memory");
+    }
+    return given;
   }
   struct Passed {
-    Tensor output, grad_input;
+    Tensor output;
+    HiddenStates grad_input;
   };
   Passed pass(Execution& execution, Pack const& pack, Given const& given) {
     LayerContext context{.execution = execution, .arena = arena_, .pack = pack, .training = true};
     Saved saved;
-    Tensor const output = layer_->forward(context, {given.input, {}}, saved).hidden;
-    return {output, layer_->backward(context, {given.upstream, {}}, saved).hidden};
+    Tensor const output = layer_->forward(context, given.input, saved).hidden;
+    return {output, layer_->backward(context, given.upstream, saved)};
   }
 
   ModelConfig keys_;
-  KernelRegistries kernels_;
-  KernelChoices choices_;
+  DType dtype_;
+  Side side_;
+  bool with_memory_ = false;
   ParallelState parallel_;
   ParameterSet parameters_{parallel_.mesh};
   std::unique_ptr<Layer> layer_;
   Arena arena_;
 };
 
-double error_of(Values const& actual, Values const& expected) {
-  double worst = 0;
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    double const error = std::abs(actual[i] - expected[i]) / (1 + std::abs(expected[i]));
-    worst = std::isnan(error) ? INFINITY : std::max(worst, error);
+std::vector<VariantResult> results_of(VariantsRequest const& request, Place const& place,
+                                      std::span<Variant const> variants) {
+  Pack const pack = variant_pack({80, 2, 131, 1}, {150, 1, 67, 9});
+  std::vector<VariantResult> results;
+  for (Variant const& variant : variants) {
+    ModelDescription const model = describe_model(model_of(place, variant, small_sizes), request.registries.layers);
+    results.push_back(variant_result(request, variant.name, model, [&](KernelSource const& kernels, DType dtype) {
+      return Bench(request.registries, place, model, kernels, dtype).run(request.execution, pack);
+    }));
   }
-  return worst;
+  return results;
 }
 
-std::vector<std::string> layouts_of(ModelDescription const& model) {
-  auto const allowed = [&](LayerUse const& use) { return model.refusal(use).empty() ? "yes" : "no"; };
-  auto const cut = [&] {
-    ParallelConfig parallel;
-    parallel.pipeline = 2;
-    return plan_pipeline(model, parallel, 1000).stages() == 2 ? "yes" : "no";
-  };
-  return {allowed({.tensor = 2}),
-          allowed({.tensor = 2, .sequence_parallel = true}),
-          allowed({.context = 2}),
-          allowed({.context = 2, .context_mode = ContextMode::ulysses}),
-          cut(),
-          allowed({.decode = true})};
+/// Seconds of one pass of each variant over sequences of this length; 0 where the kernels refuse it.
+std::vector<double> seconds_of_round(VariantsRequest const& request, std::vector<VariantResult> const& results,
+                                     std::int64_t length) {
+  // As many tokens of short sentences as take a measurable time.
+  auto const sequences = static_cast<std::size_t>(std::max<std::int64_t>(1, 2048 / length));
+  std::vector<std::int32_t> const lengths(sequences, static_cast<std::int32_t>(length));
+  Pack const pack = variant_pack(lengths, lengths);
+  std::vector<double> seconds(decoder_variants.size());
+  for (std::size_t i = 0; i < decoder_variants.size(); ++i) {
+    if (!results[i].refusal.empty()) {
+      continue;
+    }
+    ModelDescription const model =
+        describe_model(model_of(in_decoder, decoder_variants[i], timed_sizes), request.registries.layers);
+    Bench bench(request.registries, in_decoder, model, {request.registries.kernels, request.choices}, DType::float32);
+    if (length < timed_lengths.back()) {
+      bench.time(request.execution, pack);  // the first pass takes memory from the system
+    }
+    seconds[i] = bench.time(request.execution, pack);
+  }
+  return seconds;
 }
 
 /// The medians of three rounds in which every variant has its turn, divided by the first variant's.
-void add_times(std::vector<VariantResult>& results, Registries const& registries, Execution& execution) {
-  constexpr Sizes sizes{512, 8, 8192};
-  constexpr std::size_t rounds = 3;
+void add_times(VariantsRequest const& request, std::vector<VariantResult>& results) {
   for (std::int64_t const length : timed_lengths) {
-    // As many tokens of short sentences as take a measurable time.
-    auto const sequences = static_cast<std::size_t>(std::max<std::int64_t>(1, 2048 / length));
-    Pack const pack = pack_of(std::vector<std::int32_t>(sequences, static_cast<std::int32_t>(length)));
-    std::vector<std::array<double, rounds>> seconds(variants.size());
-    for (std::size_t round = 0; round < rounds; ++round) {
-      for (std::size_t i = 0; i < variants.size(); ++i) {
-        ModelDescription const model = describe_model(model_of(variants[i], sizes), registries.layers);
-        Bench bench(registries, model, DType::float32, false);
-        if (length < timed_lengths.back()) {
-          bench.time(execution, pack, DType::float32);  // the first pass takes memory from the system
-        }
-        seconds[i][round] = bench.time(execution, pack, DType::float32);
-      }
+    std::array<std::vector<double>, 3> rounds;
+    for (std::vector<double>& round : rounds) {
+      round = seconds_of_round(request, results, length);
     }
-    for (std::size_t i = 0; i < variants.size(); ++i) {
-      std::ranges::sort(seconds[i]);
-      results[i].times.push_back(seconds[i][rounds / 2] / seconds[0][rounds / 2]);
+    auto const median = [&](std::size_t variant) {
+      std::array<double, 3> seconds{rounds[0][variant], rounds[1][variant], rounds[2][variant]};
+      std::ranges::sort(seconds);
+      return seconds[1];
+    };
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      results[i].times.push_back(median(0) > 0 ? median(i) / median(0) : 0);
     }
   }
 }
 
 }  // namespace
 
-std::vector<VariantResult> attention_variants(Registries const& registries, Execution& execution, bool timed) {
-  constexpr Sizes sizes{24, 4, 256};
-  Pack const pack = pack_of({150, 1, 67, 9});
-  std::vector<VariantResult> results;
-  for (Variant const& variant : variants) {
-    ModelDescription const model = describe_model(model_of(variant, sizes), registries.layers);
-    auto const actual = Bench(registries, model, DType::float32, false).run(execution, pack, DType::float32);
-    auto const expected = Bench(registries, model, DType::float64, true).run(execution, pack, DType::float64);
-    results.push_back({.name = variant.name,
-                       .output_error = error_of(actual.output, expected.output),
-                       .gradient_error = error_of(actual.gradients, expected.gradients),
-                       .layouts = layouts_of(model)});
-  }
+std::vector<VariantResult> decoder_attention_variants(VariantsRequest const& request, bool timed) {
+  std::vector<VariantResult> results = results_of(request, in_decoder, decoder_variants);
   if (timed) {
-    add_times(results, registries, execution);
+    add_times(request, results);
   }
   return results;
 }
 
-std::string to_markdown(std::vector<VariantResult> const& results) {
-  bool const timed = !results.empty() && !results.front().times.empty();
-  std::string text = "| variant | output | gradient |";
-  std::string rule = "| --- | --- | --- |";
-  for (std::string_view const name : layout_names) {
-    text += fmt::format(" {} |", name);
-    rule += " --- |";
-  }
-  for (std::int64_t const length : timed_lengths) {
-    text += timed ? fmt::format(" {} |", length) : "";
-    rule += timed ? " --- |" : "";
-  }
-  text += "\n" + rule + "\n";
-  for (VariantResult const& result : results) {
-    text += fmt::format("| {} | {:.0e} | {:.0e} |", result.name, result.output_error, result.gradient_error);
-    for (std::string const& layout : result.layouts) {
-      text += fmt::format(" {} |", layout);
-    }
-    for (double const time : result.times) {
-      text += fmt::format(" {:.2f} |", time);
-    }
-    text += "\n";
-  }
-  return text;
+std::vector<VariantResult> other_attention_variants(VariantsRequest const& request) {
+  std::vector<VariantResult> results = results_of(request, in_encoder, encoder_variants);
+  std::ranges::move(results_of(request, across, cross_variants), std::back_inserter(results));
+  return results;
 }
 
 }  // namespace heddle

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <heddle/core/model/description.hpp>
+#include <heddle/core/tensor/pack.hpp>
+#include <string_view>
+#include <vector>
+
+#include "variants.hpp"
+
+namespace heddle {
+
+/// The numbers of one computation of a variant.
+struct VariantValues {
+  std::vector<double> output, gradients;
+};
+
+/// Computes a variant with these kernels in this precision.
+using ComputeVariant = std::function<VariantValues(KernelSource const& kernels, DType dtype)>;
+
+/// The errors of `compute` with the requested kernels, and the layouts that the model accepts.
+VariantResult variant_result(VariantsRequest const& request, std::string_view name, ModelDescription const& model,
+                             ComputeVariant const& compute);
+
+/// In [-0.5, 0.5), by name.
+std::vector<double> variant_numbers(std::int64_t count, std::string_view name);
+
+/// Gives every parameter the numbers of its name and allocates it.
+void set_variant_parameters(ParameterSet& parameters, DType dtype);
+
+/// As many sentence pairs as there are lengths of targets, which count the begin token; prefixes are a third.
+Pack variant_pack(std::vector<std::int32_t> const& source_lengths, std::vector<std::int32_t> const& target_lengths);
+
+}  // namespace heddle
