@@ -37,32 +37,41 @@ inline std::vector<Variant> all_variants() {
           {NormPlacement::pre, false}};
 }
 
-/// Models of other parts than the paper's.
+/// Models of other parts than the paper's. layout_variants_test.cpp finds options and kinds that none of them has.
 inline std::vector<Variant> other_variants() {
   return {
       {NormPlacement::post, false,
-       "positions = \"relative\"\nmax_distance = 3\nbiases = false\nscale_embedding = false\noutput_bias = true", true},
-      {NormPlacement::pre, true, "positions = \"rotary\"\nactivation = \"swiglu\""},
+       "positions = \"relative\"\nmax_distance = 3\nactivation = \"gelu\"\nbiases = false\nscale_embedding = false\n"
+       "output_bias = true",
+       true},
+      {NormPlacement::pre, true,
+       "positions = \"rotary\"\nactivation = \"swiglu\"\n[model.decoder]\ncross_attention = { soft_cap = 2.0 }"},
       // A layer norm of few numbers is steep, and rounding errors would grow from step to step: heads have six.
       {NormPlacement::both, true,
-       "norm_kind = \"rms\"\nembedding_norm = true\n"
+       "norm_kind = \"rms\"\nembedding_norm = true\nposition_layout = \"halves\"\n"
        "[model.encoder]\nnorm_kind = \"layer\"\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
        "[model.decoder]\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
        "cross_attention = { query_key_norm = true, head_dim = 6 }"},
-      {NormPlacement::post, true, "[model.decoder]\nself_attention = { mask = \"prefix\" }"},
-      {NormPlacement::post, true, "positions = \"alibi\"\nrecompute = \"layer\"\n[train]\nz_loss = 0.01", true},
+      {NormPlacement::post, true,
+       "positions = \"learned\"\n[model.decoder]\nself_attention = { mask = \"prefix\" }\n"
+       "cross_attention = { score = \"dot_product\" }"},
+      {NormPlacement::post, true,
+       "positions = \"alibi\"\nactivation = \"silu\"\nrecompute = \"layer\"\n[train]\nz_loss = 0.01", true},
       {NormPlacement::pre, false,
-       "positions = \"relative_buckets\"\nposition_buckets = 8\nmax_distance = 6\nrecompute = \"attention\""},
+       "positions = \"relative_buckets\"\nposition_buckets = 8\nmax_distance = 6\nactivation = \"gelu_tanh\"\n"
+       "recompute = \"attention\""},
       {NormPlacement::pre, true,
-       "positions = \"rotary\"\nposition_layout = \"halves\"\nrotary_base = 500.0\nrecompute = \"layer\""},
+       "positions = \"rotary\"\nposition_layout = \"halves\"\nrotary_base = 500.0\nactivation = \"geglu\"\n"
+       "recompute = \"layer\""},
       {NormPlacement::pre, true,
-       "[model.encoder]\nself_attention = { window = 2, soft_cap = 3.0 }\n"
+       "[model.encoder]\nself_attention = { window = 2, soft_cap = 3.0, score = \"dot_product\" }\n"
        "[model.decoder]\nself_attention = { window = 1, block = 2, global_tokens = 1, score = \"additive\" }\n"
        "cross_attention = { score = \"additive\" }"},
       {NormPlacement::post, true,
-       "[model.encoder]\nattention_dropout = 0.0\nself_attention = { score = \"linear\", kv_heads = 4 }\n"
-       "[model.decoder]\nattention_dropout = 0.0\nself_attention = { score = \"linear\" }\ncross_attention = { score = "
-       "\"dot_product\" }"}};
+       "positions = \"none\"\n[model.encoder]\nattention_dropout = 0.0\n"
+       "self_attention = { score = \"linear\", kv_heads = 4 }\n"
+       "[model.decoder]\nattention_dropout = 0.0\nself_attention = { score = \"linear\" }\n"
+       "cross_attention = { score = \"linear\", kv_heads = 4 }"}};
 }
 
 inline std::string describe(Layout const& layout) {

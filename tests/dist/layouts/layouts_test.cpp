@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 
 #include "dist_fixture.hpp"
 #include "kernel_test_support.hpp"
@@ -73,6 +74,18 @@ std::vector<double> own_rows(std::vector<double> const& whole, Pack const& pack,
     own.insert(own.end(), from, from + static_cast<std::ptrdiff_t>(columns));
   }
   return own;
+}
+
+/// The axis by which a layout of two ranks splits a model, as the tables of variants name it.
+std::string model_axis(Layout const& layout) {
+  auto const& [pipeline, data, context, tensor] = layout.sizes;
+  if (tensor > 1) {
+    return layout.sequence_parallel ? "sequence" : "tensor";
+  }
+  if (context > 1) {
+    return layout.mode == ContextMode::ring ? "ring" : "ulysses";
+  }
+  return pipeline > 1 ? "pipeline" : "data";
 }
 
 class LayoutsTest : public DistTest {
@@ -150,10 +163,20 @@ TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
   std::erase_if(layouts, [](Layout const& layout) { return layout.shard_optimizer != (layout.sizes[1] > 1); });
   std::vector<Variant> const variants = other_variants();
   std::size_t const at_once = world_.size() > 2 ? 1 : variants.size();
+  std::set<std::pair<std::size_t, std::string>> axes;  // by which each kind was split
   for (std::size_t number = 0; number < layouts.size() * at_once; ++number) {
     Layout const& layout = layouts[number / at_once];
-    Variant const& variant = variants[number % variants.size()];
-    compare(variant, layout);
+    compare(variants[number % variants.size()], layout);
+    axes.emplace(number % variants.size(), model_axis(layout));
+  }
+  if (world_.size() == 2) {
+    // docs/kernels-and-plugins.md says so of its tables of variants.
+    std::set<std::string> const all{"tensor", "sequence", "ring", "ulysses", "pipeline"};
+    for (std::size_t kind = 0; kind < variants.size(); ++kind) {
+      for (std::string const& axis : all) {
+        EXPECT_TRUE(axes.contains({kind, axis})) << describe(variants[kind]) << " was not split by " << axis;
+      }
+    }
   }
   if (world_.rank() == 0) {
     fmt::print("{} layouts of {} ranks, {} of {} kinds of model with each\n", layouts.size(), world_.size(), at_once,
