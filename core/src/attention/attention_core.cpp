@@ -37,7 +37,7 @@ std::string uneven_in_ulysses(std::string const& key, std::int64_t count, LayerU
              ? ""
              : fmt::format(
                    "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (that / "
-                   "parallel.tensor) cannot be divided among parallel.context = {}; {} would do, or "
+                   "parallel.tensor) cannot be divided among parallel.context = {}, which may be {}, or set "
                    "parallel.context_mode = \"ring\"",
                    key, count, heads, use.context, divisors_in_words(heads));
 }
@@ -80,7 +80,7 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
   AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
                              options.integer("head_dim", keys.d_model / heads)};
   if (heads % sizes.kv_heads != 0) {
-    throw ConfigError(fmt::format("{} = {} does not divide the {} heads of the queries; {} would do",
+    throw ConfigError(fmt::format("{} = {} does not divide the {} heads of the queries; it may be {}",
                                   options.place("kv_heads"), sizes.kv_heads, heads, divisors_in_words(heads)));
   }
   return sizes;

@@ -52,10 +52,11 @@ void AttentionPositions::bias_gradient_done(LayerContext& context, Tensor const&
 
 void require_heads_of_stack(LayerSpec const& layer, std::int64_t heads, std::int64_t of_stack) {
   if (heads != of_stack) {
-    throw ConfigError(fmt::format(
-        "{} = {}: model.positions = \"{}\" is a bias for each head that all layers of a stack share, and {} has not as "
-        "many heads as the stack's first layer with positions: {}",
-        layer.model.place("heads"), heads, name_of(layer.model.positions), layer.name, of_stack));
+    throw ConfigError(
+        fmt::format("{} = {}: model.positions = \"{}\" is a bias for each head that all layers of a stack share, so {} "
+                    "must have as "
+                    "many heads as the stack's first layer with positions: {}",
+                    layer.model.place("heads"), heads, name_of(layer.model.positions), layer.name, of_stack));
   }
 }
 

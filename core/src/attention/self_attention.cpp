@@ -58,7 +58,7 @@ void check_linear(ModelConfig const& keys, LayerOptions const& options) {
   }
   if (act_in_attention(keys.positions)) {
     throw ConfigError(not_with_linear_scores(
-        options, fmt::format("{} = \"{}\", which act on scores; \"sinusoidal\" and \"learned\" would do",
+        options, fmt::format("{} = \"{}\", which act on scores; \"sinusoidal\", \"learned\" and \"none\" would do",
                              keys.place("positions"), name_of(keys.positions))));
   }
 }

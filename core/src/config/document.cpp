@@ -64,7 +64,7 @@ std::string describe(toml::node const& node) {
     case toml::node_type::integer:
       return fmt::format("the integer {}", **node.as_integer());
     case toml::node_type::floating_point:
-      return fmt::format("the number {}", **node.as_floating_point());
+      return fmt::format("the number {}", config_values::text_of(**node.as_floating_point(), config_keys::Range{}));
     case toml::node_type::boolean:
       return fmt::format("the truth value {}", **node.as_boolean());
     default:

@@ -57,9 +57,13 @@ std::string KeyNames::unknown_section(std::string const& name) const {
 
 std::string KeyNames::unknown_key(Section const& section, std::string const& key) const {
   std::string const elsewhere = qualified(key);
+  // Options of sublayers are known only when the layers are.
+  std::string_view const others =
+      section.name == "model" ? ", or a sublayer's options in a stack's table, such as [model.decoder.self_attention]"
+                              : "";
   return fmt::format(
       "there is no key {}.{}; {}", section.name, key,
-      elsewhere.empty() ? nearest_or_all(key, section.keys) : fmt::format("did you mean {}?", elsewhere));
+      elsewhere.empty() ? nearest_or_all(key, section.keys, others) : fmt::format("did you mean {}?", elsewhere));
 }
 
 void KeyNames::require_known(ConfigDocument const& document) const {

@@ -57,6 +57,37 @@ std::string words_of(OptionDescription const& option) {
   return fmt::format("{}", fmt::join(quoted, " or "));
 }
 
+/// The names of the keys of a layer: a visitor of visit_layer_keys.
+struct LayerKeyNames {
+  std::vector<std::string> names;
+
+  template <class Member, class Check>
+  void key(char const* name, Member const&, Check const&, char const*) {
+    names.emplace_back(name);
+  }
+};
+
+bool is_layer_key(std::string const& name) {
+  LayerKeyNames found;
+  ModelConfig model;
+  config_keys::visit_layer_keys(found, model);
+  return std::find(found.names.begin(), found.names.end(), name) != found.names.end();
+}
+
+/// The key of the layer, given that of its sublayer's option: "model.decoder.heads" of
+/// "model.decoder.self_attention.heads".
+std::string key_of_layer(std::string const& option, std::string const& name) {
+  std::size_t const sublayer = option.rfind('.', option.size() - name.size() - 2);
+  return option.substr(0, sublayer + 1) + name;
+}
+
+std::string right_name(std::string const& option, std::string const& name, std::vector<std::string> const& names) {
+  if (is_layer_key(name)) {
+    return fmt::format("{} is a key of the whole layer: {}", name, key_of_layer(option, name));
+  }
+  return names.empty() ? "this layer takes none" : nearest_or_all(name, names);
+}
+
 }  // namespace
 
 std::string to_toml(OptionValue const& value) {
@@ -92,7 +123,7 @@ void LayerOptions::check(std::vector<OptionDescription> const& known) const {
       std::transform(known.begin(), known.end(), std::back_inserter(names),
                      [](OptionDescription const& option) { return option.name; });
       throw ConfigError(fmt::format("{}: there is no option {}; {}", setting.origin, key_of(name),
-                                    names.empty() ? "this layer takes none" : nearest_or_all(name, names)));
+                                    right_name(key_of(name), name, names)));
     }
     if (!holds(*found, setting.value)) {
       throw ConfigError(

@@ -28,7 +28,9 @@ std::string describe(OptionValue const& value) {
   struct Describer {
     std::string operator()(bool held) const { return fmt::format("the truth value {}", held); }
     std::string operator()(std::int64_t held) const { return fmt::format("the integer {}", held); }
-    std::string operator()(double held) const { return fmt::format("the number {}", held); }
+    std::string operator()(double held) const {
+      return fmt::format("the number {}", text_of(held, config_keys::Range{}));
+    }
     std::string operator()(std::string const& held) const { return fmt::format("the text {}", toml_string(held)); }
     std::string operator()(std::vector<std::int64_t> const& held) const {
       return held.empty() ? "an empty list" : "a list";

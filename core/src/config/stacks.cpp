@@ -51,6 +51,20 @@ std::string place_of(std::string const& origin, std::string const& path) {
   return fmt::format("{}{}model.{}", origin, origin.empty() ? "" : ": ", path);
 }
 
+/// `names` are those of a layer's keys.
+[[noreturn]] void fail_unknown(std::string const& key, Setting const& setting, std::string const& path,
+                               std::vector<std::string> names, std::vector<std::string> const& sublayers) {
+  if (std::find(sublayers.begin(), sublayers.end(), key) != sublayers.end()) {
+    throw ConfigError(fmt::format("{} is {}; expected a table of this sublayer's options: [model.{}]",
+                                  place_of(setting.origin, path), config_values::describe(setting.value), path));
+  }
+  names.emplace_back("sublayers");
+  std::string const in_table = fmt::format(", or an option of a sublayer in its table, such as {} = {{ {} = {} }}",
+                                           sublayers.front(), key, to_toml(setting.value));
+  throw ConfigError(
+      fmt::format("{}: there is no key model.{}; {}", setting.origin, path, nearest_or_all(key, names, in_table)));
+}
+
 /// Applies a setting that is no sublayer's option; `path` is its key in [model], of which `key` is the end.
 void apply_setting(std::string const& key, Setting const& setting, std::string const& path, ModelConfig& model,
                    StackConfig& stack) {
@@ -66,10 +80,7 @@ void apply_setting(std::string const& key, Setting const& setting, std::string c
   LayerKeySetter setter(key, setting, place);
   config_keys::visit_layer_keys(setter, model);
   if (!setter.found()) {
-    auto names = setter.names();
-    names.emplace_back("sublayers");
-    throw ConfigError(fmt::format("{}: there is no key model.{}; {}", setting.origin, path,
-                                  nearest_or_all(key, names, ", or a sublayer's table of options")));
+    fail_unknown(key, setting, path, setter.names(), stack.sublayers);
   }
 }
 

@@ -18,7 +18,7 @@ std::string uneven_over_tensor(std::string const& key, std::int64_t count, Layer
   if (count % use.tensor == 0) {
     return "";
   }
-  return fmt::format("{} = {} cannot be divided among parallel.tensor = {}; {} would do", key, count, use.tensor,
+  return fmt::format("{} = {} cannot be divided among parallel.tensor = {}, which may be {}", key, count, use.tensor,
                      divisors_in_words(count));
 }
 

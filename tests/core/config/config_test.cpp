@@ -123,7 +123,8 @@ TEST(Config, WrongTypesSayWhichWouldBeRight) {
 }
 
 TEST(Config, ValuesOutOfRangeSayTheRange) {
-  EXPECT_THAT(refusal("[model]\ndropout = 1.0"), HasSubstr("the number 1; expected a number, at least 0 and below 1"));
+  EXPECT_THAT(refusal("[model]\ndropout = 1.0"),
+              HasSubstr("the number 1.0; expected a number, at least 0 and below 1"));
   EXPECT_THAT(refusal("[model]\ndropout = -0.1"), HasSubstr("at least 0 and below 1"));
   EXPECT_THAT(refusal("[model]\nheads = 0"), HasSubstr("the integer 0; expected an integer, 1 to 4096"));
   EXPECT_THAT(refusal("[optimizer]\nepsilon = 0.0"), HasSubstr("expected a number, above 0"));
@@ -215,8 +216,14 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_EQ(
       refusal("[model.decoder]\nrotary = 3"),
       "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_ff, heads, biases, activation, "
-      "dropout, attention_dropout, activation_dropout, norm_kind, norm_epsilon, recompute, sublayers, or a sublayer's "
-      "table of options");
+      "dropout, attention_dropout, activation_dropout, norm_kind, norm_epsilon, recompute, sublayers, or an option of "
+      "a sublayer in its table, such as self_attention = { rotary = 3 }");
+  EXPECT_EQ(refusal("[model.decoder]\nself_attention = 3"),
+            "run.toml:2:1: model.decoder.self_attention is the integer 3; expected a table of this sublayer's options: "
+            "[model.decoder.self_attention]");
+  EXPECT_THAT(refusal("", {"model.self_attention.kv_heads=2"}),
+              HasSubstr("decoder_sublayers, or a sublayer's options in a stack's table, such as "
+                        "[model.decoder.self_attention]"));
   EXPECT_EQ(refusal("", {"model.decoder.layer.1.rotary=\"a: b\""}).substr(0, 88),
             "--set model.decoder.layer.1.rotary=\"a: b\": there is no key model.decoder.layer.1.rotary;");
   EXPECT_EQ(refusal("[model.decoder.layer.\"4\"]\nd_ff = \"wide\""),

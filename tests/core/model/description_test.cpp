@@ -144,6 +144,10 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
                                                    "kv_heads, head_dim, query_key_norm, "
                                                    "score, soft_cap, mask, window, block, global_tokens")));
   EXPECT_THAT(
+      described("[model.decoder.layer.\"4-6\"]\nself_attention = { heads = 2 }"),
+      ThrowsMessage<ConfigError>(HasSubstr("there is no option model.decoder.layer.4-6.self_attention.heads; "
+                                           "heads is a key of the whole layer: model.decoder.layer.4-6.heads")));
+  EXPECT_THAT(
       described("[model.decoder]\nself_attention = { head_dim = 0 }"),
       ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.head_dim is the integer 0; expected an "
                                            "integer, 1 to 65536")));

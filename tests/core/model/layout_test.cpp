@@ -68,11 +68,11 @@ TEST(Layout, MoreRanksThanCanBeCountedAreRefused) {
 
 TEST(Layout, HeadsAndColumnsThatDoNotDivideAreRefusedWithNumbersThatWouldDo) {
   EXPECT_THAT(refused(config_with(1, 1, 1, 3), 3),
-              AllOf(HasSubstr("model.heads = 4 cannot be divided among parallel.tensor = 3; 1, 2 and 4 would do"),
+              AllOf(HasSubstr("model.heads = 4 cannot be divided among parallel.tensor = 3, which may be 1, 2 and 4"),
                     HasSubstr("layouts of 3 ranks that work: parallel.")));
   Config odd = config_with(1, 1, 1, 2);
   odd.model.d_ff = 21;
-  EXPECT_THAT(refused(odd, 2), AllOf(HasSubstr("model.d_ff"), HasSubstr("1, 3, 7 and 21 would do")));
+  EXPECT_THAT(refused(odd, 2), AllOf(HasSubstr("model.d_ff"), HasSubstr("which may be 1, 3, 7 and 21")));
 }
 
 TEST(Layout, AProblemOfALayerNamesItsKeyAndPlace) {
@@ -84,7 +84,7 @@ TEST(Layout, AProblemOfALayerNamesItsKeyAndPlace) {
   EXPECT_THAT(refused_with({"parallel.tensor=8"}), StartsWith("run.toml:3:1: model.heads = 4 cannot be divided"));
   EXPECT_THAT(refused_with({"parallel.tensor=2", "model.decoder.layer.1.heads=1"}),
               StartsWith("--set model.decoder.layer.1.heads=1: model.decoder.layer.1.heads = 1 cannot be divided among "
-                         "parallel.tensor = 2; 1 would do"));
+                         "parallel.tensor = 2, which may be 1"));
   EXPECT_THAT(refused_with({"parallel.tensor=2", "model.encoder.layer.1-2.d_ff=7"}),
               StartsWith("--set model.encoder.layer.1-2.d_ff=7: model.encoder.layer.1-2.d_ff = 7 cannot be divided"));
   EXPECT_THAT(refused_with({"parallel.context=4", "parallel.context_mode=ulysses", "model.decoder.heads=2"}),
@@ -159,7 +159,7 @@ TEST(Layout, OptionsThatCannotBeSplitAreNamedWithLayoutsThatWork) {
   };
   EXPECT_THAT(refused(with_option("self_attention.kv_heads", 2, 1, 4), 4),
               AllOf(HasSubstr("run.toml:8:1: model.decoder.layer.3.self_attention.kv_heads = 2 cannot be divided among "
-                              "parallel.tensor = 4; 1 and 2 would do (decoder.layers.2.self_attention)"),
+                              "parallel.tensor = 4, which may be 1 and 2 (decoder.layers.2.self_attention)"),
                     HasSubstr("layouts of 4 ranks that work: parallel.")));
   EXPECT_EQ(refused(with_option("self_attention.kv_heads", 2, 1, 2), 2), "accepted");
   Config one_key_head = with_option("cross_attention.kv_heads", 1, 2, 1);

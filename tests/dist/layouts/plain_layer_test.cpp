@@ -111,7 +111,7 @@ TEST_F(PlainLayerTest, ALayerIsNeverComputedInAWayThatItDoesNotDeclare) {
             world_.size() == 1
                 ? "nothing was thrown"
                 : "run.toml:1:1: model.decoder.self_attention.kv_heads = 1 cannot be divided among parallel.tensor = " +
-                      std::to_string(world_.size()) + "; 1 would do (decoder.layers.0.self_attention)");
+                      std::to_string(world_.size()) + ", which may be 1 (decoder.layers.0.self_attention)");
 }
 
 }  // namespace
