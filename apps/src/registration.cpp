@@ -7,10 +7,10 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
-#include <heddle/core/checks/trials.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/plugins/loading.hpp>
+#include <heddle/core/trials/trials.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/kernels/register.hpp>
 #include <iterator>

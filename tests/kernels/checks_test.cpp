@@ -1,10 +1,10 @@
 #include <heddle/core/checks/kernel_check.hpp>
-#include <heddle/core/checks/trials.hpp>
+#include <heddle/core/trials/trials.hpp>
 
 #include "kernel_fixture.hpp"
 
 // Every built-in implementation against the reference, and the reference against central differences, in the trials of
-// core/checks. The other tests of this folder are for properties that a comparison does not show.
+// core/trials. The other tests of this folder are for properties that a comparison does not show.
 
 namespace heddle::testing_support {
 namespace {

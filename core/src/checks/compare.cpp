@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <heddle/core/base/random.hpp>
 #include <limits>
@@ -17,6 +18,33 @@ double error_of(double actual, double expected) {
   }
   double const error = std::abs(actual - expected) / (1 + std::abs(expected));
   return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
+}
+
+/// The usual reasons for NaN in a result.
+constexpr char const* unwritten = "it was not written, or was computed from memory outside of the tensors";
+
+std::string in_words(std::string const& name, std::size_t element, double actual, double expected) {
+  std::string const which = fmt::format("{}: element {}", name, element);
+  if (std::isnan(actual)) {
+    return std::isnan(expected) ? fmt::format("{} is not a number, neither here nor in float64: {}", which, unwritten)
+                                : fmt::format("{} is not a number instead of {:.6g}: {}", which, expected, unwritten);
+  }
+  if (std::isnan(expected)) {
+    return fmt::format("{} is {:.6g}, but not a number in float64, with which it is compared", which, actual);
+  }
+  return fmt::format("{} is {:.6g} instead of {:.6g}", which, actual, expected);
+}
+
+std::string in_words(std::string const& name, double along, double central_difference) {
+  if (std::isnan(along)) {
+    return fmt::format("{}: an element is not a number: {}", name, unwritten);
+  }
+  if (std::isnan(central_difference)) {
+    return fmt::format("{}: there is no central difference, because forward gives an element that is not a number: {}",
+                       name, unwritten);
+  }
+  return fmt::format("{}: along a direction {:.9g} instead of the central difference {:.9g}", name, along,
+                     central_difference);
 }
 
 /// -1 or 1 for each element.
@@ -39,7 +67,7 @@ Difference difference(std::string const& name, std::vector<double> const& actual
   for (std::size_t i = 0; i < actual.size(); ++i) {
     double const error = error_of(actual[i], expected[i]);
     if (error > worst.error) {
-      worst = {error, fmt::format("{}: element {} is {:.6g} instead of {:.6g}", name, i, actual[i], expected[i])};
+      worst = {error, in_words(name, i, actual[i], expected[i])};
     }
   }
   return worst;
@@ -62,11 +90,21 @@ Difference central_difference(Directional const& directional) {
     double const actual = weighted_sum(directional.gradient, direction);
     double const error = error_of(actual, expected);
     if (error > worst.error) {
-      worst = {error, fmt::format("{}: along a direction {:.9g} instead of the central difference {:.9g}",
-                                  directional.name, actual, expected)};
+      worst = {error, in_words(directional.name, actual, expected)};
     }
   }
   return worst;
+}
+
+void note(Difference const& here, double CheckResult::*error, CheckResult& found) {
+  found.*error = std::max(found.*error, here.error);
+  if (here.error <= found.tolerance || !found.fault.empty()) {
+    return;
+  }
+  found.fault = here.words;
+  if (std::isfinite(here.error)) {
+    found.fault += fmt::format(": an error of {:.3g}, more than the tolerance {:.3g}", here.error, found.tolerance);
+  }
 }
 
 double weighted_sum(std::vector<double> const& weights, std::vector<double> const& values) {

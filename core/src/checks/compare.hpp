@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <heddle/core/checks/result.hpp>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct Directional {
 /// Compares the gradient with central differences of the function, along two random directions: every element of the
 /// variable is changed at once, so that an error of any element is found in two evaluations for each direction.
 Difference central_difference(Directional const& directional);
+
+/// Takes a comparison into a result: into its output_error or gradient_error, which is the largest so far, and, where
+/// it exceeds the tolerance, into the fault, which is the first.
+void note(Difference const& here, double CheckResult::*error, CheckResult& found);
 
 /// Σ weights ∘ values.
 double weighted_sum(std::vector<double> const& weights, std::vector<double> const& values);

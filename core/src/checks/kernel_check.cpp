@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "compare.hpp"
+#include "crash_note.hpp"
 
 namespace heddle {
 
@@ -17,13 +18,29 @@ constexpr std::array dtypes{DType::float32, DType::float64, DType::bfloat16};
 
 using Values = std::vector<double>;
 
+AnyTrial make_trial(NamedTrial const& named, TrialTensors& tensors, DType dtype) {
+  try {
+    return named.make(tensors, dtype);
+  } catch (std::exception const& error) {
+    throw Error(fmt::format("the trial cannot be made: {}", error.what()));
+  }
+}
+
+bool supports(Kernel const& kernel, AnyTrial const& trial) {
+  try {
+    return trial.supported_by(kernel);
+  } catch (std::exception const& error) {
+    throw Error(fmt::format("supports() throws, which must answer true or false: {}", error.what()));
+  }
+}
+
 /// A trial made for one dtype, and the tensors of its calls.
 struct Made {
   TrialTensors tensors;
   AnyTrial trial;
   std::vector<Values> upstreams;  ///< of each output, before the calls; empty: none
 
-  Made(NamedTrial const& named, DType dtype) : trial(named.make(tensors, dtype)) {
+  Made(NamedTrial const& named, DType dtype) : trial(make_trial(named, tensors, dtype)) {
     for (TrialOutput const& output : trial.outputs) {
       upstreams.push_back(to_doubles(output.upstream));
     }
@@ -62,6 +79,13 @@ Results results_of(Made const& made, Kernel& kernel, Execution& execution) {
   return results;
 }
 
+std::string no_oracle(std::string const& result) {
+  return fmt::format(
+      "{}: there is nothing to compare it with: neither `reference` nor the implementation itself supports this "
+      "problem in float64, which is the oracle; let the kernel support float64, too",
+      result);
+}
+
 /// The checks of one implementation.
 class KernelCheck {
  public:
@@ -72,14 +96,15 @@ class KernelCheck {
         reference_(registry.find("reference")),
         execution_(execution) {}
 
-  std::vector<CheckResult> run() const {
+  std::vector<CheckResult> run() {
     std::vector<CheckResult> results;
     for (NamedTrial const& trial : registry_.trials()) {
+      crash_note_.set(result(trial.name, 0));
       try {
         check(trial, results);
       } catch (std::exception const& error) {
         results.push_back(result(trial.name, 0));
-        results.back().fault = fmt::format("the trial cannot be made: {}", error.what());
+        results.back().fault = error.what();
       }
     }
     if (results.empty()) {
@@ -100,7 +125,7 @@ class KernelCheck {
       return nullptr;
     }
     for (Kernel* const kernel : {reference_.get(), kernel_.get()}) {
-      if (kernel != nullptr && trial.supported_by(*kernel)) {
+      if (kernel != nullptr && supports(*kernel, trial)) {
         return kernel;
       }
     }
@@ -117,7 +142,8 @@ class KernelCheck {
 
   /// Adds a result of `work`; what it throws is a fault.
   template <class Work>
-  static void add(std::vector<CheckResult>& results, CheckResult result, Work const& work) {
+  void add(std::vector<CheckResult>& results, CheckResult result, Work const& work) {
+    crash_note_.set(result);
     try {
       work(result);
     } catch (std::exception const& error) {
@@ -126,11 +152,11 @@ class KernelCheck {
     results.push_back(std::move(result));
   }
 
-  void check(NamedTrial const& named, std::vector<CheckResult>& results) const {
+  void check(NamedTrial const& named, std::vector<CheckResult>& results) {
     std::optional<Results> expected;
     for (DType const dtype : dtypes) {
       Made const made(named, dtype);
-      if (!made.trial.forward || !made.trial.supported_by(*kernel_)) {
+      if (!made.trial.forward || !supports(*kernel_, made.trial)) {
         continue;
       }
       add(results, result(fmt::format("{}, {}", named.name, name_of(dtype)), tolerance(dtype)),
@@ -152,34 +178,22 @@ class KernelCheck {
 
   void compare(Made const& made, std::optional<Results> const& expected, CheckResult& found) const {
     Results const actual = results_of(made, *kernel_, execution_);
-    auto const note = [&](Difference const& here, double& error) {
-      if (here.error > found.tolerance && here.error > error) {
-        found.fault = fmt::format("{}: an error of {:.3g}, more than the tolerance {:.3g}", here.words, here.error,
-                                  found.tolerance);
-      }
-      error = std::max(error, here.error);
-    };
     for (std::size_t i = 0; i < actual.outputs.size(); ++i) {
       TrialOutput const& output = made.trial.outputs[i];
       if (output.expected.empty() && !expected) {
-        throw Error(
-            "neither `reference` nor the implementation supports this problem in float64, with which it would "
-            "be compared");
+        found.fault = no_oracle(output.name);
+        return;
       }
       note(difference(output.name, actual.outputs[i], output.expected.empty() ? expected->outputs[i] : output.expected),
-           found.output_error);
+           &CheckResult::output_error, found);
     }
-    // A wrong output comes first: its gradients are wrong because of it.
-    std::string const wrong_output = found.fault;
     for (std::size_t i = 0; i < actual.gradients.size(); ++i) {
+      std::string const name = "gradient of " + made.trial.gradients[i].name;
       if (!expected) {
-        throw Error("its gradients need `reference`, or the implementation itself, to support this problem in float64");
+        found.fault = no_oracle(name);
+        return;
       }
-      note(difference("gradient of " + made.trial.gradients[i].name, actual.gradients[i], expected->gradients[i]),
-           found.gradient_error);
-    }
-    if (!wrong_output.empty()) {
-      found.fault = wrong_output;
+      note(difference(name, actual.gradients[i], expected->gradients[i]), &CheckResult::gradient_error, found);
     }
     if (!actual.damage.empty()) {
       found.fault = actual.damage;
@@ -201,12 +215,8 @@ class KernelCheck {
         copy_from_doubles(fresh.trial.gradients[i].variable, values);
         return fresh.loss(*kernel_, execution_);
       };
-      Difference const here = central_difference({"gradient of " + gradient.name, points[i], own, loss_at});
-      found.gradient_error = std::max(found.gradient_error, here.error);
-      if (here.error > found.tolerance && found.fault.empty()) {
-        found.fault = fmt::format("{}: an error of {:.3g}, more than the tolerance {:.3g}", here.words, here.error,
-                                  found.tolerance);
-      }
+      note(central_difference({"gradient of " + gradient.name, points[i], own, loss_at}), &CheckResult::gradient_error,
+           found);
     }
   }
 
@@ -215,6 +225,7 @@ class KernelCheck {
   std::shared_ptr<Kernel> kernel_;
   std::shared_ptr<Kernel> reference_;
   Execution& execution_;
+  CrashNote crash_note_;
 };
 
 }  // namespace

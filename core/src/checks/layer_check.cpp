@@ -5,8 +5,10 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/checks/layer_check.hpp>
 #include <heddle/core/tensor/doubles.hpp>
+#include <span>
 
 #include "compare.hpp"
+#include "crash_note.hpp"
 
 namespace heddle {
 
@@ -102,15 +104,18 @@ class GradientCheck {
  public:
   GradientCheck(Bench& bench, Side side, Execution& execution)
       : bench_(bench),
+        side_(side),
         pack_(make_pack(pairs(), ids)),
         context_(bench.context(execution, pack_, true)),
-        input_{random_tensor({pack_.rows(side).tokens, bench.d_model()}, "input"), memory("memory")},
+        input_(random_input(pack_)),
         hidden_factors_(random_numbers(input_.hidden.size(), "hidden factors")),
         memory_factors_(random_numbers(input_.memory.size(), "memory factors")) {}
 
   void run(CheckResult& found) {
     Saved saved;
-    static_cast<void>(bench_.layer().forward(context_, input_, saved));
+    Values const output = values_of(bench_.layer().forward(context_, input_, saved));
+    forward_again(output, found);
+    forward_another();
     Tensor const& gradients = bench_.parameters().gradients();
     copy_from_doubles(gradients, Values(static_cast<std::size_t>(gradients.size()), already));
     HiddenStates const grad_output{
@@ -131,8 +136,34 @@ class GradientCheck {
  private:
   static std::vector<SentencePair> pairs() { return {{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}}; }
 
-  Tensor memory(std::string_view name) const {
-    return bench_.has_memory() ? random_tensor({pack_.source_rows.tokens, bench_.d_model()}, name) : Tensor();
+  HiddenStates random_input(Pack const& pack, std::string const& name = "") const {
+    std::int64_t const columns = bench_.d_model();
+    return {random_tensor({pack.rows(side_).tokens, columns}, name + "input"),
+            bench_.has_memory() ? random_tensor({pack.source_rows.tokens, columns}, name + "memory") : Tensor()};
+  }
+
+  static Values values_of(HiddenStates const& output) {
+    Values values = to_doubles(output.hidden);
+    std::ranges::copy(to_doubles(output.memory), std::back_inserter(values));
+    return values;
+  }
+
+  /// A layer is a function of its inputs, to the bit: with recomputation forward is called again before backward.
+  void forward_again(Values const& first, CheckResult& found) {
+    Saved saved;
+    Values const again = values_of(bench_.layer().forward(context_, input_, saved));
+    Difference const here = difference("output of forward, called again with the same inputs", again, first);
+    found.output_error = here.error;
+    found.fault = here.words;
+  }
+
+  /// Forward of another micro-batch, as several may be in flight: backward needs what forward kept of its own one.
+  void forward_another() {
+    std::vector<SentencePair> const all = pairs();
+    Pack const pack = make_pack(std::span(all).last(2), ids);
+    LayerContext context = bench_.context(context_.execution, pack, true);
+    Saved saved;
+    static_cast<void>(bench_.layer().forward(context, random_input(pack, "another "), saved));
   }
 
   double objective() {
@@ -153,15 +184,12 @@ class GradientCheck {
       bench_.parameters().bump_versions();
       return value;
     };
-    Difference const here = central_difference({"gradient of " + name, to_doubles(variable), gradient, value_at});
-    found.gradient_error = std::max(found.gradient_error, here.error);
-    if (here.error > found.tolerance && found.fault.empty()) {
-      found.fault = fmt::format("{}: an error of {:.3g}, more than the tolerance {:.3g}", here.words, here.error,
-                                found.tolerance);
-    }
+    note(central_difference({"gradient of " + name, to_doubles(variable), gradient, value_at}),
+         &CheckResult::gradient_error, found);
   }
 
   Bench& bench_;
+  Side side_;
   Pack pack_;
   LayerContext context_;
   HiddenStates input_;
@@ -205,13 +233,9 @@ class DecodeCheck {
       Values const tokens = newest(hidden_, sequence, time);
       HiddenStates const output = bench_.layer().decode(
           context_, {from_doubles(tokens, DType::float64, {rows, bench_.d_model()}), memory_}, step, cache);
-      Difference const here =
-          difference(fmt::format("decoded token {}", time), to_doubles(output.hidden), newest(whole, sequence, time));
-      found.output_error = std::max(found.output_error, here.error);
-      if (here.error > found.tolerance && found.fault.empty()) {
-        found.fault = fmt::format("{}, which is forward's: an error of {:.3g}, more than the tolerance {:.3g}",
-                                  here.words, here.error, found.tolerance);
-      }
+      note(difference(fmt::format("decoded token {} beside forward's", time), to_doubles(output.hidden),
+                      newest(whole, sequence, time)),
+           &CheckResult::output_error, found);
     }
   }
 
@@ -289,6 +313,7 @@ class LayerCheck {
                       .origin = entry_.origin,
                       .problem = std::move(problem),
                       .tolerance = tolerance};
+    crash_note_.set(found);
     try {
       work(found);
     } catch (std::exception const& error) {
@@ -317,6 +342,7 @@ class LayerCheck {
   LayerRegistry::Entry const& entry_;
   Execution& execution_;
   std::vector<CheckResult> results_;
+  CrashNote crash_note_;
 };
 
 }  // namespace

@@ -11,11 +11,14 @@ CheckResult const* first_fault(std::vector<CheckResult> const& results) {
   return found == results.end() ? nullptr : &*found;
 }
 
+std::string subject(CheckResult const& result) {
+  return result.operation == "layer"
+             ? fmt::format("the layer '{}'", result.implementation)
+             : fmt::format("the implementation '{}' of operation '{}'", result.implementation, result.operation);
+}
+
 std::string in_words(CheckResult const& result) {
-  std::string const who = result.operation == "layer" ? fmt::format("the layer '{}'", result.implementation)
-                                                      : fmt::format("the implementation '{}' of operation '{}'",
-                                                                    result.implementation, result.operation);
-  return fmt::format("{} is wrong: {}: {}", who, result.problem, result.fault);
+  return fmt::format("{} is wrong: {}: {}", subject(result), result.problem, result.fault);
 }
 
 }  // namespace heddle

@@ -1,12 +1,15 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/checks/check.hpp>
 #include <heddle/core/checks/kernel_check.hpp>
-#include <heddle/core/checks/trials.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
+#include <heddle/core/trials/trials.hpp>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -18,6 +21,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 
 /// Multiplies as `reference` does, and then does something else.
@@ -126,6 +130,36 @@ TEST_F(KernelCheckTest, WritingBehindATensorOrToAnInputIsFound) {
   EXPECT_THAT(input.front().fault, HasSubstr("of the input"));
 }
 
+TEST_F(KernelCheckTest, AnElementThatIsNotWrittenIsNoNumber) {
+  auto const faults = faults_of_gemm([](GemmCall const& call) {
+    if (call.c.size() > 0) {
+      set_element(call.c, 0, 0, NAN);
+    }
+  });
+  ASSERT_FALSE(faults.empty());
+  EXPECT_THAT(faults.front().fault, AllOf(HasSubstr("c: element 0 is not a number instead of"),
+                                          HasSubstr("it was not written"), Not(HasSubstr("inf"))));
+}
+
+TEST_F(KernelCheckTest, ACrashIsNamedAndTakesItsCourse) {
+  EXPECT_EXIT(faults_of_gemm([](GemmCall const&) { std::abort(); }), testing::KilledBySignal(SIGABRT),
+              R"(heddle: the implementation 'odd' of operation 'gemm' \(odd.so\) crashes when it is checked: )"
+              R"(1 x 37 x 19, bias, float32)");
+}
+
+TEST_F(KernelCheckTest, AfterACheckSignalsAreHandledAsBefore) {
+  auto const handler = [] {
+    struct sigaction action = {};
+    EXPECT_EQ(sigaction(SIGSEGV, nullptr, &action), 0);
+    return action.sa_handler;
+  };
+  auto const before = handler();
+  auto during = before;
+  faults_of_gemm([&](GemmCall const&) { during = handler(); });
+  EXPECT_NE(during, before);
+  EXPECT_EQ(handler(), before);
+}
+
 TEST_F(KernelCheckTest, AnExceptionIsAFault) {
   auto const faults = faults_of_gemm([](GemmCall const&) { throw Error("out of luck"); });
   ASSERT_FALSE(faults.empty());
@@ -165,6 +199,70 @@ class OddActivation final : public Activation {
   std::string name_;
 };
 
+void clear(Tensor const& tensor) {
+  copy_from_doubles(tensor, std::vector<double>(static_cast<std::size_t>(tensor.size())));
+}
+
+/// Clears results before it computes them: wrong where an operation's contract lets them share memory with what they
+/// are computed from.
+class ClearingActivation final : public Activation {
+ public:
+  ClearingActivation(std::shared_ptr<Activation> right, bool forward) : right_(std::move(right)), forward_(forward) {}
+
+  bool supports(ActivationProblem const& problem) const override { return right_->supports(problem); }
+  void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
+    if (forward_) {
+      clear(output);
+    }
+    right_->forward(execution, call, output);
+  }
+  void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                ActivationGradients const& gradients) override {
+    if (!forward_) {
+      clear(gradients.input);
+    }
+    right_->backward(execution, call, grad_output, gradients);
+  }
+
+ private:
+  std::shared_ptr<Activation> right_;
+  bool forward_;
+};
+
+class ClearingNorm final : public ResidualNorm {
+ public:
+  explicit ClearingNorm(std::shared_ptr<ResidualNorm> right) : right_(std::move(right)) {}
+
+  bool supports(ResidualNormProblem const& problem) const override { return right_->supports(problem); }
+  void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
+    right_->forward(execution, call, output);
+  }
+  void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
+                Tensor const& grad_normalized, Tensor const& grad_sum,
+                ResidualNormGradients const& gradients) override {
+    clear(gradients.residual);
+    right_->backward(execution, call, output, grad_normalized, grad_sum, gradients);
+  }
+
+ private:
+  std::shared_ptr<ResidualNorm> right_;
+};
+
+TEST_F(KernelCheckTest, AKernelThatNeedsMemoryOfItsOwnForItsResultsIsFound) {
+  for (bool const forward : {true, false}) {
+    auto const found = faults<Activation>(std::make_shared<ClearingActivation>(reference<Activation>(), forward));
+    ASSERT_FALSE(found.empty());
+    for (CheckResult const& result : found) {
+      EXPECT_THAT(result.problem, HasSubstr("place"));
+    }
+  }
+  auto const of_norm = faults<ResidualNorm>(std::make_shared<ClearingNorm>(reference<ResidualNorm>()));
+  ASSERT_FALSE(of_norm.empty());
+  for (CheckResult const& result : of_norm) {
+    EXPECT_THAT(result.problem, HasSubstr("in place"));
+  }
+}
+
 TEST_F(KernelCheckTest, AWrongGradientIsFound) {
   EXPECT_TRUE(faults<Activation>(std::make_shared<OddActivation>(reference<Activation>(), 1)).empty());
   auto const faulty = faults<Activation>(std::make_shared<OddActivation>(reference<Activation>(), 1.1));
@@ -191,6 +289,43 @@ TEST_F(KernelCheckTest, AnImplementationThatSupportsNoTrialDoesNotPass) {
   auto const faulty = faults<Activation>(std::make_shared<OddActivation>(reference<Activation>(), 1, "unheard-of"));
   ASSERT_EQ(faulty.size(), 1U);
   EXPECT_THAT(faulty.front().fault, HasSubstr("add_trial"));
+}
+
+/// A function of its own in some dtypes.
+class PickyActivation final : public Activation {
+ public:
+  explicit PickyActivation(std::function<bool(DType)> takes) : takes_(std::move(takes)) {}
+
+  bool supports(ActivationProblem const& problem) const override {
+    return problem.function == "picky" && takes_(problem.dtype);
+  }
+  void forward(Execution&, ActivationCall const& call, Tensor const& output) override {
+    copy_from_doubles(output, to_doubles(call.input));
+  }
+  void backward(Execution&, ActivationCall const&, Tensor const& grad_output,
+                ActivationGradients const& gradients) override {
+    copy_from_doubles(gradients.input, to_doubles(grad_output));
+  }
+
+ private:
+  std::function<bool(DType)> takes_;
+};
+
+TEST_F(KernelCheckTest, AFunctionThatIsNotComputedInFloat64HasNoOracle) {
+  add_activation_trials(registries_.kernels, "picky", [](double x) { return x; });
+  auto const found =
+      faults<Activation>(std::make_shared<PickyActivation>([](DType dtype) { return dtype == DType::float32; }));
+  ASSERT_FALSE(found.empty());
+  EXPECT_THAT(found.front().fault, AllOf(testing::StartsWith("gradient of input: there is nothing to compare it with"),
+                                         HasSubstr("support float64, too")));
+}
+
+TEST_F(KernelCheckTest, SupportsThatThrowsIsAFault) {
+  add_activation_trials(registries_.kernels, "picky", [](double x) { return x; });
+  auto const found =
+      faults<Activation>(std::make_shared<PickyActivation>([](DType) -> bool { throw Error("not today"); }));
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found.front().fault, "supports() throws, which must answer true or false: not today");
 }
 
 TEST_F(KernelCheckTest, TheReferenceIsComparedWithCentralDifferences) {

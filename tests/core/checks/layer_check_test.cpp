@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/checks/layer_check.hpp>
 #include <heddle/core/layers/linear.hpp>
@@ -13,7 +14,17 @@ namespace {
 using testing::HasSubstr;
 
 /// The error of an OddLayer.
-enum class Fault { none, input_gradient, parameter_gradient, overwritten_gradient, decode, thrown };
+enum class Fault {
+  none,
+  input_gradient,
+  parameter_gradient,
+  overwritten_gradient,
+  kept_in_member,
+  counts_calls,
+  decode,
+  thrown,
+  crash
+};
 
 /// One Linear, wrong in one way.
 class OddLayer final : public Layer {
@@ -27,14 +38,23 @@ class OddLayer final : public Layer {
     if (fault_ == Fault::thrown) {
       throw Error("no forward today");
     }
+    if (fault_ == Fault::crash) {
+      std::raise(SIGSEGV);
+    }
     saved.keep(input.hidden);
-    return {linear_.forward(context, input.hidden), input.memory};
+    input_ = input.hidden;
+    Tensor const output = linear_.forward(context, input.hidden);
+    if (fault_ == Fault::counts_calls) {
+      change(output, 1, 1e-12 * ++calls_);
+    }
+    return {output, input.memory};
   }
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override {
     if (fault_ == Fault::overwritten_gradient) {
       change(bias_.gradient, 0, 0);
     }
-    Tensor const grad_input = linear_.backward(context, grad_output.hidden, saved.get<Tensor>());
+    Tensor const& kept = fault_ == Fault::kept_in_member ? input_ : saved.get<Tensor>();
+    Tensor const grad_input = linear_.backward(context, grad_output.hidden, kept);
     if (fault_ == Fault::input_gradient) {
       change(grad_input, 1, 1e-3);
     }
@@ -65,6 +85,8 @@ class OddLayer final : public Layer {
   Linear linear_;
   Parameter const& bias_;
   Fault fault_;
+  mutable Tensor input_;  ///< of the newest forward
+  mutable int calls_ = 0;
 };
 
 class LayerCheckTest : public testing::Test {
@@ -106,6 +128,21 @@ TEST_F(LayerCheckTest, AWrongGradientIsFound) {
 
 TEST_F(LayerCheckTest, AGradientThatIsSetInsteadOfAddedIsFound) {
   EXPECT_THAT(fault_of(Fault::overwritten_gradient), HasSubstr("gradient of stack.layers.0.odd.linear.bias"));
+}
+
+// Several micro-batches are in flight: forward of the second comes before backward of the first.
+TEST_F(LayerCheckTest, ActivationsKeptInAMemberAreFound) {
+  EXPECT_THAT(fault_of(Fault::kept_in_member), HasSubstr("layer 'odd' is wrong: no options"));
+}
+
+TEST_F(LayerCheckTest, AForwardThatGivesOtherBitsTheSecondTimeIsFound) {
+  EXPECT_THAT(fault_of(Fault::counts_calls),
+              HasSubstr("output of forward, called again with the same inputs: element"));
+}
+
+TEST_F(LayerCheckTest, ACrashIsNamedAndTakesItsCourse) {
+  EXPECT_EXIT(fault_of(Fault::crash), testing::KilledBySignal(SIGSEGV),
+              R"(heddle: the layer 'odd' \(built-in\) crashes when it is checked: no options, without memory)");
 }
 
 TEST_F(LayerCheckTest, DecodingThatDiffersFromForwardIsFoundUnlessItIsNotDeclared) {

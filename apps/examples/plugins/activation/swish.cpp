@@ -1,10 +1,10 @@
 // A plug-in: the activation function x · sigmoid(x) (Elfwing et al. 2017, Ramachandran et al. 2017).
 
 #include <cmath>
-#include <heddle/core/checks/trials.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/kernel_author.hpp>
 #include <heddle/core/plugins/entry.hpp>
+#include <heddle/core/trials/trials.hpp>
 
 namespace swish {
 

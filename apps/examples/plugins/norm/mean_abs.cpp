@@ -4,9 +4,9 @@
 #include "mean_abs.hpp"
 
 #include <cmath>
-#include <heddle/core/checks/trials.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
 #include <heddle/core/plugins/entry.hpp>
+#include <heddle/core/trials/trials.hpp>
 
 namespace mean_abs {
 

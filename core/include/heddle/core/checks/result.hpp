@@ -42,6 +42,9 @@ struct CheckResult {
 /// The first that did not pass; null if all did.
 CheckResult const* first_fault(std::vector<CheckResult> const& results);
 
+/// "the implementation 'mine' of operation 'gemm'", "the layer 'mine'": for messages.
+std::string subject(CheckResult const& result);
+
 /// "the implementation 'mine' of operation 'gemm' is wrong: 3 x 5, float32: output: …": for messages.
 std::string in_words(CheckResult const& result);
 

@@ -135,11 +135,19 @@ std::vector<Variant> variants() {
     }
   }
   Sizes const small{67, 29, 41};
+  // Each feature by itself, for an implementation that supports no other.
+  all.push_back({.size = small});
+  all.push_back({.size = small, .transpose_a = true});
+  all.push_back({.size = small, .transpose_b = true});
+  all.push_back({.size = small, .accumulate = true});
+  all.push_back({.size = small, .strided = true});
+  all.push_back({.size = small, .bias_gradient = true});
   for (auto const& [b, c] : {std::pair{false, true}, std::pair{true, false}, std::pair{true, true}}) {
     all.push_back({.size = small, .transpose_b = true, .bias = true, .float32_b = b, .float32_c = c});
     all.push_back({.size = small, .transpose_a = true, .accumulate = true, .float32_b = b, .float32_c = c});
   }
   for (GemmActivation const activation : {GemmActivation::relu, GemmActivation::gelu, GemmActivation::silu}) {
+    all.push_back({.activation = activation});
     all.push_back({.transpose_b = true, .bias = true, .activation = activation});
   }
   all.push_back({.transpose_a = true, .accumulate = true, .strided = true, .bias_gradient = true});

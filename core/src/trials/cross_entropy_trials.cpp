@@ -29,6 +29,8 @@ constexpr std::array variants{Variant{"smoothed", 13, 301, 0.1, 4},
                               Variant{"in one pass", 13, 301, 0.1, 4, false, true},
                               Variant{"plain, in one pass", 5, 64, 0, 4, false, true},
                               Variant{"weighted, in one pass", 7, 131, 0.1, 8, true, true},
+                              Variant{"weighted, not smoothed", 5, 67, 0, 4, true},
+                              Variant{"z-loss, not smoothed", 5, 67, 0, 4, false, false, 0.25},
                               Variant{"z-loss", 13, 301, 0.1, 4, true, false, 0.25},
                               Variant{"z-loss, in one pass", 7, 131, 0.1, 4, false, true, 0.25}};
 

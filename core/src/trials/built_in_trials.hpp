@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/checks/trials.hpp>
+#include <heddle/core/trials/trials.hpp>
 
 namespace heddle {
 

@@ -72,6 +72,7 @@ std::vector<Variant> variants() {
       {.name = "window with global tokens", .head_dim = 8, .mask = AttentionMask::window(4, 3, 2)},
       {.name = "blocks", .head_dim = 8, .mask = AttentionMask::blocks(4, 1, 1)},
       {.name = "causal blocks with global tokens", .head_dim = 16, .mask = AttentionMask::blocks(8, 1, 0, 3)},
+      {.name = "soft cap", .head_dim = 8, .soft_cap = 0.7},
       {.name = "soft cap, causal", .head_dim = 8, .mask = AttentionMask::causal(), .soft_cap = 0.7},
       {.name = "soft cap, grouped queries, dropout",
        .heads = 4,

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <heddle/core/base/norm_kind.hpp>
-#include <heddle/core/checks/trials.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
 #include <heddle/core/tensor/doubles.hpp>
+#include <heddle/core/trials/trials.hpp>
 
 #include "dropout_factors.hpp"
 
 namespace heddle {
 
 namespace {
+
+/// The gradient whose memory that of the residual shares (residual_norm.hpp).
+enum class Shared : std::uint8_t { nothing, grad_normalized, grad_sum };
 
 /// The parts of a call that it has.
 struct Variant {
@@ -19,22 +22,33 @@ struct Variant {
   bool branch, norm;
   double dropout;
   bool grad_normalized, grad_sum;
+  Shared shared = Shared::nothing;
 };
 
-constexpr std::array variants{Variant{"sum and norm", 70, 67, true, true, 0, true, true},
-                              Variant{"sum and norm", 11, 301, true, true, 0.3, true, true},
-                              Variant{"sum and norm, no gradient of the sum", 65, 40, true, true, 0.2, true, false},
-                              Variant{"sum and norm, no gradient of the norm", 5, 9, true, true, 0.2, false, true},
-                              Variant{"norm alone", 129, 33, false, true, 0, true, true},
-                              Variant{"norm alone, no gradient of the sum", 3, 128, false, true, 0, true, false},
-                              Variant{"sum alone", 6, 130, true, false, 0.5, false, true},
-                              Variant{"neither", 4, 5, false, false, 0, false, true},
-                              Variant{"pairs of columns", 7, 96, true, true, 0.3, true, true},
-                              Variant{"groups of columns", 13, 128, true, true, 0.1, true, true},
-                              Variant{"a wide row", 9, 1024, true, true, 0.1, true, true},
-                              Variant{"a wider row", 2, 2048, true, true, 0.1, true, false},
-                              Variant{"one column", 3, 1, true, true, 0, true, true},
-                              Variant{"no rows", 0, 8, true, true, 0.1, true, true}};
+constexpr std::array variants{
+    Variant{"sum and norm", 70, 67, true, true, 0, true, true},
+    Variant{"sum and norm", 11, 301, true, true, 0.3, true, true},
+    Variant{"sum and norm, no gradient of the sum", 65, 40, true, true, 0.2, true, false},
+    Variant{"sum and norm, no gradient of the norm", 5, 9, true, true, 0.2, false, true},
+    Variant{"norm alone", 129, 33, false, true, 0, true, true},
+    Variant{"norm alone, no gradient of the sum", 3, 128, false, true, 0, true, false},
+    Variant{"sum alone", 6, 130, true, false, 0.5, false, true},
+    Variant{"sum alone", 6, 67, true, false, 0, false, true},
+    Variant{"sum alone, in place", 6, 67, true, false, 0.5, false, true, Shared::grad_sum},
+    Variant{"sum and norm, no gradient of the sum", 5, 67, true, true, 0, true, false},
+    Variant{"sum and norm, in place of the sum's gradient", 7, 67, true, true, 0.2, true, true, Shared::grad_sum},
+    Variant{"sum and norm, in place of the norm's gradient", 7, 67, true, true, 0.2, true, true,
+            Shared::grad_normalized},
+    Variant{"norm alone, in place of the sum's gradient", 5, 131, false, true, 0, true, true, Shared::grad_sum},
+    Variant{"norm alone, in place of the norm's gradient", 5, 131, false, true, 0, true, false,
+            Shared::grad_normalized},
+    Variant{"neither", 4, 5, false, false, 0, false, true},
+    Variant{"pairs of columns", 7, 96, true, true, 0.3, true, true},
+    Variant{"groups of columns", 13, 128, true, true, 0.1, true, true},
+    Variant{"a wide row", 9, 1024, true, true, 0.1, true, true},
+    Variant{"a wider row", 2, 2048, true, true, 0.1, true, false},
+    Variant{"one column", 3, 1, true, true, 0, true, true},
+    Variant{"no rows", 0, 8, true, true, 0.1, true, true}};
 
 struct Kind {
   std::string name;
@@ -78,7 +92,6 @@ struct Tensors {
     call.residual = tensors.input(dtype, matrix, -3, 5);
     call.kind = kind.name;
     call.dropout = tensors.dropout(variant.dropout, variant.rows);
-    gradients.residual = tensors.output(dtype, matrix);
     if (variant.branch) {
       call.branch = tensors.input(dtype, matrix);
       output.sum = tensors.output(dtype, matrix);
@@ -93,8 +106,15 @@ struct Tensors {
       gradients.weight = tensors.sums(statistics, vector);
       gradients.bias = kind.bias ? tensors.sums(statistics, vector) : Tensor();
     }
-    grad_normalized = variant.grad_normalized ? tensors.input(dtype, matrix) : Tensor();
-    grad_sum = variant.grad_sum ? tensors.input(dtype, matrix) : Tensor();
+    auto const upstream = [&](bool given, Shared sharing) {
+      Tensor const numbers = given ? tensors.input(dtype, matrix) : Tensor();
+      return variant.shared == sharing ? tensors.updated(dtype, matrix, to_doubles(numbers)) : numbers;
+    };
+    grad_normalized = upstream(variant.grad_normalized, Shared::grad_normalized);
+    grad_sum = upstream(variant.grad_sum, Shared::grad_sum);
+    gradients.residual = variant.shared == Shared::nothing    ? tensors.output(dtype, matrix)
+                         : variant.shared == Shared::grad_sum ? grad_sum
+                                                              : grad_normalized;
   }
 
   /// As backward requires it: without a branch the residual is the sum.
