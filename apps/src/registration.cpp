@@ -20,10 +20,10 @@ namespace heddle {
 namespace {
 
 std::string digest_of_file(std::string const& path) {
+  require_plugin_file(path);
   std::ifstream file(path, std::ios::binary);
-  std::error_code error;
-  if (!file || !std::filesystem::is_regular_file(path, error)) {
-    throw ConfigError(fmt::format("plug-in {}: there is no such file; expected a shared library", path));
+  if (!file) {
+    throw ConfigError(fmt::format("plug-in {}: the file cannot be read", path));
   }
   std::string const bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   return sha256(bytes);
@@ -31,7 +31,7 @@ std::string digest_of_file(std::string const& path) {
 
 /// A line for each plug-in: "path (sha256 …)".
 std::string listed(std::vector<PluginFile> const& plugins) {
-  std::string lines;
+  std::string lines = plugins.empty() ? "\n  no plug-in" : "";
   for (PluginFile const& plugin : plugins) {
     lines += fmt::format("\n  {} (sha256 {})", plugin.path, plugin.sha256);
   }
@@ -67,7 +67,7 @@ std::vector<PluginFile> read_plugins(PluginsConfig const& plugins) {
 }
 
 void require_same_plugins(std::vector<PluginFile> const& plugins, Communicator const& world) {
-  // A digest for each plug-in: the ranks were started with the same paths (require_same_config).
+  // A digest for each plug-in; the paths may differ.
   std::string digests;
   for (PluginFile const& plugin : plugins) {
     digests += plugin.sha256 + "\n";

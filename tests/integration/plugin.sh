@@ -11,30 +11,45 @@ cached() { sed -n "s/^$1:[A-Z]*=//p" "$HEDDLE_BUILD/CMakeCache.txt"; }
 compiler=$(cached CMAKE_CXX_COMPILER)
 sanitizers=$(cached HEDDLE_SANITIZE)
 
-# The examples are what `heddle new-plugin` writes under their names; under other names only the names differ.
+# The examples are what `heddle new-plugin` writes under their names, with a README; under other names only the names
+# differ.
 examples=(activation:swish attention:rowwise norm:mean_abs layer:adapter operation:hadamard)
 mkdir source
 for example in "${examples[@]}"; do
   kind=${example%:*} name=${example#*:}
   "$HEDDLE" new-plugin "source/$name" --kind "$kind" > log 2>&1 || fail "heddle new-plugin --kind $kind"
-  diff -r "source/$name" "$HEDDLE_SOURCE/apps/examples/plugins/$kind" > log || fail "new-plugin changes the example $name"
+  grep -q "^# $name$" "source/$name/README.md" || fail "the new plug-in $name has no README"
+  diff -r -x README.md "source/$name" "$HEDDLE_SOURCE/apps/examples/plugins/$kind" > log || fail "new-plugin changes the example $name"
   long=$(wc -l "source/$name"/* | awk '$2 != "total" && $1 >= 80')
   [ -z "$long" ] || fail "a file of an example has 80 lines or more: $long"
 done
 "$HEDDLE" new-plugin source/my_function --kind activation > log 2>&1 || fail "heddle new-plugin my_function"
 ! grep -riE 'swish' source/my_function > log || fail "the example's name is left in a new plug-in"
 grep -q 'class MyFunction' source/my_function/my_function.cpp || fail "the new plug-in's class has another name"
+# Names that C++ or Heddle has are refused.
+for taken in "double:has a meaning in C++" "gelu:an activation function" "rms:a kind of norm" "feed_forward:a layer" \
+  "kokkos:an implementation of operation" "attention:an operation"; do
+  code=0
+  "$HEDDLE" new-plugin "source/${taken%%:*}" --kind activation > log 2>&1 || code=$?
+  [ "$code" -eq 64 ] || fail "heddle new-plugin ${taken%%:*}: exit code $code instead of 64"
+  grep -qF "${taken#*:}" log || fail "new-plugin does not say '${taken#*:}'"
+  [ ! -e "source/${taken%%:*}" ] || fail "new-plugin left a directory behind"
+done
 # A wrong one: its gradient.
 "$HEDDLE" new-plugin source/wrong --kind activation > log 2>&1 || fail "heddle new-plugin wrong"
 sed -i 's/value \* (1 - sigmoid)/value * (2 - sigmoid)/' source/wrong/wrong.cpp
 grep -q '2 - sigmoid' source/wrong/wrong.cpp || fail "the wrong plug-in is not wrong"
+# One that crashes, in its backward pass.
+"$HEDDLE" new-plugin source/crash --kind activation > log 2>&1 || fail "heddle new-plugin crash"
+sed -i 's/value \* (1 - sigmoid)/*static_cast<volatile Real*>(nullptr) * (1 - sigmoid)/' source/crash/crash.cpp
+grep -q 'nullptr' source/crash/crash.cpp || fail "the plug-in that should crash does not"
 # One build for all of them, with little optimisation.
 cat > source/CMakeLists.txt << 'CMAKE'
 cmake_minimum_required(VERSION 3.22)
 project(plugins LANGUAGES CXX)
 enable_testing()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard my_function wrong)
+foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard my_function wrong crash)
   add_subdirectory(${name})
 endforeach()
 CMAKE
@@ -44,7 +59,7 @@ cmake -S source -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_R
 cmake --build build > log 2>&1 || fail "building the plug-ins"
 
 # Each passes its own check but the wrong one, which is named with its problem, error and tolerance.
-ctest --test-dir build -E '^wrong' --output-on-failure > log 2>&1 || fail "a plug-in's own check"
+ctest --test-dir build -E '^(wrong|crash)' --output-on-failure > log 2>&1 || fail "a plug-in's own check"
 [ "$(grep -c 'Passed' log)" -eq 6 ] || fail "not every plug-in has a check"
 ! ctest --test-dir build -R '^wrong' --output-on-failure > log 2>&1 || fail "a wrong plug-in passes its own check"
 grep -qE 'central differences .*WRONG: gradient of input' log || fail "the wrong gradient is not in the table"
@@ -237,6 +252,13 @@ code=0
 grep -q ' problems passed' listing || fail "the checks are not counted: $(cat listing)"
 unknown "there is no implementation or layer 'adam.kokos' to check; did you mean adam.kokkos?" --check adam.kokos
 
+# One that crashes is named; the process ends as it would.
+code=0
+"$HEDDLE" kernels --plugin build/crash.so > listing 2> log || code=$?
+[ "$code" -gt 128 ] || fail "a plug-in that crashes: exit code $code"
+grep -qF "heddle: the implementation 'crash' of operation 'activation' (build/crash.so) crashes when it is checked: crash, " \
+  log || fail "the plug-in that crashes is not named"
+
 # Digests: one that differs is refused before the library is opened; ranks compare theirs.
 sum() { sha256sum "$1" | cut -d ' ' -f 1; }
 cp text.so named.so
@@ -257,4 +279,13 @@ code=0
 [ "$code" -eq 78 ] || fail "ranks with different plug-ins: exit code $code instead of 78"
 grep -q "^rank 1 on $(hostname):" log || fail "the rank with another plug-in is not named with its host"
 grep -q "build/swish.so (sha256 $(sum other/build/swish.so))" log || fail "the other plug-in is not named with its path"
+cat > on_rank << 'RANK'
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@" --plugin build/swish.so
+exec "$@"
+RANK
+code=0
+"$HEDDLE_MPIRUN" -np 2 bash on_rank "$HEDDLE" train run.toml --set run.directory=differ > log 2>&1 || code=$?
+[ "$code" -eq 78 ] || fail "ranks with different --plugin: exit code $code instead of 78"
+grep -q "the ranks have different plug-ins" log || fail "different --plugin options are not named"
+[ "$(grep -c "build/swish.so (sha256 $(sum $plugin))" log)" -eq 1 ] || fail "rank 0's plug-in is not named, or rank 1's is"
 echo "plug-ins: all as promised"

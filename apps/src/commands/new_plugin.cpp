@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/model/built_in_layers.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <heddle/kernels/register.hpp>
 
 #include "commands.hpp"
 #include "options.hpp"
@@ -45,13 +48,16 @@ int run_new_plugin(Arguments const& arguments) {
   if (std::find(kinds.begin(), kinds.end(), options.kind) == kinds.end()) {
     throw UsageError(fmt::format("--kind is \"{}\"; expected one of: {}", options.kind, fmt::join(kinds, ", ")));
   }
-  std::string const name = write_plugin(options.directory, options.kind);
+  Runtime const runtime;
+  Registries built_in;
+  register_built_in_kernels(built_in.kernels);
+  register_built_in_layers(built_in.layers);
+  std::string const name = write_plugin(options.directory, options.kind, built_in);
   fmt::print(
       "{0} holds the plug-in {1}. In it:\n"
       "  cmake -S . -B build -DCMAKE_PREFIX_PATH=PREFIX && cmake --build build    # PREFIX: where Heddle is installed\n"
       "  ctest --test-dir build                                                   # heddle kernels --check\n"
-      "  heddle train run.toml                                                    # with data/, as its first line "
-      "says\n",
+      "  heddle train run.toml                                                    # README.md has the commands that make its data\n",
       options.directory, name);
   return static_cast<int>(ExitCode::done);
 }

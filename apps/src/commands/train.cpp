@@ -55,8 +55,9 @@ CommandSyntax train_syntax(TrainOptions& options) {
 }
 
 /// Throws if ranks were started with different configurations: they would wait for each other's messages, or train
-/// separately. Collective over `world`.
-void require_same_config(Config const& config, Communicator const& world) {
+/// separately. Plug-ins are compared by their files (require_same_plugins). Collective over `world`.
+void require_same_config(Config config, Communicator const& world) {
+  config.plugins = {};
   std::string const own = to_toml(config);
   if (any_of(world, own != broadcast_text(world, own))) {
     throw ConfigError("the ranks were started with different configurations; give all the same file and --set options");

@@ -8,13 +8,42 @@
 namespace heddle {
 namespace {
 
-void print_result(std::string const& problem, CheckResult const& result) {
-  fmt::print("  {:<64} {:>9.2g} {:>9.2g} {:>10.2g} {}\n", problem, result.output_error, result.gradient_error,
-             result.tolerance, result.passed() ? "passed" : "WRONG: " + result.fault);
-}
-
 std::string title(CheckResult const& result) {
   return fmt::format("{} {} ({})", result.operation, result.implementation, result.origin);
+}
+
+std::string counted(std::size_t problems) {
+  return fmt::format("{} problem{}", problems, problems == 1 ? "" : "s");
+}
+
+/// The characters of UTF-8 text.
+std::size_t length_of(std::string const& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
+}
+
+/// A line of the table: a title, or a problem with its result.
+struct Line {
+  std::string text;
+  CheckResult const* result = nullptr;
+};
+
+/// The columns begin behind the longest problem.
+void print_lines(std::vector<Line> const& lines) {
+  std::size_t width = 0;
+  for (Line const& line : lines) {
+    width = std::max(width, line.result == nullptr ? 0 : length_of(line.text));
+  }
+  fmt::print("  {:<{}} {:>9} {:>9} {:>10}\n", "", width, "output", "gradient", "");
+  fmt::print("  {:<{}} {:>9} {:>9} {:>10}\n", "problem", width, "error", "error", "tolerance");
+  for (auto const& [text, result] : lines) {
+    if (result == nullptr) {
+      fmt::print("{}\n", text);
+    } else {
+      fmt::print("  {:<{}} {:>9.2g} {:>9.2g} {:>10.2g} {}\n", text, width, result->output_error, result->gradient_error,
+                 result->tolerance, result->passed() ? "passed" : "WRONG: " + result->fault);
+    }
+  }
 }
 
 /// Of one implementation or layer: the result that comes nearest to its tolerance, or exceeds it.
@@ -40,22 +69,22 @@ ExitCode print_checks(Registries const& registries, std::string const& name, Exe
     }
     groups.back().second.push_back(result);
   }
-  fmt::print("  {:<64} {:>9} {:>9} {:>10}\n", "", "output", "gradient", "");
-  fmt::print("  {:<64} {:>9} {:>9} {:>10}\n", "problem", "error", "error", "tolerance");
+  std::vector<Line> lines;
   std::size_t wrong = 0;
   for (auto const& [who, own] : groups) {
-    fmt::print("{}: {} problems\n", who, own.size());
+    lines.push_back({fmt::format("{}: {}", who, counted(own.size()))});
     for (CheckResult const& result : own) {
       wrong += result.passed() ? 0 : 1;
       if (!name.empty() || !result.passed()) {
-        print_result(result.problem, result);
+        lines.push_back({result.problem, &result});
       }
     }
     if (name.empty() && first_fault(own) == nullptr) {
-      print_result("nearest to its tolerance: " + worst(own).problem, worst(own));
+      lines.push_back({"nearest to its tolerance: " + worst(own).problem, &worst(own)});
     }
   }
-  fmt::print("{} of {} problems passed\n", results.size() - wrong, results.size());
+  print_lines(lines);
+  fmt::print("{} of {} passed\n", results.size() - wrong, counted(results.size()));
   return wrong == 0 ? ExitCode::done : ExitCode::bad_config;
 }
 

@@ -13,10 +13,7 @@ namespace heddle {
 namespace {
 
 boost::dll::shared_library open_library(std::string const& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    throw ConfigError(fmt::format("plug-in {}: there is no such file; expected a shared library", path));
-  }
+  require_plugin_file(path);
   // Registered kernels and layers outlive the handle.
   auto const never_unload = static_cast<boost::dll::load_mode::type>(RTLD_NODELETE);
   try {
@@ -42,6 +39,18 @@ auto& entry_point(boost::dll::shared_library const& library, std::string const& 
 }
 
 }  // namespace
+
+void require_plugin_file(std::string const& path) {
+  std::error_code error;
+  std::filesystem::file_status const status = std::filesystem::status(path, error);
+  if (std::filesystem::is_regular_file(status)) {
+    return;
+  }
+  throw ConfigError(fmt::format("plug-in {}: {}; expected a shared library", path,
+                                std::filesystem::is_directory(status) ? "it is a directory"
+                                : std::filesystem::exists(status)     ? "it is no regular file"
+                                                                      : "there is no such file"));
+}
 
 void load_plugin(std::string const& path, Registries& registries) {
   boost::dll::shared_library const library = open_library(path);

@@ -31,7 +31,7 @@ TEST(Plugin, TheTagNamesWhatHasToBeTheSame) {
 TEST(Plugin, AMissingFileIsNamed) {
   EXPECT_EQ(refusal("/nonexistent/kernels.so"),
             "plug-in /nonexistent/kernels.so: there is no such file; expected a shared library");
-  EXPECT_THAT(refusal("/tmp"), HasSubstr("there is no such file"));
+  EXPECT_THAT(refusal("/tmp"), HasSubstr("it is a directory; expected a shared library"));
   EXPECT_THAT(refusal(""), HasSubstr("there is no such file"));
 }
 

@@ -8,6 +8,8 @@
 #include <heddle/core/plugins/entry.hpp>
 #include <heddle/core/trials/trials.hpp>
 
+#include "mean_abs_backward.hpp"
+
 namespace mean_abs {
 
 class MeanAbs final : public heddle::ResidualNorm {

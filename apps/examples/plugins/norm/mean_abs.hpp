@@ -60,14 +60,4 @@ void add_weight_gradient(heddle::Execution& execution, heddle::ResidualNormOutpu
       });
 }
 
-struct Upstream {
-  heddle::Tensor normalized, sum;
-};
-template <class Element>
-void backward_as(heddle::Execution& execution, heddle::ResidualNormCall const& call,
-                 heddle::ResidualNormOutput const& output, Upstream const& upstream,
-                 heddle::ResidualNormGradients const& gradients);
-
 }  // namespace mean_abs
-
-#include "mean_abs_backward.hpp"

@@ -1,8 +1,15 @@
 #pragma once
 
-#include "mean_abs.hpp"
+#include <heddle/core/operations/kernel_author.hpp>
+#include <heddle/core/operations/residual_norm.hpp>
 
 namespace mean_abs {
+
+namespace kernels = heddle::kernels;
+
+struct Upstream {
+  heddle::Tensor normalized, sum;
+};
 
 /// With g = grad_normalized * weight and r the reciprocal, the gradient of x is r * g - sign(x) * r² * mean(g * x).
 /// Then that of the sum is added, and dropout's branch gets its share.

@@ -7,6 +7,9 @@ namespace heddle {
 
 struct Execution;
 
+/// Throws ConfigError where there is no regular file at `path`.
+void require_plugin_file(std::string const& path);
+
 /// Loads the shared library at `path`, which is never unloaded, and lets it register its kernels and layers; their
 /// entries' origin is `path`. Throws ConfigError that says what was wrong and what would be right: no such file, not a
 /// shared library, no plug-in (an entry point is missing: see entry.hpp), another ABI tag, a name that is taken. The
