@@ -57,7 +57,8 @@ int run_new_plugin(Arguments const& arguments) {
       "{0} holds the plug-in {1}. In it:\n"
       "  cmake -S . -B build -DCMAKE_PREFIX_PATH=PREFIX && cmake --build build    # PREFIX: where Heddle is installed\n"
       "  ctest --test-dir build                                                   # heddle kernels --check\n"
-      "  heddle train run.toml                                                    # README.md has the commands that make its data\n",
+      "  heddle train run.toml                                                    # README.md has the commands that "
+      "make its data\n",
       options.directory, name);
   return static_cast<int>(ExitCode::done);
 }

@@ -1,10 +1,9 @@
-#include "compare.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/base/random.hpp>
+#include <heddle/core/checks/compare.hpp>
 #include <limits>
 #include <numeric>
 
@@ -57,6 +56,16 @@ std::vector<double> random_direction(std::size_t size, std::uint64_t seed) {
 }
 
 }  // namespace
+
+std::vector<double> random_numbers(std::int64_t count, std::string_view name, double range) {
+  std::uint64_t const key = random_key(0, name);
+  std::vector<double> numbers;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint32_t const word = Philox::words(key, {static_cast<std::uint32_t>(i), 0, 0, 0})[0];
+    numbers.push_back(range * (word / 2147483648.0 - 1));
+  }
+  return numbers;
+}
 
 Difference difference(std::string const& name, std::vector<double> const& actual, std::vector<double> const& expected) {
   if (actual.size() != expected.size()) {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/checks/compare.hpp>
 #include <heddle/core/checks/kernel_check.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <optional>
 
-#include "compare.hpp"
 #include "crash_note.hpp"
 
 namespace heddle {

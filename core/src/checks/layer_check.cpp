@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/checks/compare.hpp>
 #include <heddle/core/checks/layer_check.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <span>
 
-#include "compare.hpp"
 #include "crash_note.hpp"
 
 namespace heddle {
@@ -43,15 +43,6 @@ LayerOptions options_of(LayerTrial const& trial, LayerRegistry::Entry const& ent
   LayerOptions options(std::move(settings), entry.name);
   options.check(entry.traits.options);
   return options;
-}
-
-Values random_numbers(std::int64_t count, std::string_view name) {
-  std::uint64_t const key = random_key(0, name);
-  Values numbers;
-  for (std::int64_t i = 0; i < count; ++i) {
-    numbers.push_back(Philox::words(key, {static_cast<std::uint32_t>(i), 0, 0, 0})[0] / 2147483648.0 - 1);
-  }
-  return numbers;
 }
 
 Tensor random_tensor(Shape const& shape, std::string_view name) {

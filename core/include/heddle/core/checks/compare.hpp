@@ -4,9 +4,13 @@
 #include <functional>
 #include <heddle/core/checks/result.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace heddle {
+
+/// Numbers from [-range, range), the same ones for the same name.
+std::vector<double> random_numbers(std::int64_t count, std::string_view name, double range = 1);
 
 /// The largest |actual - expected| / (1 + |expected|) of a tensor, and the element that has it.
 struct Difference {
