@@ -297,13 +297,17 @@ class LayerCheck {
   }
 
  private:
+  CheckResult result(std::string problem, double tolerance) const {
+    return {.operation = "layer",
+            .implementation = entry_.name,
+            .origin = entry_.origin,
+            .problem = std::move(problem),
+            .tolerance = tolerance};
+  }
+
   template <class Work>
   void add(std::string problem, double tolerance, Work const& work) {
-    CheckResult found{.operation = "layer",
-                      .implementation = entry_.name,
-                      .origin = entry_.origin,
-                      .problem = std::move(problem),
-                      .tolerance = tolerance};
+    CheckResult found = result(std::move(problem), tolerance);
     crash_note_.set(found);
     try {
       work(found);
@@ -316,6 +320,7 @@ class LayerCheck {
   /// Adds no result where the layer refuses the side: cross-attention needs a memory.
   void check(LayerTrial const& trial, Side side, std::string& refusals) {
     std::string const where = side == Side::source ? "without memory" : "with memory";
+    crash_note_.set(result(fmt::format("{}, {}, building it", trial.name, where), 0));
     try {
       Bench bench(registries_, entry_, trial, side);
       add(fmt::format("{}, {}, central differences", trial.name, where), difference_tolerance,
