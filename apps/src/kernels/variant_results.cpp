@@ -3,25 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/random.hpp>
+#include <heddle/core/checks/compare.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 
 namespace heddle {
 namespace {
-
-using Values = std::vector<double>;
-
-double error_of(Values const& actual, Values const& expected) {
-  double worst = actual.size() == expected.size() ? 0 : INFINITY;
-  for (std::size_t i = 0; i < std::min(actual.size(), expected.size()); ++i) {
-    double const error = std::abs(actual[i] - expected[i]) / (1 + std::abs(expected[i]));
-    worst = std::isnan(error) ? INFINITY : std::max(worst, error);
-  }
-  return worst;
-}
 
 std::vector<std::string> layouts_of(ModelDescription const& model) {
   auto const allowed = [&](LayerUse const& use) { return model.refusal(use).empty() ? "yes" : "no"; };
@@ -80,27 +68,18 @@ VariantResult variant_result(VariantsRequest const& request, std::string_view na
   VariantValues const expected = compute({reference, any}, DType::float64);
   try {
     VariantValues const actual = compute({request.registries.kernels, request.choices}, DType::float32);
-    result.output_error = error_of(actual.output, expected.output);
-    result.gradient_error = error_of(actual.gradients, expected.gradients);
+    result.output_error = difference("output", actual.output, expected.output).error;
+    result.gradient_error = difference("gradients", actual.gradients, expected.gradients).error;
   } catch (ConfigError const& error) {
     result.refusal = error.what();
   }
   return result;
 }
 
-std::vector<double> variant_numbers(std::int64_t count, std::string_view name) {
-  std::uint64_t const key = random_key(0, name);
-  Values numbers;
-  for (std::int64_t i = 0; i < count; ++i) {
-    numbers.push_back(Philox::words(key, {static_cast<std::uint32_t>(i), 0, 0, 0})[0] / 4294967296.0 - 0.5);
-  }
-  return numbers;
-}
-
 void set_variant_parameters(ParameterSet& parameters, DType dtype) {
   parameters.allocate(dtype);
   for (Parameter const& parameter : parameters.all()) {
-    copy_from_doubles(parameter.value, variant_numbers(parameter.value.size(), parameter.spec.name));
+    copy_from_doubles(parameter.value, random_numbers(parameter.value.size(), parameter.spec.name, 0.5));
   }
   parameters.bump_versions();
 }

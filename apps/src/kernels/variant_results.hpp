@@ -22,10 +22,7 @@ using ComputeVariant = std::function<VariantValues(KernelSource const& kernels, 
 VariantResult variant_result(VariantsRequest const& request, std::string_view name, ModelDescription const& model,
                              ComputeVariant const& compute);
 
-/// In [-0.5, 0.5), by name.
-std::vector<double> variant_numbers(std::int64_t count, std::string_view name);
-
-/// Gives every parameter the numbers of its name and allocates it.
+/// Allocates every parameter and gives it the numbers from [-0.5, 0.5) of its name.
 void set_variant_parameters(ParameterSet& parameters, DType dtype);
 
 /// As many sentence pairs as there are lengths of targets, which count the begin token; prefixes are a third.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/checks/compare.hpp>
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/tensor/fence.hpp>
@@ -169,7 +170,7 @@ class Bench {
   Given given_for(Pack const& pack) const {
     auto const numbers = [&](Side side, char const* name) {
       Shape const shape{pack.rows(side).tokens, keys_.d_model};
-      return from_doubles(variant_numbers(shape.size(), name), dtype_, shape);
+      return from_doubles(random_numbers(shape.size(), name, 0.5), dtype_, shape);
     };
     Given given{{numbers(side_, "input"), {}}, {numbers(side_, "upstream"), {}}};
     if (with_memory_) {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
@@ -14,21 +14,30 @@ namespace heddle {
 
 namespace {
 
-/// Of both layers. Scores as if every query saw every key, but for those that a window hides.
-Cost attention_cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
+/// The keys that a query sees on average, of sequences of that length.
+double seen_keys(AttentionMask const& mask, double sequence) {
+  std::int64_t const length = std::llround(sequence);
+  return length > 0 ? visible_pairs(mask, length) / static_cast<double>(length) : 0;
+}
+
+}  // namespace
+
+Cost AttentionCore::cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load,
+                         AttentionMask const& mask) {
   AttentionSizes const sizes = attention_sizes(keys, options);
   AttentionProblem const problem{.dtype = load.dtype,
                                  .heads = sizes.heads,
                                  .head_dim = sizes.head_dim,
                                  .kv_heads = sizes.kv_heads,
                                  .score = attention_scores(keys, options, sizes.head_dim).kind};
-  auto const window = static_cast<double>((2 * options.integer("window", 0) + 1) * options.integer("block", 1));
-  double const seen = options.has("window") ? std::min(load.sequence, window) : load.sequence;
-  AttentionExtents const extents{.queries = load.tokens, .keys = load.tokens, .pairs = load.tokens * seen};
+  AttentionExtents const extents{
+      .queries = load.tokens, .keys = load.tokens, .pairs = load.tokens * seen_keys(mask, load.sequence)};
   return linear_cost(load, keys.d_model, sizes.query_columns()) +
          2 * linear_cost(load, keys.d_model, sizes.key_columns()) + forward_cost(problem, extents) +
          linear_cost(load, sizes.query_columns(), keys.d_model);
 }
+
+namespace {
 
 /// Says that the heads of a tensor rank are not shared evenly by the context group; "" where they are.
 std::string uneven_in_ulysses(std::string const& key, std::int64_t count, LayerUse const& use) {
@@ -134,7 +143,8 @@ LayerTraits AttentionCore::traits() {
             .type = OptionDescription::Type::flag,
             .meaning = "a norm on each head's queries and one on its keys; not given: false"}},
       .attends = true,
-      .cost = attention_cost,
+      .cost = [](ModelConfig const& keys, LayerOptions const& options,
+                 LayerLoad const& load) { return cost(keys, options, load, AttentionMask::bidirectional()); },
       .refusal = attention_refusal};
   traits.trials = attention_trials();
   std::ranges::move(score_options(), std::back_inserter(traits.options));

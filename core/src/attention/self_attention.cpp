@@ -110,10 +110,9 @@ LayerTraits SelfAttention::traits() {
   traits.trials.push_back(
       {.name = "blocks and a global token",
        .options = {{"window", std::int64_t{1}}, {"block", std::int64_t{2}}, {"global_tokens", std::int64_t{1}}}});
-  traits.cost = [any_mask = traits.cost](ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
-    mask_of(options, true);
+  traits.cost = [](ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
     check_linear(keys, options);
-    return any_mask(keys, options, load);
+    return AttentionCore::cost(keys, options, load, mask_of(options, load.side == Side::target));
   };
   traits.refusal = [any_mask = traits.refusal](ModelConfig const& keys, LayerOptions const& options,
                                                LayerUse const& use) {

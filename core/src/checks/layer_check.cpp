@@ -187,8 +187,8 @@ class GradientCheck {
   Values hidden_factors_, memory_factors_;
 };
 
-/// Two sentences with two hypotheses each, decoded token by token; in the middle the hypotheses of each sentence change
-/// places.
+/// Two sentences with two hypotheses each, decoded token by token after the first step, which has the tokens of a
+/// prompt; in the middle the hypotheses of each sentence change places.
 class DecodeCheck {
  public:
   DecodeCheck(Bench& bench, Execution& execution)
@@ -208,24 +208,26 @@ class DecodeCheck {
     }
   }
 
-  void run(CheckResult& found) {
+  void run(std::int64_t prompt, CheckResult& found) {
     Saved saved;
     Tensor const input = from_doubles(hidden_, DType::float64, {rows * length, bench_.d_model()});
     Values const whole = to_doubles(bench_.layer().forward(context_, {input, memory_}, saved).hidden);
     std::array<std::int32_t, rows> sequence{0, 1, 2, 3};  // of each row
     DecodeCache cache;
-    for (std::int64_t time = 0; time < length; ++time) {
-      DecodeStep const step = decode_step(time);
+    for (std::int64_t time = prompt - 1; time < length; ++time) {
+      DecodeStep const step = decode_step(time, time == prompt - 1 ? prompt : 1);
       if (time == length / 2) {
         std::array<std::int32_t, rows> const parents{1, 0, 3, 2};
         bench_.layer().reorder(context_, from_host<std::int32_t>(parents, {rows}), step, cache);
         sequence = parents;
       }
-      Values const tokens = newest(hidden_, sequence, time);
+      Values const tokens = newest(hidden_, sequence, step);
       HiddenStates const output = bench_.layer().decode(
-          context_, {from_doubles(tokens, DType::float64, {rows, bench_.d_model()}), memory_}, step, cache);
-      note(difference(fmt::format("decoded token {} beside forward's", time), to_doubles(output.hidden),
-                      newest(whole, sequence, time)),
+          context_, {from_doubles(tokens, DType::float64, {rows * step.tokens, bench_.d_model()}), memory_}, step,
+          cache);
+      note(difference(step.tokens > 1 ? fmt::format("a decoded prompt of {} tokens beside forward's", step.tokens)
+                                      : fmt::format("decoded token {} beside forward's", time),
+                      to_doubles(output.hidden), newest(whole, sequence, step)),
            &CheckResult::output_error, found);
     }
   }
@@ -241,28 +243,35 @@ class DecodeCheck {
 
   static Tensor integers(std::vector<std::int32_t> const& values) { return from_host<std::int32_t>(values, {rows}); }
 
-  DecodeStep decode_step(std::int64_t time) const {
-    std::vector<std::int32_t> const row{0, 1, 2, 3};
+  DecodeStep decode_step(std::int64_t time, std::int64_t tokens) const {
+    std::vector<std::int32_t> queries;
     std::vector<std::int32_t> keys;
-    std::transform(row.begin(), row.end(), std::back_inserter(keys),
-                   [](std::int32_t index) { return index * static_cast<std::int32_t>(capacity); });
+    std::vector<std::int32_t> position;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      queries.push_back(static_cast<std::int32_t>(row * tokens));
+      keys.push_back(static_cast<std::int32_t>(row * capacity));
+      for (std::int64_t at = time + 1 - tokens; at <= time; ++at) {
+        position.push_back(static_cast<std::int32_t>(at));
+      }
+    }
     auto const all = [](std::int64_t value) {
       return integers(std::vector<std::int32_t>(rows, static_cast<std::int32_t>(value)));
     };
     return {.time = time,
             .capacity = capacity,
-            .queries = {integers(row), all(1), rows, 1},
+            .queries = {integers(queries), all(tokens), rows, tokens},
             .keys = {integers(keys), all(time + 1), rows, time + 1},
             .memory = pack_.source_rows.sequences,
-            .position = all(time)};
+            .position = from_host<std::int32_t>(position, {rows * tokens}),
+            .tokens = tokens};
   }
 
-  /// Each row's token at `time`, from [sequences * length, d_model].
-  Values newest(Values const& all, std::array<std::int32_t, rows> const& sequence, std::int64_t time) const {
+  /// The step's tokens of each row, from [sequences * length, d_model].
+  Values newest(Values const& all, std::array<std::int32_t, rows> const& sequence, DecodeStep const& step) const {
     Values tokens;
     for (std::int32_t const index : sequence) {
-      auto const begin = all.begin() + (index * length + time) * bench_.d_model();
-      tokens.insert(tokens.end(), begin, begin + bench_.d_model());
+      auto const begin = all.begin() + (index * length + step.time + 1 - step.tokens) * bench_.d_model();
+      tokens.insert(tokens.end(), begin, begin + step.tokens * bench_.d_model());
     }
     return tokens;
   }
@@ -327,7 +336,9 @@ class LayerCheck {
           [&](CheckResult& found) { GradientCheck(bench, side, execution_).run(found); });
       if (side == Side::target && entry_.traits.capabilities.decode) {
         add(fmt::format("{}, {}, decoding", trial.name, where), tolerance(DType::float64),
-            [&](CheckResult& found) { DecodeCheck(bench, execution_).run(found); });
+            [&](CheckResult& found) { DecodeCheck(bench, execution_).run(1, found); });
+        add(fmt::format("{}, {}, decoding after a prompt", trial.name, where), tolerance(DType::float64),
+            [&](CheckResult& found) { DecodeCheck(bench, execution_).run(2, found); });
       }
     } catch (ConfigError const& error) {
       refusals += fmt::format("{}{}: {}", refusals.empty() ? "" : "; ", where, error.what());

@@ -78,7 +78,9 @@ void require_positions_taken(ModelConfig const& model, std::string const& name,
 
 Cost SublayerDescription::cost(LayerLoad const& load) const {
   if (traits.cost) {
-    return traits.cost(*keys, options, load);
+    LayerLoad own = load;
+    own.side = side;
+    return traits.cost(*keys, options, own);
   }
   return linear_cost(load, keys->d_model, keys->d_ff) + linear_cost(load, keys->d_ff, keys->d_model);
 }
@@ -125,7 +127,7 @@ StackDescription describe_stack(ModelConfig const& model, StackKind const& kind,
       LayerRegistry::Entry const& entry = registry.at(sublayer, layer.keys->place("sublayers"));
       LayerOptions options = layer_options(model.*stack, name, index, sublayer);
       options.check(entry.traits.options);
-      layer.sublayers.push_back({sublayer, path, layer.keys, std::move(options), entry.traits});
+      layer.sublayers.push_back({sublayer, path, layer.keys, std::move(options), entry.traits, side});
       // Keys and options that do not go together are found now, not when the layer is built.
       layer.sublayers.back().cost({});
     }

@@ -167,6 +167,15 @@ void require_scores(AttentionCall const& call, std::int64_t key_heads, std::int6
 
 }  // namespace
 
+double visible_pairs(AttentionMask const& mask, std::int64_t length) {
+  auto const index_of = [&](std::int64_t position) { return std::clamp<std::int64_t>(position, 0, length); };
+  double pairs = 0;
+  for (std::int64_t position = 0; position < length; ++position) {
+    pairs += seen_keys(mask, position, length, index_of);
+  }
+  return pairs;
+}
+
 std::string describe(AttentionMask const& mask) {
   switch (mask.kind) {
     case MaskKind::bidirectional:

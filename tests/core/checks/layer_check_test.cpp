@@ -22,6 +22,7 @@ enum class Fault {
   kept_in_member,
   counts_calls,
   decode,
+  decoded_prompt,
   thrown,
   crash
 };
@@ -63,11 +64,11 @@ class OddLayer final : public Layer {
     }
     return {grad_input, grad_output.memory};
   }
-  HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const&,
+  HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                       DecodeCache&) const override {
     Saved saved;
     HiddenStates const output = forward(context, input, saved);
-    if (fault_ == Fault::decode) {
+    if (fault_ == Fault::decode || (fault_ == Fault::decoded_prompt && step.tokens > 1)) {
       change(output.hidden, 1, 1e-3);
     }
     return output;
@@ -118,7 +119,7 @@ TEST_F(LayerCheckTest, BuiltInLayersPass) {
 
 TEST_F(LayerCheckTest, ARightOnePassesWithAndWithoutMemory) {
   EXPECT_EQ(fault_of(Fault::none), "");
-  EXPECT_EQ(check(Fault::none).size(), 3U) << "two sides, and decoding";
+  EXPECT_EQ(check(Fault::none).size(), 4U) << "two sides, and decoding in two ways";
 }
 
 TEST_F(LayerCheckTest, AWrongGradientIsFound) {
@@ -147,6 +148,7 @@ TEST_F(LayerCheckTest, ACrashIsNamedAndTakesItsCourse) {
 
 TEST_F(LayerCheckTest, DecodingThatDiffersFromForwardIsFoundUnlessItIsNotDeclared) {
   EXPECT_THAT(fault_of(Fault::decode), HasSubstr("the layer 'odd' is wrong: no options, with memory, decoding"));
+  EXPECT_THAT(fault_of(Fault::decoded_prompt), HasSubstr("decoding after a prompt: a decoded prompt of 2"));
   EXPECT_EQ(first_fault(check(Fault::decode, {.capabilities = {.decode = false}})), nullptr);
 }
 
@@ -160,7 +162,7 @@ TEST_F(LayerCheckTest, TrialsSetKeysAndOptions) {
                      .trials = {{.name = "wide", .set = [](ModelConfig& model) { model.d_model = 10; }},
                                 {.name = "with a size", .options = {{"size", std::int64_t{3}}}}}};
   std::vector<CheckResult> const results = check(Fault::none, traits);
-  EXPECT_EQ(results.size(), 6U);
+  EXPECT_EQ(results.size(), 8U);
   EXPECT_THAT(results.front().problem, HasSubstr("wide"));
   EXPECT_EQ(first_fault(results), nullptr);
   traits.trials = {{.name = "unknown", .options = {{"depth", std::int64_t{3}}}}};

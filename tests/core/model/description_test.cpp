@@ -222,10 +222,48 @@ TEST(Description, CostsAreTheLayersOwn) {
   ModelDescription const model = describe_model(config, layers);
   EXPECT_EQ(model.layer(0).cost({}).operations, 2 * 4 * 8 * 8 + 8000);
   EXPECT_EQ(model.layer(2).cost({}).operations, 2 * (2 * 4 * 8 * 8 + 2 * 8 * 12));
-  // Scores of 10 tokens that see 5 each: q kᵀ and weights v; the encoder layer has one attention, the decoder's two.
+  // Scores of 10 tokens: q kᵀ and weights v. In the encoder they see 5 keys each; in the decoder 1 to 5 of their own
+  // sequence, and 5 of the memory.
   LayerLoad const load{.tokens = 10, .sequence = 5};
   EXPECT_EQ(model.layer(0).cost(load).operations, 10 * (2 * 4 * 8 * 8 + 8000) + 4 * 10 * 5 * 8);
-  EXPECT_EQ(model.layer(2).cost(load).operations, 10 * 2 * (2 * 4 * 8 * 8 + 2 * 8 * 12) + 2 * 4 * 10 * 5 * 8);
+  EXPECT_EQ(model.layer(2).cost(load).operations, 10 * 2 * (2 * 4 * 8 * 8 + 2 * 8 * 12) + 4 * 10 * (3 + 5) * 8);
+}
+
+// The pairs that a mask's definition gives, counted one by one.
+TEST(Description, TheCostOfAttentionIsThatOfThePairsThatSeeEachOther) {
+  constexpr int length = 9;
+  using Sees = std::function<bool(int query, int key)>;
+  auto const check = [&](std::string const& stack, std::string const& options, Sees const& sees) {
+    int pairs = 0;
+    for (int query = 0; query < length; ++query) {
+      for (int key = 0; key < length; ++key) {
+        pairs += sees(query, key) ? 1 : 0;
+      }
+    }
+    ModelConfig const config = parse_config("[model]\nd_model = 8\nheads = 2\nstacks = [\"" + stack + "\"]\n[model." +
+                                                stack + "]\nself_attention = { " + options + " }",
+                                            "test")
+                                   .model;
+    SublayerDescription const attention = description_of(config).layer(0).sublayers[0];
+    double const scores = attention.cost({.tokens = 3 * length, .sequence = length}).operations -
+                          attention.cost({.tokens = 3 * length}).operations;
+    EXPECT_DOUBLE_EQ(scores, 4.0 * 3 * pairs * 8) << stack << ", " << options;
+  };
+  auto const distance = [](int query, int key) { return std::abs(query - key); };
+  check("encoder", "", [](int, int) { return true; });
+  check("decoder", "", [](int query, int key) { return key <= query; });
+  check("encoder", "mask = \"causal\"", [](int query, int key) { return key <= query; });
+  check("encoder", "window = 2", [&](int query, int key) { return distance(query, key) <= 2; });
+  check("decoder", "window = 2", [&](int query, int key) { return key <= query && query - key <= 2; });
+  check("decoder", "window = 1, block = 2",
+        [&](int query, int key) { return key <= query && query / 2 - key / 2 <= 1; });
+  check("encoder", "window = 1, global_tokens = 2",
+        [&](int query, int key) { return distance(query, key) <= 1 || query < 2 || key < 2; });
+  check("decoder", "window = 1, global_tokens = 2",
+        [&](int query, int key) { return key <= query && (query - key <= 1 || key < 2); });
+  check("encoder", "window = 1, block = 3, global_tokens = 1",
+        [&](int query, int key) { return distance(query / 3, key / 3) <= 1 || query < 1 || key < 1; });
+  check("encoder", "window = 100, global_tokens = 100", [](int, int) { return true; });
 }
 
 TEST(Description, BytesCountParametersOnceAndTokensEach) {

@@ -70,6 +70,9 @@ class AttentionCore {
 
   /// Options, cost and refusals of both layers.
   static LayerTraits traits();
+  /// LayerTraits::cost of a layer whose sequences attend to as long ones under this mask.
+  static Cost cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load,
+                   AttentionMask const& mask);
 
  private:
   AttentionProblem problem(DType dtype) const;

@@ -4,6 +4,7 @@
 #include <heddle/core/base/dtype.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/operations/cost.hpp>
+#include <heddle/core/tensor/pack.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,7 @@ struct LayerLoad {
   double tokens = 1;    ///< of the stack, and as many of its memory
   double sequence = 0;  ///< tokens of a sentence; 0: they are not known, and attention scores count as nothing
   DType dtype = DType::float32;
+  Side side = Side::source;  ///< of the stack, whatever the caller says; the target's tokens are causal by default
 };
 
 /// A configuration by which a layer is checked (checks/layer_check.hpp).

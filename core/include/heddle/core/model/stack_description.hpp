@@ -15,6 +15,7 @@ struct SublayerDescription {
   std::shared_ptr<ModelConfig const> keys;  ///< its layer's
   LayerOptions options;
   LayerTraits traits;
+  Side side = Side::source;  ///< of its stack
 
   Cost cost(LayerLoad const& load) const;
   /// Says why it cannot be used so, naming the layer and the key; "" where it can.

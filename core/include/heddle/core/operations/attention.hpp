@@ -100,6 +100,9 @@ bool is_defined(AttentionProblem const& problem);
 std::string describe(AttentionProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(AttentionProblem const& problem);
+/// The pairs of a query and a key that see each other in a sequence of `length` tokens which attend to each other, and
+/// which has no prefix.
+double visible_pairs(AttentionMask const& mask, std::int64_t length);
 /// The size of a call, beside its problem.
 struct AttentionExtents {
   double queries = 0;       ///< query tokens
