@@ -80,8 +80,8 @@ class TimedCommunicator : public CommunicatorBackend {
                                                         ReduceOp op) override {
     return transfer([&] { return communicator_.start_reduce_scatter(input, output, op); });
   }
-  std::shared_ptr<CommunicatorBackend> split(int color, int key) override {
-    return std::make_shared<TimedCommunicator>(communicator_.split(color, key), watch_);
+  std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) override {
+    return std::make_shared<TimedCommunicator>(communicator_.split(color, key, name), watch_);
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
@@ -25,6 +26,7 @@ constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data},
     Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare},
     Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train},
+    Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised},
     Command{"translate", "translate text with a trained model", run_translate},
     Command{"generate", "continue text with a trained decoder", run_generate},
     Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate},
@@ -87,6 +89,8 @@ void require_printed() {
 }  // namespace heddle
 
 int main(int argument_count, char** argument_values) {
+  // Beyond the limit of a file's size (ulimit -f) a write is to fail with a message, not to end the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     int const code = heddle::dispatch({argument_values + 1, argument_values + argument_count});
     if (code == static_cast<int>(heddle::ExitCode::done)) {

@@ -8,6 +8,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
+#include <heddle/dist/watch/watch.hpp>
 #include <heddle/kernels/register.hpp>
 #include <iostream>
 #include <optional>
@@ -15,22 +16,12 @@
 
 #include "commands.hpp"
 #include "kernels/cache.hpp"
-#include "options.hpp"
 #include "registration.hpp"
+#include "train_options.hpp"
 #include "training/trainer.hpp"
 
 namespace heddle {
 namespace {
-
-namespace po = boost::program_options;
-
-struct TrainOptions {
-  std::string config;
-  std::vector<std::string> overrides;
-  std::vector<std::string> plugins;
-  bool trust_plugins = false;
-  bool fresh = false;
-};
 
 CommandSyntax train_syntax(TrainOptions& options) {
   CommandSyntax syntax;
@@ -39,18 +30,9 @@ CommandSyntax train_syntax(TrainOptions& options) {
   syntax.summary =
       "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has "
       "checkpoints,\n"
-      "resumes from the newest that verifies. SIGUSR1: writes a checkpoint at the next step and exits with 75.";
-  syntax.options.add_options()                                                                         //
-      ("config", po::value(&options.config)->value_name("RUN.toml")->required(), "the configuration")  //
-      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the file's; can be given again")  //
-      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
-       "a shared library with kernels and layers, beside those in plugins.paths; can be given again")  //
-      ("trust-plugins", po::bool_switch(&options.trust_plugins),
-       "load plug-ins without checking their kernels and layers")  //
-      ("fresh", po::bool_switch(&options.fresh),
-       "start over in a new directory beside run.directory (which is left as it is)");
-  syntax.positional.add("config", 1);
+      "resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint after the step and "
+      "exits with 75.";
+  add_train_options(syntax, options);
   return syntax;
 }
 
@@ -102,27 +84,29 @@ void settle_validate_bleu(Config& config, LayerRegistry const& layers) {
   }
 }
 
-/// The path run.directory, or with --fresh the first of NAME-2, NAME-3, … that does not exist on rank 0's machine.
-std::filesystem::path choose_run_directory(std::filesystem::path name, bool fresh, Communicator const& world) {
-  name = name.lexically_normal();
-  if (!name.has_filename()) {
-    name = name.parent_path();  // a trailing slash
-  }
-  std::filesystem::path directory = name;
-  if (world.rank() == 0) {
-    for (int number = 2; fresh && std::filesystem::exists(directory); ++number) {
-      directory = fmt::format("{}-{}", name.string(), number);
-    }
-  }
-  return broadcast_text(world, directory.string());
+/// The run's directory, chosen on rank 0's machine.
+std::filesystem::path choose_run_directory(Config const& config, bool fresh, Communicator const& world) {
+  return broadcast_text(world, run_directory_for(config.run.directory, fresh && world.rank() == 0).string());
 }
 
-ExitCode train(TrainOptions const& options, Communicator const& world, StopSignal const& signal) {
+/// The world that the run uses: with a watch, and checked if the configuration says so. `session` is null without MPI.
+Communicator run_world(Config const& config, Watch& watch, MpiSession const* session) {
+  if (session == nullptr) {
+    return Communicator::self();
+  }
+  auto const backend = session->world_backend();
+  return Communicator(watch.watched(config.parallel.checked ? checked(backend) : backend));
+}
+
+ExitCode train(TrainOptions const& options, MpiSession const* session, StopSignal const& signal) {
+  Communicator const plain_world = session == nullptr ? Communicator::self() : session->world();
   Config config = load_config(options.config, options.overrides);
   add_plugins(config.plugins, options.plugins);
   require_supported(config);
   Runtime runtime;
-  require_same_config(config, world);
+  require_same_config(config, plain_world);
+  Watch watch(plain_world, {.hang_seconds = config.train.hang_seconds});
+  Communicator const world = run_world(config, watch, session);
   Registries registries;
   CpuLevel const level = common_cpu_level(world);
   std::vector<PluginFile> const plugins = read_plugins(config.plugins);
@@ -132,7 +116,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
   registries.kernels.require_known(config.kernels);
   settle_validate_bleu(config, registries.layers);
   ParallelState const parallel = make_parallel(config, registries.layers, world);
-  auto const directory = choose_run_directory(config.run.directory, options.fresh, world);
+  auto const directory = choose_run_directory(config, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, machine_name(level), world);
   registries.kernels.set_timings(kernels.timings);
   auto const trainer = Trainer::create({.config = config,
@@ -140,6 +124,7 @@ ExitCode train(TrainOptions const& options, Communicator const& world, StopSigna
                                         .kernels = kernels,
                                         .parallel = parallel,
                                         .execution = runtime.execution(),
+                                        .watch = watch,
                                         .directory = directory,
                                         .instruction_set = describe_instruction_sets(level)});
   return trainer->run(signal);
@@ -166,12 +151,12 @@ int run_train(Arguments const& arguments) {
   }
   StopSignal const signal;  // from here on, so that a signal while the model is built is not lost
   if (!launched_by_mpi()) {
-    return static_cast<int>(train(options, Communicator::self(), signal));
+    return static_cast<int>(train(options, nullptr, signal));
   }
   MpiSession const session;
   int const rank = session.world().rank();
   try {
-    return static_cast<int>(train(options, session.world(), signal));
+    return static_cast<int>(train(options, &session, signal));
   } catch (Error const& error) {
     end_job(session, rank, error.what(), error.code());
   } catch (std::exception const& error) {

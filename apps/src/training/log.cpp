@@ -10,34 +10,33 @@
 #include <string>
 #include <utility>
 
+#include "newest_step.hpp"
+
 namespace heddle {
 
 namespace {
 
 constexpr double seconds_between_lines = 5;
-constexpr char const* metrics_name = "metrics.jsonl";
-
-/// The step of a line, -1 if the line is not Heddle's.
-std::int64_t step_of(std::string const& line) {
-  boost::json::error_code problem;
-  boost::json::value const value = boost::json::parse(line, problem);
-  auto const* const object = problem ? nullptr : value.if_object();
-  auto const* const step = object != nullptr ? object->if_contains("step") : nullptr;
-  auto const* const number = step != nullptr ? step->if_int64() : nullptr;
-  return number != nullptr ? *number : -1;
-}
 
 /// The lines of an earlier run up to `step`; torn ones (the run was killed while writing) are dropped.
 std::string earlier_lines(std::filesystem::path const& path, std::int64_t step) {
   std::ifstream file(path);
   std::string kept;
   for (std::string line; std::getline(file, line);) {
-    std::int64_t const at = step_of(line);
+    std::int64_t const at = step_of_line(line);
     if (at >= 0 && at <= step) {
       kept += line + "\n";
     }
   }
   return kept;
+}
+
+std::ofstream appended(std::filesystem::path const& path) {
+  std::ofstream file(path, std::ios::app);
+  if (!file) {
+    throw Error(fmt::format("{}: cannot be written", path.string()));
+  }
+  return file;
 }
 
 std::string remaining(double seconds) {
@@ -60,11 +59,11 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
 TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start) {
   auto const path = directory.path() / metrics_name;
   directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start.step) : "");
-  std::ofstream metrics(path, std::ios::app);
-  if (!metrics) {
-    throw Error(fmt::format("{}: cannot be written", path.string()));
-  }
-  return {std::move(metrics), start};
+  return {appended(path), start};
+}
+
+void TrainingLog::reopen(RunDirectory const& directory) {
+  metrics_ = appended(directory.path() / metrics_name);
 }
 
 TrainingLog::TrainingLog(std::ofstream metrics, Start const& start)
@@ -132,11 +131,15 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   if (auto communication = to_json(traffic - traffic_); !communication.empty()) {
     line["communication"] = std::move(communication);
   }
+  if (window_repeated_ > 0) {
+    line["repeated"] = window_repeated_;
+    line["skipped"] = window_skipped_;
+  }
   metrics_ << boost::json::serialize(line) << '\n' << std::flush;
   if (!metrics_) {
     throw Error("metrics.jsonl cannot be written (is the disk full?)");
   }
-  window_steps_ = window_tokens_ = 0;
+  window_steps_ = window_tokens_ = window_repeated_ = window_skipped_ = 0;
   window_loss_ = 0;
   traffic_ = traffic;
   window_began_ = now;
@@ -150,6 +153,11 @@ void TrainingLog::progress(StepReport const& report, double loss, double rate) {
                   start_.steps, loss, report.learning_rate, report.gradient_norm, rate, remaining(left));
   std::cout << (terminal_ ? "\r\x1b[K" : "") << text << (terminal_ ? "" : "\n") << std::flush;
   line_open_ = terminal_;
+}
+
+void TrainingLog::count_repeated(bool skipped) {
+  ++window_repeated_;
+  window_skipped_ += skipped ? 1 : 0;
 }
 
 void TrainingLog::say(std::string const& text) {

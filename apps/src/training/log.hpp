@@ -43,9 +43,15 @@ class TrainingLog {
   /// last checkpoint, are dropped. Throws Error if the file cannot be written.
   static TrainingLog open(RunDirectory const& directory, Start const& start);
 
+  /// Goes on in a new metrics.jsonl, whose directory has been made again.
+  void reopen(RunDirectory const& directory);
+
   /// Writes a line every `every` steps and with each validation; train_loss is the mean since the previous
   /// line.
   void step(StepReport const& report, std::optional<ValidationResult> const& validation);
+  /// Counts, for the next line, a step that was not finite at first (`repeated`) and, if it stayed so, its batch as
+  /// `skipped`.
+  void count_repeated(bool skipped);
   /// Writes a line of text that does not disturb the progress line.
   void say(std::string const& text);
 
@@ -73,6 +79,8 @@ class TrainingLog {
   std::int64_t window_steps_ = 0;
   std::int64_t window_tokens_ = 0;
   double window_loss_ = 0;
+  std::int64_t window_repeated_ = 0;
+  std::int64_t window_skipped_ = 0;
   TrafficByGroup traffic_;  ///< up to the last line
   double window_began_;
   double last_progress_;

@@ -1,8 +1,12 @@
 #include "run_directory.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <ctime>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/host_name.hpp>
 #include <heddle/io/files/replace_file.hpp>
 #include <utility>
 
@@ -10,10 +14,13 @@ namespace heddle {
 
 namespace {
 
+constexpr char const* lock_name = ".lock";
+constexpr char const* lease_name = ".lease";
+
 FileLock open_lock(std::filesystem::path const& directory) {
   try {
     make_directory(directory);
-    return FileLock(directory / ".lock");
+    return FileLock(directory / lock_name);
   } catch (Error const& problem) {
     throw ConfigError(fmt::format("run.directory {}: {}", directory.string(), problem.what()));
   }
@@ -30,19 +37,62 @@ FileLock::Result take(FileLock& lock, std::filesystem::path const& directory) {
   }
 }
 
+/// This process, as others are to know it.
+std::string own_description() {
+  return fmt::format("process {} on {} since {:%Y-%m-%d %H:%M:%S} UTC", getpid(), host_name(),
+                     fmt::gmtime(std::time(nullptr)));
+}
+
+/// The first line of a lock's description, or "a process" where an earlier version wrote none.
+std::string words_of(std::string const& description) {
+  std::string const line = description.substr(0, description.find('\n'));
+  return line.empty() ? "a process" : line;
+}
+
+[[noreturn]] void refuse(std::filesystem::path const& directory, std::string const& holder) {
+  throw ConfigError(fmt::format("another process is training in {}: {}; wait for it, or set another run.directory",
+                                directory.string(), holder));
+}
+
 }  // namespace
 
-RunDirectory::RunDirectory(std::filesystem::path directory, FileLock lock, bool locked)
-    : directory_(std::move(directory)), lock_(std::move(lock)), locked_(locked) {}
+RunDirectory::RunDirectory(std::filesystem::path directory, FileLock lock, std::optional<FileLease> lease)
+    : directory_(std::move(directory)), lock_(std::move(lock)), lease_(std::move(lease)) {}
 
 RunDirectory RunDirectory::open(std::filesystem::path const& directory) {
   FileLock lock = open_lock(directory);
   FileLock::Result const result = take(lock, directory);
   if (result == FileLock::Result::busy) {
-    throw ConfigError(fmt::format("another process is training in {}; wait for it, or set another run.directory",
-                                  directory.string()));
+    refuse(directory, words_of(lock.description()));
   }
-  return {directory, std::move(lock), result == FileLock::Result::taken};
+  std::string const own = own_description();
+  std::optional<FileLease> lease;
+  if (result == FileLock::Result::not_supported) {
+    std::string holder;
+    lease = FileLease::take(directory / lease_name, own, holder, {});
+    if (!lease) {
+      refuse(directory, holder);
+    }
+  } else {
+    lock.describe(own + "\n");
+  }
+  return {directory, std::move(lock), std::move(lease)};
+}
+
+std::optional<std::string> RunDirectory::holder(std::filesystem::path const& directory) {
+  if (!std::filesystem::exists(directory / lock_name)) {
+    return std::nullopt;
+  }
+  FileLock lock(directory / lock_name);
+  FileLock::Result const result = lock.try_take(FileLock::Kind::shared);
+  if (result == FileLock::Result::not_supported) {
+    return FileLease::holder(directory / lease_name, {});
+  }
+  return result == FileLock::Result::busy ? std::optional(words_of(lock.description())) : std::nullopt;
+}
+
+bool RunDirectory::in_place() const {
+  return lock_.in_place() && (!lease_ || lease_->held());
 }
 
 void RunDirectory::replace_file(std::string_view name, std::string_view text) const {

@@ -1,31 +1,39 @@
 #pragma once
 
 #include <filesystem>
+#include <heddle/io/files/file_lease.hpp>
 #include <heddle/io/files/file_lock.hpp>
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace heddle {
 
 /// A run's directory while this process trains in it. It is locked, so that a second process that would train there
-/// stops instead of mixing its files in. Only rank 0 holds it, before anything of the run is read.
+/// stops instead of mixing its files in. Only rank 0 holds it, before anything of the run is read. On a file system
+/// without locks a lease takes the lock's place.
 class RunDirectory {
  public:
   /// Makes the directory if it does not exist, and locks it. Throws ConfigError if it cannot be made, another process
-  /// holds it, or the lock fails; a file system without locks is accepted, see `locked`.
+  /// holds it (the message names that process), or the lock fails.
   static RunDirectory open(std::filesystem::path const& directory);
+  /// The process that holds the directory, in words; nothing if none does. Changes nothing.
+  static std::optional<std::string> holder(std::filesystem::path const& directory);
 
   std::filesystem::path const& path() const { return directory_; }
-  /// False if the file system has no locks, so that nothing keeps a second process out.
-  bool locked() const { return locked_; }
+  /// False on a file system without locks.
+  bool locked() const { return !lease_; }
+  /// False once the directory, its lock or its lease has been removed or replaced: nothing keeps others out any more.
+  bool in_place() const;
   /// Replaces the file `name`; see heddle::replace_file.
   void replace_file(std::string_view name, std::string_view text) const;
 
  private:
-  RunDirectory(std::filesystem::path directory, FileLock lock, bool locked);
+  RunDirectory(std::filesystem::path directory, FileLock lock, std::optional<FileLease> lease);
 
   std::filesystem::path directory_;
   FileLock lock_;
-  bool locked_;
+  std::optional<FileLease> lease_;
 };
 
 }  // namespace heddle

@@ -1,25 +1,92 @@
 #include "stop_signal.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <string_view>
 
 namespace heddle {
 
 namespace {
 
-// The handler's object is static, because a signal handler can use nothing else.
-volatile std::sig_atomic_t stop_requested = 0;
+// The handler's objects are static, because a signal handler can use nothing else.
+volatile std::sig_atomic_t stop_requested = 0;  ///< the signal
 
-void request_stop(int) {
-  stop_requested = 1;
+struct Notice {
+  std::atomic<bool> armed = false;
+  std::atomic<std::int64_t> computing = 0;
+  std::atomic<std::int64_t> saved = -1;
+  std::array<char, 1024> checkpoints{};
+};
+Notice notice;
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+std::string_view signal_name(int signal) {
+  return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGUSR1";
 }
 
-void handle(void (*handler)(int)) {
+/// A line that is built without memory allocation, as a handler must.
+class Line {
+ public:
+  Line& add(std::string_view text) {
+    std::size_t const count = std::min(text.size(), text_.size() - size_);
+    std::copy_n(text.begin(), count, text_.begin() + static_cast<std::ptrdiff_t>(size_));
+    size_ += count;
+    return *this;
+  }
+  Line& add(std::int64_t number) {
+    std::array<char, 20> digits{};
+    std::size_t begin = digits.size();
+    do {
+      digits[--begin] = static_cast<char>('0' + number % 10);
+      number /= 10;
+    } while (number > 0);
+    return add({digits.data() + begin, digits.size() - begin});
+  }
+  void write_to(int descriptor) const { static_cast<void>(!::write(descriptor, text_.data(), size_)); }
+
+ private:
+  std::array<char, 2048> text_{};
+  std::size_t size_ = 0;
+};
+
+void print_notice(int signal) {
+  Line line;
+  line.add("\nheddle: ").add(signal_name(signal)).add(" in step ").add(notice.computing.load());
+  line.add(": a checkpoint is written after this step if there is time; ");
+  if (std::int64_t const saved = notice.saved.load(); saved >= 0) {
+    line.add("the newest one until then is of step ").add(saved).add(" in ").add(notice.checkpoints.data());
+    line.add("; the same command goes on from there\n");
+  } else {
+    line.add("until then there is none, and the same command starts over\n");
+  }
+  line.write_to(STDERR_FILENO);
+}
+
+void request_stop(int signal) {
+  int const before = errno;
+  stop_requested = signal;
+  if (signal != SIGUSR1) {
+    std::signal(signal, SIG_DFL);
+    if (notice.armed.load()) {
+      print_notice(signal);
+    }
+  }
+  errno = before;
+}
+
+void handle(int signal) {
   struct sigaction action {};
-  action.sa_handler = handler;
+  action.sa_handler = request_stop;
   action.sa_flags = SA_RESTART;
-  if (sigaction(SIGUSR1, &action, nullptr) != 0) {
-    throw Error("SIGUSR1's handler cannot be set");
+  if (sigaction(signal, &action, nullptr) != 0) {
+    throw Error(std::string(signal_name(signal)) + "'s handler cannot be set");
   }
 }
 
@@ -27,16 +94,40 @@ void handle(void (*handler)(int)) {
 
 StopSignal::StopSignal() {
   stop_requested = 0;
-  handle(request_stop);
+  for (int const signal : {SIGUSR1, SIGTERM, SIGINT}) {
+    handle(signal);
+  }
 }
 
 StopSignal::~StopSignal() {
   // Ignored from here on: a late signal must not kill a process that is about to report its own end.
   std::signal(SIGUSR1, SIG_IGN);
+  std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGINT, SIG_DFL);
 }
 
 bool StopSignal::received() const {
   return stop_requested != 0;
+}
+
+std::string StopSignal::name() const {
+  return std::string(signal_name(stop_requested));
+}
+
+StopNotice::StopNotice(std::filesystem::path const& checkpoints) {
+  std::string const text = checkpoints.string();
+  notice.checkpoints = {};
+  std::copy_n(text.begin(), std::min(text.size(), notice.checkpoints.size() - 1), notice.checkpoints.begin());
+}
+
+StopNotice::~StopNotice() {
+  notice.armed.store(false);
+}
+
+void StopNotice::set_steps(std::int64_t computing, std::int64_t saved) {
+  notice.computing.store(computing);
+  notice.saved.store(saved);
+  notice.armed.store(true);
 }
 
 }  // namespace heddle

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
 namespace heddle {
 
-/// Makes SIGUSR1 request a checkpoint and an orderly end instead of killing the process, during its lifetime. One at a
-/// time.
+/// Makes SIGUSR1, SIGTERM and SIGINT request a checkpoint and an orderly end instead of killing the process, during its
+/// lifetime. A second SIGTERM or SIGINT kills. One at a time.
 class StopSignal {
  public:
   StopSignal();
@@ -12,6 +16,22 @@ class StopSignal {
   StopSignal& operator=(StopSignal const&) = delete;
 
   bool received() const;
+  /// "SIGTERM"; the last one received.
+  std::string name() const;
+};
+
+/// While it exists, SIGTERM and SIGINT print at once where the run is and from where the same command continues: what
+/// sent them often gives little time. One at a time.
+class StopNotice {
+ public:
+  /// `checkpoints` is the directory that the notice names.
+  explicit StopNotice(std::filesystem::path const& checkpoints);
+  ~StopNotice();
+  StopNotice(StopNotice const&) = delete;
+  StopNotice& operator=(StopNotice const&) = delete;
+
+  /// The step that is being computed, and that of the newest checkpoint (-1: there is none).
+  void set_steps(std::int64_t computing, std::int64_t saved);
 };
 
 }  // namespace heddle

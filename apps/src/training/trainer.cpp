@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/layout.hpp>
@@ -15,6 +16,7 @@
 
 #include "checkpoint.hpp"
 #include "validation.hpp"
+#include "watched_micro_batches.hpp"
 
 namespace heddle {
 
@@ -29,9 +31,12 @@ VocabularySizes vocabulary_sizes(Dataset const& data) {
 std::unique_ptr<Trainer> Trainer::create(TrainerSetup const& setup) {
   std::unique_ptr<Trainer> trainer(new Trainer(setup));
   // Steps that may refuse the configuration come first: a refused run leaves no directory.
+  setup.watch.phase("reading data");
   trainer->open_data();
   trainer->announce();
+  setup.watch.phase("building the model");
   trainer->build_model();
+  setup.watch.phase("reading checkpoints");
   trainer->take_directory();
   trainer->resume_or_start();
   trainer->open_log();
@@ -51,6 +56,12 @@ void Trainer::open_data() {
                                   config_.data.train, config_.data.valid));
     }
     valid_samples_ = samples_for(config_, *valid_data_, {.training = false, .prefixes = model.needs_prefixes()});
+  }
+  if (valid_samples_ && all_samples(*valid_samples_, config_.model.max_length).samples.empty()) {
+    throw DataError(
+        fmt::format("{}: every sample is longer than model.max_length = {}: there is nothing to validate "
+                    "on; set train.validate_every = 0 or another data.valid",
+                    config_.data.valid, config_.model.max_length));
   }
   samples_ = samples_for(config_, *train_data_, {.prefixes = model.needs_prefixes()});
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
@@ -155,7 +166,7 @@ void Trainer::print_start() const {
     fmt::print("note: {}\n", note);
   }
   if (!directory_->locked()) {
-    fmt::print("note: {} is on a file system without locks: nothing keeps a second process from training there\n",
+    fmt::print("note: {} is on a file system without locks: the file .lease there keeps other runs out\n",
                setup_.directory.string());
   }
   fmt::print("{} parameters, training on {}{}\n", whole_model_->elements(), samples_->words(batches_->epoch()),
@@ -176,20 +187,37 @@ void Trainer::print_start() const {
 
 void Trainer::print_end() {
   std::string const text = report_->end(*engine_);
+  std::string const slowest = slowest_rank(setup_.parallel.world, setup_.watch.waited_seconds());
   if (speaks()) {
     log_->say(text);
+    if (!slowest.empty() && config_.train.hang_seconds > 0) {
+      log_->say(slowest);
+    }
   }
 }
 
 ExitCode Trainer::run(StopSignal const& signal) {
+  std::optional<StopNotice> notice;
+  if (speaks()) {
+    notice.emplace(checkpoints_.directory());
+  }
   while (state_.step < config_.train.steps && !stopped_early()) {
+    if (notice) {
+      notice->set_steps(state_.step + 1, committed_step_);
+    }
     after_step(train_step());
-    if (stop_requested(signal)) {
+    setup_.watch.phase("ending step", state_.step);
+    auto const [stop, restore] = requests(signal);
+    if (restore) {
+      restore_directory();
+    }
+    if (stop) {
       commit_checkpoint(false);
       if (state_.step < config_.train.steps && !stopped_early()) {
         print_end();
         if (speaks()) {
-          log_->say(fmt::format("stopped by SIGUSR1 after step {}; the same command resumes from there", state_.step));
+          log_->say(fmt::format("stopped by {} after step {}; the same command resumes from there", signal.name(),
+                                state_.step));
         }
         return ExitCode::requeue;
       }
@@ -205,23 +233,46 @@ ExitCode Trainer::run(StopSignal const& signal) {
 }
 
 StepReport Trainer::train_step() {
-  SampledMicroBatches const batch(*samples_, batches_->next(), micro_batch_cut());
+  setup_.watch.phase("training step", state_.step + 1);
   double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
-  StepResult const result = engine_->step(batch, state_.step, rate);
-  if (!std::isfinite(result.gradient_norm)) {
-    throw Error(
-        fmt::format("step {}: the {} is {}; nothing was changed by it. A lower optimizer.learning_rate, a longer "
-                    "warm-up or optimizer.clip_norm may help; {}",
-                    state_.step + 1, std::isfinite(result.loss) ? "gradient's norm" : "loss", result.gradient_norm,
-                    committed_step_ < 0 ? "there is no checkpoint yet"
-                                        : fmt::format("the last checkpoint is of step {}", committed_step_)),
-        ExitCode::loss_not_finite);
+  while (true) {
+    SampledMicroBatches const batch(*samples_, batches_->next(), micro_batch_cut());
+    WatchedMicroBatches const watched(batch, setup_.watch);
+    auto const outcome = finite_steps_.run([&] { return engine_->step(watched, state_.step, rate); });
+    report_not_finite(outcome);
+    if (!outcome.skipped) {
+      ++state_.step;
+      state_.epoch = batches_->epoch();
+      state_.position = batches_->position();
+      state_.tokens += batch.tokens().all;
+      return {state_.step, outcome.result.loss, rate, outcome.result.gradient_norm, batch.tokens().all};
+    }
   }
-  ++state_.step;
-  state_.epoch = batches_->epoch();
-  state_.position = batches_->position();
-  state_.tokens += batch.tokens().all;
-  return {state_.step, result.loss, rate, result.gradient_norm, batch.tokens().all};
+}
+
+void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
+  if (!outcome.repeated) {
+    return;
+  }
+  if (speaks()) {
+    log_->count_repeated(outcome.skipped);
+  }
+  StepResult const& result = outcome.result;
+  std::string const found = fmt::format("the {} is {}", std::isfinite(result.loss) ? "gradient's norm" : "loss",
+                                        std::isfinite(result.loss) ? result.gradient_norm : result.loss);
+  if (finite_steps_.hopeless()) {
+    throw Error(fmt::format("step {}: {}, for {} batches in a row; nothing was changed by them. A lower "
+                            "optimizer.learning_rate, a longer warm-up or optimizer.clip_norm may help; {}",
+                            state_.step + 1, found, FiniteSteps::most_skipped,
+                            committed_step_ < 0 ? "there is no checkpoint yet"
+                                                : fmt::format("the last checkpoint is of step {}", committed_step_)),
+                ExitCode::loss_not_finite);
+  }
+  if (speaks()) {
+    log_->say(outcome.skipped
+                  ? fmt::format("step {}: {}, twice: this batch is skipped", state_.step + 1, found)
+                  : fmt::format("step {}: was not finite, and is finite when computed again", state_.step + 1));
+  }
 }
 
 MicroBatchCut Trainer::micro_batch_cut() const {
@@ -241,7 +292,9 @@ void Trainer::after_step(StepReport const& report) {
     if (speaks()) {
       log_->pause();
     }
-    validation = validate({config_, *valid_data_, *valid_samples_, *engine_, setup_.parallel, setup_.execution});
+    setup_.watch.phase("validating after step", state_.step);
+    validation =
+        validate({config_, *valid_data_, *valid_samples_, *engine_, setup_.parallel, setup_.execution, setup_.watch});
     best = std::isfinite(validation->loss) && (state_.best_step == 0 || validation->loss < state_.best_valid_loss);
     state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
     if (best) {
@@ -254,6 +307,10 @@ void Trainer::after_step(StepReport const& report) {
   }
   if (speaks()) {
     log_->step(report, validation);
+  }
+  std::int64_t const check_every = config_.train.check_every_steps;
+  if (check_every > 0 && state_.step % check_every == 0) {
+    check_replicas(setup_.parallel, engine_->parameters(), engine_->optimizer().moments());
   }
   std::int64_t const save_every = config_.checkpoint.every_steps;
   if (best || (save_every > 0 && state_.step % save_every == 0)) {
@@ -269,8 +326,26 @@ bool Trainer::stopped_early() const {
   return config_.train.early_stopping > 0 && state_.validations_without_improvement >= config_.train.early_stopping;
 }
 
-bool Trainer::stop_requested(StopSignal const& signal) const {
-  return any_of(setup_.parallel.world, signal.received());
+Trainer::Requests Trainer::requests(StopSignal const& signal) const {
+  std::array<std::int32_t, 2> own{signal.received() ? 1 : 0, directory_ && !directory_->in_place() ? 1 : 0};
+  Tensor const any = from_host<std::int32_t>(own, {own.size()});
+  setup_.parallel.world.all_reduce(any, ReduceOp::max);
+  auto const found = to_host<std::int32_t>(any);
+  return {found[0] != 0, found[1] != 0};
+}
+
+void Trainer::restore_directory() {
+  if (speaks()) {
+    log_->say(
+        fmt::format("{} was removed or replaced while training: it is made again, with a checkpoint of step {}; what "
+                    "was in it is not",
+                    setup_.directory.string(), state_.step));
+    directory_.emplace(RunDirectory::open(setup_.directory));
+    directory_->replace_file("config.toml", to_toml(config_));
+    log_->reopen(*directory_);
+  }
+  committed_step_ = -1;
+  commit_checkpoint(false);
 }
 
 void Trainer::commit_checkpoint(bool best) {
@@ -278,6 +353,7 @@ void Trainer::commit_checkpoint(bool best) {
   if (!writes && !best) {
     return;
   }
+  setup_.watch.phase("saving step", state_.step);
   if (speaks()) {
     log_->pause();
     state_.seconds = log_->seconds();

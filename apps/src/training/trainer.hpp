@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/dist/state/whole_model.hpp>
+#include <heddle/dist/training/finite_steps.hpp>
 #include <heddle/dist/training/training_engine.hpp>
+#include <heddle/dist/watch/watch.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/batches.hpp>
 #include <memory>
@@ -25,6 +27,7 @@ struct TrainerSetup {
   RunKernels const& kernels;
   ParallelState const& parallel;
   Execution& execution;
+  Watch& watch;
   std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been checked
   std::string instruction_set;      ///< of the kernels, in words
 };
@@ -38,8 +41,8 @@ class Trainer {
   static std::unique_ptr<Trainer> create(TrainerSetup const& setup);
 
   /// Trains to the configured end, or to early stopping (ExitCode::done), or until `signal` (ExitCode::requeue, after
-  /// a checkpoint). Throws Error with loss_not_finite if the loss or the gradient is not finite. Collective over the
-  /// world.
+  /// a checkpoint). A step whose loss or gradient is not finite is run again, and its batch is skipped if it repeats;
+  /// throws Error with loss_not_finite after FiniteSteps::most_skipped in a row. Collective over the world.
   ExitCode run(StopSignal const& signal);
 
  private:
@@ -60,13 +63,22 @@ class Trainer {
   /// Prints memory and communication; collective over the world.
   void print_end();
   StepReport train_step();
+  /// Reports a step that was not finite; throws Error with loss_not_finite if there were too many in a row.
+  void report_not_finite(FiniteSteps::Outcome const& outcome);
   /// The rule that cuts this rank's micro-batches from a global batch.
   MicroBatchCut micro_batch_cut() const;
   /// Does the work after a step: validation, checkpoints.
   void after_step(StepReport const& report);
   bool stopped_early() const;
-  /// True on every rank as soon as any has been signalled; collective over the world.
-  bool stop_requested(StopSignal const& signal) const;
+  /// The things to be done after a step, the same on every rank.
+  struct Requests {
+    bool stop = false;     ///< a rank has been signalled
+    bool restore = false;  ///< the run's directory is gone
+  };
+  /// Collective over the world.
+  Requests requests(StopSignal const& signal) const;
+  /// Makes the run's directory again and writes a checkpoint there; collective over the world.
+  void restore_directory();
   /// Compares the replicas, then rank 0 writes; collective over the world.
   void commit_checkpoint(bool best);
   bool speaks() const { return setup_.parallel.world.rank() == 0; }
@@ -83,6 +95,7 @@ class Trainer {
   std::optional<WholeModel> whole_model_;
   CheckpointStore checkpoints_;
   TrainingState state_;
+  FiniteSteps finite_steps_;
   std::int64_t committed_step_ = -1;
   std::optional<RunDirectory> directory_;  ///< rank 0's
   std::optional<TrainingLog> log_;         ///< rank 0's

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "watched_micro_batches.hpp"
+
 namespace heddle {
 
 namespace {
@@ -16,7 +18,7 @@ namespace {
 LossSums validation_loss(ValidationSetup const& setup, GlobalBatch const& batch) {
   SampledMicroBatches const micro_batches(
       setup.samples, batch, {.most_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
-  return setup.engine.evaluate(micro_batches);
+  return setup.engine.evaluate(WatchedMicroBatches(micro_batches, setup.watch));
 }
 
 double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {
@@ -60,9 +62,6 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
 
 ValidationResult validate(ValidationSetup const& setup) {
   GlobalBatch const batch = all_samples(setup.samples, setup.config.model.max_length);
-  if (batch.samples.empty()) {
-    throw DataError("every validation pair is longer than model.max_length");
-  }
   LossSums const sums = validation_loss(setup, batch);
   ValidationResult result{.loss = sums.negative_log_likelihood / sums.weight};
   if (predicts_masked_tokens(setup.config.model)) {

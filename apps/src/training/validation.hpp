@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/dist/training/training_engine.hpp>
+#include <heddle/dist/watch/watch.hpp>
 #include <heddle/io/dataset/batches.hpp>
 
 #include "log.hpp"
@@ -15,12 +16,13 @@ struct ValidationSetup {
   TrainingEngine& engine;
   ParallelState const& parallel;
   Execution& execution;
+  Watch& watch;
 };
 
-/// Computes the loss over the whole set, for a model that predicts masked tokens also their accuracy, and, if
-/// train.validate_bleu is set, the BLEU of its translations. The loss's
-/// micro-batches are divided among the data group, the sentences to translate among all replicas; the result is the
-/// same on every rank, and the same for any number of data ranks. Collective over the world.
+/// Computes the loss over the whole set, which has at least one usable sample, for a model that predicts masked tokens
+/// also their accuracy, and, if train.validate_bleu is set, the BLEU of its translations. The loss's micro-batches are
+/// divided among the data group, the sentences to translate among all replicas; the result is the same on every rank,
+/// and the same for any number of data ranks. Collective over the world.
 ValidationResult validate(ValidationSetup const& setup);
 
 }  // namespace heddle

@@ -166,6 +166,10 @@ void visit_train(Visitor& visitor, Config& config) {
   visitor.key("early_stopping", train.early_stopping, at_least(0),
               "validations without a better loss that end the training; 0: never");
   visitor.key("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
+  visitor.key("check_every_steps", train.check_every_steps, at_least(0),
+              "steps between comparisons of replicas; 0: only before checkpoints");
+  visitor.key("hang_seconds", train.hang_seconds, at_least(0),
+              "without progress on any rank, then the run ends with 86; 0: never");
 }
 
 /// Keys of [optimizer.group."NAME"]; `Group` is a ParameterGroup or const.
@@ -210,6 +214,8 @@ void visit_parallel(Visitor& visitor, Config& config) {
   visitor.key("stage_layers", parallel.stage_layers, between(1, 2 * most_layers),
               "layers of each stage; []: cut by cost");
   visitor.key("shard_optimizer", parallel.shard_optimizer, Unchecked{}, "data ranks share the optimizer's state");
+  visitor.key("checked", parallel.checked, Unchecked{},
+              "ranks compare what they call before each collective; slow, to find faults");
 }
 
 template <class Visitor, class Config>

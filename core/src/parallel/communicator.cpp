@@ -303,16 +303,18 @@ Transfer Communicator::start_reduce_scatter(Tensor const& input, Tensor const& o
       with_copy_back(backend_->start_reduce_scatter(this->input(input).tensor(), target.tensor(), op), target));
 }
 
-Communicator Communicator::split(int color, int key) const {
+Communicator Communicator::split(int color, int key, std::string const& name) const {
   if (!backend_) {
     return self();
   }
-  auto part = backend_->split(color, key);
+  auto part = backend_->split(color, key, name);
   return part->size() == 1 ? self() : Communicator(std::move(part));
 }
 
 ParallelState make_parallel_state(Communicator const& world, Mesh const& mesh) {
-  auto const group = [&](MeshAxis axis) { return world.split(mesh.color(axis), mesh.coordinate(axis)); };
+  auto const group = [&](MeshAxis axis) {
+    return world.split(mesh.color(axis), mesh.coordinate(axis), std::string(name_of(axis)));
+  };
   auto const at = [&](MeshAxis outer, MeshAxis inner) {
     return mesh.coordinate(outer) * mesh.size(inner) + mesh.coordinate(inner);
   };
@@ -322,7 +324,8 @@ ParallelState make_parallel_state(Communicator const& world, Mesh const& mesh) {
           .data = group(MeshAxis::data),
           .context = group(MeshAxis::context),
           .tensor = group(MeshAxis::tensor),
-          .replicas = world.split(at(MeshAxis::pipeline, MeshAxis::tensor), at(MeshAxis::data, MeshAxis::context))};
+          .replicas =
+              world.split(at(MeshAxis::pipeline, MeshAxis::tensor), at(MeshAxis::data, MeshAxis::context), "replicas")};
 }
 
 }  // namespace heddle

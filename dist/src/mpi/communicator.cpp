@@ -320,7 +320,7 @@ void MpiCommunicator::receive(Tensor const& tensor, int source, int tag) {
   here->wait();
 }
 
-std::shared_ptr<CommunicatorBackend> MpiCommunicator::split(int color, int key) {
+std::shared_ptr<CommunicatorBackend> MpiCommunicator::split(int color, int key, std::string const& /*name*/) {
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(handle_, color, key, &part), "split");
   return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(part, rules_));

@@ -41,7 +41,7 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   std::unique_ptr<TransferBackend> start_all_reduce(Tensor const& tensor, ReduceOp op) override;
   std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const& input, Tensor const& output,
                                                         ReduceOp op) override;
-  std::shared_ptr<CommunicatorBackend> split(int color, int key) override;
+  std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) override;
 
  private:
   /// Takes ownership of `handle`.

@@ -57,6 +57,7 @@ bool launched_by_mpi() {
 
 struct MpiSession::State {
   MPI_Comm native_world = MPI_COMM_WORLD;
+  std::shared_ptr<CommunicatorBackend> backend = nullptr;
   Communicator world = Communicator::self();
   bool owns_mpi = false;
   int exceptions_at_start = std::uncaught_exceptions();
@@ -74,7 +75,8 @@ MpiSession::MpiSession(std::int64_t elements_per_call) : state_(std::make_unique
     }
   }
   check_mpi(MPI_Comm_set_errhandler(state_->native_world, MPI_ERRORS_RETURN), "start");
-  state_->world = Communicator(MpiCommunicator::duplicate(state_->native_world, elements_per_call));
+  state_->backend = MpiCommunicator::duplicate(state_->native_world, elements_per_call);
+  state_->world = Communicator(state_->backend);
   require_announced_ranks(state_->world.size());
 }
 
@@ -84,6 +86,7 @@ MpiSession::~MpiSession() {
     return;
   }
   state_->world = Communicator::self();
+  state_->backend = nullptr;
   if (state_->owns_mpi) {
     MPI_Finalize();
   }
@@ -91,6 +94,10 @@ MpiSession::~MpiSession() {
 
 Communicator MpiSession::world() const {
   return state_->world;
+}
+
+std::shared_ptr<CommunicatorBackend> MpiSession::world_backend() const {
+  return state_->backend;
 }
 
 void MpiSession::abort(int code) const {

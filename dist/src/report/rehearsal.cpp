@@ -35,7 +35,7 @@ class IdleBackend : public CommunicatorBackend {
   std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const&, Tensor const&, ReduceOp) override {
     return done();
   }
-  std::shared_ptr<CommunicatorBackend> split(int, int) override {
+  std::shared_ptr<CommunicatorBackend> split(int, int, std::string const&) override {
     throw Error("split: the other ranks of a rehearsal are not there to say their colours");
   }
 

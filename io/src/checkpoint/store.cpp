@@ -287,12 +287,24 @@ void CheckpointStore::mark_best(std::int64_t step) {
   try {
     fs::remove(link);
     fs::create_directory_symlink(checkpoint_directory_name(step), link);
+    move_best_aside();
     fs::rename(link, directory_ / best_name);
   } catch (fs::filesystem_error const& error) {
     throw Error((directory_ / best_name).string() + ": could not be pointed at step " + std::to_string(step) + ": " +
                 error.what());
   }
   sync_to_disk(directory_);
+}
+
+/// A copied run may have a directory in the link's place, where its copying followed links: it is kept under another
+/// name.
+void CheckpointStore::move_best_aside() const {
+  fs::path const best = directory_ / best_name;
+  if (fs::is_symlink(best) || !fs::is_directory(best)) {
+    return;
+  }
+  for (int number = 1; !rename_without_replacing(best, best.string() + "-copied-" + std::to_string(number)); ++number) {
+  }
 }
 
 std::optional<std::int64_t> CheckpointStore::best_step() const {

@@ -1,5 +1,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <heddle/io/files/file_lock.hpp>
@@ -33,6 +35,27 @@ FileLock::Result FileLock::try_take(Kind kind) {
 
 FileLock::Result FileLock::take(Kind kind) {
   return lock(operation_of(kind));
+}
+
+bool FileLock::in_place() const {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(file_->get(), &opened) == 0 && ::stat(path_.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
+}
+
+void FileLock::describe(std::string_view text) {
+  if (::ftruncate(file_->get(), 0) != 0 ||
+      ::pwrite(file_->get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    fail_with_errno(path_, "write the file");
+  }
+}
+
+std::string FileLock::description() const {
+  std::string text(4096, '\0');
+  ssize_t const bytes = ::pread(file_->get(), text.data(), text.size(), 0);
+  text.resize(static_cast<std::size_t>(bytes > 0 ? bytes : 0));
+  return text;
 }
 
 FileLock::Result FileLock::lock(int operation) {

@@ -68,7 +68,9 @@ class TwinBackend final : public CommunicatorBackend {
                                                         ReduceOp /*op*/) override {
     return std::make_unique<LateTransfer>([this, input, output] { twice(input, output); });
   }
-  std::shared_ptr<CommunicatorBackend> split(int /*color*/, int /*key*/) override { return nullptr; }
+  std::shared_ptr<CommunicatorBackend> split(int /*color*/, int /*key*/, std::string const& /*name*/) override {
+    return nullptr;
+  }
 
   std::vector<void*> const& met_on_device() const { return met_on_device_; }
 

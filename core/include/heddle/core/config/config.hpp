@@ -174,6 +174,8 @@ struct TrainConfig {
   std::int64_t validate_beam_size = 1;  ///< 1: greedy
   std::int64_t early_stopping = 0;      ///< validations without a better loss after which training ends; 0: never
   std::int64_t log_every = 10;          ///< steps between lines of metrics.jsonl
+  std::int64_t check_every_steps = 0;   ///< steps between comparisons of replicas; 0: only before checkpoints
+  double hang_seconds = 600;            ///< without progress on any rank after which the run ends with 86; 0: never
   KeyPlaces places{.section = "train"};
 
   bool operator==(TrainConfig const&) const = default;
@@ -225,6 +227,7 @@ struct ParallelConfig {
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
   std::vector<std::int64_t> stage_layers;  ///< see plan_pipeline; empty: cut by cost
   bool shard_optimizer = false;
+  bool checked = false;  ///< ranks compare what they call before each collective
   KeyPlaces places{.section = "parallel"};
 
   bool operator==(ParallelConfig const&) const = default;

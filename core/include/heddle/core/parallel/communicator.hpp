@@ -6,6 +6,7 @@
 #include <heddle/core/tensor/tensor.hpp>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace heddle {
@@ -100,7 +101,7 @@ class CommunicatorBackend {
   virtual std::unique_ptr<TransferBackend> start_all_reduce(Tensor const& tensor, ReduceOp op) = 0;
   virtual std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const& input, Tensor const& output,
                                                                 ReduceOp op) = 0;
-  virtual std::shared_ptr<CommunicatorBackend> split(int color, int key) = 0;
+  virtual std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) = 0;
 };
 
 /// A group of ranks and the verbs used among them: a value, cheap to copy. Every verb but send and receive is
@@ -167,8 +168,9 @@ class Communicator {
   [[nodiscard]] Transfer start_reduce_scatter(Tensor const& input, Tensor const& output,
                                               ReduceOp op = ReduceOp::sum) const;
 
-  /// The group of the ranks that gave the same colour, ordered by key; it has its own ledger.
-  Communicator split(int color, int key) const;
+  /// The group of the ranks that gave the same colour, ordered by key; it has its own ledger. Messages about hangs and
+  /// mismatches call it `name`.
+  Communicator split(int color, int key, std::string const& name = "group") const;
 
   /// The traffic of this communicator and its copies; a transfer is counted when it starts. One rank moves nothing.
   Ledger const& ledger() const { return *ledger_; }

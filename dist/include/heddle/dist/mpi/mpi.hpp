@@ -28,6 +28,8 @@ class MpiSession {
 
   /// All ranks: a duplicate of MPI's own world, made once.
   Communicator world() const;
+  /// Its backend, for decorators: see Watch::watched and checked.
+  std::shared_ptr<CommunicatorBackend> world_backend() const;
   /// Ends the whole job with exit code `code`: for a rank that fails while others may wait for it.
   [[noreturn]] void abort(int code) const;
 

@@ -65,6 +65,7 @@ class CheckpointStore {
  private:
   std::filesystem::path path_of(std::int64_t step) const { return directory_ / checkpoint_directory_name(step); }
   std::string temporary_name(std::string const& what) const;
+  void move_best_aside() const;
   bool keep_existing(std::int64_t step, CommitResult& result) const;
   void remove_leftovers(FileLock& lock, CommitResult& result) const;
   void prune(std::int64_t committed_step, CommitResult& result) const;

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
 
 namespace heddle {
 
@@ -26,6 +28,14 @@ class FileLock {
   Result try_take(Kind kind);
   /// As try_take, but waits for other holders.
   Result take(Kind kind);
+
+  /// True while the path still names the file that was opened.
+  bool in_place() const;
+
+  /// Replaces the file's content, which readers who find it locked may print. Throws Error if it cannot be written.
+  void describe(std::string_view text);
+  /// The content, at most 4 KiB of it.
+  std::string description() const;
 
  private:
   Result lock(int operation);

@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
+
+#include "commands.hpp"
+#include "supervision/supervisor.hpp"
+#include "train_options.hpp"
+
+namespace heddle {
+namespace {
+
+struct RunOptions {
+  TrainOptions train;
+  std::string ranks;
+};
+
+CommandSyntax run_syntax(RunOptions& options) {
+  CommandSyntax syntax;
+  syntax.name = "run";
+  syntax.usage = "RUN.toml [options of train] [--ranks N,…] -- LAUNCHER [ARGUMENT]...";
+  syntax.summary =
+      "Starts `LAUNCHER ARGUMENT... heddle train RUN.toml ...` and, after a lost rank, launcher or node or a hang, "
+      "starts\n"
+      "it again: it goes on from the newest checkpoint. Gives up after three restarts without a new step.";
+  add_train_options(syntax, options.train);
+  syntax.options.add_options()  //
+      ("ranks", boost::program_options::value(&options.ranks)->value_name("N,…"),
+       "numbers of ranks for {ranks} in the launcher's arguments, most first: a start that makes no step moves on to "
+       "the "
+       "next");
+  return syntax;
+}
+
+/// "8,6,4" as numbers.
+std::vector<int> parse_ranks(std::string const& text) {
+  std::vector<int> ranks;
+  char const* const end = text.data() + text.size();
+  for (char const* begin = text.data(); begin < end;) {
+    int number = 0;
+    auto const [next, problem] = std::from_chars(begin, end, number);
+    if (problem != std::errc() || number < 1 || (next != end && *next != ',') || next + 1 == end) {
+      throw UsageError(fmt::format("run: --ranks \"{}\" is no list of numbers; expected for example 8,6,4", text));
+    }
+    ranks.push_back(number);
+    begin = next == end ? end : next + 1;
+  }
+  return ranks;
+}
+
+/// Throws UsageError unless --ranks and {ranks} are both given or both not.
+void require_place_for_ranks(Supervision const& supervision) {
+  bool const has_place = std::ranges::any_of(
+      supervision.launcher, [](std::string const& word) { return word.find("{ranks}") != std::string::npos; });
+  if (has_place != !supervision.ranks.empty()) {
+    throw UsageError(has_place ? "run: {ranks} in the launcher's arguments needs --ranks, for example --ranks 8,6,4"
+                               : "run: --ranks needs {ranks} in the launcher's arguments: mpirun -np {ranks}");
+  }
+}
+
+/// The command that the launcher starts. --fresh holds for the first start only, so the directory is named instead.
+std::vector<std::string> training_command(TrainOptions const& options, std::filesystem::path const& directory) {
+  std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string(), "train", options.config};
+  for (std::string const& override : options.overrides) {
+    words.insert(words.end(), {"--set", override});
+  }
+  for (std::string const& plugin : options.plugins) {
+    words.insert(words.end(), {"--plugin", plugin});
+  }
+  if (options.trust_plugins) {
+    words.emplace_back("--trust-plugins");
+  }
+  if (options.fresh) {
+    words.insert(words.end(), {"--set", fmt::format("run.directory={}", directory.string())});
+  }
+  return words;
+}
+
+}  // namespace
+
+int run_supervised(Arguments const& arguments) {
+  auto const separator = std::ranges::find(arguments, "--");
+  RunOptions options;
+  if (!parse_options(run_syntax(options), {arguments.begin(), separator})) {
+    return static_cast<int>(ExitCode::done);
+  }
+  Supervision supervision;
+  if (separator != arguments.end()) {
+    supervision.launcher.assign(separator + 1, arguments.end());
+  }
+  if (supervision.launcher.empty()) {
+    throw UsageError("run: no launcher; expected for example `heddle run RUN.toml -- mpirun -np 8`");
+  }
+  supervision.ranks = parse_ranks(options.ranks);
+  require_place_for_ranks(supervision);
+  Config const config = load_config(options.train.config, options.train.overrides);
+  require_supported(config);
+  supervision.directory = run_directory_for(config.run.directory, options.train.fresh);
+  supervision.training = training_command(options.train, supervision.directory);
+  return supervise(supervision);
+}
+
+}  // namespace heddle

@@ -1,0 +1,35 @@
+#include "train_options.hpp"
+
+#include <fmt/format.h>
+
+namespace heddle {
+
+namespace po = boost::program_options;
+
+void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
+  syntax.options.add_options()                                                                         //
+      ("config", po::value(&options.config)->value_name("RUN.toml")->required(), "the configuration")  //
+      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
+       "a key's value in place of the file's; can be given again")  //
+      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
+       "a shared library with kernels and layers, beside those in plugins.paths; can be given again")  //
+      ("trust-plugins", po::bool_switch(&options.trust_plugins),
+       "load plug-ins without checking their kernels and layers")  //
+      ("fresh", po::bool_switch(&options.fresh),
+       "start over in a new directory beside run.directory (which is left as it is)");
+  syntax.positional.add("config", 1);
+}
+
+std::filesystem::path run_directory_for(std::filesystem::path name, bool fresh) {
+  name = name.lexically_normal();
+  if (!name.has_filename()) {
+    name = name.parent_path();  // a trailing slash
+  }
+  std::filesystem::path directory = name;
+  for (int number = 2; fresh && std::filesystem::exists(directory); ++number) {
+    directory = fmt::format("{}-{}", name.string(), number);
+  }
+  return directory;
+}
+
+}  // namespace heddle

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+
+namespace heddle {
+
+/// The options that `train` and `run` share.
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::vector<std::string> plugins;
+  bool trust_plugins = false;
+  bool fresh = false;
+};
+
+void add_train_options(CommandSyntax& syntax, TrainOptions& options);
+
+/// The path run.directory, or with `fresh` the first of NAME-2, NAME-3, … that does not exist on this machine.
+std::filesystem::path run_directory_for(std::filesystem::path name, bool fresh);
+
+}  // namespace heddle

@@ -1,0 +1,112 @@
+#include "child_process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <heddle/core/base/error.hpp>
+
+namespace heddle {
+
+namespace {
+
+sigset_t supervised_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int const signal : {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP}) {
+    sigaddset(&signals, signal);
+  }
+  return signals;
+}
+
+/// In the child: becomes the command, or writes errno to `failure`.
+[[noreturn]] void become(std::vector<char*> const& words, int failure) {
+  sigset_t const signals = supervised_signals();
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+  if (int const nothing = ::open("/dev/null", O_RDONLY); nothing > STDIN_FILENO) {
+    dup2(nothing, STDIN_FILENO);
+    ::close(nothing);
+  }
+  execvp(words.front(), words.data());
+  int const problem = errno;
+  static_cast<void>(!::write(failure, &problem, sizeof problem));
+  _exit(127);
+}
+
+}  // namespace
+
+BlockedSignals::BlockedSignals() {
+  sigset_t const signals = supervised_signals();
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+}
+
+BlockedSignals::~BlockedSignals() {
+  sigset_t const signals = supervised_signals();
+  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+std::optional<int> BlockedSignals::wait(std::chrono::milliseconds patience) const {
+  sigset_t const signals = supervised_signals();
+  timespec const time{patience.count() / 1000, patience.count() % 1000 * 1'000'000};
+  int const signal = sigtimedwait(&signals, nullptr, &time);
+  return signal > 0 ? std::optional(signal) : std::nullopt;
+}
+
+ChildProcess::ChildProcess(std::vector<std::string> const& command) {
+  std::vector<std::string> copies = command;
+  std::vector<char*> words;
+  for (std::string& word : copies) {
+    words.push_back(word.data());
+  }
+  words.push_back(nullptr);
+  std::array<int, 2> failure{};
+  if (::pipe2(failure.data(), O_CLOEXEC) != 0) {
+    throw Error(fmt::format("{} cannot be started: {}", command.front(), std::strerror(errno)));
+  }
+  process_ = ::fork();
+  if (process_ == 0) {
+    become(words, failure[1]);
+  }
+  int problem = process_ < 0 ? errno : 0;
+  ::close(failure[1]);
+  if (process_ > 0 && ::read(failure[0], &problem, sizeof problem) > 0) {
+    ::waitpid(process_, nullptr, 0);
+  }
+  ::close(failure[0]);
+  if (problem != 0) {
+    throw Error(fmt::format("{} cannot be started: {}", command.front(), std::strerror(problem)));
+  }
+}
+
+ChildProcess::~ChildProcess() {
+  if (!end_) {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+}
+
+void ChildProcess::send(int signal) const {
+  if (!end_) {
+    ::kill(process_, signal);
+  }
+}
+
+std::optional<ProcessEnd> ChildProcess::ended() {
+  int status = 0;
+  if (!end_ && ::waitpid(process_, &status, WNOHANG) == process_) {
+    end_ =
+        WIFSIGNALED(status) ? ProcessEnd{128 + WTERMSIG(status), WTERMSIG(status)} : ProcessEnd{WEXITSTATUS(status), 0};
+  }
+  return end_;
+}
+
+}  // namespace heddle

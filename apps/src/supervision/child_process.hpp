@@ -1,0 +1,50 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Blocks SIGCHLD and the signals that are passed on to a child, so that `wait` returns them. While it exists they have
+/// no other effect. One at a time, in a program with one thread.
+class BlockedSignals {
+ public:
+  BlockedSignals();
+  ~BlockedSignals();
+  BlockedSignals(BlockedSignals const&) = delete;
+  BlockedSignals& operator=(BlockedSignals const&) = delete;
+
+  /// The next signal; nothing if none comes in this time.
+  std::optional<int> wait(std::chrono::milliseconds patience) const;
+};
+
+/// The end of a process.
+struct ProcessEnd {
+  int code = 0;    ///< its exit code, or 128 + signal as a shell reports it
+  int signal = 0;  ///< 0: it ended by itself
+};
+
+/// A program that runs in a process group of its own, without input; it gets SIGTERM if this process dies.
+class ChildProcess {
+ public:
+  /// `command` is searched in PATH. Throws Error if it cannot be started.
+  explicit ChildProcess(std::vector<std::string> const& command);
+  /// Kills it if it has not ended.
+  ~ChildProcess();
+  ChildProcess(ChildProcess const&) = delete;
+  ChildProcess& operator=(ChildProcess const&) = delete;
+
+  void send(int signal) const;
+  /// Its end, if it has ended.
+  std::optional<ProcessEnd> ended();
+
+ private:
+  pid_t process_;
+  std::optional<ProcessEnd> end_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <heddle/core/parallel/communicator.hpp>
+#include <memory>
+#include <string>
+
+namespace heddle {
+
+/// Notices that a run hangs. Verbs of a watched communicator and the phases that the program names are events. A thread
+/// that calls no MPI looks for them; if this rank has none for `hang_seconds`, it asks the other ranks over UDP. If no
+/// rank has had an event for that long, the ranks print who is missing in what, since when, and where the others wait
+/// (on each host one of them), and every process that can ends with ExitCode::rank_hung. A rank that is late while
+/// another one makes progress is not a hang. Time in which the process itself was stopped does not count.
+class Watch {
+ public:
+  struct Options {
+    double hang_seconds = 600;  ///< 0: nothing is watched, and no thread is started
+    /// Called by the watch's thread with the report, once; the default prints it, if `prints`, and ends the process.
+    std::function<void(std::string const& report, bool prints)> on_hang = {};
+  };
+
+  /// Starts the thread; collective over `world`, whose ranks must give the same limit. Throws Error if there is no
+  /// socket for the exchange.
+  Watch(Communicator const& world, Options options);
+  /// Ends the thread; not collective.
+  ~Watch();
+  Watch(Watch const&) = delete;
+  Watch& operator=(Watch const&) = delete;
+
+  /// The world's backend, watched, as well as groups that are split off it. Called at most once. Not collective.
+  std::shared_ptr<CommunicatorBackend> watched(std::shared_ptr<CommunicatorBackend> world);
+
+  // For the thread that calls the verbs:
+  /// Names the work that begins: `name`, a literal, is the subject of "rank 3 is NAME STEP"; step 0 is not printed.
+  void phase(char const* name, std::int64_t step = 0);
+  /// Shows progress inside a phase.
+  void beat();
+
+  /// The seconds that this rank has spent in verbs so far.
+  double waited_seconds() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A line that names the rank that waited least in verbs: the slowest one, for which the others waited. "" for one
+/// rank. Collective over `world`.
+std::string slowest_rank(Communicator const& world, double waited_seconds);
+
+/// The world's backend in checked mode (parallel.checked), as well as groups that are split off it: before each
+/// collective the ranks compare verb, sequence number, elements, dtype and reduction or root, and all throw Error if
+/// they differ. Not collective.
+std::shared_ptr<CommunicatorBackend> checked(std::shared_ptr<CommunicatorBackend> world);
+
+}  // namespace heddle

@@ -1,0 +1,149 @@
+#include "hang_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+#include <tuple>
+
+namespace heddle {
+
+namespace {
+
+/// A verb in which at least one rank waits.
+struct Place {
+  std::uint64_t group = 0;
+  std::int64_t sequence = 0;
+  int peer = -1;  ///< of a message: the rank that is waited for
+  std::string name;
+
+  auto operator<=>(Place const&) const = default;
+};
+
+/// "tensor.all_reduce 813"
+std::string name_of(RankStatus const& status) {
+  return fmt::format("{}.{} {}", status.group_name.data(), status.verb.data(), status.sequence);
+}
+
+std::string list_of(std::vector<int> const& ranks) {
+  constexpr std::size_t shown = 16;
+  auto const end = ranks.begin() + static_cast<std::ptrdiff_t>(std::min(shown, ranks.size()));
+  return fmt::format("{} {}{}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks.begin(), end, ", "),
+                     ranks.size() > shown ? fmt::format(", … {} in all", ranks.size()) : "");
+}
+
+/// Where ranks wait, with the members of the group as far as the statuses list them.
+std::map<Place, std::set<int>> waiting_places(HangEvidence const& evidence) {
+  std::map<Place, std::set<int>> places;
+  for (auto const& status : evidence.statuses) {
+    if (status && status->waits) {
+      Place const place{status->group, status->sequence, status->peer, name_of(*status)};
+      auto const listed = std::min(static_cast<std::size_t>(status->members), RankStatus::most_members);
+      places[place].insert(status->member.begin(), status->member.begin() + static_cast<std::ptrdiff_t>(listed));
+    }
+  }
+  return places;
+}
+
+/// The verbs that others have entered and this rank has not.
+std::string missing_in(std::map<Place, std::set<int>> const& places, HangEvidence const& evidence, int rank) {
+  auto const& status = evidence.statuses[static_cast<std::size_t>(rank)];
+  std::vector<std::string> names;
+  for (auto const& [place, members] : places) {
+    bool missing = place.peer == rank;
+    if (place.peer < 0 && status) {
+      auto const groups = std::span(status->entered).first(static_cast<std::size_t>(status->groups));
+      missing = std::ranges::any_of(groups, [&place = place](RankStatus::Entered const& entered) {
+        return entered.group == place.group && entered.collectives < place.sequence;
+      });
+    } else if (place.peer < 0) {
+      missing = members.contains(rank);
+    }
+    if (missing) {
+      names.push_back(place.name);
+    }
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string phase_of(RankStatus const& status) {
+  return status.step > 0 ? fmt::format("{} {}", status.phase.data(), status.step) : status.phase.data();
+}
+
+std::string describe(HangEvidence const& evidence, std::map<Place, std::set<int>> const& places, int rank) {
+  auto const& status = evidence.statuses[static_cast<std::size_t>(rank)];
+  std::string const missing = missing_in(places, evidence, rank);
+  std::string const also = missing.empty() ? "" : "; missing in " + missing;
+  if (!status) {
+    return "no answer (stopped, dead or cut off)" + also;
+  }
+  if (status->waits) {
+    std::string const whom = status->peer >= 0 ? fmt::format(" with rank {}", status->peer) : "";
+    std::string const size = status->elements > 0 ? fmt::format(" ({} elements)", status->elements) : "";
+    return fmt::format("waiting in {}{}{} while {}{}", name_of(*status), whom, size, phase_of(*status), also);
+  }
+  std::string const last =
+      status->verb.front() == '\0' ? "in no verb yet" : fmt::format("last in {}", name_of(*status));
+  return fmt::format("{}, {}{}", phase_of(*status), last, also);
+}
+
+/// The ranks that are in one collective with different verbs.
+std::string disagreements(HangEvidence const& evidence) {
+  std::map<std::pair<std::uint64_t, std::int64_t>, std::map<std::string, std::vector<int>>> verbs;
+  for (std::size_t rank = 0; rank < evidence.statuses.size(); ++rank) {
+    auto const& status = evidence.statuses[rank];
+    if (status && status->waits && status->peer < 0) {
+      verbs[{status->group, status->sequence}][name_of(*status)].push_back(static_cast<int>(rank));
+    }
+  }
+  std::string text;
+  for (auto const& [place, callers] : verbs) {
+    if (callers.size() > 1) {
+      std::vector<std::string> calls;
+      for (auto const& [name, ranks] : callers) {
+        calls.push_back(fmt::format("{} call {}", list_of(ranks), name));
+      }
+      text += fmt::format("  different calls in one place: {}\n", fmt::join(calls, "; "));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string hang_report(HangEvidence const& evidence) {
+  auto const places = waiting_places(evidence);
+  struct Line {
+    std::vector<int> ranks;
+    double seconds = 0;
+  };
+  // Ranks that do not answer first, then those in no verb, then those that wait.
+  std::map<std::tuple<int, std::string, std::string>, Line> lines;
+  for (std::size_t rank = 0; rank < evidence.statuses.size(); ++rank) {
+    auto const& status = evidence.statuses[rank];
+    int const order = !status ? 0 : status->waits ? 2 : 1;
+    Line& line = lines[{order, evidence.hosts[rank], describe(evidence, places, static_cast<int>(rank))}];
+    line.ranks.push_back(static_cast<int>(rank));
+    line.seconds = std::max(line.seconds, status ? status->idle_seconds : 0);
+  }
+  std::string text = fmt::format(
+      "no rank has made progress for {} s (train.hang_seconds): this process ends with code 86, the same command goes "
+      "on from the newest checkpoint\n",
+      evidence.limit_seconds);
+  constexpr std::size_t most_lines = 40;
+  std::size_t shown = 0;
+  for (auto const& [key, line] : lines) {
+    if (++shown > most_lines) {
+      text += fmt::format("  and {} more lines of ranks\n", lines.size() - most_lines);
+      break;
+    }
+    auto const& [order, host, state] = key;
+    text += fmt::format("  {} on {}: {}{}\n", list_of(line.ranks), host, state,
+                        order == 0 ? "" : fmt::format("; for {:.1f} s", line.seconds));
+  }
+  return text + disagreements(evidence);
+}
+
+}  // namespace heddle

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <netinet/in.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <heddle/core/parallel/communicator.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Small messages between the ranks beside MPI: UDP datagrams, because they need no connection to a rank that is
+/// stopped or gone, and nothing is kept for each rank but its addresses. A message may be lost or arrive twice.
+/// Datagrams without the job's random number are ignored.
+class SideChannel {
+ public:
+  enum class Kind : std::uint32_t { question, status, verdict };
+  struct Message {
+    Kind kind;
+    int sender;
+    std::vector<std::byte> content;
+  };
+  static constexpr std::size_t most_content = 60'000;
+
+  /// Opens a socket and exchanges addresses. Collective over `world`. Throws Error if there is no socket.
+  explicit SideChannel(Communicator const& world);
+  ~SideChannel();
+  SideChannel(SideChannel const&) = delete;
+  SideChannel& operator=(SideChannel const&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+  std::string const& host(int rank) const { return peers_[static_cast<std::size_t>(rank)].host; }
+
+  /// Sends to all addresses of the rank; failures are not reported, as losses are not.
+  void send(int rank, Kind kind, std::span<std::byte const> content = {}) const;
+  /// The next message, waiting for it at most this long.
+  std::optional<Message> receive(std::chrono::milliseconds patience) const;
+  /// Ends a `receive` that waits in another thread; every later one returns at once.
+  void wake() const;
+
+ private:
+  struct Peer {
+    std::string host;
+    std::vector<sockaddr_in> addresses;
+  };
+
+  int rank_;
+  int socket_ = -1;
+  int wakes_ = -1;  ///< an eventfd
+  std::uint64_t job_ = 0;
+  std::vector<Peer> peers_;
+};
+
+}  // namespace heddle

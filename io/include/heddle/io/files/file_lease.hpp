@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace heddle {
+
+/// Keeps a directory for one process where the file system has no locks: a file with a random number and a count that a
+/// thread raises. Others see by the count whether the holder is alive, also on other hosts and in containers, where a
+/// process id would mean nothing.
+class FileLease {
+ public:
+  struct Times {
+    std::chrono::milliseconds renewal{5000};
+    /// A lease whose count has not changed for this long is taken over.
+    std::chrono::milliseconds expiry{20000};
+  };
+
+  /// Takes the lease, or returns nothing if another process holds it, whose description is then in `holder`. Waits for
+  /// the time of expiry if there is a file. `description` has one line. Throws Error if the file cannot be written.
+  static std::optional<FileLease> take(std::filesystem::path const& path, std::string const& description,
+                                       std::string& holder, Times times);
+  /// The description of a lease's holder that raises the count within the time of expiry; nothing if there is none.
+  static std::optional<std::string> holder(std::filesystem::path const& path, Times times);
+
+  ~FileLease();
+  FileLease(FileLease&&) noexcept;
+  FileLease& operator=(FileLease&&) noexcept;
+
+  /// False if the file is gone or another process has taken it over.
+  bool held() const;
+
+ private:
+  struct State;
+  explicit FileLease(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace heddle

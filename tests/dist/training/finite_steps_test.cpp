@@ -1,0 +1,78 @@
+#include <cmath>
+#include <heddle/dist/training/finite_steps.hpp>
+#include <limits>
+
+#include "synthetic_model.hpp"
+
+namespace heddle {
+namespace {
+
+/// A step of the model; with `poisoned` the last rank computes one gradient that is not a number.
+StepResult step(SyntheticModel& model, std::int64_t number, bool poisoned) {
+  model.optimizer.zero_gradients();
+  copy_from_host(model.loss_sums, std::vector<double>(1).data());
+  model.run_micro_batch(number * model.parallel.data.size() + model.parallel.data.rank());
+  if (poisoned && model.parallel.world.rank() + 1 == model.parallel.world.size()) {
+    Tensor const& gradient = model.parameters.all().front().gradient;
+    auto values = to_host<float>(gradient);
+    values.back() = std::numeric_limits<float>::quiet_NaN();
+    copy_from_host(gradient, values.data());
+  }
+  model.optimizer.reduce(model.loss_sums);
+  return {model.loss(), model.optimizer.update(0.01, number + 1)};
+}
+
+/// Everything that a checkpoint would hold, in one list.
+std::vector<float> state_of(SyntheticModel& model) {
+  std::vector<float> state;
+  for (Tensor const& tensor : {model.parameters.values(), model.optimizer.moments().first_moments(),
+                               model.optimizer.moments().second_moments()}) {
+    auto const values = to_host<float>(tensor);
+    state.insert(state.end(), values.begin(), values.end());
+  }
+  return state;
+}
+
+using FiniteStepsTest = DistTest;
+
+TEST_F(FiniteStepsTest, AFaultThatDoesNotRepeatLeavesTheUndisturbedRun) {
+  for (auto const& layout : layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      ParallelState const state = make_parallel_state(world_, Mesh(layout, world_.rank(), world_.size()));
+      SyntheticModel undisturbed(state, {.shard = shard});
+      SyntheticModel disturbed(state, {.shard = shard});
+      FiniteSteps steps;
+      for (std::int64_t number = 0; number < 3; ++number) {
+        step(undisturbed, number, false);
+        int runs = 0;
+        auto const outcome = steps.run([&] { return step(disturbed, number, number == 1 && ++runs == 1); });
+        EXPECT_EQ(outcome.repeated, number == 1);
+        EXPECT_FALSE(outcome.skipped);
+      }
+      EXPECT_EQ(state_of(disturbed), state_of(undisturbed));
+    }
+  }
+}
+
+TEST_F(FiniteStepsTest, AFaultThatRepeatsChangesNothingAndEndsTheRunAtTheThirdInARow) {
+  for (bool const shard : {false, true}) {
+    SyntheticModel model(make_parallel_state(world_, Mesh({1, world_.size(), 1, 1}, world_.rank(), world_.size())),
+                         {.shard = shard});
+    FiniteSteps steps;
+    step(model, 0, false);
+    auto const before = state_of(model);
+    auto const skip = [&] { return steps.run([&] { return step(model, 1, true); }).skipped; };
+    EXPECT_TRUE(skip());
+    EXPECT_TRUE(skip());
+    EXPECT_FALSE(steps.hopeless());
+    EXPECT_EQ(state_of(model), before);
+    EXPECT_FALSE(steps.run([&] { return step(model, 1, false); }).repeated);
+    for (int skipped = 1; skipped <= FiniteSteps::most_skipped; ++skipped) {
+      EXPECT_TRUE(skip());
+      EXPECT_EQ(steps.hopeless(), skipped == FiniteSteps::most_skipped);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,165 @@
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <heddle/core/base/host_name.hpp>
+#include <heddle/dist/watch/watch.hpp>
+#include <thread>
+
+#include "dist_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr double limit = 0.3;
+
+/// Watches the world; a hang is recorded instead of ending the process.
+class WatchTest : public DistTest {
+ protected:
+  /// Waits for the report, as a rank that hangs; "" if none comes.
+  std::string wait_for_report() {
+    auto const until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!reported_.load() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return reported_.load() ? report_ : "";
+  }
+
+  bool last() const { return world_.rank() + 1 == world_.size(); }
+  std::string last_rank() const { return "rank " + std::to_string(world_.size() - 1) + " on " + host_name(); }
+
+  std::string report_;
+  std::atomic<bool> reported_ = false;
+  Watch watch_{world_, {.hang_seconds = limit, .on_hang = [this](std::string const& report, bool /*prints*/) {
+                          report_ = report;
+                          reported_.store(true);
+                        }}};
+  Communicator watched_{watch_.watched(session_.world_backend())};
+};
+
+TEST_F(WatchTest, ARankThatDoesNotComeIsNamedWithItsPhaseAndWhereTheOthersWait) {
+  watch_.phase("saving step", 7);
+  watched_.barrier();
+  if (last()) {
+    std::string const report = wait_for_report();
+    if (world_.size() == 1) {
+      EXPECT_THAT(report, HasSubstr(last_rank() + ": saving step 7, last in world.barrier 1; for 0."));
+    } else {
+      EXPECT_THAT(report, AllOf(HasSubstr(last_rank() + ": saving step 7, last in world.barrier 1; missing in "
+                                                        "world.barrier 2; for 0."),
+                                HasSubstr(world_.size() == 2 ? "rank 0 on " : "ranks 0, "),
+                                HasSubstr(": waiting in world.barrier 2 while saving step 7; for 0.")));
+    }
+  }
+  watched_.barrier();
+  EXPECT_EQ(wait_for_report().empty(), false) << "every rank has the report";
+}
+
+TEST_F(WatchTest, AStartedVerbOfAGroupIsWatchedWhereItIsWaitedFor) {
+  int const color = last() || world_.rank() == 0 ? 1 : 0;
+  Communicator const group = watched_.split(color, world_.rank(), "pair");
+  if (world_.size() > 1 && last()) {
+    EXPECT_THAT(wait_for_report(),
+                AllOf(HasSubstr("missing in pair.start_all_reduce 1"), HasSubstr("rank 0 on " + host_name() +
+                                                                                 ": waiting in pair.start_all_reduce 1 "
+                                                                                 "(10 elements)")));
+  }
+  if (color == 1) {
+    Tensor const ones = tensor_of(std::vector<float>(10, 1));
+    Transfer sum = group.start_all_reduce(ones);
+    sum.wait();
+    EXPECT_EQ(to_host<float>(ones).front(), group.size());
+  }
+  watched_.barrier();
+}
+
+TEST_F(WatchTest, AMessageThatIsNotSentIsNamedWithBothRanks) {
+  if (world_.size() == 1) {
+    EXPECT_THAT(wait_for_report(), HasSubstr("in no verb yet"));
+    return;
+  }
+  Tensor const number = tensor_of(std::vector<float>{3});
+  if (last()) {
+    EXPECT_THAT(wait_for_report(),
+                AllOf(HasSubstr("missing in world.receive 1"),
+                      HasSubstr(": waiting in world.receive 1 with rank " + std::to_string(world_.size() - 1))));
+    watched_.send(number, 0);
+  } else if (world_.rank() == 0) {
+    watched_.receive(number, world_.size() - 1);
+  }
+  watched_.barrier();
+}
+
+TEST_F(WatchTest, RanksThatWaitForASlowOneDoNotHang) {
+  if (last()) {
+    for (int beat = 0; beat < 12; ++beat) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      watch_.beat();
+    }
+  }
+  watched_.barrier();
+  EXPECT_FALSE(reported_.load()) << report_;
+}
+
+TEST_F(WatchTest, WaitingIsMeasured) {
+  if (last()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  watched_.barrier();
+  EXPECT_EQ(watch_.waited_seconds() > 0.15, !last());
+}
+
+TEST(WatchOffTest, DecoratesNothing) {
+  MpiSession const session;
+  Watch watch(session.world(), {.hang_seconds = 0});
+  EXPECT_EQ(watch.watched(session.world_backend()), session.world_backend());
+  watch.phase("training step", 1);
+}
+
+class CheckedTest : public DistTest {
+ protected:
+  Communicator checked_{checked(session_.world_backend())};
+};
+
+TEST_F(CheckedTest, EqualCallsPass) {
+  Communicator const group = checked_.split(world_.rank() % 2, world_.rank(), "half");
+  for (Communicator const& ranks : {checked_, group}) {
+    Tensor const number = tensor_of(std::vector<float>{1});
+    ranks.all_reduce(number);
+    EXPECT_EQ(to_host<float>(number).front(), ranks.size());
+    ranks.broadcast(number, 0);
+    Tensor const all = Tensor::allocate(DType::float32, {ranks.size()});
+    ranks.start_all_gather(number, all).wait();
+    ranks.all_to_all(all, Tensor::allocate(DType::float32, {ranks.size()}));
+    ranks.barrier();
+  }
+}
+
+TEST_F(CheckedTest, AnotherVerbCountReductionOrRootIsNamedOnEveryRank) {
+  if (world_.size() == 1) {
+    EXPECT_NO_THROW(checked_.barrier());
+    return;
+  }
+  bool const odd = world_.rank() + 1 == world_.size();
+  std::string const named = "rank " + std::to_string(world_.size() - 1) + " calls ";
+  Tensor const one = tensor_of(std::vector<float>{1});
+  Tensor const two = tensor_of(std::vector<float>{1, 2});
+  EXPECT_THAT(error_of([&] { odd ? checked_.barrier() : checked_.all_reduce(one); }),
+              AllOf(HasSubstr("a world group"), HasSubstr(named + "barrier as its collective 1"),
+                    HasSubstr("all_reduce as its collective 1, 1 elements of float32, sum")));
+  EXPECT_THAT(error_of([&] { checked_.all_reduce(odd ? two : one); }),
+              HasSubstr(named + "all_reduce as its collective 2, 2"));
+  EXPECT_THAT(error_of([&] { checked_.all_reduce(one, odd ? ReduceOp::max : ReduceOp::sum); }),
+              HasSubstr("1 elements of float32, max"));
+  EXPECT_THAT(error_of([&] { checked_.broadcast(one, odd ? 1 : 0); }), HasSubstr("from rank 1"));
+  Tensor const narrow = tensor_of(std::vector<std::int32_t>{1});
+  EXPECT_THAT(error_of([&] { checked_.all_reduce(odd ? narrow : one); }), HasSubstr("int32"));
+  EXPECT_NO_THROW(checked_.barrier()) << "a named mismatch leaves the group usable";
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# heddle run: after SIGKILL of ranks and of mpirun the run goes on by itself and ends bitwise as an undisturbed one. Signals
+# and final codes are passed on; it gives up where there is no progress. HEDDLE_KILLS: kills in each layout (4).
+source "$(dirname "${BASH_SOURCE[0]}")/small_run"
+kills=${HEDDLE_KILLS:-4}
+RANDOM=${HEDDLE_SEED:-1}
+steps=$((30 + 15 * kills))
+run=("$HEDDLE" run run.toml --set train.steps=$steps)
+export OMPI_MCA_odls_base_sigkill_timeout=0
+: > recoveries
+
+# The first process of the launcher, as the child of heddle run.
+launcher_of() { tr -d ' ' < "/proc/$1/task/$1/children"; }
+
+# disturb DIRECTORY RANKS OPTIONS...: a run that is killed at random moments, each time another rank or mpirun.
+disturb() {
+  local directory=$1 ranks=$2 supervisor kill_number target began before
+  shift 2
+  "${run[@]}" "$@" --set run.directory="$directory" -- "$HEDDLE_MPIRUN" -np "$ranks" > "$directory.log" 2>&1 &
+  supervisor=$!
+  for kill_number in $(seq "$kills"); do
+    wait_for_step "$directory" $((kill_number * 15 - RANDOM % 8))
+    sleep "0.0$((RANDOM % 10))"
+    if [ $((kill_number % 3)) -eq 0 ]; then
+      target=$(launcher_of "$supervisor")
+    else
+      target=$(rank_of "$directory" $((RANDOM % ranks)))
+    fi
+    before=$(stat -c %Y%N "$directory/metrics.jsonl")
+    kill -KILL "$target" || fail "$directory had ended before kill $kill_number"
+    began=$(date +%s%N)
+    # The new start drops the lines after the newest checkpoint (another file); its first line is a finished step.
+    local inode size
+    inode=$(stat -c %i "$directory/metrics.jsonl")
+    for _ in $(seq 3000); do
+      if [ "$(stat -c %i "$directory/metrics.jsonl")" != "$inode" ]; then
+        size=$(lines "$directory")
+        while [ "$(lines "$directory")" -le "$size" ] && kill -0 "$supervisor" 2> /dev/null; do sleep 0.01; done
+        break
+      fi
+      sleep 0.01
+    done
+    awk -v t="$(($(date +%s%N) - began))" 'BEGIN { printf "%.2f\n", t / 1e9 }' >> recoveries
+  done
+  wait "$supervisor" || { cp "$directory.log" log; fail "$directory did not end with 0"; }
+  [ "$(grep -c ": starting again" "$directory.log")" -eq "$kills" ] ||
+    { cp "$directory.log" log; fail "$directory did not start again $kills times"; }
+}
+
+for layout in data tensor; do
+  options=(--set parallel.$layout=2)
+  ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml "${options[@]}" --set train.steps=$steps --set run.directory=whole_$layout
+  disturb killed_$layout 2 "${options[@]}"
+  same whole_$layout killed_$layout $steps
+done
+grep -q "a rank was lost (code 137: Killed) after step [0-9]*: starting again" killed_data.log || fail "no reason for a start"
+grep -q "the launcher was ended by signal 9 (Killed) after step [0-9]*: starting again" killed_data.log ||
+  fail "a killed mpirun is not named"
+
+# A directory that is still locked is waited for, with a message.
+mkdir held
+exec 9> held/.lock
+flock -n 9
+printf 'process 1 on elsewhere since yesterday\n' >&9
+"${run[@]}" --set run.directory=held --set train.steps=3 -- "$HEDDLE_MPIRUN" -np 2 > log 2>&1 9>&- &
+supervisor=$!
+sleep 1
+grep -q "waiting for held: it is still locked by process 1 on elsewhere since yesterday" log || fail "no message while it waits"
+exec 9>&-
+wait "$supervisor" || fail "it did not start once the lock was free"
+
+# A hang is a reason to start again.
+"${run[@]}" --set run.directory=hung --set train.steps=30 --set train.hang_seconds=1 -- "$HEDDLE_MPIRUN" -np 2 > log 2>&1 &
+supervisor=$!
+wait_for_step hung 10
+stopped=$(rank_of hung 1)
+kill -STOP "$stopped"
+wait "$supervisor" || fail "a run with a hang did not go on"
+grep -q "a rank hung (code 86) after step [0-9]*: starting again" log || fail "the hang is not named as the reason"
+
+# Codes that a restart would not change end it at once.
+ends 78 "${run[@]}" --set run.directory=refused --set parallel.tensor=3 -- "$HEDDLE_MPIRUN" -np 2
+! grep -q "starting again" log || fail "an impossible layout was tried again"
+ends 78 "${run[@]}" --set train.nonsense=1 -- "$HEDDLE_MPIRUN" -np 2
+ends 64 "${run[@]}"
+ends 64 "${run[@]}" --ranks 4,2 -- "$HEDDLE_MPIRUN" -np 2
+ends 71 "${run[@]}" --set run.directory=diverged --set optimizer.learning_rate=1e30 --set optimizer.warmup_steps=1 -- \
+  "$HEDDLE_MPIRUN" -np 2
+
+# A launcher that loses its ranks before their first step: three restarts, then its own code.
+printf '#!/bin/sh\necho start >> starts\nexit 137\n' > losing && chmod +x losing
+ends 137 "${run[@]}" --set run.directory=lost -- ./losing
+[ "$(wc -l < starts)" -eq 4 ] || fail "$(wc -l < starts) starts without progress instead of 4"
+grep -q "giving up after 3 restarts without a new step" log || fail "it does not say that it gives up"
+ends 1 "${run[@]}" --set run.directory=lost -- ./missing
+
+# Fewer ranks where the first number makes no step.
+cat > two_at_most << SH
+#!/bin/sh
+[ "\$2" -lt 3 ] || exit 137
+exec "$HEDDLE_MPIRUN" "\$@"
+SH
+chmod +x two_at_most
+ends 0 "${run[@]}" --set run.directory=fewer --set train.steps=3 --ranks 3,2 -- ./two_at_most -np '{ranks}'
+grep -q "no new one; going on with 2 ranks" log || fail "it did not go on with fewer ranks"
+
+# Signals: a checkpoint, and 75.
+for signal in USR1 TERM INT; do
+  "${run[@]}" --set run.directory="signalled_$signal" --set checkpoint.every_steps=0 --set train.steps=100000 -- \
+    "$HEDDLE_MPIRUN" -np 2 > log 2>&1 &
+  supervisor=$!
+  wait_for_step "signalled_$signal" 5
+  kill "-$signal" "$supervisor"
+  code=0
+  wait "$supervisor" || code=$?
+  [ "$code" -eq 75 ] || fail "SIG$signal to heddle run: exit code $code instead of 75"
+  compgen -G "signalled_$signal/checkpoints/step-*" > /dev/null || fail "SIG$signal to heddle run: no checkpoint"
+done
+
+sort -n recoveries | awk '{ t[NR] = $1 } END { printf "supervision: %d kills, bitwise the undisturbed runs; seconds to the next finished step: median %s, worst %s\n", NR, t[int((NR + 1) / 2)], t[NR] }'

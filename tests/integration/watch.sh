@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# A rank that is stopped is named, and the run ends with 86; a rank that is merely slow ends nothing; checked mode trains
+# bitwise the same.
+source "$(dirname "${BASH_SOURCE[0]}")/small_run"
+
+four=("$HEDDLE_MPIRUN" -np 4 "$HEDDLE" train run.toml --set parallel.tensor=2 --set train.steps=100000)
+seconds=()
+for victim in 0 3; do
+  directory=stopped$victim
+  began=
+  "${four[@]}" --set train.hang_seconds=1.5 --set run.directory="$directory" > log 2>&1 &
+  job=$!
+  wait_for_step "$directory" 5
+  stopped=$(rank_of "$directory" "$victim")
+  kill -STOP "$stopped"
+  began=$(date +%s%N)
+  code=0
+  wait "$job" || code=$?
+  [ "$code" -eq 86 ] || fail "rank $victim was stopped: exit code $code instead of 86"
+  seconds+=("$(awk -v t="$(($(date +%s%N) - began))" 'BEGIN { printf "%.1f", t / 1e9 }')")
+  grep -Eq "rank $victim on $(hostname): no answer \(stopped, dead or cut off\); missing in .*[a-z]+\.[a-z_]+ [0-9]+" log ||
+    fail "rank $victim is not named"
+  grep -Eq "ranks? [0-3, ]+ on $(hostname): waiting in [a-z]+\.[a-z_]+ [0-9]+ .*while [a-z]+ step [0-9]+.*; for [12]\.[0-9] s" log ||
+    fail "where the others wait is not printed"
+  [ "$(grep -c "no rank has made progress for 1.5 s" log)" -eq 1 ] || fail "the report was not printed once on this host"
+done
+
+# Slow is not hung: a rank that is stopped for less than the limit, again and again.
+"${four[@]}" --set train.hang_seconds=3 --set run.directory=slow --set train.steps=40 > log 2>&1 &
+job=$!
+wait_for_step slow 3
+slow=$(rank_of slow 1)
+for _ in 1 2 3; do
+  kill -STOP "$slow"
+  sleep 1.2
+  kill -CONT "$slow"
+  sleep 0.3
+done
+wait "$job" || fail "a rank that was slow ended the run"
+
+# Without watch, as before: nobody notices. (Otherwise the tests above would prove nothing about the watch.)
+"${four[@]}" --set train.hang_seconds=0 --set run.directory=unwatched > log 2>&1 &
+job=$!
+wait_for_step unwatched 3
+stopped=$(rank_of unwatched 1)
+kill -STOP "$stopped"
+sleep 4
+kill -0 "$job" 2> /dev/null || fail "a run without watch noticed a rank that hangs"
+kill -KILL "$stopped"
+wait "$job" || true
+
+short=(--set train.steps=10 --set parallel.tensor=2)
+ends 0 "$HEDDLE_MPIRUN" -np 4 "$HEDDLE" train run.toml "${short[@]}" --set run.directory=plain
+ends 0 "$HEDDLE_MPIRUN" -np 4 "$HEDDLE" train run.toml "${short[@]}" --set run.directory=checked --set parallel.checked=true
+same plain checked 10
+echo "watch: ranks stopped with train.hang_seconds = 1.5 ended the run after ${seconds[*]} s"

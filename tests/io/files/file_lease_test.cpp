@@ -1,0 +1,80 @@
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <heddle/io/files/file_lease.hpp>
+#include <heddle/io/files/file_lock.hpp>
+#include <thread>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+using std::chrono::milliseconds;
+using test::TemporaryDirectory;
+
+constexpr FileLease::Times quick{milliseconds(20), milliseconds(200)};
+
+std::optional<FileLease> take(std::filesystem::path const& path, std::string& holder) {
+  return FileLease::take(path, "process 7 on n1", holder, quick);
+}
+
+TEST(FileLease, KeepsASecondProcessOutWhileItIsHeldAndIsGoneAfterwards) {
+  TemporaryDirectory const directory;
+  auto const path = directory / "lease";
+  std::string holder;
+  EXPECT_EQ(FileLease::holder(path, quick), std::nullopt);
+  {
+    auto const first = take(path, holder);
+    ASSERT_TRUE(first);
+    EXPECT_TRUE(first->held());
+    EXPECT_FALSE(take(path, holder));
+    EXPECT_EQ(holder, "process 7 on n1");
+    EXPECT_EQ(FileLease::holder(path, quick), "process 7 on n1");
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(FileLease, OneWhoseHolderDiedIsTakenOver) {
+  TemporaryDirectory const directory;
+  auto const path = directory / "lease";
+  std::ofstream(path) << "0123456789abcdef 41\nprocess 3 on n2\n";
+  std::string holder;
+  EXPECT_TRUE(take(path, holder));
+}
+
+TEST(FileLease, OneThatWasRemovedOrReplacedIsNotHeld) {
+  TemporaryDirectory const directory;
+  auto const path = directory / "lease";
+  std::string holder;
+  auto const first = take(path, holder);
+  ASSERT_TRUE(first);
+  std::filesystem::remove(path);
+  EXPECT_FALSE(first->held());
+  std::ofstream(path) << "0123456789abcdef 41\nprocess 3 on n2\n";
+  EXPECT_FALSE(first->held());
+  std::this_thread::sleep_for(3 * quick.renewal);
+  std::ifstream file(path);
+  std::string owner;
+  file >> owner;
+  EXPECT_EQ(owner, "0123456789abcdef") << "the other process's lease was overwritten";
+}
+
+TEST(FileLock, DescribesItsHolderAndNoticesThatItsFileIsGone) {
+  TemporaryDirectory const directory;
+  FileLock held(directory / "lock");
+  ASSERT_EQ(held.try_take(FileLock::Kind::exclusive), FileLock::Result::taken);
+  held.describe("a long description");
+  held.describe("process 7");
+  FileLock other(directory / "lock");
+  EXPECT_EQ(other.try_take(FileLock::Kind::shared), FileLock::Result::busy);
+  EXPECT_EQ(other.description(), "process 7");
+  EXPECT_TRUE(held.in_place());
+  std::filesystem::remove(directory / "lock");
+  EXPECT_FALSE(held.in_place());
+  FileLock const replaced(directory / "lock");
+  EXPECT_FALSE(held.in_place());
+}
+
+}  // namespace
+}  // namespace heddle
