@@ -7,6 +7,7 @@
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/tensor/execution.hpp>
+#include <heddle/dist/state/model_stream.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/kernels/register.hpp>
 #include <map>
@@ -14,6 +15,13 @@
 #include "dist_fixture.hpp"
 
 namespace heddle {
+
+/// A parameter in canonical form.
+struct WholeTensor {
+  std::string name;
+  Shape shape;
+  std::vector<float> value, first_moment, second_moment;
+};
 
 /// Eight layers of parameters of every kind, and two that several stages hold, on any mesh. Gradients are small
 /// integers, so that their sums are exact in any order, and the norm too.
@@ -82,7 +90,31 @@ class SyntheticModel {
 
   double loss() const { return to_host<double>(loss_sums).front(); }
 
-  std::vector<WholeTensor> gathered() { return gather_whole_tensors(parallel, model, parameters, optimizer); }
+  /// Every tensor on world rank 0, in chunks of `chunk` elements; none elsewhere.
+  std::vector<WholeTensor> gathered(std::int64_t chunk = 1000) {
+    ModelStream stream(parallel, model, parameters, optimizer);
+    std::vector<WholeTensor> whole;
+    for (std::size_t index = 0; index < stream.tensors().size(); ++index) {
+      StreamedTensor const& tensor = stream.tensors()[index];
+      WholeTensor& filled = whole.emplace_back(WholeTensor{tensor.name, Shape(tensor.shape), {}, {}, {}});
+      std::vector<float>* const parts[] = {&filled.value, &filled.first_moment, &filled.second_moment};
+      for (TensorPart const part : all_tensor_parts) {
+        std::vector<float>& elements = *parts[static_cast<std::size_t>(part)];
+        elements.resize(static_cast<std::size_t>(filled.shape.size()));
+        for (std::int64_t begin = 0; begin < filled.shape.size(); begin += chunk) {
+          IndexRange const range{begin, std::min(begin + chunk, filled.shape.size())};
+          if (parallel.world.rank() == 0) {
+            stream.receive({index, part, range}, std::span(elements).subspan(static_cast<std::size_t>(begin),
+                                                                             static_cast<std::size_t>(range.count())));
+          } else {
+            stream.send({index, part, range}, 0);
+          }
+          stream.wait();
+        }
+      }
+    }
+    return parallel.world.rank() == 0 ? whole : std::vector<WholeTensor>{};
+  }
 
   /// Loads a whole model's state, as from a checkpoint.
   void load(std::vector<WholeTensor> const& tensors) {

@@ -179,8 +179,11 @@ def read_lines(path):
 
 
 def read_parameters(run):
-    with h5py.File(pathlib.Path(run) / "checkpoints" / "step-00000001" / "state.h5") as file:
-        return {name: numpy.asarray(group["value"], dtype=numpy.float32) for name, group in file["parameters"].items()}
+    parameters = {}
+    for path in sorted((pathlib.Path(run) / "checkpoints" / "step-00000001").glob("tensors-*.h5")):
+        with h5py.File(path) as file:
+            parameters |= {name: numpy.asarray(group["value"], dtype=numpy.float32) for name, group in file["parameters"].items()}
+    return parameters
 
 
 def train(config, parameters, lines):

@@ -104,7 +104,7 @@ train() {
   "$HEDDLE" train run.toml --set run.directory="$directory" "$@" > log 2>&1 || fail "train into $directory with $*"
 }
 state() { echo "$1/checkpoints/step-00000020"; }
-equal() { h5diff -q "$(state "$1")"/*.h5 "$(state "$2")"/*.h5 /parameters > /dev/null; }
+equal() { h5diff -q "$(state "$1")"/tensors-*.h5 "$(state "$2")"/tensors-*.h5 /parameters > /dev/null; }
 
 train by_speed --set 'kernels.cache=""'
 ! grep -q 'chosen by' log || fail "a run without a cache talks of one"

@@ -85,12 +85,12 @@ grep -q '"valid_bleu"' tensor_pipeline/metrics.jsonl || fail "no translations of
 # Another layout between two runs: the parameters are bitwise those that were written (a learning rate of 0 keeps
 # them), and the trajectory continues.
 train 4 0 moved tensor=2 data=2 train.steps=10
-values() { h5ls -r "$(echo "$(state "$1" "$2")"/*.h5)" | awk '/\/value / {print $1}'; }
+values() { h5ls -r "$(echo "$(state "$1" "$2")"/tensors-*.h5)" | awk '/\/value / {print $1}'; }
 cp -r moved still
 train 4 0 still pipeline=2 context=2 train.steps=11 optimizer.learning_rate=0.0
 [ "$(values still 11 | wc -l)" -gt 20 ] || fail "no parameters were compared"
 for value in $(values still 11); do
-  h5diff "$(echo "$(state still 10)"/*.h5)" "$(echo "$(state still 11)"/*.h5)" "$value" > difference ||
+  h5diff "$(echo "$(state still 10)"/tensors-*.h5)" "$(echo "$(state still 11)"/tensors-*.h5)" "$value" > difference ||
     { cat difference; fail "$value is not what another layout wrote"; }
 done
 cp -r moved shared
@@ -115,7 +115,7 @@ wait "$launcher" || code=$?
 [ "$code" -ne 0 ] || fail "a run one of whose ranks was killed ended with 0"
 train 4 0 killed tensor=2 pipeline=2 pipeline_schedule=interleaved sequence_parallel=true
 grep -q "resuming after step 10" log || fail "the killed run did not resume"
-h5diff "$(echo "$(state tensor_pipeline)"/*.h5)" "$(echo "$(state killed)"/*.h5)" /parameters > difference ||
+h5diff "$(echo "$(state tensor_pipeline)"/tensors-*.h5)" "$(echo "$(state killed)"/tensors-*.h5)" /parameters > difference ||
   { head -n 5 difference; fail "the killed run's parameters differ"; }
 
 # A login node translates with the checkpoint of many ranks.

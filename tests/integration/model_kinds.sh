@@ -77,7 +77,7 @@ train() {
 }
 state() { echo "$1/checkpoints/step-$(printf %08d "${2:-16}")"; }
 same() {
-  h5diff "$(state "$1")"/*.h5 "$(state "$2")"/*.h5 /parameters > difference ||
+  h5diff "$(state "$1")"/tensors-*.h5 "$(state "$2")"/tensors-*.h5 /parameters > difference ||
     { head -n 5 difference; fail "the parameters of $1 and $2 differ"; }
 }
 # near A B: the losses, gradient norms and validations of two runs agree except for the rounding of float32 sums.

@@ -142,7 +142,7 @@ grep -q '^activation: swish of float32' listing || fail "the plug-in's kernel wa
 grep -q '^hadamard: products of float32' listing || fail "the plug-in's operation was not timed: $(cat listing)"
 grep -Fq '48 columns of 32"' times.json || fail "the plug-in's layer was not timed: $(cat times.json)"
 
-parameters() { echo "$1"/checkpoints/step-00000060/*.h5; }
+parameters() { echo "$1"/checkpoints/step-00000060/tensors-*.h5; }
 
 train whole 0 --plugin $plugin
 loss() { sed -n "$1s/.*\"train_loss\":\([0-9.]*\).*/\1/p" whole/metrics.jsonl; }

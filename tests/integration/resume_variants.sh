@@ -20,7 +20,7 @@ configuration() {
     'max_length = 64' "$2" "$3" > "$1.toml"
 }
 train() { "$HEDDLE" train "$1.toml" --set run.directory="$2" > log 2>&1 || fail "train $1"; }
-parameters() { echo "$1/checkpoints/step-00000024/"*.h5; }
+parameters() { echo "$1/checkpoints/step-00000024/"tensors-*.h5; }
 
 variants=0
 # variant NAME KEYS TABLES : killed after its first checkpoint and resumed.

@@ -95,7 +95,7 @@ grep -q "^resuming after step" cut.log || fail "cut did not resume"
 [ "$(grep -c "^job $cut, restart [01], on n\[1-4\]" cut.log)" -eq 2 ] || fail "cut did not run twice on four nodes"
 [ "$(grep -c "$layout" cut.log)" -eq 2 ] || fail "cut was not sharded as $layout"
 # If the comparison could not detect different runs it would prove nothing: step 100 is not step 200.
-state() { echo "$1"/checkpoints/step-00000"$2"/*.h5; }
+state() { echo "$1"/checkpoints/step-00000"$2"/tensors-*.h5; }
 ! h5diff -q "$(state whole 100)" "$(state whole 200)" /parameters > /dev/null || fail "training changed nothing"
 h5diff "$(state whole 200)" "$(state cut 200)" /parameters > log || fail "the parameters of whole and cut differ"
 diff <(sed 's/,"tokens_per_second.*//' whole/metrics.jsonl) <(sed 's/,"tokens_per_second.*//' cut/metrics.jsonl) > log ||

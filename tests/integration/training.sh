@@ -53,10 +53,10 @@ train() {
 }
 state() { echo "$1/checkpoints/step-$(printf %08d "${2:-50}")"; }
 same() {
-  h5diff "$(state "$1")"/*.h5 "$(state "$2")"/*.h5 /parameters > difference ||
+  h5diff "$(state "$1")"/tensors-*.h5 "$(state "$2")"/tensors-*.h5 /parameters > difference ||
     { head -n 5 difference; fail "the parameters of $1 and $2 differ"; }
 }
-differ() { ! h5diff -q "$(state "$1")"/*.h5 "$(state "$2")"/*.h5 /parameters > /dev/null || fail "$1 and $2 are equal"; }
+differ() { ! h5diff -q "$(state "$1")"/tensors-*.h5 "$(state "$2")"/tensors-*.h5 /parameters > /dev/null || fail "$1 and $2 are equal"; }
 
 # Without MPI, and with one rank: the same run. (An h5diff that cannot distinguish two runs would prove nothing.)
 train 0 0 --set run.directory=alone
@@ -111,7 +111,7 @@ same two stopped
 # A damaged checkpoint is rejected by name and the one before it is used; if none is left, nothing is trained.
 cp -r alone damaged
 rm -r "$(state damaged 50)"
-printf 'x' | dd of="$(echo "$(state damaged 40)"/*.h5)" bs=1 seek=5000 conv=notrunc 2> /dev/null
+printf 'x' | dd of="$(echo "$(state damaged 40)"/tensors-*.h5)" bs=1 seek=5000 conv=notrunc 2> /dev/null
 train 0 0 --set run.directory=damaged
 grep -q "step-00000040" log || fail "the damaged checkpoint was not named"
 grep -q "resuming after step 30" log || fail "the checkpoint before the damaged one was not taken"
@@ -119,6 +119,21 @@ for file in damaged/checkpoints/step-*/*.h5; do printf 'x' | dd of="$file" bs=1 
 train 0 65 --set run.directory=damaged
 train 2 65 --set run.directory=damaged
 [ "$(grep -c '^heddle: .*none\|^heddle: .*verif' log)" -ge 1 ] || fail "the reason was not reported"
+
+# Going back to an earlier step: newer checkpoints are moved aside, and the run ends as if it had never left.
+cp -r alone back
+train 0 65 --set run.directory=back --resume-from 27
+train 0 0 --set run.directory=back --resume-from 20
+grep -q 'moved aside to rejected-step-00000050: the run goes back to step 20' log || fail "--resume-from moved nothing aside"
+grep -q "resuming after step 20" log || fail "--resume-from 20 began elsewhere"
+same alone back
+
+# Parameters that overflowed are no checkpoint: the good ones stay, and the message offers the way back.
+cp -r two overflown
+train 2 71 --set run.directory=overflown --set optimizer.learning_rate=1e39 --set train.steps=51 --set train.validate_every=0
+grep -q 'holds numbers that are not finite, so this state is not kept.*--resume-from STEP' log || fail "an overflow was kept"
+train 2 0 --set run.directory=overflown
+grep -q "resuming after step 50" log || fail "the checkpoint before the overflow was not taken"
 
 # A run may continue with other groups of parameters, and reports that.
 cp -r alone grouped
@@ -137,7 +152,7 @@ train 0 0 --fresh --set run.directory=alone/ --set train.steps=5
 # The time in a checkpoint is the time that was spent, whether or not a validation came before.
 began=$(date +%s%N)
 train 0 0 --set run.directory=timed --set train.validate_every=0 --set data.valid=nowhere.h5
-spent=$(h5dump -a /training/seconds "$(state timed)"/*.h5 | awk '/\(0\)/ {print $2}')
+spent=$(h5dump -a /training/seconds "$(state timed)"/state.h5 | awk '/\(0\)/ {print $2}')
 awk -v spent="$spent" -v wall="$(($(date +%s%N) - began))" 'BEGIN { exit !(spent > 0 && spent < wall / 1e9) }' ||
   fail "the checkpoint has $spent s, more than the run took"
 

@@ -18,7 +18,35 @@ namespace heddle {
 
 using test::read_whole;
 
-/// A small model's state whose every number depends on the step, in memory that outlives the contents' spans.
+/// Whole tensors in the memory of one rank.
+class LocalTensors final : public TensorStream {
+ public:
+  using Parts = std::array<std::vector<float>, 3>;
+
+  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
+  void send(TensorChunk const&, int) override { ADD_FAILURE() << "there is no other rank"; }
+  void receive(TensorChunk const& chunk, std::span<float> elements) override {
+    largest_chunk_ = std::max(largest_chunk_, elements.size());
+    auto const& from = parts_[chunk.tensor][static_cast<std::size_t>(chunk.part)];
+    std::copy_n(from.begin() + chunk.elements.begin, elements.size(), elements.begin());
+  }
+  void wait() override {}
+
+  void add(StreamedTensor tensor, Parts parts) {
+    tensors_.push_back(std::move(tensor));
+    parts_.push_back(std::move(parts));
+  }
+  Parts& parts(std::size_t tensor) { return parts_[tensor]; }
+  Parts const& parts(std::size_t tensor) const { return parts_[tensor]; }
+  std::size_t largest_chunk() const { return largest_chunk_; }
+
+ private:
+  std::vector<StreamedTensor> tensors_;
+  std::vector<Parts> parts_;
+  std::size_t largest_chunk_ = 0;
+};
+
+/// A small model's state whose every number depends on the step.
 class SampleState {
  public:
   explicit SampleState(std::int64_t step) {
@@ -34,6 +62,8 @@ class SampleState {
     contents_.config = "[train]\nseed = 1\n# step " + std::to_string(step) + "\n";
     contents_.source_model = std::string("spm\0source", 10);
     contents_.target_model = std::string(3000, '\xff');
+    contents_.instruction_set = "all of them";
+    contents_.dataset = std::string(64, 'd');
     add("encoder.0.weight", {6, 4}, step, true);
     add("decoder.1.bias", {5}, step, true);
     add("big", {3, 70000}, step, true);
@@ -44,31 +74,37 @@ class SampleState {
 
   CheckpointContents const& contents() const { return contents_; }
   CheckpointContents& contents() { return contents_; }
+  LocalTensors const& tensors() const { return tensors_; }
+  LocalTensors& tensors() { return tensors_; }
+  CommitResult commit_to(CheckpointStore store, CheckpointStore::Observer const& observe = {}) {
+    return store.commit(Communicator::self(), contents_, tensors_, 1, observe);
+  }
 
   void add(std::string const& name, std::vector<std::int64_t> const& shape, std::int64_t step, bool moments) {
     std::size_t count = 1;
     for (std::int64_t extent : shape) {
       count *= static_cast<std::size_t>(extent);
     }
-    values_.push_back({});
+    LocalTensors::Parts parts;
     for (std::size_t part = 0; part < 3; ++part) {
-      auto& values = values_.back()[part];
+      auto& values = parts[part];
       values.resize(part == 0 || moments ? count : 0);
       for (std::size_t index = 0; index < values.size(); ++index) {
-        values[index] =
+        auto const value =
             static_cast<float>(std::sin(static_cast<double>(index * (part + 1)) + static_cast<double>(step)));
+        values[index] = part == 2 ? std::abs(value) : value;
       }
     }
     if (count > 4) {
-      values_.back()[0][1] = -0.0F;
-      values_.back()[0][2] = std::numeric_limits<float>::quiet_NaN();
-      values_.back()[0][3] = std::numeric_limits<float>::denorm_min();
+      parts[0][1] = -0.0F;
+      parts[0][2] = std::numeric_limits<float>::lowest();
+      parts[0][3] = std::numeric_limits<float>::denorm_min();
     }
-    contents_.tensors.push_back({name, shape, values_.back()[0], values_.back()[1], values_.back()[2]});
+    tensors_.add({name, shape, moments}, std::move(parts));
   }
 
  private:
-  std::vector<std::array<std::vector<float>, 3>> values_;
+  LocalTensors tensors_;
   CheckpointContents contents_;
 };
 
@@ -77,7 +113,7 @@ class CheckpointTest : public ::testing::Test {
  protected:
   CheckpointStore store(std::int64_t keep = 3) const { return {run_ / "checkpoints", keep}; }
   CommitResult commit(std::int64_t step, std::int64_t keep = 3) const {
-    return store(keep).commit(SampleState(step).contents());
+    return SampleState(step).commit_to(store(keep));
   }
 
   /// The names in the checkpoints directory, except the writers' lock, sorted.
@@ -105,12 +141,16 @@ class CheckpointTest : public ::testing::Test {
     EXPECT_EQ(checkpoint.config(), contents.config);
     EXPECT_EQ(checkpoint.source_model(), contents.source_model);
     EXPECT_EQ(checkpoint.target_model(), contents.target_model);
-    EXPECT_EQ(checkpoint.tensors().size(), contents.tensors.size());
-    for (CheckpointTensor const& tensor : contents.tensors) {
-      EXPECT_EQ(checkpoint.tensor(tensor.name).shape, tensor.shape);
-      expect_same_bits(checkpoint.read(tensor.name, Checkpoint::Part::value), tensor.value);
-      expect_same_bits(checkpoint.read(tensor.name, Checkpoint::Part::first_moment), tensor.first_moment);
-      expect_same_bits(checkpoint.read(tensor.name, Checkpoint::Part::second_moment), tensor.second_moment);
+    EXPECT_EQ(checkpoint.instruction_set(), contents.instruction_set);
+    EXPECT_EQ(checkpoint.dataset(), contents.dataset);
+    auto const& tensors = expected.tensors().tensors();
+    EXPECT_EQ(checkpoint.tensors().size(), tensors.size());
+    for (std::size_t index = 0; index < tensors.size(); ++index) {
+      EXPECT_EQ(checkpoint.tensor(tensors[index].name).shape, tensors[index].shape);
+      for (TensorPart const part : all_tensor_parts) {
+        expect_same_bits(checkpoint.read(tensors[index].name, part),
+                         expected.tensors().parts(index)[static_cast<std::size_t>(part)]);
+      }
     }
   }
   static void expect_same_bits(std::vector<float> const& found, std::span<float const> expected) {

@@ -26,13 +26,15 @@ namespace {
 CommandSyntax train_syntax(TrainOptions& options) {
   CommandSyntax syntax;
   syntax.name = "train";
-  syntax.usage = "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh]";
+  syntax.usage = "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh | --resume-from STEP]";
   syntax.summary =
       "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has "
       "checkpoints,\n"
       "resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint after the step and "
       "exits with 75.";
   add_train_options(syntax, options);
+  syntax.options.add_options()("resume-from", boost::program_options::value(&options.resume_from)->value_name("STEP"),
+                               "go back to the checkpoint of this step; newer ones are moved aside to rejected-…");
   return syntax;
 }
 
@@ -126,7 +128,8 @@ ExitCode train(TrainOptions const& options, MpiSession const* session, StopSigna
                                         .execution = runtime.execution(),
                                         .watch = watch,
                                         .directory = directory,
-                                        .instruction_set = describe_instruction_sets(level)});
+                                        .instruction_set = describe_instruction_sets(level),
+                                        .resume_from = options.resume_from});
   return trainer->run(signal);
 }
 
@@ -148,6 +151,9 @@ int run_train(Arguments const& arguments) {
   TrainOptions options;
   if (!parse_options(train_syntax(options), arguments)) {
     return static_cast<int>(ExitCode::done);
+  }
+  if (options.resume_from != -1 && (options.resume_from < 0 || options.fresh)) {
+    throw UsageError("train: --resume-from takes the step of a checkpoint, at least 0, and no --fresh beside it");
   }
   StopSignal const signal;  // from here on, so that a signal while the model is built is not lost
   if (!launched_by_mpi()) {

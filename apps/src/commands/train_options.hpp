@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct TrainOptions {
   std::vector<std::string> plugins;
   bool trust_plugins = false;
   bool fresh = false;
+  std::int64_t resume_from = -1;  ///< of `train` only: `run` would go back again at each restart
 };
 
 void add_train_options(CommandSyntax& syntax, TrainOptions& options);

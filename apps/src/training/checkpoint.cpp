@@ -6,19 +6,13 @@
 
 namespace heddle {
 
-CheckpointCopy copy_for_checkpoint(TrainingState const& state, Config const& config, Vocabulary const& vocabulary,
-                                   std::vector<WholeTensor> tensors) {
-  CheckpointCopy copy;
-  copy.tensors = std::move(tensors);
-  copy.contents.state = state;
-  copy.contents.config = to_toml(config);
-  copy.contents.source_model = vocabulary.source.model();
-  copy.contents.target_model = vocabulary.target.model();
-  for (WholeTensor const& tensor : copy.tensors) {
-    copy.contents.tensors.push_back(
-        {tensor.name, tensor.shape.to_vector(), tensor.value, tensor.first_moment, tensor.second_moment});
-  }
-  return copy;
+CheckpointContents contents_for_checkpoint(TrainingState const& state, Config const& config, Dataset const& data) {
+  CheckpointContents contents;
+  contents.state = state;
+  contents.config = to_toml(config);
+  contents.source_model = data.vocabulary().source.model();
+  contents.target_model = data.vocabulary().target.model();
+  return contents;
 }
 
 void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,

@@ -1,20 +1,15 @@
 #pragma once
 
+#include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
+#include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 
 namespace heddle {
 
-/// A copy on the host of the content of a checkpoint. The spans of `contents.tensors` refer into `tensors`.
-struct CheckpointCopy {
-  std::vector<WholeTensor> tensors;
-  CheckpointContents contents;
-};
-
-/// The content of a checkpoint made now; `tensors` are those that gather_whole_tensors has gathered on this rank.
-CheckpointCopy copy_for_checkpoint(TrainingState const& state, Config const& config, Vocabulary const& vocabulary,
-                                   std::vector<WholeTensor> tensors);
+/// The content of a checkpoint made now, without its tensors; `data` is what is trained on.
+CheckpointContents contents_for_checkpoint(TrainingState const& state, Config const& config, Dataset const& data);
 
 /// Reads this rank's part of every parameter and of the moments that it keeps; the layout may differ from the one that
 /// wrote the checkpoint. Throws DataError for a parameter that is missing, superfluous or of another shape.

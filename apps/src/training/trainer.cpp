@@ -12,6 +12,7 @@
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/training/learning_rate.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
+#include <heddle/dist/state/model_stream.hpp>
 #include <heddle/dist/state/replica_check.hpp>
 
 #include "checkpoint.hpp"
@@ -107,20 +108,15 @@ void Trainer::take_directory() {
 }
 
 void Trainer::resume_or_start() {
-  // Rank 0 verifies and chooses; the others follow, so that all continue from one checkpoint.
-  std::optional<Checkpoint> newest;
-  if (speaks()) {
-    newest =
-        checkpoints_.newest_verified([](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); });
-  }
-  std::int64_t const step = broadcast_value<std::int64_t>(setup_.parallel.world, newest ? newest->state().step : -1);
-  if (step < 0) {
-    state_.seed = config_.train.seed;
-    engine_->parameters().initialize(config_.train.seed);
-  } else if (newest) {
+  auto const report = [](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); };
+  Communicator const& world = setup_.parallel.world;
+  if (setup_.resume_from >= 0) {
+    take_up(checkpoints_.go_back(setup_.resume_from, report, world));
+  } else if (auto const newest = checkpoints_.newest_verified(report, world)) {
     take_up(*newest);
   } else {
-    take_up(Checkpoint::open_verified_elsewhere(checkpoints_.directory() / checkpoint_directory_name(step)));
+    state_.seed = config_.train.seed;
+    engine_->parameters().initialize(config_.train.seed);
   }
 }
 
@@ -265,7 +261,9 @@ void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
                             "optimizer.learning_rate, a longer warm-up or optimizer.clip_norm may help; {}",
                             state_.step + 1, found, FiniteSteps::most_skipped,
                             committed_step_ < 0 ? "there is no checkpoint yet"
-                                                : fmt::format("the last checkpoint is of step {}", committed_step_)),
+                                                : fmt::format("the last checkpoint is of step {}; --resume-from STEP "
+                                                              "goes back to an earlier one",
+                                                              committed_step_)),
                 ExitCode::loss_not_finite);
   }
   if (speaks()) {
@@ -361,11 +359,11 @@ void Trainer::commit_checkpoint(bool best) {
   if (writes) {
     check_replicas(setup_.parallel, engine_->parameters(),
                    engine_->optimizer().moments());  // diverged parameters must not be kept
-    auto tensors = gather_whole_tensors(setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer());
+    CheckpointContents contents = contents_for_checkpoint(state_, config_, *train_data_);
+    contents.instruction_set = setup_.instruction_set;
+    ModelStream tensors(setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer());
+    CommitResult const result = checkpoints_.commit(setup_.parallel.world, contents, tensors, one_on_each_host);
     if (speaks()) {
-      auto copy = copy_for_checkpoint(state_, config_, train_data_->vocabulary(), std::move(tensors));
-      copy.contents.instruction_set = setup_.instruction_set;
-      CommitResult const result = checkpoints_.commit(copy.contents);
       for (std::string const& note : result.notes) {
         log_->say(note);
       }

@@ -30,6 +30,7 @@ struct TrainerSetup {
   Watch& watch;
   std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been checked
   std::string instruction_set;      ///< of the kernels, in words
+  std::int64_t resume_from = -1;    ///< the step to go back to; -1: the newest checkpoint's
 };
 
 /// One training run: batches, steps, validation, checkpoints. Made and run by all ranks together.
@@ -79,7 +80,7 @@ class Trainer {
   Requests requests(StopSignal const& signal) const;
   /// Makes the run's directory again and writes a checkpoint there; collective over the world.
   void restore_directory();
-  /// Compares the replicas, then rank 0 writes; collective over the world.
+  /// Compares the replicas, then writes; collective over the world.
   void commit_checkpoint(bool best);
   bool speaks() const { return setup_.parallel.world.rank() == 0; }
 

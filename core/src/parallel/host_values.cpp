@@ -27,6 +27,9 @@ Tensor tensor_of(Words const& words) {
 }  // namespace
 
 void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int root) {
+  if (group.size() == 1) {
+    return;
+  }
   Tensor const shared = tensor_of(words_of(bytes));
   group.broadcast(shared, root);
   Words const words = to_host<std::int32_t>(shared);
@@ -34,6 +37,9 @@ void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int 
 }
 
 std::vector<std::byte> gather_bytes(Communicator const& group, std::span<std::byte const> own) {
+  if (group.size() == 1) {
+    return {own.begin(), own.end()};
+  }
   Words const words = words_of(own);
   Tensor const all = Tensor::allocate(DType::int32, {static_cast<std::int64_t>(words.size()) * group.size()});
   group.all_gather(tensor_of(words), all);
@@ -48,6 +54,9 @@ std::vector<std::byte> gather_bytes(Communicator const& group, std::span<std::by
 }
 
 std::vector<std::vector<std::byte>> gather_uneven_bytes(Communicator const& group, std::span<std::byte const> own) {
+  if (group.size() == 1) {
+    return {{own.begin(), own.end()}};
+  }
   auto const sizes = gather_values(group, static_cast<std::int64_t>(own.size()));
   std::vector<std::int64_t> rows;
   std::int64_t total = 0;

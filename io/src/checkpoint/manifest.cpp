@@ -25,18 +25,6 @@ constexpr std::int64_t largest_manifest = std::int64_t{64} << 20;
   throw DataError(path.string() + ": " + reason);
 }
 
-FileDescriptor open_regular(fs::path const& path) {
-  FileDescriptor file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  struct stat status {};
-  if (!file.is_open() || ::fstat(file.get(), &status) != 0) {
-    reject(path, errno == ELOOP ? "is a symbolic link" : std::string("cannot be opened: ") + std::strerror(errno));
-  }
-  if (!S_ISREG(status.st_mode)) {
-    reject(path, "is no regular file");
-  }
-  return file;
-}
-
 /// Fills `buffer`, or less at the end of the file. Returns the number of bytes.
 std::size_t read_block(FileDescriptor const& file, fs::path const& path, std::span<std::uint8_t> buffer) {
   std::size_t filled = 0;
@@ -122,37 +110,64 @@ void check_content(Manifest const& manifest, fs::path const& path) {
   }
 }
 
-void verify_blocks(fs::path const& path, FileDigest const& expected) {
-  FileDigest const found = digest_file(path);
-  for (std::size_t block = 0; block < std::min(expected.blocks.size(), found.blocks.size()); ++block) {
-    if (found.blocks[block] != expected.blocks[block]) {
-      std::int64_t const begin = static_cast<std::int64_t>(block) * manifest_block_bytes;
-      std::int64_t const end = std::min(begin + manifest_block_bytes, expected.bytes);
-      reject(path, "bytes " + std::to_string(begin) + " to " + std::to_string(end - 1) + " (block " +
-                       std::to_string(block + 1) + " of " + std::to_string(expected.blocks.size()) +
-                       ") do not have the SHA-256 that " + manifest_file_name + " states");
+}  // namespace
+
+std::string describe_block(FileDigest const& file, std::int64_t block) {
+  std::int64_t const begin = block * manifest_block_bytes;
+  std::int64_t const end = std::min(begin + manifest_block_bytes, file.bytes);
+  return "bytes " + std::to_string(begin) + " to " + std::to_string(end - 1) + " (block " + std::to_string(block + 1) +
+         " of " + std::to_string(file.blocks.size()) + ")";
+}
+
+FileHash::FileHash(std::string name) : digest_{std::move(name), 0, {}} {}
+
+void FileHash::add(std::span<std::uint8_t const> bytes) {
+  while (!bytes.empty()) {
+    if (!block_) {
+      block_ = std::make_unique<Sha256>();
     }
-  }
-  if (found.bytes != expected.bytes) {
-    reject(path, "changed its length while it was read");
+    auto const room = static_cast<std::size_t>(manifest_block_bytes - digest_.bytes % manifest_block_bytes);
+    std::size_t const count = std::min(room, bytes.size());
+    block_->update(bytes.first(count));
+    bytes = bytes.subspan(count);
+    digest_.bytes += static_cast<std::int64_t>(count);
+    if (count == room) {
+      digest_.blocks.push_back(block_->finish());
+      block_.reset();
+    }
   }
 }
 
-}  // namespace
+FileDigest FileHash::finish() {
+  if (block_) {
+    digest_.blocks.push_back(block_->finish());
+    block_.reset();
+  }
+  return std::move(digest_);
+}
 
-FileDigest digest_file(fs::path const& path, BlockVisitor const& visit) {
+FileDigest digest_file(fs::path const& path) {
   FileDescriptor const file = open_regular(path);
-  FileDigest digest{path.filename().string(), 0, {}};
+  FileHash hash(path.filename().string());
   std::vector<std::uint8_t> buffer(static_cast<std::size_t>(manifest_block_bytes));
   while (std::size_t const length = read_block(file, path, buffer)) {
-    std::span<std::uint8_t const> const block(buffer.data(), length);
-    digest.blocks.push_back(sha256(block));
-    if (visit) {
-      visit(digest.bytes, block);
-    }
-    digest.bytes += static_cast<std::int64_t>(length);
+    hash.add({buffer.data(), length});
   }
-  return digest;
+  return hash.finish();
+}
+
+void require_equal(fs::path const& path, FileDigest const& memory) {
+  FileDigest const disk = digest_file(path);
+  for (std::size_t block = 0; block < std::min(memory.blocks.size(), disk.blocks.size()); ++block) {
+    if (memory.blocks[block] != disk.blocks[block]) {
+      reject(path, "what was read back is not what was written, in " +
+                       describe_block(memory, static_cast<std::int64_t>(block)));
+    }
+  }
+  if (disk.bytes != memory.bytes) {
+    throw DataError(path.string() + ": has " + std::to_string(disk.bytes) + " bytes, " + std::to_string(memory.bytes) +
+                    " were written");
+  }
 }
 
 void require_format_version(std::string const& where, std::int64_t version) {
@@ -174,18 +189,21 @@ Manifest read_manifest(fs::path const& directory) {
   std::vector<std::uint8_t> buffer(static_cast<std::size_t>(
       std::min<std::uintmax_t>(fs::file_size(path) + 1, static_cast<std::uintmax_t>(largest_manifest))));
   std::size_t const length = read_block(file, path, buffer);
-  std::string const text(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(length));
+  return parse_manifest({buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(length)}, path.string());
+}
+
+Manifest parse_manifest(std::string const& text, std::string const& where) {
   Manifest manifest;
   try {
     manifest = parse(text);
   } catch (std::exception const& error) {
-    reject(path, std::string("is damaged or no manifest: ") + error.what());
+    reject(where, std::string("is damaged or no manifest: ") + error.what());
   }
   if (manifest_text(manifest) != text) {
-    reject(path, "is damaged: it does not have the digest that it states of itself");
+    reject(where, "is damaged: it does not have the digest that it states of itself");
   }
-  require_format_version(path.string(), manifest.version);
-  check_content(manifest, path);
+  require_format_version(where, manifest.version);
+  check_content(manifest, where);
   return manifest;
 }
 
@@ -208,14 +226,6 @@ Manifest verify_file_sizes(fs::path const& directory) {
       reject(path, "has " + std::to_string(bytes) + " bytes where " + manifest_file_name + " states " +
                        std::to_string(file.bytes));
     }
-  }
-  return manifest;
-}
-
-Manifest verify_directory(fs::path const& directory) {
-  Manifest manifest = verify_file_sizes(directory);
-  for (FileDigest const& file : manifest.files) {
-    verify_blocks(directory / file.name, file);
   }
   return manifest;
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
@@ -13,8 +14,10 @@
 #include <new>
 #include <utility>
 
-#include "file.hpp"
 #include "files/file_descriptor.hpp"
+#include "state_file.hpp"
+#include "tensor_writer.hpp"
+#include "together.hpp"
 
 namespace heddle {
 
@@ -54,16 +57,18 @@ bool has_rejected(fs::path const& directory) {
                      [](auto const& entry) { return entry.path().filename().string().starts_with(rejected_prefix); });
 }
 
-/// The problem of a checkpoint, "" if it has none.
-std::string problem_of(fs::path const& directory, CheckpointStore::Check check) {
+/// The problem of a checkpoint, "" if it has none. Collective over `world`, which matters for all_bytes.
+std::string problem_of(fs::path const& directory, CheckpointStore::Check check,
+                       Communicator const& world = Communicator::self()) {
   try {
-    if (fs::is_symlink(directory) || !fs::is_directory(directory)) {
-      return directory.string() + ": is no directory";
-    }
-    if (check == CheckpointStore::Check::all_bytes) {
-      Checkpoint::open(directory);
-    } else {
+    on_rank_0(world, [&] {
+      if (fs::is_symlink(directory) || !fs::is_directory(directory)) {
+        throw DataError(directory.string() + ": is no directory");
+      }
       verify_file_sizes(directory);
+    });
+    if (check == CheckpointStore::Check::all_bytes) {
+      Checkpoint::open(directory, world);
     }
     return "";
   } catch (std::bad_alloc const&) {
@@ -119,34 +124,44 @@ class TemporaryDirectory {
 };
 
 /// Throws Error in advance if the file system has no room; quotas show only when writing.
-void check_free_space(fs::path const& directory, CheckpointContents const& contents) {
-  std::uint64_t needed = contents.config.size() + contents.source_model.size() + contents.target_model.size();
-  for (CheckpointTensor const& tensor : contents.tensors) {
-    needed += tensor.value.size_bytes() + tensor.first_moment.size_bytes() + tensor.second_moment.size_bytes();
+void check_free_space(fs::path const& directory, CheckpointContents const& contents, TensorFiles const& planned) {
+  auto needed =
+      static_cast<std::int64_t>(contents.config.size() + contents.source_model.size() + contents.target_model.size());
+  for (TensorFile const& file : planned.files) {
+    needed += file.image->size();
   }
   struct statvfs status {};
   if (::statvfs(directory.c_str(), &status) == 0) {
     std::uint64_t const free = std::uint64_t{status.f_bavail} * status.f_frsize;
-    if (free < needed) {
+    if (free < static_cast<std::uint64_t>(needed)) {
       throw Error(directory.string() + ": " + std::to_string(needed) + " bytes are needed, " + std::to_string(free) +
                   " are free");
     }
   }
 }
 
-void write_directory(fs::path const& directory, CheckpointContents const& contents,
-                     CheckpointStore::Observer const& reached) {
+/// Writes what is not a tensor, the manifest last.
+void write_state(fs::path const& directory, CheckpointIndex const& index, std::vector<FileDigest> const& tensor_files,
+                 CheckpointStore::Observer const& reached) {
   fs::path const state_file = directory / state_file_name;
-  write_state_file(state_file, contents);
+  std::string const bytes = state_file_bytes(index);
+  write_new_file(state_file, bytes);
   reached("state_written");
   sync_to_disk(state_file);
   reached("state_synced");
+  FileHash hash(state_file_name);
+  hash.add({reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()});
+  Manifest manifest{index.contents.state.step, {hash.finish()}};
   drop_from_cache(state_file);
-  Manifest const manifest{contents.state.step, {read_back_state_file(state_file, contents)}};
+  require_equal(state_file, manifest.files.front());
   reached("read_back");
-  write_new_file(directory / manifest_file_name, manifest_text(manifest));
+  manifest.files.insert(manifest.files.end(), tensor_files.begin(), tensor_files.end());
+  fs::path const manifest_file = directory / manifest_file_name;
+  write_new_file(manifest_file, manifest_text(manifest));
   reached("manifest_written");
-  sync_to_disk(directory / manifest_file_name);
+  sync_to_disk(manifest_file);
+  drop_from_cache(manifest_file);
+  read_manifest(directory);  // which verifies it
   sync_to_disk(directory);
   reached("manifest_synced");
 }
@@ -188,52 +203,80 @@ std::string CheckpointStore::temporary_name(std::string const& what) const {
   return std::string(temporary_prefix) + what + "-" + host_name() + "-" + std::to_string(::getpid());
 }
 
-CommitResult CheckpointStore::commit(CheckpointContents const& contents, Observer const& observe) {
+CommitResult CheckpointStore::commit(Communicator const& world, CheckpointContents const& contents,
+                                     TensorStream& tensors, std::int64_t writers, Observer const& observe) {
   Observer const reached = observe ? observe : [](std::string_view) {};
-  CommitResult result{path_of(contents.state.step), false, {}};
-  check_contents(contents);
+  std::int64_t const step = broadcast_value(world, contents.state.step);
+  CommitResult result{path_of(step), false, {}};
+  check_tensors(tensors.tensors());
   try {
-    make_directory(directory_);
-    FileLock lock(directory_ / lock_name);
-    if (keep_existing(contents.state.step, result)) {
+    std::optional<FileLock> lock;
+    on_rank_0(world, [&] {
+      make_directory(directory_);
+      lock.emplace(directory_ / lock_name);
+    });
+    if (keep_existing(world, step, result)) {
       return result;
     }
-    remove_leftovers(lock, result);
-    check_free_space(directory_, contents);
-    TemporaryDirectory temporary(directory_ / temporary_name(checkpoint_directory_name(contents.state.step)));
-    reached("temporary_created");
-    write_directory(temporary.path(), contents, reached);
-    temporary.rename_to(result.directory);
-    reached("renamed");
-    sync_to_disk(directory_);
-    reached("parent_synced");
-  } catch (std::exception const& error) {
-    throw Error("checkpoint of step " + std::to_string(contents.state.step) + " was not written: " + error.what());
+    std::vector<int> const ranks = choose_writers(world, writers);
+    TensorFiles const planned = plan_tensor_files(tensors.tensors(), std::ssize(ranks));
+    std::optional<TemporaryDirectory> temporary;
+    on_rank_0(world, [&] {
+      remove_leftovers(*lock, result);
+      check_free_space(directory_, contents, planned);
+      temporary.emplace(directory_ / temporary_name(checkpoint_directory_name(step)));
+      reached("temporary_created");
+    });
+    fs::path const place = broadcast_text(world, temporary ? temporary->path().string() : "");
+    auto const digests = write_tensor_files(world, ranks, planned, tensors, place, reached);
+    on_rank_0(world, [&] {
+      write_state(place, {contents, planned.tensors}, digests, reached);
+      temporary->rename_to(result.directory);
+      reached("renamed");
+      sync_to_disk(directory_);
+      reached("parent_synced");
+    });
+  } catch (std::bad_alloc const&) {
+    throw;
+  } catch (Error const& error) {
+    throw Error("checkpoint of step " + std::to_string(step) + " was not written: " + error.what(),
+                error.code() == ExitCode::loss_not_finite ? error.code() : ExitCode::failure);
   }
-  prune(contents.state.step, result);
-  reached("pruned");
+  on_rank_0(world, [&] {
+    prune(step, result);
+    reached("pruned");
+  });
   return result;
 }
 
-bool CheckpointStore::keep_existing(std::int64_t step, CommitResult& result) const {
+bool CheckpointStore::keep_existing(Communicator const& world, std::int64_t step, CommitResult& result) const {
   fs::path const existing = path_of(step);
-  if (!fs::exists(fs::symlink_status(existing))) {
+  bool found = false;
+  on_rank_0(world, [&] { found = fs::exists(fs::symlink_status(existing)); });
+  if (!broadcast_value(world, found)) {
     return false;
   }
-  std::string const problem = problem_of(existing, Check::all_bytes);
+  std::string const problem = problem_of(existing, Check::all_bytes, world);
   if (problem.empty()) {
     result.already_there = true;
     result.notes.push_back(existing.string() + ": was there already and verifies; it was kept");
     return true;
   }
-  // Moved aside, not deleted: a damaged checkpoint is evidence, and the rest of it may still be needed.
+  on_rank_0(world, [&] {
+    result.notes.push_back("moved aside to " + move_aside(existing).filename().string() + ": " + problem);
+  });
+  return false;
+}
+
+/// Renames a checkpoint and returns its new path. It is not deleted: a damaged checkpoint is evidence, and the rest of
+/// it may still be needed.
+fs::path CheckpointStore::move_aside(fs::path const& checkpoint) const {
   for (int attempt = 0;; ++attempt) {
     std::string const suffix = attempt == 0 ? "" : "-" + std::to_string(attempt);
-    fs::path const aside = directory_ / (std::string(rejected_prefix) + existing.filename().string() + suffix);
-    if (rename_without_replacing(existing, aside)) {
+    fs::path const aside = directory_ / (std::string(rejected_prefix) + checkpoint.filename().string() + suffix);
+    if (rename_without_replacing(checkpoint, aside)) {
       sync_to_disk(directory_);
-      result.notes.push_back("moved aside to " + aside.filename().string() + ": " + problem);
-      return false;
+      return aside;
     }
   }
 }
@@ -313,27 +356,35 @@ std::optional<std::int64_t> CheckpointStore::best_step() const {
   return failure ? std::nullopt : checkpoint_step(target.string());
 }
 
-std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report) const {
-  auto const steps = find_steps(directory_);
+std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report, Communicator const& world) const {
+  std::vector<Step> steps;  // rank 0's, as what is there may change while others look
+  bool expected = false;
+  on_rank_0(world, [&] {
+    steps = find_steps(directory_);
+    expected = !steps.empty() || has_rejected(directory_);
+  });
   std::vector<std::string> rejected;  // reported once: to the caller, or in the error where none verifies
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    std::string problem = "is a symbolic link";
+  for (std::int64_t left = broadcast_value<std::int64_t>(world, std::ssize(steps)); left > 0; --left) {
+    fs::path const directory =
+        broadcast_text(world, world.rank() == 0 ? steps[static_cast<std::size_t>(left - 1)].directory.string() : "");
     try {
-      if (!fs::is_symlink(step->directory)) {
-        Checkpoint newest = Checkpoint::open(step->directory);
-        if (report) {
-          std::for_each(rejected.begin(), rejected.end(), report);
+      on_rank_0(world, [&] {
+        if (fs::is_symlink(directory)) {
+          throw DataError("is a symbolic link");
         }
-        return newest;
+      });
+      Checkpoint newest = Checkpoint::open(directory, world);
+      if (report && world.rank() == 0) {
+        std::for_each(rejected.begin(), rejected.end(), report);
       }
+      return newest;
     } catch (std::bad_alloc const&) {
       throw;
     } catch (std::exception const& error) {
-      problem = error.what();
+      rejected.push_back(directory.filename().string() + " rejected: " + error.what());
     }
-    rejected.push_back(step->directory.filename().string() + " rejected: " + problem);
   }
-  if (!steps.empty() || has_rejected(directory_)) {
+  if (broadcast_value(world, expected)) {
     std::string reasons;
     for (std::string const& reason : rejected) {
       reasons += "\n  " + reason;
@@ -341,6 +392,27 @@ std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report)
     throw DataError(directory_.string() + ": no checkpoint verifies" + reasons);
   }
   return std::nullopt;
+}
+
+Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Communicator const& world) {
+  Checkpoint chosen = Checkpoint::open(path_of(step), world);
+  on_rank_0(world, [&] {
+    for (Step const& newer : find_steps(directory_)) {
+      if (newer.step > step) {
+        report("moved aside to " + move_aside(newer.directory).filename().string() + ": the run goes back to step " +
+               std::to_string(step));
+      }
+    }
+    if (best_step() > step) {
+      std::int64_t const best = chosen.state().best_step;
+      if (fs::is_directory(path_of(best))) {
+        mark_best(best);
+      } else {
+        fs::remove(directory_ / best_name);
+      }
+    }
+  });
+  return chosen;
 }
 
 std::vector<CheckpointEntry> CheckpointStore::list(Check check) const {

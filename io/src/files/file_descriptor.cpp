@@ -1,6 +1,7 @@
 #include "file_descriptor.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +18,19 @@ FileDescriptor::~FileDescriptor() {
   if (descriptor_ >= 0) {
     ::close(descriptor_);
   }
+}
+
+FileDescriptor open_regular(std::filesystem::path const& path) {
+  FileDescriptor file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  struct stat status {};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0) {
+    throw DataError(path.string() + ": " +
+                    (errno == ELOOP ? "is a symbolic link" : std::string("cannot be opened: ") + std::strerror(errno)));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw DataError(path.string() + ": is no regular file");
+  }
+  return file;
 }
 
 void fail_with_errno(std::filesystem::path const& path, std::string_view what) {

@@ -23,6 +23,9 @@ class FileDescriptor {
   int descriptor_;
 };
 
+/// Opens a file for reading. Throws DataError unless it is a regular file; symbolic links are refused.
+FileDescriptor open_regular(std::filesystem::path const& path);
+
 /// An Error "PATH: could not WHAT: errno's text".
 [[noreturn]] void fail_with_errno(std::filesystem::path const& path, std::string_view what);
 

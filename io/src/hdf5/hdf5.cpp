@@ -83,7 +83,23 @@ bool Handle::close() noexcept {
 File File::create(std::filesystem::path const& path) {
   prepare_library();
   auto state = std::make_shared<FileState>(FileState{path.string(), true});
-  Handle access = access_properties(state->path);
+  Handle const access = access_properties(state->path);
+  return create(std::move(state), access);
+}
+
+File File::create(std::shared_ptr<ByteStore> bytes, std::string const& name, std::int64_t alignment,
+                  std::int64_t metadata_bytes) {
+  prepare_library();
+  auto state = std::make_shared<FileState>(FileState{name, true});
+  state->bytes = std::move(bytes);
+  Handle const access = access_properties(name);
+  auto const multiple = static_cast<hsize_t>(alignment);
+  require(H5Pset_alignment(access.id(), multiple, multiple), name, "set the alignment");
+  require(H5Pset_meta_block_size(access.id(), static_cast<hsize_t>(metadata_bytes)), name, "set the metadata's block");
+  return create(std::move(state), access);
+}
+
+File File::create(std::shared_ptr<FileState> state, Handle const& access) {
   use_write_driver(access.id(), *state);
   Handle creation = creation_properties(H5P_FILE_CREATE, state->path);
   hid_t const id = H5Fcreate(state->path.c_str(), H5F_ACC_EXCL, creation.id(), access.id());
@@ -104,8 +120,23 @@ File File::open(std::filesystem::path const& path) {
   }
   Handle access = access_properties(state->path);
   hid_t const id = H5Fopen(state->path.c_str(), H5F_ACC_RDONLY, access.id());
+  return open(std::move(state), id, static_cast<std::int64_t>(std::filesystem::file_size(path)));
+}
+
+File File::open(std::shared_ptr<ByteStore> bytes, std::string const& name) {
+  prepare_library();
+  auto state = std::make_shared<FileState>(FileState{name, false});
+  std::int64_t const file_bytes = bytes->size();
+  state->bytes = std::move(bytes);
+  Handle access = access_properties(name);
+  use_write_driver(access.id(), *state);
+  hid_t const id = H5Fopen(name.c_str(), H5F_ACC_RDONLY, access.id());
+  return open(std::move(state), id, file_bytes);
+}
+
+File File::open(std::shared_ptr<FileState> state, std::int64_t id, std::int64_t file_bytes) {
   Handle file(require(id, state->path, "open the file"), H5Fclose, state);
-  check_allow_list(file.id(), state->path);
+  check_allow_list(file.id(), state->path, file_bytes);
   Handle root = open_root(file.id(), state);
   return {std::move(state), std::move(file), std::move(root)};
 }
@@ -172,7 +203,8 @@ Group Group::group(std::string const& name) const {
   return {file_, path, {require(id, file_->path + ": " + path, "open the group, is it missing?"), H5Gclose, file_}};
 }
 
-Array Group::create_array(std::string const& name, ElementType type, Extents const& shape, Extents const& chunk) {
+Array Group::create_array(std::string const& name, ElementType type, Extents const& shape, Extents const& chunk,
+                          bool reserve) {
   std::string const path = child(name);
   std::string const where = file_->path + ": " + path;
   std::vector<hsize_t> const dimensions = extents(shape);
@@ -183,6 +215,10 @@ Array Group::create_array(std::string const& name, ElementType type, Extents con
     auto const sizes = extents(chunk);
     require(H5Pset_chunk(creation.id(), static_cast<int>(sizes.size()), sizes.data()), where,
             "set the chunk's extents");
+  }
+  if (reserve) {
+    require(H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_EARLY), where, "set the time of allocation");
+    require(H5Pset_fill_time(creation.id(), H5D_FILL_TIME_NEVER), where, "switch filling off");
   }
   hid_t const space_id = H5Screate_simple(static_cast<int>(shape.size()), dimensions.data(), maximum.data());
   Handle space(require(space_id, where, "make a space of shape " + to_string(shape)), H5Sclose);

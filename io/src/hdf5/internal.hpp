@@ -34,13 +34,14 @@ inline std::vector<hsize_t> extents(Extents const& shape) {
   return {shape.begin(), shape.end()};
 }
 
-/// Makes a file created with these access properties record failing writes in `state`, which must outlive it.
+/// Makes a file created with these access properties record failing writes in `state`, which must outlive it, and use
+/// `state.bytes` if there are any.
 void use_write_driver(hid_t access, FileState& state);
 
 /// Throws Error naming `where` and errno's text if a write to the file has failed.
 void check_written(FileState const& state, std::string const& where);
 
 /// Throws DataError for a file with anything but groups and plainly stored datasets: see allow_list.cpp.
-void check_allow_list(hid_t file, std::string const& path);
+void check_allow_list(hid_t file, std::string const& path, std::int64_t file_bytes);
 
 }  // namespace heddle::hdf5

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <span>
 
 #include "internal.hpp"
 #if __has_include(<H5FDdevelop.h>)
@@ -15,7 +16,8 @@
 // The file driver under files that are being written. HDF5 cannot handle a failed write (a full disk, a quota): it
 // cannot close the file any more, and the process crashes when the library shuts down at exit. So this driver reports
 // success for every write and keeps the first errno in the FileState, where Array::write and File::close check it.
-// Otherwise it behaves as HDF5's own POSIX driver.
+// Otherwise it behaves as HDF5's own POSIX driver. It also serves files that are not in a file system, but in a
+// ByteStore.
 
 namespace heddle::hdf5 {
 
@@ -29,7 +31,7 @@ struct DriverInfo {
 struct WrittenFile {
   H5FD_t base;
   FileState* state;
-  int descriptor;
+  int descriptor;  ///< -1: the bytes are in state->bytes
   haddr_t allocated_end;
   haddr_t file_end;
 };
@@ -47,8 +49,30 @@ void note_error(WrittenFile const& file) {
   }
 }
 
+/// Calls `work` with the file's ByteStore. False if it throws: no exception may pass through HDF5.
+template <class Work>
+bool with_bytes(WrittenFile const& file, Work const& work) {
+  try {
+    work(*file.state->bytes);
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+H5FD_t* new_file(FileState* state, int descriptor, std::int64_t bytes) {
+  auto* file = new (std::nothrow) WrittenFile{{}, state, descriptor, 0, static_cast<haddr_t>(bytes)};
+  if (file == nullptr && descriptor >= 0) {
+    ::close(descriptor);
+  }
+  return file == nullptr ? nullptr : &file->base;
+}
+
 H5FD_t* open_file(char const* name, unsigned flags, hid_t access, haddr_t) {
   auto const* info = static_cast<DriverInfo const*>(H5Pget_driver_info(access));
+  if (info != nullptr && info->state->bytes) {
+    return new_file(info->state, -1, info->state->bytes->size());
+  }
   int const mode = ((flags & H5F_ACC_RDWR) != 0 ? O_RDWR : O_RDONLY) | ((flags & H5F_ACC_TRUNC) != 0 ? O_TRUNC : 0) |
                    ((flags & H5F_ACC_CREAT) != 0 ? O_CREAT : 0) | ((flags & H5F_ACC_EXCL) != 0 ? O_EXCL : 0);
   if (info == nullptr) {
@@ -60,17 +84,12 @@ H5FD_t* open_file(char const* name, unsigned flags, hid_t access, haddr_t) {
     info->state->open_error = errno;
     return nullptr;
   }
-  auto* file = new (std::nothrow) WrittenFile{{}, info->state, descriptor, 0, static_cast<haddr_t>(status.st_size)};
-  if (file == nullptr) {
-    ::close(descriptor);
-    return nullptr;
-  }
-  return &file->base;
+  return new_file(info->state, descriptor, status.st_size);
 }
 
 herr_t close_file(H5FD_t* base) {
   WrittenFile* const file = &written(base);
-  if (::close(file->descriptor) != 0) {
+  if (file->descriptor >= 0 && ::close(file->descriptor) != 0) {
     note_error(*file);  // network file systems may say only now that the disk was full
   }
   delete file;
@@ -98,6 +117,10 @@ haddr_t get_file_end(H5FD_t const* file, H5FD_mem_t) {
 
 herr_t read_bytes(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, void* buffer) {
   WrittenFile const& file = written(base);
+  if (file.descriptor < 0) {
+    std::span const bytes(static_cast<std::uint8_t*>(buffer), size);
+    return with_bytes(file, [&](ByteStore& store) { store.read(static_cast<std::int64_t>(address), bytes); }) ? 0 : -1;
+  }
   auto* next = static_cast<char*>(buffer);
   while (size > 0) {
     ssize_t const got = ::pread(file.descriptor, next, size, static_cast<off_t>(address));
@@ -122,6 +145,10 @@ herr_t write_bytes(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t address, std::size_t
   WrittenFile& file = written(base);
   auto const* next = static_cast<char const*>(buffer);
   file.file_end = std::max(file.file_end, address + size);
+  if (file.descriptor < 0) {
+    std::span const bytes(static_cast<std::uint8_t const*>(buffer), size);
+    return with_bytes(file, [&](ByteStore& store) { store.write(static_cast<std::int64_t>(address), bytes); }) ? 0 : -1;
+  }
   while (size > 0 && file.state->write_error == 0) {
     ssize_t const done = ::pwrite(file.descriptor, next, size, static_cast<off_t>(address));
     if (done < 0 && errno == EINTR) {
@@ -141,7 +168,12 @@ herr_t write_bytes(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t address, std::size_t
 
 herr_t truncate_file(H5FD_t* base, hid_t, hbool_t) {
   WrittenFile& file = written(base);
-  if (file.file_end != file.allocated_end) {
+  if (file.descriptor < 0) {
+    if (!with_bytes(file, [&](ByteStore& store) { store.resize(static_cast<std::int64_t>(file.allocated_end)); })) {
+      return -1;
+    }
+    file.file_end = file.allocated_end;
+  } else if (file.file_end != file.allocated_end) {
     if (file.state->write_error == 0 && ::ftruncate(file.descriptor, static_cast<off_t>(file.allocated_end)) != 0) {
       note_error(file);
     }

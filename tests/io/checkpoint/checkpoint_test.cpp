@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <hdf5.h>
 
+#include <functional>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 
@@ -28,7 +29,6 @@ TEST_F(CheckpointTest, RoundTripsBitByBit) {
   EXPECT_THAT(names(), ElementsAre("step-00001000"));
   Checkpoint const checkpoint = Checkpoint::open(result.directory);
   expect_whole(checkpoint, 1000);
-  expect_whole(Checkpoint::open_verified_elsewhere(result.directory), 1000);
   EXPECT_FALSE(checkpoint.contains("encoder.1.weight"));
   EXPECT_THROW(checkpoint.read("encoder.1.weight", Part::value), DataError);
 }
@@ -48,40 +48,39 @@ TEST_F(CheckpointTest, ReadsHyperslabsOfOneAxis) {
 
 TEST_F(CheckpointTest, AModelWithoutMomentsCanBeReadButNotResumed) {
   SampleState sample(5);
-  sample.contents().tensors.clear();
   sample.add("exported", {4, 2}, 5, false);
-  Checkpoint const checkpoint = Checkpoint::open(store().commit(sample.contents()).directory);
+  Checkpoint const checkpoint = Checkpoint::open(sample.commit_to(store()).directory);
   EXPECT_FALSE(checkpoint.tensor("exported").has_moments);
   EXPECT_THAT(checkpoint.read("exported", Part::value), SizeIs(8));
   EXPECT_THROW(checkpoint.read("exported", Part::first_moment), DataError);
 }
 
 TEST_F(CheckpointTest, RefusesContentsThatDoNotFitTogether) {
-  SampleState sample(5);
-  CheckpointTensor const good = sample.contents().tensors[0];
-  auto const refused = [&](CheckpointTensor const& tensor) {
-    sample.contents().tensors[0] = tensor;
-    EXPECT_THROW(store().commit(sample.contents()), Error) << tensor.name;
-  };
-  refused({"a/b", good.shape, good.value, good.first_moment, good.second_moment});
-  refused({"", good.shape, good.value, good.first_moment, good.second_moment});
-  refused({"big", good.shape, good.value, good.first_moment, good.second_moment});
-  refused({"w", {6, 5}, good.value, good.first_moment, good.second_moment});
-  refused({"w", good.shape, good.value, good.first_moment, {}});
+  for (StreamedTensor const& wrong : {StreamedTensor{"a/b", {4}},
+                                      {"", {4}},
+                                      {".a", {4}},
+                                      {"big", {4}},
+                                      {"w", {}},
+                                      {"w", {1, 1, 1, 1, 1, 1, 1, 1, 1}}}) {
+    SampleState sample(5);
+    sample.tensors().add(wrong, {});
+    EXPECT_THAT(test::message_of<Error>([&] { sample.commit_to(store()); }), HasSubstr("parameter"));
+  }
   EXPECT_FALSE(fs::exists(run_ / "checkpoints"));
 }
 
 TEST_F(CheckpointTest, EqualStatesMakeEqualFiles) {
   fs::path const first = commit(3).directory;
   CheckpointStore other(run_ / "other", 3);
-  fs::path const second = other.commit(SampleState(3).contents()).directory;
-  EXPECT_EQ(read_whole(first / "state.h5"), read_whole(second / "state.h5"));
-  EXPECT_EQ(read_whole(first / "MANIFEST.json"), read_whole(second / "MANIFEST.json"));
+  fs::path const second = SampleState(3).commit_to(other).directory;
+  for (char const* const name : {"state.h5", "tensors-00000.h5", "MANIFEST.json"}) {
+    EXPECT_EQ(read_whole(first / name), read_whole(second / name)) << name;
+  }
 }
 
 TEST_F(CheckpointTest, RejectsEveryFlippedBit) {
   fs::path const directory = commit(1).directory;
-  for (char const* name : {"state.h5", "MANIFEST.json"}) {
+  for (char const* name : {"state.h5", "tensors-00000.h5", "MANIFEST.json"}) {
     std::string const content = read_whole(directory / name);
     std::size_t const stride = std::max<std::size_t>(1, content.size() / 97);
     for (std::size_t byte = 0; byte < content.size(); byte += stride) {
@@ -97,7 +96,7 @@ TEST_F(CheckpointTest, RejectsEveryFlippedBit) {
 
 TEST_F(CheckpointTest, RejectsTornDirectories) {
   fs::path const directory = commit(1).directory;
-  fs::path const state_file = directory / "state.h5";
+  fs::path const state_file = directory / "tensors-00000.h5";
   std::string const content = read_whole(state_file);
   std::string zeroed = content;
   std::fill_n(zeroed.begin() + 100000, 4096, '\0');
@@ -124,24 +123,148 @@ TEST_F(CheckpointTest, RejectsACheckpointUnderAnotherStepsName) {
   EXPECT_EQ(open_error(run_ / "copy"), "");
 }
 
-TEST_F(CheckpointTest, RejectsACraftedFileWithAValidManifest) {
-  fs::path const directory = commit(1).directory;
-  fs::path const state_file = directory / "state.h5";
-  auto const sign = [&] { write_file(directory / "MANIFEST.json", manifest_text({1, {digest_file(state_file)}})); };
-  hid_t file = H5Fopen(state_file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
-  H5Lcreate_external("/etc/passwd", "/d", file, "parameters/outside", H5P_DEFAULT, H5P_DEFAULT);
-  H5Fclose(file);
-  sign();
-  EXPECT_THAT(open_error(directory), HasSubstr("soft or external link"));
-  file = H5Fopen(state_file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
-  H5Ldelete(file, "parameters/outside", H5P_DEFAULT);
-  H5Ldelete(file, "parameters/big/first_moment", H5P_DEFAULT);
-  H5Fclose(file);
-  sign();
-  EXPECT_THAT(open_error(directory), HasSubstr("holds other datasets than"));
-  write_file(state_file, "no HDF5 at all");
-  sign();
-  EXPECT_THAT(open_error(directory), HasSubstr("could not open the file"));
+/// A checkpoint whose files are changed by hand and whose manifest then states what they hold.
+class CraftedCheckpointTest : public CheckpointTest {
+ protected:
+  /// Changes a file through HDF5; returns the error on opening the checkpoint.
+  std::string change(char const* name, std::function<void(hid_t)> const& work) const {
+    hid_t const file = H5Fopen((directory_ / name).c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    work(file);
+    H5Fclose(file);
+    return sign();
+  }
+  std::string sign() const {
+    write_file(
+        directory_ / "MANIFEST.json",
+        manifest_text({1, {digest_file(directory_ / "state.h5"), digest_file(directory_ / "tensors-00000.h5")}}));
+    return open_error(directory_);
+  }
+  std::string set_integer(char const* attribute, std::int64_t value) const {
+    return change("state.h5", [&](hid_t file) {
+      hid_t const training = H5Gopen2(file, "training", H5P_DEFAULT);
+      H5Adelete(training, attribute);
+      hid_t const space = H5Screate(H5S_SCALAR);
+      hid_t const id = H5Acreate2(training, attribute, H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT);
+      H5Awrite(id, H5T_NATIVE_INT64, &value);
+      H5Aclose(id);
+      H5Sclose(space);
+      H5Gclose(training);
+    });
+  }
+  /// Replaces a text in state.h5 by another of the same length.
+  std::string replace(std::string const& from, std::string const& to) const {
+    std::string content = read_whole(directory_ / "state.h5");
+    content.replace(content.find(from), from.size(), to);
+    write_file(directory_ / "state.h5", content);
+    return sign();
+  }
+
+  fs::path directory_ = commit(1).directory;
+};
+
+TEST_F(CraftedCheckpointTest, RejectsFilesThatReachElsewhere) {
+  EXPECT_EQ(sign(), "");
+  EXPECT_THAT(change("tensors-00000.h5",
+                     [](hid_t file) {
+                       H5Lcreate_external("/etc/passwd", "/d", file, "parameters/outside", H5P_DEFAULT, H5P_DEFAULT);
+                     }),
+              HasSubstr("soft or external link"));
+}
+
+TEST_F(CraftedCheckpointTest, RejectsTensorsThatAreNotWhereTheIndexPlacesThem) {
+  EXPECT_THAT(replace(R"("file":"tensors-00000.h5")", R"("file":"tensors-00001.h5")"), HasSubstr("does not name"));
+  EXPECT_THAT(replace(R"("file":"tensors-00001.h5")", R"("file":"tensors-00000.h5")"), "");
+  EXPECT_THAT(replace(R"("shape":[3,70000])", R"("shape":[6,35000])"), HasSubstr("expected float32 [6, 35000]"));
+  EXPECT_THAT(replace(R"("shape":[6,35000])", R"("shape":[3,99999])"), HasSubstr("behind the end"));
+  EXPECT_THAT(replace(R"("shape":[3,99999])", R"("shape":[3,70000])"), "");
+  EXPECT_THAT(replace(R"("name":"big")", R"("name":"bag")"), HasSubstr("is it missing?"));
+  EXPECT_THAT(replace(R"("name":"bag")", R"("name":"big")"), "");
+  EXPECT_THAT(change("tensors-00000.h5",
+                     [](hid_t file) {
+                       H5Lmove(file, "parameters/big/first_moment", file, "parameters/big/x", H5P_DEFAULT, H5P_DEFAULT);
+                       H5Lmove(file, "parameters/big/value", file, "parameters/big/first_moment", H5P_DEFAULT,
+                               H5P_DEFAULT);
+                       H5Lmove(file, "parameters/big/x", file, "parameters/big/value", H5P_DEFAULT, H5P_DEFAULT);
+                     }),
+              HasSubstr("is not where the index in state.h5 places it"));
+  EXPECT_THAT(
+      change("tensors-00000.h5", [](hid_t file) { H5Ldelete(file, "parameters/big/first_moment", H5P_DEFAULT); }),
+      HasSubstr("is not where the index"));
+}
+
+TEST_F(CraftedCheckpointTest, RejectsImpossibleNumbers) {
+  EXPECT_THAT(set_integer("best_step", 2), HasSubstr("is impossible"));
+  EXPECT_THAT(set_integer("best_step", 0), "");
+  EXPECT_THAT(set_integer("position", -1), HasSubstr("is negative"));
+  EXPECT_THAT(set_integer("position", 1), "");
+  EXPECT_THAT(set_integer("step", (std::int64_t{1} << 31) + 7), HasSubstr("steps go up to 2147483647"));
+  write_file(directory_ / "state.h5", "no HDF5 at all");
+  EXPECT_THAT(sign(), HasSubstr("could not open the file"));
+}
+
+TEST_F(CraftedCheckpointTest, RefusesNegativeSecondMomentsAndNumbersThatAreNotFinite) {
+  auto const set = [&](Part part, float value) {
+    Checkpoint const checkpoint = Checkpoint::open(directory_);
+    std::int64_t const offset = checkpoint.tensor("decoder.1.bias").offsets[static_cast<std::size_t>(part)];
+    std::string content = read_whole(directory_ / "tensors-00000.h5");
+    std::memcpy(content.data() + offset, &value, sizeof value);
+    write_file(directory_ / "tensors-00000.h5", content);
+    EXPECT_EQ(sign(), "");
+    return test::message_of<DataError>([&] { Checkpoint::open(directory_).read("decoder.1.bias", part); });
+  };
+  EXPECT_EQ(set(Part::value, -1), "");
+  EXPECT_EQ(set(Part::second_moment, 1), "");
+  EXPECT_THAT(set(Part::second_moment, -1), HasSubstr("'decoder.1.bias''s second_moment holds numbers"));
+  EXPECT_THAT(set(Part::value, std::numeric_limits<float>::infinity()), HasSubstr("that no training leaves"));
+}
+
+TEST_F(CheckpointTest, NumbersThatAreNotFiniteAreNotKept) {
+  commit(1);
+  for (auto const& [part, number] : {std::pair<std::size_t, float>{0, std::numeric_limits<float>::infinity()},
+                                     {1, std::numeric_limits<float>::quiet_NaN()},
+                                     {2, -1e-30F}}) {
+    SampleState sample(2);
+    sample.tensors().parts(2)[part][100000] = number;
+    try {
+      sample.commit_to(store());
+      ADD_FAILURE() << "kept " << number;
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ExitCode::loss_not_finite);
+      EXPECT_THAT(error.what(), HasSubstr("parameter big"));
+      EXPECT_THAT(error.what(), HasSubstr("--resume-from STEP"));
+    }
+    EXPECT_THAT(names(), ElementsAre("step-00000001"));
+  }
+}
+
+TEST_F(CheckpointTest, GoesBackToAnEarlierStep) {
+  for (std::int64_t const step : {1, 2, 3, 4}) {
+    commit(step, 9);
+  }
+  store().mark_best(4);
+  std::vector<std::string> reports;
+  auto const report = [&](std::string const& message) { reports.push_back(message); };
+  EXPECT_THROW(store().go_back(5, report, Communicator::self()), DataError);
+  EXPECT_THAT(reports, IsEmpty());
+  EXPECT_EQ(store().go_back(2, report, Communicator::self()).state().step, 2);
+  EXPECT_THAT(reports, SizeIs(2));
+  EXPECT_THAT(names(), ElementsAre("best", "rejected-step-00000003", "rejected-step-00000004", "step-00000001",
+                                   "step-00000002"));
+  EXPECT_EQ(store().best_step(), 1) << "the best one of the state of step 2";
+  EXPECT_EQ(store().newest_verified({})->state().step, 2);
+}
+
+TEST_F(CheckpointTest, AWriterHoldsOneChunkOfATensor) {
+  SampleState sample(1);
+  sample.add("huge", {9, 1 << 18}, 1, true);
+  Checkpoint const checkpoint = Checkpoint::open(sample.commit_to(store()).directory);
+  EXPECT_EQ(sample.tensors().largest_chunk(), std::size_t{1} << 20);
+  for (TensorPart const part : all_tensor_parts) {
+    expect_same_bits(checkpoint.read("huge", part), sample.tensors().parts(4)[static_cast<std::size_t>(part)]);
+  }
+  auto const columns = checkpoint.read("huge", Part::second_moment, 1, 1000, 262);
+  ASSERT_THAT(columns, SizeIs(9 * 262));
+  EXPECT_EQ(columns[8 * 262 + 261], sample.tensors().parts(4)[2][8 * (1 << 18) + 1261]);
 }
 
 TEST_F(CheckpointTest, PrunesOldOnesButNeverTheBest) {
@@ -189,7 +312,7 @@ TEST_F(CheckpointTest, KeepsAVerifiedCheckpointOfTheSameStep) {
   std::string const before = read_whole(run_ / "checkpoints/step-00000004/state.h5");
   SampleState other(4);
   other.contents().config = "something else";
-  CommitResult const result = store().commit(other.contents());
+  CommitResult const result = other.commit_to(store());
   EXPECT_TRUE(result.already_there);
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("was kept")));
   EXPECT_EQ(read_whole(run_ / "checkpoints/step-00000004/state.h5"), before);

@@ -12,8 +12,8 @@
 namespace heddle {
 
 // Collectives over small values on the host: numbers, texts, plain structs. All are collective over the group, are
-// built on the communicator's tensor verbs, and keep every bit. Values must have the same meaning on every rank: no
-// pointers.
+// built on the communicator's tensor verbs, and keep every bit; a group of one rank needs no tensors. Values must have
+// the same meaning on every rank: no pointers.
 
 /// bytes = those of rank `root`; every rank gives the same number.
 void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int root);

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
-#include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <string>
 #include <vector>
 
@@ -44,17 +43,5 @@ class WholeModel {
   std::int64_t parameters_ = 0;
   std::int64_t elements_ = 0;
 };
-
-/// A parameter in canonical form: whole, row major, on the host.
-struct WholeTensor {
-  std::string name;
-  Shape shape;
-  std::vector<float> value, first_moment, second_moment;
-};
-
-/// Gathers every parameter of the model and its moments, each once, on world rank 0; returns nothing elsewhere.
-/// float32 only. Collective over the world.
-std::vector<WholeTensor> gather_whole_tensors(ParallelState const& parallel, WholeModel const& model,
-                                              ParameterSet const& parameters, DistributedOptimizer const& optimizer);
 
 }  // namespace heddle

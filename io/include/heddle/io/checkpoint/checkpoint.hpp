@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
-#include <heddle/io/hdf5/hdf5.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/parallel/tensor_stream.hpp>
 #include <map>
-#include <span>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,61 +26,64 @@ struct TrainingState {
   std::int64_t validations_without_improvement = 0;
 };
 
-/// A parameter to be written: whole, unsharded, row major, with Adam's moments (both empty: left out).
-struct CheckpointTensor {
-  std::string name;  ///< "encoder.layers.0.self_attention.q.weight"; without '/'
-  std::vector<std::int64_t> shape;
-  std::span<float const> value, first_moment, second_moment;
-};
-
+/// A checkpoint's content except its tensors.
 struct CheckpointContents {
   TrainingState state;
   std::string config;                      ///< the resolved configuration, TOML
   std::string source_model, target_model;  ///< SentencePiece models' bytes
   std::string instruction_set = {};        ///< of the kernels that computed it, in words; empty: unknown
-  std::vector<CheckpointTensor> tensors;
+  std::string dataset = {};                ///< digest of the training data; empty: unknown
 };
 
 struct TensorInfo {
-  std::string name;
+  std::string name;  ///< "encoder.layers.0.self_attention.q.weight"; without '/'
   std::vector<std::int64_t> shape;
   bool has_moments = false;
+  std::size_t file = 0;                   ///< the number of its file
+  std::array<std::int64_t, 3> offsets{};  ///< of its parts' bytes in the file, by TensorPart
+
+  std::int64_t elements() const;
 };
 
-/// The content of a state file except its tensors' elements.
+/// The content of a state file.
 struct CheckpointIndex {
-  TrainingState state;
-  std::string config, source_model, target_model, instruction_set;
-  std::vector<TensorInfo> tensors;  ///< in the order of their names
+  CheckpointContents contents;
+  std::vector<TensorInfo> tensors;  ///< in canonical order
 };
 
-/// A checkpoint directory whose bytes have all been verified against its manifest, open for reading. Not collective:
-/// any process may open any checkpoint; if ranks must agree, one of them chooses and verifies.
+class BlockReader;
+
+/// A checkpoint directory whose bytes have all been verified against its manifest, open for reading. What is read later
+/// is verified again, in the memory in which it is then used.
 class Checkpoint {
  public:
-  enum class Part { value, first_moment, second_moment };
+  using Part = TensorPart;
 
-  /// Verifies every byte, then opens. Throws DataError with the name of the file and the error.
-  static Checkpoint open(std::filesystem::path const& directory);
+  /// Verifies every byte, then opens. Throws DataError with the name of the file and the error. With several ranks each
+  /// verifies a share of the bytes, and all throw if one of them finds an error. Collective over `world`.
+  static Checkpoint open(std::filesystem::path const& directory, Communicator const& world = Communicator::self());
 
-  /// Opens a checkpoint that another process of this job has just verified; checks only the manifest and the files'
-  /// lengths.
-  static Checkpoint open_verified_elsewhere(std::filesystem::path const& directory);
+  Checkpoint(Checkpoint&&) noexcept;
+  Checkpoint& operator=(Checkpoint&&) noexcept;
+  ~Checkpoint();
 
   std::filesystem::path const& directory() const { return directory_; }
-  TrainingState const& state() const { return index_.state; }
-  std::string const& config() const { return index_.config; }
-  std::string const& source_model() const { return index_.source_model; }
-  std::string const& target_model() const { return index_.target_model; }
+  TrainingState const& state() const { return index_.contents.state; }
+  std::string const& config() const { return index_.contents.config; }
+  std::string const& source_model() const { return index_.contents.source_model; }
+  std::string const& target_model() const { return index_.contents.target_model; }
   /// The instruction set of the kernels that computed it, in words; empty if unknown.
-  std::string const& instruction_set() const { return index_.instruction_set; }
+  std::string const& instruction_set() const { return index_.contents.instruction_set; }
+  /// The digest of the data that it was trained on; empty if unknown.
+  std::string const& dataset() const { return index_.contents.dataset; }
   std::vector<TensorInfo> const& tensors() const { return index_.tensors; }
   bool contains(std::string const& name) const { return by_name_.contains(name); }
   /// Throws DataError if the checkpoint has no such tensor.
   TensorInfo const& tensor(std::string const& name) const;
 
-  /// Reads the whole tensor, row major. Throws DataError if it is missing, or if it is a moment and the model was
-  /// exported without.
+  /// Reads the whole tensor, row major. Throws DataError if it is missing, if it is a moment and the model was exported
+  /// without, if its bytes are no longer those that were verified, or if it holds numbers that no training leaves:
+  /// infinite, not a number, or a negative second moment.
   std::vector<float> read(std::string const& name, Part part) const;
 
   /// Reads `count` indices from `begin` along `axis`, all of the other axes, row major; axis -1 reads the whole
@@ -86,11 +91,11 @@ class Checkpoint {
   std::vector<float> read(std::string const& name, Part part, int axis, std::int64_t begin, std::int64_t count) const;
 
  private:
-  Checkpoint(std::filesystem::path directory, std::int64_t step);
+  Checkpoint(std::filesystem::path directory, CheckpointIndex index, std::vector<std::shared_ptr<BlockReader>> files);
 
   std::filesystem::path directory_;
-  hdf5::File file_;
   CheckpointIndex index_;
+  std::vector<std::shared_ptr<BlockReader>> files_;  ///< of tensors
   std::map<std::string, std::size_t> by_name_;
 };
 

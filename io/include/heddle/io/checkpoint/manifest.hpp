@@ -2,7 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <heddle/io/files/sha256.hpp>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@ namespace heddle {
 
 /// The format name and version in MANIFEST.json and in the state file.
 inline constexpr char const* checkpoint_format_name = "heddle-checkpoint";
-inline constexpr std::int64_t checkpoint_format_version = 2;
+inline constexpr std::int64_t checkpoint_format_version = 3;
 
 /// Throws DataError unless `version` is this format's; the message begins with `where` and says what to do.
 void require_format_version(std::string const& where, std::int64_t version);
@@ -33,11 +34,29 @@ struct Manifest {
   std::int64_t version = checkpoint_format_version;
 };
 
-/// Called with each block that was hashed and its offset in the file.
-using BlockVisitor = std::function<void(std::int64_t offset, std::span<std::uint8_t const> bytes)>;
+/// The place of a block for messages: "bytes 0 to 99 (block 1 of 1)".
+std::string describe_block(FileDigest const& file, std::int64_t block);
+
+/// Computes the digest of a file from its bytes in their order.
+class FileHash {
+ public:
+  /// `name` is the file's.
+  explicit FileHash(std::string name);
+
+  void add(std::span<std::uint8_t const> bytes);
+  /// The digest of everything that was added; ends this computation.
+  FileDigest finish();
+
+ private:
+  FileDigest digest_;
+  std::unique_ptr<Sha256> block_;  ///< of the block that is not yet full; null: it has no bytes
+};
 
 /// Reads and hashes a regular file (symbolic links are refused). Throws DataError if it cannot be read.
-FileDigest digest_file(std::filesystem::path const& path, BlockVisitor const& visit = {});
+FileDigest digest_file(std::filesystem::path const& path);
+
+/// Reads a file back and throws DataError, naming the first block that differs, unless it holds what was in memory.
+void require_equal(std::filesystem::path const& path, FileDigest const& memory);
 
 /// The only text that represents this manifest; it ends with a digest of itself, so that any changed bit is
 /// detected.
@@ -46,12 +65,11 @@ std::string manifest_text(Manifest const& manifest);
 /// Throws DataError unless the directory has a manifest that is, byte for byte, a manifest_text.
 Manifest read_manifest(std::filesystem::path const& directory);
 
+/// The manifest that `text` is; `where` is for messages. Throws DataError as read_manifest does.
+Manifest parse_manifest(std::string const& text, std::string const& where);
+
 /// Reads the manifest and throws DataError unless the directory holds exactly its files, each a regular file of the
 /// given length. Reads no data.
 Manifest verify_file_sizes(std::filesystem::path const& directory);
-
-/// As verify_file_sizes, and compares every block of every file with its SHA-256. Throws DataError for the first
-/// difference.
-Manifest verify_directory(std::filesystem::path const& directory);
 
 }  // namespace heddle

@@ -18,6 +18,9 @@ std::string checkpoint_directory_name(std::int64_t step);
 /// The step of such a name; nothing for any other name.
 std::optional<std::int64_t> checkpoint_step(std::string const& directory_name);
 
+/// A number of writers: one on each host.
+inline constexpr std::int64_t one_on_each_host = 0;
+
 struct CommitResult {
   std::filesystem::path directory;
   bool already_there = false;      ///< a verified checkpoint of this step existed and was kept
@@ -32,12 +35,13 @@ struct CheckpointEntry {
   std::string problem;  ///< empty if no error was found
 };
 
-/// The checkpoints of one run: `runs/NAME/checkpoints/step-…`, and `best`, a symbolic link to one of them. Not
-/// collective: one process, rank 0, writes; any may read.
+/// The checkpoints of one run: `runs/NAME/checkpoints/step-…`, and `best`, a symbolic link to one of them. What takes a
+/// communicator is collective over it: every rank gets the same result or the same error.
 class CheckpointStore {
  public:
-  /// Called when commit reaches a named point: temporary_created, state_written, state_synced, read_back,
-  /// manifest_written, manifest_synced, renamed, parent_synced, pruned.
+  /// Called when commit reaches a named point: temporary_created, on each writer tensors_synced and tensors_read_back,
+  /// then on rank 0 state_written, state_synced, read_back, manifest_written, manifest_synced, renamed, parent_synced,
+  /// pruned.
   using Observer = std::function<void(std::string_view point)>;
   using Report = std::function<void(std::string const& message)>;
 
@@ -47,8 +51,11 @@ class CheckpointStore {
   std::filesystem::path const& directory() const { return directory_; }
 
   /// Writes a checkpoint so that after a crash at any moment it is either whole and verified or absent, and then
-  /// prunes old ones (never `best`). Throws Error on failure; older checkpoints are then unchanged.
-  CommitResult commit(CheckpointContents const& contents, Observer const& observe = {});
+  /// prunes old ones (never `best`). Tensors go from the ranks that hold them to `writers` ranks, or
+  /// one on each host; everything else is rank 0's. Throws Error on failure, with ExitCode::loss_not_finite for numbers
+  /// that must not be kept; older checkpoints are then unchanged.
+  CommitResult commit(Communicator const& world, CheckpointContents const& contents, TensorStream& tensors,
+                      std::int64_t writers, Observer const& observe = {});
 
   /// Points `best` at a committed step, atomically. Throws Error if there is no such checkpoint.
   void mark_best(std::int64_t step);
@@ -56,7 +63,13 @@ class CheckpointStore {
 
   /// The newest checkpoint whose bytes all verify; each newer one is reported with the reason why it does not. Nothing
   /// if there are no checkpoints; throws DataError (exit 65) if there are some and none verifies.
-  std::optional<Checkpoint> newest_verified(Report const& report) const;
+  std::optional<Checkpoint> newest_verified(Report const& report,
+                                            Communicator const& world = Communicator::self()) const;
+
+  /// Opens the checkpoint of `step`, then moves newer ones aside to `rejected-…`, so that the run continues from there.
+  /// Throws DataError, and moves nothing, if that checkpoint does not verify or there is none. Reports what it moves on
+  /// rank 0.
+  Checkpoint go_back(std::int64_t step, Report const& report, Communicator const& world);
 
   enum class Check { sizes, all_bytes };
   /// All checkpoints, oldest first, each with the result of its verification.
@@ -66,7 +79,8 @@ class CheckpointStore {
   std::filesystem::path path_of(std::int64_t step) const { return directory_ / checkpoint_directory_name(step); }
   std::string temporary_name(std::string const& what) const;
   void move_best_aside() const;
-  bool keep_existing(std::int64_t step, CommitResult& result) const;
+  bool keep_existing(Communicator const& world, std::int64_t step, CommitResult& result) const;
+  std::filesystem::path move_aside(std::filesystem::path const& checkpoint) const;
   void remove_leftovers(FileLock& lock, CommitResult& result) const;
   void prune(std::int64_t committed_step, CommitResult& result) const;
 

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,6 +50,38 @@ inline constexpr std::int64_t any_extent = -1;
 /// The shape in the form of messages: "[3, 4]".
 std::string to_string(Extents const& shape);
 
+/// The bytes of an HDF5 file that is not read or written by path: it is in memory, or is verified while it is read.
+class ByteStore {
+ public:
+  ByteStore() = default;
+  ByteStore(ByteStore const&) = delete;
+  ByteStore& operator=(ByteStore const&) = delete;
+  virtual ~ByteStore() = default;
+
+  virtual std::int64_t size() const = 0;
+  /// Reads bytes; those beyond the end are zero.
+  virtual void read(std::int64_t offset, std::span<std::uint8_t> bytes) = 0;
+  virtual void write(std::int64_t offset, std::span<std::uint8_t const> bytes) = 0;
+  virtual void resize(std::int64_t size) = 0;
+};
+
+/// A file in memory, which takes memory only for pages that were written; other bytes are zero.
+class FileImage final : public ByteStore {
+ public:
+  FileImage() = default;
+  /// A file with this content.
+  explicit FileImage(std::span<std::uint8_t const> bytes) { write(0, bytes); }
+
+  std::int64_t size() const override { return size_; }
+  void read(std::int64_t offset, std::span<std::uint8_t> bytes) override;
+  void write(std::int64_t offset, std::span<std::uint8_t const> bytes) override;
+  void resize(std::int64_t size) override { size_ = size; }
+
+ private:
+  std::map<std::int64_t, std::vector<std::uint8_t>> pages_;  ///< by number
+  std::int64_t size_ = 0;
+};
+
 /// The state that all handles of one file share.
 struct FileState {
   std::string path;
@@ -56,6 +89,7 @@ struct FileState {
   bool close_failed = false;  ///< a handle's destructor could not write its data; File::close reports it
   int write_error = 0;        ///< errno of the first write that failed; see write_driver.cpp
   int open_error = 0;
+  std::shared_ptr<ByteStore> bytes = nullptr;  ///< null: the bytes are in the file of that path
 };
 
 /// Owns one HDF5 identifier. Its destructor never throws; a failed close is recorded in the file's state.
@@ -207,6 +241,12 @@ class Group : public Object {
     shape.at(0) = 0;
     return create_array(name, element_type_of<T>(), shape, chunk);
   }
+  /// Makes a contiguous array of fixed shape that has its place in the file but is not written: others may write its
+  /// bytes at its file_offset.
+  template <Element T>
+  Array reserve_array(std::string const& name, Extents const& shape) {
+    return create_array(name, element_type_of<T>(), shape, {}, true);
+  }
   Array array(std::string const& name) const;
   /// Writes text as a one-dimensional uint8 dataset, or reads it.
   std::string read_bytes(std::string const& name) const;
@@ -216,7 +256,8 @@ class Group : public Object {
   using Object::Object;
 
  private:
-  Array create_array(std::string const& name, ElementType type, Extents const& shape, Extents const& chunk);
+  Array create_array(std::string const& name, ElementType type, Extents const& shape, Extents const& chunk,
+                     bool reserve = false);
   std::string child(std::string const& name) const;
 };
 
@@ -227,8 +268,15 @@ class File : public Group {
   /// path).
   static File create(std::filesystem::path const& path);
 
+  /// Creates a file in `bytes`, which are empty. Arrays of at least `alignment` bytes begin at its multiples; about
+  /// `metadata_bytes` of everything else lie together.
+  static File create(std::shared_ptr<ByteStore> bytes, std::string const& name, std::int64_t alignment = 1,
+                     std::int64_t metadata_bytes = 2048);
+
   /// Opens read-only. Checks the whole file against the allow-list first (see check_allow_list).
   static File open(std::filesystem::path const& path);
+  /// The same for a file whose bytes are elsewhere; `name` is for messages.
+  static File open(std::shared_ptr<ByteStore> bytes, std::string const& name);
 
   /// Writes everything out. Throws Error if that fails, DataError if objects of this file are still open.
   void close();
@@ -236,6 +284,8 @@ class File : public Group {
  private:
   File(std::shared_ptr<FileState> state, Handle file, Handle root)
       : Group(std::move(state), "/", std::move(root)), handle_of_file_(std::move(file)) {}
+  static File create(std::shared_ptr<FileState> state, Handle const& access);
+  static File open(std::shared_ptr<FileState> state, std::int64_t id, std::int64_t file_bytes);
 
   Handle handle_of_file_;
 };

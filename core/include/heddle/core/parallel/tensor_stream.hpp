@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <heddle/core/base/index_range.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// The arrays of a parameter's shape that a checkpoint keeps.
+enum class TensorPart : std::uint8_t { value, first_moment, second_moment };
+inline constexpr TensorPart all_tensor_parts[] = {TensorPart::value, TensorPart::first_moment,
+                                                  TensorPart::second_moment};
+
+/// A parameter in canonical form: whole, row major, float32.
+struct StreamedTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  bool has_moments = true;  ///< false: it has a value only
+};
+
+/// Consecutive elements of one part of a tensor in canonical form.
+struct TensorChunk {
+  std::size_t tensor = 0;  ///< index into TensorStream::tensors
+  TensorPart part = TensorPart::value;
+  IndexRange elements;
+};
+
+/// The tensors of a model in canonical form, chunk by chunk, from the ranks that hold their elements to one rank that
+/// needs them: no rank ever holds a whole model. A chunk travels when its receiver calls `receive` and every other
+/// rank `send`; all ranks pass the chunks in the same order, and end each round of chunks with `wait`. In a round a
+/// rank receives at most one chunk, and starts its sends before.
+class TensorStream {
+ public:
+  TensorStream() = default;
+  TensorStream(TensorStream const&) = delete;
+  TensorStream& operator=(TensorStream const&) = delete;
+  virtual ~TensorStream() = default;
+
+  /// The same on every rank.
+  virtual std::vector<StreamedTensor> const& tensors() const = 0;
+  /// Starts to send the elements of the chunk that this rank provides, if any.
+  virtual void send(TensorChunk const& chunk, int receiver) = 0;
+  /// Fills `elements` [chunk.elements.count()] with this rank's own elements and those of others.
+  virtual void receive(TensorChunk const& chunk, std::span<float> elements) = 0;
+  /// Waits until everything that was sent has arrived.
+  virtual void wait() = 0;
+};
+
+}  // namespace heddle

@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/dist/state/model_stream.hpp>
+#include <utility>
+
+namespace heddle {
+
+namespace {
+
+/// The part of a whole tensor that one tensor rank holds.
+struct LocalPart {
+  IndexRange elements;      ///< in the stage's buffers
+  std::int64_t run = 1;     ///< elements that are also adjacent in the whole tensor
+  std::int64_t stride = 1;  ///< the distance there between the starts of such runs
+  std::int64_t offset = 0;  ///< of the first one
+
+  /// The number of its elements that are before index `whole` of the whole tensor. They are in the same order there.
+  std::int64_t before(std::int64_t whole) const {
+    std::int64_t const beyond = std::max<std::int64_t>(whole - offset, 0);
+    return beyond / stride * run + std::min(beyond % stride, run);
+  }
+};
+
+bool is_split(ParameterDescription const& parameter) {
+  return parameter.shard.axis >= 0 && parameter.shard.mesh_axis == MeshAxis::tensor;
+}
+
+LocalPart local_part(ParameterDescription const& parameter, int tensor_rank, int tensor_ranks) {
+  std::int64_t const size = parameter.shape.size();
+  if (!is_split(parameter)) {
+    return {{parameter.place.begin, parameter.place.begin + size}, size, size, 0};
+  }
+  int const axis = parameter.shard.axis;
+  std::int64_t inner = 1;
+  for (int later = axis + 1; later < parameter.shape.rank(); ++later) {
+    inner *= parameter.shape[later];
+  }
+  std::int64_t const extent = parameter.shape[axis];
+  IndexRange const held = share(extent, tensor_rank, tensor_ranks);
+  std::int64_t const local = size / extent * held.count();
+  return {
+      {parameter.place.begin, parameter.place.begin + local}, held.count() * inner, extent * inner, held.begin * inner};
+}
+
+IndexRange common(IndexRange const& left, IndexRange const& right) {
+  return {std::max(left.begin, right.begin), std::min(left.end, right.end)};
+}
+
+}  // namespace
+
+/// Consecutive elements of one rank's buffers, all in one chunk.
+struct ModelStream::Piece {
+  int rank;  ///< of the world
+  IndexRange elements;
+  LocalPart part;
+
+  /// Copies the elements to their places in the chunk, which begins at `begin` of the whole tensor.
+  void place(std::span<float const> from, std::int64_t begin, std::span<float> chunk) const {
+    std::int64_t local = elements.begin - part.elements.begin;
+    while (!from.empty()) {
+      std::int64_t const within = local % part.run;
+      std::size_t const count = std::min(static_cast<std::size_t>(part.run - within), from.size());
+      std::int64_t const to = local / part.run * part.stride + part.offset + within - begin;
+      std::copy_n(from.begin(), count, chunk.begin() + to);
+      from = from.subspan(count);
+      local += static_cast<std::int64_t>(count);
+    }
+  }
+};
+
+ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model, ParameterSet const& parameters,
+                         DistributedOptimizer const& optimizer)
+    : parallel_(parallel), parameters_(parameters), optimizer_(optimizer) {
+  for (std::size_t stage = 0; stage < model.stages().size(); ++stage) {
+    std::vector<PlacedParameter> placed;
+    for (ParameterDescription const& parameter : model.stages()[stage]) {
+      placed.push_back({parameter.place, parameter.stages.size() > 1});
+      if (parameter.stages.front() == static_cast<int>(stage)) {
+        sources_.push_back({static_cast<int>(stage), &parameter});
+      }
+    }
+    if (optimizer.sharded()) {
+      parts_.emplace_back(placed, optimizer.bucket_elements(), parallel.replicas.size());
+    }
+  }
+  std::sort(sources_.begin(), sources_.end(),
+            [](Source const& a, Source const& b) { return a.parameter->name < b.parameter->name; });
+  for (Source const& source : sources_) {
+    tensors_.push_back({source.parameter->name, source.parameter->shape.to_vector()});
+  }
+}
+
+std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, int receiver) const {
+  auto const& [stage, parameter] = sources_[chunk.tensor];
+  int const tensor_ranks = parallel_.mesh.size(MeshAxis::tensor);
+  int const replicas = parallel_.replicas.size();
+  bool const split = is_split(*parameter);
+  std::vector<Piece> found;
+  for (int turn = 0; turn < (split ? tensor_ranks : 1); ++turn) {
+    int const tensor_rank = split ? turn : receiver % tensor_ranks;
+    LocalPart const part = local_part(*parameter, tensor_rank, tensor_ranks);
+    IndexRange const wanted{part.elements.begin + part.before(chunk.elements.begin),
+                            part.elements.begin + part.before(chunk.elements.end)};
+    auto const add = [&, stage = stage](int replica, IndexRange const& elements) {
+      if (elements.begin < elements.end) {
+        found.push_back({(stage * replicas + replica) * tensor_ranks + tensor_rank, elements, part});
+      }
+    };
+    if (parts_.empty() || chunk.part == TensorPart::value) {
+      add(receiver / tensor_ranks % replicas, wanted);
+      continue;
+    }
+    BufferParts const& parts = parts_[static_cast<std::size_t>(stage)];
+    auto const ends_before = [](IndexRange const& bucket, std::int64_t begin) { return bucket.end <= begin; };
+    for (auto bucket = std::lower_bound(parts.buckets().begin(), parts.buckets().end(), wanted.begin, ends_before);
+         bucket != parts.buckets().end() && bucket->begin < wanted.end; ++bucket) {
+      for (int replica = 0; replica < replicas; ++replica) {
+        add(replica, common(wanted, parts.part(*bucket, replica)));
+      }
+    }
+  }
+  return found;
+}
+
+Tensor ModelStream::own(TensorPart part, Piece const& piece) const {
+  if (part == TensorPart::value) {
+    return parameters_.values().rows(piece.elements.begin, piece.elements.count());
+  }
+  Optimizer const& kept = optimizer_.moments();
+  return kept.moments_in(part == TensorPart::first_moment ? kept.first_moments() : kept.second_moments(),
+                         piece.elements);
+}
+
+void ModelStream::send(TensorChunk const& chunk, int receiver) {
+  for (Piece const& piece : pieces(chunk, receiver)) {
+    if (piece.rank == parallel_.world.rank()) {
+      sends_.push_back(parallel_.world.start_send(own(chunk.part, piece), receiver));
+    }
+  }
+}
+
+void ModelStream::receive(TensorChunk const& chunk, std::span<float> elements) {
+  int const rank = parallel_.world.rank();
+  for (Piece const& piece : pieces(chunk, rank)) {
+    std::int64_t const count = piece.elements.count();
+    Tensor source;
+    if (piece.rank == rank) {
+      source = own(chunk.part, piece);
+    } else {
+      if (received_.size() < count) {
+        received_ = Tensor::allocate_on_host(DType::float32, {count});
+      }
+      source = received_.rows(0, count);
+      parallel_.world.receive(source, piece.rank);
+    }
+    staged_.resize(static_cast<std::size_t>(count));
+    copy_to_host(staged_.data(), source);
+    piece.place(staged_, chunk.elements.begin, elements);
+  }
+}
+
+void ModelStream::wait() {
+  for (Transfer& transfer : sends_) {
+    transfer.wait();
+  }
+  sends_.clear();
+}
+
+}  // namespace heddle

@@ -1,0 +1,178 @@
+#include "state_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/hdf5/hdf5.hpp>
+#include <limits>
+#include <memory>
+
+#include "tensor_files.hpp"
+
+namespace heddle {
+
+namespace {
+
+namespace json = boost::json;
+
+/// Steps are 32-bit words of the counters of random numbers.
+constexpr std::int64_t most_steps = std::numeric_limits<std::int32_t>::max();
+
+void write_training(hdf5::File& file, TrainingState const& state) {
+  hdf5::Group training = file.create_group("training");
+  training.set_integer_attribute("step", state.step);
+  training.set_integer_attribute("epoch", state.epoch);
+  training.set_integer_attribute("position", state.position);
+  training.set_integer_attribute("tokens", state.tokens);
+  training.set_unsigned_attribute("seed", state.seed);
+  training.set_real_attribute("seconds", state.seconds);
+  training.set_real_attribute("best_valid_loss", state.best_valid_loss);
+  training.set_integer_attribute("best_step", state.best_step);
+  training.set_integer_attribute("validations_without_improvement", state.validations_without_improvement);
+}
+
+TrainingState read_training(hdf5::File const& file) {
+  hdf5::Group const training = file.group("training");
+  TrainingState state;
+  state.step = training.integer_attribute("step");
+  state.epoch = training.integer_attribute("epoch");
+  state.position = training.integer_attribute("position");
+  state.tokens = training.integer_attribute("tokens");
+  state.seed = training.unsigned_attribute("seed");
+  state.seconds = training.real_attribute("seconds");
+  state.best_valid_loss = training.real_attribute("best_valid_loss");
+  state.best_step = training.integer_attribute("best_step");
+  state.validations_without_improvement = training.integer_attribute("validations_without_improvement");
+  if (std::min({state.step, state.epoch, state.position, state.tokens, state.best_step,
+                state.validations_without_improvement}) < 0) {
+    throw DataError(training.where() + ": step, epoch, position, tokens, best_step or a count is negative");
+  }
+  if (state.step > most_steps || state.best_step > state.step) {
+    throw DataError(fmt::format("{}: step {} or best_step {} is impossible; steps go up to {}", training.where(),
+                                state.step, state.best_step, most_steps));
+  }
+  return state;
+}
+
+std::string index_text(std::vector<TensorInfo> const& tensors) {
+  std::string text = "[";
+  char const* between = "\n";
+  for (TensorInfo const& tensor : tensors) {
+    json::object entry;
+    entry["name"] = tensor.name;
+    entry["shape"] = json::value_from(tensor.shape);
+    entry["file"] = tensor_file_name(tensor.file);
+    for (TensorPart const part : all_tensor_parts) {
+      if (part == TensorPart::value || tensor.has_moments) {
+        entry[part_name(part)] = tensor.offsets[static_cast<std::size_t>(part)];
+      }
+    }
+    text += between + json::serialize(entry);
+    between = ",\n";
+  }
+  return text + "\n]\n";
+}
+
+/// A tensor's entry of the index; `file_bytes` are the lengths of the files.
+TensorInfo read_tensor(json::object const& entry, std::vector<std::int64_t> const& file_bytes) {
+  TensorInfo tensor;
+  tensor.name = json::value_to<std::string>(entry.at("name"));
+  tensor.shape = json::value_to<std::vector<std::int64_t>>(entry.at("shape"));
+  tensor.has_moments = entry.contains("first_moment");
+  auto const file = json::value_to<std::string>(entry.at("file"));
+  while (tensor.file < file_bytes.size() && tensor_file_name(tensor.file) != file) {
+    ++tensor.file;
+  }
+  if (tensor.file == file_bytes.size()) {
+    throw Error(fmt::format("{} is in the file {}, which the manifest does not name", tensor.name, file));
+  }
+  std::int64_t const size = file_bytes[tensor.file];
+  std::int64_t elements = 1;
+  for (std::int64_t const extent : tensor.shape) {
+    if (extent < 0 || (extent > 0 && elements > size / extent)) {
+      throw Error(fmt::format("{} has the impossible shape {}", tensor.name, hdf5::to_string(tensor.shape)));
+    }
+    elements *= extent;
+  }
+  for (TensorPart const part : all_tensor_parts) {
+    if (part == TensorPart::value || tensor.has_moments) {
+      std::int64_t const offset = entry.at(part_name(part)).as_int64();
+      if (offset < 0 || elements * static_cast<std::int64_t>(sizeof(float)) > size - offset) {
+        throw Error(fmt::format("{}'s {} would lie behind the end of its file", tensor.name, part_name(part)));
+      }
+      tensor.offsets[static_cast<std::size_t>(part)] = offset;
+    }
+  }
+  return tensor;
+}
+
+std::vector<TensorInfo> read_index(std::string const& text, std::string const& path,
+                                   std::vector<std::int64_t> const& file_bytes) {
+  std::vector<TensorInfo> tensors;
+  std::vector<StreamedTensor> names;
+  try {
+    json::value const parsed = json::parse(text);
+    for (json::value const& entry : parsed.as_array()) {
+      tensors.push_back(read_tensor(entry.as_object(), file_bytes));
+      names.push_back({tensors.back().name, tensors.back().shape});
+    }
+    check_tensors(names);
+  } catch (std::bad_alloc const&) {
+    throw;
+  } catch (std::exception const& error) {
+    throw DataError(fmt::format("{}: its index cannot be used: {}", path, error.what()));
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::string state_file_bytes(CheckpointIndex const& index) {
+  CheckpointContents const& contents = index.contents;
+  auto const image = std::make_shared<hdf5::FileImage>();
+  hdf5::File file = hdf5::File::create(image, state_file_name);
+  file.set_string_attribute("format", checkpoint_format_name);
+  file.set_integer_attribute("version", checkpoint_format_version);
+  if (!contents.instruction_set.empty()) {
+    file.set_string_attribute("instruction_set", contents.instruction_set);
+  }
+  if (!contents.dataset.empty()) {
+    file.set_string_attribute("dataset", contents.dataset);
+  }
+  write_training(file, contents.state);
+  file.write_bytes("config", contents.config);
+  file.write_bytes("index", index_text(index.tensors));
+  {
+    hdf5::Group vocabulary = file.create_group("vocabulary");
+    vocabulary.write_bytes("source", contents.source_model);
+    vocabulary.write_bytes("target", contents.target_model);
+  }
+  file.close();
+  std::string bytes(static_cast<std::size_t>(image->size()), '\0');
+  image->read(0, {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()});
+  return bytes;
+}
+
+CheckpointIndex read_state_file(std::span<std::uint8_t const> bytes, std::string const& path,
+                                std::vector<std::int64_t> const& file_bytes) {
+  hdf5::File const file = hdf5::File::open(std::make_shared<hdf5::FileImage>(bytes), path);
+  if (file.string_attribute("format") != checkpoint_format_name) {
+    throw DataError(path + ": is not of format heddle-checkpoint");
+  }
+  require_format_version(path, file.integer_attribute("version"));
+  CheckpointIndex index;
+  CheckpointContents& contents = index.contents;
+  contents.state = read_training(file);
+  contents.instruction_set = file.has_attribute("instruction_set") ? file.string_attribute("instruction_set") : "";
+  contents.dataset = file.has_attribute("dataset") ? file.string_attribute("dataset") : "";
+  contents.config = file.read_bytes("config");
+  contents.source_model = file.read_bytes("vocabulary/source");
+  contents.target_model = file.read_bytes("vocabulary/target");
+  index.tensors = read_index(file.read_bytes("index"), path, file_bytes);
+  return index;
+}
+
+}  // namespace heddle

@@ -1,0 +1,165 @@
+#include "tensor_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/manifest.hpp>
+#include <numeric>
+#include <set>
+
+namespace heddle {
+
+namespace {
+
+constexpr std::int64_t alignment = 4096;
+/// HDF5's own bytes for a tensor: a group and up to three datasets.
+constexpr std::int64_t metadata_of_tensor = 2048;
+constexpr std::int64_t highest_rank = 8;
+
+std::int64_t element_count(std::vector<std::int64_t> const& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::int64_t bytes_of(StreamedTensor const& tensor) {
+  return element_count(tensor.shape) * static_cast<std::int64_t>(sizeof(float)) * (tensor.has_moments ? 3 : 1);
+}
+
+/// Returns the number of each tensor's file: the largest tensors first, each into the file that has least.
+std::vector<std::size_t> choose_files(std::vector<StreamedTensor> const& tensors, std::size_t files) {
+  std::vector<std::size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return bytes_of(tensors[a]) > bytes_of(tensors[b]); });
+  std::vector<std::int64_t> filled(files, 0);
+  std::vector<std::size_t> chosen(tensors.size());
+  for (std::size_t const tensor : order) {
+    auto const least = std::min_element(filled.begin(), filled.end());
+    *least += std::max<std::int64_t>(bytes_of(tensors[tensor]), 1);
+    chosen[tensor] = static_cast<std::size_t>(least - filled.begin());
+  }
+  return chosen;
+}
+
+/// Reserves the places of the tensors of file `number`, and notes them in `tensors`.
+TensorFile plan_file(std::vector<TensorInfo>& tensors, std::size_t number) {
+  TensorFile planned{std::make_shared<hdf5::FileImage>(), {}};
+  std::int64_t const count =
+      std::count_if(tensors.begin(), tensors.end(), [&](TensorInfo const& tensor) { return tensor.file == number; });
+  hdf5::File file =
+      hdf5::File::create(planned.image, tensor_file_name(number), alignment, alignment + count * metadata_of_tensor);
+  file.set_string_attribute("format", checkpoint_format_name);
+  file.set_integer_attribute("version", checkpoint_format_version);
+  {
+    hdf5::Group parameters = file.create_group("parameters");
+    for (std::size_t index = 0; index < tensors.size(); ++index) {
+      TensorInfo& tensor = tensors[index];
+      if (tensor.file != number) {
+        continue;
+      }
+      hdf5::Group group = parameters.create_group(tensor.name);
+      for (TensorPart const part : all_tensor_parts) {
+        if (part != TensorPart::value && !tensor.has_moments) {
+          continue;
+        }
+        std::int64_t const offset = group.reserve_array<float>(part_name(part), tensor.shape).file_offset();
+        if (tensor.elements() > 0) {
+          tensor.offsets[static_cast<std::size_t>(part)] = offset;
+          planned.extents.push_back({index, part, offset, tensor.elements()});
+        }
+      }
+    }
+  }
+  file.close();
+  std::sort(planned.extents.begin(), planned.extents.end(),
+            [](TensorExtent const& a, TensorExtent const& b) { return a.offset < b.offset; });
+  return planned;
+}
+
+}  // namespace
+
+std::string tensor_file_name(std::size_t number) {
+  return fmt::format("tensors-{:05}.h5", number);
+}
+
+char const* part_name(TensorPart part) {
+  switch (part) {
+    case TensorPart::value:
+      return "value";
+    case TensorPart::first_moment:
+      return "first_moment";
+    case TensorPart::second_moment:
+      return "second_moment";
+  }
+  throw Error("no such part of a checkpoint's tensor");
+}
+
+std::int64_t TensorInfo::elements() const {
+  return element_count(shape);
+}
+
+void check_tensors(std::vector<StreamedTensor> const& tensors) {
+  std::set<std::string> names;
+  for (StreamedTensor const& tensor : tensors) {
+    if (tensor.name.empty() || tensor.name.find('/') != tensor.name.npos || tensor.name.front() == '.' ||
+        !names.insert(tensor.name).second) {
+      throw Error("checkpoint: parameter name '" + tensor.name +
+                  "' is empty, starts with '.', has a '/' or is repeated");
+    }
+    if (tensor.shape.empty() || std::ssize(tensor.shape) > highest_rank) {
+      throw Error("checkpoint: parameter '" + tensor.name + "' has the shape " + hdf5::to_string(tensor.shape) +
+                  "; expected 1 to 8 extents");
+    }
+  }
+}
+
+TensorFiles plan_tensor_files(std::vector<StreamedTensor> const& tensors, std::int64_t writers) {
+  auto const files =
+      static_cast<std::size_t>(std::clamp<std::int64_t>(writers, 1, std::max<std::int64_t>(std::ssize(tensors), 1)));
+  TensorFiles planned;
+  std::vector<std::size_t> const chosen = choose_files(tensors, files);
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    planned.tensors.push_back(
+        {tensors[index].name, tensors[index].shape, tensors[index].has_moments, chosen[index], {}});
+  }
+  for (std::size_t number = 0; number < files; ++number) {
+    planned.files.push_back(plan_file(planned.tensors, number));
+  }
+  return planned;
+}
+
+void check_tensor_file(std::shared_ptr<hdf5::ByteStore> bytes, std::string const& path,
+                       std::vector<TensorInfo> const& tensors, std::size_t number) {
+  hdf5::File const file = hdf5::File::open(std::move(bytes), path);
+  if (file.string_attribute("format") != checkpoint_format_name) {
+    throw DataError(path + ": is not of format heddle-checkpoint");
+  }
+  require_format_version(path, file.integer_attribute("version"));
+  hdf5::Group const parameters = file.group("parameters");
+  std::size_t expected = 0;
+  for (TensorInfo const& tensor : tensors) {
+    if (tensor.file != number) {
+      continue;
+    }
+    ++expected;
+    hdf5::Group const group = parameters.group(tensor.name);
+    for (TensorPart const part : all_tensor_parts) {
+      if (part != TensorPart::value && !tensor.has_moments) {
+        continue;
+      }
+      hdf5::Array const array = group.array(part_name(part));
+      array.expect(hdf5::ElementType::float32, tensor.shape);
+      if (tensor.elements() > 0 && array.file_offset() != tensor.offsets[static_cast<std::size_t>(part)]) {
+        throw DataError(array.where() + ": is not where the index in state.h5 places it");
+      }
+    }
+    if (group.names().size() != (tensor.has_moments ? 3U : 1U)) {
+      throw DataError(group.where() + ": holds other datasets than value, or value, first_moment and second_moment");
+    }
+  }
+  if (parameters.names().size() != expected) {
+    throw DataError(path + ": holds parameters that the index in state.h5 does not place there");
+  }
+}
+
+}  // namespace heddle

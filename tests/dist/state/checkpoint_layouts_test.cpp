@@ -1,0 +1,185 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+#include <memory>
+
+#include "file_faults.hpp"
+#include "synthetic_model.hpp"
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Options = SyntheticModel::Options;
+
+class CheckpointLayoutsTest : public DistTest {
+ protected:
+  CheckpointLayoutsTest() {
+    if (world_.rank() == 0) {
+      made_ = std::make_unique<test::TemporaryDirectory>();
+    }
+    directory_ = broadcast_text(world_, made_ ? made_->path().string() : "");
+  }
+  ~CheckpointLayoutsTest() override { world_.barrier(); }
+
+  ParallelState state_of(std::array<int, mesh_axes> const& layout) const {
+    return make_parallel_state(world_, Mesh(layout, world_.rank(), world_.size()));
+  }
+
+  static CheckpointContents contents(std::int64_t step) {
+    CheckpointContents contents;
+    contents.state.step = step;
+    contents.config = "a = 1";
+    return contents;
+  }
+
+  /// Writes the model's state. Collective over the model's world.
+  fs::path commit(SyntheticModel& model, std::string const& store, std::int64_t writers, std::int64_t step = 1) const {
+    ModelStream tensors(model.parallel, model.model, model.parameters, model.optimizer);
+    return CheckpointStore(directory_ / store, 9)
+        .commit(model.parallel.world, contents(step), tensors, writers)
+        .directory;
+  }
+
+  /// Loads the model's own parts.
+  static void load(SyntheticModel& model, Checkpoint const& checkpoint) {
+    for (Parameter const& parameter : model.parameters.all()) {
+      int const axis = parameter.spec.shard.axis;
+      std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
+      auto const part = [&](TensorPart of) {
+        return checkpoint.read(parameter.spec.name, of, axis, parameter.shard_begin, count);
+      };
+      copy_from_host(parameter.value, part(TensorPart::value).data());
+      model.optimizer.set_moments(parameter, part(TensorPart::first_moment), part(TensorPart::second_moment));
+    }
+  }
+
+  static bool same(std::vector<WholeTensor> const& left, std::vector<WholeTensor> const& right) {
+    return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](auto const& a, auto const& b) {
+      return a.name == b.name && a.value == b.value && a.first_moment == b.first_moment &&
+             a.second_moment == b.second_moment;
+    });
+  }
+
+  std::unique_ptr<test::TemporaryDirectory> made_;  ///< rank 0's
+  fs::path directory_;
+};
+
+TEST_F(CheckpointLayoutsTest, EveryLayoutWritesTheBytesThatOneRankWritesAndLoadsThem) {
+  SyntheticModel alone(ParallelState(), {});
+  alone.step(0, 4);
+  std::string expected;
+  if (world_.rank() == 0) {
+    fs::path const written = commit(alone, "alone", 1);
+    expected = test::read_whole(written / "tensors-00000.h5");
+    EXPECT_GT(expected.size(), 40000U);
+  }
+  int number = 0;
+  for (auto const& layout : layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      SyntheticModel model(state_of(layout), {.shard = shard});
+      SCOPED_TRACE(testing::Message() << model.parallel.mesh.to_string() << (shard ? ", sharded" : ""));
+      model.step(0, 4);
+      std::string const store = std::to_string(number++);
+      // All ranks write; then a model that has trained on takes the state up again, and one rank writes it.
+      fs::path const divided = commit(model, store + "-divided", world_.size());
+      EXPECT_TRUE(fs::exists(divided / fmt::format("tensors-{:05}.h5", world_.size() - 1)));
+      model.step(1, 4);
+      load(model, Checkpoint::open(divided, world_));
+      EXPECT_TRUE(same(model.gathered(7), model.gathered())) << "small chunks";
+      fs::path const whole = commit(model, store, 1);
+      if (world_.rank() == 0) {
+        EXPECT_TRUE(test::read_whole(whole / "tensors-00000.h5") == expected);
+      }
+    }
+  }
+}
+
+TEST_F(CheckpointLayoutsTest, AWriterThatFailsIsNamedOnEveryRankAndTheEarlierCheckpointStays) {
+  SyntheticModel model(state_of({1, world_.size(), 1, 1}), {});
+  commit(model, "run", world_.size(), 1);
+  int const last = world_.size() - 1;
+  for (auto const& [call, kind] : {std::pair{test::FileCall::pwrite, test::FaultKind::no_space},
+                                   {test::FileCall::pwrite, test::FaultKind::flipped_bit},
+                                   {test::FileCall::fsync, test::FaultKind::io_error}}) {
+    // Rank 0's first fsyncs are those of directories that it makes: there are none now.
+    std::unique_ptr<test::FileFault> const fault =
+        world_.rank() == last ? std::make_unique<test::FileFault>(call, kind, 0) : nullptr;
+    std::string const error = error_of([&] { commit(model, "run", world_.size(), 2); });
+    EXPECT_THAT(error, HasSubstr("checkpoint of step 2 was not written: "));
+    EXPECT_THAT(error, HasSubstr(fmt::format("tensors-{:05}.h5", last)));
+    if (last > 0) {
+      EXPECT_THAT(error, HasSubstr(fmt::format("rank {} on ", last)));
+    }
+    auto const newest = CheckpointStore(directory_ / "run", 9).newest_verified({}, world_);
+    ASSERT_TRUE(newest.has_value());
+    EXPECT_EQ(newest->state().step, 1);
+    if (world_.rank() == 0) {
+      for (auto const& entry : fs::directory_iterator(directory_ / "run")) {
+        EXPECT_THAT(entry.path().filename().string(), testing::AnyOf(".lock", "step-00000001"));
+      }
+    }
+    world_.barrier();
+  }
+}
+
+TEST_F(CheckpointLayoutsTest, ABitFlippedInOneRanksReadsRejectsTheCheckpointOnAllRanks) {
+  SyntheticModel model(state_of({world_.size(), 1, 1, 1}), {});
+  commit(model, "run", world_.size(), 1);
+  commit(model, "run", world_.size(), 2);
+  CheckpointStore const store(directory_ / "run", 9);
+  {
+    std::unique_ptr<test::FileFault> const fault =
+        world_.rank() == world_.size() - 1
+            ? std::make_unique<test::FileFault>(test::FileCall::pread, test::FaultKind::flipped_bit, 0)
+            : nullptr;
+    std::vector<std::string> rejected;
+    auto const newest = store.newest_verified([&](std::string const& text) { rejected.push_back(text); }, world_);
+    ASSERT_TRUE(newest.has_value());
+    EXPECT_EQ(newest->state().step, 1);
+    if (world_.rank() == 0) {
+      EXPECT_THAT(rejected, ElementsAre(HasSubstr("do not have the SHA-256")));
+    }
+  }
+  // The bytes that are loaded are verified, too, not only those that were looked at before.
+  Checkpoint const checkpoint = *store.newest_verified({}, world_);
+  EXPECT_EQ(checkpoint.state().step, 2);
+  std::vector<float> const good = checkpoint.read("layer7.rows", TensorPart::value);
+  std::string error = "nothing was thrown";
+  int reads = 0;
+  for (bool happened = true; happened; ++reads) {
+    Checkpoint const other = Checkpoint::open(checkpoint.directory(), world_);
+    test::FileFault const fault(test::FileCall::pread, test::FaultKind::flipped_bit, reads);
+    error = error_of([&] { EXPECT_EQ(other.read("layer7.rows", TensorPart::value), good); });
+    happened = fault.happened();
+    EXPECT_EQ(error != "nothing was thrown", happened);
+    happened = any_of(world_, happened);
+  }
+}
+
+TEST_F(CheckpointLayoutsTest, NumbersThatAreNotFiniteEndTheSaveOnAllRanks) {
+  SyntheticModel model(state_of({1, 1, 1, world_.size()}), {});
+  if (world_.rank() == world_.size() - 1) {
+    auto values = to_host<float>(model.parameters.values());
+    values[static_cast<std::size_t>(model.parameters.all().front().place.begin)] = HUGE_VALF;
+    copy_from_host(model.parameters.values(), values.data());
+  }
+  try {
+    commit(model, "run", 0);
+    ADD_FAILURE() << "kept an infinite value";
+  } catch (Error const& error) {
+    EXPECT_EQ(error.code(), ExitCode::loss_not_finite);
+    EXPECT_THAT(error.what(), HasSubstr("are not finite"));
+  }
+}
+
+}  // namespace
+}  // namespace heddle

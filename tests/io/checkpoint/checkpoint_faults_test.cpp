@@ -1,0 +1,83 @@
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "checkpoint_fixture.hpp"
+#include "file_faults.hpp"
+
+namespace heddle {
+namespace {
+
+using test::FaultKind;
+using test::FileCall;
+using test::FileFault;
+using ::testing::ElementsAre;
+
+TEST_F(CheckpointTest, AFaultInAnyCallOfASaveLeavesThePreviousCheckpointAndNothingElse) {
+  commit(1);
+  std::map<FileCall, std::vector<FaultKind>> const faults{
+      {FileCall::pwrite, {FaultKind::io_error, FaultKind::no_space, FaultKind::short_count, FaultKind::flipped_bit}},
+      {FileCall::write, {FaultKind::io_error, FaultKind::short_count, FaultKind::flipped_bit}},
+      {FileCall::fsync, {FaultKind::io_error}}};
+  int struck = 0;
+  for (auto const& [call, kinds] : faults) {
+    for (FaultKind const kind : kinds) {
+      bool happened = true;
+      for (int number = 0; happened; ++number) {
+        SCOPED_TRACE(::testing::Message() << "call " << static_cast<int>(call) << ", fault " << static_cast<int>(kind)
+                                          << ", number " << number);
+        std::string error;
+        {
+          FileFault const fault(call, kind, number);
+          error = test::message_of<Error>([&] { SampleState(2).commit_to(store()); });
+          happened = fault.happened();
+        }
+        struck += happened ? 1 : 0;
+        std::vector<std::string> rejected;
+        auto const newest = store().newest_verified([&](std::string const& text) { rejected.push_back(text); });
+        ASSERT_TRUE(newest.has_value());
+        std::int64_t const step = newest->state().step;
+        expect_whole(*newest, step);
+        ASSERT_THAT(rejected, ::testing::IsEmpty());
+        ASSERT_TRUE(step == (error.empty() ? 2 : 1) || (step == 2 && call == FileCall::fsync)) << error;
+        for (std::string const& name : names()) {
+          if (name != "step-00000001") {
+            std::filesystem::remove_all(run_ / "checkpoints" / name);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(struck, 25);
+}
+
+// The bytes that are used must be those that were verified. (Once a checkpoint's files were hashed, and then read again
+// without a check.)
+TEST_F(CheckpointTest, ABitFlippedInAnyReadIsNoticed) {
+  std::filesystem::path const directory = commit(1).directory;
+  int struck = 0;
+  bool happened = true;
+  for (int number = 0; happened; ++number) {
+    FileFault const fault(FileCall::pread, FaultKind::flipped_bit, number);
+    std::string const error = test::message_of<DataError>([&] { expect_whole(Checkpoint::open(directory), 1); });
+    happened = fault.happened();
+    struck += happened ? 1 : 0;
+    ASSERT_EQ(error.find("do not have the SHA-256") != error.npos, happened) << number << ": " << error;
+  }
+  EXPECT_GE(struck, 2);
+}
+
+TEST_F(CheckpointTest, ReadsThatFailOrEndEarlyAreErrorsOrContinued) {
+  std::filesystem::path const directory = commit(1).directory;
+  {
+    FileFault const fault(FileCall::pread, FaultKind::io_error, 0);
+    EXPECT_THAT(test::message_of<DataError>([&] { Checkpoint::open(directory); }),
+                ::testing::HasSubstr("Input/output error"));
+  }
+  FileFault const fault(FileCall::pread, FaultKind::short_count, 1);
+  expect_whole(Checkpoint::open(directory), 1);
+  EXPECT_TRUE(fault.happened());
+}
+
+}  // namespace
+}  // namespace heddle
