@@ -123,9 +123,9 @@ train 2 65 --set run.directory=damaged
 # Going back to an earlier step: newer checkpoints are moved aside, and the run ends as if it had never left.
 cp -r alone back
 train 0 65 --set run.directory=back --resume-from 27
-train 0 0 --set run.directory=back --resume-from 20
-grep -q 'moved aside to rejected-step-00000050: the run goes back to step 20' log || fail "--resume-from moved nothing aside"
-grep -q "resuming after step 20" log || fail "--resume-from 20 began elsewhere"
+train 0 0 --set run.directory=back --resume-from 30
+grep -q 'moved aside to rejected-step-00000050: the run goes back to step 30' log || fail "--resume-from moved nothing aside"
+grep -q "resuming after step 30" log || fail "--resume-from 30 began elsewhere"
 same alone back
 
 # Parameters that overflowed are no checkpoint: the good ones stay, and the message offers the way back.
