@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr double limit = 0.3;
+constexpr double limit = 0.5;
 
 /// Watches the world; a hang is recorded instead of ending the process.
 class WatchTest : public DistTest {
@@ -47,12 +47,12 @@ TEST_F(WatchTest, ARankThatDoesNotComeIsNamedWithItsPhaseAndWhereTheOthersWait) 
   if (last()) {
     std::string const report = wait_for_report();
     if (world_.size() == 1) {
-      EXPECT_THAT(report, HasSubstr(last_rank() + ": saving step 7, last in world.barrier 1; for 0."));
+      EXPECT_THAT(report, HasSubstr(last_rank() + ": saving step 7, last in world.barrier 1; for "));
     } else {
       EXPECT_THAT(report, AllOf(HasSubstr(last_rank() + ": saving step 7, last in world.barrier 1; missing in "
-                                                        "world.barrier 2; for 0."),
+                                                        "world.barrier 2; for "),
                                 HasSubstr(world_.size() == 2 ? "rank 0 on " : "ranks 0, "),
-                                HasSubstr(": waiting in world.barrier 2 while saving step 7; for 0.")));
+                                HasSubstr(": waiting in world.barrier 2 while saving step 7; for ")));
     }
   }
   watched_.barrier();
@@ -64,9 +64,10 @@ TEST_F(WatchTest, AStartedVerbOfAGroupIsWatchedWhereItIsWaitedFor) {
   Communicator const group = watched_.split(color, world_.rank(), "pair");
   if (world_.size() > 1 && last()) {
     EXPECT_THAT(wait_for_report(),
-                AllOf(HasSubstr("missing in pair.start_all_reduce 1"), HasSubstr("rank 0 on " + host_name() +
-                                                                                 ": waiting in pair.start_all_reduce 1 "
-                                                                                 "(10 elements)")));
+                AllOf(HasSubstr(", last in world.split 1; missing in "), HasSubstr("pair.start_all_reduce 1; for "),
+                      HasSubstr("rank 0 on " + host_name() +
+                                ": waiting in pair.start_all_reduce 1 "
+                                "(10 elements)")));
   }
   if (color == 1) {
     Tensor const ones = tensor_of(std::vector<float>(10, 1));
@@ -85,7 +86,7 @@ TEST_F(WatchTest, AMessageThatIsNotSentIsNamedWithBothRanks) {
   Tensor const number = tensor_of(std::vector<float>{3});
   if (last()) {
     EXPECT_THAT(wait_for_report(),
-                AllOf(HasSubstr("missing in world.receive 1"),
+                AllOf(HasSubstr("in no verb yet; missing in "), HasSubstr("world.receive 1; for "),
                       HasSubstr(": waiting in world.receive 1 with rank " + std::to_string(world_.size() - 1))));
     watched_.send(number, 0);
   } else if (world_.rank() == 0) {
@@ -96,8 +97,8 @@ TEST_F(WatchTest, AMessageThatIsNotSentIsNamedWithBothRanks) {
 
 TEST_F(WatchTest, RanksThatWaitForASlowOneDoNotHang) {
   if (last()) {
-    for (int beat = 0; beat < 12; ++beat) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    for (int beat = 0; beat < 60; ++beat) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
       watch_.beat();
     }
   }
@@ -105,12 +106,13 @@ TEST_F(WatchTest, RanksThatWaitForASlowOneDoNotHang) {
   EXPECT_FALSE(reported_.load()) << report_;
 }
 
-TEST_F(WatchTest, WaitingIsMeasured) {
+TEST_F(WatchTest, TheRankThatTheOthersWaitForIsTheSlowest) {
   if (last()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
   watched_.barrier();
-  EXPECT_EQ(watch_.waited_seconds() > 0.15, !last());
+  EXPECT_THAT(slowest_rank(world_, watch_.waited_seconds()),
+              testing::StartsWith(world_.size() == 1 ? "" : "slowest: " + last_rank() + "; the other ranks waited 0."));
 }
 
 TEST(WatchOffTest, DecoratesNothing) {
