@@ -175,6 +175,8 @@ def require_supported(config):
 def read_lines(path):
     with h5py.File(path) as file:
         tokens, offsets = file["text/tokens"][:].tolist(), file["text/offsets"][:].tolist()
+    if len(offsets) > 131072 + 1:
+        sys.exit(f"{path}: more than the 131,072 lines of one window, the order of which this program computes")
     return [tokens[begin:end] + [END] for begin, end in zip(offsets, offsets[1:])]
 
 

@@ -7,6 +7,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/dataset/prepare.hpp>
 #include <iostream>
 
 #include "commands.hpp"
@@ -23,13 +24,14 @@ struct InspectOptions {
   std::string path;
   std::string which = "last";
   bool parameters = false;
+  bool verify = false;
   std::int64_t samples = 3;
 };
 
 CommandSyntax inspect_syntax(InspectOptions& options) {
   CommandSyntax syntax;
   syntax.name = "inspect";
-  syntax.usage = "PATH [--parameters] [--samples N]";
+  syntax.usage = "PATH [--parameters] [--samples N] [--verify]";
   syntax.summary =
       "Shows as text what is in a dataset (a .h5 file, or the directory `heddle prepare` wrote) or in a checkpoint (a\n"
       "run's directory, its checkpoints directory, or one checkpoint's), after checking it.";
@@ -40,7 +42,8 @@ CommandSyntax inspect_syntax(InspectOptions& options) {
       ("parameters", po::bool_switch(&options.parameters),
        "a checkpoint's parameters: name, shape and the values' mean, standard deviation and range")  //
       ("samples", po::value(&options.samples)->value_name("N")->default_value(options.samples),
-       "pairs or lines of a dataset to show, evenly spread over it");
+       "pairs or lines of a dataset to show, evenly spread over it")  //
+      ("verify", po::bool_switch(&options.verify), "read a dataset's tokens to the end and compare all digests");
   syntax.positional.add("path", 1);
   return syntax;
 }
@@ -54,25 +57,29 @@ std::string count(std::int64_t number) {
 }
 
 /// Five numbers and a histogram of ten bins up to the 99th percentile, the rest in an eleventh.
-void print_lengths(char const* of, std::vector<std::int64_t> lengths) {
-  std::sort(lengths.begin(), lengths.end());
-  auto const quantile = [&](double share) {
-    return lengths[static_cast<std::size_t>(share * static_cast<double>(lengths.size() - 1))];
-  };
+void print_lengths(char const* of, LengthCounts const& lengths) {
+  std::int64_t samples = 0;
   double sum = 0;
-  for (std::int64_t const length : lengths) {
-    sum += static_cast<double>(length);
+  for (auto const& [length, number] : lengths) {
+    samples += number;
+    sum += static_cast<double>(length) * static_cast<double>(number);
   }
-  std::cout << fmt::format("{}: shortest {}, median {}, mean {:.1f}, 99 % up to {}, longest {}\n", of, lengths.front(),
-                           quantile(0.5), sum / static_cast<double>(lengths.size()), quantile(0.99), lengths.back());
+  auto const quantile = [&](double share) {
+    auto left = static_cast<std::int64_t>(share * static_cast<double>(samples - 1));
+    return std::ranges::find_if(lengths, [&](LengthCount const& one) { return (left -= one.samples) < 0; })->length;
+  };
+  std::int64_t const longest = lengths.back().length;
+  std::cout << fmt::format("{}: shortest {}, median {}, mean {:.1f}, 99 % up to {}, longest {}\n", of,
+                           lengths.front().length, quantile(0.5), sum / static_cast<double>(samples), quantile(0.99),
+                           longest);
   constexpr std::int64_t bins = 10;
   std::int64_t const width = std::max<std::int64_t>(1, (quantile(0.99) + bins - 1) / bins);
   std::vector<std::int64_t> counts(bins + 1, 0);
-  for (std::int64_t const length : lengths) {
-    ++counts[static_cast<std::size_t>(std::min(bins, (length - 1) / width))];
+  for (auto const& [length, number] : lengths) {
+    counts[static_cast<std::size_t>(std::min(bins, (length - 1) / width))] += number;
   }
   std::int64_t const most = *std::max_element(counts.begin(), counts.end());
-  for (std::int64_t bin = 0; bin <= bins && bin * width < lengths.back(); ++bin) {
+  for (std::int64_t bin = 0; bin <= bins && bin * width < longest; ++bin) {
     std::int64_t const inside = counts[static_cast<std::size_t>(bin)];
     std::string const range = bin == bins  ? fmt::format("over {}", bins * width)
                               : width == 1 ? std::to_string(bin + 1)
@@ -111,17 +118,9 @@ void print_samples(Dataset const& dataset, std::int64_t most, char const* name, 
   }
 }
 
-std::vector<std::int64_t> lengths_of(Dataset const& dataset, std::int64_t (Dataset::*length)(std::int64_t) const) {
-  std::vector<std::int64_t> lengths;
-  for (std::int64_t index = 0; index < dataset.size(); ++index) {
-    lengths.push_back((dataset.*length)(index));
-  }
-  return lengths;
-}
-
 void inspect_pairs(Dataset const& dataset, std::int64_t samples) {
-  print_lengths("source tokens in a sentence", lengths_of(dataset, &Dataset::source_length));
-  print_lengths("target tokens in a sentence", lengths_of(dataset, &Dataset::target_length));
+  print_lengths("source tokens in a sentence", dataset.lengths(SampleLength::source));
+  print_lengths("target tokens in a sentence", dataset.lengths(SampleLength::target));
   print_samples(dataset, samples, "pair", [&](std::int64_t index) {
     return fmt::format("  source: {}\n  target: {}", dataset.source_tokenizer().decode(dataset.source(index)),
                        dataset.target_tokenizer().decode(dataset.target(index)));
@@ -129,24 +128,29 @@ void inspect_pairs(Dataset const& dataset, std::int64_t samples) {
 }
 
 void inspect_lines(Dataset const& dataset, std::int64_t samples) {
-  print_lengths("tokens in a line", lengths_of(dataset, &Dataset::line_length));
+  print_lengths("tokens in a line", dataset.lengths(SampleLength::line));
   print_samples(dataset, samples, "line",
                 [&](std::int64_t index) { return "  " + dataset.source_tokenizer().decode(dataset.line(index)); });
 }
 
-void inspect_dataset(fs::path const& path, std::int64_t samples) {
+void inspect_dataset(fs::path const& path, InspectOptions const& options) {
   Dataset const dataset = Dataset::open(path);
-  std::string const tokens = dataset.has_lines()
-                                 ? fmt::format("{} tokens", count(dataset.line_tokens()))
-                                 : fmt::format("{} source and {} target tokens", count(dataset.source_tokens()),
-                                               count(dataset.target_tokens()));
+  std::string const tokens =
+      dataset.has_lines() ? fmt::format("{} tokens", count(dataset.tokens(SampleLength::line)))
+                          : fmt::format("{} source and {} target tokens", count(dataset.tokens(SampleLength::source)),
+                                        count(dataset.tokens(SampleLength::target)));
   std::cout << fmt::format("dataset {}: {} {}, {}, {:.1f} MiB\n", path.string(), count(dataset.size()),
                            dataset.content(), tokens, static_cast<double>(fs::file_size(path)) / (1 << 20));
+  std::cout << fmt::format("digest: {}\n", dataset.digest());
   print_vocabulary(dataset.vocabulary(), dataset.vocabulary_digest(), dataset.has_lines() ? "" : "joint, ");
   if (dataset.has_lines()) {
-    inspect_lines(dataset, samples);
+    inspect_lines(dataset, options.samples);
   } else {
-    inspect_pairs(dataset, samples);
+    inspect_pairs(dataset, options.samples);
+  }
+  if (options.verify) {
+    dataset.verify();
+    std::cout << "every byte verified\n";
   }
 }
 
@@ -185,9 +189,10 @@ void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
     total += elements(tensor);
   }
   std::cout << fmt::format("checkpoint {}: every byte verified\n", checkpoint.directory().string());
-  std::cout << fmt::format("step {}; next: epoch {}, sample {}; {} tokens seen in {:.0f} s of training; seed {}\n",
-                           count(state.step), state.epoch, count(state.position), count(state.tokens), state.seconds,
-                           state.seed);
+  std::cout << fmt::format(
+      "step {}; next: epoch {}, window {}, sample {}; {} tokens seen in {:.0f} s of training; seed {}\n",
+      count(state.step), state.epoch, state.position >> 32, count(state.position & 0xFFFF'FFFF), count(state.tokens),
+      state.seconds, state.seed);
   if (state.best_step > 0) {
     std::cout << fmt::format("best validation loss {:.4f}, at step {}; {} validations since without a better one\n",
                              state.best_valid_loss, count(state.best_step), state.validations_without_improvement);
@@ -208,11 +213,13 @@ void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
 /// The datasets that `heddle prepare` wrote to a directory.
 std::vector<fs::path> datasets_in(fs::path const& directory) {
   std::vector<fs::path> found;
-  for (char const* const name : {"train.h5", "valid.h5"}) {
-    if (fs::exists(directory / name)) {
-      found.push_back(directory / name);
+  for (auto const& entry : fs::directory_iterator(directory)) {
+    std::string const name = entry.path().filename().string();
+    if (is_training_file(name) || name == "valid.h5") {
+      found.push_back(entry.path());
     }
   }
+  std::ranges::sort(found);
   return found;
 }
 
@@ -256,12 +263,12 @@ int run_inspect(Arguments const& arguments) {
     throw DataError(fmt::format("{}: there is no such file or directory", options.path));
   }
   if (!fs::is_directory(options.path)) {
-    inspect_dataset(options.path, options.samples);
+    inspect_dataset(options.path, options);
     return static_cast<int>(ExitCode::done);
   }
   auto const datasets = datasets_in(options.path);
   for (fs::path const& dataset : datasets) {
-    inspect_dataset(dataset, options.samples);
+    inspect_dataset(dataset, options);
   }
   if (datasets.empty()) {
     inspect_checkpoints(options);

@@ -40,7 +40,9 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared) {
       ("target-vocab-model", path("MODEL"), "an existing SentencePiece model of the target side")     //
       ("max-length", po::value(&prepared.max_length)->default_value(prepared.max_length),
        "leave out a pair with more tokens than this on a side; lines of --text are never left out")  //
-      ("out", path("DIRECTORY")->required(), "where the files go")                                   //
+      ("samples-per-file", po::value(&prepared.samples_per_file)->value_name("N"),
+       "write the training dataset as train-00001.h5, train-00002.h5 …, each with at most N pairs or lines")  //
+      ("out", path("DIRECTORY")->required(), "where the files go")                                            //
       ("overwrite", po::bool_switch(&prepared.overwrite), "replace what an earlier run left in DIRECTORY");
   return syntax;
 }

@@ -58,6 +58,10 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
 
 TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start) {
   auto const path = directory.path() / metrics_name;
+  std::error_code problem;
+  if (std::filesystem::exists(path, problem) && !std::filesystem::is_regular_file(path, problem)) {
+    throw DataError(fmt::format("{}: is no regular file; move it away", path.string()));  // a FIFO waits for ever
+  }
   directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start.step) : "");
   return {appended(path), start};
 }

@@ -54,7 +54,7 @@ void Trainer::open_data() {
     valid_data_.emplace(Dataset::open(config_.data.valid));
     if (valid_data_->vocabulary_digest() != train_data_->vocabulary_digest()) {
       throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
-                                  config_.data.train, config_.data.valid));
+                                  train_data_->name(), config_.data.valid));
     }
     valid_samples_ = samples_for(config_, *valid_data_, {.training = false, .prefixes = model.needs_prefixes()});
   }
@@ -68,7 +68,7 @@ void Trainer::open_data() {
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   batches_.emplace(*samples_, limits, config_.train.seed);
   Communicator const& world = setup_.parallel.world;
-  require_long_enough(config_, model, setup_.parallel.mesh, world.size(), batches_->longest());
+  require_long_enough(config_, model, setup_.parallel.mesh, world.size(), batches_->totals().longest);
 }
 
 void Trainer::announce() {
@@ -78,7 +78,7 @@ void Trainer::announce() {
     std::fflush(stdout);
   }
   Config largest = config_;  // no batch has more than all data
-  largest.train.batch_tokens = std::min(config_.train.batch_tokens, batches_->tokens());
+  largest.train.batch_tokens = std::min(config_.train.batch_tokens, batches_->totals().tokens);
   largest.train.micro_batch_tokens = std::min(config_.train.micro_batch_tokens, largest.train.batch_tokens);
   report_.emplace(RunReport::gather(largest, setup_.registries, parallel, vocabulary_sizes(*train_data_)));
   if (speaks()) {
@@ -165,9 +165,9 @@ void Trainer::print_start() const {
     fmt::print("note: {} is on a file system without locks: the file .lease there keeps other runs out\n",
                setup_.directory.string());
   }
-  fmt::print("{} parameters, training on {}{}\n", whole_model_->elements(), samples_->words(batches_->epoch()),
-             batches_->left_out() > 0
-                 ? fmt::format(" ({} left out: longer than model.max_length)", batches_->left_out())
+  fmt::print("{} parameters, training on {}{}\n", whole_model_->elements(), samples_->words(),
+             batches_->totals().left_out > 0
+                 ? fmt::format(" ({} left out: longer than model.max_length)", batches_->totals().left_out)
                  : "");
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {

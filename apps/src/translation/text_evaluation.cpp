@@ -45,7 +45,7 @@ void evaluate_text(TrainedModelOptions const& options, std::string const& text) 
   Tokenizer const& tokenizer = model->vocabulary().target;  // of one stack both are the text's
   auto const samples = text_samples(config, encode_lines(tokenizer, text), tokenizer,
                                     {.training = false, .prefixes = model->needs_prefixes()});
-  std::cerr << fmt::format("heddle: {}\n", samples->words(0));
+  std::cerr << fmt::format("heddle: {}\n", samples->words());
   LossSums const loss = model->loss(SampledMicroBatches(*samples, all_samples(*samples, config.model.max_length),
                                                         {.most_tokens = config.train.micro_batch_tokens}));
   bool const masked = predicts_masked_tokens(config.model);

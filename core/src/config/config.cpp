@@ -135,9 +135,22 @@ Config parse_config(std::string_view text, std::string_view source_name, std::ve
 }
 
 Config load_config(std::string const& path, std::vector<std::string> const& overrides) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path)) {
-    std::string const reason = file ? "it is a directory" : std::generic_category().message(errno);
+  constexpr std::uintmax_t most_bytes = std::uintmax_t{16} << 20;
+  std::error_code problem;
+  std::string reason;
+  if (!std::filesystem::exists(path, problem)) {
+    reason = problem ? problem.message() : std::generic_category().message(ENOENT);
+  } else if (!std::filesystem::is_regular_file(path, problem)) {
+    reason = "it is no regular file";  // one that never ends, or that waits for a writer
+  } else if (std::filesystem::file_size(path, problem) > most_bytes) {
+    reason = "it is larger than 16 MiB";
+  }
+  std::ifstream file;
+  if (reason.empty()) {
+    file.open(path, std::ios::binary);
+    reason = file ? "" : std::generic_category().message(errno);
+  }
+  if (!reason.empty()) {
     throw ConfigError(fmt::format("{}: cannot be read: {}; expected a TOML file, see docs/config.md", path, reason));
   }
   std::ostringstream text;

@@ -7,20 +7,14 @@
 #include <numeric>
 #include <utility>
 
-#include "shuffle.hpp"
-
 namespace heddle {
 
 namespace {
 
-std::vector<std::int64_t> usable_samples(SampleSource const& samples, std::int64_t epoch, std::int64_t max_length) {
-  std::vector<std::int64_t> usable;
-  std::int64_t const size = samples.size(epoch);
-  for (std::int64_t index = 0; index < size; ++index) {
-    if (samples.cost(epoch, index).longer() <= max_length) {
-      usable.push_back(index);
-    }
-  }
+std::vector<std::int64_t> usable_samples(SampleSource const& samples, std::int64_t epoch, std::int64_t window,
+                                         std::int64_t max_length) {
+  std::vector<std::int64_t> usable = samples.window(epoch, window);
+  std::erase_if(usable, [&](std::int64_t index) { return samples.cost(epoch, index).longer() > max_length; });
   return usable;
 }
 
@@ -57,72 +51,81 @@ std::vector<IndexRange> cut_share(std::span<std::int64_t const> costs, MicroBatc
 }  // namespace
 
 BatchPlanner::BatchPlanner(SampleSource const& samples, Limits const& limits, std::uint64_t seed)
-    : samples_(samples), limits_(limits), seed_(seed) {
-  begin_epoch(0);
+    : samples_(samples),
+      limits_(limits),
+      key_(random_key(seed, "batches.order")),
+      totals_(samples.totals(0, limits.max_length)) {
+  if (totals_.usable == 0) {
+    throw DataError(fmt::format("all {} are longer than model.max_length = {}", samples_.words(), limits_.max_length));
+  }
 }
 
-void BatchPlanner::begin_epoch(std::int64_t epoch) {
-  order_ = usable_samples(samples_, epoch, limits_.max_length);
-  if (order_.empty()) {
-    throw DataError(
-        fmt::format("all {} are longer than model.max_length = {}", samples_.words(epoch), limits_.max_length));
-  }
+void BatchPlanner::enter(std::int64_t epoch, std::int64_t window) {
+  order_ = usable_samples(samples_, epoch, window, limits_.max_length);
+  shuffle(order_, key_, epoch, window);
   epoch_ = epoch;
-  position_ = 0;
-  shuffle(order_, random_key(seed_, "batches.order"), epoch_);
+  window_ = window;
+  place_ = 0;
+  entered_ = true;
+}
+
+GlobalBatch BatchPlanner::next_of_epoch() {
+  GlobalBatch batch{.epoch = epoch_, .samples = {}, .tokens = {}};
+  std::int64_t budget = limits_.batch_tokens;
+  while (true) {
+    for (; place_ < std::ssize(order_); ++place_) {
+      std::int64_t const index = order_[static_cast<std::size_t>(place_)];
+      std::int64_t const cost = samples_.cost(epoch_, index).longer();
+      if (cost > budget && !batch.samples.empty()) {
+        return batch;
+      }
+      budget -= cost;
+      add_sample(samples_, batch, index);
+    }
+    if (window_ + 1 == samples_.windows(epoch_)) {
+      return batch;
+    }
+    enter(epoch_, window_ + 1);
+  }
 }
 
 GlobalBatch BatchPlanner::next() {
-  if (position_ == static_cast<std::int64_t>(order_.size())) {
-    begin_epoch(epoch_ + 1);
+  if (!entered_) {
+    enter(epoch_, window_);
   }
-  GlobalBatch batch{.epoch = epoch_, .samples = {}, .tokens = {}};
-  std::int64_t budget = limits_.batch_tokens;
-  for (; position_ < static_cast<std::int64_t>(order_.size()); ++position_) {
-    std::int64_t const index = order_[static_cast<std::size_t>(position_)];
-    std::int64_t const cost = samples_.cost(epoch_, index).longer();
-    if (cost > budget && !batch.samples.empty()) {
-      break;
-    }
-    budget -= cost;
-    add_sample(samples_, batch, index);
+  GlobalBatch batch = next_of_epoch();
+  if (batch.samples.empty()) {
+    enter(epoch_ + 1, 0);
+    batch = next_of_epoch();
+  }
+  if (batch.samples.empty()) {
+    throw DataError(fmt::format("epoch {}: all {} are longer than model.max_length = {}", epoch_, samples_.words(),
+                                limits_.max_length));
   }
   return batch;
 }
 
-std::int64_t BatchPlanner::longest() const {
-  std::int64_t longest = 0;
-  for (std::int64_t const index : order_) {
-    longest = std::max(longest, samples_.cost(epoch_, index).longer());
-  }
-  return longest;
-}
-
-std::int64_t BatchPlanner::tokens() const {
-  std::int64_t tokens = 0;
-  for (std::int64_t const index : order_) {
-    tokens += samples_.cost(epoch_, index).longer();
-  }
-  return tokens;
-}
-
 void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
-  if (epoch >= 0 && epoch != epoch_) {
-    begin_epoch(epoch);
+  std::int64_t const window = position >> 32;
+  std::int64_t const place = position & 0xFFFF'FFFF;
+  bool const known = epoch >= 0 && position >= 0 && window < samples_.windows(epoch);
+  if (known && (!entered_ || epoch != epoch_ || window != window_)) {
+    enter(epoch, window);
   }
-  if (epoch < 0 || position < 0 || position > static_cast<std::int64_t>(order_.size())) {
+  if (!known || place > std::ssize(order_)) {
     throw DataError(
-        fmt::format("epoch {}, position {} is no place in a dataset of {} usable samples; is it the dataset the run "
-                    "began with?",
-                    epoch, position, order_.size()));
+        fmt::format("epoch {}, window {}, sample {} is no place in {}; is it the dataset the run began with?", epoch,
+                    window, place, samples_.words()));
   }
-  position_ = position;
+  place_ = place;
 }
 
 GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length) {
   GlobalBatch batch;
-  for (std::int64_t const index : usable_samples(samples, 0, max_length)) {
-    add_sample(samples, batch, index);
+  for (std::int64_t window = 0; window < samples.windows(0); ++window) {
+    for (std::int64_t const index : usable_samples(samples, 0, window, max_length)) {
+      add_sample(samples, batch, index);
+    }
   }
   return batch;
 }

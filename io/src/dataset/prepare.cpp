@@ -13,6 +13,8 @@
 #include <list>
 #include <optional>
 #include <ostream>
+#include <regex>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
 #include "files/progress_line.hpp"
+#include "format.hpp"
 
 namespace heddle {
 namespace {
@@ -71,10 +74,21 @@ void survey(Texts& texts, std::ostream& out) {
 
 std::string read_file(Path const& path) {
   std::error_code failure;
-  std::ifstream file(path, std::ios::binary);
-  if (!file || !std::filesystem::is_regular_file(path, failure)) {
-    throw DataError(fmt::format("{}: cannot read this vocabulary model: {}", path.string(),
-                                !file ? std::strerror(errno) : "it is no regular file"));
+  std::string reason;
+  if (!std::filesystem::exists(path, failure)) {
+    reason = std::strerror(ENOENT);
+  } else if (!std::filesystem::is_regular_file(path, failure)) {
+    reason = "it is no regular file";
+  } else if (file_bytes(path) > dataset_format::most_model_bytes) {
+    reason = "it is larger than 64 MiB";
+  }
+  std::ifstream file;
+  if (reason.empty()) {
+    file.open(path, std::ios::binary);
+    reason = file ? "" : std::strerror(errno);
+  }
+  if (!reason.empty()) {
+    throw DataError(fmt::format("{}: cannot read this vocabulary model: {}", path.string(), reason));
   }
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -186,8 +200,47 @@ class EncodedTexts {
   std::string line_;
 };
 
+/// The files of one dataset: each has at most `most` samples, if that is above 0.
+class DatasetFiles {
+ public:
+  DatasetFiles(Path directory, std::string name, Vocabulary vocabulary, bool lines, int64_t most)
+      : directory_(std::move(directory)),
+        name_(std::move(name)),
+        vocabulary_(std::move(vocabulary)),
+        lines_(lines),
+        most_(most) {}
+
+  /// The file for the next sample.
+  DatasetWriter& writer() {
+    if (writers_.empty() || (most_ > 0 && writers_.back().size() == most_)) {
+      finish();
+      Path const path =
+          directory_ / (most_ > 0 ? fmt::format("{}-{:05}.h5", name_, writers_.size() + 1) : name_ + ".h5");
+      lines_ ? writers_.emplace_back(path, vocabulary_.source) : writers_.emplace_back(path, vocabulary_);
+    }
+    return writers_.back();
+  }
+  int64_t samples() const {
+    int64_t samples = 0;
+    for (DatasetWriter const& writer : writers_) {
+      samples += writer.size();
+    }
+    return samples;
+  }
+  void finish() { std::ranges::for_each(writers_, &DatasetWriter::finish); }
+  void commit() { std::ranges::for_each(writers_, &DatasetWriter::commit); }
+
+ private:
+  Path directory_;
+  std::string name_;
+  Vocabulary vocabulary_;
+  bool lines_;
+  int64_t most_;
+  std::vector<DatasetWriter> writers_;
+};
+
 PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabulary const& vocabulary,
-                    DatasetWriter& writer, std::ostream& out) {
+                    DatasetFiles& files, std::ostream& out) {
   ProgressLine progress(out, "encoding " + texts.name, file_bytes(texts.sides.front()));
   bool const pairs = texts.sides.size() > 1;
   EncodedTexts encoded(texts, vocabulary);
@@ -198,12 +251,12 @@ PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabular
     } else if (pairs && encoded.longest() > options.max_length) {
       ++report.too_long;
     } else {
-      encoded.add_to(writer, report);
+      encoded.add_to(files.writer(), report);
     }
     progress.update(encoded.first().line_number(), encoded.first().file_position());
   }
   encoded.require_all_read();
-  report.samples = writer.size();
+  report.samples = files.samples();
   if (report.samples == 0) {
     throw DataError(pairs ? fmt::format("{}: no sentence pair can be used: {} empty, {} longer than {} tokens",
                                         texts.words(), report.empty, report.too_long, options.max_length)
@@ -238,22 +291,36 @@ void check(PrepareOptions const& options) {
   if (options.separate_vocabularies && options.source_model && !options.target_model) {
     throw UsageError("--separate-vocab with --vocab-model needs --target-vocab-model, too");
   }
+  if (options.samples_per_file < 0) {
+    throw UsageError(fmt::format("--samples-per-file is {}; expected at least 1", options.samples_per_file));
+  }
   if (options.max_length < 1 || options.vocabulary_size < 1) {
     throw UsageError(fmt::format("--max-length ({}) and --vocab-size ({}) must be at least 1", options.max_length,
                                  options.vocabulary_size));
   }
 }
 
-/// The files that this command may write to its directory.
-constexpr std::array<char const*, 5> output_names = {"train.h5", "valid.h5", "vocab.model", "vocab.source.model",
-                                                     "vocab.target.model"};
+/// The files in the directory that this command may have written.
+std::vector<Path> earlier_files(Path const& directory) {
+  constexpr std::array<std::string_view, 4> others = {"valid.h5", "vocab.model", "vocab.source.model",
+                                                      "vocab.target.model"};
+  std::vector<Path> found;
+  std::error_code absent;
+  for (auto const& entry : std::filesystem::directory_iterator(directory, absent)) {
+    std::string const name = entry.path().filename().string();
+    if (is_training_file(name) || std::ranges::find(others, name) != others.end()) {
+      found.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
 
 void refuse_to_replace(PrepareOptions const& options) {
-  for (char const* const name : output_names) {
-    Path const path = options.directory / name;
-    if (!options.overwrite && std::filesystem::exists(path)) {
-      throw DataError(fmt::format("{} exists: choose another --out, or replace it with --overwrite", path.string()));
-    }
+  auto const earlier = earlier_files(options.directory);
+  if (!options.overwrite && !earlier.empty()) {
+    throw DataError(
+        fmt::format("{} exists: choose another --out, or replace it with --overwrite", earlier.front().string()));
   }
 }
 
@@ -291,6 +358,11 @@ std::vector<Texts> texts_of(PrepareOptions const& options) {
 
 }  // namespace
 
+bool is_training_file(std::string const& name) {
+  static std::regex const form(R"(train(-\d{5,})?\.h5)");
+  return std::regex_match(name, form);
+}
+
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   check(options);
   refuse_to_replace(options);
@@ -304,24 +376,21 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
 
   // Everything is written under temporary names first, so that any failure leaves no file.
   std::list<PendingFile> models = write_models(options, vocabulary);
-  std::vector<DatasetWriter> writers;
+  std::vector<DatasetFiles> datasets;
   std::vector<PreparedText> reports;
   for (Texts const& each : texts) {
-    Path const path = options.directory / (each.name + ".h5");
-    DatasetWriter& writer =
-        options.text ? writers.emplace_back(path, vocabulary.source) : writers.emplace_back(path, vocabulary);
-    reports.push_back(encode(each, options, vocabulary, writer, progress));
-    writer.finish();
+    DatasetFiles& files = datasets.emplace_back(options.directory, each.name, vocabulary, options.text.has_value(),
+                                                each.name == "train" ? options.samples_per_file : 0);
+    reports.push_back(encode(each, options, vocabulary, files, progress));
+    files.finish();
   }
-  for (char const* const name : output_names) {
-    std::filesystem::remove(options.directory / name);
+  for (Path const& earlier : earlier_files(options.directory)) {
+    std::filesystem::remove(earlier);
   }
   for (PendingFile& model : models) {
     model.commit();
   }
-  for (DatasetWriter& writer : writers) {
-    writer.commit();
-  }
+  std::ranges::for_each(datasets, &DatasetFiles::commit);
   directory.keep();
 
   PrepareReport report{reports.front(), {}, vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/random.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
 #include <heddle/io/dataset/text_samples.hpp>
+#include <numeric>
 
 namespace heddle {
 
@@ -13,7 +16,24 @@ namespace {
   throw ConfigError(fmt::format("{} = {} {}", model.place("stacks"), to_toml(OptionValue(model.stacks)), reason));
 }
 
+/// Adds samples of one length.
+void count(SampleTotals& totals, LengthCount const& samples, std::int64_t max_length) {
+  if (samples.length > max_length) {
+    totals.left_out += samples.samples;
+    return;
+  }
+  totals.usable += samples.samples;
+  totals.tokens += samples.length * samples.samples;
+  totals.longest = std::max(totals.longest, samples.length);
+}
+
 }  // namespace
+
+std::vector<std::int64_t> PairSource::window(std::int64_t epoch, std::int64_t /*window*/) const {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(size(epoch)));
+  std::iota(indices.begin(), indices.end(), std::int64_t{0});
+  return indices;
+}
 
 Pack PairSource::pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
                       GroupMember split) const {
@@ -24,31 +44,80 @@ Pack PairSource::pack(std::int64_t epoch, std::span<std::int64_t const> indices,
   return make_pack(pairs, ids(), split);
 }
 
-std::string PairSource::words(std::int64_t epoch) const {
-  return fmt::format("{} sentence pairs", size(epoch));
-}
-
-Pack PrefixedPairs::pack(std::int64_t /*epoch*/, std::span<std::int64_t const> indices, std::int32_t first_number,
-                         GroupMember split) const {
-  SpecialIds const ids = dataset_.vocabulary().special_ids().target;
-  std::vector<TokenSequence> packed;
-  for (std::int64_t const index : indices) {
-    auto const source = dataset_.source(index);
-    auto const target = dataset_.target(index);
-    TokenSequence sequence{first_number++, {ids.begin}, {}, static_cast<std::int32_t>(source.size() + 2)};
-    sequence.input.insert(sequence.input.end(), source.begin(), source.end());
-    sequence.input.push_back(ids.end);
-    sequence.output.assign(sequence.input.size() - 1, -1);
-    sequence.input.insert(sequence.input.end(), target.begin(), target.end());
-    sequence.output.insert(sequence.output.end(), target.begin(), target.end());
-    sequence.output.push_back(ids.end);
-    packed.push_back(std::move(sequence));
+SampleTotals PairSource::totals(std::int64_t epoch, std::int64_t max_length) const {
+  SampleTotals totals;
+  for (std::int64_t index = 0; index < size(epoch); ++index) {
+    count(totals, {cost(epoch, index).longer(), 1}, max_length);
   }
-  return make_sequence_pack(packed, Side::target, split);
+  return totals;
 }
 
-std::string PrefixedPairs::words(std::int64_t epoch) const {
-  return fmt::format("{} sentence pairs, the sources as prefixes of the targets", size(epoch));
+std::string PairSource::words() const {
+  return fmt::format("{} sentence pairs", size(0));
+}
+
+DatasetSamples::DatasetSamples(Dataset const& dataset, PairForm form, std::optional<std::uint64_t> seed)
+    : dataset_(dataset),
+      form_(form),
+      order_(dataset.size(), seed ? std::optional(random_key(*seed, "batches.blocks")) : std::nullopt) {}
+
+SampleCost DatasetSamples::cost(std::int64_t /*epoch*/, std::int64_t index) const {
+  std::int64_t const target = dataset_.target_length(index) + 1;
+  if (form_ == PairForm::targets) {
+    return {0, target};
+  }
+  std::int64_t const source = dataset_.source_length(index) + 1;
+  return form_ == PairForm::pairs ? SampleCost{source, target} : SampleCost{0, source + target};
+}
+
+SampleTotals DatasetSamples::totals(std::int64_t /*epoch*/, std::int64_t max_length) const {
+  bool const prefixed = form_ == PairForm::prefixed;
+  std::int64_t const special = prefixed ? 2 : 1;
+  SampleTotals totals;
+  for (auto const& [length, samples] : dataset_.lengths(prefixed                     ? SampleLength::both
+                                                        : form_ == PairForm::targets ? SampleLength::target
+                                                                                     : SampleLength::longer)) {
+    count(totals, {length + special, samples}, max_length);
+  }
+  return totals;
+}
+
+TokenSequence DatasetSamples::prefixed(std::int64_t index, std::int32_t number) const {
+  SpecialIds const ids = dataset_.vocabulary().special_ids().target;
+  auto const source = dataset_.source(index);
+  auto const target = dataset_.target(index);
+  TokenSequence sequence{number, {ids.begin}, {}, static_cast<std::int32_t>(source.size() + 2)};
+  sequence.input.insert(sequence.input.end(), source.begin(), source.end());
+  sequence.input.push_back(ids.end);
+  sequence.output.assign(sequence.input.size() - 1, -1);
+  sequence.input.insert(sequence.input.end(), target.begin(), target.end());
+  sequence.output.insert(sequence.output.end(), target.begin(), target.end());
+  sequence.output.push_back(ids.end);
+  return sequence;
+}
+
+Pack DatasetSamples::pack(std::int64_t /*epoch*/, std::span<std::int64_t const> indices, std::int32_t first_number,
+                          GroupMember split) const {
+  if (form_ == PairForm::prefixed) {
+    std::vector<TokenSequence> sequences;
+    for (std::int64_t const index : indices) {
+      sequences.push_back(prefixed(index, first_number++));
+    }
+    return make_sequence_pack(sequences, Side::target, split);
+  }
+  std::vector<SentencePair> pairs;
+  for (std::int64_t const index : indices) {
+    pairs.push_back({first_number++, {}, dataset_.target(index)});
+    if (form_ == PairForm::pairs) {
+      pairs.back().source = dataset_.source(index);
+    }
+  }
+  return make_pack(pairs, dataset_.vocabulary().special_ids(), split);
+}
+
+std::string DatasetSamples::words() const {
+  return fmt::format("{} sentence pairs{}", dataset_.size(),
+                     form_ == PairForm::prefixed ? ", the sources as prefixes of the targets" : "");
 }
 
 bool predicts_masked_tokens(ModelConfig const& model) {
@@ -57,14 +126,15 @@ bool predicts_masked_tokens(ModelConfig const& model) {
 
 std::unique_ptr<SampleSource> samples_for(Config const& config, Dataset const& dataset, SampleUse use) {
   ModelConfig const& model = config.model;
-  std::string const data = fmt::format("{} has {}", dataset.path().string(), dataset.content());
+  std::optional<std::uint64_t> const seed = use.training ? std::optional(config.train.seed) : std::nullopt;
+  std::string const data = fmt::format("{} has {}", dataset.name(), dataset.content());
   if (model.stacks.size() > 1) {
     if (dataset.has_lines()) {
       refuse(model, fmt::format("learns from sentence pairs, but {}; make pairs with `heddle prepare --source … "
                                 "--target …`, or choose one stack, [\"decoder\"] or [\"encoder\"]",
                                 data));
     }
-    return std::make_unique<DatasetSamples>(dataset);
+    return std::make_unique<DatasetSamples>(dataset, PairForm::pairs, seed);
   }
   bool const masked = predicts_masked_tokens(model);
   if (!dataset.has_lines()) {
@@ -74,21 +144,21 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Dataset const& d
                                 data));
     }
     if (!use.prefixes) {
-      return std::make_unique<TargetSamples>(dataset);
+      return std::make_unique<DatasetSamples>(dataset, PairForm::targets, seed);
     }
     if (!dataset.joint()) {
       refuse(model,
              fmt::format("with mask = \"prefix\" reads sources and targets as one text, but those of {} have "
                          "vocabularies of their own; `heddle prepare` without --separate-vocab makes a joint one",
-                         dataset.path().string()));
+                         dataset.name()));
     }
-    return std::make_unique<PrefixedPairs>(dataset);
+    return std::make_unique<DatasetSamples>(dataset, PairForm::prefixed, seed);
   }
   Tokenizer const& tokenizer = dataset.source_tokenizer();
   if (masked && tokenizer.special_ids().mask == SpecialIds::absent) {
     refuse(model, fmt::format("predicts masked tokens, but the vocabulary of {} has no piece <mask>; `heddle prepare "
                               "--text …` without --vocab-model learns one that has",
-                              dataset.path().string()));
+                              dataset.name()));
   }
   return text_samples(config, std::make_unique<DatasetLines>(dataset), tokenizer, use);
 }

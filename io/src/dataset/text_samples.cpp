@@ -1,30 +1,37 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <heddle/core/base/random.hpp>
 #include <heddle/io/dataset/text_samples.hpp>
 #include <limits>
 #include <numeric>
 
-#include "shuffle.hpp"
-
 namespace heddle {
 
-TextSequences::TextSequences(TextLines const& lines, std::int64_t max_length, std::optional<std::uint64_t> shuffle_key,
-                             std::int64_t epoch)
-    : lines_(lines), order_(static_cast<std::size_t>(lines.size())) {
-  std::iota(order_.begin(), order_.end(), std::int64_t{0});
-  if (shuffle_key) {
-    shuffle(order_, *shuffle_key, epoch);
+namespace {
+
+constexpr std::int64_t low_bits = 0xFFFF'FFFF;
+
+}  // namespace
+
+LengthCounts MemoryLines::lengths() const {
+  LengthCounts counts;
+  for (auto const& line : lines_) {
+    counts.push_back({std::ssize(line), 1});
   }
-  for (std::int64_t place = 0; place < lines.size(); ++place) {
+  return counts;
+}
+
+TextSequences::TextSequences(TextLines const& lines, std::vector<std::int64_t> order, std::int64_t max_length)
+    : lines_(lines), order_(std::move(order)) {
+  for (std::int64_t place = 0; place < std::ssize(order_); ++place) {
     add_line(place, max_length);
   }
 }
 
 void TextSequences::add_line(std::int64_t place, std::int64_t max_length) {
   std::int64_t left = tokens(place);
-  cut_lines_ += left > max_length ? 1 : 0;
   if (!length_.empty() && length_.back() + left <= max_length) {
     length_.back() += left;
     return;
@@ -49,20 +56,45 @@ std::vector<TextSequences::Piece> TextSequences::pieces(std::int64_t sequence) c
 }
 
 TextSamples::TextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule)
-    : lines_(std::move(lines)), rule_(rule) {}
+    : lines_(std::move(lines)),
+      rule_(rule),
+      order_(lines_->size(), rule.seed ? std::optional(random_key(*rule.seed, "text.blocks")) : std::nullopt) {}
 
-TextSequences const& TextSamples::sequences(std::int64_t epoch) const {
-  if (!latest_ || latest_->first != epoch) {
-    std::optional<std::uint64_t> const key =
-        rule_.seed ? std::optional(random_key(*rule_.seed, "text.order")) : std::nullopt;
-    latest_.emplace(epoch, TextSequences(*lines_, rule_.max_length, key, epoch));
+TextSequences const& TextSamples::sequences(std::int64_t epoch, std::int64_t window) const {
+  auto const found = std::ranges::find_if(
+      latest_, [&](Window const& known) { return known.epoch == epoch && known.window == window; });
+  if (found == latest_.end()) {
+    std::vector<std::int64_t> order = order_.window(epoch, window);
+    if (rule_.seed) {
+      shuffle(order, random_key(*rule_.seed, "text.order"), epoch, window);
+    }
+    latest_.push_front({epoch, window, TextSequences(*lines_, std::move(order), rule_.max_length)});
+    if (latest_.size() > 2) {
+      latest_.pop_back();
+    }
+  } else {
+    latest_.splice(latest_.begin(), latest_, found);
   }
-  return latest_->second;
+  return latest_.front().sequences;
+}
+
+std::vector<std::int64_t> TextSamples::window(std::int64_t epoch, std::int64_t window) const {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(sequences(epoch, window).size()));
+  std::iota(indices.begin(), indices.end(), window << 32);
+  return indices;
+}
+
+std::int64_t TextSamples::length(std::int64_t epoch, std::int64_t index) const {
+  return sequences(epoch, index >> 32).length(index & low_bits);
+}
+
+std::vector<TextSequences::Piece> TextSamples::pieces(std::int64_t epoch, std::int64_t index) const {
+  return sequences(epoch, index >> 32).pieces(index & low_bits);
 }
 
 std::vector<std::int32_t> TextSamples::tokens(std::int64_t epoch, std::int64_t index) const {
   std::vector<std::int32_t> tokens;
-  for (auto const& [line, begin, count, ends] : sequences(epoch).pieces(index)) {
+  for (auto const& [line, begin, count, ends] : pieces(epoch, index)) {
     auto const piece = lines_->tokens(line, begin, ends ? count - 1 : count);
     tokens.insert(tokens.end(), piece.begin(), piece.end());
     if (ends) {
@@ -87,14 +119,29 @@ Pack TextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> indices
   return make_sequence_pack(packed, Side::target, split);
 }
 
-std::string TextSamples::words(std::int64_t epoch) const {
-  TextSequences const& joined = sequences(epoch);
-  std::string const cut =
-      joined.cut_lines() > 0
-          ? fmt::format(", {} of which are cut into pieces: longer than model.max_length", joined.cut_lines())
-          : "";
-  return fmt::format("{} sequences of at most {} tokens from {} lines of text{}", joined.size(), rule_.max_length,
-                     lines_->size(), cut);
+SampleTotals TextSamples::totals(std::int64_t epoch, std::int64_t max_length) const {
+  SampleTotals totals{.usable = 1, .longest = std::min(max_length, rule_.max_length)};
+  for (auto const& [length, lines] : lines_->lengths()) {
+    totals.tokens += (length + 1) * lines;
+  }
+  if (windows(epoch) == 1) {
+    TextSequences const& joined = sequences(epoch, 0);
+    totals.usable = joined.size();
+    totals.longest = 0;
+    for (std::int64_t sequence = 0; sequence < joined.size(); ++sequence) {
+      totals.longest = std::max(totals.longest, joined.length(sequence));
+    }
+  }
+  return totals;
+}
+
+std::string TextSamples::words() const {
+  std::int64_t cut = 0;
+  for (auto const& [length, lines] : lines_->lengths()) {
+    cut += length + 1 > rule_.max_length ? lines : 0;
+  }
+  return fmt::format("{} lines of text, joined into sequences of at most {} tokens{}", lines_->size(), rule_.max_length,
+                     cut > 0 ? fmt::format("; {} of them are cut into pieces: longer than model.max_length", cut) : "");
 }
 
 PrefixedTextSamples::PrefixedTextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule)
@@ -104,12 +151,12 @@ PrefixedTextSamples::PrefixedTextSamples(std::unique_ptr<TextLines> lines, TextR
 std::int64_t PrefixedTextSamples::prefix(std::int64_t epoch, std::int64_t index) const {
   auto const words = Philox::words(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
                                           static_cast<std::uint32_t>(epoch), 0});
-  auto const length = static_cast<std::uint64_t>(sequences(epoch).length(index));
-  return 1 + static_cast<std::int64_t>(std::uint64_t{words[0]} * length >> 32);
+  auto const tokens = static_cast<std::uint64_t>(length(epoch, index));
+  return 1 + static_cast<std::int64_t>(std::uint64_t{words[0]} * tokens >> 32);
 }
 
 std::int64_t PrefixedTextSamples::predicted(std::int64_t epoch, std::int64_t index) const {
-  return sequences(epoch).length(index) - prefix(epoch, index) + 1;
+  return length(epoch, index) - prefix(epoch, index) + 1;
 }
 
 Pack PrefixedTextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
@@ -148,7 +195,7 @@ std::vector<MaskedTextSamples::Masked> MaskedTextSamples::masked(std::int64_t ep
   std::vector<Masked> chosen;
   std::optional<Draw> least;
   std::size_t position = 0;
-  for (TextSequences::Piece const& piece : sequences(epoch).pieces(index)) {
+  for (TextSequences::Piece const& piece : pieces(epoch, index)) {
     for (std::int64_t token = 0; token < piece.count; ++token, ++position) {
       if (piece.ends && token + 1 == piece.count) {
         continue;

@@ -54,6 +54,12 @@ std::string sha256(std::span<std::uint8_t const> bytes) {
   return digest.finish();
 }
 
+std::array<std::uint8_t, 32> sha256_bytes(std::span<std::uint8_t const> bytes) {
+  std::array<std::uint8_t, 32> digest{};
+  require(EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr), "compute");
+  return digest;
+}
+
 std::string sha256(std::string_view bytes) {
   Sha256 digest;
   digest.update(bytes);

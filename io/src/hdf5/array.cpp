@@ -9,8 +9,8 @@ namespace heddle::hdf5 {
 
 namespace {
 
-constexpr ElementType all_types[] = {ElementType::int32, ElementType::int64, ElementType::float32, ElementType::float64,
-                                     ElementType::uint8};
+constexpr ElementType all_types[] = {ElementType::int32,   ElementType::int64, ElementType::float32,
+                                     ElementType::float64, ElementType::uint8, ElementType::uint16};
 
 /// The product of the extents; throws DataError if one is negative or the product overflows.
 std::int64_t element_count(Extents const& shape, std::string const& where) {
@@ -38,6 +38,8 @@ char const* element_name(ElementType type) {
       return "float64";
     case ElementType::uint8:
       return "uint8";
+    case ElementType::uint16:
+      return "uint16";
   }
   throw DataError("no such element type");
 }
@@ -46,6 +48,8 @@ std::int64_t element_bytes(ElementType type) {
   switch (type) {
     case ElementType::uint8:
       return 1;
+    case ElementType::uint16:
+      return 2;
     case ElementType::int32:
     case ElementType::float32:
       return 4;
@@ -76,6 +80,8 @@ hid_t stored_type(ElementType type) {
       return H5T_IEEE_F64LE;
     case ElementType::uint8:
       return H5T_STD_U8LE;
+    case ElementType::uint16:
+      return H5T_STD_U16LE;
   }
   throw DataError("no such element type");
 }
@@ -86,7 +92,8 @@ ElementType element_type_of_stored(hid_t type, std::string const& where) {
       return candidate;
     }
   }
-  throw DataError(where + ": its element type is none of little-endian int32, int64, float32, float64 and uint8");
+  throw DataError(where +
+                  ": its element type is none of little-endian int32, int64, float32, float64, uint8 and uint16");
 }
 
 Extents shape_of_space(hid_t space, std::string const& where) {

@@ -115,8 +115,9 @@ File File::create(std::shared_ptr<FileState> state, Handle const& access) {
 File File::open(std::filesystem::path const& path) {
   prepare_library();
   auto state = std::make_shared<FileState>(FileState{path.string(), false});
-  if (!std::filesystem::is_regular_file(path)) {
-    throw DataError(state->path + ": no such file");
+  std::error_code problem;
+  if (!std::filesystem::is_regular_file(path, problem)) {
+    throw DataError(state->path + (std::filesystem::exists(path, problem) ? ": is no regular file" : ": no such file"));
   }
   Handle access = access_properties(state->path);
   hid_t const id = H5Fopen(state->path.c_str(), H5F_ACC_RDONLY, access.id());
@@ -233,9 +234,13 @@ Array Group::array(std::string const& name) const {
   return {file_, path, {require(id, file_->path + ": " + path, "open the dataset, is it missing?"), H5Dclose, file_}};
 }
 
-std::string Group::read_bytes(std::string const& name) const {
+std::string Group::read_bytes(std::string const& name, std::int64_t most) const {
   Array const bytes = array(name);
   bytes.expect(ElementType::uint8, {any_extent});
+  if (bytes.size() > most) {
+    throw DataError(bytes.where() + ": has " + std::to_string(bytes.size()) + " bytes, expected at most " +
+                    std::to_string(most));
+  }
   auto const values = bytes.read<std::uint8_t>();
   return {values.begin(), values.end()};
 }

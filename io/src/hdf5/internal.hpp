@@ -25,7 +25,7 @@ Id require(Id id, std::string const& where, std::string const& what) {
 /// The library's own identifier of the stored (little-endian) type; not to be closed.
 hid_t stored_type(ElementType type);
 
-/// Returns which of the five types `type` is. Throws DataError naming `where` for any other.
+/// Returns which of these types `type` is. Throws DataError naming `where` for any other.
 ElementType element_type_of_stored(hid_t type, std::string const& where);
 
 Extents shape_of_space(hid_t space, std::string const& where);

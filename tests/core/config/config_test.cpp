@@ -455,21 +455,6 @@ TEST(Config, WrongOverridesNameThemselves) {
   EXPECT_THAT(refusal("", {"run.directory=\xff/x"}), StartsWith("--set run.directory="));
 }
 
-TEST(Config, FilesThatCannotBeReadAreNamed) {
-  EXPECT_THROW(
-      try { load_config("/nonexistent/run.toml"); } catch (ConfigError const& error) {
-        EXPECT_THAT(error.what(), HasSubstr("/nonexistent/run.toml: cannot be read: No such file"));
-        throw;
-      },
-      ConfigError);
-  EXPECT_THROW(
-      try { load_config("/tmp"); } catch (ConfigError const& error) {
-        EXPECT_THAT(error.what(), HasSubstr("it is a directory"));
-        throw;
-      },
-      ConfigError);
-}
-
 TEST(Config, TheDescriptionIsAConfigWithTheDefaults) {
   EXPECT_EQ(parse_config(describe_config(), "description"), Config{});
 }

@@ -68,7 +68,8 @@ TEST(BatchPlannerTest, AnEpochDealsEveryUsablePairOnce) {
       dealt.insert(batch.samples.begin(), batch.samples.end());
     }
     EXPECT_EQ(std::set(dealt.begin(), dealt.end()).size(), dealt.size());
-    EXPECT_EQ(planner.left_out(), samples.size(epoch) - usable);
+    EXPECT_EQ(samples.totals(epoch, limits.max_length).left_out, samples.size(epoch) - usable);
+    EXPECT_EQ(samples.totals(epoch, limits.max_length).usable, usable);
   }
 }
 
@@ -86,8 +87,76 @@ TEST(BatchPlannerTest, AfterSeekTheSameBatchesFollow) {
     EXPECT_EQ(found.samples, expected.samples);
   }
   EXPECT_GT(planner.epoch(), 0);
-  EXPECT_THAT([&] { planner.seek(0, 31); }, ThrowsMessage<DataError>(HasSubstr("epoch 0, position 31 is no place")));
+  EXPECT_THAT([&] { planner.seek(0, 31); },
+              ThrowsMessage<DataError>(HasSubstr("epoch 0, window 0, sample 31 is no place")));
   EXPECT_THROW(planner.seek(-1, 0), DataError);
+}
+
+/// 1,000 samples of one token each in windows of 30, but for the usable ones.
+class WindowedSamples final : public SampleSource {
+ public:
+  /// Those of [unusable.begin, unusable.end) are too long from epoch 1 on.
+  explicit WindowedSamples(IndexRange unusable) : unusable_(unusable) {}
+
+  std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }
+  std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override {
+    return order_.window(epoch, window);
+  }
+  SampleCost cost(std::int64_t epoch, std::int64_t index) const override {
+    bool const too_long = epoch > 0 && index >= unusable_.begin && index < unusable_.end;
+    return {too_long ? 100 : 1 + index % 5, 1};
+  }
+  Pack pack(std::int64_t, std::span<std::int64_t const>, std::int32_t, GroupMember) const override { return {}; }
+  SampleTotals totals(std::int64_t, std::int64_t) const override { return {.usable = 1000}; }
+  std::string words() const override { return "1000 samples"; }
+
+ private:
+  IndexRange unusable_;
+  static constexpr WindowOrder::Sizes sizes{.block_items = 10, .window_blocks = 3};
+  WindowOrder order_{1000, 7, sizes};
+};
+
+TEST(BatchPlannerTest, WindowsFollowEachOtherInABatchAndEpochsDoNot) {
+  WindowedSamples const samples(IndexRange{0, 0});
+  BatchPlanner planner(samples, limits, 5);
+  std::vector<std::int64_t> previous;
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<std::int64_t> dealt;
+    while (dealt.size() < 1000) {
+      BatchPlanner other(samples, limits, 5);
+      other.seek(planner.epoch(), planner.position());
+      GlobalBatch const batch = planner.next();
+      EXPECT_EQ(other.next().samples, batch.samples);
+      EXPECT_EQ(other.position(), planner.position());
+      ASSERT_EQ(batch.epoch, epoch);
+      dealt.insert(dealt.end(), batch.samples.begin(), batch.samples.end());
+      std::int64_t const tokens = longer_sides(samples, batch, {0, std::ssize(batch.samples)});
+      EXPECT_LE(tokens, limits.batch_tokens);
+      if (dealt.size() < 1000) {
+        EXPECT_GT(tokens, limits.batch_tokens - 5) << "a batch ends with a window";
+      }
+    }
+    EXPECT_EQ(std::set(dealt.begin(), dealt.end()).size(), 1000U);
+    EXPECT_NE(dealt, previous);
+    previous = dealt;
+  }
+  EXPECT_THROW(planner.seek(0, std::int64_t{34} << 32), DataError);
+  EXPECT_THROW(planner.seek(0, 31), DataError);
+}
+
+TEST(BatchPlannerTest, WindowsWithoutUsableSamplesArePassed) {
+  WindowedSamples const few(IndexRange{10, 1000});
+  BatchPlanner planner(few, limits, 5);
+  planner.seek(1, 0);
+  for (std::int64_t epoch = 1; epoch < 5; ++epoch) {
+    GlobalBatch const batch = planner.next();
+    EXPECT_EQ(batch.epoch, epoch);
+    EXPECT_EQ(batch.samples.size(), 10U);
+  }
+  WindowedSamples const none(IndexRange{0, 1000});
+  BatchPlanner without(none, limits, 5);
+  without.seek(1, 0);
+  EXPECT_THAT([&] { without.next(); }, ThrowsMessage<DataError>(HasSubstr("epoch 2: all 1000 samples are longer")));
 }
 
 TEST(BatchPlannerTest, WhereNoPairIsShortEnoughItThrows) {

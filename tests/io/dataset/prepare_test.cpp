@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,7 +70,7 @@ TEST_F(PrepareTest, WritesDatasetsThatDecodeToTheText) {
     EXPECT_EQ(dataset.source_tokenizer().decode(dataset.source(i)), english[static_cast<std::size_t>(i)]);
     EXPECT_EQ(dataset.target_tokenizer().decode(dataset.target(i)), german[static_cast<std::size_t>(i)]);
   }
-  EXPECT_EQ(report.train.tokens[0], dataset.source_tokens());
+  EXPECT_EQ(report.train.tokens[0], dataset.tokens(SampleLength::source));
   EXPECT_EQ(Dataset::open(options_.directory / "valid.h5").vocabulary_digest(), dataset.vocabulary_digest());
   EXPECT_EQ(test::read_whole(options_.directory / "vocab.model"), dataset.source_tokenizer().model());
 }
@@ -128,7 +129,7 @@ TEST_F(PrepareTest, WritesLinesOfOneTextWithAMaskToken) {
   Dataset const dataset = Dataset::open(options_.directory / "train.h5");
   ASSERT_TRUE(dataset.has_lines());
   EXPECT_EQ(dataset.source_tokenizer().decode(dataset.line(0)), "one two");
-  EXPECT_EQ(report.train.tokens[0], dataset.line_tokens());
+  EXPECT_EQ(report.train.tokens[0], dataset.tokens(SampleLength::line));
   int32_t const mask = dataset.source_tokenizer().special_ids().mask;
   EXPECT_GT(mask, 0);
   auto const line = dataset.line(1);
@@ -136,6 +137,33 @@ TEST_F(PrepareTest, WritesLinesOfOneTextWithAMaskToken) {
   options_.source = inputs_ / "train.en";
   options_.directory = outputs_ / "again";
   EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("expected either --source and --target"));
+}
+
+TEST_F(PrepareTest, WritesSeveralFilesThatAreOneDataset) {
+  options_.directory = outputs_.path();
+  run();
+  Dataset const whole = Dataset::open(outputs_ / "train.h5");
+  options_.samples_per_file = 150;
+  EXPECT_THAT(message_of<DataError>([&] { run(); }), HasSubstr("train.h5 exists"));
+  options_.overwrite = true;
+  run();
+  EXPECT_THAT(outputs_.names(),
+              ElementsAre("train-00001.h5", "train-00002.h5", "train-00003.h5", "valid.h5", "vocab.model"));
+  std::vector<std::string> paths;
+  for (int file = 1; file <= 3; ++file) {
+    paths.push_back((outputs_ / fmt::format("train-{:05}.h5", file)).string());
+  }
+  Dataset const dataset = Dataset::open(paths);
+  ASSERT_EQ(dataset.size(), whole.size());
+  for (int64_t pair = 0; pair < whole.size(); ++pair) {
+    EXPECT_EQ(dataset.source(pair), whole.source(pair));
+    EXPECT_EQ(dataset.target(pair), whole.target(pair));
+  }
+  options_.samples_per_file = 200;
+  run();
+  EXPECT_THAT(outputs_.names(), ElementsAre("train-00001.h5", "train-00002.h5", "valid.h5", "vocab.model"));
+  options_.samples_per_file = -1;
+  EXPECT_THROW(run(), UsageError);
 }
 
 TEST_F(PrepareTest, RefusesUnequalLineCountsNamingBoth) {

@@ -41,10 +41,16 @@ Pack pack_of(SampleSource const& samples, std::int64_t epoch, std::int64_t index
   return samples.pack(epoch, std::array<std::int64_t, 1>{index}, 0, {});
 }
 
+/// The number of sequences of an epoch of one window.
+std::int64_t size_of(SampleSource const& samples, std::int64_t epoch) {
+  EXPECT_EQ(samples.windows(epoch), 1);
+  return std::ssize(samples.window(epoch, 0));
+}
+
 TEST(TextSamples, LinesAreJoinedWhileTheyFitAndLongOnesAreCut) {
   std::vector<Tokens> lines{{10, 11}, {12}, {13, 14, 15}, {20, 21, 22, 23, 24, 25, 26}, {30}};
   TextSamples const samples(std::make_unique<MemoryLines>(lines), rule(5));
-  ASSERT_EQ(samples.size(0), 4);
+  ASSERT_EQ(size_of(samples, 0), 4);
   Pack const first = pack_of(samples, 0, 0);
   EXPECT_THAT(host(first.target_output.id), ElementsAre(10, 11, end_id, 12, end_id));
   EXPECT_THAT(host(first.target_input.id), ElementsAre(begin_id, 10, 11, end_id, 12));
@@ -54,9 +60,13 @@ TEST(TextSamples, LinesAreJoinedWhileTheyFitAndLongOnesAreCut) {
   EXPECT_THAT(host(pack_of(samples, 0, 2).target_output.id), ElementsAre(20, 21, 22, 23, 24));
   EXPECT_THAT(host(pack_of(samples, 0, 3).target_output.id), ElementsAre(25, 26, end_id, 30, end_id))
       << "the rest of a line is continued";
-  EXPECT_EQ(samples.words(0),
-            "4 sequences of at most 5 tokens from 5 lines of text, 1 of which are cut into pieces: longer than "
+  EXPECT_EQ(samples.words(),
+            "5 lines of text, joined into sequences of at most 5 tokens; 1 of them are cut into pieces: longer than "
             "model.max_length");
+  SampleTotals const totals = samples.totals(0, 5);
+  EXPECT_EQ(totals.usable, 4);
+  EXPECT_EQ(totals.tokens, 19);
+  EXPECT_EQ(totals.longest, 5);
 }
 
 TEST(TextSamples, PrefixesHideWhatTheyShow) {
@@ -66,7 +76,7 @@ TEST(TextSamples, PrefixesHideWhatTheyShow) {
   TextSamples const plain(make_lines(400), rule(20, 5));
   double share = 0;
   bool differs = false;
-  for (std::int64_t index = 0; index < samples.size(1); ++index) {
+  for (std::int64_t index = 0; index < size_of(samples, 1); ++index) {
     Pack const pack = pack_of(samples, 1, index);
     auto const length = static_cast<std::size_t>(samples.cost(1, index).longer());
     auto const prefix = static_cast<std::size_t>(host(pack.target_rows.prefix_length).front());
@@ -78,7 +88,7 @@ TEST(TextSamples, PrefixesHideWhatTheyShow) {
     EXPECT_EQ(samples.predicted(1, index), static_cast<std::int64_t>(length - prefix + 1));
     EXPECT_EQ(again.predicted(1, index), samples.predicted(1, index));
     differs = differs || other.predicted(1, index) != samples.predicted(1, index);
-    share += static_cast<double>(prefix) / static_cast<double>(length + 1) / static_cast<double>(samples.size(1));
+    share += static_cast<double>(prefix) / static_cast<double>(length + 1) / static_cast<double>(size_of(samples, 1));
   }
   EXPECT_NEAR(share, 0.5, 0.06);
   EXPECT_TRUE(differs);
@@ -95,7 +105,7 @@ TEST(TextSamples, AnEpochHasEveryTokenOnceInAnotherOrder) {
   std::vector<Tokens> epochs;
   for (std::int64_t const epoch : {0, 1, 0}) {
     Tokens all;
-    for (std::int64_t index = 0; index < samples.size(epoch); ++index) {
+    for (std::int64_t index = 0; index < size_of(samples, epoch); ++index) {
       Tokens const sequence = host(pack_of(samples, epoch, index).target_output.id);
       EXPECT_LE(sequence.size(), 20U);
       EXPECT_EQ(samples.cost(epoch, index).longer(), static_cast<std::int64_t>(sequence.size()));
@@ -114,10 +124,52 @@ TEST(TextSamples, AnEpochHasEveryTokenOnceInAnotherOrder) {
   }
 }
 
+TEST(TextSamples, SequencesOfLongTextsStayInTheirWindows) {
+  constexpr std::int64_t count = 300'000;
+  std::vector<Tokens> lines;
+  for (std::int32_t line = 0; line < count; ++line) {
+    lines.push_back(Tokens(static_cast<std::size_t>(line % 3 + 1), 10 + line));
+  }
+  TextSamples const samples(std::make_unique<MemoryLines>(lines), rule(20, 5));
+  ASSERT_EQ(samples.windows(0), 3);
+  EXPECT_EQ(samples.totals(0, 20).tokens, 3 * count);
+  BatchPlanner planner(samples, {.batch_tokens = 30'000, .max_length = 20}, 5);
+  std::vector<bool> seen(count);
+  std::int64_t ends = 0;
+  bool spans = false;
+  std::set<std::int64_t> first_ones;
+  while (planner.epoch() == 0) {
+    std::int64_t const position = planner.position();
+    GlobalBatch const batch = planner.next();
+    if (batch.epoch > 0) {
+      break;
+    }
+    spans = spans || batch.samples.front() >> 32 != batch.samples.back() >> 32;
+    SampledMicroBatches const micro_batches(samples, batch, {.most_tokens = 30'000});
+    Tokens const tokens = host(micro_batches.micro_batch(0).target_output.id);
+    ASSERT_EQ(std::ssize(tokens), batch.tokens.all);
+    for (std::int32_t const token : tokens) {
+      ends += token == end_id ? 1 : 0;
+      if (token != end_id) {
+        seen[static_cast<std::size_t>(token - 10)] = true;
+      }
+    }
+    if (first_ones.size() % 7 == 3) {
+      BatchPlanner other(samples, {.batch_tokens = 30'000, .max_length = 20}, 5);
+      other.seek(0, position);
+      EXPECT_EQ(other.next().samples, batch.samples);
+    }
+    first_ones.insert(batch.samples.front());
+  }
+  EXPECT_TRUE(spans) << "a batch is filled from the next window";
+  EXPECT_EQ(ends, count);
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), count);
+}
+
 TEST(MaskedTextSamples, BertsSharesAreMaskedAndEndTokensNever) {
   MaskedTextSamples const samples(make_lines(4000), rule(32, 5), 0.15);
   std::map<char const*, double> counts;
-  for (std::int64_t index = 0; index < samples.size(0); ++index) {
+  for (std::int64_t index = 0; index < size_of(samples, 0); ++index) {
     Pack const pack = pack_of(samples, 0, index);
     Tokens const input = host(pack.source.id);
     Tokens const output = host(pack.source_output.id);
@@ -146,7 +198,7 @@ TEST(MaskedTextSamples, BertsSharesAreMaskedAndEndTokensNever) {
 TEST(MaskedTextSamples, SequencesWithNothingToMaskPredictOneTokenAllTheSame) {
   // A rate that no number is below, and a line that leaves a sequence of its end token.
   MaskedTextSamples const samples(std::make_unique<MemoryLines>(std::vector<Tokens>{{10, 11, 12}}), rule(3), 1e-12);
-  ASSERT_EQ(samples.size(0), 2);
+  ASSERT_EQ(size_of(samples, 0), 2);
   EXPECT_EQ(samples.predicted(0, 0), 1);
   EXPECT_THAT(host(pack_of(samples, 0, 1).source_output.id), ElementsAre(end_id));
 }

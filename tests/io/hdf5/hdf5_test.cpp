@@ -232,37 +232,29 @@ TEST_F(Hdf5Test, RefusesExtentsThatTheFileDoesNotHold) {
   craft(H5T_IEEE_F64LE, space_of({hsize_t{1} << 31, hsize_t{1} << 31}), chunked);
   EXPECT_THAT(open_error(), HasSubstr("impossible extents"));
   std::vector<hsize_t> const chunk{100};
-  for (bool deflate : {false, true}) {
-    hid_t const creation = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_chunk(creation, 1, chunk.data());
-    if (deflate) {
-      H5Pset_deflate(creation, 1);
-    }
-    craft(H5T_IEEE_F64LE, space_of({1000}), creation, false);
-    EXPECT_THAT(open_error(), HasSubstr("0 of its 10 chunks"));
-  }
+  hid_t const sparse = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(sparse, 1, chunk.data());
+  craft(H5T_IEEE_F64LE, space_of({1000}), sparse, false);
+  EXPECT_THAT(open_error(), HasSubstr("0 of its 10 chunks"));
 }
 
-TEST_F(Hdf5Test, ReadsBuiltInFiltersAndRefusesOthers) {
+TEST_F(Hdf5Test, RefusesFiltersWhichMakeSmallFilesLarge) {
   std::vector<hsize_t> const chunk{100};
-  hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-  H5Pset_chunk(creation, 1, chunk.data());
-  H5Pset_shuffle(creation);
-  H5Pset_deflate(creation, 6);
-  H5Pset_fletcher32(creation);
-  craft(H5T_IEEE_F64LE, space_of({1000}), creation, true);
-  EXPECT_EQ(open_error(), "");
-  EXPECT_EQ(File::open(file_).array("d").read<double>(), std::vector<double>(1000));
-  creation = H5Pcreate(H5P_DATASET_CREATE);
-  H5Pset_chunk(creation, 1, chunk.data());
-  H5Pset_nbit(creation);
-  craft(H5T_IEEE_F64LE, space_of({1000}), creation, true);
-  EXPECT_THAT(open_error(), HasSubstr("only deflate, shuffle and fletcher32"));
-  creation = H5Pcreate(H5P_DATASET_CREATE);
-  H5Pset_chunk(creation, 1, chunk.data());
-  H5Pset_filter(creation, 32001, H5Z_FLAG_OPTIONAL, 0, nullptr);
-  craft(H5T_IEEE_F64LE, space_of({1000}), creation, true);
-  EXPECT_THAT(open_error(), HasSubstr("filter 32001"));
+  for (int const filter : {0, 1, 2, 3}) {
+    hid_t const creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(creation, 1, chunk.data());
+    if (filter == 0) {
+      H5Pset_deflate(creation, 6);
+    } else if (filter == 1) {
+      H5Pset_shuffle(creation);
+    } else if (filter == 2) {
+      H5Pset_fletcher32(creation);
+    } else {
+      H5Pset_filter(creation, 32001, H5Z_FLAG_OPTIONAL, 0, nullptr);
+    }
+    craft(H5T_IEEE_F64LE, space_of({1000}), creation, true);
+    EXPECT_THAT(open_error(), HasSubstr("/d: is compressed or otherwise filtered"));
+  }
 }
 
 TEST_F(Hdf5Test, EqualContentMakesEqualFiles) {

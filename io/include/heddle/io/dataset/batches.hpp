@@ -17,7 +17,7 @@ struct GlobalBatch {
 };
 
 /// Divides samples into batches, epoch after epoch. The order depends only on (seed, epoch), the cuts on the token
-/// budget: never on the number of ranks.
+/// budget: never on the number of ranks. It holds one window of the samples at a time.
 class BatchPlanner {
  public:
   struct Limits {
@@ -28,29 +28,31 @@ class BatchPlanner {
   BatchPlanner(SampleSource const& samples, Limits const& limits, std::uint64_t seed);
 
   /// Returns the batch at the cursor, which moves behind it. A batch never spans two epochs and has at least one
-  /// sample.
+  /// sample. Throws DataError if an epoch has no usable sample.
   GlobalBatch next();
 
   std::int64_t epoch() const { return epoch_; }
-  std::int64_t position() const { return position_; }
-  /// Moves the cursor. Throws DataError for a position outside the epoch.
+  /// The place in the epoch: 2^32 times the window, plus the usable samples of the window that are behind the cursor.
+  std::int64_t position() const { return window_ << 32 | place_; }
+  /// Moves the cursor; reads one window. Throws DataError for a position outside the epoch.
   void seek(std::int64_t epoch, std::int64_t position);
-  /// The tokens of the longest side of any usable sample of the cursor's epoch, with its end token.
-  std::int64_t longest() const;
-  /// The tokens of all usable samples of the cursor's epoch, each counting its longer side.
-  std::int64_t tokens() const;
-  /// The number of samples of the cursor's epoch that are too long for the model.
-  std::int64_t left_out() const { return samples_.size(epoch_) - static_cast<std::int64_t>(order_.size()); }
+  /// Of the first epoch.
+  SampleTotals const& totals() const { return totals_; }
 
  private:
-  void begin_epoch(std::int64_t epoch);
+  void enter(std::int64_t epoch, std::int64_t window);
+  /// The batch at the cursor; empty where the epoch ends.
+  GlobalBatch next_of_epoch();
 
   SampleSource const& samples_;
   Limits limits_;
-  std::uint64_t seed_;
-  std::vector<std::int64_t> order_;  ///< of the epoch's usable samples
+  std::uint64_t key_;
+  SampleTotals totals_;
+  bool entered_ = false;             ///< a window; false until the first use
+  std::vector<std::int64_t> order_;  ///< of the window's usable samples
   std::int64_t epoch_ = 0;
-  std::int64_t position_ = 0;
+  std::int64_t window_ = 0;
+  std::int64_t place_ = 0;  ///< in order_
 };
 
 /// Returns the first epoch's samples of at most `max_length` tokens in their order, as one batch.

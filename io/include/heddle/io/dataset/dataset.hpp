@@ -11,8 +11,8 @@
 
 namespace heddle {
 
-/// Writes a dataset file, sample by sample, in bounded memory. Until commit() the file has a temporary name in its
-/// directory; without a commit it is deleted.
+/// Writes a dataset file, sample by sample, in memory that does not grow with them. Until commit() the file has a
+/// temporary name in its directory; without a commit it is deleted.
 class DatasetWriter {
  public:
   /// A dataset of sentence pairs. Throws Error when the file cannot be created.
@@ -24,10 +24,9 @@ class DatasetWriter {
   DatasetWriter& operator=(DatasetWriter&&) noexcept;
 
   /// Appends one sentence pair, without begin and end tokens. Throws Error for an empty side, an id outside the
-  /// vocabulary and a dataset of lines.
+  /// vocabulary or of a padding, begin or end token, and a dataset of lines.
   void add(std::span<int32_t const> source, std::span<int32_t const> target);
-  /// Appends one line, without end token. Throws Error for an empty line, an id outside the vocabulary and a dataset of
-  /// pairs.
+  /// Appends one line, without end token. Throws Error likewise, and for a dataset of pairs.
   void add(std::span<int32_t const> line);
 
   /// The number of pairs or lines added so far.
@@ -44,22 +43,30 @@ class DatasetWriter {
   std::unique_ptr<State> state_;
 };
 
-/// Sentence pairs, or the lines of one text, as token ids, with their vocabulary: an HDF5 file holding
-///   /source/tokens int32 [tokens]   /source/offsets int64 [pairs + 1]   the same under /target
-///   /vocabulary/source_model and /vocabulary/target_model uint8: SentencePiece models (the same bytes when joint)
-///   attributes of the root: format, format_version (1), vocabulary_digest, joint
-/// or, for lines,
-///   /text/tokens int32 [tokens]   /text/offsets int64 [lines + 1]   /vocabulary/model uint8
-///   attributes of the root: format, format_version (2), vocabulary_digest
-/// Offsets stay in memory; tokens are kept whole if they fit in memory_bytes, else read in blocks of which the latest
-/// are kept. Must not be used by several threads at once.
+/// The samples of one length, in tokens.
+struct LengthCount {
+  int64_t length = 0;
+  int64_t samples = 0;
+};
+
+/// All lengths that occur, ascending.
+using LengthCounts = std::vector<LengthCount>;
+
+/// The lengths that a dataset counts: of a line; of a pair's source, target, longer side, and of both together.
+enum class SampleLength { line, source, target, longer, both };
+
+/// Sentence pairs, or the lines of one text, as token ids, with their vocabulary: one or several HDF5 files as
+/// docs/dataset-format.md describes, the samples of the first before those of the next. Opening takes time and memory
+/// that do not grow with the samples. Tokens and offsets are read in blocks; each block is compared with its digest
+/// and checked when it is read, and the latest are kept. Must not be used by several threads at once.
 class Dataset {
  public:
-  /// Checks the file before anything of it is used: HDF5 objects against the allow-list, extents, offsets, the
-  /// vocabulary and its digest; token ids against the vocabulary (in a file too large to keep, each block when it is
-  /// read). Throws DataError with the file, the object and the error. `memory_bytes` limits the tokens that are kept
-  /// in memory.
-  static Dataset open(std::filesystem::path const& path, int64_t memory_bytes = int64_t{1} << 30);
+  /// Checks HDF5 objects against the allow-list, extents, the vocabulary, the counts of lengths, and the table of
+  /// digests against the digest of the whole. Throws DataError with the file, the object and the error, as all reading
+  /// does. `memory_bytes` limits the blocks that are kept.
+  static Dataset open(std::filesystem::path const& path, int64_t memory_bytes = int64_t{32} << 20);
+  /// Several files, at least one, with the same vocabulary and content.
+  static Dataset open(std::span<std::string const> paths, int64_t memory_bytes = int64_t{32} << 20);
   ~Dataset();
   Dataset(Dataset&&) noexcept;
   Dataset& operator=(Dataset&&) noexcept;
@@ -70,7 +77,11 @@ class Dataset {
   bool has_lines() const noexcept;
   /// Its content in words: "sentence pairs" or "lines of text".
   std::string_view content() const noexcept { return has_lines() ? "lines of text" : "sentence pairs"; }
-  std::filesystem::path const& path() const noexcept;
+  /// Its file in words; of several "FIRST and N more files".
+  std::string const& name() const noexcept;
+  /// SHA-256 (hexadecimal) over its content and vocabulary: of one file its attribute `digest`, of several the SHA-256
+  /// of theirs in order.
+  std::string const& digest() const noexcept;
 
   /// The tokens of pair `index` in [0, size()), at least one, without begin and end. Throws Error for an index outside
   /// and for a dataset of lines.
@@ -82,21 +93,25 @@ class Dataset {
   /// All of them.
   std::vector<int32_t> line(int64_t index) const { return line(index, 0, line_length(index)); }
 
-  /// The lengths of the pair's sides, or of the line, from memory.
+  /// The lengths of the pair's sides, or of the line; fast for samples near those asked for before.
   int64_t source_length(int64_t index) const;
   int64_t target_length(int64_t index) const;
   int64_t line_length(int64_t index) const;
 
+  /// The numbers of samples by length, without reading them. Throws Error for lengths that it has not: those of pairs
+  /// for lines, and the reverse.
+  LengthCounts const& lengths(SampleLength of) const;
   /// All tokens of a side, or of the lines.
-  int64_t source_tokens() const;
-  int64_t target_tokens() const;
-  int64_t line_tokens() const;
+  int64_t tokens(SampleLength of) const;
+
+  /// Reads and checks every block. Throws DataError for the first that is damaged.
+  void verify() const;
 
   Vocabulary const& vocabulary() const noexcept;
   /// Of lines both are the text's.
   Tokenizer const& source_tokenizer() const noexcept { return vocabulary().source; }
   Tokenizer const& target_tokenizer() const noexcept { return vocabulary().target; }
-  bool joint() const noexcept;
+  bool joint() const noexcept { return vocabulary().joint(); }
   std::string const& vocabulary_digest() const noexcept;
 
  private:

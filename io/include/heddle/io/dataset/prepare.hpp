@@ -25,8 +25,10 @@ struct PrepareOptions {
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary
 
   int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out, a line never is
-  std::filesystem::path
-      directory;           ///< receives train.h5, valid.h5 and vocab.model (or vocab.source.model, vocab.target.model)
+  int64_t samples_per_file = 0;  ///< the most in a file of the training dataset; 0: all in one
+  /// Receives train.h5 (or train-00001.h5, train-00002.h5 …), valid.h5 and vocab.model (or vocab.source.model and
+  /// vocab.target.model).
+  std::filesystem::path directory;
   bool overwrite = false;  ///< replace the files of an earlier run
 };
 
@@ -47,6 +49,9 @@ struct PrepareReport {
   int32_t target_vocabulary_size = 0;
   bool joint = true;
 };
+
+/// Whether `heddle prepare` gives a file of a training dataset this name.
+bool is_training_file(std::string const& name);
 
 /// Reads the texts, learns or loads the vocabulary and writes the datasets: of pairs, or of lines where `text` is
 /// given, whose vocabulary then has a mask token unless it is loaded. All that in memory that does not grow with the

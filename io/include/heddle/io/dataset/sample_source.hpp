@@ -5,7 +5,9 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/dataset/order.hpp>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,9 +24,18 @@ struct SampleCost {
   std::int64_t longer() const { return std::max(source, target); }
 };
 
-/// Samples for batches: sentence pairs, or sequences of text. Cost and content of sample i of an epoch are pure
-/// functions of the seed, the epoch and i, so that every rank, and a run that is resumed, sees the same. Costs are read
-/// for whole epochs and are cheap. Must not be used by several threads at once.
+/// The samples of an epoch, counted without reading them.
+struct SampleTotals {
+  std::int64_t usable = 0;    ///< samples of at most max_length tokens on their longer side
+  std::int64_t left_out = 0;  ///< the others
+  std::int64_t tokens = 0;    ///< of the usable samples, each counting its longer side
+  std::int64_t longest = 0;   ///< the longest usable sample's tokens on its longer side
+};
+
+/// Samples for batches: sentence pairs, or sequences of text. An epoch's samples are divided into windows; a sample has
+/// an index that is unique in its epoch. Windows, costs and content are pure functions of the seed, the epoch and the
+/// index, so that every rank, and a run that is resumed, sees the same. Costs of the current window are cheap. Must not
+/// be used by several threads at once.
 class SampleSource {
  public:
   SampleSource() = default;
@@ -32,8 +43,10 @@ class SampleSource {
   SampleSource(SampleSource const&) = delete;
   SampleSource& operator=(SampleSource const&) = delete;
 
-  /// The number of samples in an epoch.
-  virtual std::int64_t size(std::int64_t epoch) const = 0;
+  /// The number of windows of an epoch, at least 1.
+  virtual std::int64_t windows(std::int64_t epoch) const = 0;
+  /// The indices of a window's samples, ascending. Each sample is in one window.
+  virtual std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const = 0;
   virtual SampleCost cost(std::int64_t epoch, std::int64_t index) const = 0;
   /// The tokens that the sample's rows are to predict.
   virtual std::int64_t predicted(std::int64_t epoch, std::int64_t index) const { return cost(epoch, index).target; }
@@ -41,39 +54,27 @@ class SampleSource {
   /// ranks this rank's part of it.
   virtual Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
                     GroupMember split) const = 0;
-  /// An epoch's samples in words: "400 sentence pairs".
-  virtual std::string words(std::int64_t epoch) const = 0;
+  virtual SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const = 0;
+  /// The samples in words: "400 sentence pairs".
+  virtual std::string words() const = 0;
 };
 
-/// Samples that are sentence pairs.
+/// Sentence pairs in one window, for small sets.
 class PairSource : public SampleSource {
  public:
+  /// The number of samples in an epoch.
+  virtual std::int64_t size(std::int64_t epoch) const = 0;
   /// The pair without begin and end tokens, with `number` as its sample number.
   virtual SentencePair sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const = 0;
   /// Of the vocabularies that the samples' tokens are of.
   virtual SideIds ids() const = 0;
 
+  std::int64_t windows(std::int64_t /*epoch*/) const final { return 1; }
+  std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const final;
   Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
             GroupMember split) const final;
-  std::string words(std::int64_t epoch) const override;
-};
-
-/// The pairs of a dataset, the same in every epoch. Keeps a reference to the dataset.
-class DatasetSamples final : public PairSource {
- public:
-  explicit DatasetSamples(Dataset const& dataset) : dataset_(dataset) {}
-
-  std::int64_t size(std::int64_t /*epoch*/) const override { return dataset_.size(); }
-  SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
-    return {dataset_.source_length(index) + 1, dataset_.target_length(index) + 1};
-  }
-  SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t number) const override {
-    return {number, dataset_.source(index), dataset_.target(index)};
-  }
-  SideIds ids() const override { return dataset_.vocabulary().special_ids(); }
-
- private:
-  Dataset const& dataset_;
+  SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const final;
+  std::string words() const final;
 };
 
 /// Pairs in memory, the same in every epoch; a pair keeps its own sample number.
@@ -96,45 +97,42 @@ class MemorySamples final : public PairSource {
   SideIds ids_;
 };
 
-/// The targets of a dataset's pairs, for a model that has no encoder: sources cost nothing and are not read. The same
-/// in every epoch. Keeps a reference to the dataset.
-class TargetSamples final : public PairSource {
- public:
-  explicit TargetSamples(Dataset const& dataset) : dataset_(dataset) {}
-
-  std::int64_t size(std::int64_t /*epoch*/) const override { return dataset_.size(); }
-  SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
-    return {0, dataset_.target_length(index) + 1};
-  }
-  SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t number) const override {
-    return {number, {}, dataset_.target(index)};
-  }
-  SideIds ids() const override { return dataset_.vocabulary().special_ids(); }
-
- private:
-  Dataset const& dataset_;
+/// The samples that are made of a dataset's pairs.
+enum class PairForm {
+  pairs,    ///< the pairs
+  targets,  ///< the targets, for a model that has no encoder: sources cost nothing and are not read
+  /// Single sequences for a decoder alone (Raffel et al. 2020, "prefix LM"), of a joint vocabulary: begin token,
+  /// source, end token and target. All up to the source's end token is the prefix; the target and its end token are
+  /// predicted.
+  prefixed,
 };
 
-/// The pairs of a dataset with a joint vocabulary as single sequences for a decoder alone (Raffel et al. 2020, "prefix
-/// LM"): begin token, source, end token and target. All up to the source's end token is the prefix; the target and its
-/// end token are predicted. The same in every epoch. Keeps a reference to the dataset.
-class PrefixedPairs final : public SampleSource {
+/// The pairs of a dataset. Which ones are in a window follows from the seed and the epoch; without a seed they are in
+/// the dataset's order. Keeps a reference to the dataset.
+class DatasetSamples final : public SampleSource {
  public:
-  explicit PrefixedPairs(Dataset const& dataset) : dataset_(dataset) {}
+  explicit DatasetSamples(Dataset const& dataset, PairForm form = PairForm::pairs,
+                          std::optional<std::uint64_t> seed = std::nullopt);
 
-  std::int64_t size(std::int64_t /*epoch*/) const override { return dataset_.size(); }
-  SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
-    return {0, dataset_.source_length(index) + 2 + dataset_.target_length(index)};
+  std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }
+  std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override {
+    return order_.window(epoch, window);
   }
+  SampleCost cost(std::int64_t epoch, std::int64_t index) const override;
   std::int64_t predicted(std::int64_t /*epoch*/, std::int64_t index) const override {
     return dataset_.target_length(index) + 1;
   }
   Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
             GroupMember split) const override;
-  std::string words(std::int64_t epoch) const override;
+  SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
+  std::string words() const override;
 
  private:
+  TokenSequence prefixed(std::int64_t index, std::int32_t number) const;
+
   Dataset const& dataset_;
+  PairForm form_;
+  WindowOrder order_;
 };
 
 /// The way in which samples are used.

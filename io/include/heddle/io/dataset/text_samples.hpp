@@ -2,6 +2,7 @@
 
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,8 @@ class TextLines {
 
   virtual std::int64_t size() const = 0;
   virtual std::int64_t length(std::int64_t line) const = 0;
+  /// The numbers of lines by length.
+  virtual LengthCounts lengths() const = 0;
   /// `count` tokens of a line from token `begin`.
   virtual std::vector<std::int32_t> tokens(std::int64_t line, std::int64_t begin, std::int64_t count) const = 0;
 };
@@ -31,6 +34,7 @@ class DatasetLines final : public TextLines {
 
   std::int64_t size() const override { return dataset_.size(); }
   std::int64_t length(std::int64_t line) const override { return dataset_.line_length(line); }
+  LengthCounts lengths() const override { return dataset_.lengths(SampleLength::line); }
   std::vector<std::int32_t> tokens(std::int64_t line, std::int64_t begin, std::int64_t count) const override {
     return dataset_.line(line, begin, count);
   }
@@ -45,6 +49,7 @@ class MemoryLines final : public TextLines {
 
   std::int64_t size() const override { return static_cast<std::int64_t>(lines_.size()); }
   std::int64_t length(std::int64_t line) const override { return static_cast<std::int64_t>(at(line).size()); }
+  LengthCounts lengths() const override;
   std::vector<std::int32_t> tokens(std::int64_t line, std::int64_t begin, std::int64_t count) const override {
     return {at(line).begin() + begin, at(line).begin() + begin + count};
   }
@@ -57,7 +62,7 @@ class MemoryLines final : public TextLines {
 
 /// Lines, each with its end token, joined into sequences: a sequence takes the next line while it has at most
 /// max_length tokens with it. A longer line begins a sequence and is cut into pieces of max_length tokens; its rest is
-/// continued with the lines that follow. No token is lost, and none is repeated.
+/// continued with the lines that follow. No token is lost, and none is repeated. Here are the sequences of one window.
 class TextSequences {
  public:
   /// Tokens [begin, begin + count) of a line with its end token.
@@ -68,15 +73,12 @@ class TextSequences {
     bool ends = false;  ///< the last of them is the end token
   };
 
-  /// The lines are in the text's order, or shuffled by a key and the epoch.
-  TextSequences(TextLines const& lines, std::int64_t max_length, std::optional<std::uint64_t> shuffle_key,
-                std::int64_t epoch);
+  /// Of these lines in this order.
+  TextSequences(TextLines const& lines, std::vector<std::int64_t> order, std::int64_t max_length);
 
   std::int64_t size() const { return static_cast<std::int64_t>(length_.size()); }
   std::int64_t length(std::int64_t sequence) const { return length_[static_cast<std::size_t>(sequence)]; }
   std::vector<Piece> pieces(std::int64_t sequence) const;
-  /// The number of lines that are longer than max_length with their end token.
-  std::int64_t cut_lines() const { return cut_lines_; }
 
  private:
   struct Start {
@@ -91,7 +93,6 @@ class TextSequences {
   std::vector<std::int64_t> order_;  ///< of the lines
   std::vector<Start> starts_;        ///< of the sequences
   std::vector<std::int64_t> length_;
-  std::int64_t cut_lines_ = 0;
 };
 
 /// The text's vocabulary and the rule that makes samples of its lines.
@@ -103,29 +104,41 @@ struct TextRule {
 };
 
 /// Sequences whose tokens are predicted one after another by a decoder: row i reads token i - 1, the first row the
-/// begin token.
+/// begin token. Lines are joined within a window; a sample's index is 2^32 times its window, plus its place there.
 class TextSamples : public SampleSource {
  public:
   TextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule);
 
-  std::int64_t size(std::int64_t epoch) const override { return sequences(epoch).size(); }
-  SampleCost cost(std::int64_t epoch, std::int64_t index) const override { return {0, sequences(epoch).length(index)}; }
+  std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }
+  std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override;
+  SampleCost cost(std::int64_t epoch, std::int64_t index) const override { return {0, length(epoch, index)}; }
   Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
             GroupMember split) const override;
-  std::string words(std::int64_t epoch) const override;
+  /// Of several windows `usable` is only 1, and `longest` an upper bound.
+  SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
+  std::string words() const override;
 
  protected:
   TextRule const& rule() const { return rule_; }
-  TextSequences const& sequences(std::int64_t epoch) const;
+  std::int64_t length(std::int64_t epoch, std::int64_t index) const;
+  std::vector<TextSequences::Piece> pieces(std::int64_t epoch, std::int64_t index) const;
   /// The tokens of a sequence, end tokens included.
   std::vector<std::int32_t> tokens(std::int64_t epoch, std::int64_t index) const;
   /// A sequence whose rows predict all its tokens.
   TokenSequence predicting(std::int64_t epoch, std::int64_t index, std::int32_t number) const;
 
  private:
+  struct Window {
+    std::int64_t epoch = 0;
+    std::int64_t window = 0;
+    TextSequences sequences;
+  };
+  TextSequences const& sequences(std::int64_t epoch, std::int64_t window) const;
+
   std::unique_ptr<TextLines> lines_;
   TextRule rule_;
-  mutable std::optional<std::pair<std::int64_t, TextSequences>> latest_;  ///< the epoch asked for last
+  WindowOrder order_;
+  mutable std::list<Window> latest_;  ///< the two that were asked for last: a batch may lie in both
 };
 
 /// Sequences with prefixes of random lengths, uniform from 1 to the sequence's (Raffel et al. 2020, "prefix LM"): the
@@ -153,7 +166,7 @@ class MaskedTextSamples final : public TextSamples {
  public:
   MaskedTextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule, double mask_rate);
 
-  SampleCost cost(std::int64_t epoch, std::int64_t index) const override { return {sequences(epoch).length(index), 0}; }
+  SampleCost cost(std::int64_t epoch, std::int64_t index) const override { return {length(epoch, index), 0}; }
   std::int64_t predicted(std::int64_t epoch, std::int64_t index) const override;
   Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
             GroupMember split) const override;

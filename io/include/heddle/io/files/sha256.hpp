@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,6 +29,8 @@ class Sha256 {
 };
 
 std::string sha256(std::span<std::uint8_t const> bytes);
+/// The digest as bytes.
+std::array<std::uint8_t, 32> sha256_bytes(std::span<std::uint8_t const> bytes);
 std::string sha256(std::string_view bytes);
 
 }  // namespace heddle

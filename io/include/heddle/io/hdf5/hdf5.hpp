@@ -17,14 +17,14 @@
 namespace heddle::hdf5 {
 
 /// The element types of arrays, always stored little-endian. Nothing else is read or written.
-enum class ElementType { int32, int64, float32, float64, uint8 };
+enum class ElementType { int32, int64, float32, float64, uint8, uint16 };
 
 char const* element_name(ElementType type);
 std::int64_t element_bytes(ElementType type);
 
 template <typename T>
 concept Element = std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t> || std::same_as<T, float> ||
-    std::same_as<T, double> || std::same_as<T, std::uint8_t>;
+    std::same_as<T, double> || std::same_as<T, std::uint8_t> || std::same_as<T, std::uint16_t>;
 
 template <Element T>
 constexpr ElementType element_type_of() {
@@ -36,6 +36,8 @@ constexpr ElementType element_type_of() {
     return ElementType::float32;
   } else if constexpr (std::same_as<T, double>) {
     return ElementType::float64;
+  } else if constexpr (std::same_as<T, std::uint16_t>) {
+    return ElementType::uint16;
   } else {
     return ElementType::uint8;
   }
@@ -248,8 +250,8 @@ class Group : public Object {
     return create_array(name, element_type_of<T>(), shape, {}, true);
   }
   Array array(std::string const& name) const;
-  /// Writes text as a one-dimensional uint8 dataset, or reads it.
-  std::string read_bytes(std::string const& name) const;
+  /// Writes text as a one-dimensional uint8 dataset, or reads it: at most `most` bytes, more are a DataError.
+  std::string read_bytes(std::string const& name, std::int64_t most = std::int64_t{64} << 20) const;
   void write_bytes(std::string const& name, std::string_view bytes);
 
  protected:

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/tensor/pack.hpp>
+#include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/hdf5/hdf5.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+/// The layout of dataset files, which the writer and the reader share; docs/dataset-format.md describes it.
+namespace heddle::dataset_format {
+
+inline constexpr char const* name = "heddle-dataset";
+inline constexpr std::int64_t version = 3;
+/// The bytes of tokens or offsets that one digest protects.
+inline constexpr std::int64_t block_bytes = std::int64_t{128} << 10;
+inline constexpr std::int64_t digest_bytes = 32;
+/// Larger vocabulary models are refused.
+inline constexpr std::int64_t most_model_bytes = std::int64_t{64} << 20;
+/// More different lengths are refused.
+inline constexpr std::int64_t most_lengths = 1'000'000;
+
+inline hdf5::ElementType token_type(std::int32_t vocabulary) {
+  return vocabulary <= 65536 ? hdf5::ElementType::uint16 : hdf5::ElementType::int32;
+}
+
+/// The groups of a dataset's sides.
+inline std::vector<char const*> side_names(bool lines) {
+  return lines ? std::vector{"text"} : std::vector{"source", "target"};
+}
+
+/// A kind of length that a file counts, and its array in the group /lengths.
+struct Lengths {
+  SampleLength of;
+  char const* name;
+};
+
+inline std::vector<Lengths> length_names(bool lines) {
+  if (lines) {
+    return {{SampleLength::line, "text"}};
+  }
+  return {{SampleLength::source, "source"},
+          {SampleLength::target, "target"},
+          {SampleLength::longer, "longer"},
+          {SampleLength::both, "both"}};
+}
+
+/// Throws DataError for an id outside the vocabulary and for one that no sentence has: padding, begin, end.
+void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, SpecialIds const& special,
+               std::string const& where);
+
+/// The digest of a whole dataset: SHA-256 (hexadecimal) of these hexadecimal digests one after another: the
+/// vocabulary's; of each side the SHA-256 of its token_digests and of its offset_digests; the SHA-256 of each array of
+/// /lengths.
+std::string whole_digest(std::string const& vocabulary, std::vector<std::string> const& tables);
+
+}  // namespace heddle::dataset_format

@@ -1,0 +1,170 @@
+#include "protected_array.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/files/sha256.hpp>
+
+#include "format.hpp"
+
+namespace heddle {
+
+namespace {
+
+using namespace dataset_format;
+
+/// The array's elements [begin, begin + count) as bytes.
+std::vector<std::uint8_t> read_as_bytes(hdf5::Array const& array, std::int64_t begin, std::int64_t count) {
+  auto const read = [&]<typename T>(T /*element*/) {
+    std::vector<T> const values = array.read<T>({begin}, {count});
+    std::vector<std::uint8_t> bytes(values.size() * sizeof(T));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    return bytes;
+  };
+  switch (array.type()) {
+    case hdf5::ElementType::uint16:
+      return read(std::uint16_t{});
+    case hdf5::ElementType::int32:
+      return read(std::int32_t{});
+    default:
+      return read(std::int64_t{});
+  }
+}
+
+template <typename T>
+T element(std::span<std::uint8_t const> bytes, std::int64_t index) {
+  T value{};
+  std::memcpy(&value, bytes.data() + static_cast<std::size_t>(index) * sizeof(T), sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+std::span<std::uint8_t const> BlockCache::block(ProtectedArray const& array, std::int64_t index) {
+  Key const key{&array, index};
+  auto const found = places_.find(key);
+  if (found != places_.end()) {
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return entries_.front().bytes;
+  }
+  std::vector<std::uint8_t> bytes = array.read_block(index);
+  bytes_ += std::ssize(bytes);
+  while (!entries_.empty() && bytes_ > most_bytes_) {
+    bytes_ -= std::ssize(entries_.back().bytes);
+    places_.erase(entries_.back().key);
+    entries_.pop_back();
+  }
+  entries_.push_front({key, std::move(bytes)});
+  places_[key] = entries_.begin();
+  return entries_.front().bytes;
+}
+
+ProtectedArray::ProtectedArray(hdf5::Array values, hdf5::Array digests, hdf5::ElementType type)
+    : values_(std::move(values)),
+      digests_(std::move(digests)),
+      size_(values_.size()),
+      block_length_(block_bytes / hdf5::element_bytes(type)) {
+  values_.expect(type, {hdf5::any_extent});
+  std::int64_t const blocks = (size_ + block_length_ - 1) / block_length_;
+  digests_.expect(hdf5::ElementType::uint8, {blocks * digest_bytes});
+}
+
+std::string ProtectedArray::table_digest() const {
+  constexpr std::int64_t piece = std::int64_t{1} << 20;
+  Sha256 digest;
+  for (std::int64_t begin = 0; begin < digests_.size(); begin += piece) {
+    digest.update(digests_.read<std::uint8_t>({begin}, {std::min(piece, digests_.size() - begin)}));
+  }
+  return digest.finish();
+}
+
+std::vector<std::uint8_t> ProtectedArray::read_block(std::int64_t index) const {
+  std::int64_t const begin = index * block_length_;
+  std::int64_t const count = std::min(block_length_, size_ - begin);
+  std::vector<std::uint8_t> bytes = read_as_bytes(values_, begin, count);
+  // A digest that was damaged after opening refuses a good block, but accepts no bad one.
+  auto const recorded = digests_.read<std::uint8_t>({index * digest_bytes}, {digest_bytes});
+  if (!std::ranges::equal(sha256_bytes(bytes), recorded)) {
+    throw DataError(fmt::format(
+        "{}: elements {} to {} do not have the digest that was recorded when they were written: the file is "
+        "damaged; run `heddle prepare` again",
+        where(), begin, begin + count - 1));
+  }
+  check(bytes, begin);
+  return bytes;
+}
+
+StoredTokens::StoredTokens(hdf5::Group const& side, std::int32_t vocabulary, SpecialIds const& special)
+    : ProtectedArray(side.array("tokens"), side.array("token_digests"), token_type(vocabulary)),
+      vocabulary_(vocabulary),
+      special_(special) {}
+
+void StoredTokens::append(std::span<std::uint8_t const> bytes, std::vector<std::int32_t>& ids) const {
+  bool const narrow = type() == hdf5::ElementType::uint16;
+  auto const count = std::ssize(bytes) / hdf5::element_bytes(type());
+  for (std::int64_t index = 0; index < count; ++index) {
+    ids.push_back(narrow ? element<std::uint16_t>(bytes, index) : element<std::int32_t>(bytes, index));
+  }
+}
+
+std::vector<std::int32_t> StoredTokens::read(BlockCache& cache, std::int64_t begin, std::int64_t end) const {
+  std::vector<std::int32_t> ids;
+  ids.reserve(static_cast<std::size_t>(end - begin));
+  std::int64_t const bytes = hdf5::element_bytes(type());
+  while (begin < end) {
+    auto const block = cache.block(*this, begin / block_length());
+    std::int64_t const from = begin % block_length();
+    std::int64_t const count = std::min(end - begin, std::ssize(block) / bytes - from);
+    append(block.subspan(static_cast<std::size_t>(from * bytes), static_cast<std::size_t>(count * bytes)), ids);
+    begin += count;
+  }
+  return ids;
+}
+
+void StoredTokens::check(std::span<std::uint8_t const> block, std::int64_t /*first*/) const {
+  std::vector<std::int32_t> ids;
+  append(block, ids);
+  check_ids(ids, vocabulary_, special_, where());
+}
+
+StoredOffsets::StoredOffsets(hdf5::Group const& side, std::int64_t tokens)
+    : ProtectedArray(side.array("offsets"), side.array("offset_digests"), hdf5::ElementType::int64), tokens_(tokens) {
+  if (size() < 2) {
+    throw DataError(fmt::format("{}: holds no sentence", where()));
+  }
+}
+
+std::int64_t StoredOffsets::at(BlockCache& cache, std::int64_t index) const {
+  return element<std::int64_t>(cache.block(*this, index / block_length()), index % block_length());
+}
+
+std::pair<std::int64_t, std::int64_t> StoredOffsets::range(BlockCache& cache, std::int64_t sentence) const {
+  if (sentence < 0 || sentence >= sentences()) {
+    throw Error(fmt::format("{}: there is no sentence {}; expected 0 to {}", where(), sentence, sentences() - 1));
+  }
+  std::pair<std::int64_t, std::int64_t> const range{at(cache, sentence), at(cache, sentence + 1)};
+  if (range.first >= range.second) {  // inside a block this has been checked
+    throw DataError(fmt::format("{}: sentence {} has no tokens ({} is followed by {})", where(), sentence, range.first,
+                                range.second));
+  }
+  return range;
+}
+
+void StoredOffsets::check(std::span<std::uint8_t const> block, std::int64_t first) const {
+  std::int64_t const count = std::ssize(block) / static_cast<std::int64_t>(sizeof(std::int64_t));
+  std::int64_t before = first == 0 ? -1 : 0;
+  for (std::int64_t index = 0; index < count; ++index) {
+    auto const offset = element<std::int64_t>(block, index);
+    bool const at_ends = (first + index == 0) == (offset == 0) && (first + index == sentences()) == (offset == tokens_);
+    if (offset <= before || offset > tokens_ || !at_ends) {
+      throw DataError(
+          fmt::format("{}: element {} is {} after {}; expected places that rise from 0 to the number of tokens, {}",
+                      where(), first + index, offset, before, tokens_));
+    }
+    before = offset;
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/tensor/pack.hpp>
+#include <heddle/io/hdf5/hdf5.hpp>
+#include <list>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+class ProtectedArray;
+
+/// Keeps the blocks that were read last, of several arrays, within a limit of bytes (but at least one).
+class BlockCache {
+ public:
+  explicit BlockCache(std::int64_t bytes) : most_bytes_(bytes) {}
+
+  /// A block's bytes, read and checked unless they are here; valid until the next call.
+  std::span<std::uint8_t const> block(ProtectedArray const& array, std::int64_t index);
+
+ private:
+  using Key = std::pair<ProtectedArray const*, std::int64_t>;
+  struct Entry {
+    Key key;
+    std::vector<std::uint8_t> bytes;
+  };
+
+  std::list<Entry> entries_;  ///< latest first
+  std::map<Key, std::list<Entry>::iterator> places_;
+  std::int64_t bytes_ = 0;
+  std::int64_t most_bytes_;
+};
+
+/// A one-dimensional array of a dataset file whose blocks have digests.
+class ProtectedArray {
+ public:
+  /// Throws DataError where the two arrays do not fit together.
+  ProtectedArray(hdf5::Array values, hdf5::Array digests, hdf5::ElementType type);
+  virtual ~ProtectedArray() = default;
+  ProtectedArray(ProtectedArray const&) = delete;
+  ProtectedArray& operator=(ProtectedArray const&) = delete;
+
+  std::int64_t size() const { return size_; }
+  std::int64_t block_length() const { return block_length_; }
+  std::string where() const { return values_.where(); }
+  /// SHA-256 (hexadecimal) of all digests, which are read in pieces and not kept.
+  std::string table_digest() const;
+  /// The bytes of a block. Throws DataError unless they have the recorded digest and are allowed.
+  std::vector<std::uint8_t> read_block(std::int64_t index) const;
+
+ protected:
+  hdf5::ElementType type() const { return values_.type(); }
+
+ private:
+  /// Throws DataError for values that no writer writes. `first` is the index of the first of them.
+  virtual void check(std::span<std::uint8_t const> block, std::int64_t first) const = 0;
+
+  hdf5::Array values_;
+  hdf5::Array digests_;
+  std::int64_t size_;
+  std::int64_t block_length_;
+};
+
+/// Token ids: uint16 or int32.
+class StoredTokens final : public ProtectedArray {
+ public:
+  StoredTokens(hdf5::Group const& side, std::int32_t vocabulary, SpecialIds const& special);
+
+  /// Those in [begin, end), which must lie inside.
+  std::vector<std::int32_t> read(BlockCache& cache, std::int64_t begin, std::int64_t end) const;
+
+ private:
+  void check(std::span<std::uint8_t const> block, std::int64_t first) const override;
+  void append(std::span<std::uint8_t const> bytes, std::vector<std::int32_t>& ids) const;
+
+  std::int32_t vocabulary_;
+  SpecialIds special_;
+};
+
+/// The places at which sentences begin in the tokens, and last the number of tokens.
+class StoredOffsets final : public ProtectedArray {
+ public:
+  StoredOffsets(hdf5::Group const& side, std::int64_t tokens);
+
+  std::int64_t sentences() const { return size() - 1; }
+  /// The tokens [begin, end) of a sentence of [0, sentences()).
+  std::pair<std::int64_t, std::int64_t> range(BlockCache& cache, std::int64_t sentence) const;
+
+ private:
+  std::int64_t at(BlockCache& cache, std::int64_t index) const;
+  void check(std::span<std::uint8_t const> block, std::int64_t first) const override;
+
+  std::int64_t tokens_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Datasets as their users give them: files that are none, that never end, or that are damaged.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export OMP_NUM_THREADS=1
+
+fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
+# expect CODE PATTERN COMMAND...: the exit code within 20 seconds, and a pattern in what it prints.
+expect() {
+  local code=$1 pattern=$2 found=0
+  shift 2
+  timeout 20 "$@" > log 2>&1 < /dev/null || found=$?
+  [ "$found" = "$code" ] || fail "exit code $found instead of $code: $*"
+  grep -q -- "$pattern" log || fail "'$pattern' is not said: $*"
+}
+
+"$HEDDLE" demo-data --out text --train 900 --valid 40 --test 20 > log 2>&1 || fail "demo-data"
+"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
+  --valid-target text/valid.de --vocab-size 120 --out data > log 2>&1 || fail "prepare"
+cat > run.toml << 'TOML'
+[run]
+directory = "run"
+[data]
+train = "data/train.h5"
+valid = "data/valid.h5"
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 16
+d_ff = 16
+heads = 2
+max_length = 128
+[train]
+steps = 6
+batch_tokens = 512
+micro_batch_tokens = 256
+validate_every = 6
+validate_bleu = false
+TOML
+
+expect 0 'every byte verified' "$HEDDLE" inspect data/train.h5 --verify
+expect 0 'done: step 6' "$HEDDLE" train run.toml
+
+# Files that never end, or wait for a writer.
+mkfifo pipe
+for path in /dev/zero pipe data; do
+  expect 78 "$path: cannot be read: it is no regular file" "$HEDDLE" train "$path"
+  expect 65 "$path: is no regular file" "$HEDDLE" train run.toml --set run.directory=other --set data.train="$path"
+  expect 65 "$path: cannot read this vocabulary model: it is no regular file" \
+    "$HEDDLE" prepare --text text/train.en --vocab-model "$path" --out prepared
+done
+mkdir fifo
+mkfifo fifo/metrics.jsonl
+expect 65 'fifo/metrics.jsonl: is no regular file' "$HEDDLE" train run.toml --set run.directory=fifo
+

@@ -1,0 +1,207 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/files/sha256.hpp>
+#include <heddle/io/hdf5/hdf5.hpp>
+
+#include "dataset_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+using test::message_of;
+using test::read_all;
+using test::sentence;
+using test::separate_vocabulary;
+using test::TemporaryDirectory;
+using test::write_sentences;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Whether the file with one bit changed is refused, or gives its samples as before.
+bool refused_or_the_same(TemporaryDirectory const& directory, std::string bytes, std::size_t place, int bit,
+                         bool& refused) {
+  bytes[place] = static_cast<char>(bytes[place] ^ (1 << bit));
+  auto const path = directory.write("flipped.h5", bytes);
+  refused = true;
+  try {
+    Dataset const dataset = Dataset::open(path);
+    bool same = dataset.size() == 200;
+    for (int64_t i = 0; same && i < 200; ++i) {
+      same = dataset.source(i) == sentence(i, 60) && dataset.target(i) == sentence(i + 3, 50);
+    }
+    refused = false;
+    return same;
+  } catch (DataError const&) {
+    return true;
+  }
+}
+
+TEST(Dataset, EachFlippedBitOfTokensIsDetectedAndNoneElsewhereHarms) {
+  TemporaryDirectory const directory;
+  write_sentences(directory / "train.h5", 200);
+  EXPECT_NO_THROW(Dataset::open(directory / "train.h5").verify());
+  std::string const bytes = test::read_whole(directory / "train.h5");
+  for (int32_t const vocabulary : {60, 50}) {
+    std::string tokens;
+    for (int64_t i = 0; i < 200; ++i) {
+      for (int32_t const id : sentence(vocabulary == 60 ? i : i + 3, vocabulary)) {
+        tokens += {static_cast<char>(id), '\0'};
+      }
+    }
+    std::size_t const begin = bytes.find(tokens);
+    ASSERT_NE(begin, std::string::npos) << "tokens are stored as 16 bits";
+    for (std::size_t flip = 0; flip < 40; ++flip) {
+      bool refused = false;
+      std::size_t const place = begin + flip * 7919 % tokens.size();
+      EXPECT_TRUE(refused_or_the_same(directory, bytes, place, static_cast<int>(flip % 8), refused));
+      EXPECT_TRUE(refused) << "token " << (place - begin) / 2;
+      EXPECT_THROW(Dataset::open(directory / "flipped.h5").verify(), DataError);
+    }
+  }
+  // Bits all over the file: headers, vocabularies, digests, lengths, unused bytes.
+  for (std::size_t place = 0; place < bytes.size(); place += place < 4096 || place > bytes.size() - 4096 ? 13 : 2003) {
+    bool refused = false;
+    EXPECT_TRUE(refused_or_the_same(directory, bytes, place, static_cast<int>(place % 8), refused)) << place;
+  }
+}
+
+/// A dataset's content, each part of which a test may damage before it is written, with the digests that belong to it.
+struct Content {
+  struct Side {
+    std::vector<int32_t> tokens;
+    std::vector<int64_t> offsets;
+    std::vector<int64_t> lengths;  ///< length, samples, length, samples …
+    std::string model;
+  };
+
+  std::string format = "heddle-dataset";
+  int64_t version = 3;
+  std::string vocabulary_digest = separate_vocabulary().digest();
+  std::string digest;  ///< empty: the right one
+  Side source{{4, 5, 6}, {0, 1, 3}, {1, 1, 2, 1}, separate_vocabulary().source.model()};
+  Side target{{7, 8}, {0, 1, 2}, {1, 2}, separate_vocabulary().target.model()};
+  std::vector<int64_t> longer = {1, 1, 2, 1};
+  bool tokens_as_floats = false;
+  bool wide_tokens = false;
+  bool spoil_digest_of_tokens = false;
+};
+
+template <typename T>
+std::span<uint8_t const> bytes_of(std::vector<T> const& values) {
+  return {reinterpret_cast<uint8_t const*>(values.data()), values.size() * sizeof(T)};
+}
+
+/// Writes an array and, unless it is to be spoilt, its digest; returns the digest of its table.
+template <typename T>
+std::string write_protected(hdf5::Group& group, std::string const& name, std::vector<T> const& values,
+                            bool spoil = false) {
+  group.write_array<T>(name + "s", {std::ssize(values)}, values);
+  auto digest = sha256_bytes(bytes_of(values));
+  digest[0] = static_cast<uint8_t>(digest[0] ^ (spoil ? 1 : 0));
+  std::vector<uint8_t> const table(digest.begin(), values.empty() ? digest.begin() : digest.end());
+  group.write_array<uint8_t>(name + "_digests", {std::ssize(table)}, table);
+  return sha256(table);
+}
+
+std::string write_side(hdf5::Group side, Content const& content, Content::Side const& written) {
+  side.write_bytes("model", written.model);
+  std::string tables;
+  std::vector<int32_t> const& ids = written.tokens;
+  if (content.tokens_as_floats) {
+    tables = write_protected(side, "token", std::vector<float>(ids.begin(), ids.end()));
+  } else if (content.wide_tokens) {
+    tables = write_protected(side, "token", ids);
+  } else {
+    tables =
+        write_protected(side, "token", std::vector<uint16_t>(ids.begin(), ids.end()), content.spoil_digest_of_tokens);
+  }
+  return tables + write_protected(side, "offset", written.offsets);
+}
+
+/// The error message of opening and reading the damaged dataset.
+std::string read_error(std::function<void(Content&)> const& spoil) {
+  TemporaryDirectory const directory;
+  Content content;
+  spoil(content);
+  hdf5::File file = hdf5::File::create(directory / "x.h5");
+  file.set_string_attribute("format", content.format);
+  file.set_integer_attribute("format_version", content.version);
+  file.set_string_attribute("vocabulary_digest", content.vocabulary_digest);
+  std::string digests = content.vocabulary_digest;
+  digests += write_side(file.create_group("source"), content, content.source);
+  digests += write_side(file.create_group("target"), content, content.target);
+  {
+    hdf5::Group lengths = file.create_group("lengths");
+    auto const write = [&](char const* name, std::vector<int64_t> const& counts) {
+      lengths.write_array<int64_t>(name, {std::ssize(counts) / 2, 2}, counts);
+      digests += sha256(bytes_of(counts));
+    };
+    write("source", content.source.lengths);
+    write("target", content.target.lengths);
+    write("longer", content.longer);
+    write("both", {2, 1, 3, 1});
+  }
+  file.set_string_attribute("digest", content.digest.empty() ? sha256(digests) : content.digest);
+  file.close();
+  return message_of<DataError>([&] { read_all(Dataset::open(directory / "x.h5")); });
+}
+
+TEST(Dataset, ChecksAFileFromElsewhere) {
+  EXPECT_EQ(read_error([](Content&) {}), "");
+  EXPECT_THAT(read_error([](Content& c) { c.format = "heddle-checkpoint"; }), HasSubstr("not a dataset"));
+  EXPECT_THAT(read_error([](Content& c) { c.version = 1; }), HasSubstr("version 1; this Heddle reads version 3: run"));
+  EXPECT_THAT(read_error([](Content& c) { c.version = 2; }), HasSubstr("run `heddle prepare` again"));
+  EXPECT_THAT(read_error([](Content& c) { c.vocabulary_digest[0] = 'x'; }), HasSubstr("not the one it was made with"));
+  EXPECT_THAT(read_error([](Content& c) { c.source.model = separate_vocabulary().target.model(); }),
+              HasSubstr("not the one it was made with"));
+  EXPECT_THAT(read_error([](Content& c) {
+                c.source.model = "nonsense";
+                c.vocabulary_digest = sha256(sha256(c.source.model) + sha256(c.target.model));
+              }),
+              AllOf(HasSubstr("source"), HasSubstr("SentencePiece")));
+  EXPECT_THAT(read_error([](Content& c) { c.digest = std::string(64, '0'); }), HasSubstr("its attribute digest is 00"));
+}
+
+TEST(Dataset, ChecksSamplesFromElsewhere) {
+  EXPECT_THAT(read_error([](Content& c) { c.spoil_digest_of_tokens = true; }),
+              AllOf(HasSubstr("/source/tokens: elements 0 to 2"), HasSubstr("damaged")));
+  EXPECT_THAT(read_error([](Content& c) { c.source.tokens[2] = 60; }),
+              AllOf(HasSubstr("/source/tokens"), HasSubstr("token id 60"), HasSubstr("59")));
+  EXPECT_THAT(read_error([](Content& c) { c.target.tokens[0] = 0; }), HasSubstr("/target/tokens: token id 0 is"));
+  EXPECT_THAT(read_error([](Content& c) { c.target.tokens[0] = 2; }), HasSubstr("begin token"));
+  EXPECT_THAT(read_error([](Content& c) { c.target.tokens[1] = 3; }), HasSubstr("end token, which no sentence has"));
+  EXPECT_EQ(read_error([](Content& c) { c.target.tokens[1] = 1; }), "") << "unknown pieces occur";
+  std::string const places = "expected places that rise from 0 to the number of tokens, 3";
+  EXPECT_THAT(read_error([](Content& c) {
+                c.source.offsets = {1, 2, 3};
+              }),
+              AllOf(HasSubstr("/source/offsets"), HasSubstr(places)));
+  EXPECT_THAT(read_error([](Content& c) { c.source.offsets = {0, 1, 4}; }), HasSubstr("element 2 is 4 after 1"));
+  EXPECT_THAT(read_error([](Content& c) { c.source.offsets = {0, 5, 3}; }), HasSubstr("element 1 is 5 after 0"));
+  EXPECT_THAT(read_error([](Content& c) { c.source.offsets = {0, 0, 3}; }), HasSubstr("element 1 is 0 after 0"));
+  EXPECT_THAT(read_error([](Content& c) {
+                c.source.offsets = {0, 3};
+              }),
+              HasSubstr("1 source sentences but 2 target sentences"));
+  EXPECT_THAT(read_error([](Content& c) { c.source.offsets = {0}, c.source.tokens = {}; }), HasSubstr("no sentence"));
+  EXPECT_THAT(read_error([](Content& c) { c.tokens_as_floats = true; }), HasSubstr("/source/tokens"));
+  EXPECT_THAT(read_error([](Content& c) { c.wide_tokens = true; }), HasSubstr("expected uint16"));
+  EXPECT_THAT(read_error([](Content& c) { c.source.lengths = {1, 2}; }), HasSubstr("counts 2 samples of 2 tokens"));
+  EXPECT_THAT(read_error([](Content& c) { c.source.lengths = {2, 1, 1, 1}; }), HasSubstr("rising lengths"));
+  EXPECT_THAT(read_error([](Content& c) { c.longer = {int64_t{1} << 62, 2}; }), HasSubstr("more than 2^63"));
+  EXPECT_THAT(read_error([](Content& c) { c.longer = {1, 1, 9, 1}; }), HasSubstr("lengths/longer: counts 2 samples"));
+}
+
+TEST(Dataset, SaysWhatAForeignFileIsNot) {
+  TemporaryDirectory const directory;
+  EXPECT_THAT(message_of<DataError>([&] { Dataset::open(directory / "absent.h5"); }), HasSubstr("absent.h5"));
+  auto const path = directory.write("text.h5", "no HDF5 at all");
+  EXPECT_THAT(message_of<DataError>([&] { Dataset::open(path); }), HasSubstr("text.h5"));
+}
+
+}  // namespace
+}  // namespace heddle

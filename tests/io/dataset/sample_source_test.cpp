@@ -1,0 +1,114 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/sample_source.hpp>
+
+#include "dataset_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+using test::message_of;
+using test::sentence;
+using test::separate_vocabulary;
+using test::TemporaryDirectory;
+using test::train_tokenizer;
+using test::write_sentences;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class SampleSourceTest : public testing::Test {
+ protected:
+  SampleSourceTest() {
+    write_sentences(directory_ / "pairs.h5", 5);
+    write_lines("lines.h5", separate_vocabulary().source);
+  }
+
+  void write_lines(char const* name, Tokenizer const& tokenizer) const {
+    DatasetWriter writer(directory_ / name, tokenizer);
+    writer.add(sentence(1, 50));
+    writer.commit();
+  }
+  std::unique_ptr<SampleSource> samples(Dataset const& dataset, SampleUse const& use = {}) const {
+    return samples_for(config_, dataset, use);
+  }
+  std::string refusal(char const* name) const {
+    Dataset const dataset = Dataset::open(directory_ / name);
+    return message_of<ConfigError>([&] { samples(dataset); });
+  }
+
+  TemporaryDirectory directory_;
+  Config config_;
+};
+
+TEST_F(SampleSourceTest, AModelLearnsFromWhatItsStacksRead) {
+  Dataset const dataset = Dataset::open(directory_ / "pairs.h5");
+  auto const pairs = samples(dataset);
+  EXPECT_EQ(pairs->cost(0, 2).source, 4);
+  EXPECT_EQ(pairs->words(), "5 sentence pairs");
+  EXPECT_EQ(pairs->totals(0, 6).usable, 3);
+  EXPECT_EQ(to_host<std::int32_t>(pairs->pack(0, std::array<std::int64_t, 1>{2}, 7, {}).source_rows.sample),
+            (std::vector<int32_t>{7, 7, 7, 7}));
+  config_.model.stacks = {"decoder"};
+  auto const targets = samples(dataset);
+  EXPECT_EQ(targets->window(0, 0).size(), 5U);
+  EXPECT_EQ(targets->totals(0, 6).longest, 6);
+  EXPECT_EQ(targets->cost(0, 2).longer(), 7);
+  EXPECT_EQ(targets->cost(0, 2).source, 0);
+  EXPECT_EQ(targets->pack(0, std::array<std::int64_t, 1>{2}, 7, {}).target_rows.tokens, 7);
+  Dataset const text = Dataset::open(directory_ / "lines.h5");
+  EXPECT_EQ(samples(text)->cost(0, 0).target, 3);
+}
+
+TEST_F(SampleSourceTest, SourcesArePrefixesOfTargets) {
+  config_.model.stacks = {"decoder"};
+  Dataset const separate = Dataset::open(directory_ / "pairs.h5");
+  EXPECT_THAT(message_of<ConfigError>([&] { samples(separate, {.prefixes = true}); }),
+              HasSubstr("pairs.h5 have vocabularies of their own; `heddle prepare` without --separate-vocab"));
+  Tokenizer const& tokenizer = separate_vocabulary().source;
+  DatasetWriter writer(directory_ / "joint.h5", {tokenizer, tokenizer});
+  for (int64_t pair = 0; pair < 3; ++pair) {
+    writer.add(sentence(pair, 50), sentence(pair + 3, 50));
+  }
+  writer.commit();
+  Dataset const dataset = Dataset::open(directory_ / "joint.h5");
+  SpecialIds const ids = dataset.vocabulary().special_ids().target;
+  auto const prefixed = samples(dataset, {.prefixes = true});
+  std::int64_t const index = 2;
+  auto const source = dataset.source(index);
+  auto const target = dataset.target(index);
+  Pack const pack = prefixed->pack(0, {&index, 1}, 7, {});
+  std::vector<int32_t> input{ids.begin};
+  input.insert(input.end(), source.begin(), source.end());
+  input.push_back(ids.end);
+  std::vector<int32_t> output(input.size() - 1, -1);
+  EXPECT_THAT(to_host<std::int32_t>(pack.target_rows.prefix_length), testing::ElementsAre(std::ssize(input)));
+  input.insert(input.end(), target.begin(), target.end());
+  output.insert(output.end(), target.begin(), target.end());
+  output.push_back(ids.end);
+  EXPECT_EQ(to_host<std::int32_t>(pack.target_input.id), input);
+  EXPECT_EQ(to_host<std::int32_t>(pack.target_output.id), output);
+  EXPECT_EQ(prefixed->cost(0, index).longer(), std::ssize(input));
+  EXPECT_EQ(prefixed->predicted(0, index), std::ssize(target) + 1);
+  EXPECT_EQ(prefixed->totals(0, 100).longest, std::ssize(input));
+}
+
+TEST_F(SampleSourceTest, AModelAndADatasetThatDoNotFitAreNamed) {
+  EXPECT_THAT(refusal("lines.h5"),
+              AllOf(HasSubstr("model.stacks = [\"encoder\", \"decoder\"] learns from sentence pairs, but "),
+                    HasSubstr("lines.h5 has lines of text; make pairs with `heddle prepare --source")));
+  config_.model.stacks = {"encoder"};
+  EXPECT_THAT(refusal("pairs.h5"),
+              AllOf(HasSubstr("model.stacks = [\"encoder\"] learns from lines of text, but "),
+                    HasSubstr("pairs.h5 has sentence pairs; make lines with `heddle prepare --text")));
+  EXPECT_THAT(refusal("lines.h5"), HasSubstr("lines.h5 has no piece <mask>; `heddle prepare --text"));
+  write_lines("masks.h5", train_tokenizer(english_number, 61, true));
+  Dataset const masks = Dataset::open(directory_ / "masks.h5");
+  EXPECT_EQ(samples(masks)->cost(0, 0).source, 3);
+  EXPECT_GT(masks.vocabulary().special_ids().source.mask, 0);
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/dataset/demo_data.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "temporary_directory.hpp"
+
+/// Small vocabularies and datasets for tests.
+namespace heddle::test {
+
+inline Tokenizer train_tokenizer(std::string (*in_words)(int64_t), int64_t size, bool mask_token = false) {
+  TemporaryDirectory const directory;
+  std::string text;
+  for (int64_t i = 0; i < 300; ++i) {
+    text += in_words(i * 37) + "\n";
+  }
+  TokenizerTraining training;
+  training.texts = {directory.write("text", text)};
+  training.vocabulary_size = size;
+  training.mask_token = mask_token;
+  return Tokenizer::train(training);
+}
+
+/// One pair of small vocabularies for all tests here.
+inline Vocabulary const& separate_vocabulary() {
+  static Vocabulary const vocabulary{train_tokenizer(english_number, 60), train_tokenizer(german_number, 50)};
+  return vocabulary;
+}
+
+/// Sentence i of a side: i % 7 + 1 tokens that differ by sentence and side, none of them special.
+inline std::vector<int32_t> sentence(int64_t index, int32_t vocabulary_size) {
+  std::vector<int32_t> tokens(static_cast<std::size_t>(index % 7 + 1));
+  std::iota(tokens.begin(), tokens.end(), static_cast<int32_t>(index * 13));
+  for (int32_t& token : tokens) {
+    token = 4 + token % (vocabulary_size - 4);
+  }
+  return tokens;
+}
+
+inline void write_sentences(std::filesystem::path const& path, int64_t pairs) {
+  DatasetWriter writer(path, separate_vocabulary());
+  for (int64_t i = 0; i < pairs; ++i) {
+    writer.add(sentence(i, 60), sentence(i + 3, 50));
+  }
+  EXPECT_EQ(writer.size(), pairs);
+  writer.commit();
+}
+
+/// Reads all samples, as training would.
+inline void read_all(Dataset const& dataset) {
+  for (int64_t pair = 0; pair < dataset.size(); ++pair) {
+    dataset.source(pair);
+    dataset.target(pair);
+  }
+}
+
+}  // namespace heddle::test
