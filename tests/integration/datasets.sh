@@ -43,6 +43,21 @@ TOML
 expect 0 'every byte verified' "$HEDDLE" inspect data/train.h5 --verify
 expect 0 'done: step 6' "$HEDDLE" train run.toml
 
+# Another dataset is noticed when a run resumes; a copy in another place is the same one.
+head -n 899 text/train.en > less.en
+head -n 899 text/train.de > less.de
+"$HEDDLE" prepare --source less.en --target less.de --vocab-model data/vocab.model --out less > log 2>&1 ||
+  fail "prepare with a given vocabulary"
+mkdir copied && cp data/train.h5 copied/x.h5
+expect 0 'resuming after step 6' "$HEDDLE" train run.toml --set data.train=copied/x.h5 --set train.steps=7
+digest() { "$HEDDLE" inspect "$1" | sed -n 's/^digest: //p'; }
+expect 78 "digest $(digest data/train.h5), but less/train.h5 has $(digest less/train.h5): " \
+  "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=8
+expect 0 'note: new data, from its beginning: epoch 1' \
+  "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=8 --new-data
+expect 0 'resuming after step 8' "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=9
+expect 78 'going on would mix their orders' "$HEDDLE" train run.toml --set train.steps=10
+
 # Files that never end, or wait for a writer.
 mkfifo pipe
 for path in /dev/zero pipe data; do

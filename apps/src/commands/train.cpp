@@ -26,7 +26,7 @@ namespace {
 CommandSyntax train_syntax(TrainOptions& options) {
   CommandSyntax syntax;
   syntax.name = "train";
-  syntax.usage = "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh | --resume-from STEP]";
+  syntax.usage = "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh | --resume-from STEP] [--new-data]";
   syntax.summary =
       "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has "
       "checkpoints,\n"
@@ -34,7 +34,9 @@ CommandSyntax train_syntax(TrainOptions& options) {
       "exits with 75.";
   add_train_options(syntax, options);
   syntax.options.add_options()("resume-from", boost::program_options::value(&options.resume_from)->value_name("STEP"),
-                               "go back to the checkpoint of this step; newer ones are moved aside to rejected-…");
+                               "go back to the checkpoint of this step; newer ones are moved aside to rejected-…")  //
+      ("new-data", boost::program_options::bool_switch(&options.new_data),
+       "resume on another dataset than the checkpoint's, from its beginning");
   return syntax;
 }
 
@@ -129,7 +131,8 @@ ExitCode train(TrainOptions const& options, MpiSession const* session, StopSigna
                                         .watch = watch,
                                         .directory = directory,
                                         .instruction_set = describe_instruction_sets(level),
-                                        .resume_from = options.resume_from});
+                                        .resume_from = options.resume_from,
+                                        .new_data = options.new_data});
   return trainer->run(signal);
 }
 

@@ -17,6 +17,7 @@ struct TrainOptions {
   bool trust_plugins = false;
   bool fresh = false;
   std::int64_t resume_from = -1;  ///< of `train` only: `run` would go back again at each restart
+  bool new_data = false;          ///< of `train` only
 };
 
 void add_train_options(CommandSyntax& syntax, TrainOptions& options);

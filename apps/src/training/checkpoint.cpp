@@ -12,6 +12,7 @@ CheckpointContents contents_for_checkpoint(TrainingState const& state, Config co
   contents.config = to_toml(config);
   contents.source_model = data.vocabulary().source.model();
   contents.target_model = data.vocabulary().target.model();
+  contents.dataset = data.digest();
   return contents;
 }
 
@@ -39,7 +40,11 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
   parameters.bump_versions();
 }
 
-void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabulary const& vocabulary) {
+bool has_new_data(Checkpoint const& checkpoint, Dataset const& data) {
+  return !checkpoint.dataset().empty() && checkpoint.dataset() != data.digest();
+}
+
+void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset const& data, bool new_data) {
   std::string const where = checkpoint.directory().string();
   Config const saved = parse_config(checkpoint.config(), where + "'s config");
   std::vector<std::string> changed;
@@ -57,12 +62,19 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabula
                     "set it back, or start over with --fresh",
                     where, saved.train.seed, config.train.seed));
   }
-  if (checkpoint.source_model() != vocabulary.source.model() ||
-      checkpoint.target_model() != vocabulary.target.model()) {
+  if (checkpoint.source_model() != data.vocabulary().source.model() ||
+      checkpoint.target_model() != data.vocabulary().target.model()) {
     throw DataError(
         fmt::format("{} was trained with another vocabulary than that of data.train; name the dataset the run "
                     "began with, or start over with --fresh",
                     where));
+  }
+  if (has_new_data(checkpoint, data) && !new_data) {
+    throw ConfigError(fmt::format(
+        "{} was trained on the dataset with digest {}, but {} has {}: going on would mix their orders; name "
+        "the dataset the run began with, go on with this one from its beginning by --new-data, or start "
+        "over with --fresh",
+        where, checkpoint.dataset(), data.name(), data.digest()));
   }
 }
 

@@ -17,8 +17,11 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
                          DistributedOptimizer& optimizer);
 
 /// Throws ConfigError if continuing from `checkpoint` with `config` would not be the same run: another model, another
-/// order of the data; DataError if the vocabulary is another one.
-void check_same_run(Checkpoint const& checkpoint, Config const& config, Vocabulary const& vocabulary);
+/// order of the data, or, unless `new_data` is allowed, another dataset; DataError if the vocabulary is another one.
+void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset const& data, bool new_data);
+
+/// Whether the checkpoint was trained on another dataset; false if it does not say.
+bool has_new_data(Checkpoint const& checkpoint, Dataset const& data);
 
 /// The keys of [model] by which `config` differs from the checkpoint's configuration.
 std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config);

@@ -135,7 +135,7 @@ void Trainer::open_log() {
 }
 
 void Trainer::take_up(Checkpoint const& checkpoint) {
-  check_same_run(checkpoint, config_, train_data_->vocabulary());
+  check_same_run(checkpoint, config_, *train_data_, setup_.new_data);
   if (speaks()) {
     for (std::string const& change : changed_keys(checkpoint, config_)) {
       fmt::print("changed since the checkpoint: {}\n", change);
@@ -149,6 +149,13 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
   }
   load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
+  if (has_new_data(checkpoint, *train_data_)) {
+    ++state_.epoch;
+    state_.position = 0;
+    if (speaks()) {
+      fmt::print("note: new data, from its beginning: epoch {}\n", state_.epoch);
+    }
+  }
   batches_->seek(state_.epoch, state_.position);
   committed_step_ = state_.step;
 }

@@ -31,6 +31,7 @@ struct TrainerSetup {
   std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been checked
   std::string instruction_set;      ///< of the kernels, in words
   std::int64_t resume_from = -1;    ///< the step to go back to; -1: the newest checkpoint's
+  bool new_data = false;            ///< go on with another dataset than the checkpoint's
 };
 
 /// One training run: batches, steps, validation, checkpoints. Made and run by all ranks together.
