@@ -23,12 +23,13 @@ for example in "${examples[@]}"; do
   long=$(wc -l "source/$name"/* | awk '$2 != "total" && $1 >= 80')
   [ -z "$long" ] || fail "a file of an example has 80 lines or more: $long"
 done
-"$HEDDLE" new-plugin source/my_function --kind activation > log 2>&1 || fail "heddle new-plugin my_function"
-! grep -riE 'swish' source/my_function > log || fail "the example's name is left in a new plug-in"
-grep -q 'class MyFunction' source/my_function/my_function.cpp || fail "the new plug-in's class has another name"
+"$HEDDLE" new-plugin source/erf --kind activation > log 2>&1 || fail "heddle new-plugin erf"
+! grep -riE 'swish' source/erf > log || fail "the example's name is left in a new plug-in"
+grep -q 'class Erf' source/erf/erf.cpp || fail "the new plug-in's class has another name"
 # Names that C++ or Heddle has are refused.
 for taken in "double:has a meaning in C++" "gelu:an activation function" "rms:a kind of norm" "feed_forward:a layer" \
-  "kokkos:an implementation of operation" "attention:an operation"; do
+  "kokkos:an implementation of operation" "attention:an operation" "swiglu:a gated activation" \
+  "linear:in a plug-in's code"; do
   code=0
   "$HEDDLE" new-plugin "source/${taken%%:*}" --kind activation > log 2>&1 || code=$?
   [ "$code" -eq 64 ] || fail "heddle new-plugin ${taken%%:*}: exit code $code instead of 64"
@@ -49,7 +50,7 @@ cmake_minimum_required(VERSION 3.22)
 project(plugins LANGUAGES CXX)
 enable_testing()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard my_function wrong crash)
+foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard erf wrong crash)
   add_subdirectory(${name})
 endforeach()
 CMAKE

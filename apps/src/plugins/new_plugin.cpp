@@ -8,6 +8,7 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/norm_kind.hpp>
+#include <heddle/core/layers/feed_forward.hpp>
 #include <heddle/core/operations/activation.hpp>
 
 #include "templates.hpp"
@@ -52,23 +53,118 @@ std::string example_name(std::string const& kind) {
   throw Error(fmt::format("the example of kind {} names no plug-in", kind));
 }
 
-/// Of the names that consist of small letters, digits and underscores: C++'s keywords, and names of namespaces and
-/// functions that the compiler knows or a plug-in's code uses.
-constexpr auto reserved = std::to_array<std::string_view>(
-    {"alignas",     "alignof",   "and",        "and_eq",    "asm",      "auto",         "bitand",
-     "bitor",       "bool",      "break",      "case",      "catch",    "char",         "char8_t",
-     "char16_t",    "char32_t",  "class",      "compl",     "concept",  "const",        "consteval",
-     "constexpr",   "constinit", "const_cast", "continue",  "co_await", "co_return",    "co_yield",
-     "decltype",    "default",   "delete",     "do",        "double",   "dynamic_cast", "else",
-     "enum",        "explicit",  "export",     "extern",    "false",    "float",        "for",
-     "friend",      "goto",      "if",         "inline",    "int",      "long",         "mutable",
-     "namespace",   "new",       "noexcept",   "not",       "not_eq",   "nullptr",      "operator",
-     "or",          "or_eq",     "private",    "protected", "public",   "register",     "reinterpret_cast",
-     "requires",    "return",    "short",      "signed",    "sizeof",   "static",       "static_assert",
-     "static_cast", "struct",    "switch",     "template",  "this",     "thread_local", "throw",
-     "true",        "try",       "typedef",    "typeid",    "typename", "union",        "unsigned",
-     "using",       "virtual",   "void",       "volatile",  "wchar_t",  "while",        "xor",
-     "xor_eq",      "heddle",    "kernels",    "main",      "std"});
+/// Of the names that consist of small letters, digits and underscores: C++'s keywords; names that a plug-in's code
+/// uses, or that become those of classes which it uses; and names that CMake keeps.
+constexpr auto reserved = std::to_array<std::string_view>({"alignas",
+                                                           "alignof",
+                                                           "and",
+                                                           "and_eq",
+                                                           "asm",
+                                                           "auto",
+                                                           "bitand",
+                                                           "bitor",
+                                                           "bool",
+                                                           "break",
+                                                           "case",
+                                                           "catch",
+                                                           "char",
+                                                           "char8_t",
+                                                           "char16_t",
+                                                           "char32_t",
+                                                           "class",
+                                                           "compl",
+                                                           "concept",
+                                                           "const",
+                                                           "consteval",
+                                                           "constexpr",
+                                                           "constinit",
+                                                           "const_cast",
+                                                           "continue",
+                                                           "co_await",
+                                                           "co_return",
+                                                           "co_yield",
+                                                           "decltype",
+                                                           "default",
+                                                           "delete",
+                                                           "do",
+                                                           "double",
+                                                           "dynamic_cast",
+                                                           "else",
+                                                           "enum",
+                                                           "explicit",
+                                                           "export",
+                                                           "extern",
+                                                           "false",
+                                                           "float",
+                                                           "for",
+                                                           "friend",
+                                                           "goto",
+                                                           "if",
+                                                           "inline",
+                                                           "int",
+                                                           "long",
+                                                           "mutable",
+                                                           "namespace",
+                                                           "new",
+                                                           "noexcept",
+                                                           "not",
+                                                           "not_eq",
+                                                           "nullptr",
+                                                           "operator",
+                                                           "or",
+                                                           "or_eq",
+                                                           "private",
+                                                           "protected",
+                                                           "public",
+                                                           "register",
+                                                           "reinterpret_cast",
+                                                           "requires",
+                                                           "return",
+                                                           "short",
+                                                           "signed",
+                                                           "sizeof",
+                                                           "static",
+                                                           "static_assert",
+                                                           "static_cast",
+                                                           "struct",
+                                                           "switch",
+                                                           "template",
+                                                           "this",
+                                                           "thread_local",
+                                                           "throw",
+                                                           "true",
+                                                           "try",
+                                                           "typedef",
+                                                           "typeid",
+                                                           "typename",
+                                                           "union",
+                                                           "unsigned",
+                                                           "using",
+                                                           "virtual",
+                                                           "void",
+                                                           "volatile",
+                                                           "wchar_t",
+                                                           "while",
+                                                           "xor",
+                                                           "xor_eq",
+                                                           "heddle",
+                                                           "kernels",
+                                                           "main",
+                                                           "std",
+                                                           "all",
+                                                           "clean",
+                                                           "execution",
+                                                           "help",
+                                                           "hidden_states",
+                                                           "install",
+                                                           "layer_context",
+                                                           "layer_spec",
+                                                           "linear",
+                                                           "saved",
+                                                           "tensor",
+                                                           "test",
+                                                           "activation_call",
+                                                           "attention_call"});
 
 /// The built-in thing that has the name; "" if there is none.
 std::string owner_of(std::string const& name, Registries const& built_in) {
@@ -87,6 +183,9 @@ std::string owner_of(std::string const& name, Registries const& built_in) {
   }
   if (built_in.kernels.supported<Activation>({.function = name})) {
     return "an activation function";
+  }
+  if (is_gated_activation(name)) {
+    return "a gated activation";
   }
   return built_in_norm(name) == nullptr ? "" : "a kind of norm";
 }

@@ -78,9 +78,10 @@ class BucketPositions final : public LearnedBias {
     std::int64_t const single = model.position_buckets / (causal ? 2 : 4);
     if (model.max_distance <= single) {
       throw ConfigError(fmt::format(
-          "{} = {}: {} buckets have {} distances of the {} to themselves; more than that, or fewer "
-          "model.position_buckets, would do",
-          model.place("max_distance"), model.max_distance, model.position_buckets, single, spec.stack.name));
+          "{} = {}: with model.position_buckets = {} the distances up to {} have a bucket each in the {}, and larger "
+          "ones "
+          "share the others; expected more than {}, or fewer model.position_buckets",
+          model.place("max_distance"), model.max_distance, model.position_buckets, single, spec.stack.name, single));
     }
     std::vector<std::int32_t> buckets;
     for (std::int64_t distance = -model.max_distance; distance <= model.max_distance; ++distance) {

@@ -25,9 +25,8 @@ AttentionMask mask_of(LayerOptions const& options, bool predicts) {
   require_window(options, "global_tokens");
   if (options.has("window")) {
     if (mask == "prefix") {
-      throw ConfigError(
-          fmt::format("{} does not go together with mask = \"prefix\"; \"causal\" and \"bidirectional\" do",
-                      options.place("window")));
+      throw ConfigError(fmt::format("{} does not go together with mask = \"prefix\"; leave out one of them",
+                                    options.place("window")));
     }
     std::int64_t const window = options.integer("window", 0);
     AttentionMask local = AttentionMask::window(window, mask == "causal" ? 0 : window);
@@ -54,11 +53,11 @@ void check_linear(ModelConfig const& keys, LayerOptions const& options) {
     throw ConfigError(not_with_linear_scores(options, "a window; leave out `window`"));
   }
   if (options.text("mask", "") == "prefix") {
-    throw ConfigError(not_with_linear_scores(options, "mask = \"prefix\"; \"causal\" and \"bidirectional\" would do"));
+    throw ConfigError(not_with_linear_scores(options, "mask = \"prefix\"; leave out one of them"));
   }
   if (act_in_attention(keys.positions)) {
     throw ConfigError(not_with_linear_scores(
-        options, fmt::format("{} = \"{}\", which act on scores; \"sinusoidal\", \"learned\" and \"none\" would do",
+        options, fmt::format("{} = \"{}\", which acts on scores; \"sinusoidal\", \"learned\" and \"none\" would do",
                              keys.place("positions"), name_of(keys.positions))));
   }
 }
@@ -68,8 +67,9 @@ std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
   bool const prefix = options.text("mask", "") == "prefix";
   if (!use.prefixes && prefix) {
     return fmt::format(
-        "{} = \"prefix\": only the samples of a decoder alone have prefixes (model.stacks = [\"decoder\"]); \"causal\" "
-        "and \"bidirectional\" need none",
+        "{} = \"prefix\": only a model that is a decoder alone (model.stacks = [\"decoder\"]) learns from sequences "
+        "with "
+        "prefixes; without the option the layer has its stack's usual mask",
         options.place("mask"));
   }
   if (use.predicts_next && options.text("mask", "causal") == "bidirectional") {

@@ -5,7 +5,7 @@
 
 #include <array>
 #include <atomic>
-#include <csignal>
+#include <cstddef>
 #include <cstring>
 
 namespace heddle {
@@ -18,6 +18,8 @@ constexpr std::array fatal_signals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 // replaced.
 std::atomic<char const*> current_text = nullptr;
 std::array<struct sigaction, fatal_signals.size()> previous_actions;
+/// The handler's own stack: endless recursion leaves none.
+std::array<std::byte, 16384> handler_stack;
 
 /// Calls only functions that a signal handler may call.
 void write_note(int signal) {
@@ -35,6 +37,9 @@ void write_note(int signal) {
 CrashNote::CrashNote() {
   struct sigaction action {};
   action.sa_handler = write_note;
+  action.sa_flags = SA_ONSTACK;
+  stack_t const own{.ss_sp = handler_stack.data(), .ss_flags = 0, .ss_size = handler_stack.size()};
+  ::sigaltstack(&own, &previous_stack_);
   ::sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < fatal_signals.size(); ++i) {
     ::sigaction(fatal_signals[i], &action, &previous_actions[i]);
@@ -46,12 +51,16 @@ CrashNote::~CrashNote() {
   for (std::size_t i = 0; i < fatal_signals.size(); ++i) {
     ::sigaction(fatal_signals[i], &previous_actions[i], nullptr);
   }
+  ::sigaltstack(&previous_stack_, nullptr);
 }
 
 void CrashNote::set(CheckResult const& check) {
+  set(fmt::format("{} ({}) crashes when it is checked: {}", subject(check), check.origin, check.problem));
+}
+
+void CrashNote::set(std::string const& text) {
   current_text = nullptr;
-  text_ =
-      fmt::format("\nheddle: {} ({}) crashes when it is checked: {}\n", subject(check), check.origin, check.problem);
+  text_ = fmt::format("\nheddle: {}\n", text);
   current_text = text_.c_str();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <heddle/core/checks/result.hpp>
 #include <string>
 
@@ -16,9 +17,12 @@ class CrashNote {
 
   /// A crash from now on is one of this check.
   void set(CheckResult const& check);
+  /// A crash from now on writes this text.
+  void set(std::string const& text);
 
  private:
   std::string text_;
+  stack_t previous_stack_{};
 };
 
 }  // namespace heddle

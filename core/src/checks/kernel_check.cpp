@@ -148,6 +148,8 @@ class KernelCheck {
       work(result);
     } catch (std::exception const& error) {
       result.fault = fmt::format("it throws: {}", error.what());
+    } catch (...) {
+      result.fault = "it throws an object that is no std::exception";
     }
     results.push_back(std::move(result));
   }

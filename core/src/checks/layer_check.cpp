@@ -322,6 +322,8 @@ class LayerCheck {
       work(found);
     } catch (std::exception const& error) {
       found.fault = fmt::format("it throws: {}", error.what());
+    } catch (...) {
+      found.fault = "it throws an object that is no std::exception";
     }
     results_.push_back(std::move(found));
   }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/feed_forward.hpp>
@@ -54,6 +55,10 @@ Linear hidden_projection(LayerSpec const& spec, bool gated) {
 }
 
 }  // namespace
+
+bool is_gated_activation(std::string_view name) {
+  return std::ranges::any_of(gated_functions, [&](GatedFunction const& gated) { return gated.name == name; });
+}
 
 FeedForward::FeedForward(LayerSpec const& spec)
     : name_(spec.name),

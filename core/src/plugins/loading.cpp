@@ -9,6 +9,8 @@
 #include <heddle/core/plugins/entry.hpp>
 #include <heddle/core/plugins/loading.hpp>
 
+#include "checks/crash_note.hpp"
+
 namespace heddle {
 namespace {
 
@@ -69,10 +71,15 @@ void load_plugin(std::string const& path, Registries& registries) {
     filled.layers.set_origin(origin);
   };
   set_origin(path);
+  CrashNote crash_note;
+  crash_note.set(fmt::format("plug-in {}: its register function crashes", path));
   try {
     register_all(filled);
   } catch (std::exception const& reason) {
     throw ConfigError(fmt::format("plug-in {}: {}", path, reason.what()));
+  } catch (...) {
+    throw ConfigError(
+        fmt::format("plug-in {}: its register function throws an object that is no std::exception", path));
   }
   set_origin("built-in");
   registries = std::move(filled);

@@ -290,7 +290,8 @@ TEST(Description, MasksThatShowWhatIsPredictedAreRefused) {
   EXPECT_THAT(refused({"encoder", "decoder"}, "bidirectional"), StartsWith(key));
   EXPECT_EQ(refused({"encoder"}, "bidirectional"), "");
   EXPECT_EQ(refused({"decoder"}, "prefix"), "");
-  EXPECT_THAT(refused({"encoder", "decoder"}, "prefix"), StartsWith(key + "\"prefix\": only the samples of a decoder"));
+  EXPECT_THAT(refused({"encoder", "decoder"}, "prefix"),
+              StartsWith(key + "\"prefix\": only a model that is a decoder alone"));
   EXPECT_THAT(refused({"encoder"}, "prefix"), HasSubstr("model.encoder.self_attention.mask = \"prefix\""));
 }
 

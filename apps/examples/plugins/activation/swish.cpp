@@ -6,7 +6,7 @@
 #include <heddle/core/plugins/entry.hpp>
 #include <heddle/core/trials/trials.hpp>
 
-namespace swish {
+namespace swish_plugin {
 
 using heddle::ActivationCall;
 using heddle::Execution;
@@ -74,6 +74,6 @@ void register_all(heddle::Registries& registries) {
   heddle::add_activation_trials(registries.kernels, "swish", [](double x) { return x / (1 + std::exp(-x)); });
 }
 
-}  // namespace swish
+}  // namespace swish_plugin
 
-HEDDLE_PLUGIN(swish::register_all)
+HEDDLE_PLUGIN(swish_plugin::register_all)

@@ -7,7 +7,7 @@
 #include <heddle/core/operations/kernel_author.hpp>
 #include <heddle/core/plugins/entry.hpp>
 
-namespace rowwise {
+namespace rowwise_plugin {
 
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 void forward_as(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
@@ -54,7 +54,7 @@ class Rowwise final : public heddle::Attention {
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, heddle::AttentionGradients const& gradients) override {
-    rowwise::backward(execution, call, {output, log_sum_exp, grad_output}, gradients);
+    rowwise_plugin::backward(execution, call, {output, log_sum_exp, grad_output}, gradients);
   }
 };
 
@@ -63,6 +63,6 @@ void register_all(heddle::Registries& registries) {
   registries.kernels.of<heddle::Attention>().add("rowwise", 1, std::make_shared<Rowwise>());
 }
 
-}  // namespace rowwise
+}  // namespace rowwise_plugin
 
-HEDDLE_PLUGIN(rowwise::register_all)
+HEDDLE_PLUGIN(rowwise_plugin::register_all)

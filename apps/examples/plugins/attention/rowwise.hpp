@@ -3,7 +3,7 @@
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/kernel_author.hpp>
 
-namespace rowwise {
+namespace rowwise_plugin {
 
 using heddle::AttentionCall;
 using heddle::Execution;
@@ -74,4 +74,4 @@ struct Results {
 void backward(Execution& execution, AttentionCall const& call, Results const& results,
               heddle::AttentionGradients const& gradients);
 
-}  // namespace rowwise
+}  // namespace rowwise_plugin

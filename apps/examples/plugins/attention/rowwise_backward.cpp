@@ -2,7 +2,7 @@
 
 #include "rowwise.hpp"
 
-namespace rowwise {
+namespace rowwise_plugin {
 namespace {
 
 /// The values that both passes compute again for a query and a key that see each other: with p the weight, g the
@@ -74,4 +74,4 @@ void backward(Execution& execution, AttentionCall const& call, Results const& re
                          [&]<class Element>(Element) { backward_as<Element>(execution, call, results, gradients); });
 }
 
-}  // namespace rowwise
+}  // namespace rowwise_plugin

@@ -5,7 +5,7 @@
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/plugins/entry.hpp>
 
-namespace adapter {
+namespace adapter_plugin {
 
 using heddle::HiddenStates;
 using heddle::LayerContext;
@@ -66,6 +66,6 @@ void register_all(heddle::Registries& registries) {
       "adapter", [](LayerSpec const& spec) { return std::make_unique<Adapter>(spec); }, Adapter::traits());
 }
 
-}  // namespace adapter
+}  // namespace adapter_plugin
 
-HEDDLE_PLUGIN(adapter::register_all)
+HEDDLE_PLUGIN(adapter_plugin::register_all)

@@ -10,7 +10,7 @@
 
 #include "mean_abs_backward.hpp"
 
-namespace mean_abs {
+namespace mean_abs_plugin {
 
 class MeanAbs final : public heddle::ResidualNorm {
  public:
@@ -49,6 +49,6 @@ void register_all(heddle::Registries& registries) {
   heddle::add_norm_trials(registries.kernels, "mean_abs", definition);
 }
 
-}  // namespace mean_abs
+}  // namespace mean_abs_plugin
 
-HEDDLE_PLUGIN(mean_abs::register_all)
+HEDDLE_PLUGIN(mean_abs_plugin::register_all)

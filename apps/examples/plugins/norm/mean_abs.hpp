@@ -4,7 +4,7 @@
 #include <heddle/core/operations/kernel_author.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
 
-namespace mean_abs {
+namespace mean_abs_plugin {
 
 namespace kernels = heddle::kernels;
 
@@ -60,4 +60,4 @@ void add_weight_gradient(heddle::Execution& execution, heddle::ResidualNormOutpu
       });
 }
 
-}  // namespace mean_abs
+}  // namespace mean_abs_plugin

@@ -3,7 +3,7 @@
 #include <heddle/core/operations/kernel_author.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
 
-namespace mean_abs {
+namespace mean_abs_plugin {
 
 namespace kernels = heddle::kernels;
 
@@ -49,4 +49,4 @@ void backward_as(heddle::Execution& execution, heddle::ResidualNormCall const& c
       });
 }
 
-}  // namespace mean_abs
+}  // namespace mean_abs_plugin

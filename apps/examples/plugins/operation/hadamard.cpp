@@ -3,7 +3,7 @@
 #include <heddle/core/operations/kernel_author.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 
-namespace hadamard {
+namespace hadamard_plugin {
 namespace {
 
 using heddle::Execution;
@@ -63,4 +63,4 @@ heddle::Trial<Hadamard> make_trial(heddle::TrialTensors& tensors, heddle::DType 
           .gradients = {{"a", a, gradients.a}, {"b", b, gradients.b}}};
 }
 
-}  // namespace hadamard
+}  // namespace hadamard_plugin

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-namespace hadamard {
+namespace hadamard_plugin {
 
 /// An operation that Heddle does not know: `[kernels] hadamard = "…"` chooses among its implementations, `heddle
 /// kernels` lists, times and checks them. It needs exactly what kernel.hpp requires of an interface.
@@ -39,4 +39,4 @@ std::shared_ptr<Hadamard> make_portable();
 /// The problem by which implementations are checked.
 heddle::Trial<Hadamard> make_trial(heddle::TrialTensors& tensors, heddle::DType dtype);
 
-}  // namespace hadamard
+}  // namespace hadamard_plugin

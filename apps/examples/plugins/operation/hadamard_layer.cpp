@@ -6,7 +6,7 @@
 
 #include "hadamard.hpp"
 
-namespace hadamard {
+namespace hadamard_plugin {
 
 using heddle::HiddenStates;
 using heddle::LayerContext;
@@ -65,6 +65,6 @@ void register_all(heddle::Registries& registries) {
                         {.cost = cost, .refusal = refusal});
 }
 
-}  // namespace hadamard
+}  // namespace hadamard_plugin
 
-HEDDLE_PLUGIN(hadamard::register_all)
+HEDDLE_PLUGIN(hadamard_plugin::register_all)

@@ -2,7 +2,7 @@
 
 #include "hadamard.hpp"
 
-namespace hadamard {
+namespace hadamard_plugin {
 namespace {
 
 /// Reports the calls and their costs: for `heddle kernels --benchmark`, and for the memory plan, which calls nothing.
@@ -56,4 +56,4 @@ std::shared_ptr<Hadamard> Hadamard::observed(heddle::ObservedSelection<Hadamard>
   return std::make_shared<ObservedHadamard>(std::move(selection));
 }
 
-}  // namespace hadamard
+}  // namespace hadamard_plugin

@@ -3,8 +3,12 @@
 #include <heddle/core/layers/linear.hpp>
 #include <heddle/core/layers/registry.hpp>
 #include <heddle/core/operations/activation.hpp>
+#include <string_view>
 
 namespace heddle {
+
+/// Whether model.activation = `name` is a function with a gate, which needs no kernel of that name.
+bool is_gated_activation(std::string_view name);
 
 /// Computes down(dropout(activation(up(x)))) (Vaswani et al. 2017, §3.3) or, where model.activation is gated,
 /// down(dropout(function(gate(x))) ∘ up(x)) (Shazeer 2020): "swiglu" with silu, "geglu" with gelu, "geglu_tanh" with
