@@ -26,7 +26,7 @@ for victim in 0 3; do
 done
 
 # Slow is not hung: a rank that is stopped for less than the limit, again and again.
-"${four[@]}" --set train.hang_seconds=3 --set run.directory=slow --set train.steps=40 > log 2>&1 &
+"${four[@]}" --set train.hang_seconds=3 --set run.directory=slow --set train.steps=300 > log 2>&1 &
 job=$!
 wait_for_step slow 3
 slow=$(rank_of slow 1)
