@@ -1,12 +1,13 @@
 #pragma once
 
-/// Faults of the operating system's file functions, for tests only: a program that uses them gets `pread`, `pwrite`,
-/// `write` and `fsync` from here in place of the C library's.
+/// Faults of the operating system's file functions, for tests only: a program that uses them gets `read`, `pread`,
+/// `pwrite`, `write` and `fsync` from here in place of the C library's. Only calls for regular files and directories
+/// are counted and fail, not those for MPI's sockets.
 namespace heddle::test {
 
-enum class FileCall { pread, pwrite, write, fsync };
-/// The call fails with the error, moves half of its bytes, or moves all of them with one bit changed.
-enum class FaultKind { no_space, io_error, short_count, flipped_bit };
+enum class FileCall { read, pread, pwrite, write, fsync };
+/// The call fails with the error, moves half of its bytes, moves all of them with one bit changed, or takes a while.
+enum class FaultKind { no_space, io_error, short_count, flipped_bit, delay };
 
 /// Makes the `number`-th call of a function in this process fail, from 0; afterwards everything works again. One at a
 /// time.
