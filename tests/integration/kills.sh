@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# heddle run: SIGKILL of ranks, of mpirun and of whole virtual hosts at every named point of step, save, prune and load, in
+# between and at random, in data, tensor, pipeline and context layouts: each run ends bitwise as an undisturbed one.
+# HEDDLE_KILLS: kills in all; HEDDLE_SEED chooses the order. Without a right to make virtual hosts those kills are left out.
+source "$(dirname "${BASH_SOURCE[0]}")/small_run"
+kills=${HEDDLE_KILLS:-40}
+[ "${HEDDLE_TORTURE:-small}" = small ] || kills=${HEDDLE_KILLS:-1000}
+RANDOM=${HEDDLE_SEED:-1}
+points=$HEDDLE_BUILD/tests/integration/libkill_points.so
+[ -e "$points" ] || fail "$points is missing"
+at_once=10 # kills in one run
+steps=$((20 * at_once))
+export OMPI_MCA_odls_base_sigkill_timeout=0
+training=(--set train.steps=$steps --set checkpoint.keep=2)
+
+# Points that come in every save are awaited twice, so that a checkpoint lies between two kills.
+named=()
+for point in directory_make tensors_create tensors_write tensors_sync tensors_read state_write state_sync state_read \
+  manifest_write manifest_sync directory_sync directory_rename parent_sync; do
+  for side in before after; do named+=("save.$point.$side 2 0"); done
+done
+for side in before after; do
+  named+=("save.best_link.$side 1 0" "save.best_rename.$side 1 0" "prune.rename.$side 2 0" "prune.remove.$side 5 0"
+    "load.open.$side 3 0" "load.read.$side 2 1" "log.write.$side 7 0")
+done
+for _ in 1 2 3; do named+=("mpi $((RANDOM % 500 + 50)) 1" "mpi $((RANDOM % 500 + 50)) 0"); done
+for _ in 1 2 3; do named+=("training $((RANDOM % 300)) 0"); done
+named+=("start $((RANDOM % 500 + 20)) 1")
+mapfile -t named < <(printf '%s\n' "${named[@]}" | awk -v seed="$RANDOM" 'BEGIN { srand(seed) } { print rand() "\t" $0 }' | sort -n | cut -f 2)
+
+# plan NAME KILLS VICTIMS...: the next kills.
+next=0
+plan() {
+  local name=$1 count=$2 number
+  shift 2
+  for number in $(seq "$count"); do
+    echo "${named[$((next % ${#named[@]}))]} ${*:$((next % $# + 1)):1}"
+    next=$((next + 1))
+  done > "$name.plan"
+}
+# recovered NAME SUPERVISOR-CODE KILLS: the run's own end, its kills, and their figures.
+recovered() {
+  [ "$2" -eq 0 ] || { cp "$1.log" log; cat "$1.events.kills" 2> /dev/null; fail "$1 ended with $2"; }
+  grep -a '^kill ' "$1.events" > "$1.kills" || true
+  [ "$(wc -l < "$1.kills")" -eq "$3" ] || { cp "$1.log" log; cat "$1.plan" "$1.kills"; fail "$1: $(wc -l < "$1.kills") kills instead of $3"; }
+  # For each kill: its kind, seconds until a process that began after it had finished a step, and the steps that were computed again.
+  awk '$1 == "begin" { began[$2] = $3 }
+       $1 == "step" { for (; settled < kills && began[$3] > at[settled + 1]; ++settled) {
+                        again = settled + 1 == kills && last >= $2 ? last - $2 + 1 : 0
+                        printf "%s %.2f %d\n", victim[settled + 1], ($4 - at[settled + 1]) / 1e9, again }
+                      if (settled == kills || $2 > last) last = $2 }
+       $1 == "kill" { at[++kills] = $4; victim[kills] = $3 }' "$1.events" >> figures
+}
+# disturb NAME WHOLE COUNT VICTIM... -- LAUNCHER... -- OPTIONS...
+disturb() {
+  local name=$1 whole=$2 count=$3 victims=() launcher=() code=0
+  shift 3
+  while [ "$1" != -- ]; do victims+=("$1") && shift; done
+  shift
+  while [ "$1" != -- ]; do launcher+=("$1") && shift; done
+  shift
+  plan "$name" "$count" "${victims[@]}"
+  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" -- "${launcher[@]}" -x LD_PRELOAD="$points" \
+    -x HEDDLE_KILL_PLAN="$PWD/$name.plan" -x HEDDLE_KILL_EVENTS="$PWD/$name.events" > "$name.log" 2>&1 || code=$?
+  recovered "$name" "$code" "$count"
+  same "$whole" "$name" "$steps"
+  rm -rf "$name"
+}
+
+: > figures
+on=()
+layouts=(data tensor pipeline context)
+for layout in "${layouts[@]}"; do
+  ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml "${training[@]}" --set parallel.$layout=2 --set run.directory=whole_$layout
+done
+left=$kills
+for number in $(seq $(((kills + at_once - 1) / at_once))); do
+  layout=${layouts[$((number % ${#layouts[@]}))]}
+  count=$((left < at_once ? left : at_once))
+  left=$((left - count))
+  disturb "killed_$number" "whole_$layout" "$count" rank0 rank1 launcher rank1 -- "$HEDDLE_MPIRUN" -np 2 -- --set parallel.$layout=2
+done
+
+# Two ranks on two virtual hosts that are killed whole; the launcher is on a third machine.
+hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
+reason=$("$hosts" why_not)
+if [ -z "$reason" ]; then
+  mkdir hosts
+  "$hosts" start hosts host1 host2 > hosts/log 2>&1 &
+  world=$!
+  trap '"$hosts" stop hosts 2> /dev/null || kill -KILL "$world"; wait "$world" 2> /dev/null || true; rm -rf "$work"' EXIT
+  for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
+  [ -e hosts/ready ] || fail "the hosts did not come up: $(cat hosts/log)"
+  on=("$hosts" on hosts switch)
+  over=("$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24
+    --mca pml ob1 --mca btl self,vader,tcp -np 2 --host host1:1,host2:1)
+  for number in $(seq $(((kills + 79) / 80))); do
+    layout=${layouts[$((number % ${#layouts[@]}))]}
+    disturb "hosts_$number" "whole_$layout" $((kills < at_once ? kills : at_once)) host -- "${over[@]}" -- --set parallel.$layout=2
+  done
+fi
+
+for kind in rank launcher host; do
+  { grep "^$kind" figures || true; } | sort -n -k 2 | awk -v kind=$kind '{ t[NR] = $2; steps += $3 } END {
+    if (NR > 0) printf "figures: %d times a %s, bitwise the undisturbed run; seconds to the next finished step: median %s, worst %s; %.1f steps computed again\n",
+      NR, kind, t[int((NR + 1) / 2)], t[NR], steps / NR }'
+done
+[ -z "$reason" ] || echo "figures: no host was killed, because $reason"
