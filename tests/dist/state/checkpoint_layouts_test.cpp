@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "file_faults.hpp"
+#include "state/load_state.hpp"
 #include "synthetic_model.hpp"
 #include "temporary_directory.hpp"
 
@@ -49,19 +50,6 @@ class CheckpointLayoutsTest : public DistTest {
         .directory;
   }
 
-  /// Loads the model's own parts.
-  static void load(SyntheticModel& model, Checkpoint const& checkpoint) {
-    for (Parameter const& parameter : model.parameters.all()) {
-      int const axis = parameter.spec.shard.axis;
-      std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
-      auto const part = [&](TensorPart of) {
-        return checkpoint.read(parameter.spec.name, of, axis, parameter.shard_begin, count);
-      };
-      copy_from_host(parameter.value, part(TensorPart::value).data());
-      model.optimizer.set_moments(parameter, part(TensorPart::first_moment), part(TensorPart::second_moment));
-    }
-  }
-
   static bool same(std::vector<WholeTensor> const& left, std::vector<WholeTensor> const& right) {
     return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](auto const& a, auto const& b) {
       return a.name == b.name && a.value == b.value && a.first_moment == b.first_moment &&
@@ -93,7 +81,7 @@ TEST_F(CheckpointLayoutsTest, EveryLayoutWritesTheBytesThatOneRankWritesAndLoads
       fs::path const divided = commit(model, store + "-divided", world_.size());
       EXPECT_TRUE(fs::exists(divided / fmt::format("tensors-{:05}.h5", world_.size() - 1)));
       model.step(1, 4);
-      load(model, Checkpoint::open(divided, world_));
+      load_state(model, Checkpoint::open(divided, world_));
       EXPECT_TRUE(same(model.gathered(7), model.gathered())) << "small chunks";
       fs::path const whole = commit(model, store, 1);
       if (world_.rank() == 0) {
