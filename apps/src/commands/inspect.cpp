@@ -259,10 +259,11 @@ int run_inspect(Arguments const& arguments) {
   if (options.samples < 0) {
     throw UsageError(fmt::format("inspect: --samples is {}; expected at least 0", options.samples));
   }
-  if (!fs::exists(options.path)) {
+  std::error_code problem;
+  if (!fs::exists(options.path, problem)) {
     throw DataError(fmt::format("{}: there is no such file or directory", options.path));
   }
-  if (!fs::is_directory(options.path)) {
+  if (!fs::is_directory(options.path, problem)) {
     inspect_dataset(options.path, options);
     return static_cast<int>(ExitCode::done);
   }

@@ -169,11 +169,13 @@ void write_state(fs::path const& directory, CheckpointIndex const& index, std::v
 /// True if the user named one checkpoint and not a store of them.
 bool is_one_checkpoint(fs::path const& place) {
   fs::path const name = place.has_filename() ? place.filename() : place.parent_path().filename();
-  return checkpoint_step(name.string()).has_value() || fs::exists(place / manifest_file_name);
+  std::error_code ignored;
+  return checkpoint_step(name.string()).has_value() || fs::exists(place / manifest_file_name, ignored);
 }
 
 CheckpointStore store_at(fs::path const& place) {
-  if (!fs::is_directory(place)) {
+  std::error_code ignored;
+  if (!fs::is_directory(place, ignored)) {
     throw DataError(place.string() + ": no such directory; expected a run's, its checkpoints' or one checkpoint's");
   }
   return {fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place, least_kept};

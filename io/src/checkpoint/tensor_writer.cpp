@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>

@@ -94,8 +94,11 @@ TimingsByMachine read_kernel_timings(fs::path const& path) {
   if (!fs::exists(path, problem) && !problem) {
     return {};
   }
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!fs::is_regular_file(path, problem) || !file || file.tellg() > most_bytes) {
+  std::ifstream file;
+  if (fs::is_regular_file(path, problem)) {  // a FIFO would wait for a writer
+    file.open(path, std::ios::binary | std::ios::ate);
+  }
+  if (!file.is_open() || !file || file.tellg() > most_bytes) {
     throw DataError(fmt::format("{}: cannot be read as a file of kernel times", path.string()));
   }
   file.seekg(0);

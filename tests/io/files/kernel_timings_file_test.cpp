@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -69,6 +70,11 @@ TEST_F(KernelTimingsFileTest, ADirectoryIsNoFile) {
   EXPECT_THROW(read_kernel_timings(file_), DataError);
   EXPECT_THROW(add_kernel_timings(file_, example), Error);
   EXPECT_THROW(add_kernel_timings("/proc/no/kernels.json", example), Error);
+}
+
+TEST_F(KernelTimingsFileTest, AFileThatWaitsForAWriterIsNotOpened) {
+  ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
+  EXPECT_THROW(read_kernel_timings(file_), DataError);
 }
 
 }  // namespace
