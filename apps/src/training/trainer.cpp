@@ -369,7 +369,8 @@ void Trainer::commit_checkpoint(bool best) {
     CheckpointContents contents = contents_for_checkpoint(state_, config_, *train_data_);
     contents.instruction_set = setup_.instruction_set;
     ModelStream tensors(setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer());
-    CommitResult const result = checkpoints_.commit(setup_.parallel.world, contents, tensors, one_on_each_host);
+    CommitResult const result =
+        checkpoints_.commit(setup_.parallel.world, contents, tensors, config_.checkpoint.writers);
     if (speaks()) {
       for (std::string const& note : result.notes) {
         log_->say(note);

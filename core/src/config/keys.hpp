@@ -224,6 +224,7 @@ void visit_checkpoint(Visitor& visitor, Config& config) {
   visitor.key("every_steps", config.checkpoint.every_steps, at_least(0),
               "steps between two; 0: only at the end and on SIGUSR1");
   visitor.key("keep", config.checkpoint.keep, at_least(2), "newest ones that are kept");
+  visitor.key("writers", config.checkpoint.writers, at_least(0), "ranks that write tensors; 0: one on each node");
 }
 
 template <class Visitor, class Config>

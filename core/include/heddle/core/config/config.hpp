@@ -236,6 +236,7 @@ struct ParallelConfig {
 struct CheckpointConfig {
   std::int64_t every_steps = 1000;  ///< 0: only at the end and on a signal
   std::int64_t keep = 3;
+  std::int64_t writers = 0;  ///< ranks that write tensors; 0: one for each node
 
   bool operator==(CheckpointConfig const&) const = default;
 };
