@@ -43,6 +43,14 @@ TOML
 expect 0 'every byte verified' "$HEDDLE" inspect data/train.h5 --verify
 expect 0 'done: step 6' "$HEDDLE" train run.toml
 
+# Several files are one dataset, and train as one file does.
+"$HEDDLE" prepare --source text/train.en --target text/train.de --vocab-model data/vocab.model --samples-per-file 400 \
+  --out parts > log 2>&1 || fail "prepare --samples-per-file"
+parts='data.train=["parts/train-00001.h5", "parts/train-00002.h5", "parts/train-00003.h5"]'
+expect 0 'training on 900 sentence pairs' "$HEDDLE" train run.toml --set run.directory=several --set "$parts"
+[ "$(sed 's/"tokens_per_second.*//' run/metrics.jsonl)" = "$(sed 's/"tokens_per_second.*//' several/metrics.jsonl)" ] ||
+  fail "several files train otherwise than one"
+
 # Another dataset is noticed when a run resumes; a copy in another place is the same one.
 head -n 899 text/train.en > less.en
 head -n 899 text/train.de > less.de

@@ -198,7 +198,7 @@ KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
   DType const dtype = dtype_of(config.train.precision);
   fmt::print("A step of the model with one layer of each kind: {}, {} + {} tokens{}, vocabulary {}{}\n", name_of(dtype),
              sample.pack.source_rows.tokens, sample.pack.target_rows.tokens,
-             config.data.train.empty() ? " (synthetic)" : " of " + config.data.train, sample.vocabulary.target,
+             config.data.train.empty() ? " (synthetic)" : " of " + config.data.train.front(), sample.vocabulary.target,
              config.parallel.tensor > 1 ? fmt::format(", parallel.tensor = {}", config.parallel.tensor) : "");
   Peaks const peaks = measure_peaks(benchmark.registries.kernels, benchmark.execution, {dtype}, 1);
   MatmulPeak const& matmul = peaks.matmul(dtype);

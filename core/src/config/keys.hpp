@@ -40,6 +40,9 @@ struct Unchecked {};
 /// Accepts a text or a list that is not empty and, in a list, texts that are not empty.
 struct NotEmpty {};
 
+/// Accepts a list of texts, none of them empty, or one text, which stands for a list of it; an empty one for none.
+struct OneOrMore {};
+
 /// Accepts numbers from `least` to `most`, including both unless they are open.
 struct Range {
   double least = 0;
@@ -93,7 +96,7 @@ void visit_paths(Visitor& visitor, Config& config) {
   visitor.section("run", "one training run");
   visitor.key("directory", config.run.directory, Unchecked{}, "where its checkpoints, metrics and resolved config go");
   visitor.section("data", "written by `heddle prepare`");
-  visitor.key("train", config.data.train, Unchecked{}, "the training dataset");
+  visitor.key("train", config.data.train, OneOrMore{}, "the training dataset, or its files in order");
   visitor.key("valid", config.data.valid, Unchecked{}, "the validation dataset");
 }
 

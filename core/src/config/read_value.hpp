@@ -92,6 +92,14 @@ bool read(OptionValue const& value, std::vector<std::string>& member, Check cons
   return true;
 }
 
+inline bool read(OptionValue const& value, std::vector<std::string>& member, config_keys::OneOrMore const&) {
+  if (std::string const* const text = std::get_if<std::string>(&value)) {
+    member = text->empty() ? std::vector<std::string>() : std::vector{*text};
+    return true;
+  }
+  return read(value, member, config_keys::NotEmpty{});
+}
+
 template <class Enum>
 requires std::is_enum_v<Enum>
 bool read(OptionValue const& value, Enum& member, config_keys::Unchecked const&) {

@@ -41,6 +41,10 @@ std::string text_of(std::vector<std::string> const& value, Check const&) {
   return fmt::format("[{}]", items);
 }
 
+inline std::string text_of(std::vector<std::string> const& value, config_keys::OneOrMore const&) {
+  return value.size() > 1 ? text_of(value, config_keys::NotEmpty{}) : toml_string(value.empty() ? "" : value.front());
+}
+
 std::string text_of(std::vector<std::int64_t> const& value, config_keys::Range const& range);
 
 template <class Enum, class Check>
@@ -82,6 +86,8 @@ std::string words_of(Check const& check) {
     return std::is_same_v<Check, config_keys::NotEmpty> ? "a text that is not empty" : "a text";
   } else if constexpr (std::is_same_v<Member, std::vector<std::int64_t>>) {
     return fmt::format("a list of integers, each {}", check.words());
+  } else if constexpr (std::is_same_v<Check, config_keys::OneOrMore>) {
+    return "a text, or a list of texts, none empty";
   } else {
     return std::is_same_v<Check, config_keys::NotEmpty> ? "a list of texts, at least one and none empty"
                                                         : "a list of texts";

@@ -34,5 +34,17 @@ TEST(ConfigFile, LargeOnesAreNotRead) {
   EXPECT_EQ(load_config(path), Config());
 }
 
+TEST(Config, TheTrainingDatasetIsOneFileOrSeveral) {
+  EXPECT_EQ(parse_config("[data]\ntrain = \"a.h5\"\n", "x").data.train, std::vector<std::string>{"a.h5"});
+  Config const two = parse_config("[data]\ntrain = [\"a.h5\", \"b.h5\"]\n", "x");
+  EXPECT_EQ(two.data.train, (std::vector<std::string>{"a.h5", "b.h5"}));
+  EXPECT_EQ(parse_config(to_toml(two), "x"), two);
+  EXPECT_NE(to_toml(two).find("train = [\"a.h5\", \"b.h5\"]"), std::string::npos);
+  EXPECT_TRUE(parse_config("[data]\ntrain = \"\"\n", "x").data.train.empty());
+  for (char const* const wrong : {"[]", "[\"\"]", "3"}) {
+    EXPECT_THROW(parse_config(std::string("[data]\ntrain = ") + wrong + "\n", "x"), ConfigError) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace heddle

@@ -437,7 +437,7 @@ TEST(Config, OverridesWinAndMayLeaveQuotesOut) {
   EXPECT_EQ(config.optimizer.schedule, Schedule::linear);
   EXPECT_EQ(config.parallel.data, 0);
   EXPECT_TRUE(config.train.deterministic);
-  EXPECT_EQ(config.data.train, "a=b.h5");
+  EXPECT_EQ(config.data.train, std::vector<std::string>{"a=b.h5"});
   EXPECT_EQ(config.optimizer.beta1, 0.0);
 }
 
@@ -474,7 +474,7 @@ TEST(Config, WhatTrainingNeedsIsAskedForBefore) {
   EXPECT_THROW(require_supported(config), ConfigError) << "no run.directory";
   config.run.directory = "runs/x";
   EXPECT_THROW(require_supported(config), ConfigError) << "no data.train";
-  config.data.train = "train.h5";
+  config.data.train = {"train.h5"};
   EXPECT_THROW(require_supported(config), ConfigError) << "no data.valid";
   config.data.valid = "valid.h5";
   EXPECT_NO_THROW(require_supported(config));

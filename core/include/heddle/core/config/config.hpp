@@ -58,7 +58,7 @@ struct RunConfig {
 };
 
 struct DataConfig {
-  std::string train;
+  std::vector<std::string> train;  ///< one dataset, in one or several files
   std::string valid;
 
   bool operator==(DataConfig const&) const = default;
