@@ -16,6 +16,25 @@ CheckpointContents contents_for_checkpoint(TrainingState const& state, Config co
   return contents;
 }
 
+namespace {
+
+TensorSlice own_slice(Parameter const& parameter, TensorPart part) {
+  int const axis = parameter.spec.shard.axis;
+  return {parameter.spec.name, part, axis, parameter.shard_begin, axis < 0 ? 0 : parameter.local_shape[axis]};
+}
+
+}  // namespace
+
+std::vector<TensorSlice> own_slices(ParameterSet const& parameters) {
+  std::vector<TensorSlice> slices;
+  for (Parameter const& parameter : parameters.all()) {
+    for (TensorPart const part : all_tensor_parts) {
+      slices.push_back(own_slice(parameter, part));
+    }
+  }
+  return slices;
+}
+
 void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
                          DistributedOptimizer& optimizer) {
   if (static_cast<std::int64_t>(checkpoint.tensors().size()) != model.parameters()) {
@@ -29,13 +48,9 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
                                   checkpoint.directory().string(), name,
                                   Shape(checkpoint.tensor(name).shape).to_string(), parameter.spec.shape.to_string()));
     }
-    int const axis = parameter.spec.shard.axis;
-    std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
-    auto const part = [&](Checkpoint::Part of) {
-      return checkpoint.read(name, of, axis, parameter.shard_begin, count);
-    };
-    copy_from_host(parameter.value, part(Checkpoint::Part::value).data());
-    optimizer.set_moments(parameter, part(Checkpoint::Part::first_moment), part(Checkpoint::Part::second_moment));
+    auto const part = [&](TensorPart of) { return checkpoint.read(own_slice(parameter, of)); };
+    copy_from_host(parameter.value, part(TensorPart::value).data());
+    optimizer.set_moments(parameter, part(TensorPart::first_moment), part(TensorPart::second_moment));
   }
   parameters.bump_versions();
 }

@@ -5,11 +5,15 @@
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/text/tokenizer.hpp>
+#include <vector>
 
 namespace heddle {
 
 /// The content of a checkpoint made now, without its tensors; `data` is what is trained on.
 CheckpointContents contents_for_checkpoint(TrainingState const& state, Config const& config, Dataset const& data);
+
+/// This rank's part of every parameter and of its moments.
+std::vector<TensorSlice> own_slices(ParameterSet const& parameters);
 
 /// Reads this rank's part of every parameter and of the moments that it keeps; the layout may differ from the one that
 /// wrote the checkpoint. Throws DataError for a parameter that is missing, superfluous or of another shape.

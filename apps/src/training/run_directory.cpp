@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/io/files/replace_file.hpp>
+#include <iomanip>
+#include <random>
 #include <utility>
 
 namespace heddle {
@@ -16,6 +19,7 @@ namespace {
 
 constexpr char const* lock_name = ".lock";
 constexpr char const* lease_name = ".lease";
+constexpr char const* identity_name = ".identity";
 
 FileLock open_lock(std::filesystem::path const& directory) {
   try {
@@ -93,6 +97,20 @@ std::optional<std::string> RunDirectory::holder(std::filesystem::path const& dir
 
 bool RunDirectory::in_place() const {
   return lock_.in_place() && (!lease_ || lease_->held());
+}
+
+std::string RunDirectory::identity() const {
+  constexpr std::size_t length = 16;
+  std::string text;
+  if (std::filesystem::is_regular_file(directory_ / identity_name)) {
+    std::ifstream(directory_ / identity_name) >> std::setw(length + 1) >> text;
+  }
+  if (text.size() != length || text.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    std::random_device random;
+    text = fmt::format("{:08x}{:08x}", random(), random());
+    replace_file(identity_name, text + "\n");
+  }
+  return text;
 }
 
 void RunDirectory::replace_file(std::string_view name, std::string_view text) const {

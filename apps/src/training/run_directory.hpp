@@ -25,6 +25,8 @@ class RunDirectory {
   bool locked() const { return !lease_; }
   /// False once the directory, its lock or its lease has been removed or replaced: nothing keeps others out any more.
   bool in_place() const;
+  /// 16 characters that this directory keeps while it exists: one that is made again under its name has others.
+  std::string identity() const;
   /// Replaces the file `name`; see heddle::replace_file.
   void replace_file(std::string_view name, std::string_view text) const;
 

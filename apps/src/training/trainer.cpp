@@ -12,7 +12,6 @@
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/training/learning_rate.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
-#include <heddle/dist/state/model_stream.hpp>
 #include <heddle/dist/state/replica_check.hpp>
 
 #include "checkpoint.hpp"
@@ -45,7 +44,7 @@ std::unique_ptr<Trainer> Trainer::create(TrainerSetup const& setup) {
 }
 
 Trainer::Trainer(TrainerSetup const& setup)
-    : setup_(setup), config_(setup.config), checkpoints_(setup.directory / "checkpoints", config_.checkpoint.keep) {}
+    : setup_(setup), config_(setup.config), checkpoints_({config_, setup.parallel.world, setup.directory}) {}
 
 void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
@@ -108,16 +107,31 @@ void Trainer::take_directory() {
 }
 
 void Trainer::resume_or_start() {
-  auto const report = [](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); };
-  Communicator const& world = setup_.parallel.world;
-  if (setup_.resume_from >= 0) {
-    take_up(checkpoints_.go_back(setup_.resume_from, report, world));
-  } else if (auto const newest = checkpoints_.newest_verified(report, world)) {
-    take_up(*newest);
+  checkpoints_.open(directory_ ? &*directory_ : nullptr, stream().tensors());
+  if (auto const found = find_checkpoint()) {
+    take_up(*found);
   } else {
     state_.seed = config_.train.seed;
     engine_->parameters().initialize(config_.train.seed);
   }
+}
+
+std::optional<Checkpoint> Trainer::find_checkpoint() {
+  auto const report = [](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); };
+  std::optional<Checkpoint> found =
+      setup_.resume_from >= 0 ? checkpoints_.go_back(setup_.resume_from, report) : checkpoints_.newest(report);
+  if (found) {
+    check_same_run(*found, config_, *train_data_, setup_.new_data);
+    try {
+      found->fetch(own_slices(engine_->parameters()), setup_.parallel.world);
+    } catch (Error const& error) {
+      if (speaks()) {
+        report(fmt::format("not from memory: {}", error.what()));
+      }
+      found = checkpoints_.newest_on_disk(report);
+    }
+  }
+  return found;
 }
 
 void Trainer::open_log() {
@@ -157,7 +171,6 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
     }
   }
   batches_->seek(state_.epoch, state_.position);
-  committed_step_ = state_.step;
 }
 
 void Trainer::print_start() const {
@@ -206,7 +219,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
   }
   while (state_.step < config_.train.steps && !stopped_early()) {
     if (notice) {
-      notice->set_steps(state_.step + 1, committed_step_);
+      notice->set_steps(state_.step + 1, checkpoints_.committed_step());
     }
     after_step(train_step());
     setup_.watch.phase("ending step", state_.step);
@@ -215,7 +228,8 @@ ExitCode Trainer::run(StopSignal const& signal) {
       restore_directory();
     }
     if (stop) {
-      commit_checkpoint(false);
+      keep_state({.disk = true});
+      checkpoints_.close();
       if (state_.step < config_.train.steps && !stopped_early()) {
         print_end();
         if (speaks()) {
@@ -226,7 +240,8 @@ ExitCode Trainer::run(StopSignal const& signal) {
       }
     }
   }
-  commit_checkpoint(false);
+  keep_state({.disk = true});
+  checkpoints_.close();
   print_end();
   if (speaks()) {
     log_->say(
@@ -267,10 +282,11 @@ void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
     throw Error(fmt::format("step {}: {}, for {} batches in a row; nothing was changed by them. A lower "
                             "optimizer.learning_rate, a longer warm-up or optimizer.clip_norm may help; {}",
                             state_.step + 1, found, FiniteSteps::most_skipped,
-                            committed_step_ < 0 ? "there is no checkpoint yet"
-                                                : fmt::format("the last checkpoint is of step {}; --resume-from STEP "
-                                                              "goes back to an earlier one",
-                                                              committed_step_)),
+                            checkpoints_.committed_step() < 0
+                                ? "there is no checkpoint yet"
+                                : fmt::format("the last checkpoint is of step {}; --resume-from STEP "
+                                              "goes back to an earlier one",
+                                              checkpoints_.committed_step())),
                 ExitCode::loss_not_finite);
   }
   if (speaks()) {
@@ -317,10 +333,10 @@ void Trainer::after_step(StepReport const& report) {
   if (check_every > 0 && state_.step % check_every == 0) {
     check_replicas(setup_.parallel, engine_->parameters(), engine_->optimizer().moments());
   }
-  std::int64_t const save_every = config_.checkpoint.every_steps;
-  if (best || (save_every > 0 && state_.step % save_every == 0)) {
-    commit_checkpoint(best);
-  }
+  auto const due = [&](std::int64_t steps) { return steps > 0 && state_.step % steps == 0; };
+  keep_state({.disk = best || due(config_.checkpoint.every_steps),
+              .best = best,
+              .memory = due(config_.checkpoint.memory_every_steps)});
   if (stopped_early() && speaks()) {
     log_->say(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
                           state_.best_valid_loss, state_.best_step, state_.validations_without_improvement));
@@ -349,13 +365,17 @@ void Trainer::restore_directory() {
     directory_->replace_file("config.toml", to_toml(config_));
     log_->reopen(*directory_);
   }
-  committed_step_ = -1;
-  commit_checkpoint(false);
+  checkpoints_.start_over(directory_ ? &*directory_ : nullptr);
+  keep_state({.disk = true});
 }
 
-void Trainer::commit_checkpoint(bool best) {
-  bool const writes = committed_step_ != state_.step;
-  if (!writes && !best) {
+ModelStream Trainer::stream() const {
+  return {setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer()};
+}
+
+void Trainer::keep_state(CheckpointKeeper::Request const& asked) {
+  auto const request = checkpoints_.left_of(asked, state_.step);
+  if (!request.disk && !request.best && !request.memory) {
     return;
   }
   setup_.watch.phase("saving step", state_.step);
@@ -363,25 +383,19 @@ void Trainer::commit_checkpoint(bool best) {
     log_->pause();
     state_.seconds = log_->seconds();
   }
-  if (writes) {
+  if (request.disk || request.memory) {
     check_replicas(setup_.parallel, engine_->parameters(),
                    engine_->optimizer().moments());  // diverged parameters must not be kept
-    CheckpointContents contents = contents_for_checkpoint(state_, config_, *train_data_);
-    contents.instruction_set = setup_.instruction_set;
-    ModelStream tensors(setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer());
-    CommitResult const result =
-        checkpoints_.commit(setup_.parallel.world, contents, tensors, config_.checkpoint.writers);
+  }
+  CheckpointContents contents = contents_for_checkpoint(state_, config_, *train_data_);
+  contents.instruction_set = setup_.instruction_set;
+  ModelStream tensors = stream();
+  for (std::string const& note : checkpoints_.keep(contents, tensors, request)) {
     if (speaks()) {
-      for (std::string const& note : result.notes) {
-        log_->say(note);
-      }
+      log_->say(note);
     }
-    committed_step_ = state_.step;
   }
   if (speaks()) {
-    if (best) {
-      checkpoints_.mark_best(state_.step);
-    }
     log_->resume();
   }
 }

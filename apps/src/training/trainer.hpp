@@ -2,17 +2,18 @@
 
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
+#include <heddle/dist/state/model_stream.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/dist/training/finite_steps.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/dist/watch/watch.hpp>
-#include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/batches.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "checkpoint_keeper.hpp"
 #include "kernels/cache.hpp"
 #include "log.hpp"
 #include "report/run_report.hpp"
@@ -60,6 +61,8 @@ class Trainer {
   void resume_or_start();
   void open_log();
 
+  /// The checkpoint from which the run continues, checked and with everything that this rank reads at hand.
+  std::optional<Checkpoint> find_checkpoint();
   void take_up(Checkpoint const& checkpoint);
   void print_start() const;
   /// Prints memory and communication; collective over the world.
@@ -82,7 +85,8 @@ class Trainer {
   /// Makes the run's directory again and writes a checkpoint there; collective over the world.
   void restore_directory();
   /// Compares the replicas, then writes; collective over the world.
-  void commit_checkpoint(bool best);
+  void keep_state(CheckpointKeeper::Request const& asked);
+  ModelStream stream() const;
   bool speaks() const { return setup_.parallel.world.rank() == 0; }
 
   TrainerSetup setup_;
@@ -95,10 +99,9 @@ class Trainer {
   std::optional<RunReport> report_;
   std::optional<TrainingEngine> engine_;
   std::optional<WholeModel> whole_model_;
-  CheckpointStore checkpoints_;
+  CheckpointKeeper checkpoints_;
   TrainingState state_;
   FiniteSteps finite_steps_;
-  std::int64_t committed_step_ = -1;
   std::optional<RunDirectory> directory_;  ///< rank 0's
   std::optional<TrainingLog> log_;         ///< rank 0's
 };

@@ -228,6 +228,12 @@ void visit_checkpoint(Visitor& visitor, Config& config) {
               "steps between two; 0: only at the end and on SIGUSR1");
   visitor.key("keep", config.checkpoint.keep, at_least(2), "newest ones that are kept");
   visitor.key("writers", config.checkpoint.writers, at_least(0), "ranks that write tensors; 0: one on each node");
+  visitor.key("async", config.checkpoint.async, Unchecked{},
+              "written while training goes on, from a copy in memory_directory");
+  visitor.key("memory_every_steps", config.checkpoint.memory_every_steps, at_least(0),
+              "steps between copies in memory_directory, for a restart; 0: none");
+  visitor.key("memory_directory", config.checkpoint.memory_directory, NotEmpty{},
+              "a file system in memory, on each node");
 }
 
 template <class Visitor, class Config>

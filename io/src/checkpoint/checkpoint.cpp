@@ -9,6 +9,7 @@
 #include <span>
 
 #include "block_reader.hpp"
+#include "spread_files.hpp"
 #include "state_file.hpp"
 #include "tensor_files.hpp"
 #include "together.hpp"
@@ -100,14 +101,75 @@ void check_numbers(std::vector<float> const& numbers, TensorPart part, std::stri
   }
 }
 
+/// The index in a state file's text, which must be that of the manifest's step and files.
+CheckpointIndex read_index(fs::path const& directory, std::string const& text, Manifest const& manifest) {
+  std::span const state(reinterpret_cast<std::uint8_t const*>(text.data()), text.size());
+  FileHash hash(state_file_name);
+  hash.add(state);
+  if (hash.finish().blocks != manifest.files.front().blocks) {
+    throw DataError((directory / state_file_name).string() + ": arrived here with other bytes than were read");
+  }
+  std::vector<std::int64_t> file_bytes;
+  for (std::size_t number = 1; number < manifest.files.size(); ++number) {
+    file_bytes.push_back(manifest.files[number].bytes);
+  }
+  CheckpointIndex index = read_state_file(state, (directory / state_file_name).string(), file_bytes);
+  check_step(directory, index.contents.state.step, manifest.step);
+  return index;
+}
+
+/// A slice in its file: `count` runs of `bytes` bytes, the first at `offset`, each `stride` after the one before.
+struct Runs {
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+  std::int64_t stride = 0;
+  std::int64_t count = 0;
+};
+
+/// Throws DataError, which begins with `where`, if the tensor has no such elements.
+Runs runs_of(TensorInfo const& info, TensorSlice const& slice, std::string const& where) {
+  if (slice.part != TensorPart::value && !info.has_moments) {
+    throw DataError(where + " has no " + part_name(slice.part) +
+                    "; this is an exported model, from which training cannot resume");
+  }
+  if (slice.axis < -1 || slice.axis >= static_cast<int>(info.shape.size())) {
+    throw Error(where + " has no axis " + std::to_string(slice.axis));
+  }
+  std::int64_t const extent = slice.axis < 0 ? 1 : info.shape[static_cast<std::size_t>(slice.axis)];
+  IndexRange const wanted = slice.axis < 0 ? IndexRange{0, 1} : IndexRange{slice.begin, slice.begin + slice.count};
+  if (wanted.begin < 0 || wanted.begin > wanted.end || wanted.end > extent) {
+    throw DataError(where + " has " + std::to_string(extent) + " indices along axis " + std::to_string(slice.axis) +
+                    ", not " + std::to_string(wanted.begin) + " to " + std::to_string(wanted.end));
+  }
+  constexpr std::int64_t size = sizeof(float);
+  std::int64_t inner = size;
+  for (auto later = static_cast<std::size_t>(slice.axis + 1); later < info.shape.size(); ++later) {
+    inner *= info.shape[later];
+  }
+  std::int64_t const bytes = info.elements() * size;
+  std::int64_t const run = wanted.count() * inner;
+  return {info.offsets[static_cast<std::size_t>(slice.part)] + wanted.begin * inner, run, extent * inner,
+          bytes == 0 || run == 0 ? 0 : bytes / (extent * inner)};
+}
+
 }  // namespace
+
+struct Checkpoint::Opened {
+  fs::path directory;
+  CheckpointIndex index;
+  std::vector<std::shared_ptr<BlockReader>> files;
+  std::shared_ptr<SpreadFiles> spread = nullptr;
+};
 
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
 Checkpoint::~Checkpoint() = default;
 
-Checkpoint::Checkpoint(fs::path directory, CheckpointIndex index, std::vector<std::shared_ptr<BlockReader>> files)
-    : directory_(std::move(directory)), index_(std::move(index)), files_(std::move(files)) {
+Checkpoint::Checkpoint(Opened opened)
+    : directory_(std::move(opened.directory)),
+      index_(std::move(opened.index)),
+      files_(std::move(opened.files)),
+      spread_(std::move(opened.spread)) {
   for (std::size_t tensor = 0; tensor < index_.tensors.size(); ++tensor) {
     by_name_[index_.tensors[tensor].name] = tensor;
   }
@@ -119,26 +181,32 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
   std::vector<std::shared_ptr<BlockReader>> files;
   together(world, [&] {
     Manifest const manifest = parse_manifest(texts.manifest, (directory / manifest_file_name).string());
-    std::span const state(reinterpret_cast<std::uint8_t const*>(texts.state.data()), texts.state.size());
-    FileHash hash(state_file_name);
-    hash.add(state);
-    if (hash.finish().blocks != manifest.files.front().blocks) {
-      throw DataError((directory / state_file_name).string() + ": arrived here with other bytes than rank 0 has read");
-    }
     files = open_tensor_files(directory, manifest);
-    std::vector<std::int64_t> file_bytes;
-    for (auto const& file : files) {
-      file_bytes.push_back(file->size());
-    }
-    index = read_state_file(state, (directory / state_file_name).string(), file_bytes);
-    check_step(directory, index.contents.state.step, manifest.step);
+    index = read_index(directory, texts.state, manifest);
     verify_share(files, world);
     for (auto number = static_cast<std::size_t>(world.rank()); number < files.size();
          number += static_cast<std::size_t>(world.size())) {
       check_tensor_file(files[number], files[number]->path().string(), index.tensors, number);
     }
   });
-  return {directory, std::move(index), std::move(files)};
+  return Checkpoint({directory, std::move(index), std::move(files)});
+}
+
+Checkpoint Checkpoint::open(fs::path const& directory, std::shared_ptr<SpreadFiles> spread, Communicator const& world) {
+  Manifest const& manifest = spread->manifest();
+  std::string const state = spread->state();
+  CheckpointIndex index;
+  std::vector<std::shared_ptr<BlockReader>> files;
+  together(world, [&] {
+    index = read_index(directory, state, manifest);
+    for (std::size_t number = 0; number + 1 < manifest.files.size(); ++number) {
+      files.push_back(spread->reader(number + 1));
+      if (spread->parses(number + 1)) {
+        check_tensor_file(files[number], files[number]->path().string(), index.tensors, number);
+      }
+    }
+  });
+  return Checkpoint({directory, std::move(index), std::move(files), std::move(spread)});
 }
 
 TensorInfo const& Checkpoint::tensor(std::string const& name) const {
@@ -150,43 +218,52 @@ TensorInfo const& Checkpoint::tensor(std::string const& name) const {
 }
 
 std::vector<float> Checkpoint::read(std::string const& name, Part part) const {
-  return read(name, part, 0, 0, tensor(name).shape.front());
+  return read(TensorSlice{name, part});
 }
 
-std::vector<float> Checkpoint::read(std::string const& name, Part part, int axis, std::int64_t begin,
-                                    std::int64_t count) const {
-  TensorInfo const& info = tensor(name);
-  std::string const where = directory_.string() + ": parameter '" + name + "'";
-  if (part != Part::value && !info.has_moments) {
-    throw DataError(where + " has no " + part_name(part) +
-                    "; this is an exported model, from which training cannot resume");
+std::vector<float> Checkpoint::read(TensorSlice const& slice) const {
+  TensorInfo const& info = tensor(slice.name);
+  std::string const where = directory_.string() + ": parameter '" + slice.name + "'";
+  Runs const runs = runs_of(info, slice, where);
+  std::vector<float> numbers(static_cast<std::size_t>(runs.bytes * runs.count) / sizeof(float));
+  std::span left(reinterpret_cast<std::uint8_t*>(numbers.data()), numbers.size() * sizeof(float));
+  if (!left.empty() && files_[info.file] == nullptr) {
+    throw Error(where + " is on another host, and was not fetched");
   }
-  if (axis < -1 || axis >= static_cast<int>(info.shape.size())) {
-    throw Error(where + " has no axis " + std::to_string(axis));
+  for (std::int64_t offset = runs.offset; !left.empty(); offset += runs.stride) {
+    files_[info.file]->read(offset, left.first(static_cast<std::size_t>(runs.bytes)));
+    left = left.subspan(static_cast<std::size_t>(runs.bytes));
   }
-  std::int64_t const extent = axis < 0 ? 1 : info.shape[static_cast<std::size_t>(axis)];
-  IndexRange const wanted = axis < 0 ? IndexRange{0, 1} : IndexRange{begin, begin + count};
-  if (wanted.begin < 0 || wanted.begin > wanted.end || wanted.end > extent) {
-    throw DataError(where + " has " + std::to_string(extent) + " indices along axis " + std::to_string(axis) +
-                    ", not " + std::to_string(wanted.begin) + " to " + std::to_string(wanted.end));
-  }
-  std::int64_t inner = 1;
-  for (auto later = static_cast<std::size_t>(axis + 1); later < info.shape.size(); ++later) {
-    inner *= info.shape[later];
-  }
-  std::int64_t const elements = info.elements();
-  std::int64_t const run = wanted.count() * inner;
-  std::vector<float> numbers(static_cast<std::size_t>(elements == 0 ? 0 : elements / (extent * inner) * run));
-  std::span<float> left(numbers);
-  for (std::int64_t first = wanted.begin * inner; !left.empty(); first += extent * inner) {
-    auto const to = std::as_writable_bytes(left.first(static_cast<std::size_t>(run)));
-    files_[info.file]->read(
-        info.offsets[static_cast<std::size_t>(part)] + first * static_cast<std::int64_t>(sizeof(float)),
-        {reinterpret_cast<std::uint8_t*>(to.data()), to.size()});
-    left = left.subspan(static_cast<std::size_t>(run));
-  }
-  check_numbers(numbers, part, where + "'s " + part_name(part));
+  check_numbers(numbers, slice.part, where + "'s " + part_name(slice.part));
   return numbers;
+}
+
+void Checkpoint::fetch(std::vector<TensorSlice> const& slices, Communicator const& world) {
+  if (spread_ == nullptr) {
+    return;
+  }
+  std::vector<FileDigest> const& files = spread_->manifest().files;
+  SpreadFiles::Blocks needed(files.size());
+  for (std::size_t file = 0; file < files.size(); ++file) {
+    needed[file].resize(files[file].blocks.size());
+  }
+  together(world, [&] {
+    for (TensorSlice const& slice : slices) {
+      TensorInfo const& info = tensor(slice.name);
+      Runs const runs = runs_of(info, slice, directory_.string() + ": parameter '" + slice.name + "'");
+      for (std::int64_t run = 0; run < runs.count; ++run) {
+        std::int64_t const begin = runs.offset + run * runs.stride;
+        std::int64_t const last = (begin + runs.bytes - 1) / manifest_block_bytes;
+        for (std::int64_t block = begin / manifest_block_bytes; block <= last; ++block) {
+          needed[info.file + 1][static_cast<std::size_t>(block)] = true;
+        }
+      }
+    }
+  });
+  spread_->fetch(needed);
+  for (std::size_t number = 0; number < files_.size(); ++number) {
+    files_[number] = spread_->reader(number + 1);
+  }
 }
 
 }  // namespace heddle

@@ -230,7 +230,7 @@ CommitResult CheckpointStore::commit(Communicator const& world, CheckpointConten
       reached("temporary_created");
     });
     fs::path const place = broadcast_text(world, temporary ? temporary->path().string() : "");
-    auto const digests = write_tensor_files(world, ranks, planned, tensors, place, reached);
+    auto const digests = write_tensor_files(world, {ranks, planned, place, true, reached}, tensors);
     on_rank_0(world, [&] {
       write_state(place, {contents, planned.tensors}, digests, reached);
       temporary->rename_to(result.directory);
@@ -356,6 +356,11 @@ std::optional<std::int64_t> CheckpointStore::best_step() const {
   std::error_code failure;
   fs::path const target = fs::read_symlink(directory_ / best_name, failure);
   return failure ? std::nullopt : checkpoint_step(target.string());
+}
+
+std::optional<std::int64_t> CheckpointStore::newest_step() const {
+  auto const steps = find_steps(directory_);
+  return steps.empty() ? std::nullopt : std::optional(steps.back().step);
 }
 
 std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report, Communicator const& world) const {

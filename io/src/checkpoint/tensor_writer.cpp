@@ -9,14 +9,11 @@
 #include <cstring>
 #include <exception>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/host_name.hpp>
-#include <heddle/core/base/random.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <map>
 #include <optional>
-#include <set>
 
 #include "files/file_descriptor.hpp"
+#include "hosts.hpp"
 #include "together.hpp"
 
 namespace heddle {
@@ -73,18 +70,8 @@ class FileWriter {
 
   void write(std::span<std::uint8_t const> bytes) {
     hash_.add(bytes);
-    while (!bytes.empty()) {
-      ssize_t const done = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(position_));
-      if (done < 0 && errno == EINTR) {
-        continue;
-      }
-      if (done <= 0) {
-        errno = done == 0 ? ENOSPC : errno;
-        throw Error(path_.string() + ": could not be written: " + std::strerror(errno));
-      }
-      bytes = bytes.subspan(static_cast<std::size_t>(done));
-      position_ += done;
-    }
+    write_at(file_, path_, position_, bytes);
+    position_ += std::ssize(bytes);
   }
 
   /// Writes the image's bytes up to `end`.
@@ -155,11 +142,11 @@ class Streaming {
 
   /// Writes this rank's file, and sends the elements of all others. Errors of the file are kept for rethrow(): other
   /// ranks wait for what this one has to send.
-  void run(fs::path const& directory) {
+  void run(TensorWriting const& writing) {
     std::optional<FileWriter> file;
     attempt([&] {
       if (own_) {
-        file.emplace(directory / tensor_file_name(*own_));
+        file.emplace(writing.directory / tensor_file_name(*own_));
       }
     });
     while (round(file)) {
@@ -168,7 +155,9 @@ class Streaming {
       if (file) {
         hdf5::FileImage& image = *planned_.files[*own_].image;
         file->write_image(image, image.size());
-        file->sync();
+        if (writing.durable) {
+          file->sync();
+        }
         digest_ = file->digest();
       }
     });
@@ -246,29 +235,24 @@ std::vector<int> choose_writers(Communicator const& world, std::int64_t wanted) 
     }
     return writers;
   }
-  std::set<std::uint64_t> hosts;
-  auto const host_of = gather_values(world, random_key(0, host_name()));
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (hosts.insert(host_of[static_cast<std::size_t>(rank)]).second) {
-      writers.push_back(rank);
-    }
+  for (std::vector<int> const& ranks : Hosts::gather(world).ranks) {
+    writers.push_back(ranks.front());
   }
   return writers;
 }
 
-std::vector<FileDigest> write_tensor_files(Communicator const& world, std::vector<int> const& writers,
-                                           TensorFiles const& planned, TensorStream& tensors, fs::path const& directory,
-                                           std::function<void(std::string_view)> const& reached) {
-  Streaming streaming(writers, world.rank(), planned, tensors);
-  streaming.run(directory);
+std::vector<FileDigest> write_tensor_files(Communicator const& world, TensorWriting const& writing,
+                                           TensorStream& tensors) {
+  Streaming streaming(writing.writers, world.rank(), writing.planned, tensors);
+  streaming.run(writing);
   together(world, [&] {
     streaming.rethrow();
-    if (streaming.own()) {
-      reached("tensors_synced");
-      fs::path const path = directory / tensor_file_name(*streaming.own());
+    if (streaming.own() && writing.durable) {
+      writing.reached("tensors_synced");
+      fs::path const path = writing.directory / tensor_file_name(*streaming.own());
       drop_from_cache(path);
       require_equal(path, streaming.digest());
-      reached("tensors_read_back");
+      writing.reached("tensors_read_back");
     }
   });
   Manifest own;

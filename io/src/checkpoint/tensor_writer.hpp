@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
@@ -15,13 +16,20 @@ namespace heddle {
 /// on each host. Collective over `world`.
 std::vector<int> choose_writers(Communicator const& world, std::int64_t wanted);
 
-/// Streams the tensors to their writers, each of which writes its file in `directory`, syncs it, reads it back and
+/// What write_tensor_files writes, and how.
+struct TensorWriting {
+  std::vector<int> const& writers;  ///< of the files, in their order: ascending
+  TensorFiles const& planned;
+  std::filesystem::path directory;  ///< each writer's own
+  bool durable = true;              ///< files are synced to the disk and read back
+  std::function<void(std::string_view)> reached = [](std::string_view) {};
+};
+
+/// Streams the tensors to their writers, each of which writes its file in its directory, syncs it, reads it back and
 /// compares it with the digests of what was in memory. Returns the digests of all files, on every rank. If a writer
 /// fails, or a number is one that must not be kept (ExitCode::loss_not_finite), all ranks throw the same Error. A rank
 /// needs memory for some chunks of at most 4 MiB. Calls `reached` on writers only. Collective over `world`.
-std::vector<FileDigest> write_tensor_files(Communicator const& world, std::vector<int> const& writers,
-                                           TensorFiles const& planned, TensorStream& tensors,
-                                           std::filesystem::path const& directory,
-                                           std::function<void(std::string_view)> const& reached);
+std::vector<FileDigest> write_tensor_files(Communicator const& world, TensorWriting const& writing,
+                                           TensorStream& tensors);
 
 }  // namespace heddle

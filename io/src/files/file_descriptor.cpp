@@ -69,6 +69,22 @@ void write_new_file(std::filesystem::path const& path, std::string_view content)
   }
 }
 
+void write_at(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
+              std::span<std::uint8_t const> bytes) {
+  while (!bytes.empty()) {
+    ssize_t const done = ::pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) {
+      continue;
+    }
+    if (done <= 0) {
+      errno = done == 0 ? ENOSPC : errno;
+      throw Error(path.string() + ": could not be written: " + std::strerror(errno));
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+    offset += done;
+  }
+}
+
 bool rename_without_replacing(std::filesystem::path const& from, std::filesystem::path const& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
     return true;

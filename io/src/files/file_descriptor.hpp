@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -37,6 +39,10 @@ void drop_from_cache(std::filesystem::path const& path);
 
 /// Writes a new file with this content. Throws Error if it exists or cannot be written whole.
 void write_new_file(std::filesystem::path const& path, std::string_view content);
+
+/// Writes all bytes at `offset`. Throws Error, which names `path`, if that fails.
+void write_at(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
+              std::span<std::uint8_t const> bytes);
 
 /// Renames a directory unless `to` exists. Returns true if it did. Throws Error on any other failure.
 bool rename_without_replacing(std::filesystem::path const& from, std::filesystem::path const& to);

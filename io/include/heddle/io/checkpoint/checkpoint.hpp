@@ -52,6 +52,17 @@ struct CheckpointIndex {
 };
 
 class BlockReader;
+class SpreadFiles;
+
+/// Elements of one part of a tensor: `count` indices from `begin` along `axis`, all of the other axes; axis -1 is the
+/// whole tensor.
+struct TensorSlice {
+  std::string name;
+  TensorPart part = TensorPart::value;
+  int axis = -1;
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
 
 /// A checkpoint directory whose bytes have all been verified against its manifest, open for reading. What is read later
 /// is verified again, in the memory in which it is then used.
@@ -62,6 +73,11 @@ class Checkpoint {
   /// Verifies every byte, then opens. Throws DataError with the name of the file and the error. With several ranks each
   /// verifies a share of the bytes, and all throw if one of them finds an error. Collective over `world`.
   static Checkpoint open(std::filesystem::path const& directory, Communicator const& world = Communicator::self());
+
+  /// Opens one that is spread over the memory of several hosts and has been verified; `directory` is its name in
+  /// messages. Throws DataError on all ranks. Collective over `world`.
+  static Checkpoint open(std::filesystem::path const& directory, std::shared_ptr<SpreadFiles> spread,
+                         Communicator const& world);
 
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
@@ -86,16 +102,24 @@ class Checkpoint {
   /// infinite, not a number, or a negative second moment.
   std::vector<float> read(std::string const& name, Part part) const;
 
-  /// Reads `count` indices from `begin` along `axis`, all of the other axes, row major; axis -1 reads the whole
-  /// tensor.
-  std::vector<float> read(std::string const& name, Part part, int axis, std::int64_t begin, std::int64_t count) const;
+  /// Reads these elements, row major.
+  std::vector<float> read(TensorSlice const& slice) const;
+  std::vector<float> read(std::string const& name, Part part, int axis, std::int64_t begin, std::int64_t count) const {
+    return read({name, part, axis, begin, count});
+  }
+
+  /// Brings what this rank is going to read to its host, if the checkpoint is spread over several. Throws Error on all
+  /// ranks if that fails. Collective over `world`, which opened it.
+  void fetch(std::vector<TensorSlice> const& slices, Communicator const& world);
 
  private:
-  Checkpoint(std::filesystem::path directory, CheckpointIndex index, std::vector<std::shared_ptr<BlockReader>> files);
+  struct Opened;
+  explicit Checkpoint(Opened opened);
 
   std::filesystem::path directory_;
   CheckpointIndex index_;
   std::vector<std::shared_ptr<BlockReader>> files_;  ///< of tensors
+  std::shared_ptr<SpreadFiles> spread_;              ///< null: all files are in `directory_`
   std::map<std::string, std::size_t> by_name_;
 };
 

@@ -61,6 +61,9 @@ class CheckpointStore {
   void mark_best(std::int64_t step);
   std::optional<std::int64_t> best_step() const;
 
+  /// The newest step by the names of the checkpoints; nothing is read.
+  std::optional<std::int64_t> newest_step() const;
+
   /// The newest checkpoint whose bytes all verify; each newer one is reported with the reason why it does not. Nothing
   /// if there are no checkpoints; throws DataError (exit 65) if there are some and none verifies.
   std::optional<Checkpoint> newest_verified(Report const& report,

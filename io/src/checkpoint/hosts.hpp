@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <heddle/core/parallel/communicator.hpp>
+#include <vector>
+
+namespace heddle {
+
+/// The hosts of a group of ranks, in the order of their first ranks.
+struct Hosts {
+  std::vector<std::vector<int>> ranks;  ///< [host], ascending
+  std::vector<std::size_t> host_of;     ///< [rank]
+  int rank = 0;                         ///< this process's
+
+  /// Hosts are told apart by their names. Collective over `world`.
+  static Hosts gather(Communicator const& world);
+
+  std::size_t size() const { return ranks.size(); }
+  std::size_t own() const { return host_of[static_cast<std::size_t>(rank)]; }
+  /// True on the first rank of each host.
+  bool leads() const { return ranks[own()].front() == rank; }
+  /// The host that keeps a copy of the part of `host` in its memory: the next one, which may be the same.
+  std::size_t buddy(std::size_t host) const { return (host + 1) % size(); }
+  /// A rank of `host`, another one for each `turn` as far as there are so many.
+  int rank_on(std::size_t host, std::size_t turn) const { return ranks[host][turn % ranks[host].size()]; }
+};
+
+}  // namespace heddle

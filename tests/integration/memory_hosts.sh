@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Checkpoints in memory on three hosts, each of which has the part of one other: all ranks of a host are killed and its memory is
+# lost; the run goes on from the others', also without that host, bitwise as the run of one rank. With two memories lost it goes on
+# from the disk, and names what is missing.
+source "$(dirname "${BASH_SOURCE[0]}")/small_run"
+hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
+reason=$("$hosts" why_not)
+[ -z "$reason" ] || { echo "NOT RUN: memory of three hosts, because $reason"; exit 77; }
+world=
+clean_up() {
+  [ -z "$world" ] || { "$hosts" stop hosts || kill -KILL "$world"; wait "$world" || true; } 2> /dev/null
+  rm -rf "$work"
+}
+trap clean_up EXIT
+mkdir hosts
+"$hosts" start hosts host1 host2 host3 > hosts/log 2>&1 &
+world=$!
+for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
+[ -e hosts/ready ] || { cat hosts/log; fail "the hosts did not come up"; }
+
+# In deterministic mode the run is the same, bitwise, for any number of data ranks.
+# Files of tensors have several blocks of 4 MiB.
+common=(--set model.d_model=256 --set model.d_ff=1024 --set train.deterministic=true --set train.batch_tokens=256
+  --set train.micro_batch_tokens=128 --set train.validate_every=0 --set checkpoint.every_steps=10 --set checkpoint.writers=1)
+train() { # train PLACES OPTIONS...
+  local places=$1
+  shift
+  "$hosts" on hosts host1 timeout -k 2 120 "$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include eth0 \
+    --mca btl_tcp_if_include eth0 --mca pml ob1 --mca btl self,vader,tcp --host "$places" --map-by node \
+    "$HEDDLE" train run.toml "${common[@]}" --set train.steps=$steps --set checkpoint.memory_every_steps=1 "$@" > log 2>&1 < /dev/null
+}
+on_all() { # on_all COMMAND: prints its output on each host, one line each
+  for host in host1 host2 host3; do "$hosts" on hosts $host sh -c "$1" | tr '\n' ' '; echo; done
+}
+steps=40
+ends 0 "$HEDDLE" train run.toml "${common[@]}" --set train.steps=$steps --set run.directory=one
+
+# broken DIRECTORY HOST...: a run that loses all ranks of host2 after step 12, and the memory of these hosts.
+broken() {
+  local directory=$1 job lost
+  shift
+  train host1:2,host2:1,host3:1 --set run.directory="$directory" --set train.steps=100000 &
+  job=$!
+  wait_for_step "$directory" 12
+  kill -KILL "$(rank_of "$directory" 1)" # by node: ranks 0 and 3 are on host1
+  wait "$job" && fail "the job outlived a host"
+  on_all 'ls /dev/shm/heddle-*/step-*' > "$directory.files"
+  [ "$(grep -c 'state.h5 tensors-.*tensors' "$directory.files")" -eq 3 ] || { cat "$directory.files"; fail "the parts are not on the hosts"; }
+  for host in "$@"; do "$hosts" on hosts "$host" sh -c 'rm -r /dev/shm/heddle-*'; done
+}
+
+broken lost host2
+train host1:2,host2:1,host3:1 --set run.directory=lost || fail "three hosts did not go on"
+grep -Eq "going on from step (1[1-9]|[23][0-9]) in memory" log || fail "three hosts did not go on from memory"
+same one lost $steps
+on_all 'ls -d /dev/shm/heddle-*' 2> /dev/null | grep heddle && fail "a finished run left its memory"
+
+broken without host2
+train host1:1,host3:1 --set run.directory=without || fail "two hosts did not go on"
+grep -Eq "going on from step (1[1-9]|[23][0-9]) in memory" log || fail "two hosts did not go on from memory"
+same one without $steps
+
+broken both host2 host3
+train host1:2,host2:1,host3:1 --set run.directory=both || fail "the run did not go on from the disk"
+grep -Eq "in memory rejected: no host has a whole copy of tensors-0000[0-9].h5" log || fail "the missing part is not named"
+grep -Eq "resuming after step [123]0" log || fail "it did not go on from the disk"
+same one both $steps
+echo "memory_hosts: a host and its memory lost, bitwise the undisturbed run"
