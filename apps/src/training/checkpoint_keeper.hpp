@@ -14,7 +14,7 @@
 
 namespace heddle {
 
-/// What a run keeps of its state: checkpoints on disk and, if `[checkpoint]` asks for them, in the memory of its hosts.
+/// The state that a run keeps: checkpoints on disk and, if `[checkpoint]` asks for them, in the memory of its hosts.
 /// Everything is collective over the world.
 class CheckpointKeeper {
  public:
@@ -42,7 +42,7 @@ class CheckpointKeeper {
     bool best = false;  ///< mark the one on disk as the best
     bool memory = false;
   };
-  /// What is still to be done: nothing twice.
+  /// The part of a request that is still to be done.
   Request left_of(Request const& asked, std::int64_t step) const;
   /// Writes the state, and returns notes for the log. Throws Error as CheckpointStore::commit does; what could not be
   /// kept in memory alone is only noted.

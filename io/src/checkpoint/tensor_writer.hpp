@@ -16,7 +16,7 @@ namespace heddle {
 /// on each host. Collective over `world`.
 std::vector<int> choose_writers(Communicator const& world, std::int64_t wanted);
 
-/// What write_tensor_files writes, and how.
+/// The files that write_tensor_files writes, and how.
 struct TensorWriting {
   std::vector<int> const& writers;  ///< of the files, in their order: ascending
   TensorFiles const& planned;
