@@ -38,8 +38,7 @@ done
 
 seam=HEDDLE_GUARD_REMOVED
 grep -q "$seam" "$programs/guards_files" || fail "the seam has another name now"
-product=("$HEDDLE")
-while read -r library; do product+=("$library"); done < <(ldd "$HEDDLE" | awk '/heddle/ { print $3 }')
+mapfile -t product < <(echo "$HEDDLE" && find "$HEDDLE_BUILD" -name 'libheddle_*.so')
 for file in "${product[@]}"; do
   ! grep -q "$seam" "$file" || fail "$file has the seam of the tests"
 done

@@ -48,7 +48,7 @@ struct Shared {
 Outcome run_one(std::function<bool(std::int64_t)> const& run, std::int64_t number) {
   try {
     return run(number) ? Outcome::same : Outcome::accepted;
-  } catch (Error const& error) {
+  } catch (Error const&) {
     return Outcome::refused;
   } catch (std::exception const& error) {
     std::fprintf(stderr, "case %ld ends with an error of another kind: %s\n", static_cast<long>(number), error.what());

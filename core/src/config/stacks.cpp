@@ -343,8 +343,8 @@ std::vector<std::string> places_of_absent_stacks(ModelConfig const& model) {
     }
     // A resolved configuration gives every key: those with their default are not worth a note.
     StackConfig const usual = ModelConfig().*member;
-    auto const add = [&](char const* name, bool changed) {
-      auto const given = model.places.by_key.find(fmt::format("{}_{}", stack, name));
+    auto const add = [&, name_of_stack = stack](char const* name, bool changed) {
+      auto const given = model.places.by_key.find(fmt::format("{}_{}", name_of_stack, name));
       if (changed && given != model.places.by_key.end()) {
         found.push_back(given->second);
       }

@@ -44,8 +44,9 @@ std::size_t read_block(FileDescriptor const& file, fs::path const& path, std::sp
   return filled;
 }
 
+/// Of a length that may be forged: any that is not negative.
 std::int64_t block_count(std::int64_t bytes) {
-  return (bytes + manifest_block_bytes - 1) / manifest_block_bytes;
+  return bytes / manifest_block_bytes + (bytes % manifest_block_bytes != 0 ? 1 : 0);
 }
 
 bool is_plain_name(std::string const& name) {

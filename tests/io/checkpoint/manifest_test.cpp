@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <limits>
 
 #include "temporary_directory.hpp"
 
@@ -135,6 +136,8 @@ TEST_F(ManifestTest, RefusesCraftedManifests) {
   EXPECT_THAT(refused({1, {{"a.bin", 1, {digest}}, {"a.bin", 1, {digest}}}}), HasSubstr("named twice"));
   EXPECT_THAT(refused({1, {{"a.bin", 1000, {}}}}), HasSubstr("0 digests for the 1000 bytes"));
   EXPECT_THAT(refused({1, {{"a.bin", -5, {}}}}), HasSubstr("digests"));
+  EXPECT_THAT(refused({1, {{"a.bin", std::numeric_limits<std::int64_t>::max(), {}}}}),
+              HasSubstr("0 digests for the 9"));
   EXPECT_THAT(refused({1, {}}), HasSubstr("no files"));
   write(manifest_file_name, std::string(100000, '['));
   EXPECT_THAT(verify_error(), HasSubstr("no manifest"));

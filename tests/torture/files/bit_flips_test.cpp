@@ -108,12 +108,13 @@ TEST(BitFlips, NoBitOfADatasetChangesItsSamples) {
   EXPECT_LT(results.count(test::Outcome::same), std::ssize(results.outcomes) / 4) << "most bits have a meaning";
 }
 
-/// Changes a checkpoint's copy at random. Returns false if it happens to be as before.
+/// Changes a file of a checkpoint's copy at random.
 class Damage {
  public:
   Damage(std::int64_t seed, fs::path copy, std::vector<fs::path> others)
       : random_(static_cast<std::uint64_t>(seed)), copy_(std::move(copy)), others_(std::move(others)) {}
 
+  /// Returns false if the file happens to be as before.
   bool apply() {
     std::vector<fs::path> const files = test::files_in(copy_);
     fs::path const file = files[below(files.size())];

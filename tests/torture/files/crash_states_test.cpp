@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/replace_file.hpp>
 #include <map>
+#include <random>
 
 #include "crashed_disk.hpp"
 #include "small_files.hpp"
@@ -50,6 +52,22 @@ struct RecordedRun {
   std::map<std::int64_t, std::vector<std::vector<float>>> numbers;
 };
 
+/// A crash of a recorded run.
+struct Crash {
+  explicit Crash(std::vector<test::FileEvent> const& events, std::int64_t number, std::mt19937_64& random)
+      : first(random() % (events.size() + 1)), loss(static_cast<test::Loss>(number % test::losses)) {
+    for (std::size_t event = 0; event < first; ++event) {
+      if (events[event].kind == test::FileEvent::Kind::mark) {
+        committed = events[event].number;
+      }
+    }
+  }
+
+  std::size_t first;
+  test::Loss loss;
+  std::int64_t committed = 0;  ///< the last mark
+};
+
 struct Counts {
   std::int64_t lost_committed = 0;
   std::int64_t accepted_bad = 0;
@@ -78,17 +96,11 @@ TEST(CrashStates, NoCrashLosesACheckpointOrLeavesABadOne) {
   test::TemporaryDirectory const disks;
   std::mt19937_64 random(11);
   for (std::int64_t number = 0; number < cases; ++number) {
-    std::size_t const first = random() % (run.events.size() + 1);
-    std::int64_t committed = 0;
-    for (std::size_t event = 0; event < first; ++event) {
-      committed = std::max(committed,
-                           run.events[event].number * (run.events[event].kind == test::FileEvent::Kind::mark ? 1 : 0));
-    }
-    auto const loss = static_cast<test::Loss>(number % test::losses);
+    Crash const crash(run.events, number, random);
     fs::path const disk = disks / std::to_string(number);
-    test::CrashedDisk(run.events, first, loss, random()).write_to(disk);
-    SCOPED_TRACE(testing::Message() << first << " events, loss " << number % test::losses);
-    resume(run, disk, committed, counts);
+    test::CrashedDisk(run.events, crash.first, crash.loss, random()).write_to(disk);
+    SCOPED_TRACE(testing::Message() << crash.first << " events, loss " << number % test::losses);
+    resume(run, disk, crash.committed, counts);
     fs::remove_all(disk);
   }
   test::print_figures(fmt::format(
@@ -99,6 +111,36 @@ TEST(CrashStates, NoCrashLosesACheckpointOrLeavesABadOne) {
   EXPECT_EQ(counts.lost_committed, 0);
   EXPECT_EQ(counts.accepted_bad, 0);
   EXPECT_GT(counts.resumed_newer, 0) << "no crash was late enough";
+}
+
+// A file that replaces another one: the old one whole, or the new one whole.
+TEST(CrashStates, NoCrashLeavesHalfADataset) {
+  test::TemporaryDirectory const directory;
+  std::vector<test::Samples> written(1);
+  std::vector<test::FileEvent> events;
+  {
+    test::FileLog log(directory.path());
+    for (int pairs : {40, 25, 60}) {
+      written.push_back(test::read_samples(test::small_dataset(directory / "train.h5", pairs)));
+      log.mark(std::ssize(written) - 1);
+    }
+    events = log.events();
+  }
+  std::int64_t const cases = test::torture_count(200, 2'000);
+  std::int64_t bad = 0;
+  test::TemporaryDirectory const disks;
+  std::mt19937_64 random(12);
+  for (std::int64_t number = 0; number < cases; ++number) {
+    Crash const crash(events, number, random);
+    fs::path const disk = disks / std::to_string(number);
+    test::CrashedDisk(events, crash.first, crash.loss, random()).write_to(disk);
+    auto const left = fs::exists(disk / "train.h5") ? test::read_samples(disk / "train.h5") : test::Samples();
+    bad += std::find(written.begin() + crash.committed, written.end(), left) == written.end() ? 1 : 0;
+    fs::remove_all(disk);
+  }
+  test::print_figures(fmt::format("{} crash states of {} recorded events of three datasets of one name: bad = {}",
+                                  cases, events.size(), bad));
+  EXPECT_EQ(bad, 0);
 }
 
 }  // namespace

@@ -93,10 +93,10 @@ std::string small_vocabulary() {
   return model;
 }
 
-fs::path small_dataset(fs::path const& path) {
+fs::path small_dataset(fs::path const& path, int pairs) {
   Tokenizer const tokenizer = Tokenizer::from_model(small_vocabulary());
   DatasetWriter writer(path, Vocabulary{tokenizer, tokenizer});
-  for (int pair = 0; pair < 40; ++pair) {
+  for (int pair = 0; pair < pairs; ++pair) {
     std::vector<std::int32_t> source(static_cast<std::size_t>(pair % 5 + 1));
     for (std::size_t place = 0; place < source.size(); ++place) {
       source[place] = 4 + (pair * 7 + static_cast<int>(place)) % 30;

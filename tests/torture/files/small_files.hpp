@@ -29,8 +29,8 @@ void load_all(std::filesystem::path const& checkpoint);
 /// A SentencePiece model with about 30 pieces and no table of characters: some hundred bytes.
 std::string small_vocabulary();
 
-/// Writes a dataset of 40 sentence pairs. Returns the path.
-std::filesystem::path small_dataset(std::filesystem::path const& path);
+/// Writes a dataset. Returns the path.
+std::filesystem::path small_dataset(std::filesystem::path const& path, int pairs = 40);
 
 /// All that training reads from a dataset.
 struct Samples {

@@ -1,0 +1,70 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <heddle/core/config/config.hpp>
+#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/files/kernel_timings_file.hpp>
+#include <map>
+
+#include "fuzz/targets.hpp"
+#include "mutation.hpp"
+#include "small_files.hpp"
+#include "temporary_directory.hpp"
+#include "torture.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::map<std::string, void (*)(fuzz::Bytes)> const targets{{"config", fuzz::config},
+                                                           {"manifest", fuzz::manifest},
+                                                           {"state_file", fuzz::state_file},
+                                                           {"dataset", fuzz::dataset},
+                                                           {"kernel_times", fuzz::kernel_times}};
+
+/// A good input for each target.
+std::map<std::string, std::string> seeds() {
+  test::TemporaryDirectory const directory;
+  Config config;
+  config.data.train = {"data/train.h5"};
+  TimingsByMachine const times{{"machine", {{"gemm", {{"a problem", {{"onednn", 1.5e-3}, {"kokkos", 4e-3}}}}}}}};
+  fs::path const checkpoint = test::small_checkpoint(directory / "run", {});
+  return {{"config", to_toml(config)},
+          {"manifest", manifest_text(read_manifest(checkpoint))},
+          {"state_file", test::read_whole(checkpoint / "state.h5")},
+          {"dataset", test::read_whole(test::small_dataset(directory / "train.h5"))},
+          {"kernel_times", to_json(times)}};
+}
+
+// Inputs that fuzzers once found, and some more. `scripts/torture fuzz --big` runs the fuzzers, which begin with the
+// seeds that this test writes to $HEDDLE_FUZZ_SEEDS.
+TEST(FuzzCorpus, EachInputIsReadOrRefused) {
+  std::vector<std::pair<std::string, std::string>> inputs;
+  for (auto const& [target, seed] : seeds()) {
+    if (char const* const place = std::getenv("HEDDLE_FUZZ_SEEDS")) {
+      fs::create_directories(fs::path(place) / target);
+      std::ofstream(fs::path(place) / target / "seed", std::ios::binary) << seed;
+    }
+    inputs.emplace_back(target, seed);
+    for (std::uint64_t number = 0; number < 20; ++number) {
+      inputs.emplace_back(target, test::mutated(seed, number));
+    }
+    for (fs::path const& file : test::files_in(fs::path(HEDDLE_FUZZ_CORPUS) / target)) {
+      inputs.emplace_back(target, test::read_whole(file));
+    }
+  }
+  test::CaseResults const results = test::run_cases(std::ssize(inputs), [&](std::int64_t number) {
+    auto const& [target, input] = inputs[static_cast<std::size_t>(number)];
+    targets.at(target)({reinterpret_cast<std::uint8_t const*>(input.data()), input.size()});
+    return true;  // a target ends the process if something is wrong
+  });
+  test::print_figures(results.text("inputs of fuzzers"));
+  EXPECT_TRUE(results.good());
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,7 @@
+#include "targets.hpp"
+
+/// What libFuzzer calls; HEDDLE_FUZZ_TARGET is one of heddle::fuzz.
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* bytes, std::size_t count) {
+  heddle::fuzz::HEDDLE_FUZZ_TARGET({bytes, count});
+  return 0;
+}
