@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-/// What libFuzzer runs: each reads bytes as one of Heddle's files. A refusal is an Error; any other exception, and a
-/// wrong result, ends the process.
+/// Functions that libFuzzer runs: each reads bytes as one of Heddle's files. A refusal is an Error; any other
+/// exception, and a wrong result, ends the process.
 namespace heddle::fuzz {
 
 using Bytes = std::span<std::uint8_t const>;
