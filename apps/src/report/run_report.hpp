@@ -16,16 +16,18 @@ class RunReport {
   static RunReport gather(Config const& config, Registries const& registries, ParallelState const& parallel,
                           VocabularySizes const& vocabulary);
 
+  /// The memory that this rank will need at most; zeros if it could not be predicted.
+  MemoryPlan const& plan() const { return plan_; }
   /// The mesh and the memory that training will need.
   std::string const& beginning() const { return beginning_; }
   /// The measured memory, beside the prediction, and the traffic of the groups.
   std::string end(TrainingEngine& engine) const;
 
  private:
-  RunReport(ParallelState const& parallel, MemoryUse const& predicted, std::string beginning);
+  RunReport(ParallelState const& parallel, MemoryPlan plan, std::string beginning);
 
   ParallelState const& parallel_;
-  MemoryUse predicted_;
+  MemoryPlan plan_;
   std::string beginning_;
 };
 

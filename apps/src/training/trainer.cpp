@@ -12,6 +12,7 @@
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/training/learning_rate.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
+#include <heddle/dist/report/available_memory.hpp>
 #include <heddle/dist/state/replica_check.hpp>
 
 #include "checkpoint.hpp"
@@ -87,6 +88,9 @@ void Trainer::announce() {
     }
     std::fflush(stdout);
   }
+  if (config_.train.reserve_memory && kernel_memory_space() == MemorySpace::host) {
+    require_memory(parallel.world, report_->plan().use, available_memory());
+  }
 }
 
 void Trainer::build_model() {
@@ -96,6 +100,9 @@ void Trainer::build_model() {
                                         .execution = setup_.execution,
                                         .vocabulary = vocabulary_sizes(*train_data_),
                                         .dtype = dtype_of(config_.train.precision)});
+  if (config_.train.reserve_memory) {
+    engine_->pipeline().reserve(report_->plan().pipeline);
+  }
   whole_model_.emplace(WholeModel::gather(setup_.parallel, engine_->parameters()));
   require_patterns_match(config_.optimizer, whole_model_->names());
 }

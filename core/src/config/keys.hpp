@@ -169,6 +169,8 @@ void visit_train(Visitor& visitor, Config& config) {
   visitor.key("early_stopping", train.early_stopping, at_least(0),
               "validations without a better loss that end the training; 0: never");
   visitor.key("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
+  visitor.key("reserve_memory", train.reserve_memory, Unchecked(),
+              "take the planned memory before the first step, and refuse a run that does not fit");
   visitor.key("check_every_steps", train.check_every_steps, at_least(0),
               "steps between comparisons of replicas; 0: only before checkpoints");
   visitor.key("hang_seconds", train.hang_seconds, at_least(0),

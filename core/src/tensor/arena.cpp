@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
@@ -31,7 +32,7 @@ void* map(std::size_t bytes) {
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
-Block reserve(std::size_t wanted) {
+Block map_block(std::size_t wanted) {
   if constexpr (on_host) {
     std::size_t bytes = wanted;
     void* block = map(bytes);
@@ -58,6 +59,15 @@ Block reserve(std::size_t wanted) {
   }
 }
 
+/// Writes to each page; what stands there stays.
+void take_pages(std::byte* begin, std::size_t bytes) {
+  std::size_t const page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  for (std::size_t at = 0; at < bytes; at += page) {
+    std::byte volatile& byte = begin[at];
+    byte = byte;
+  }
+}
+
 }  // namespace
 
 Arena::Arena(std::size_t capacity) : wanted_(capacity) {}
@@ -77,12 +87,16 @@ std::size_t Arena::default_capacity() {
   return std::size_t{1} << (on_host ? 36 : 32);
 }
 
-Tensor Arena::allocate(DType dtype, Shape const& shape) {
+void Arena::require_block() {
   if (block_ == nullptr) {
-    Block const block = reserve(wanted_);
+    Block const block = map_block(wanted_);
     block_ = block.begin;
     capacity_ = block.bytes;
   }
+}
+
+Tensor Arena::allocate(DType dtype, Shape const& shape) {
+  require_block();
   std::size_t const bytes = static_cast<std::size_t>(shape.size()) * size_of(dtype);
   std::size_t const rounded = std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (rounded > capacity_ - used_) {
@@ -97,6 +111,16 @@ Tensor Arena::allocate(DType dtype, Shape const& shape) {
   used_ += rounded;
   peak_ = std::max(peak_, used_);
   return tensor;
+}
+
+void Arena::reserve(std::size_t bytes) {
+  require_block();
+  if (bytes > capacity_) {
+    throw Error(fmt::format("an arena of {} bytes cannot reserve {}", capacity_, bytes));
+  }
+  if constexpr (on_host) {
+    take_pages(block_, bytes);
+  }
 }
 
 void Arena::release(std::size_t mark) {

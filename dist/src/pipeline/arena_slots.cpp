@@ -36,12 +36,21 @@ void ArenaSlots::finish(std::size_t most) {
   }
 }
 
-std::size_t ArenaSlots::peak_bytes() const {
-  std::size_t bytes = 0;
+std::vector<std::size_t> ArenaSlots::peaks() const {
+  std::vector<std::size_t> bytes;
   for (Slot const& slot : slots_) {
-    bytes += slot.arena.peak();
+    bytes.push_back(slot.arena.peak());
   }
   return bytes;
+}
+
+void ArenaSlots::reserve(std::vector<std::size_t> const& bytes) {
+  // The last of the free ones is taken first.
+  for (auto peak = bytes.rbegin(); peak != bytes.rend(); ++peak) {
+    Slot& slot = slots_.emplace_back();
+    slot.arena.reserve(*peak);
+    free_.push_back(&slot);
+  }
 }
 
 }  // namespace heddle

@@ -21,7 +21,10 @@ class ArenaSlots {
   void give_back(Slot& slot) { leaving_.push_back(&slot); }
   /// Waits until no more than `most` slots that were given back are sending.
   void finish(std::size_t most = 0);
-  std::size_t peak_bytes() const;
+  /// The most bytes ever used in each arena.
+  std::vector<std::size_t> peaks() const;
+  /// Takes the pages of as many arenas, which must be free, from the system now.
+  void reserve(std::vector<std::size_t> const& bytes);
 
  private:
   void collect();

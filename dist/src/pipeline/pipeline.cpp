@@ -4,6 +4,7 @@
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <map>
+#include <numeric>
 #include <span>
 #include <thread>
 
@@ -286,8 +287,22 @@ Tensor Pipeline::zeroed_sums(std::int64_t micro_batches) {
   return sums;
 }
 
-std::size_t Pipeline::peak_bytes() const {
-  return activations_->peak_bytes() + messages_->peak_bytes() + temporary_.peak();
+PipelineMemory Pipeline::peak_memory() const {
+  return {activations_->peaks(), messages_->peaks(), temporary_.peak()};
+}
+
+void Pipeline::reserve(PipelineMemory const& memory) {
+  activations_->reserve(memory.activations);
+  messages_->reserve(memory.messages);
+  temporary_.reserve(memory.temporary);
+}
+
+std::size_t PipelineMemory::total() const {
+  std::size_t bytes = temporary;
+  for (auto const* const arenas : {&activations, &messages}) {
+    bytes = std::accumulate(arenas->begin(), arenas->end(), bytes);
+  }
+  return bytes;
 }
 
 }  // namespace heddle

@@ -69,6 +69,9 @@ class KeptByKernels final : public KernelObserver {
   std::map<std::string, std::int64_t> bytes_by_name_;
 };
 
+/// For the addresses of a model's parameters, of whatever size.
+constexpr std::size_t address_space = std::size_t{1} << 44;
+
 /// A rank's model in groups whose other ranks do not exist, with kernels that compute nothing. Its parameters only
 /// reserve addresses.
 class Rehearsal {
@@ -94,13 +97,14 @@ class Rehearsal {
                      values_.allocate(parameter_dtype(dtype_), buffer));
   }
 
-  MemoryUse run() {
+  MemoryPlan run() {
     auto const element = static_cast<std::int64_t>(size_of(parameter_dtype(dtype_)));
     std::int64_t const buffer = parameters_.size() * element;
     MemoryUse use{.parameters = buffer, .gradients = buffer, .moments = 2 * moments() * element};
-    use.activations = activations();
+    PipelineMemory pipeline = rehearse();
+    use.activations = static_cast<std::int64_t>(pipeline.total());
     use.kernels = kept_.bytes();  // once the step has made its calls
-    return use;
+    return {use, std::move(pipeline)};
   }
 
  private:
@@ -119,7 +123,7 @@ class Rehearsal {
     return elements;
   }
 
-  std::int64_t activations() {
+  PipelineMemory rehearse() {
     bool const deterministic = config_.train.deterministic;
     std::int64_t const data = deterministic ? 1 : parallel_.data.size();
     std::int64_t const tokens = divided_up(config_.train.batch_tokens, data);
@@ -144,7 +148,7 @@ class Rehearsal {
       step.micro_batches = {0, evaluated};
       pipeline_.evaluate(packs, step);
     }
-    return static_cast<std::int64_t>(pipeline_.peak_bytes());
+    return pipeline_.peak_memory();
   }
 
   Config const& config_;
@@ -153,7 +157,7 @@ class Rehearsal {
   DType dtype_;
   ParallelState parallel_;
   ParameterSet parameters_;
-  Arena values_;
+  Arena values_{address_space};
   Arena scratch_;
   Execution execution_{Kokkos::DefaultExecutionSpace(), scratch_};
   Model model_;
@@ -162,8 +166,17 @@ class Rehearsal {
 
 }  // namespace
 
-MemoryUse plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                      Registries const& registries) {
+MemoryUse& MemoryUse::operator+=(MemoryUse const& more) {
+  parameters += more.parameters;
+  gradients += more.gradients;
+  moments += more.moments;
+  kernels += more.kernels;
+  activations += more.activations;
+  return *this;
+}
+
+MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
+                       Registries const& registries) {
   return Rehearsal(config, mesh, vocabulary, registries).run();
 }
 
@@ -172,7 +185,7 @@ MemoryUse measure_memory(TrainingEngine& engine) {
           .gradients = engine.parameters().gradients().bytes(),
           .moments = engine.optimizer().moment_bytes(),
           .kernels = static_cast<std::int64_t>(engine.kernels().kept_bytes()),
-          .activations = static_cast<std::int64_t>(engine.pipeline().peak_bytes())};
+          .activations = static_cast<std::int64_t>(engine.pipeline().peak_memory().total())};
 }
 
 std::int64_t peak_resident_bytes() {

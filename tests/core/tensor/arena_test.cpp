@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <heddle/core/base/error.hpp>
@@ -57,6 +58,26 @@ TEST_F(ArenaDeathTest, TakesLessWhereAddressSpaceIsLimited) {
 
 TEST_F(ArenaDeathTest, SaysWhatLimitsIt) {
   EXPECT_EXIT(use_an_arena_without_address_space(), testing::ExitedWithCode(0), "refuses even an arena .*ulimit -v");
+}
+
+long page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+TEST(Arena, AReservedOneCausesNoPageFaults) {
+  if (kernel_memory_space() != MemorySpace::host) {
+    GTEST_SKIP() << "on a device the whole block is allocated";
+  }
+  constexpr std::size_t bytes = std::size_t{64} << 20;
+  Arena arena;
+  arena.reserve(bytes);
+  Tensor const tensor = arena.allocate(DType::float32, {static_cast<std::int64_t>(bytes / sizeof(float))});
+  long const before = page_faults();
+  std::fill_n(tensor.data<float>(), tensor.size(), 1.0F);
+  EXPECT_LT(page_faults() - before, 8);
+  EXPECT_THROW(arena.reserve(2 * Arena::default_capacity()), Error);
 }
 
 TEST(Arena, ReleasesToAMarkAndRefusesWhatDoesNotFit) {

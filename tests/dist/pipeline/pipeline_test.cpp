@@ -304,7 +304,7 @@ TEST_F(PipelineTest, MemoryDoesNotGrowWithTheMicroBatches) {
     for (std::int64_t const micro_batches : {12, 48}) {
       static_cast<void>(train(stage, micro_batches));
       static_cast<void>(evaluate(stage, micro_batches));
-      peaks.push_back(stage.pipeline->peak_bytes());
+      peaks.push_back(stage.pipeline->peak_memory().total());
     }
     EXPECT_LT(peaks[1], 2 * peaks[0]) << "four times the micro-batches";
   }

@@ -63,7 +63,7 @@ class MemoryPlanTest : public DistTest {
     TestBench bench(config.model, DType::float32, KernelChoices());
     ParallelState const parallel = parallel_of(layout, world_);
     MemoryReport report;
-    report.predicted = plan_memory(config, parallel.mesh, vocabulary, bench.registries());
+    report.predicted = plan_memory(config, parallel.mesh, vocabulary, bench.registries()).use;
     TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary});
     engine.parameters().initialize(1);
     auto const make = [&](std::int64_t index) {
@@ -152,7 +152,8 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
     Registries registries;
     register_built_in_layers(registries.layers);
     auto const& [pipeline, data, context, tensor] = layout.sizes;
-    return plan_memory(config, Mesh(layout.sizes, rank, pipeline * data * context * tensor), vocabulary, registries);
+    return plan_memory(config, Mesh(layout.sizes, rank, pipeline * data * context * tensor), vocabulary, registries)
+        .use;
   };
   MemoryUse const one = plan({}, 0);
   EXPECT_EQ(one.moments, 2 * one.parameters);

@@ -174,6 +174,7 @@ struct TrainConfig {
   std::int64_t validate_beam_size = 1;  ///< 1: greedy
   std::int64_t early_stopping = 0;      ///< validations without a better loss after which training ends; 0: never
   std::int64_t log_every = 10;          ///< steps between lines of metrics.jsonl
+  bool reserve_memory = true;           ///< take the planned memory before the first step, refuse what does not fit
   std::int64_t check_every_steps = 0;   ///< steps between comparisons of replicas; 0: only before checkpoints
   double hang_seconds = 600;            ///< without progress on any rank after which the run ends with 86; 0: never
   KeyPlaces places{.section = "train"};

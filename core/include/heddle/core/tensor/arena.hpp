@@ -24,6 +24,9 @@ class Arena {
   /// cannot be allocated.
   Tensor allocate(DType dtype, Shape const& shape);
 
+  /// Takes the pages of the first `bytes` from the system now. Throws as allocate does.
+  void reserve(std::size_t bytes);
+
   std::size_t mark() const { return used_; }
   /// Frees everything allocated since `mark` was taken.
   void release(std::size_t mark);
@@ -31,6 +34,8 @@ class Arena {
   std::size_t peak() const { return peak_; }
 
  private:
+  void require_block();
+
   std::byte* block_ = nullptr;
   std::size_t wanted_ = 0;
   std::size_t capacity_ = 0;  ///< reserved of it, 0 before the first allocation

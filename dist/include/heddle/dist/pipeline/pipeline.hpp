@@ -23,6 +23,15 @@ struct PipelineStep {
   GradientProgress* gradients = nullptr;
 };
 
+/// The most bytes that a pipeline's arenas ever held, those of a kind in the order in which they were first needed.
+struct PipelineMemory {
+  std::vector<std::size_t> activations;  ///< of forward passes whose backward pass is still to come
+  std::vector<std::size_t> messages;     ///< inputs, and outputs of a backward or an evaluating pass
+  std::size_t temporary = 0;             ///< of one backward pass alone
+
+  std::size_t total() const;
+};
+
 /// Runs a step's micro-batches through the stages of a model (at least one), by 1F1B or, if a stage has two parts,
 /// interleaved: see training_actions. Activations travel forward and their gradients back as messages over the
 /// pipeline group, with receives posted ahead and non-blocking sends. Keeps references to the model and the execution,
@@ -45,8 +54,10 @@ class Pipeline {
 
   /// This rank's actions in the last call of train or evaluate, in order.
   std::vector<PipelineEvent> const& events() const { return events_; }
-  /// The most bytes ever used for activations, messages and a backward pass's temporary tensors together.
-  std::size_t peak_bytes() const;
+  PipelineMemory peak_memory() const;
+  /// Takes this memory from the system now rather than in the first steps; only before the first call of train or
+  /// evaluate.
+  void reserve(PipelineMemory const& memory);
 
  private:
   class Run;

@@ -4,6 +4,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/model_part.hpp>
+#include <heddle/dist/pipeline/pipeline.hpp>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,17 @@ struct MemoryUse {
   std::int64_t gradients = 0;
   std::int64_t moments = 0;
   std::int64_t kernels = 0;      ///< memory that kernels keep between calls, mainly packed copies of weights
-  std::int64_t activations = 0;  ///< of micro-batches in flight, messages, a backward pass: Pipeline::peak_bytes
+  std::int64_t activations = 0;  ///< of micro-batches in flight, messages, a backward pass: PipelineMemory
 
   std::int64_t total() const { return parameters + gradients + moments + kernels + activations; }
+  MemoryUse& operator+=(MemoryUse const& more);
   bool operator==(MemoryUse const&) const = default;
+};
+
+/// The memory that training will need at most.
+struct MemoryPlan {
+  MemoryUse use;
+  PipelineMemory pipeline;  ///< the activations, arena by arena
 };
 
 /// Plans the memory of training on the mesh's rank, which need not run. Exact: parameters, gradients, moments and
@@ -30,8 +38,8 @@ struct MemoryUse {
 /// the configuration selects; operations without any registered kernel keep nothing. Not included: MPI's buffers, the
 /// program, the gradients that train.deterministic keeps, and beam search. Kokkos must be initialised. Throws
 /// ConfigError for an impossible layout.
-MemoryUse plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                      Registries const& registries);
+MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
+                       Registries const& registries);
 
 /// Measures the memory that an engine has used so far.
 MemoryUse measure_memory(TrainingEngine& engine);

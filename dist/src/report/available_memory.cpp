@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/dist/report/available_memory.hpp>
+#include <heddle/dist/report/mesh_report.hpp>
+#include <map>
+#include <optional>
+
+namespace heddle {
+
+namespace {
+
+using Path = std::filesystem::path;
+
+/// The number after `name` in a file of lines "name number"; nothing if there is none. Without a name, the file's only
+/// word.
+std::optional<std::int64_t> number_in(Path const& file, std::string_view name = "") {
+  std::ifstream stream(file);
+  std::string word;
+  while (!name.empty() && stream >> word && word != name) {
+  }
+  std::int64_t number = 0;
+  bool const read = static_cast<bool>(stream >> word);
+  auto const [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  bool const whole = error == std::errc() && end == word.data() + word.size();  // version 2 writes "max"
+  return read && whole ? std::optional(number) : std::nullopt;
+}
+
+/// The files of a version of control groups.
+struct GroupFiles {
+  char const *directory, *limit, *usage, *cached;
+};
+constexpr GroupFiles version_2{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
+constexpr GroupFiles version_1{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                               "total_inactive_file"};
+
+/// Lowers `memory` to the limits of a group and of those around it.
+void limit_by_group(AvailableMemory& memory, Path const& root, GroupFiles const& files, Path group) {
+  while (true) {
+    Path const directory = root / files.directory / group.relative_path();
+    auto const limit = number_in(directory / files.limit);
+    auto const usage = number_in(directory / files.usage);
+    if (limit && usage) {
+      std::int64_t const cached = number_in(directory / "memory.stat", files.cached).value_or(0);
+      std::int64_t const free = std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, *usage - cached));
+      if (free < memory.group) {
+        memory.group = free;
+        memory.group_name = group.string();
+      }
+    }
+    if (!group.has_relative_path()) {
+      return;
+    }
+    group = group.parent_path();
+  }
+}
+
+std::string gibibytes(std::int64_t bytes) {
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
+}
+
+/// The ranks that share a limit.
+struct Sharers {
+  std::vector<int> ranks;
+  MemoryUse planned;
+  std::int64_t available = AvailableMemory::unlimited;
+
+  void add(int rank, MemoryUse const& more, std::int64_t limit) {
+    ranks.push_back(rank);
+    planned += more;
+    available = std::min(available, limit);  // measured at slightly different times
+  }
+};
+
+[[noreturn]] void refuse(std::string const& place, Sharers const& sharers) {
+  MemoryUse const& planned = sharers.planned;
+  throw ConfigError(fmt::format(
+      "this run does not fit into the memory of {}: its {} ranks plan {} there (parameters {}, gradients {}, moments "
+      "{}, kernels {}, activations {}), and {} are available. train.micro_batch_tokens lowers the activations, "
+      "parallel.tensor and parallel.pipeline divide parameters, parallel.shard_optimizer the moments; other hosts or "
+      "fewer ranks on each help, too. The plan's activations are of the largest micro-batches that can occur: with "
+      "train.reserve_memory = false the run starts without this check",
+      place, sharers.ranks.size(), gibibytes(planned.total()), gibibytes(planned.parameters),
+      gibibytes(planned.gradients), gibibytes(planned.moments), gibibytes(planned.kernels),
+      gibibytes(planned.activations), gibibytes(sharers.available)));
+}
+
+}  // namespace
+
+AvailableMemory available_memory(Path const& root) {
+  AvailableMemory memory;
+  if (auto const kibibytes = number_in(root / "proc/meminfo", "MemAvailable:")) {
+    memory.host = *kibibytes * 1024;
+  }
+  // Lines are "number:controllers:group"; version 2 has no controllers.
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    std::size_t const first = line.find(':');
+    std::size_t const second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) {
+      continue;
+    }
+    std::string const controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers == ",,") {
+      limit_by_group(memory, root, version_2, line.substr(second + 1));
+    } else if (controllers.find(",memory,") != std::string::npos) {
+      limit_by_group(memory, root, version_1, line.substr(second + 1));
+    }
+  }
+  return memory;
+}
+
+void require_memory(Communicator const& world, MemoryUse const& planned, AvailableMemory const& available) {
+  struct Own {
+    MemoryUse planned;
+    std::int64_t host, group;
+  };
+  auto const all = gather_values(world, Own{planned, available.host, available.group});
+  auto const host_names = gather_hosts(world);
+  auto const group_names = gather_texts(world, available.group_name);
+  std::map<std::string, Sharers> places;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    auto const index = static_cast<std::size_t>(rank);
+    Own const& own = all[index];
+    places["host " + host_names[index]].add(rank, own.planned, own.host);
+    if (own.group != AvailableMemory::unlimited) {
+      places[fmt::format("control group {} of host {}", group_names[index], host_names[index])].add(rank, own.planned,
+                                                                                                    own.group);
+    }
+  }
+  for (auto const& [place, sharers] : places) {
+    if (sharers.planned.total() > sharers.available) {
+      refuse(place, sharers);
+    }
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,70 @@
+#include <gtest/gtest.h>
+
+#include <heddle/dist/report/available_memory.hpp>
+
+#include "dist_fixture.hpp"
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+using AvailableMemoryTest = DistTest;
+using test::TemporaryDirectory;
+
+constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
+
+void write(TemporaryDirectory const& root, std::filesystem::path const& name, std::string_view content) {
+  std::filesystem::create_directories((root.path() / name).parent_path());
+  root.write(name.string(), content);
+}
+
+TEST_F(AvailableMemoryTest, IsReadFromMeminfoAndGroups) {
+  TemporaryDirectory const root;
+  EXPECT_EQ(available_memory(root.path()).host, AvailableMemory::unlimited);
+  write(root, "proc/meminfo", "MemTotal:  8 kB\nMemFree: 3 kB\nMemAvailable:    1048576 kB\nCached: 5 kB\n");
+  EXPECT_EQ(available_memory(root.path()).host, gibibyte);
+  EXPECT_EQ(available_memory(root.path()).group, AvailableMemory::unlimited);
+
+  write(root, "proc/self/cgroup", "0::/job/step\n");
+  write(root, "sys/fs/cgroup/job/step/memory.max", "max\n");
+  write(root, "sys/fs/cgroup/job/step/memory.current", "5\n");
+  EXPECT_EQ(available_memory(root.path()).group, AvailableMemory::unlimited);
+  write(root, "sys/fs/cgroup/job/memory.max", "1000\n");
+  write(root, "sys/fs/cgroup/job/memory.current", "700\n");
+  write(root, "sys/fs/cgroup/job/memory.stat", "anon 400\ninactive_file 300\nactive_file 0\n");
+  EXPECT_EQ(available_memory(root.path()).group, 600);
+  EXPECT_EQ(available_memory(root.path()).group_name, "/job");
+
+  write(root, "proc/self/cgroup", "4:cpu,cpuacct:/x\n3:memory:/old\n");
+  write(root, "sys/fs/cgroup/memory/old/memory.limit_in_bytes", "500\n");
+  write(root, "sys/fs/cgroup/memory/old/memory.usage_in_bytes", "520\n");
+  EXPECT_EQ(available_memory(root.path()).group, 0);
+  EXPECT_EQ(available_memory(root.path()).group_name, "/old");
+}
+
+TEST_F(AvailableMemoryTest, OfThisMachineIsKnown) {
+  AvailableMemory const memory = available_memory();
+  EXPECT_GT(memory.host, 0);
+  EXPECT_LT(memory.host, AvailableMemory::unlimited);
+}
+
+TEST_F(AvailableMemoryTest, RanksOfAMachineShareIt) {
+  MemoryUse const planned{.parameters = 2 * gibibyte, .activations = gibibyte};
+  std::int64_t const all = 3 * gibibyte * world_.size();
+  EXPECT_NO_THROW(require_memory(world_, planned, {.host = all}));
+  std::string const error = error_of([&] { require_memory(world_, planned, {.host = all - 1}); });
+  EXPECT_NE(error.find("does not fit into the memory of host"), std::string::npos) << error;
+  EXPECT_NE(error.find("activations " + std::to_string(world_.size()) + ".0 GiB"), std::string::npos) << error;
+}
+
+TEST_F(AvailableMemoryTest, AGroupLimitsItsOwnRanksOnly) {
+  MemoryUse const planned{.gradients = gibibyte};
+  AvailableMemory const own{.group = gibibyte, .group_name = "/task-" + std::to_string(world_.rank())};
+  EXPECT_NO_THROW(require_memory(world_, planned, own));
+  AvailableMemory const shared{.group = gibibyte, .group_name = "/job"};
+  std::string const error = error_of([&] { require_memory(world_, planned, shared); });
+  EXPECT_EQ(error.find("control group /job") != std::string::npos, world_.size() > 1) << error;
+}
+
+}  // namespace
+}  // namespace heddle
