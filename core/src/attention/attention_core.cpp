@@ -153,6 +153,7 @@ LayerTraits AttentionCore::traits() {
 
 AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask)
     : name_(spec.name),
+      dropout_name_(spec.name + ".dropout"),
       side_(spec.side),
       keys_(keys),
       dropout_(spec.model.attention_dropout),
@@ -225,7 +226,7 @@ AttentionCall AttentionCore::pack_call(LayerContext& context, Tensor const& q, T
   AttentionCall result = call(context, q, k, v);
   result.queries = context.pack.rows(side_).sequences;
   result.keys = keys.sequences;
-  result.dropout = make_dropout(context, dropout_, name_ + ".dropout", side_);
+  result.dropout = make_dropout(context, dropout_, dropout_name_, side_);
   result.dropout.first_column = static_cast<std::int32_t>(first_head_);
   if (base_.mask.is(MaskKind::prefix)) {
     if (keys.prefix_length.empty()) {

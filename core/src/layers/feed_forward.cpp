@@ -61,7 +61,7 @@ bool is_gated_activation(std::string_view name) {
 }
 
 FeedForward::FeedForward(LayerSpec const& spec)
-    : name_(spec.name),
+    : dropout_name_(spec.name + ".dropout"),
       side_(spec.side),
       problem_(activation_problem(spec.dtype, spec.model.activation)),
       dropout_(spec.model.activation_dropout),
@@ -96,7 +96,7 @@ Tensor FeedForward::factor_columns(Tensor const& hidden) const {
 
 ActivationCall FeedForward::activation_call(LayerContext const& context, Tensor const& hidden) const {
   ActivationCall call{problem_.function, activated_columns(hidden),
-                      make_dropout(context, dropout_, name_ + ".dropout", side_)};
+                      make_dropout(context, dropout_, dropout_name_, side_)};
   call.gate = factor_columns(hidden);
   call.dropout.first_column = up_.first_output();
   return call;

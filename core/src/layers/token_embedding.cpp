@@ -38,7 +38,7 @@ Tensor sinusoids(std::int64_t length, std::int64_t d_model, PairLayout layout) {
 }  // namespace
 
 TokenEmbedding::TokenEmbedding(LayerSpec const& spec, Parameter& table)
-    : name_(spec.name),
+    : dropout_name_(spec.name + ".embedding_dropout"),
       side_(spec.side),
       dtype_(spec.dtype),
       dropout_(spec.model.dropout),
@@ -70,7 +70,7 @@ EmbeddingCall TokenEmbedding::call(LayerContext const& context, TokenIds const& 
           .rows = rows,
           .first_token = table_.shard_begin,
           .scale = scale_,
-          .dropout = norm_ ? Dropout() : make_dropout(context, dropout_, name_ + ".embedding_dropout", side_)};
+          .dropout = norm_ ? Dropout() : make_dropout(context, dropout_, dropout_name_, side_)};
 }
 
 Tensor TokenEmbedding::forward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows,
@@ -97,7 +97,7 @@ Tensor TokenEmbedding::embed(LayerContext& context, TokenIds const& tokens, Toke
 Tensor TokenEmbedding::normalize(LayerContext& context, Tensor const& embedded, Saved& saved) const {
   Activations activations{norm_->forward(context, {embedded}), {}};
   Tensor output = activations.norm.output.normalized;
-  Dropout const dropout = make_stream_dropout(context, dropout_, name_ + ".embedding_dropout", side_);
+  Dropout const dropout = make_stream_dropout(context, dropout_, dropout_name_, side_);
   if (dropout.active()) {
     // The operation that drops also adds a residual, of which there is none here.
     Tensor const zeros = context.arena.allocate(output.dtype(), output.shape());

@@ -83,7 +83,8 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
 HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
                                 OutputLoss::Training const& training) const {
   Pack const& pack = context.pack;
-  Activations activations;
+  auto& activations = saved.renew<Activations>();
+  activations.grad_hidden = Tensor();
   activations.embeddings.resize(stacks_.size());
   activations.stacks.resize(stacks_.size());
   HiddenStates stream = input;
@@ -105,7 +106,6 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
     output_->evaluate(context, stream.hidden, output_tokens(pack, extents_.back().side), training,
                       activations.grad_hidden);
   }
-  saved.keep(std::move(activations));
   return output_ ? HiddenStates{stream.hidden, Tensor()} : stream;
 }
 

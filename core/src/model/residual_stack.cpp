@@ -58,7 +58,7 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
       if (spec.model.norm == NormPlacement::both) {
         output_norm = Norm::of_stream(own_spec, name + ".output_norm");
       }
-      sublayers_.push_back({.name = name,
+      sublayers_.push_back({.dropout_name = name + ".residual_dropout",
                             .branch = std::move(branch),
                             .norm = std::move(norm),
                             .output_norm = std::move(output_norm),
@@ -99,7 +99,7 @@ ResidualStack::Stream ResidualStack::join(LayerContext& context, std::size_t ind
     activations.output_norm = sublayer.output_norm->forward(context, {branch.hidden});
     branch.hidden = activations.output_norm.output.normalized;
   }
-  Dropout const dropout = make_stream_dropout(context, sublayer.dropout, sublayer.name + ".residual_dropout", side_);
+  Dropout const dropout = make_stream_dropout(context, sublayer.dropout, sublayer.dropout_name, side_);
   activations.joint = norm_after(index).forward(context, {stream.residual, branch.hidden, dropout});
   ResidualNormOutput const& output = activations.joint.output;
   Tensor const residual = pre_ ? output.sum : output.normalized;
@@ -147,7 +147,7 @@ void ResidualStack::run_and_forget(LayerContext& context, LayerRange const& laye
 }
 
 HiddenStates ResidualStack::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
-  Activations activations;
+  auto& activations = saved.renew<Activations>();
   activations.layers.resize(layers_.size());
   Stream stream = begin(context, input, activations.first);
   for (std::size_t index = 0; index < layers_.size(); ++index) {
@@ -158,7 +158,6 @@ HiddenStates ResidualStack::forward(LayerContext& context, HiddenStates const& i
       run_layer(context, layer, stream, activations.layers[index]);
     }
   }
-  saved.keep(std::move(activations));
   return {stream.states.hidden, input.memory};
 }
 

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <numeric>
-#include <optional>
 
 namespace heddle {
 
@@ -13,43 +14,41 @@ namespace {
 
 using Integers = std::vector<std::int32_t>;
 
-Tensor to_tensor(Integers const& integers) {
-  return from_host<std::int32_t>(integers, {static_cast<std::int64_t>(integers.size())});
-}
-
-Integers sorted_rows(Integers const& ids) {
-  Integers order(ids.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t left, std::int32_t right) {
-    return ids[static_cast<std::size_t>(left)] < ids[static_cast<std::size_t>(right)];
-  });
-  return order;
-}
-
-TokenIds make_ids(Integers const& ids) {
-  return {to_tensor(ids), to_tensor(sorted_rows(ids))};
-}
-
-/// The chunks of a sequence that a rank holds, by ascending position.
-std::vector<IndexRange> chunks_of(std::size_t length, GroupMember split) {
+/// The chunks of a sequence that a rank holds, by ascending position; with one rank the second is empty.
+std::array<IndexRange, 2> chunks_of(std::size_t length, GroupMember split) {
   if (split.ranks == 1) {
-    return {{0, static_cast<std::int64_t>(length)}};
+    return {{{0, static_cast<std::int64_t>(length)}, {}}};
   }
   auto const chunk = [&](int index) { return share(static_cast<std::int64_t>(length), index, 2 * split.ranks); };
-  return {chunk(split.rank), chunk(2 * split.ranks - 1 - split.rank)};
+  return {{chunk(split.rank), chunk(2 * split.ranks - 1 - split.rank)}};
 }
 
 /// One side's sequences: their samples, the ids of their tokens in order, the tokens that these are to predict, and the
 /// lengths of prefixes.
 struct SideTokens {
-  Integers sample, length, id;
-  std::optional<Integers> output{};
-  std::optional<Integers> prefix{};
+  bool used = false;  ///< the pack has this side, perhaps without sequences
+  bool predicts = false, prefixed = false;
+  Integers sample, length, id, output, prefix;
 
-  void add(std::int32_t of_sample, std::span<std::int32_t const> tokens) {
+  void begin(bool with_side) {
+    used = with_side;
+    predicts = prefixed = false;
+    for (Integers* const integers : {&sample, &length, &id, &output, &prefix}) {
+      integers->clear();
+    }
+  }
+
+  void begin_sequence(std::int32_t of_sample) {
     sample.push_back(of_sample);
-    length.push_back(static_cast<std::int32_t>(tokens.size()));
+    length.push_back(0);
+  }
+  void add(std::int32_t token) {
+    id.push_back(token);
+    ++length.back();
+  }
+  void add(std::span<std::int32_t const> tokens) {
     id.insert(id.end(), tokens.begin(), tokens.end());
+    length.back() += static_cast<std::int32_t>(tokens.size());
   }
 };
 
@@ -58,7 +57,10 @@ struct HostRows {
   Integers begin, length, sample, position;
   Integers token;  ///< each row's place in SideTokens::id
 
-  HostRows(SideTokens const& side, GroupMember split) {
+  void fill(SideTokens const& side, GroupMember split) {
+    for (Integers* const integers : {&begin, &length, &sample, &position, &token}) {
+      integers->clear();
+    }
     std::int32_t first_token = 0;
     for (std::size_t sequence = 0; sequence < side.sample.size(); ++sequence) {
       begin.push_back(static_cast<std::int32_t>(sample.size()));
@@ -73,62 +75,7 @@ struct HostRows {
       first_token += side.length[sequence];
     }
   }
-
-  TokenRows upload() const {
-    TokenRows rows;
-    rows.sequences.begin = to_tensor(begin);
-    rows.sequences.length = to_tensor(length);
-    rows.sequences.count = static_cast<std::int64_t>(begin.size());
-    rows.sequences.max_length = length.empty() ? 0 : *std::max_element(length.begin(), length.end());
-    rows.sample = to_tensor(sample);
-    rows.position = to_tensor(position);
-    rows.tokens = static_cast<std::int64_t>(sample.size());
-    return rows;
-  }
-
-  /// The entries of `values` for the tokens of the rank's rows.
-  Integers pick(Integers const& values) const {
-    Integers picked(token.size());
-    std::transform(token.begin(), token.end(), picked.begin(),
-                   [&](std::int32_t place) { return values[static_cast<std::size_t>(place)]; });
-    return picked;
-  }
 };
-
-ContextRows make_context_rows(SideTokens const& side, int ranks) {
-  ContextRows rows;
-  Integers from_whole;  // tokens stand in `whole` as they do in `side`
-  for (int rank = 0; rank < ranks; ++rank) {
-    HostRows const host(side, {rank, ranks});
-    rows.shards.push_back(host.upload());
-    from_whole.insert(from_whole.end(), host.token.begin(), host.token.end());
-  }
-  Integers to_whole(from_whole.size());
-  for (std::size_t row = 0; row < from_whole.size(); ++row) {
-    to_whole[static_cast<std::size_t>(from_whole[row])] = static_cast<std::int32_t>(row);
-  }
-  rows.whole = HostRows(side, {}).upload();
-  rows.to_whole = to_tensor(to_whole);
-  rows.from_whole = to_tensor(from_whole);
-  return rows;
-}
-
-void fill_side(Pack& pack, Side side, SideTokens const& tokens, GroupMember split) {
-  bool const source = side == Side::source;
-  HostRows const rows(tokens, split);
-  TokenRows& uploaded = source ? pack.source_rows : pack.target_rows;
-  uploaded = rows.upload();
-  if (tokens.prefix) {
-    uploaded.prefix_length = to_tensor(*tokens.prefix);
-  }
-  (source ? pack.source : pack.target_input) = make_ids(rows.pick(tokens.id));
-  if (tokens.output) {
-    (source ? pack.source_output : pack.target_output).id = to_tensor(rows.pick(*tokens.output));
-  }
-  if (split.ranks > 1) {
-    (source ? pack.source_context : pack.target_context) = make_context_rows(tokens, split.ranks);
-  }
-}
 
 std::int32_t present(std::int32_t id, char const* name) {
   if (id == SpecialIds::absent) {
@@ -137,70 +84,221 @@ std::int32_t present(std::int32_t id, char const* name) {
   return id;
 }
 
+/// Each array begins on a cache line.
+constexpr std::int64_t aligned_elements = 16;
+
+std::int64_t aligned(std::size_t elements) {
+  return (static_cast<std::int64_t>(elements) + aligned_elements - 1) / aligned_elements * aligned_elements;
+}
+
 }  // namespace
 
-Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split) {
+struct PackMemory::Buffers {
+  SideTokens source, target;
+  HostRows rows;
+  Integers scratch, order, from_whole, to_whole;
+  std::vector<Tensor> slabs;  ///< int32; of all packs that were alive at once
+};
+
+PackMemory::PackMemory() : buffers_(std::make_unique<Buffers>()) {}
+PackMemory::~PackMemory() = default;
+
+/// Writes the arrays of one pack into one piece of memory.
+class PackWriter {
+ public:
+  PackWriter(PackMemory* memory, bool with_source, bool with_target)
+      : buffers_(*(memory == nullptr ? own_ : *memory).buffers_) {
+    buffers_.source.begin(with_source);
+    buffers_.target.begin(with_target);
+  }
+
+  SideTokens& tokens(Side side) { return side == Side::source ? buffers_.source : buffers_.target; }
+
+  /// This rank's part.
+  Pack write(GroupMember split) {
+    take_slab(split);
+    Pack pack;
+    for (Side const side : {Side::source, Side::target}) {
+      if (tokens(side).used) {
+        fill_side(pack, side, split);
+      }
+    }
+    return pack;
+  }
+
+ private:
+  /// Finds memory for all arrays that `write` makes.
+  void take_slab(GroupMember split) {
+    std::int64_t elements = 0;
+    for (SideTokens const* const side : {&buffers_.source, &buffers_.target}) {
+      std::int64_t const sequences = aligned(side->sample.size());
+      std::int64_t const tokens = aligned(side->id.size());
+      std::int64_t const shards = split.ranks > 1 ? split.ranks : 0;
+      // Begin, length and prefix; sample, position, id, order and output. Then the shards, each with its own ends of
+      // cache lines, the whole, and the two maps between them.
+      elements += 3 * sequences + 5 * tokens;
+      elements += shards * (2 * sequences + 4 * aligned_elements) + (shards > 0 ? 2 * sequences + 6 * tokens : 0);
+    }
+    auto& slabs = buffers_.slabs;
+    auto const fits = [&](Tensor const& slab) { return slab.sole_owner() && slab.size() >= elements; };
+    auto const found = std::ranges::find_if(slabs, fits);
+    if (found == slabs.end()) {
+      // Smaller ones that are free will not be needed again.
+      std::erase_if(slabs, [](Tensor const& slab) { return slab.sole_owner(); });
+      slabs.push_back(Tensor::allocate(
+          DType::int32, {static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(elements)))}));
+      slab_ = slabs.back();
+    } else {
+      slab_ = *found;
+    }
+  }
+
+  Tensor place(Integers const& integers) {
+    auto const count = static_cast<std::int64_t>(integers.size());
+    Tensor const tensor = slab_.rows(used_, count);
+    copy_from_host(tensor, integers.data());
+    used_ += aligned(integers.size());
+    return tensor;
+  }
+
+  /// The entries of `values` for the tokens of the rank's rows.
+  Integers const& pick(Integers const& values) {
+    buffers_.scratch.clear();
+    for (std::int32_t const token : buffers_.rows.token) {
+      buffers_.scratch.push_back(values[static_cast<std::size_t>(token)]);
+    }
+    return buffers_.scratch;
+  }
+
+  TokenIds ids(Integers const& values) {
+    Integers const& picked = pick(values);
+    Integers& order = buffers_.order;
+    order.resize(picked.size());
+    std::iota(order.begin(), order.end(), 0);
+    // As a stable sort, which would allocate.
+    std::ranges::sort(order, [&](std::int32_t left, std::int32_t right) {
+      std::int32_t const left_id = picked[static_cast<std::size_t>(left)];
+      std::int32_t const right_id = picked[static_cast<std::size_t>(right)];
+      return left_id != right_id ? left_id < right_id : left < right;
+    });
+    Tensor const id = place(picked);
+    return {id, place(order)};
+  }
+
+  TokenRows upload() {
+    HostRows const& host = buffers_.rows;
+    TokenRows rows;
+    rows.sequences.begin = place(host.begin);
+    rows.sequences.length = place(host.length);
+    rows.sequences.count = static_cast<std::int64_t>(host.begin.size());
+    rows.sequences.max_length = host.length.empty() ? 0 : *std::ranges::max_element(host.length);
+    rows.sample = place(host.sample);
+    rows.position = place(host.position);
+    rows.tokens = static_cast<std::int64_t>(host.sample.size());
+    return rows;
+  }
+
+  ContextRows context_rows(SideTokens const& side, int ranks) {
+    ContextRows rows;
+    Integers& from_whole = buffers_.from_whole;  // tokens stand in `whole` as they do in `side`
+    from_whole.clear();
+    for (int rank = 0; rank < ranks; ++rank) {
+      buffers_.rows.fill(side, {rank, ranks});
+      rows.shards.push_back(upload());
+      from_whole.insert(from_whole.end(), buffers_.rows.token.begin(), buffers_.rows.token.end());
+    }
+    Integers& to_whole = buffers_.to_whole;
+    to_whole.resize(from_whole.size());
+    for (std::size_t row = 0; row < from_whole.size(); ++row) {
+      to_whole[static_cast<std::size_t>(from_whole[row])] = static_cast<std::int32_t>(row);
+    }
+    buffers_.rows.fill(side, {});
+    rows.whole = upload();
+    rows.to_whole = place(to_whole);
+    rows.from_whole = place(from_whole);
+    return rows;
+  }
+
+  void fill_side(Pack& pack, Side side, GroupMember split) {
+    bool const source = side == Side::source;
+    SideTokens const& own = tokens(side);
+    buffers_.rows.fill(own, split);
+    TokenRows& uploaded = source ? pack.source_rows : pack.target_rows;
+    uploaded = upload();
+    if (own.prefixed) {
+      uploaded.prefix_length = place(own.prefix);
+    }
+    (source ? pack.source : pack.target_input) = ids(own.id);
+    if (own.predicts) {
+      (source ? pack.source_output : pack.target_output).id = place(pick(own.output));
+    }
+    if (split.ranks > 1) {
+      (source ? pack.source_context : pack.target_context) = context_rows(own, split.ranks);
+    }
+  }
+
+  PackMemory own_;
+  PackMemory::Buffers& buffers_;
+  Tensor slab_;
+  std::int64_t used_ = 0;  ///< elements of it
+};
+
+Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split, PackMemory* memory) {
   std::int32_t const source_end = present(ids.source.end, "end");
   std::int32_t const target_begin = present(ids.target.begin, "begin");
   std::int32_t const target_end = present(ids.target.end, "end");
-  SideTokens source;
-  SideTokens target;
-  target.output.emplace();
-  Integers tokens;
+  PackWriter writer(memory, true, true);
+  SideTokens& source = writer.tokens(Side::source);
+  SideTokens& target = writer.tokens(Side::target);
+  target.predicts = true;
   for (SentencePair const& pair : pairs) {
-    tokens.assign(pair.source.begin(), pair.source.end());
-    tokens.push_back(source_end);
-    source.add(pair.sample, tokens);
-    tokens.assign(1, target_begin);
-    tokens.insert(tokens.end(), pair.target.begin(), pair.target.end());
-    target.add(pair.sample, tokens);
-    target.output->insert(target.output->end(), pair.target.begin(), pair.target.end());
-    target.output->push_back(target_end);
+    source.begin_sequence(pair.sample);
+    source.add(pair.source);
+    source.add(source_end);
+    target.begin_sequence(pair.sample);
+    target.add(target_begin);
+    target.add(pair.target);
+    target.output.insert(target.output.end(), pair.target.begin(), pair.target.end());
+    target.output.push_back(target_end);
   }
-  Pack pack;
-  fill_side(pack, Side::source, source, split);
-  fill_side(pack, Side::target, target, split);
-  return pack;
+  return writer.write(split);
 }
 
-Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split) {
-  SideTokens tokens;
-  tokens.output.emplace();
-  if (std::ranges::any_of(sequences, [](TokenSequence const& sequence) { return sequence.prefix > 0; })) {
-    tokens.prefix.emplace();
-  }
+Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split, PackMemory* memory) {
+  PackWriter writer(memory, side == Side::source, side == Side::target);
+  SideTokens& tokens = writer.tokens(side);
+  tokens.predicts = true;
+  tokens.prefixed = std::ranges::any_of(sequences, [](TokenSequence const& sequence) { return sequence.prefix > 0; });
   for (TokenSequence const& sequence : sequences) {
     if (sequence.input.size() != sequence.output.size()) {
       throw Error(fmt::format("a sequence of {} tokens with {} to predict: there must be one for each",
                               sequence.input.size(), sequence.output.size()));
     }
-    tokens.add(sequence.sample, sequence.input);
+    tokens.begin_sequence(sequence.sample);
+    tokens.add(sequence.input);
     if (sequence.prefix < 0 || sequence.prefix > std::ssize(sequence.input)) {
       throw Error(
           fmt::format("a sequence of {} tokens cannot have a prefix of {}", sequence.input.size(), sequence.prefix));
     }
-    tokens.output->insert(tokens.output->end(), sequence.output.begin(), sequence.output.end());
-    if (tokens.prefix) {
-      tokens.prefix->push_back(sequence.prefix);
+    tokens.output.insert(tokens.output.end(), sequence.output.begin(), sequence.output.end());
+    if (tokens.prefixed) {
+      tokens.prefix.push_back(sequence.prefix);
     }
   }
-  Pack pack;
-  fill_side(pack, side, tokens, split);
-  return pack;
+  return writer.write(split);
 }
 
 Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids) {
   std::int32_t const end = present(ids.end, "end");
-  SideTokens source;
+  PackWriter writer(nullptr, true, false);
+  SideTokens& source = writer.tokens(Side::source);
   std::int32_t sample = 0;
   for (auto const& sentence : sentences) {
-    Integers tokens = sentence;
-    tokens.push_back(end);
-    source.add(sample++, tokens);
+    source.begin_sequence(sample++);
+    source.add(sentence);
+    source.add(end);
   }
-  Pack pack;
-  fill_side(pack, Side::source, source, {});
-  return pack;
+  return writer.write({});
 }
 
 }  // namespace heddle

@@ -107,10 +107,12 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
   if (shape_.rank() == 0 || begin < 0 || count < 0 || begin + count > shape_[0]) {
     throw Error(fmt::format("rows [{}, {}) of a tensor of shape {}", begin, begin + count, shape_.to_string()));
   }
-  auto extents = shape_.to_vector();
-  extents[0] = count;
+  std::array<std::int64_t, Shape::max_rank> extents{count};
+  for (int axis = 1; axis < shape_.rank(); ++axis) {
+    extents[static_cast<std::size_t>(axis)] = shape_[axis];
+  }
   Tensor result = *this;
-  result.shape_ = Shape(extents);
+  result.shape_ = Shape(std::span<std::int64_t const>(extents).first(static_cast<std::size_t>(shape_.rank())));
   result.data_ = static_cast<unsigned char*>(data_) + begin * row_stride_ * static_cast<std::int64_t>(size_of(dtype_));
   return result;
 }

@@ -164,6 +164,7 @@ class Pipeline::Run {
       Activations& kept = activations(call.action);
       kept.slot = &pipeline_.activations_->take();
       kept.input = call.slot;
+      kept.saved = pipeline_.take_saved(call.action.part);
       send(call, *kept.slot, forward(call, kept.slot->arena, kept.saved));
     } else {
       Slot& here = pipeline_.activations_->take();
@@ -192,7 +193,7 @@ class Pipeline::Run {
       LayerContext here = context(call.action, pipeline_.temporary_);
       send_copy(call, part(call.action).backward(here, call.input, kept.saved));
     }
-    kept.saved = Saved();
+    pipeline_.spare_saved_[static_cast<std::size_t>(call.action.part)].push_back(std::move(kept.saved));
     pipeline_.activations_->give_back(*kept.slot);
     pipeline_.messages_->give_back(*kept.input);
     pipeline_.messages_->give_back(*call.slot);
@@ -275,6 +276,17 @@ LossSums Pipeline::train(MicroBatchSource const& source, PipelineStep const& ste
 std::vector<LossSums> Pipeline::evaluate(MicroBatchSource const& source, PipelineStep const& step) {
   PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
   return Run(*this, source, step, false).act(forward_actions(place, step.micro_batches.count()));
+}
+
+Saved Pipeline::take_saved(int part) {
+  spare_saved_.resize(model_.parts().size());
+  auto& spare = spare_saved_[static_cast<std::size_t>(part)];
+  if (spare.empty()) {
+    return {};
+  }
+  Saved saved = std::move(spare.back());
+  spare.pop_back();
+  return saved;
 }
 
 Tensor Pipeline::zeroed_sums(std::int64_t micro_batches) {

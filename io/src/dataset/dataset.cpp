@@ -78,10 +78,10 @@ struct Dataset::State {
     return end - begin;
   }
 
-  std::vector<int32_t> read(SampleLength of, int64_t index) {
+  void read(SampleLength of, int64_t index, std::vector<int32_t>& tokens) {
     auto const [side, place] = find(of, index);
     auto const [begin, end] = side.offsets->range(cache, place);
-    return side.tokens->read(cache, begin, end);
+    side.tokens->read(cache, begin, end, tokens);
   }
 
   std::vector<std::unique_ptr<DatasetFile>> files;
@@ -119,10 +119,20 @@ std::string const& Dataset::digest() const noexcept {
   return state_->digest;
 }
 std::vector<int32_t> Dataset::source(int64_t index) const {
-  return state_->read(SampleLength::source, index);
+  std::vector<int32_t> tokens;
+  read_source(index, tokens);
+  return tokens;
 }
 std::vector<int32_t> Dataset::target(int64_t index) const {
-  return state_->read(SampleLength::target, index);
+  std::vector<int32_t> tokens;
+  read_target(index, tokens);
+  return tokens;
+}
+void Dataset::read_source(int64_t index, std::vector<int32_t>& tokens) const {
+  state_->read(SampleLength::source, index, tokens);
+}
+void Dataset::read_target(int64_t index, std::vector<int32_t>& tokens) const {
+  state_->read(SampleLength::target, index, tokens);
 }
 std::vector<int32_t> Dataset::line(int64_t index, int64_t begin, int64_t count) const {
   auto const [side, place] = state_->find(SampleLength::line, index);
@@ -131,7 +141,9 @@ std::vector<int32_t> Dataset::line(int64_t index, int64_t begin, int64_t count) 
     throw Error(fmt::format("{}: line {} has {} tokens; tokens {} to {} are not in it", name(), index, end - first,
                             begin, begin + count));
   }
-  return side.tokens->read(state_->cache, first + begin, first + begin + count);
+  std::vector<int32_t> tokens;
+  side.tokens->read(state_->cache, first + begin, first + begin + count, tokens);
+  return tokens;
 }
 int64_t Dataset::source_length(int64_t index) const {
   return state_->length(SampleLength::source, index);

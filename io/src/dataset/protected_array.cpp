@@ -109,8 +109,8 @@ void StoredTokens::append(std::span<std::uint8_t const> bytes, std::vector<std::
   }
 }
 
-std::vector<std::int32_t> StoredTokens::read(BlockCache& cache, std::int64_t begin, std::int64_t end) const {
-  std::vector<std::int32_t> ids;
+void StoredTokens::read(BlockCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const {
+  ids.clear();
   ids.reserve(static_cast<std::size_t>(end - begin));
   std::int64_t const bytes = hdf5::element_bytes(type());
   while (begin < end) {
@@ -120,7 +120,6 @@ std::vector<std::int32_t> StoredTokens::read(BlockCache& cache, std::int64_t beg
     append(block.subspan(static_cast<std::size_t>(from * bytes), static_cast<std::size_t>(count * bytes)), ids);
     begin += count;
   }
-  return ids;
 }
 
 void StoredTokens::check(std::span<std::uint8_t const> block, std::int64_t /*first*/) const {

@@ -70,8 +70,8 @@ class StoredTokens final : public ProtectedArray {
  public:
   StoredTokens(hdf5::Group const& side, std::int32_t vocabulary, SpecialIds const& special);
 
-  /// Those in [begin, end), which must lie inside.
-  std::vector<std::int32_t> read(BlockCache& cache, std::int64_t begin, std::int64_t end) const;
+  /// ids = those in [begin, end), which must lie inside.
+  void read(BlockCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const;
 
  private:
   void check(std::span<std::uint8_t const> block, std::int64_t first) const override;

@@ -41,7 +41,7 @@ Pack PairSource::pack(std::int64_t epoch, std::span<std::int64_t const> indices,
   for (std::int64_t const index : indices) {
     pairs.push_back(sample(epoch, index, first_number++));
   }
-  return make_pack(pairs, ids(), split);
+  return make_pack(pairs, ids(), split, &memory());
 }
 
 SampleTotals PairSource::totals(std::int64_t epoch, std::int64_t max_length) const {
@@ -103,16 +103,19 @@ Pack DatasetSamples::pack(std::int64_t /*epoch*/, std::span<std::int64_t const> 
     for (std::int64_t const index : indices) {
       sequences.push_back(prefixed(index, first_number++));
     }
-    return make_sequence_pack(sequences, Side::target, split);
+    return make_sequence_pack(sequences, Side::target, split, &memory());
   }
-  std::vector<SentencePair> pairs;
-  for (std::int64_t const index : indices) {
-    pairs.push_back({first_number++, {}, dataset_.target(index)});
+  pairs_.resize(std::max(pairs_.size(), indices.size()));
+  for (std::size_t place = 0; place < indices.size(); ++place) {
+    SentencePair& pair = pairs_[place];
+    pair.sample = first_number++;
+    pair.source.clear();
     if (form_ == PairForm::pairs) {
-      pairs.back().source = dataset_.source(index);
+      dataset_.read_source(indices[place], pair.source);
     }
+    dataset_.read_target(indices[place], pair.target);
   }
-  return make_pack(pairs, dataset_.vocabulary().special_ids(), split);
+  return make_pack(std::span(pairs_).first(indices.size()), dataset_.vocabulary().special_ids(), split, &memory());
 }
 
 std::string DatasetSamples::words() const {

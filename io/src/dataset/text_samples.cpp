@@ -116,7 +116,7 @@ Pack TextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> indices
   for (std::int64_t const index : indices) {
     packed.push_back(predicting(epoch, index, first_number++));
   }
-  return make_sequence_pack(packed, Side::target, split);
+  return make_sequence_pack(packed, Side::target, split, &memory());
 }
 
 SampleTotals TextSamples::totals(std::int64_t epoch, std::int64_t max_length) const {
@@ -168,7 +168,7 @@ Pack PrefixedTextSamples::pack(std::int64_t epoch, std::span<std::int64_t const>
     std::fill_n(sequence.output.begin(), sequence.prefix - 1, -1);  // the prefix shows these tokens
     packed.push_back(std::move(sequence));
   }
-  return make_sequence_pack(packed, Side::target, split);
+  return make_sequence_pack(packed, Side::target, split, &memory());
 }
 
 MaskedTextSamples::MaskedTextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule, double mask_rate)
@@ -233,7 +233,7 @@ Pack MaskedTextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> i
     }
     packed.push_back(std::move(sequence));
   }
-  return make_sequence_pack(packed, Side::source, split);
+  return make_sequence_pack(packed, Side::source, split, &memory());
 }
 
 std::unique_ptr<SampleSource> text_samples(Config const& config, std::unique_ptr<TextLines> lines,

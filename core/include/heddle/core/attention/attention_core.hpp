@@ -91,6 +91,7 @@ class AttentionCore {
   bool tokens_are_split(LayerContext const& context) const { return !context.pack.context(side_).shards.empty(); }
 
   std::string name_;
+  std::string dropout_name_;
   Side side_;
   Side keys_;
   double dropout_;

@@ -34,7 +34,7 @@ class FeedForward : public Layer {
   Tensor factor_columns(Tensor const& hidden) const;
   ActivationCall activation_call(LayerContext const& context, Tensor const& hidden) const;
 
-  std::string name_;
+  std::string dropout_name_;
   Side side_;
   ActivationProblem problem_;
   double dropout_;

@@ -50,12 +50,22 @@ struct LayerContext {
   void progress() const;
 };
 
-/// A value of any type that a layer defines.
+/// A value of any type that a layer defines. It is replaced where it stands, so that micro-batch after micro-batch uses
+/// the same memory.
 class HeldValue {
  public:
   template <class Value>
   Value const& keep(Value value) {
+    if (Value* const last = std::any_cast<Value>(&value_)) {
+      return *last = std::move(value);
+    }
     return value_.emplace<Value>(std::move(value));
+  }
+  /// The value that was kept last, to be overwritten, or a new one.
+  template <class Value>
+  Value& renew() {
+    Value* const last = std::any_cast<Value>(&value_);
+    return last != nullptr ? *last : value_.emplace<Value>();
   }
   /// Throws std::bad_any_cast if the stored value has another type.
   template <class Value>

@@ -35,7 +35,7 @@ class TokenEmbedding {
   Tensor normalize_backward(LayerContext& context, Tensor const& grad_output, Activations const& activations) const;
   EmbeddingCall call(LayerContext const& context, TokenIds const& tokens, TokenRows const& rows) const;
 
-  std::string name_;
+  std::string dropout_name_;
   Side side_;
   DType dtype_;
   double dropout_;

@@ -45,7 +45,7 @@ class ResidualStack {
 
  private:
   struct Sublayer {
-    std::string name;
+    std::string dropout_name;
     std::unique_ptr<Layer> branch;
     Norm norm;
     std::optional<Norm> output_norm;     ///< of the branch's output

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/tensor/tensor.hpp>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -103,10 +104,26 @@ struct SentencePair {
   std::vector<std::int32_t> target;
 };
 
+/// Memory for packs, used again once a pack has gone. Without it a pack takes new memory. Not for several threads at
+/// once.
+class PackMemory {
+ public:
+  PackMemory();
+  ~PackMemory();
+  PackMemory(PackMemory const&) = delete;
+  PackMemory& operator=(PackMemory const&) = delete;
+
+ private:
+  friend class PackWriter;
+  struct Buffers;
+  std::unique_ptr<Buffers> buffers_;
+};
+
 /// Builds a pack from sentence pairs: sources get the source's end token; targets begin with the target's begin token
 /// and end with its end token. With a split over several ranks it is this rank's part. Throws Error where one of these
 /// tokens is absent.
-Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {});
+Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {},
+               PackMemory* memory = nullptr);
 
 /// Tokens of one side on the host, and the token that each row is to predict.
 struct TokenSequence {
@@ -119,7 +136,8 @@ struct TokenSequence {
 /// Builds a pack of one side, for a model of one stack: the target's for a decoder, the source's for an encoder. With
 /// a split over several ranks it is this rank's part. Throws Error for unequal numbers of inputs and outputs, or for a
 /// prefix that is longer than its sequence.
-Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {});
+Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {},
+                        PackMemory* memory = nullptr);
 
 /// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's.
 /// Throws as make_pack does.

@@ -65,6 +65,8 @@ class Tensor {
   /// Elements between the starts of consecutive indices of axis 0.
   std::int64_t row_stride() const { return row_stride_; }
   bool contiguous() const;
+  /// Whether this handle is the only one to elements that it owns.
+  bool sole_owner() const { return owner_.use_count() == 1; }
 
   void* raw() const { return data_; }
   /// Throws where Element is not the tensor's dtype.

@@ -62,6 +62,7 @@ class Pipeline {
  private:
   class Run;
 
+  Saved take_saved(int part);
   /// [micro_batches, SoftmaxCrossEntropy::sums_size] of zeros, valid until the next call.
   Tensor zeroed_sums(std::int64_t micro_batches);
 
@@ -72,7 +73,9 @@ class Pipeline {
   std::unique_ptr<ArenaSlots> activations_;  ///< of each forward pass whose backward pass is still to come
   std::unique_ptr<ArenaSlots> messages_;     ///< inputs, and outputs of a backward or an evaluating pass
   Arena temporary_;                          ///< of one backward pass alone
-  Tensor loss_sums_;                         ///< float64, as long as the longest step so far
+  /// For each part: those that no micro-batch uses; their memory is used again.
+  std::vector<std::vector<Saved>> spare_saved_;
+  Tensor loss_sums_;  ///< float64, as long as the longest step so far
   std::vector<PipelineEvent> events_;
 };
 

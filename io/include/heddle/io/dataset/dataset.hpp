@@ -87,6 +87,9 @@ class Dataset {
   /// and for a dataset of lines.
   std::vector<int32_t> source(int64_t index) const;
   std::vector<int32_t> target(int64_t index) const;
+  /// tokens = those; their memory is used again.
+  void read_source(int64_t index, std::vector<int32_t>& tokens) const;
+  void read_target(int64_t index, std::vector<int32_t>& tokens) const;
   /// `count` tokens of line `index` of a dataset of lines from token `begin`. Throws Error for a range outside the
   /// line.
   std::vector<int32_t> line(int64_t index, int64_t begin, int64_t count) const;

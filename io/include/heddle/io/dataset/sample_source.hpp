@@ -57,6 +57,13 @@ class SampleSource {
   virtual SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const = 0;
   /// The samples in words: "400 sentence pairs".
   virtual std::string words() const = 0;
+
+ protected:
+  /// For `pack`.
+  PackMemory& memory() const { return memory_; }
+
+ private:
+  mutable PackMemory memory_;
 };
 
 /// Sentence pairs in one window, for small sets.
@@ -133,6 +140,7 @@ class DatasetSamples final : public SampleSource {
   Dataset const& dataset_;
   PairForm form_;
   WindowOrder order_;
+  mutable std::vector<SentencePair> pairs_;  ///< of the latest pack; the vectors are used again
 };
 
 /// The way in which samples are used.
