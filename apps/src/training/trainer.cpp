@@ -68,6 +68,8 @@ void Trainer::open_data() {
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   batches_.emplace(*samples_, limits, config_.train.seed);
   Communicator const& world = setup_.parallel.world;
+  // Ranks with one data coordinate train on the same samples.
+  reader_.emplace(*samples_, *batches_, world.split(setup_.parallel.data.rank(), world.rank(), "batches"));
   require_long_enough(config_, model, setup_.parallel.mesh, world.size(), batches_->totals().longest);
 }
 
@@ -177,7 +179,7 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
       fmt::print("note: new data, from its beginning: epoch {}\n", state_.epoch);
     }
   }
-  batches_->seek(state_.epoch, state_.position);
+  reader_->seek(state_.epoch, state_.position);
 }
 
 void Trainer::print_start() const {
@@ -261,14 +263,14 @@ StepReport Trainer::train_step() {
   setup_.watch.phase("training step", state_.step + 1);
   double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
   while (true) {
-    SampledMicroBatches const batch(*samples_, batches_->next(), micro_batch_cut());
+    MicroBatchSource const& batch = reader_->next(micro_batch_cut());
     WatchedMicroBatches const watched(batch, setup_.watch);
     auto const outcome = finite_steps_.run([&] { return engine_->step(watched, state_.step, rate); });
     report_not_finite(outcome);
     if (!outcome.skipped) {
       ++state_.step;
-      state_.epoch = batches_->epoch();
-      state_.position = batches_->position();
+      state_.epoch = reader_->epoch();
+      state_.position = reader_->position();
       state_.tokens += batch.tokens().all;
       return {state_.step, outcome.result.loss, rate, outcome.result.gradient_norm, batch.tokens().all};
     }

@@ -7,6 +7,7 @@
 #include <heddle/dist/training/finite_steps.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/dist/watch/watch.hpp>
+#include <heddle/io/dataset/batch_reader.hpp>
 #include <heddle/io/dataset/batches.hpp>
 #include <memory>
 #include <optional>
@@ -96,6 +97,7 @@ class Trainer {
   std::unique_ptr<SampleSource> samples_;
   std::unique_ptr<SampleSource> valid_samples_;
   std::optional<BatchPlanner> batches_;
+  std::optional<BatchReader> reader_;
   std::optional<RunReport> report_;
   std::optional<TrainingEngine> engine_;
   std::optional<WholeModel> whole_model_;

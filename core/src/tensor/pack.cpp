@@ -23,35 +23,6 @@ std::array<IndexRange, 2> chunks_of(std::size_t length, GroupMember split) {
   return {{chunk(split.rank), chunk(2 * split.ranks - 1 - split.rank)}};
 }
 
-/// One side's sequences: their samples, the ids of their tokens in order, the tokens that these are to predict, and the
-/// lengths of prefixes.
-struct SideTokens {
-  bool used = false;  ///< the pack has this side, perhaps without sequences
-  bool predicts = false, prefixed = false;
-  Integers sample, length, id, output, prefix;
-
-  void begin(bool with_side) {
-    used = with_side;
-    predicts = prefixed = false;
-    for (Integers* const integers : {&sample, &length, &id, &output, &prefix}) {
-      integers->clear();
-    }
-  }
-
-  void begin_sequence(std::int32_t of_sample) {
-    sample.push_back(of_sample);
-    length.push_back(0);
-  }
-  void add(std::int32_t token) {
-    id.push_back(token);
-    ++length.back();
-  }
-  void add(std::span<std::int32_t const> tokens) {
-    id.insert(id.end(), tokens.begin(), tokens.end());
-    length.back() += static_cast<std::int32_t>(tokens.size());
-  }
-};
-
 /// One side's rows on one rank, on the host.
 struct HostRows {
   Integers begin, length, sample, position;
@@ -94,7 +65,6 @@ std::int64_t aligned(std::size_t elements) {
 }  // namespace
 
 struct PackMemory::Buffers {
-  SideTokens source, target;
   HostRows rows;
   Integers scratch, order, from_whole, to_whole;
   std::vector<Tensor> slabs;  ///< int32; of all packs that were alive at once
@@ -102,24 +72,21 @@ struct PackMemory::Buffers {
 
 PackMemory::PackMemory() : buffers_(std::make_unique<Buffers>()) {}
 PackMemory::~PackMemory() = default;
+PackMemory::PackMemory(PackMemory&&) noexcept = default;
+PackMemory& PackMemory::operator=(PackMemory&&) noexcept = default;
 
 /// Writes the arrays of one pack into one piece of memory.
 class PackWriter {
  public:
-  PackWriter(PackMemory* memory, bool with_source, bool with_target)
-      : buffers_(*(memory == nullptr ? own_ : *memory).buffers_) {
-    buffers_.source.begin(with_source);
-    buffers_.target.begin(with_target);
-  }
-
-  SideTokens& tokens(Side side) { return side == Side::source ? buffers_.source : buffers_.target; }
+  PackWriter(PackTokens const& tokens, PackMemory* memory)
+      : tokens_(tokens), buffers_(*(memory == nullptr ? own_ : *memory).buffers_) {}
 
   /// This rank's part.
   Pack write(GroupMember split) {
     take_slab(split);
     Pack pack;
     for (Side const side : {Side::source, Side::target}) {
-      if (tokens(side).used) {
+      if (tokens_.of(side).used) {
         fill_side(pack, side, split);
       }
     }
@@ -130,7 +97,7 @@ class PackWriter {
   /// Finds memory for all arrays that `write` makes.
   void take_slab(GroupMember split) {
     std::int64_t elements = 0;
-    for (SideTokens const* const side : {&buffers_.source, &buffers_.target}) {
+    for (SideTokens const* const side : {&tokens_.source, &tokens_.target}) {
       std::int64_t const sequences = aligned(side->sample.size());
       std::int64_t const tokens = aligned(side->id.size());
       std::int64_t const shards = split.ranks > 1 ? split.ranks : 0;
@@ -221,7 +188,7 @@ class PackWriter {
 
   void fill_side(Pack& pack, Side side, GroupMember split) {
     bool const source = side == Side::source;
-    SideTokens const& own = tokens(side);
+    SideTokens const& own = tokens_.of(side);
     buffers_.rows.fill(own, split);
     TokenRows& uploaded = source ? pack.source_rows : pack.target_rows;
     uploaded = upload();
@@ -237,19 +204,43 @@ class PackWriter {
     }
   }
 
+  PackTokens const& tokens_;
   PackMemory own_;
   PackMemory::Buffers& buffers_;
   Tensor slab_;
   std::int64_t used_ = 0;  ///< elements of it
 };
 
-Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split, PackMemory* memory) {
+void SideTokens::clear(bool with_side) {
+  used = with_side;
+  predicts = prefixed = false;
+  for (Integers* const integers : {&sample, &length, &id, &output, &prefix}) {
+    integers->clear();
+  }
+}
+
+void SideTokens::begin_sequence(std::int32_t of_sample) {
+  sample.push_back(of_sample);
+  length.push_back(0);
+}
+
+void SideTokens::add(std::int32_t token) {
+  id.push_back(token);
+  ++length.back();
+}
+
+void SideTokens::add(std::span<std::int32_t const> tokens) {
+  id.insert(id.end(), tokens.begin(), tokens.end());
+  length.back() += static_cast<std::int32_t>(tokens.size());
+}
+
+void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideIds const& ids) {
   std::int32_t const source_end = present(ids.source.end, "end");
   std::int32_t const target_begin = present(ids.target.begin, "begin");
   std::int32_t const target_end = present(ids.target.end, "end");
-  PackWriter writer(memory, true, true);
-  SideTokens& source = writer.tokens(Side::source);
-  SideTokens& target = writer.tokens(Side::target);
+  auto& [source, target] = tokens;
+  source.clear(true);
+  target.clear(true);
   target.predicts = true;
   for (SentencePair const& pair : pairs) {
     source.begin_sequence(pair.sample);
@@ -261,44 +252,59 @@ Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMem
     target.output.insert(target.output.end(), pair.target.begin(), pair.target.end());
     target.output.push_back(target_end);
   }
-  return writer.write(split);
 }
 
-Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split, PackMemory* memory) {
-  PackWriter writer(memory, side == Side::source, side == Side::target);
-  SideTokens& tokens = writer.tokens(side);
-  tokens.predicts = true;
-  tokens.prefixed = std::ranges::any_of(sequences, [](TokenSequence const& sequence) { return sequence.prefix > 0; });
+void fill_tokens(PackTokens& tokens, std::span<TokenSequence const> sequences, Side side) {
+  tokens.source.clear(side == Side::source);
+  tokens.target.clear(side == Side::target);
+  SideTokens& used = side == Side::source ? tokens.source : tokens.target;
+  used.predicts = true;
+  used.prefixed = std::ranges::any_of(sequences, [](TokenSequence const& sequence) { return sequence.prefix > 0; });
   for (TokenSequence const& sequence : sequences) {
     if (sequence.input.size() != sequence.output.size()) {
       throw Error(fmt::format("a sequence of {} tokens with {} to predict: there must be one for each",
                               sequence.input.size(), sequence.output.size()));
     }
-    tokens.begin_sequence(sequence.sample);
-    tokens.add(sequence.input);
     if (sequence.prefix < 0 || sequence.prefix > std::ssize(sequence.input)) {
       throw Error(
           fmt::format("a sequence of {} tokens cannot have a prefix of {}", sequence.input.size(), sequence.prefix));
     }
-    tokens.output.insert(tokens.output.end(), sequence.output.begin(), sequence.output.end());
-    if (tokens.prefixed) {
-      tokens.prefix.push_back(sequence.prefix);
+    used.begin_sequence(sequence.sample);
+    used.add(sequence.input);
+    used.output.insert(used.output.end(), sequence.output.begin(), sequence.output.end());
+    if (used.prefixed) {
+      used.prefix.push_back(sequence.prefix);
     }
   }
-  return writer.write(split);
+}
+
+Pack make_pack(PackTokens const& tokens, GroupMember split, PackMemory* memory) {
+  return PackWriter(tokens, memory).write(split);
+}
+
+Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split) {
+  PackTokens tokens;
+  fill_tokens(tokens, pairs, ids);
+  return make_pack(tokens, split);
+}
+
+Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split) {
+  PackTokens tokens;
+  fill_tokens(tokens, sequences, side);
+  return make_pack(tokens, split);
 }
 
 Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids) {
   std::int32_t const end = present(ids.end, "end");
-  PackWriter writer(nullptr, true, false);
-  SideTokens& source = writer.tokens(Side::source);
+  PackTokens tokens;
+  tokens.source.clear(true);
   std::int32_t sample = 0;
   for (auto const& sentence : sentences) {
-    source.begin_sequence(sample++);
-    source.add(sentence);
-    source.add(end);
+    tokens.source.begin_sequence(sample++);
+    tokens.source.add(sentence);
+    tokens.source.add(end);
   }
-  return writer.write({});
+  return make_pack(tokens);
 }
 
 }  // namespace heddle

@@ -169,11 +169,17 @@ SampledMicroBatches::SampledMicroBatches(SampleSource const& samples, GlobalBatc
       context_(cut.context),
       ranges_(cut_share(costs_of(samples_, batch_), cut)) {}
 
-Pack SampledMicroBatches::micro_batch(std::int64_t index) const {
+void SampledMicroBatches::read(std::int64_t index, PackTokens& into) const {
   IndexRange const& range = ranges_.at(static_cast<std::size_t>(index));
   auto const indices =
       std::span(batch_.samples).subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
-  return samples_.pack(batch_.epoch, indices, static_cast<std::int32_t>(range.begin), context_);
+  samples_.read(batch_.epoch, indices, static_cast<std::int32_t>(range.begin), into);
+}
+
+Pack SampledMicroBatches::micro_batch(std::int64_t index) const {
+  PackTokens tokens;
+  read(index, tokens);
+  return make_pack(tokens, context_);
 }
 
 }  // namespace heddle

@@ -35,13 +35,13 @@ std::vector<std::int64_t> PairSource::window(std::int64_t epoch, std::int64_t /*
   return indices;
 }
 
-Pack PairSource::pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-                      GroupMember split) const {
+void PairSource::read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+                      PackTokens& into) const {
   std::vector<SentencePair> pairs;
   for (std::int64_t const index : indices) {
     pairs.push_back(sample(epoch, index, first_number++));
   }
-  return make_pack(pairs, ids(), split, &memory());
+  fill_tokens(into, pairs, ids());
 }
 
 SampleTotals PairSource::totals(std::int64_t epoch, std::int64_t max_length) const {
@@ -96,14 +96,15 @@ TokenSequence DatasetSamples::prefixed(std::int64_t index, std::int32_t number) 
   return sequence;
 }
 
-Pack DatasetSamples::pack(std::int64_t /*epoch*/, std::span<std::int64_t const> indices, std::int32_t first_number,
-                          GroupMember split) const {
+void DatasetSamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> indices, std::int32_t first_number,
+                          PackTokens& into) const {
   if (form_ == PairForm::prefixed) {
     std::vector<TokenSequence> sequences;
     for (std::int64_t const index : indices) {
       sequences.push_back(prefixed(index, first_number++));
     }
-    return make_sequence_pack(sequences, Side::target, split, &memory());
+    fill_tokens(into, sequences, Side::target);
+    return;
   }
   pairs_.resize(std::max(pairs_.size(), indices.size()));
   for (std::size_t place = 0; place < indices.size(); ++place) {
@@ -115,7 +116,7 @@ Pack DatasetSamples::pack(std::int64_t /*epoch*/, std::span<std::int64_t const> 
     }
     dataset_.read_target(indices[place], pair.target);
   }
-  return make_pack(std::span(pairs_).first(indices.size()), dataset_.vocabulary().special_ids(), split, &memory());
+  fill_tokens(into, std::span(pairs_).first(indices.size()), dataset_.vocabulary().special_ids());
 }
 
 std::string DatasetSamples::words() const {

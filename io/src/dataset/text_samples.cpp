@@ -110,13 +110,13 @@ TokenSequence TextSamples::predicting(std::int64_t epoch, std::int64_t index, st
   return sequence;
 }
 
-Pack TextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-                       GroupMember split) const {
+void TextSamples::read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+                       PackTokens& into) const {
   std::vector<TokenSequence> packed;
   for (std::int64_t const index : indices) {
     packed.push_back(predicting(epoch, index, first_number++));
   }
-  return make_sequence_pack(packed, Side::target, split, &memory());
+  fill_tokens(into, packed, Side::target);
 }
 
 SampleTotals TextSamples::totals(std::int64_t epoch, std::int64_t max_length) const {
@@ -159,8 +159,8 @@ std::int64_t PrefixedTextSamples::predicted(std::int64_t epoch, std::int64_t ind
   return length(epoch, index) - prefix(epoch, index) + 1;
 }
 
-Pack PrefixedTextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-                               GroupMember split) const {
+void PrefixedTextSamples::read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+                               PackTokens& into) const {
   std::vector<TokenSequence> packed;
   for (std::int64_t const index : indices) {
     TokenSequence sequence = predicting(epoch, index, first_number++);
@@ -168,7 +168,7 @@ Pack PrefixedTextSamples::pack(std::int64_t epoch, std::span<std::int64_t const>
     std::fill_n(sequence.output.begin(), sequence.prefix - 1, -1);  // the prefix shows these tokens
     packed.push_back(std::move(sequence));
   }
-  return make_sequence_pack(packed, Side::target, split, &memory());
+  fill_tokens(into, packed, Side::target);
 }
 
 MaskedTextSamples::MaskedTextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule, double mask_rate)
@@ -219,8 +219,8 @@ std::int64_t MaskedTextSamples::predicted(std::int64_t epoch, std::int64_t index
   return static_cast<std::int64_t>(masked(epoch, index).size());
 }
 
-Pack MaskedTextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-                             GroupMember split) const {
+void MaskedTextSamples::read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+                             PackTokens& into) const {
   std::vector<TokenSequence> packed;
   for (std::int64_t const index : indices) {
     TokenSequence sequence{first_number++, tokens(epoch, index), {}};
@@ -233,7 +233,7 @@ Pack MaskedTextSamples::pack(std::int64_t epoch, std::span<std::int64_t const> i
     }
     packed.push_back(std::move(sequence));
   }
-  return make_sequence_pack(packed, Side::source, split, &memory());
+  fill_tokens(into, packed, Side::source);
 }
 
 std::unique_ptr<SampleSource> text_samples(Config const& config, std::unique_ptr<TextLines> lines,

@@ -2,6 +2,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/pack.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -31,6 +32,33 @@ TEST(PackTest, ATokenThatTheVocabularyLacksIsNamed) {
               ThrowsMessage<Error>(HasSubstr("has no end token")));
   EXPECT_EQ(ids.of(Side::source).end, 2);
   EXPECT_EQ(ids.of(Side::target).end, 3);
+}
+
+TEST(PackTest, MemoryIsUsedAgainOnceAPackHasGone) {
+  PackTokens tokens;
+  fill_tokens(tokens, std::vector<SentencePair>{{0, {5, 6}, {7}}, {1, {8}, {9}}}, ids);
+  PackMemory memory;
+  std::optional<Pack> first = make_pack(tokens, {}, &memory);
+  void const* const place = first->source.id.raw();
+  Pack const second = make_pack(tokens, {}, &memory);
+  EXPECT_NE(second.source.id.raw(), place) << "the first one is alive";
+  first.reset();
+  fill_tokens(tokens, std::vector<SentencePair>{{3, {4}, {9, 9}}}, ids);
+  Pack const third = make_pack(tokens, {}, &memory);
+  EXPECT_EQ(third.source.id.raw(), place);
+  EXPECT_THAT(host(third.source.id), ElementsAre(4, 2));
+  EXPECT_THAT(host(third.target_input.id), ElementsAre(1, 9, 9));
+  EXPECT_THAT(host(second.source.id), ElementsAre(5, 6, 2, 8, 2));
+}
+
+TEST(PackTest, WithoutSentencesItStillHasItsSides) {
+  Pack const pack = make_pack(std::span<SentencePair const>(), ids);
+  EXPECT_FALSE(pack.source.id.empty());
+  EXPECT_FALSE(pack.target_output.id.empty());
+  EXPECT_EQ(pack.target_rows.tokens, 0);
+  Pack const decoder = make_sequence_pack({}, Side::target);
+  EXPECT_TRUE(decoder.source.id.empty());
+  EXPECT_FALSE(decoder.target_output.id.empty());
 }
 
 TEST(PackTest, HoldsEverySentenceWithoutPadding) {

@@ -39,6 +39,12 @@ class SampleSourceTest : public testing::Test {
     return message_of<ConfigError>([&] { samples(dataset); });
   }
 
+  static Pack pack(SampleSource const& source, std::int64_t index, std::int32_t number) {
+    PackTokens tokens;
+    source.read(0, {&index, 1}, number, tokens);
+    return make_pack(tokens);
+  }
+
   TemporaryDirectory directory_;
   Config config_;
 };
@@ -49,15 +55,14 @@ TEST_F(SampleSourceTest, AModelLearnsFromWhatItsStacksRead) {
   EXPECT_EQ(pairs->cost(0, 2).source, 4);
   EXPECT_EQ(pairs->words(), "5 sentence pairs");
   EXPECT_EQ(pairs->totals(0, 6).usable, 3);
-  EXPECT_EQ(to_host<std::int32_t>(pairs->pack(0, std::array<std::int64_t, 1>{2}, 7, {}).source_rows.sample),
-            (std::vector<int32_t>{7, 7, 7, 7}));
+  EXPECT_EQ(to_host<std::int32_t>(pack(*pairs, 2, 7).source_rows.sample), (std::vector<int32_t>{7, 7, 7, 7}));
   config_.model.stacks = {"decoder"};
   auto const targets = samples(dataset);
   EXPECT_EQ(targets->window(0, 0).size(), 5U);
   EXPECT_EQ(targets->totals(0, 6).longest, 6);
   EXPECT_EQ(targets->cost(0, 2).longer(), 7);
   EXPECT_EQ(targets->cost(0, 2).source, 0);
-  EXPECT_EQ(targets->pack(0, std::array<std::int64_t, 1>{2}, 7, {}).target_rows.tokens, 7);
+  EXPECT_EQ(pack(*targets, 2, 7).target_rows.tokens, 7);
   Dataset const text = Dataset::open(directory_ / "lines.h5");
   EXPECT_EQ(samples(text)->cost(0, 0).target, 3);
 }
@@ -79,7 +84,7 @@ TEST_F(SampleSourceTest, SourcesArePrefixesOfTargets) {
   std::int64_t const index = 2;
   auto const source = dataset.source(index);
   auto const target = dataset.target(index);
-  Pack const pack = prefixed->pack(0, {&index, 1}, 7, {});
+  Pack const pack = SampleSourceTest::pack(*prefixed, index, 7);
   std::vector<int32_t> input{ids.begin};
   input.insert(input.end(), source.begin(), source.end());
   input.push_back(ids.end);

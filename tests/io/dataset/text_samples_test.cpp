@@ -38,7 +38,9 @@ Tokens host(Tensor const& tensor) {
 }
 
 Pack pack_of(SampleSource const& samples, std::int64_t epoch, std::int64_t index) {
-  return samples.pack(epoch, std::array<std::int64_t, 1>{index}, 0, {});
+  PackTokens tokens;
+  samples.read(epoch, std::array<std::int64_t, 1>{index}, 0, tokens);
+  return make_pack(tokens);
 }
 
 /// The number of sequences of an epoch of one window.

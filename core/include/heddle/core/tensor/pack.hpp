@@ -104,27 +104,6 @@ struct SentencePair {
   std::vector<std::int32_t> target;
 };
 
-/// Memory for packs, used again once a pack has gone. Without it a pack takes new memory. Not for several threads at
-/// once.
-class PackMemory {
- public:
-  PackMemory();
-  ~PackMemory();
-  PackMemory(PackMemory const&) = delete;
-  PackMemory& operator=(PackMemory const&) = delete;
-
- private:
-  friend class PackWriter;
-  struct Buffers;
-  std::unique_ptr<Buffers> buffers_;
-};
-
-/// Builds a pack from sentence pairs: sources get the source's end token; targets begin with the target's begin token
-/// and end with its end token. With a split over several ranks it is this rank's part. Throws Error where one of these
-/// tokens is absent.
-Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {},
-               PackMemory* memory = nullptr);
-
 /// Tokens of one side on the host, and the token that each row is to predict.
 struct TokenSequence {
   std::int32_t sample = 0;
@@ -133,11 +112,56 @@ struct TokenSequence {
   std::int32_t prefix = 0;           ///< tokens at the beginning that all tokens see under a prefix mask
 };
 
-/// Builds a pack of one side, for a model of one stack: the target's for a decoder, the source's for an encoder. With
-/// a split over several ranks it is this rank's part. Throws Error for unequal numbers of inputs and outputs, or for a
-/// prefix that is longer than its sequence.
-Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {},
-                        PackMemory* memory = nullptr);
+/// One side's sequences on the host: their samples and lengths, the ids of all their tokens in order, the tokens that
+/// these are to predict, and the lengths of prefixes.
+struct SideTokens {
+  bool used = false;      ///< the pack has this side, perhaps without sequences
+  bool predicts = false;  ///< `output` counts
+  bool prefixed = false;  ///< `prefix` counts
+  std::vector<std::int32_t> sample, length, id, output, prefix;
+
+  /// Begins anew, in the same memory.
+  void clear(bool with_side);
+  void begin_sequence(std::int32_t of_sample);
+  /// Appends tokens to the sequence that was begun last.
+  void add(std::int32_t token);
+  void add(std::span<std::int32_t const> tokens);
+};
+
+/// The content of a pack on the host, before it is split over ranks.
+struct PackTokens {
+  SideTokens source, target;
+
+  SideTokens const& of(Side side) const { return side == Side::source ? source : target; }
+};
+
+/// Takes sentence pairs: sources get the source's end token; targets begin with the target's begin token and end with
+/// its end token. Throws Error where one of these tokens is absent.
+void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideIds const& ids);
+/// Takes sequences of one side, for a model of one stack: the target's for a decoder, the source's for an encoder.
+/// Throws Error for unequal numbers of inputs and outputs, or for a prefix that is longer than its sequence.
+void fill_tokens(PackTokens& tokens, std::span<TokenSequence const> sequences, Side side);
+
+/// Memory for packs, used again once a pack has gone. Without it a pack takes new memory. Not for several threads at
+/// once.
+class PackMemory {
+ public:
+  PackMemory();
+  ~PackMemory();
+  PackMemory(PackMemory&&) noexcept;
+  PackMemory& operator=(PackMemory&&) noexcept;
+
+ private:
+  friend class PackWriter;
+  struct Buffers;
+  std::unique_ptr<Buffers> buffers_;
+};
+
+/// Builds a pack; with a split over several ranks it is this rank's part.
+Pack make_pack(PackTokens const& tokens, GroupMember split = {}, PackMemory* memory = nullptr);
+/// The same from sentence pairs or from sequences of one side, as fill_tokens takes them.
+Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {});
+Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {});
 
 /// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's.
 /// Throws as make_pack does.

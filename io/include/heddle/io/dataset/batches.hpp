@@ -80,6 +80,8 @@ class SampledMicroBatches final : public MicroBatchSource {
   std::int64_t count() const override { return static_cast<std::int64_t>(ranges_.size()); }
   BatchTokens tokens() const override { return batch_.tokens; }
   Pack micro_batch(std::int64_t index) const override;
+  /// into = the tokens of micro-batch `index`, whole.
+  void read(std::int64_t index, PackTokens& into) const;
 
  private:
   SampleSource const& samples_;

@@ -50,20 +50,12 @@ class SampleSource {
   virtual SampleCost cost(std::int64_t epoch, std::int64_t index) const = 0;
   /// The tokens that the sample's rows are to predict.
   virtual std::int64_t predicted(std::int64_t epoch, std::int64_t index) const { return cost(epoch, index).target; }
-  /// The pack of these samples of an epoch, whose sample numbers count from `first_number`; with a split over several
-  /// ranks this rank's part of it.
-  virtual Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-                    GroupMember split) const = 0;
+  /// into = the tokens of these samples of an epoch, whose sample numbers count from `first_number`.
+  virtual void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+                    PackTokens& into) const = 0;
   virtual SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const = 0;
   /// The samples in words: "400 sentence pairs".
   virtual std::string words() const = 0;
-
- protected:
-  /// For `pack`.
-  PackMemory& memory() const { return memory_; }
-
- private:
-  mutable PackMemory memory_;
 };
 
 /// Sentence pairs in one window, for small sets.
@@ -78,8 +70,8 @@ class PairSource : public SampleSource {
 
   std::int64_t windows(std::int64_t /*epoch*/) const final { return 1; }
   std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const final;
-  Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            GroupMember split) const final;
+  void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+            PackTokens& into) const final;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const final;
   std::string words() const final;
 };
@@ -129,8 +121,8 @@ class DatasetSamples final : public SampleSource {
   std::int64_t predicted(std::int64_t /*epoch*/, std::int64_t index) const override {
     return dataset_.target_length(index) + 1;
   }
-  Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            GroupMember split) const override;
+  void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+            PackTokens& into) const override;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
   std::string words() const override;
 

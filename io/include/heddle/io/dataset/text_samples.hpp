@@ -112,8 +112,8 @@ class TextSamples : public SampleSource {
   std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }
   std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override;
   SampleCost cost(std::int64_t epoch, std::int64_t index) const override { return {0, length(epoch, index)}; }
-  Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            GroupMember split) const override;
+  void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+            PackTokens& into) const override;
   /// Of several windows `usable` is only 1, and `longest` an upper bound.
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
   std::string words() const override;
@@ -149,8 +149,8 @@ class PrefixedTextSamples final : public TextSamples {
   PrefixedTextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule);
 
   std::int64_t predicted(std::int64_t epoch, std::int64_t index) const override;
-  Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            GroupMember split) const override;
+  void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+            PackTokens& into) const override;
 
  private:
   std::int64_t prefix(std::int64_t epoch, std::int64_t index) const;
@@ -168,8 +168,8 @@ class MaskedTextSamples final : public TextSamples {
 
   SampleCost cost(std::int64_t epoch, std::int64_t index) const override { return {length(epoch, index), 0}; }
   std::int64_t predicted(std::int64_t epoch, std::int64_t index) const override;
-  Pack pack(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            GroupMember split) const override;
+  void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+            PackTokens& into) const override;
 
  private:
   /// A position to predict, and the token that is read there.

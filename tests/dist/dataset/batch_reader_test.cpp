@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/io/dataset/batch_reader.hpp>
+
+#include "dist_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+/// Counts what is read; sentence `broken` cannot be.
+class CountingSamples final : public PairSource {
+ public:
+  std::int64_t size(std::int64_t /*epoch*/) const override { return 40; }
+  SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
+    ++asked;
+    return {2 + index % 5, 2 + index % 3};
+  }
+  SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t number) const override {
+    ++asked;
+    if (index == broken) {
+      throw DataError("sentence 17 is broken");
+    }
+    auto const id = static_cast<std::int32_t>(3 + index);
+    return {number, std::vector<std::int32_t>(static_cast<std::size_t>(1 + index % 5), id),
+            std::vector<std::int32_t>(static_cast<std::size_t>(1 + index % 3), id)};
+  }
+  SideIds ids() const override { return {.source = {.end = 2}, .target = {.begin = 1, .end = 2}}; }
+
+  mutable std::int64_t asked = 0;
+  std::int64_t broken = -1;
+};
+
+using BatchReaderTest = DistTest;
+
+constexpr BatchPlanner::Limits limits{.batch_tokens = 40, .max_length = 100};
+constexpr MicroBatchCut cut{.most_tokens = 12};
+
+std::vector<std::int32_t> host(Tensor const& tensor) {
+  return to_host<std::int32_t>(tensor);
+}
+
+TEST_F(BatchReaderTest, RanksGetFromOneWhatEachWouldRead) {
+  CountingSamples const alone;
+  BatchPlanner planner(alone, limits, 7);
+  CountingSamples const shared;
+  BatchPlanner shared_planner(shared, limits, 7);
+  std::int64_t const asked_before = shared.asked;
+  BatchReader reader(shared, shared_planner, world_);
+  for (int step = 0; step < 12; ++step) {
+    if (step == 5) {
+      planner.seek(0, 3);
+      reader.seek(0, 3);
+    }
+    SampledMicroBatches const expected(alone, planner.next(), cut);
+    MicroBatchSource const& batch = reader.next(cut);
+    EXPECT_EQ(reader.epoch(), planner.epoch());
+    EXPECT_EQ(reader.position(), planner.position());
+    ASSERT_EQ(batch.count(), expected.count());
+    EXPECT_EQ(batch.tokens().all, expected.tokens().all);
+    EXPECT_EQ(batch.tokens().target, expected.tokens().target);
+    for (std::int64_t index = 0; index < batch.count(); ++index) {
+      Pack const pack = batch.micro_batch(index);
+      Pack const wanted = expected.micro_batch(index);
+      EXPECT_EQ(host(pack.source.id), host(wanted.source.id));
+      EXPECT_EQ(host(pack.target_output.id), host(wanted.target_output.id));
+      EXPECT_EQ(host(pack.target_rows.sample), host(wanted.target_rows.sample));
+    }
+  }
+  EXPECT_EQ(shared.asked > asked_before, world_.rank() == 0);
+}
+
+TEST_F(BatchReaderTest, EachRankGetsItsPartOfASplitPack) {
+  CountingSamples const samples;
+  BatchPlanner planner(samples, limits, 7);
+  BatchReader reader(samples, planner, world_);
+  MicroBatchCut own = cut;
+  own.context = {world_.rank(), world_.size()};
+  MicroBatchSource const& batch = reader.next(own);
+  Pack const pack = batch.micro_batch(0);
+  std::int64_t const rows = sums_of<std::int64_t>(world_, {pack.source_rows.tokens}).front();
+  EXPECT_EQ(rows, world_.size() > 1 ? pack.source_context.whole.tokens : pack.source_rows.tokens);
+}
+
+TEST_F(BatchReaderTest, AnErrorOfReadingIsEverybodys) {
+  CountingSamples samples;
+  samples.broken = 17;
+  BatchPlanner planner(samples, {.batch_tokens = 1000, .max_length = 100}, 7);
+  BatchReader reader(samples, planner, world_);
+  std::string const error = error_of([&] { reader.next(cut); });
+  EXPECT_NE(error.find("sentence 17 is broken"), std::string::npos) << error;
+  EXPECT_NE(error_of([&] { reader.seek(-3, 0); }), "");
+}
+
+}  // namespace
+}  // namespace heddle
