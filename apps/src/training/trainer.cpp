@@ -357,10 +357,8 @@ bool Trainer::stopped_early() const {
 }
 
 Trainer::Requests Trainer::requests(StopSignal const& signal) const {
-  std::array<std::int32_t, 2> own{signal.received() ? 1 : 0, directory_ && !directory_->in_place() ? 1 : 0};
-  Tensor const any = from_host<std::int32_t>(own, {own.size()});
-  setup_.parallel.world.all_reduce(any, ReduceOp::max);
-  auto const found = to_host<std::int32_t>(any);
+  std::array<std::int32_t, 2> found{signal.received() ? 1 : 0, directory_ && !directory_->in_place() ? 1 : 0};
+  all_reduce_values<std::int32_t>(setup_.parallel.world, found, ReduceOp::max);
   return {found[0] != 0, found[1] != 0};
 }
 

@@ -20,8 +20,9 @@ Words words_of(std::span<std::byte const> bytes) {
   return words;
 }
 
-Tensor tensor_of(Words const& words) {
-  return from_host<std::int32_t>(words, {static_cast<std::int64_t>(words.size())});
+/// A handle to them, where they are.
+Tensor tensor_of(Words& words) {
+  return Tensor::borrow(words.data(), DType::int32, {static_cast<std::int64_t>(words.size())}, MemorySpace::host);
 }
 
 }  // namespace
@@ -30,9 +31,8 @@ void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int 
   if (group.size() == 1) {
     return;
   }
-  Tensor const shared = tensor_of(words_of(bytes));
-  group.broadcast(shared, root);
-  Words const words = to_host<std::int32_t>(shared);
+  Words words = words_of(bytes);
+  group.broadcast(tensor_of(words), root);
   std::copy_n(std::as_bytes(std::span(words)).begin(), bytes.size(), bytes.begin());
 }
 
@@ -40,10 +40,9 @@ std::vector<std::byte> gather_bytes(Communicator const& group, std::span<std::by
   if (group.size() == 1) {
     return {own.begin(), own.end()};
   }
-  Words const words = words_of(own);
-  Tensor const all = Tensor::allocate(DType::int32, {static_cast<std::int64_t>(words.size()) * group.size()});
-  group.all_gather(tensor_of(words), all);
-  Words const received = to_host<std::int32_t>(all);
+  Words words = words_of(own);
+  Words received(words.size() * static_cast<std::size_t>(group.size()));
+  group.all_gather(tensor_of(words), tensor_of(received));
   auto const bytes = std::as_bytes(std::span(received));
   std::vector<std::byte> result;
   for (std::size_t begin = 0; begin < bytes.size(); begin += words.size() * sizeof(std::int32_t)) {
@@ -64,9 +63,9 @@ std::vector<std::vector<std::byte>> gather_uneven_bytes(Communicator const& grou
     rows.push_back(std::max<std::int64_t>(static_cast<std::int64_t>(words_for(static_cast<std::size_t>(size))), 1));
     total += rows.back();
   }
-  Tensor const all = Tensor::allocate(DType::int32, {total});
-  group.all_gather_rows(tensor_of(words_of(own)), all, rows);
-  Words const received = to_host<std::int32_t>(all);
+  Words words = words_of(own);
+  Words received(static_cast<std::size_t>(total));
+  group.all_gather_rows(tensor_of(words), tensor_of(received), rows);
   auto bytes = std::as_bytes(std::span(received));
   std::vector<std::vector<std::byte>> result;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
@@ -92,12 +91,9 @@ std::vector<std::string> gather_texts(Communicator const& group, std::string con
 }
 
 bool any_of(Communicator const& group, bool own) {
-  if (group.size() == 1) {
-    return own;
-  }
-  Tensor const any = tensor_of({own ? 1 : 0});
-  group.all_reduce(any, ReduceOp::max);
-  return to_host<std::int32_t>(any).front() != 0;
+  std::int32_t any = own ? 1 : 0;
+  all_reduce_values(group, std::span(&any, 1), ReduceOp::max);
+  return any != 0;
 }
 
 }  // namespace heddle

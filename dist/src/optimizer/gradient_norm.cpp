@@ -1,6 +1,6 @@
-#include <array>
 #include <cmath>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/optimizer/buffer_parts.hpp>
 #include <heddle/dist/optimizer/gradient_norm.hpp>
 
@@ -17,9 +17,8 @@ bool counts_here(ParameterSpec const& spec, Mesh const& mesh) {
 }
 
 double summed_over(Communicator const& group, double value) {
-  Tensor const sum = from_host<double>(std::array{value}, {1});
-  group.all_reduce(sum);
-  return to_host<double>(sum).front();
+  all_reduce_values(group, std::span(&value, 1));
+  return value;
 }
 
 }  // namespace

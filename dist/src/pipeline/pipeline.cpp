@@ -291,8 +291,8 @@ Saved Pipeline::take_saved(int part) {
 
 Tensor Pipeline::zeroed_sums(std::int64_t micro_batches) {
   if (loss_sums_.empty() || loss_sums_.dim(0) < micro_batches) {
-    loss_sums_ =
-        Tensor::allocate(DType::float64, {std::max<std::int64_t>(micro_batches, 1), SoftmaxCrossEntropy::sums_size});
+    // More than this step needs, because the next ones may have more micro-batches.
+    loss_sums_ = Tensor::allocate(DType::float64, {2 * micro_batches + 2, SoftmaxCrossEntropy::sums_size});
   }
   Tensor const sums = loss_sums_.rows(0, micro_batches);
   tensor_ops_->fill(execution_, sums, 0);

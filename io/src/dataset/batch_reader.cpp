@@ -84,7 +84,8 @@ void BatchReader::share() {
   }
   batch_.cursor = broadcast_value(group_, batch_.cursor);
   message_.resize(static_cast<std::size_t>(batch_.cursor.message_size));
-  broadcast_bytes(group_, std::as_writable_bytes(std::span(message_)), 0);
+  Shape const shape{batch_.cursor.message_size};
+  group_.broadcast(Tensor::borrow(message_.data(), DType::int32, shape, MemorySpace::host), 0);
   if (group_.rank() == 0) {
     return;
   }

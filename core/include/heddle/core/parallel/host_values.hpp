@@ -27,6 +27,15 @@ std::string broadcast_text(Communicator const& group, std::string text, int root
 /// Every rank's text: [rank].
 std::vector<std::string> gather_texts(Communicator const& group, std::string const& own);
 
+/// values = their sums (or greatest, least) over the group, element by element; every rank gives the same number.
+template <class T>
+void all_reduce_values(Communicator const& group, std::span<T> values, ReduceOp op = ReduceOp::sum) {
+  if (group.size() > 1) {
+    Shape const shape{static_cast<std::int64_t>(values.size())};
+    group.all_reduce(Tensor::borrow(values.data(), DTypeOf<T>::value, shape, MemorySpace::host), op);
+  }
+}
+
 /// True on every rank if `value` is true on any.
 bool any_of(Communicator const& group, bool own);
 
