@@ -106,7 +106,7 @@ class WindowedSamples final : public SampleSource {
     bool const too_long = epoch > 0 && index >= unusable_.begin && index < unusable_.end;
     return {too_long ? 100 : 1 + index % 5, 1};
   }
-  Pack pack(std::int64_t, std::span<std::int64_t const>, std::int32_t, GroupMember) const override { return {}; }
+  void read(std::int64_t, std::span<std::int64_t const>, std::int32_t, PackTokens&) const override {}
   SampleTotals totals(std::int64_t, std::int64_t) const override { return {.usable = 1000}; }
   std::string words() const override { return "1000 samples"; }
 

@@ -15,7 +15,7 @@ struct AvailableMemory {
 
   std::int64_t host = unlimited;   ///< of the machine; unlimited: unknown
   std::int64_t group = unlimited;  ///< of the control group with the tightest limit
-  std::string group_name;          ///< empty: no limit
+  std::string group_name{};        ///< empty: no limit
 };
 
 /// The memory that this process can still take, as the system reports it: what is available on the machine, and the
