@@ -106,32 +106,39 @@ void kill_processes(Chosen const& chosen) {
   }
 }
 
-void cut_link() {
-  char const* const command[] = {"ip", "link", "set", "eth0", "down", nullptr};
+void run_in_shell(char const* text) {
+  char const* const command[] = {"sh", "-c", text, nullptr};
   char const* const environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", nullptr};
   pid_t child = 0;
-  if (::posix_spawnp(&child, "ip", nullptr, nullptr, const_cast<char**>(command), const_cast<char**>(environment)) ==
+  if (::posix_spawnp(&child, "sh", nullptr, nullptr, const_cast<char**>(command), const_cast<char**>(environment)) ==
       0) {
     ::waitpid(child, nullptr, 0);
   }
+}
+
+void kill_host() {
+  std::string const network = link_target("/proc/self/ns/net");
+  kill_processes([&](std::string const& process) {
+    return link_target(process + "/ns/net") == network && contents(process + "/comm") != "sleep\n";
+  });
+  ::raise(SIGKILL);
 }
 
 void strike(std::string const& point) {
   inside = true;
   record("kill " + point + " " + plan->victim);
   if (plan->victim == "link") {
-    cut_link();
+    run_in_shell("ip link set eth0 down; { sleep 10; ip link set eth0 up; } > /dev/null 2>&1 < /dev/null &");
+  } else if (plan->victim == "power") {
+    run_in_shell("ip link set eth0 down");
+    kill_host();
   } else if (plan->victim == "launcher") {
     kill_processes([](std::string const& process) {
       return contents(process + "/comm") == "mpirun\n" &&
              contents(process + "/cmdline").find(plan->file) != std::string::npos;
     });
   } else if (plan->victim == "host") {
-    std::string const network = link_target("/proc/self/ns/net");
-    kill_processes([&](std::string const& process) {
-      return link_target(process + "/ns/net") == network && contents(process + "/comm") != "sleep\n";
-    });
-    ::raise(SIGKILL);
+    kill_host();
   } else if (plan->victim == "rank" + std::to_string(plan->rank)) {
     ::raise(SIGKILL);
   } else {
@@ -275,6 +282,11 @@ ssize_t pwrite(int file, void const* bytes, std::size_t count, off_t offset) {
 ssize_t pread(int file, void* bytes, std::size_t count, off_t offset) {
   auto const real = next<ssize_t (*)(int, void*, std::size_t, off_t)>("pread");
   return between("read", file, [&] { return real(file, bytes, count, offset); });
+}
+
+ssize_t read(int file, void* bytes, std::size_t count) {
+  auto const real = next<ssize_t (*)(int, void*, std::size_t)>("read");
+  return between("read", file, [&] { return real(file, bytes, count); });
 }
 
 ssize_t write(int file, void const* bytes, std::size_t count) {

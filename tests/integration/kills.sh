@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # heddle run: SIGKILL of ranks, of mpirun and of whole virtual hosts at every named point of step, save, prune and load, in
 # between and at random, in data, tensor, pipeline and context layouts: each run ends bitwise as an undisturbed one.
-# HEDDLE_KILLS: kills in all; HEDDLE_SEED chooses the order. Without a right to make virtual hosts those kills are left out.
+# HEDDLE_KILLS: kills of ranks and mpirun, to which those of hosts and links are added (30 and 10; 1,000 and 144 with
+# HEDDLE_TORTURE=big); HEDDLE_SEED chooses the order. Where there can be no virtual hosts, theirs are left out.
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
-kills=${HEDDLE_KILLS:-40}
+kills=${HEDDLE_KILLS:-30}
 [ "${HEDDLE_TORTURE:-small}" = small ] || kills=${HEDDLE_KILLS:-1000}
 RANDOM=${HEDDLE_SEED:-1}
 points=$HEDDLE_BUILD/tests/integration/libkill_points.so
 [ -e "$points" ] || fail "$points is missing"
-at_once=10 # kills in one run
+at_once=8 # kills in one run
 steps=$((20 * at_once))
 export OMPI_MCA_odls_base_sigkill_timeout=0
-training=(--set train.steps=$steps --set checkpoint.keep=2)
+training=(--set train.steps=$steps --set checkpoint.keep=2 --set train.deterministic=true)
 
 # Points that come in every save are awaited twice, so that a checkpoint lies between two kills.
 named=()
@@ -21,20 +22,21 @@ for point in directory_make tensors_create tensors_write tensors_sync tensors_re
 done
 for side in before after; do
   named+=("save.best_link.$side 1 0" "save.best_rename.$side 1 0" "prune.rename.$side 2 0" "prune.remove.$side 5 0"
-    "load.open.$side 3 0" "load.read.$side 2 1" "log.write.$side 7 0")
+    "load.open.$side 3 0" "load.read.$side 1 1" "log.write.$side 7 0")
 done
 for _ in 1 2 3; do named+=("mpi $((RANDOM % 500 + 50)) 1" "mpi $((RANDOM % 500 + 50)) 0"); done
 for _ in 1 2 3; do named+=("training $((RANDOM % 300)) 0"); done
 named+=("start $((RANDOM % 500 + 20)) 1")
 mapfile -t named < <(printf '%s\n' "${named[@]}" | awk -v seed="$RANDOM" 'BEGIN { srand(seed) } { print rand() "\t" $0 }' | sort -n | cut -f 2)
 
-# plan NAME KILLS VICTIMS...: the next kills.
+# plan NAME KILLS VICTIMS...: the next kills. The first one comes when there are checkpoints, so that others can be loading one.
 next=0
 plan() {
-  local name=$1 count=$2 number
+  local name=$1 count=$2 number point="prune.rename.before 1 0"
   shift 2
   for number in $(seq "$count"); do
-    echo "${named[$((next % ${#named[@]}))]} ${*:$((next % $# + 1)):1}"
+    echo "$point ${*:$((next % $# + 1)):1}"
+    point=${named[$((next % ${#named[@]}))]}
     next=$((next + 1))
   done > "$name.plan"
 }
@@ -43,6 +45,7 @@ recovered() {
   [ "$2" -eq 0 ] || { cp "$1.log" log; cat "$1.events.kills" 2> /dev/null; fail "$1 ended with $2"; }
   grep -a '^kill ' "$1.events" > "$1.kills" || true
   [ "$(wc -l < "$1.kills")" -eq "$3" ] || { cp "$1.log" log; cat "$1.plan" "$1.kills"; fail "$1: $(wc -l < "$1.kills") kills instead of $3"; }
+  ! grep overdue "$1.kills" || fail "$1: a point did not come"
   # For each kill: its kind, seconds until a process that began after it had finished a step, and the steps that were computed again.
   awk '$1 == "begin" { began[$2] = $3 }
        $1 == "step" { for (; settled < kills && began[$3] > at[settled + 1]; ++settled) {
@@ -81,26 +84,38 @@ for number in $(seq $(((kills + at_once - 1) / at_once))); do
   disturb "killed_$number" "whole_$layout" "$count" rank0 rank1 launcher rank1 -- "$HEDDLE_MPIRUN" -np 2 -- --set parallel.$layout=2
 done
 
-# Two ranks on two virtual hosts that are killed whole; the launcher is on a third machine.
+# Two ranks on two of three virtual hosts, which are killed whole; the launcher is on another machine.
 hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
 reason=$("$hosts" why_not)
 if [ -z "$reason" ]; then
   mkdir hosts
-  "$hosts" start hosts host1 host2 > hosts/log 2>&1 &
+  "$hosts" start hosts host1 host2 host3 > hosts/log 2>&1 &
   world=$!
   trap '"$hosts" stop hosts 2> /dev/null || kill -KILL "$world"; wait "$world" 2> /dev/null || true; rm -rf "$work"' EXIT
   for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
   [ -e hosts/ready ] || fail "the hosts did not come up: $(cat hosts/log)"
   on=("$hosts" on hosts switch)
   over=("$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24
-    --mca pml ob1 --mca btl self,vader,tcp -np 2 --host host1:1,host2:1)
+    --mca pml ob1 --mca btl self,vader,tcp --host '{hosts}' -np '{ranks}')
   for number in $(seq $(((kills + 79) / 80))); do
     layout=${layouts[$((number % ${#layouts[@]}))]}
-    disturb "hosts_$number" "whole_$layout" $((kills < at_once ? kills : at_once)) host -- "${over[@]}" -- --set parallel.$layout=2
+    disturb "hosts_$number" "whole_$layout" $((kills < at_once ? kills : at_once)) host -- "${over[@]}" -- \
+      --set parallel.$layout=2 --hosts host1:1,host2:1,host3:1 --ranks 2
   done
+  # Cut links: another host takes the place of the one that is lost, which comes back later.
+  for number in $(seq $(((kills + 199) / 200))); do
+    layout=${layouts[$(((number + 1) % ${#layouts[@]}))]}
+    links=$((kills < 200 ? 1 : at_once))
+    disturb "links_$number" "whole_$layout" $links link -- "${over[@]}" -- \
+      --set parallel.$layout=2 --set train.hang_seconds=3 --hosts host1:1,host2:1,host3:1 --ranks 2
+    grep -q "lost host[1-3] after step [0-9]*.*: starting again" "links_$number.log" || { cp "links_$number.log" log; fail "no host was lost"; }
+  done
+  # Without spare hosts, fewer data ranks train the same run.
+  disturb power whole_data 1 power -- "${over[@]}" -- --hosts host1:1,host2:1 --ranks 2,1
+  grep -Eq "left out, as they do not answer: host[12]" power.log || { cp power.log log; fail "no host was left out"; }
 fi
 
-for kind in rank launcher host; do
+for kind in rank launcher host link power; do
   { grep "^$kind" figures || true; } | sort -n -k 2 | awk -v kind=$kind '{ t[NR] = $2; steps += $3 } END {
     if (NR > 0) printf "figures: %d times a %s, bitwise the undisturbed run; seconds to the next finished step: median %s, worst %s; %.1f steps computed again\n",
       NR, kind, t[int((NR + 1) / 2)], t[NR], steps / NR }'

@@ -84,6 +84,9 @@ ends 78 "${run[@]}" --set run.directory=refused --set parallel.tensor=3 -- "$HED
 ends 78 "${run[@]}" --set train.nonsense=1 -- "$HEDDLE_MPIRUN" -np 2
 ends 64 "${run[@]}"
 ends 64 "${run[@]}" --ranks 4,2 -- "$HEDDLE_MPIRUN" -np 2
+ends 64 "${run[@]}" --hosts n1:2,n2:2 -- "$HEDDLE_MPIRUN" -np 2
+ends 64 "${run[@]}" --hosts n1:two -- "$HEDDLE_MPIRUN" --host '{hosts}' -np 2
+ends 64 "${run[@]}" -- "$HEDDLE_MPIRUN" --host '{hosts}' -np 2
 ends 71 "${run[@]}" --set run.directory=diverged --set optimizer.learning_rate=1e30 --set optimizer.warmup_steps=1 -- \
   "$HEDDLE_MPIRUN" -np 2
 

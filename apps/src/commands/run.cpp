@@ -16,12 +16,13 @@ namespace {
 struct RunOptions {
   TrainOptions train;
   std::string ranks;
+  std::string hosts;
 };
 
 CommandSyntax run_syntax(RunOptions& options) {
   CommandSyntax syntax;
   syntax.name = "run";
-  syntax.usage = "RUN.toml [options of train] [--ranks N,…] -- LAUNCHER [ARGUMENT]...";
+  syntax.usage = "RUN.toml [options of train] [--hosts HOST:SLOTS,…] [--ranks N,…] -- LAUNCHER [ARGUMENT]...";
   syntax.summary =
       "Starts `LAUNCHER ARGUMENT... heddle train RUN.toml ...` and, after a lost rank, launcher or node or a hang, "
       "starts\n"
@@ -31,7 +32,11 @@ CommandSyntax run_syntax(RunOptions& options) {
       ("ranks", boost::program_options::value(&options.ranks)->value_name("N,…"),
        "numbers of ranks for {ranks} in the launcher's arguments, most first: a start that makes no step moves on to "
        "the "
-       "next");
+       "next")  //
+      ("hosts", boost::program_options::value(&options.hosts)->value_name("HOST:SLOTS,…"),
+       "hosts for {hosts} in the launcher's arguments: a start uses the first that answer, as many as {ranks} need; "
+       "the "
+       "others are spare");
   return syntax;
 }
 
@@ -51,13 +56,14 @@ std::vector<int> parse_ranks(std::string const& text) {
   return ranks;
 }
 
-/// Throws UsageError unless --ranks and {ranks} are both given or both not.
-void require_place_for_ranks(Supervision const& supervision) {
+/// Throws UsageError unless an option and its place are both given or both not.
+void require_both(Supervision const& supervision, std::string_view place, std::string_view option, bool given) {
   bool const has_place = std::ranges::any_of(
-      supervision.launcher, [](std::string const& word) { return word.find("{ranks}") != std::string::npos; });
-  if (has_place != !supervision.ranks.empty()) {
-    throw UsageError(has_place ? "run: {ranks} in the launcher's arguments needs --ranks, for example --ranks 8,6,4"
-                               : "run: --ranks needs {ranks} in the launcher's arguments: mpirun -np {ranks}");
+      supervision.launcher, [&](std::string const& word) { return word.find(place) != std::string::npos; });
+  if (has_place != given) {
+    throw UsageError(has_place ? fmt::format("run: {} in the launcher's arguments needs {}", place, option)
+                               : fmt::format("run: {} needs {} in the launcher's arguments: mpirun --host {} -np {}",
+                                             option, place, hosts_place, ranks_place));
   }
 }
 
@@ -95,7 +101,11 @@ int run_supervised(Arguments const& arguments) {
     throw UsageError("run: no launcher; expected for example `heddle run RUN.toml -- mpirun -np 8`");
   }
   supervision.ranks = parse_ranks(options.ranks);
-  require_place_for_ranks(supervision);
+  supervision.hosts = parse_hosts(options.hosts);
+  require_both(supervision, hosts_place, "--hosts n1:4,n2:4", !supervision.hosts.empty());
+  if (supervision.hosts.empty() || !supervision.ranks.empty()) {
+    require_both(supervision, ranks_place, "--ranks 8,6,4", !supervision.ranks.empty());
+  }
   Config const config = load_config(options.train.config, options.train.overrides);
   require_supported(config);
   supervision.directory = run_directory_for(config.run.directory, options.train.fresh);

@@ -20,6 +20,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int most_restarts_without_progress = 3;
+constexpr milliseconds patience_with_hosts{1000};
+constexpr milliseconds host_lost_after{3000};
 
 void say(std::string const& text) {
   std::cerr << "heddle run: " << text << std::endl;
@@ -44,6 +46,12 @@ std::string reason_of(ProcessEnd const& end) {
   return fmt::format("it failed with code {}", end.code);
 }
 
+void replace(std::string& word, std::string_view place, std::string const& text) {
+  for (auto at = word.find(place); at != std::string::npos; at = word.find(place, at + text.size())) {
+    word.replace(at, place.size(), text);
+  }
+}
+
 /// One run under supervision.
 class Supervisor {
  public:
@@ -54,6 +62,11 @@ class Supervisor {
 
  private:
   std::vector<std::string> command() const;
+  /// Chooses hosts that answer, and with them the number of ranks; waits while they are too few for any number. False
+  /// if a signal came first.
+  bool choose_hosts();
+  /// Ends a launcher that waits for a host which no longer answers.
+  void look_after_hosts(ChildProcess const& child);
   /// Waits until no process trains in the directory; false if a signal came first. Before the first start it waits only
   /// for ranks that are about to end: `heddle train` itself refuses a directory in which another run trains.
   bool wait_for_directory(bool first_start);
@@ -65,21 +78,80 @@ class Supervisor {
   Supervision const& supervision_;
   BlockedSignals signals_;
   std::int64_t newest_;
-  std::size_t choice_ = 0;  ///< of supervision_.ranks
+  std::size_t choice_ = 0;    ///< of supervision_.ranks
+  int ranks_ = 0;             ///< of this start
+  std::vector<Host> hosts_;   ///< of this start
+  std::string silent_hosts_;  ///< those of them that do not answer
+  std::chrono::steady_clock::time_point silent_since_;
+  std::int64_t step_when_silent_ = -1;
+  bool ended_for_host_ = false;
+  std::string left_out_;  ///< hosts
   int without_progress_ = 0;
   int signals_received_ = 0;
 };
 
 std::vector<std::string> Supervisor::command() const {
-  static std::string const place = "{ranks}";
   std::vector<std::string> words = supervision_.launcher;
   for (std::string& word : words) {
-    for (auto at = word.find(place); !supervision_.ranks.empty() && at != std::string::npos; at = word.find(place)) {
-      word.replace(at, place.size(), std::to_string(supervision_.ranks[choice_]));
-    }
+    replace(word, ranks_place, std::to_string(ranks_));
+    replace(word, hosts_place, to_string(hosts_));
   }
   words.insert(words.end(), supervision_.training.begin(), supervision_.training.end());
   return words;
+}
+
+bool Supervisor::choose_hosts() {
+  constexpr int looks_between_messages = 60;
+  for (int look = 0;; ++look) {
+    std::vector<Host> const present = answering(supervision_.hosts, patience_with_hosts);
+    std::vector<int> const& numbers = supervision_.ranks;
+    std::optional<std::vector<Host>> chosen;
+    for (std::size_t choice = choice_; choice < numbers.size() && !chosen; ++choice) {
+      ranks_ = numbers[choice];
+      chosen = supervision_.hosts.empty() ? std::vector<Host>() : enough_for(present, ranks_);
+    }
+    if (numbers.empty()) {
+      ranks_ = slots_of(present);
+      chosen = present;
+    }
+    if (chosen) {
+      std::string const missing = missing_from(supervision_.hosts, present);
+      if (missing != left_out_) {
+        say(missing.empty() ? "all hosts answer again" : fmt::format("left out, as they do not answer: {}", missing));
+        left_out_ = missing;
+      }
+      hosts_ = *chosen;
+      return true;
+    }
+    if (look % looks_between_messages == 0) {
+      say(fmt::format("waiting for hosts: {} do not answer, and {} slots are too few for {} ranks",
+                      missing_from(supervision_.hosts, present), slots_of(present), ranks_));
+    }
+    if (auto const signal = signals_.wait(milliseconds(1000)); signal && *signal != SIGCHLD) {
+      return false;
+    }
+  }
+}
+
+void Supervisor::look_after_hosts(ChildProcess const& child) {
+  if (hosts_.empty()) {
+    return;
+  }
+  auto const now = std::chrono::steady_clock::now();
+  std::string const silent = missing_from(hosts_, answering(hosts_, patience_with_hosts));
+  std::int64_t const step = silent.empty() ? -1 : newest_step(supervision_.directory);
+  if (silent.empty() || silent_hosts_.empty() || step > step_when_silent_) {
+    silent_hosts_ = silent;
+    silent_since_ = now;
+    step_when_silent_ = step;
+  } else if (now - silent_since_ >= host_lost_after) {
+    if (!ended_for_host_) {
+      say(fmt::format("{} does not answer, and there is no new step: ending the launcher", silent));
+    }
+    // First what the launcher can still end in order, then the launcher, which waits for the host.
+    child.send(ended_for_host_ ? SIGKILL : SIGTERM);
+    ended_for_host_ = true;
+  }
 }
 
 bool Supervisor::wait_for_directory(bool first_start) {
@@ -110,6 +182,8 @@ void Supervisor::pass_on(ChildProcess const& child, int signal) {
 }
 
 ProcessEnd Supervisor::run_once() {
+  silent_hosts_.clear();
+  ended_for_host_ = false;
   ChildProcess child(command());
   while (true) {
     if (auto const end = child.ended()) {
@@ -117,13 +191,16 @@ ProcessEnd Supervisor::run_once() {
     }
     if (auto const signal = signals_.wait(milliseconds(1000)); signal && *signal != SIGCHLD) {
       pass_on(child, *signal);
+    } else if (!signal) {
+      look_after_hosts(child);
     }
   }
 }
 
 bool Supervisor::goes_on(ProcessEnd const& end) {
   std::int64_t const step = newest_step(supervision_.directory);
-  std::string why = fmt::format("{} after {}", reason_of(end), step < 0 ? "no step" : fmt::format("step {}", step));
+  std::string const reason = ended_for_host_ ? fmt::format("lost {}", silent_hosts_) : reason_of(end);
+  std::string why = fmt::format("{} after {}", reason, step < 0 ? "no step" : fmt::format("step {}", step));
   if (step > newest_) {
     newest_ = step;
     without_progress_ = 0;
@@ -141,11 +218,11 @@ bool Supervisor::goes_on(ProcessEnd const& end) {
 
 int Supervisor::run() {
   for (bool first_start = true;; first_start = false) {
-    if (!wait_for_directory(first_start)) {
+    if (!wait_for_directory(first_start) || !choose_hosts()) {
       return static_cast<int>(ExitCode::requeue);
     }
     ProcessEnd const end = run_once();
-    if (is_final(end) || signals_received_ > 0 || !goes_on(end)) {
+    if ((is_final(end) && !ended_for_host_) || signals_received_ > 0 || !goes_on(end)) {
       return end.code;
     }
   }

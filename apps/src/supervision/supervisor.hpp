@@ -2,21 +2,31 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "hosts.hpp"
 
 namespace heddle {
 
+/// Stand in the launcher's arguments for the number of ranks and the hosts, "n1:4,n2:4".
+inline constexpr std::string_view ranks_place = "{ranks}";
+inline constexpr std::string_view hosts_place = "{hosts}";
+
 /// A training run that is started again when a rank, a launcher or a node is lost, or a rank hangs.
 struct Supervision {
-  std::vector<std::string> launcher;  ///< "mpirun", "-np", "8"; {ranks} in a word stands for the number below
+  std::vector<std::string> launcher;  ///< "mpirun", "-np", "8"; {ranks} and {hosts} in a word stand for those below
   std::vector<std::string> training;  ///< the command that it launches: "heddle", "train", …
-  std::vector<int> ranks;             ///< the numbers to try, one after another; empty: the launcher is as it is
+  std::vector<int> ranks;             ///< the numbers to try, most first; empty: as many as the hosts have slots
+  std::vector<Host> hosts;            ///< in the order in which they are used; more than needed are spare
   std::filesystem::path directory;    ///< of the run
 };
 
 /// Starts the training until it ends with a code that a restart would not change, or has ended four times without a
-/// new step; returns that code. A start without a new step moves on to the next number of ranks. SIGUSR1 is passed on;
-/// the first SIGTERM, SIGINT or SIGHUP is passed on as SIGUSR1, so that a checkpoint is written, a second one as
+/// new step; returns that code. A start without a new step moves on to the next number of ranks. A start uses the first
+/// hosts that answer; if they are too few, it moves on to the first number of ranks that they can run. A host that
+/// stops answering for three seconds in which no step was made is lost: the launcher is then ended. SIGUSR1 is passed
+/// on; the first SIGTERM, SIGINT or SIGHUP is passed on as SIGUSR1, so that a checkpoint is written, a second one as
 /// itself; after a signal nothing is started again. Throws Error if the launcher cannot be started.
 int supervise(Supervision const& supervision);
 

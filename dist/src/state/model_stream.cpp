@@ -153,16 +153,21 @@ void ModelStream::receive(TensorChunk const& chunk, std::span<float> elements) {
       source = received_.rows(0, count);
       parallel_.world.receive(source, piece.rank);
     }
-    staged_.resize(static_cast<std::size_t>(count));
-    copy_to_host(staged_.data(), source);
-    piece.place(staged_, chunk.elements.begin, elements);
+    if (source.space() == MemorySpace::host) {
+      piece.place({source.data<float>(), static_cast<std::size_t>(count)}, chunk.elements.begin, elements);
+    } else {
+      staged_.resize(static_cast<std::size_t>(count));
+      copy_to_host(staged_.data(), source);
+      piece.place(staged_, chunk.elements.begin, elements);
+    }
   }
 }
 
 void ModelStream::wait() {
-  for (Transfer& transfer : sends_) {
-    transfer.wait();
+  for (Transfer& transfer : earlier_sends_) {
+    transfer.wait_resting();
   }
+  earlier_sends_ = std::move(sends_);
   sends_.clear();
 }
 

@@ -284,14 +284,14 @@ MemoryCheckpoint MemoryStore::commit(CheckpointContents const& contents, TensorS
         fs::create_directory(place);
       }
     });
-    auto const digests = write_tensor_files(
+    WrittenTensors const written = write_tensor_files(
         world_, {.writers = made.writers, .planned = planned, .directory = place, .durable = false}, tensors);
     std::string const state =
         broadcast_text(world_, world_.rank() == 0 ? state_file_bytes({contents, planned.tensors}) : "");
     FileHash hash(state_file_name);
     hash.add({reinterpret_cast<std::uint8_t const*>(state.data()), state.size()});
     made.manifest = {step, {hash.finish()}};
-    made.manifest.files.insert(made.manifest.files.end(), digests.begin(), digests.end());
+    made.manifest.files.insert(made.manifest.files.end(), written.files.begin(), written.files.end());
     copy_to_buddies(place, made);
     // The older one goes only after all hosts have the new one.
     together(world_, [&] {

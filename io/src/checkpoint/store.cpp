@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -140,6 +141,26 @@ void check_free_space(fs::path const& directory, CheckpointContents const& conte
   }
 }
 
+/// Notes how long a large checkpoint took.
+void note_times(WrittenTensors const& written, std::int64_t step, CommitResult& result) {
+  constexpr std::int64_t large = std::int64_t{100} << 20;
+  std::int64_t bytes = 0;
+  for (FileDigest const& file : written.files) {
+    bytes += file.bytes;
+  }
+  if (bytes < large) {
+    return;
+  }
+  auto const speed = [&](double seconds) {
+    return fmt::format("{:.1f} s ({:.2f} GB/s)", seconds, static_cast<double>(bytes) / 1e9 / std::max(seconds, 1e-9));
+  };
+  WriteTimes const& times = written.times;
+  result.notes.push_back(fmt::format(
+      "checkpoint of step {}: {:.2f} GB gathered and synced in {}: write and fsync {}, digest {}; read back in {}",
+      step, static_cast<double>(bytes) / 1e9, speed(times.all), speed(times.write), speed(times.digest),
+      speed(times.read_back)));
+}
+
 /// Writes what is not a tensor, the manifest last.
 void write_state(fs::path const& directory, CheckpointIndex const& index, std::vector<FileDigest> const& tensor_files,
                  CheckpointStore::Observer const& reached) {
@@ -230,9 +251,10 @@ CommitResult CheckpointStore::commit(Communicator const& world, CheckpointConten
       reached("temporary_created");
     });
     fs::path const place = broadcast_text(world, temporary ? temporary->path().string() : "");
-    auto const digests = write_tensor_files(world, {ranks, planned, place, true, reached}, tensors);
+    WrittenTensors const written = write_tensor_files(world, {ranks, planned, place, true, reached}, tensors);
+    note_times(written, step, result);
     on_rank_0(world, [&] {
-      write_state(place, {contents, planned.tensors}, digests, reached);
+      write_state(place, {contents, planned.tensors}, written.files, reached);
       temporary->rename_to(result.directory);
       reached("renamed");
       sync_to_disk(directory_);

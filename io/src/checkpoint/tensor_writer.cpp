@@ -1,17 +1,14 @@
 #include "tensor_writer.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
+#include <chrono>
 #include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <optional>
 
+#include "file_writer.hpp"
 #include "files/file_descriptor.hpp"
 #include "hosts.hpp"
 #include "together.hpp"
@@ -56,51 +53,18 @@ class Chunks {
   std::int64_t begin_ = 0;
 };
 
-/// A new file that is written from its begin to its end, and hashed from the same memory.
-class FileWriter {
- public:
-  explicit FileWriter(fs::path path)
-      : path_(std::move(path)), file_(path_, O_WRONLY | O_CREAT | O_EXCL), hash_(path_.filename().string()) {
-    if (!file_.is_open()) {
-      fail_with_errno(path_, "create the file");
-    }
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+/// Queues the image's bytes up to `end`.
+void write_image(FileWriter& file, hdf5::FileImage& image, std::int64_t end) {
+  while (file.position() < end) {
+    image.read(file.position(),
+               file.buffer(static_cast<std::size_t>(std::min(manifest_block_bytes, end - file.position()))));
+    file.queue();
   }
-
-  std::int64_t position() const { return position_; }
-
-  void write(std::span<std::uint8_t const> bytes) {
-    hash_.add(bytes);
-    write_at(file_, path_, position_, bytes);
-    position_ += std::ssize(bytes);
-  }
-
-  /// Writes the image's bytes up to `end`.
-  void write_image(hdf5::FileImage& image, std::int64_t end) {
-    std::vector<std::uint8_t> bytes(
-        static_cast<std::size_t>(std::min(manifest_block_bytes, std::max<std::int64_t>(end - position_, 0))));
-    while (position_ < end) {
-      bytes.resize(static_cast<std::size_t>(std::min(std::ssize(bytes), end - position_)));
-      image.read(position_, bytes);
-      write(bytes);
-    }
-  }
-
-  /// Waits until the file is on the disk. A failed fsync is an error for good: the kernel may have dropped the pages
-  /// that it could not write, so that a second fsync would succeed without them.
-  void sync() const {
-    if (::fsync(file_.get()) != 0) {
-      fail_with_errno(path_, "write to the disk");
-    }
-  }
-
-  FileDigest digest() { return hash_.finish(); }
-
- private:
-  fs::path path_;
-  FileDescriptor file_;
-  FileHash hash_;
-  std::int64_t position_ = 0;
-};
+}
 
 /// Throws Error unless the numbers may be kept.
 void check_numbers(std::span<float const> numbers, StreamedTensor const& tensor, TensorPart part) {
@@ -143,6 +107,7 @@ class Streaming {
   /// Writes this rank's file, and sends the elements of all others. Errors of the file are kept for rethrow(): other
   /// ranks wait for what this one has to send.
   void run(TensorWriting const& writing) {
+    auto const began = std::chrono::steady_clock::now();
     std::optional<FileWriter> file;
     attempt([&] {
       if (own_) {
@@ -154,13 +119,13 @@ class Streaming {
     attempt([&] {
       if (file) {
         hdf5::FileImage& image = *planned_.files[*own_].image;
-        file->write_image(image, image.size());
-        if (writing.durable) {
-          file->sync();
-        }
-        digest_ = file->digest();
+        write_image(*file, image, image.size());
+        digest_ = file->finish(writing.durable);
+        times_.digest = file->digest_seconds();
+        times_.write = file->write_seconds();
       }
     });
+    times_.all = seconds_since(began);
   }
 
   void rethrow() const {
@@ -170,6 +135,7 @@ class Streaming {
   }
 
   FileDigest const& digest() const { return digest_; }
+  WriteTimes const& times() const { return times_; }
 
  private:
   template <class Action>
@@ -201,17 +167,27 @@ class Streaming {
       }
     }
     if (mine) {
-      numbers_.resize(static_cast<std::size_t>(mine->elements.count()));
-      tensors_.receive(*mine, numbers_);
-      attempt([&] {
-        check_numbers(numbers_, tensors_.tensors()[mine->tensor], mine->part);
-        file->write_image(*planned_.files[*own_].image, offset);
-        auto const bytes = std::as_bytes(std::span(numbers_));
-        file->write({reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()});
-      });
+      receive(file, *mine, offset);
     }
     tensors_.wait();
     return moved;
+  }
+
+  /// Receives a chunk, which is at `offset` of the file: into the file's buffer, or, after an error, only away from
+  /// those who send it.
+  void receive(std::optional<FileWriter>& file, TensorChunk const& chunk, std::int64_t offset) {
+    auto const bytes = static_cast<std::size_t>(chunk.elements.count()) * sizeof(float);
+    attempt([&] { write_image(*file, *planned_.files[*own_].image, offset); });
+    if (error_) {
+      unused_.resize(bytes);
+    }
+    std::span<std::uint8_t> const memory = error_ ? std::span(unused_) : file->buffer(bytes);
+    std::span<float> const numbers(reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float));
+    tensors_.receive(chunk, numbers);
+    attempt([&] {
+      check_numbers(numbers, tensors_.tensors()[chunk.tensor], chunk.part);
+      file->queue();
+    });
   }
 
   std::vector<int> const& writers_;
@@ -219,10 +195,23 @@ class Streaming {
   TensorStream& tensors_;
   std::vector<Chunks> chunks_;  ///< of each file
   std::optional<std::size_t> own_;
-  std::vector<float> numbers_;
+  std::vector<std::uint8_t> unused_;
   std::exception_ptr error_;
   FileDigest digest_;
+  WriteTimes times_;
 };
+
+/// Of each of the times the longest of all ranks.
+WriteTimes longest_of_all(Communicator const& world, WriteTimes const& own) {
+  WriteTimes longest;
+  for (WriteTimes const& times : gather_values(world, own)) {
+    longest.all = std::max(longest.all, times.all);
+    longest.write = std::max(longest.write, times.write);
+    longest.digest = std::max(longest.digest, times.digest);
+    longest.read_back = std::max(longest.read_back, times.read_back);
+  }
+  return longest;
+}
 
 }  // namespace
 
@@ -241,17 +230,19 @@ std::vector<int> choose_writers(Communicator const& world, std::int64_t wanted) 
   return writers;
 }
 
-std::vector<FileDigest> write_tensor_files(Communicator const& world, TensorWriting const& writing,
-                                           TensorStream& tensors) {
+WrittenTensors write_tensor_files(Communicator const& world, TensorWriting const& writing, TensorStream& tensors) {
   Streaming streaming(writing.writers, world.rank(), writing.planned, tensors);
   streaming.run(writing);
+  WriteTimes times = streaming.times();
   together(world, [&] {
     streaming.rethrow();
     if (streaming.own() && writing.durable) {
       writing.reached("tensors_synced");
+      auto const began = std::chrono::steady_clock::now();
       fs::path const path = writing.directory / tensor_file_name(*streaming.own());
       drop_from_cache(path);
       require_equal(path, streaming.digest());
+      times.read_back = seconds_since(began);
       writing.reached("tensors_read_back");
     }
   });
@@ -259,13 +250,13 @@ std::vector<FileDigest> write_tensor_files(Communicator const& world, TensorWrit
   if (streaming.own()) {
     own.files.push_back(streaming.digest());
   }
-  std::vector<FileDigest> digests;
+  WrittenTensors written{{}, longest_of_all(world, times)};
   for (std::string const& text : gather_texts(world, streaming.own() ? manifest_text(own) : "")) {
     if (!text.empty()) {
-      digests.push_back(parse_manifest(text, "another rank's digests").files.front());
+      written.files.push_back(parse_manifest(text, "another rank's digests").files.front());
     }
   }
-  return digests;
+  return written;
 }
 
 }  // namespace heddle

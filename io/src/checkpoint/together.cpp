@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <new>
+#include <span>
 
 namespace heddle {
 
@@ -31,6 +33,17 @@ Problem problem_of(std::function<void()> const& action) {
   }
 }
 
+/// Whether any rank failed. Files take their time, and ranks that have none would take the cores from those that have:
+/// these wait without polling.
+bool any_failed(Communicator const& group, bool own) {
+  Tensor const mine = Tensor::allocate_on_host(DType::int32, {1});
+  Tensor const all = Tensor::allocate_on_host(DType::int32, {group.size()});
+  *mine.data<std::int32_t>() = own ? 1 : 0;
+  group.start_all_gather(mine, all).wait_resting();
+  std::span const found(all.data<std::int32_t>(), static_cast<std::size_t>(group.size()));
+  return std::find(found.begin(), found.end(), 1) != found.end();
+}
+
 [[noreturn]] void raise(Problem const& problem) {
   auto const code = static_cast<ExitCode>(problem.code);
   if (code == ExitCode::bad_data) {
@@ -43,7 +56,7 @@ Problem problem_of(std::function<void()> const& action) {
 
 void together(Communicator const& group, std::function<void()> const& action) {
   Problem own = problem_of(action);
-  if (!any_of(group, own.code != no_problem)) {
+  if (!any_failed(group, own.code != no_problem)) {
     return;
   }
   auto const codes = gather_values(group, own.code);

@@ -10,7 +10,7 @@ namespace heddle {
 /// A model's parameters and their moments, from the ranks of any mesh, in the order of their names, which is that of
 /// every mesh. Values come from the receiver's replica, moments
 /// from there or, if they are sharded, from the ranks that keep them. Keeps references to everything that it is made
-/// of; none of it may change between `send` and `wait`. float32 only. Its verbs are those of the world.
+/// of; none of it may change until what was sent has been received. float32 only. Its verbs are those of the world.
 class ModelStream final : public TensorStream {
  public:
   ModelStream(ParallelState const& parallel, WholeModel const& model, ParameterSet const& parameters,
@@ -37,9 +37,10 @@ class ModelStream final : public TensorStream {
   ParameterSet const& parameters_;
   DistributedOptimizer const& optimizer_;
   std::vector<StreamedTensor> tensors_;
-  std::vector<Source> sources_;     ///< of tensors_
-  std::vector<BufferParts> parts_;  ///< [stage]: how the replicas divide the moments; empty if they do not
-  std::vector<Transfer> sends_;
+  std::vector<Source> sources_;          ///< of tensors_
+  std::vector<BufferParts> parts_;       ///< [stage]: how the replicas divide the moments; empty if they do not
+  std::vector<Transfer> sends_;          ///< of this round
+  std::vector<Transfer> earlier_sends_;  ///< of the round before
   Tensor received_;
   std::vector<float> staged_;
 };
