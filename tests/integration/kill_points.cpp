@@ -1,13 +1,15 @@
 // A library for LD_PRELOAD that ends processes of a training run at named points, by a plan: the calls of a rank show
-// where it is, so that the program itself needs no hooks. tests/integration/kills.sh uses it.
+// where it is, so that the program itself needs no hooks. tests/torture/kills.sh uses it.
 //
 // HEDDLE_KILL_PLAN names a file. Its line n (from 0) holds for every start that comes after n kills: "POINT COUNT RANK
 // VICTIM". When rank RANK comes to POINT for the COUNT-th time since its start, VICTIM is ended by SIGKILL: "rank N",
 // "launcher", or "host" (all processes that see the network of this rank, but not a sleeping one, which keeps a virtual
-// host alive). "link" sets this host's eth0 down instead. Points: those of save, prune, load and logging, with .before
-// or .after the call (see `name_of`); "mpi", any call that communicates; "start" and "training", COUNT milliseconds
-// after the process began or logged its first step. HEDDLE_KILL_EVENTS gets a line for each process, step and kill,
-// with the time in nanoseconds: "begin PID T", "step N PID T", "kill POINT VICTIM T".
+// host alive). "link" sets this host's eth0 down for ten seconds instead, "power" for good, and ends the host. Points:
+// those of save, prune, load and logging, with .before or .after the call (see `name_of`); "mpi", any call that
+// communicates; "start" and "training", COUNT milliseconds after the process began or logged its first step.
+// HEDDLE_FLOCK_ERROR is an errno with which every lock of a file fails, as on file systems without locks.
+// HEDDLE_KILL_EVENTS gets a line for each process, step and kill, with the time in nanoseconds: "begin PID T", "step N
+// PID T", "kill POINT VICTIM T".
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
@@ -328,6 +330,14 @@ int unlinkat(int directory, char const* path, int flags) {
 
 int symlink(char const* target, char const* path) {
   return between("link", path, [&] { return next<int (*)(char const*, char const*)>("symlink")(target, path); });
+}
+
+int flock(int file, int operation) {
+  if (*variable("HEDDLE_FLOCK_ERROR") != '\0') {
+    errno = std::atoi(variable("HEDDLE_FLOCK_ERROR"));
+    return -1;
+  }
+  return next<int (*)(int, int)>("flock")(file, operation);
 }
 
 int MPI_Allreduce(void const* from, void* to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm group) {

@@ -89,4 +89,32 @@ void CheckedBackend::before(VerbCall const& call) {
       fmt::format("the ranks of a {} group do not call the same collective: {}", group_.name, fmt::join(calls, "; ")));
 }
 
+void CheckedBackend::before_exchange(Counts send, Counts receive) {
+  auto const ranks = static_cast<std::size_t>(size());
+  std::vector<std::int64_t> own(send.begin(), send.end());
+  own.insert(own.end(), receive.begin(), receive.end());
+  std::vector<std::int64_t> all(own.size() * ranks);
+  constexpr std::int64_t words = sizeof(std::int64_t) / sizeof(std::int32_t);
+  Tensor const mine = Tensor::allocate(DType::int32, {std::ssize(own) * words});
+  Tensor const gathered = Tensor::allocate(DType::int32, {std::ssize(all) * words});
+  copy_from_host(mine, own.data());
+  inner().all_gather(mine, gathered);
+  copy_to_host(all.data(), gathered);
+  std::vector<std::string> mismatches;
+  for (std::size_t from = 0; from < ranks; ++from) {
+    for (std::size_t to = 0; to < ranks; ++to) {
+      std::int64_t const sent = all[from * 2 * ranks + to];
+      std::int64_t const expected = all[(to * 2 + 1) * ranks + from];
+      if (sent != expected) {
+        mismatches.push_back(fmt::format("rank {} sends {} elements to rank {}, which expects {}", group_.members[from],
+                                         sent, group_.members[to], expected));
+      }
+    }
+  }
+  if (!mismatches.empty()) {
+    throw Error(fmt::format("the ranks of a {} group do not agree on all_to_all_rows as its collective {}: {}",
+                            group_.name, calls_, fmt::join(mismatches, "; ")));
+  }
+}
+
 }  // namespace heddle

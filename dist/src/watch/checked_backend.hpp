@@ -13,6 +13,8 @@ class CheckedBackend final : public DecoratedBackend {
 
  protected:
   void before(VerbCall const& call) override;
+  /// Throws Error on every rank unless each rank expects what each other one sends to it.
+  void before_exchange(Counts send, Counts receive) override;
   void after() noexcept override {}
   std::unique_ptr<TransferBackend> around(VerbCall const& /*call*/,
                                           std::unique_ptr<TransferBackend> transfer) override {

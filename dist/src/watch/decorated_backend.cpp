@@ -63,9 +63,11 @@ void DecoratedBackend::all_to_all(Tensor const& input, Tensor const& output) {
 
 void DecoratedBackend::all_to_all_uneven(Tensor const& input, Counts send_counts, Tensor const& output,
                                          Counts receive_counts) {
-  // Ranks send different numbers of elements: nothing that they could compare.
-  run({"all_to_all_rows", 0, input.dtype()},
-      [&] { inner_->all_to_all_uneven(input, send_counts, output, receive_counts); });
+  // Ranks send different numbers of elements: before_exchange compares them.
+  run({"all_to_all_rows", 0, input.dtype()}, [&] {
+    before_exchange(send_counts, receive_counts);
+    inner_->all_to_all_uneven(input, send_counts, output, receive_counts);
+  });
 }
 
 void DecoratedBackend::broadcast(Tensor const& tensor, int root) {

@@ -58,6 +58,8 @@ class DecoratedBackend : public CommunicatorBackend {
  protected:
   CommunicatorBackend& inner() const { return *inner_; }
   virtual void before(VerbCall const& call) = 0;
+  /// Called after `before` of all_to_all_rows, with the elements for and from each rank.
+  virtual void before_exchange(Counts /*send*/, Counts /*receive*/) {}
   /// Called also if the verb throws.
   virtual void after() noexcept = 0;
   /// Called between before and after of a verb that has been started.

@@ -63,7 +63,7 @@ FileLock::Result FileLock::lock(int operation) {
     if (errno == EWOULDBLOCK) {
       return Result::busy;
     }
-    if (errno == ENOSYS || errno == EOPNOTSUPP) {
+    if (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK) {  // ENOLCK: NFS without its lock service
       return Result::not_supported;
     }
     if (errno != EINTR) {

@@ -81,7 +81,7 @@ class ReshardTest : public DistTest {
 TEST_F(ReshardTest, EveryLayoutReadsWhatEveryOtherWrote) {
   auto const layouts = matrix();
   if (world_.size() < 24) {
-    return;  // tensor 4 x pipeline 2 x data 3: run by dist.reshard
+    return;  // tensor 4 x pipeline 2 x data 3: run by scripts/torture
   }
   std::string expected;
   on_first(1, [&](Communicator const& self) {

@@ -163,5 +163,38 @@ TEST_F(CheckedTest, AnotherVerbCountReductionOrRootIsNamedOnEveryRank) {
   EXPECT_NO_THROW(checked_.barrier()) << "a named mismatch leaves the group usable";
 }
 
+TEST_F(CheckedTest, RowCountsThatDoNotAgreeAreNamedOnEveryRank) {
+  auto const ranks = static_cast<std::size_t>(world_.size());
+  auto const size = static_cast<std::int64_t>(ranks);
+  int const last = world_.size() - 1;
+  Tensor const input = Tensor::allocate(DType::float32, {2 * size, 3});
+  std::vector<std::int64_t> const rows(ranks, 2);
+  Tensor const output = Tensor::allocate(DType::float32, {2 * size, 3});
+  EXPECT_NO_THROW(checked_.all_to_all_rows(input, rows, output, rows));
+  if (last == 0) {
+    return;
+  }
+  // The last rank expects a row less from rank 0.
+  std::vector<std::int64_t> fewer = rows;
+  fewer.front() = 1;
+  bool const odd = world_.rank() == last;
+  Tensor const smaller = Tensor::allocate(DType::float32, {2 * size - 1, 3});
+  EXPECT_THAT(error_of([&] { checked_.all_to_all_rows(input, rows, odd ? smaller : output, odd ? fewer : rows); }),
+              HasSubstr(fmt::format("all_to_all_rows as its collective 2: rank 0 sends 6 elements to rank {}, which "
+                                    "expects 3",
+                                    last)));
+  // The other verbs of rows: the last rank has another list.
+  std::vector<std::int64_t> other = rows;
+  other.front() = 3;
+  other.back() = 1;
+  Tensor const two = Tensor::allocate(DType::float32, {2, 3});
+  Tensor const own = Tensor::allocate(DType::float32, {odd ? 1 : 2, 3});
+  EXPECT_THAT(error_of([&] { checked_.all_gather_rows(own, output, odd ? other : rows); }),
+              HasSubstr("rows with the digest"));
+  EXPECT_THAT(error_of([&] { checked_.reduce_scatter_rows(input, odd ? own : two, odd ? other : rows); }),
+              HasSubstr("rows with the digest"));
+  EXPECT_NO_THROW(checked_.barrier()) << "a named mismatch leaves the group usable";
+}
+
 }  // namespace
 }  // namespace heddle

@@ -3,7 +3,8 @@
 # between and at random, in data, tensor, pipeline and context layouts: each run ends bitwise as an undisturbed one.
 # HEDDLE_KILLS: kills of ranks and mpirun, to which those of hosts and links are added (30 and 10; 1,000 and 144 with
 # HEDDLE_TORTURE=big); HEDDLE_SEED chooses the order. Where there can be no virtual hosts, theirs are left out.
-source "$(dirname "${BASH_SOURCE[0]}")/small_run"
+export TMPDIR=/tmp # virtual hosts have a /dev/shm of their own
+source "$(dirname "${BASH_SOURCE[0]}")/../integration/small_run"
 kills=${HEDDLE_KILLS:-30}
 [ "${HEDDLE_TORTURE:-small}" = small ] || kills=${HEDDLE_KILLS:-1000}
 RANDOM=${HEDDLE_SEED:-1}
