@@ -4,22 +4,12 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <utility>
 
 namespace heddle {
 
-namespace {
-
-/// The one being written, and the one before.
-constexpr int checkpoints_in_memory = 2;
-
-}  // namespace
-
 CheckpointKeeper::CheckpointKeeper(Setup const& setup)
-    : setup_(setup), disk_(setup.directory / "checkpoints", setup.config.checkpoint.keep) {
-  if (setup.config.checkpoint.async) {
-    throw ConfigError("checkpoint.async = true is not supported yet");
-  }
-}
+    : setup_(setup), disk_(setup.directory / "checkpoints", setup.config.checkpoint.keep) {}
 
 void CheckpointKeeper::find_memory(RunDirectory const* directory) {
   MemoryStore::Place place{.root = setup_.config.checkpoint.memory_directory, .run = {}, .identity = {}};
@@ -37,7 +27,9 @@ void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedT
     return;
   }
   memory_->remove_strangers();
-  memory_->require_room(tensors, checkpoints_in_memory);
+  // The one being written, the one before, and one that is on its way to the disk.
+  bool const both = checkpoint().async && checkpoint().memory_every_steps > 0;
+  memory_->require_room(tensors, memory_writers(), both ? 3 : 2);
 }
 
 std::optional<Checkpoint> CheckpointKeeper::newest_on_disk(CheckpointStore::Report const& report) {
@@ -82,31 +74,70 @@ Checkpoint CheckpointKeeper::go_back(std::int64_t step, CheckpointStore::Report 
 }
 
 CheckpointKeeper::Request CheckpointKeeper::left_of(Request const& asked, std::int64_t step) const {
-  return {asked.disk && committed_step_ != step, asked.best, asked.memory && uses_memory()};
+  bool const memory = asked.memory && checkpoint().memory_every_steps > 0;
+  return {asked.disk && committed_step_ != step, asked.best, memory, asked.wait};
 }
 
-std::vector<std::string> CheckpointKeeper::keep(CheckpointContents const& contents, TensorStream& tensors,
-                                                Request const& request) {
-  std::vector<std::string> notes;
-  if (request.memory) {
-    keep_in_memory(contents, tensors, notes);
+CheckpointKeeper::Notes CheckpointKeeper::keep(CheckpointContents const& contents, TensorStream& tensors,
+                                               Request const& request) {
+  if (!request.disk) {
+    Notes notes;
+    if (request.memory) {
+      keep_in_memory(contents, tensors, notes);
+    }
+    if (request.best) {
+      mark_best(contents.state.step);
+    }
+    return notes;
   }
-  if (request.disk) {
-    CommitResult const result = disk_.commit(setup_.world, contents, tensors, setup_.config.checkpoint.writers);
-    notes.insert(notes.end(), result.notes.begin(), result.notes.end());
-    committed_step_ = contents.state.step;
-  }
-  if (request.best && setup_.world.rank() == 0) {
-    disk_.mark_best(contents.state.step);
-  }
+  Notes notes = finish();
+  keep_on_disk(contents, tensors, request, notes);
   return notes;
 }
 
-void CheckpointKeeper::keep_in_memory(CheckpointContents const& contents, TensorStream& tensors,
-                                      std::vector<std::string>& notes) {
+void CheckpointKeeper::keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request,
+                                    Notes& notes) {
+  std::int64_t const step = contents.state.step;
+  bool const background = checkpoint().async && !request.wait;
+  auto const snapshot = request.memory || background ? keep_in_memory(contents, tensors, notes) : std::nullopt;
+  if (background && snapshot) {
+    in_flight_ = disk_.begin(setup_.world, *snapshot);
+    best_in_flight_ = request.best;
+    return;
+  }
+  CommitResult const result = disk_.commit(setup_.world, contents, tensors, checkpoint().writers);
+  notes.insert(notes.end(), result.notes.begin(), result.notes.end());
+  committed_step_ = step;
+  if (request.best) {
+    mark_best(step);
+  }
+}
+
+CheckpointKeeper::Notes CheckpointKeeper::finish() {
+  if (!in_flight_) {
+    return {};
+  }
+  std::int64_t const step = in_flight_->step();
+  CommitResult const result = disk_.finish(setup_.world, std::move(in_flight_));
+  committed_step_ = step;
+  if (best_in_flight_) {
+    mark_best(step);
+  }
+  return result.notes;
+}
+
+void CheckpointKeeper::mark_best(std::int64_t step) {
+  if (setup_.world.rank() == 0) {
+    disk_.mark_best(step);
+  }
+}
+
+std::optional<MemoryCheckpoint> CheckpointKeeper::keep_in_memory(CheckpointContents const& contents,
+                                                                 TensorStream& tensors, Notes& notes) {
   try {
-    memory_->commit(contents, tensors, 0);
+    MemoryCheckpoint made = memory_->commit(contents, tensors, memory_writers());
     memory_failed_ = false;
+    return made;
   } catch (Error const& error) {
     if (error.code() == ExitCode::loss_not_finite) {
       throw;
@@ -115,10 +146,12 @@ void CheckpointKeeper::keep_in_memory(CheckpointContents const& contents, Tensor
       notes.push_back(fmt::format("note: {}; if the next ones fail, too, that is not printed", error.what()));
     }
     memory_failed_ = true;
+    return std::nullopt;
   }
 }
 
 void CheckpointKeeper::start_over(RunDirectory const* directory) {
+  in_flight_.reset();
   memory_->remove();
   find_memory(directory);
   committed_step_ = -1;

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/parallel/communicator.hpp>
+#include <heddle/io/checkpoint/background_commit.hpp>
 #include <heddle/io/checkpoint/memory_store.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,12 +43,21 @@ class CheckpointKeeper {
     bool disk = false;
     bool best = false;  ///< mark the one on disk as the best
     bool memory = false;
+    bool wait = false;  ///< the one on disk is written on return, also with checkpoint.async
   };
+  using Notes = std::vector<std::string>;  ///< for the log
   /// The part of a request that is still to be done.
   Request left_of(Request const& asked, std::int64_t step) const;
-  /// Writes the state, and returns notes for the log. Throws Error as CheckpointStore::commit does; what could not be
-  /// kept in memory alone is only noted.
-  std::vector<std::string> keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request);
+  /// Writes the state; with checkpoint.async that on disk is only begun, and the one begun before is finished. Throws
+  /// Error as CheckpointStore::commit does; if only memory fails, that is noted.
+  Notes keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request);
+
+  /// True while one on disk was begun and not finished.
+  bool in_flight() const { return in_flight_ != nullptr; }
+  /// True while this rank still writes it.
+  bool writes() const { return in_flight_ && !in_flight_->done(); }
+  /// Waits for all ranks' parts of it, if one was begun, and commits it. Throws Error as `keep` does.
+  Notes finish();
 
   /// The run's directory was made again: nothing of what was kept counts. It is given on rank 0.
   void start_over(RunDirectory const* directory);
@@ -58,15 +69,23 @@ class CheckpointKeeper {
   std::filesystem::path const& directory() const { return disk_.directory(); }
 
  private:
-  bool uses_memory() const { return setup_.config.checkpoint.memory_every_steps > 0; }
+  bool uses_memory() const { return checkpoint().memory_every_steps > 0 || checkpoint().async; }
+  CheckpointConfig const& checkpoint() const { return setup_.config.checkpoint; }
   void find_memory(RunDirectory const* directory);
-  void keep_in_memory(CheckpointContents const& contents, TensorStream& tensors, std::vector<std::string>& notes);
+  std::int64_t memory_writers() const { return checkpoint().async ? checkpoint().writers : 0; }
+  /// Nothing if it could not be kept.
+  std::optional<MemoryCheckpoint> keep_in_memory(CheckpointContents const& contents, TensorStream& tensors,
+                                                 Notes& notes);
+  void keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request, Notes& notes);
+  void mark_best(std::int64_t step);
 
   Setup setup_;
   CheckpointStore disk_;
   std::optional<MemoryStore> memory_;
   bool memory_failed_ = false;  ///< the last one could not be kept
   std::int64_t committed_step_ = -1;
+  std::unique_ptr<BackgroundCommit> in_flight_;
+  bool best_in_flight_ = false;
 };
 
 }  // namespace heddle

@@ -226,19 +226,23 @@ ExitCode Trainer::run(StopSignal const& signal) {
   if (speaks()) {
     notice.emplace(checkpoints_.directory());
   }
+  if (state_.step > 0 && state_.best_step == state_.step && checkpoints_.committed_step() != state_.step) {
+    keep_state({.disk = true, .best = true, .wait = true});  // it was lost on its way from memory to the disk
+  }
   while (state_.step < config_.train.steps && !stopped_early()) {
     if (notice) {
       notice->set_steps(state_.step + 1, checkpoints_.committed_step());
     }
     after_step(train_step());
     setup_.watch.phase("ending step", state_.step);
-    auto const [stop, restore] = requests(signal);
+    auto const [stop, restore, finish] = requests(signal);
     if (restore) {
       restore_directory();
+    } else if (finish) {
+      finish_checkpoint();
     }
     if (stop) {
-      keep_state({.disk = true});
-      checkpoints_.close();
+      keep_for_the_end();
       if (state_.step < config_.train.steps && !stopped_early()) {
         print_end();
         if (speaks()) {
@@ -249,8 +253,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
       }
     }
   }
-  keep_state({.disk = true});
-  checkpoints_.close();
+  keep_for_the_end();
   print_end();
   if (speaks()) {
     log_->say(
@@ -357,9 +360,10 @@ bool Trainer::stopped_early() const {
 }
 
 Trainer::Requests Trainer::requests(StopSignal const& signal) const {
-  std::array<std::int32_t, 2> found{signal.received() ? 1 : 0, directory_ && !directory_->in_place() ? 1 : 0};
+  std::array<std::int32_t, 3> found{signal.received() ? 1 : 0, directory_ && !directory_->in_place() ? 1 : 0,
+                                    checkpoints_.writes() ? 1 : 0};
   all_reduce_values<std::int32_t>(setup_.parallel.world, found, ReduceOp::max);
-  return {found[0] != 0, found[1] != 0};
+  return {found[0] != 0, found[1] != 0, checkpoints_.in_flight() && found[2] == 0};
 }
 
 void Trainer::restore_directory() {
@@ -373,7 +377,7 @@ void Trainer::restore_directory() {
     log_->reopen(*directory_);
   }
   checkpoints_.start_over(directory_ ? &*directory_ : nullptr);
-  keep_state({.disk = true});
+  keep_state({.disk = true, .wait = true});
 }
 
 ModelStream Trainer::stream() const {
@@ -397,13 +401,31 @@ void Trainer::keep_state(CheckpointKeeper::Request const& asked) {
   CheckpointContents contents = contents_for_checkpoint(state_, config_, *train_data_);
   contents.instruction_set = setup_.instruction_set;
   ModelStream tensors = stream();
-  for (std::string const& note : checkpoints_.keep(contents, tensors, request)) {
+  say(checkpoints_.keep(contents, tensors, request));
+  if (speaks()) {
+    log_->resume();
+  }
+}
+
+void Trainer::finish_checkpoint() {
+  if (!checkpoints_.in_flight()) {
+    return;
+  }
+  setup_.watch.phase("saving step", state_.step);
+  say(checkpoints_.finish());
+}
+
+void Trainer::keep_for_the_end() {
+  finish_checkpoint();
+  keep_state({.disk = true, .wait = true});
+  checkpoints_.close();
+}
+
+void Trainer::say(CheckpointKeeper::Notes const& notes) {
+  for (std::string const& note : notes) {
     if (speaks()) {
       log_->say(note);
     }
-  }
-  if (speaks()) {
-    log_->resume();
   }
 }
 

@@ -80,6 +80,7 @@ class Trainer {
   struct Requests {
     bool stop = false;     ///< a rank has been signalled
     bool restore = false;  ///< the run's directory is gone
+    bool finish = false;   ///< all ranks have written their parts of a checkpoint
   };
   /// Collective over the world.
   Requests requests(StopSignal const& signal) const;
@@ -87,6 +88,11 @@ class Trainer {
   void restore_directory();
   /// Compares the replicas, then writes; collective over the world.
   void keep_state(CheckpointKeeper::Request const& asked);
+  /// Commits a checkpoint that was begun, if there is one; collective over the world.
+  void finish_checkpoint();
+  /// Leaves a checkpoint of this step on the disk, and nothing in memory; collective over the world.
+  void keep_for_the_end();
+  void say(CheckpointKeeper::Notes const& notes);
   ModelStream stream() const;
   bool speaks() const { return setup_.parallel.world.rank() == 0; }
 

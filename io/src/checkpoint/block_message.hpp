@@ -28,10 +28,4 @@ class BlockMessage {
   Tensor words_ = Tensor::allocate_on_host(DType::int32, {manifest_block_bytes / word});
 };
 
-/// The number of bytes of block `number` of a file.
-inline std::int64_t block_bytes(FileDigest const& file, std::int64_t number) {
-  std::int64_t const left = file.bytes - number * manifest_block_bytes;
-  return left < manifest_block_bytes ? left : manifest_block_bytes;
-}
-
 }  // namespace heddle

@@ -147,6 +147,10 @@ FileDigest FileHash::finish() {
   return std::move(digest_);
 }
 
+std::int64_t block_bytes(FileDigest const& file, std::int64_t number) {
+  return std::min(manifest_block_bytes, file.bytes - number * manifest_block_bytes);
+}
+
 FileDigest digest_file(fs::path const& path) {
   FileDescriptor const file = open_regular(path);
   FileHash hash(path.filename().string());

@@ -204,8 +204,9 @@ std::vector<int> MemoryStore::choose_writers(std::int64_t writers) const {
   return chosen;
 }
 
-void MemoryStore::require_room(std::vector<StreamedTensor> const& tensors, int checkpoints) const {
-  std::vector<int> const ranks = choose_writers(0);
+void MemoryStore::require_room(std::vector<StreamedTensor> const& tensors, std::int64_t writers,
+                               int checkpoints) const {
+  std::vector<int> const ranks = choose_writers(writers);
   TensorFiles const planned = plan_tensor_files(tensors, std::ssize(ranks));
   std::int64_t needed = room_for_state;
   for (std::size_t file = 0; file < planned.files.size(); ++file) {

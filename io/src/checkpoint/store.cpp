@@ -19,6 +19,7 @@
 #include "state_file.hpp"
 #include "tensor_writer.hpp"
 #include "together.hpp"
+#include "writing.hpp"
 
 namespace heddle {
 
@@ -95,42 +96,8 @@ bool is_old(fs::path const& path) {
   return fs::last_write_time(path) + leftover_age < fs::file_time_type::clock::now();
 }
 
-/// The directory in which a checkpoint is written; removed again unless it was renamed to its own name.
-class TemporaryDirectory {
- public:
-  explicit TemporaryDirectory(fs::path path) : path_(std::move(path)) {
-    if (!fs::create_directory(path_)) {
-      throw Error(path_.string() + ": exists already");
-    }
-  }
-  TemporaryDirectory(TemporaryDirectory const&) = delete;
-  TemporaryDirectory& operator=(TemporaryDirectory const&) = delete;
-  ~TemporaryDirectory() {
-    if (!renamed_) {
-      std::error_code ignored;
-      fs::remove_all(path_, ignored);
-    }
-  }
-  fs::path const& path() const { return path_; }
-  void rename_to(fs::path const& target) {
-    if (!rename_without_replacing(path_, target)) {
-      throw Error(target.string() + ": appeared while it was being written; are two jobs running in one directory?");
-    }
-    renamed_ = true;
-  }
-
- private:
-  fs::path path_;
-  bool renamed_ = false;
-};
-
 /// Throws Error in advance if the file system has no room; quotas show only when writing.
-void check_free_space(fs::path const& directory, CheckpointContents const& contents, TensorFiles const& planned) {
-  auto needed =
-      static_cast<std::int64_t>(contents.config.size() + contents.source_model.size() + contents.target_model.size());
-  for (TensorFile const& file : planned.files) {
-    needed += file.image->size();
-  }
+void check_free_space(fs::path const& directory, std::int64_t needed) {
   struct statvfs status {};
   if (::statvfs(directory.c_str(), &status) == 0) {
     std::uint64_t const free = std::uint64_t{status.f_bavail} * status.f_frsize;
@@ -161,6 +128,30 @@ void note_times(WrittenTensors const& written, std::int64_t step, CommitResult& 
       speed(times.read_back)));
 }
 
+std::int64_t bytes_of(CheckpointContents const& contents, TensorFiles const& planned) {
+  auto bytes =
+      static_cast<std::int64_t>(contents.config.size() + contents.source_model.size() + contents.target_model.size());
+  for (TensorFile const& file : planned.files) {
+    bytes += file.image->size();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void write_manifest(fs::path const& directory, Manifest const& manifest, CheckpointStore::Observer const& reached) {
+  fs::path const manifest_file = directory / manifest_file_name;
+  write_new_file(manifest_file, manifest_text(manifest));
+  reached("manifest_written");
+  sync_to_disk(manifest_file);
+  drop_from_cache(manifest_file);
+  read_manifest(directory);  // which verifies it
+  sync_to_disk(directory);
+  reached("manifest_synced");
+}
+
+namespace {
+
 /// Writes what is not a tensor, the manifest last.
 void write_state(fs::path const& directory, CheckpointIndex const& index, std::vector<FileDigest> const& tensor_files,
                  CheckpointStore::Observer const& reached) {
@@ -177,14 +168,7 @@ void write_state(fs::path const& directory, CheckpointIndex const& index, std::v
   require_equal(state_file, manifest.files.front());
   reached("read_back");
   manifest.files.insert(manifest.files.end(), tensor_files.begin(), tensor_files.end());
-  fs::path const manifest_file = directory / manifest_file_name;
-  write_new_file(manifest_file, manifest_text(manifest));
-  reached("manifest_written");
-  sync_to_disk(manifest_file);
-  drop_from_cache(manifest_file);
-  read_manifest(directory);  // which verifies it
-  sync_to_disk(directory);
-  reached("manifest_synced");
+  write_manifest(directory, manifest, reached);
 }
 
 /// True if the user named one checkpoint and not a store of them.
@@ -226,51 +210,59 @@ std::string CheckpointStore::temporary_name(std::string const& what) const {
   return std::string(temporary_prefix) + what + "-" + host_name() + "-" + std::to_string(::getpid());
 }
 
+bool CheckpointStore::prepare(Communicator const& world, Writing& writing, std::int64_t bytes,
+                              Observer const& reached) const {
+  writing.result.directory = path_of(writing.step);
+  on_rank_0(world, [&] {
+    make_directory(directory_);
+    writing.lock.emplace(directory_ / lock_name);
+  });
+  if (keep_existing(world, writing.step, writing.result)) {
+    return false;
+  }
+  on_rank_0(world, [&] {
+    remove_leftovers(*writing.lock, writing.result);
+    check_free_space(directory_, bytes);
+    writing.unfinished.emplace(directory_ / temporary_name(checkpoint_directory_name(writing.step)));
+    reached("temporary_created");
+  });
+  writing.place = broadcast_text(world, writing.unfinished ? writing.unfinished->path().string() : "");
+  return true;
+}
+
+void CheckpointStore::publish(Writing& writing, Observer const& reached) const {
+  writing.unfinished->rename_to(writing.result.directory);
+  reached("renamed");
+  sync_to_disk(directory_);
+  reached("parent_synced");
+}
+
 CommitResult CheckpointStore::commit(Communicator const& world, CheckpointContents const& contents,
                                      TensorStream& tensors, std::int64_t writers, Observer const& observe) {
   Observer const reached = observe ? observe : [](std::string_view) {};
-  std::int64_t const step = broadcast_value(world, contents.state.step);
-  CommitResult result{path_of(step), false, {}};
+  Writing writing;
+  writing.step = broadcast_value(world, contents.state.step);
   check_tensors(tensors.tensors());
-  try {
-    std::optional<FileLock> lock;
-    on_rank_0(world, [&] {
-      make_directory(directory_);
-      lock.emplace(directory_ / lock_name);
-    });
-    if (keep_existing(world, step, result)) {
-      return result;
-    }
+  write_step(writing.step, [&] {
     std::vector<int> const ranks = choose_writers(world, writers);
     TensorFiles const planned = plan_tensor_files(tensors.tensors(), std::ssize(ranks));
-    std::optional<TemporaryDirectory> temporary;
+    if (!prepare(world, writing, bytes_of(contents, planned), reached)) {
+      return;
+    }
+    WrittenTensors const written = write_tensor_files(world, {ranks, planned, writing.place, true, reached}, tensors);
+    note_times(written, writing.step, writing.result);
     on_rank_0(world, [&] {
-      remove_leftovers(*lock, result);
-      check_free_space(directory_, contents, planned);
-      temporary.emplace(directory_ / temporary_name(checkpoint_directory_name(step)));
-      reached("temporary_created");
+      write_state(writing.place, {contents, planned.tensors}, written.files, reached);
+      publish(writing, reached);
     });
-    fs::path const place = broadcast_text(world, temporary ? temporary->path().string() : "");
-    WrittenTensors const written = write_tensor_files(world, {ranks, planned, place, true, reached}, tensors);
-    note_times(written, step, result);
-    on_rank_0(world, [&] {
-      write_state(place, {contents, planned.tensors}, written.files, reached);
-      temporary->rename_to(result.directory);
-      reached("renamed");
-      sync_to_disk(directory_);
-      reached("parent_synced");
-    });
-  } catch (std::bad_alloc const&) {
-    throw;
-  } catch (Error const& error) {
-    throw Error("checkpoint of step " + std::to_string(step) + " was not written: " + error.what(),
-                error.code() == ExitCode::loss_not_finite ? error.code() : ExitCode::failure);
-  }
-  on_rank_0(world, [&] {
-    prune(step, result);
-    reached("pruned");
   });
-  return result;
+  if (!writing.result.already_there) {
+    on_rank_0(world, [&] {
+      prune(writing.step, writing.result);
+      reached("pruned");
+    });
+  }
+  return writing.result;
 }
 
 bool CheckpointStore::keep_existing(Communicator const& world, std::int64_t step, CommitResult& result) const {

@@ -27,6 +27,9 @@ struct FileDigest {
   std::vector<std::string> blocks;
 };
 
+/// The number of bytes of block `number` of a file.
+std::int64_t block_bytes(FileDigest const& file, std::int64_t number);
+
 /// The content of a checkpoint directory: these files and MANIFEST.json, nothing else.
 struct Manifest {
   std::int64_t step = 0;

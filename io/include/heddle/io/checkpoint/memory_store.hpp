@@ -42,7 +42,7 @@ class MemoryStore {
 
   /// Throws an Error with ExitCode::bad_config unless the root is a directory that has, on each host, room for
   /// `checkpoints` of these tensors, beside what is there but counting that which belongs to this run.
-  void require_room(std::vector<StreamedTensor> const& tensors, int checkpoints) const;
+  void require_room(std::vector<StreamedTensor> const& tensors, std::int64_t writers, int checkpoints) const;
 
   /// Writes a checkpoint and removes older ones. `writers`: how many ranks write tensors; 0: up to four on each host.
   /// Throws Error on failure, with ExitCode::loss_not_finite for numbers that must not be kept; the older one is then

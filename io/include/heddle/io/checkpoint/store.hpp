@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <heddle/io/checkpoint/checkpoint.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,7 +12,9 @@
 
 namespace heddle {
 
+class BackgroundCommit;
 class FileLock;
+struct MemoryCheckpoint;
 
 /// The name of a step's checkpoint: "step-00001000".
 std::string checkpoint_directory_name(std::int64_t step);
@@ -57,6 +60,15 @@ class CheckpointStore {
   CommitResult commit(Communicator const& world, CheckpointContents const& contents, TensorStream& tensors,
                       std::int64_t writers, Observer const& observe = {});
 
+  /// Starts to write a checkpoint that is in memory: `from` is what MemoryStore::commit returned. Throws Error as
+  /// `commit` does; the points are temporary_created here, and those from manifest_written on in `finish`.
+  std::unique_ptr<BackgroundCommit> begin(Communicator const& world, MemoryCheckpoint const& from,
+                                          Observer const& observe = {}) const;
+  /// Waits until all ranks have written, and commits. Throws Error as `commit` does.
+  CommitResult finish(Communicator const& world, std::unique_ptr<BackgroundCommit> begun, Observer const& observe = {});
+
+  struct Writing;
+
   /// Points `best` at a committed step, atomically. Throws Error if there is no such checkpoint.
   void mark_best(std::int64_t step);
   std::optional<std::int64_t> best_step() const;
@@ -81,6 +93,10 @@ class CheckpointStore {
  private:
   std::filesystem::path path_of(std::int64_t step) const { return directory_ / checkpoint_directory_name(step); }
   std::string temporary_name(std::string const& what) const;
+  /// Makes room, and the directory to write in; false if the step's checkpoint is there already and verifies.
+  bool prepare(Communicator const& world, Writing& writing, std::int64_t bytes, Observer const& reached) const;
+  /// Gives the directory its name. Called on rank 0 only.
+  void publish(Writing& writing, Observer const& reached) const;
   void move_best_aside() const;
   bool keep_existing(Communicator const& world, std::int64_t step, CommitResult& result) const;
   std::filesystem::path move_aside(std::filesystem::path const& checkpoint) const;

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <filesystem>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/background_commit.hpp>
+#include <heddle/io/checkpoint/memory_store.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/files/file_lock.hpp>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "file_copies.hpp"
+
+namespace heddle {
+
+/// The directory in which a checkpoint is written; removed again unless it was renamed to its own name.
+class UnfinishedDirectory {
+ public:
+  explicit UnfinishedDirectory(std::filesystem::path path);
+  UnfinishedDirectory(UnfinishedDirectory const&) = delete;
+  UnfinishedDirectory& operator=(UnfinishedDirectory const&) = delete;
+  ~UnfinishedDirectory();
+
+  std::filesystem::path const& path() const { return path_; }
+  void rename_to(std::filesystem::path const& target);
+
+ private:
+  std::filesystem::path path_;
+  bool renamed_ = false;
+};
+
+/// A checkpoint that is being written.
+struct CheckpointStore::Writing {
+  std::int64_t step = 0;
+  CommitResult result;
+  std::optional<FileLock> lock;                   ///< rank 0's
+  std::optional<UnfinishedDirectory> unfinished;  ///< rank 0's
+  std::filesystem::path place;                    ///< of `unfinished`, on all ranks
+};
+
+/// Writes the manifest, the last file, and syncs its directory. Calls `reached` with the points of its progress.
+void write_manifest(std::filesystem::path const& directory, Manifest const& manifest,
+                    CheckpointStore::Observer const& reached);
+
+/// Runs `action`, and names the step in its error.
+template <class Action>
+void write_step(std::int64_t step, Action const& action) {
+  try {
+    action();
+  } catch (std::bad_alloc const&) {
+    throw;
+  } catch (Error const& error) {
+    throw Error("checkpoint of step " + std::to_string(step) + " was not written: " + error.what(),
+                error.code() == ExitCode::loss_not_finite ? error.code() : ExitCode::failure);
+  }
+}
+
+struct BackgroundCommit::Parts {
+  CheckpointStore::Writing writing;
+  Manifest manifest;
+  std::unique_ptr<FileCopies> copies;  ///< null if a verified checkpoint of the step was there already
+};
+
+}  // namespace heddle
