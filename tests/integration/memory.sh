@@ -18,7 +18,18 @@ killed() {
   supervisor=$!
   wait_for_step "$directory" "$step"
   victim=$(rank_of "$directory" 1)
+  local began
   kill -KILL "$victim" || fail "$directory had ended before it was killed"
+  began=$(date +%s%N)
+  local size=
+  for _ in $(seq 1000); do
+    if grep -q "resuming after step" "$directory.log"; then
+      size=${size:-$(lines "$directory")}
+      [ "$(lines "$directory")" -le "$size" ] || break
+    fi
+    sleep 0.01
+  done
+  awk -v t="$(($(date +%s%N) - began))" 'BEGIN { printf "%.1f ", t / 1e9 }' >> seconds
   wait "$supervisor" || { cp "$directory.log" log; fail "$directory did not end with 0"; }
   cp "$directory.log" log
 }
@@ -90,4 +101,4 @@ if [ "$(id -u)" -eq 0 ] && mkdir small && mount -t tmpfs -o size=1m tmpfs small 
   grep -q "checkpoint.memory_directory = \"small\" has 1 MiB free on" log || fail "the lack of room is not explained"
 fi
 ends 78 "$HEDDLE" train run.toml --set run.directory=no_room --set checkpoint.memory_every_steps=5 --set checkpoint.memory_directory=missing
-echo "memory: killed and damaged, bitwise the undisturbed runs"
+echo "memory: killed and damaged, bitwise the undisturbed runs; seconds from SIGKILL to the next finished step: $(cat seconds)"

@@ -67,7 +67,8 @@ std::map<Candidate, std::string> find_manifests(fs::path const& directory) {
   if (!is_own_directory(directory)) {
     return found;
   }
-  for (auto const& entry : fs::directory_iterator(directory)) {
+  std::error_code ignored;
+  for (auto const& entry : fs::directory_iterator(directory, ignored)) {
     if (auto const step = checkpoint_step(entry.path().filename().string())) {
       try {
         std::string const text = manifest_text(read_manifest(entry.path()));
@@ -287,8 +288,9 @@ MemoryCheckpoint MemoryStore::commit(CheckpointContents const& contents, TensorS
     });
     WrittenTensors const written = write_tensor_files(
         world_, {.writers = made.writers, .planned = planned, .directory = place, .durable = false}, tensors);
-    std::string const state =
-        broadcast_text(world_, world_.rank() == 0 ? state_file_bytes({contents, planned.tensors}) : "");
+    std::string state;
+    on_rank_0(world_, [&] { state = state_file_bytes({contents, planned.tensors}); });
+    state = broadcast_text(world_, state);
     FileHash hash(state_file_name);
     hash.add({reinterpret_cast<std::uint8_t const*>(state.data()), state.size()});
     made.manifest = {step, {hash.finish()}};

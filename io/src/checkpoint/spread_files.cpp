@@ -39,10 +39,10 @@ SpreadFiles::SpreadFiles(Communicator const& world, Place place, Manifest manife
   for (std::size_t number = 0; number < files && !place_.directory.empty(); ++number) {
     FileDigest const& file = manifest_.files[number];
     fs::path const path = place_.directory / file.name;
-    if (!fs::exists(fs::symlink_status(path))) {
-      continue;
-    }
     try {
+      if (!fs::exists(fs::symlink_status(path))) {
+        continue;
+      }
       auto const reader = std::make_shared<BlockReader>(path, file, cache_);
       IndexRange const mine = share(reader->blocks(), turn, static_cast<int>(ranks.size()));
       for (std::int64_t block = mine.begin; block < mine.end; ++block) {
