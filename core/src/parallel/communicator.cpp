@@ -1,12 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <numeric>
-#include <thread>
 #include <vector>
 
 #include "staging.hpp"
@@ -113,19 +111,6 @@ void Transfer::wait() {
   if (backend_) {
     backend_->wait();
     backend_.reset();
-  }
-}
-
-void Transfer::wait_resting() {
-  if (backend_) {
-    backend_->wait_resting();
-    backend_.reset();
-  }
-}
-
-void TransferBackend::wait_resting() {
-  while (!progress()) {
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <heddle/core/base/index_range.hpp>
+#include <heddle/core/parallel/resting.hpp>
 #include <heddle/dist/state/model_stream.hpp>
 #include <utility>
 
@@ -165,7 +166,7 @@ void ModelStream::receive(TensorChunk const& chunk, std::span<float> elements) {
 
 void ModelStream::wait() {
   for (Transfer& transfer : earlier_sends_) {
-    transfer.wait_resting();
+    wait_resting(transfer);
   }
   earlier_sends_ = std::move(sends_);
   sends_.clear();

@@ -35,12 +35,6 @@ class WatchedTransfer final : public TransferBackend {
     activity_->leave();
   }
 
-  void wait_resting() override {
-    activity_->enter(group_, call_, sequence_);
-    inner_->wait_resting();
-    activity_->leave();
-  }
-
  private:
   std::unique_ptr<TransferBackend> inner_;
   std::shared_ptr<Activity> activity_;

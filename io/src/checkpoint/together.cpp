@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/core/parallel/resting.hpp>
 #include <new>
 #include <span>
 
@@ -39,7 +40,8 @@ bool any_failed(Communicator const& group, bool own) {
   Tensor const mine = Tensor::allocate_on_host(DType::int32, {1});
   Tensor const all = Tensor::allocate_on_host(DType::int32, {group.size()});
   *mine.data<std::int32_t>() = own ? 1 : 0;
-  group.start_all_gather(mine, all).wait_resting();
+  Transfer gather = group.start_all_gather(mine, all);
+  wait_resting(gather);
   std::span const found(all.data<std::int32_t>(), static_cast<std::size_t>(group.size()));
   return std::find(found.begin(), found.end(), 1) != found.end();
 }

@@ -51,8 +51,6 @@ class TransferBackend {
   /// Returns true when the transfer is done, and is then not called again.
   virtual bool progress() = 0;
   virtual void wait() = 0;
-  /// Waits, but sleeps between calls of `progress`.
-  virtual void wait_resting();
 };
 
 /// A message or a collective in flight: a value that is moved, not copied. It keeps its tensors' handles, but the
@@ -69,8 +67,6 @@ class Transfer {
   /// between pieces of work. Throws as the blocking verb does.
   bool progress();
   void wait();
-  /// Waits, but leaves the core to others meanwhile: for waits that may be long and whose end is not urgent.
-  void wait_resting();
 
  private:
   std::unique_ptr<TransferBackend> backend_;

@@ -45,8 +45,7 @@ class TensorStream {
   virtual void send(TensorChunk const& chunk, int receiver) = 0;
   /// Fills `elements` [chunk.elements.count()] with this rank's own elements and those of others.
   virtual void receive(TensorChunk const& chunk, std::span<float> elements) = 0;
-  /// Ends a round: waits until everything that was sent in the round before has arrived, so that senders are at most
-  /// one round ahead. The destructor waits for the rest.
+  /// Waits until everything that was sent has arrived.
   virtual void wait() = 0;
 };
 

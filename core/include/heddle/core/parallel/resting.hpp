@@ -1,0 +1,11 @@
+#pragma once
+
+#include <heddle/core/parallel/communicator.hpp>
+
+namespace heddle {
+
+/// Waits for a transfer, but sleeps between calls of `progress`, for at most a minute: for waits that may be long and
+/// whose end is not urgent, while other processes need the core. A watch sees this wait only after the minute.
+void wait_resting(Transfer& transfer);
+
+}  // namespace heddle
