@@ -32,8 +32,10 @@ constexpr std::array commands = {
     Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate},
     Command{"inspect", "show what is in a dataset or checkpoint", run_inspect},
     Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint},
+    Command{"config", "print, check or explain a configuration", run_config},
     Command{"kernels", "list, check or time kernels and layers", run_kernels},
     Command{"new-plugin", "write a plug-in's project", run_new_plugin},
+    Command{"doctor", "look for things on this machine that hurt: MPI, threads, memory, files, Slurm", run_doctor},
 };
 
 void print_help() {

@@ -9,7 +9,9 @@ namespace heddle {
 using Arguments = std::vector<std::string>;
 
 int run_checkpoint(Arguments const& arguments);
+int run_config(Arguments const& arguments);
 int run_demo_data(Arguments const& arguments);
+int run_doctor(Arguments const& arguments);
 int run_kernels(Arguments const& arguments);
 int run_new_plugin(Arguments const& arguments);
 int run_prepare(Arguments const& arguments);

@@ -34,6 +34,20 @@ std::string describe_missing(po::required_option const& error, CommandSyntax con
   return fmt::format("--{} is missing", name);
 }
 
+constexpr char const* surplus = "surplus";
+
+std::string describe_surplus(std::string const& argument, po::variables_map const& values) {
+  std::string hint;
+  if (values.count("set") > 0) {
+    for (std::string const& setting : values["set"].as<std::vector<std::string>>()) {
+      if (setting.find('=') == std::string::npos) {
+        hint = fmt::format(": did you mean --set {}={}?", setting, argument);
+      }
+    }
+  }
+  return fmt::format("{} is one argument too many{}", argument, hint);
+}
+
 }  // namespace
 
 std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std::vector<std::string> const& arguments) {
@@ -43,19 +57,28 @@ std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std:
     options.add(option);
   }
   options.add_options()("help,h", "print this and exit");
+  // Takes what is too much, so that the message can name it.
+  po::options_description all;
+  all.add(options).add_options()(surplus, po::value<std::vector<std::string>>());
+  po::positional_options_description positional = syntax.positional;
+  positional.add(surplus, -1);
   // Abbreviated names are not accepted: a script must not change its meaning when an option is added.
   int const style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   std::string problem;
   try {
     po::variables_map values;
-    po::store(po::command_line_parser(arguments).options(options).positional(syntax.positional).style(style).run(),
-              values);
+    po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), values);
     if (values.count("help") > 0) {
       std::cout << fmt::format("Usage: heddle {} {}\n\n{}\n\n", syntax.name, syntax.usage, syntax.summary) << options;
       return std::nullopt;
     }
+    if (values.count(surplus) > 0) {
+      throw UsageError(describe_surplus(values[surplus].as<std::vector<std::string>>().front(), values));
+    }
     po::notify(values);
     return values;
+  } catch (UsageError const& error) {
+    problem = error.what();
   } catch (po::unknown_option const& error) {
     problem = describe_unknown(error, options);
   } catch (po::required_option const& error) {

@@ -49,9 +49,13 @@ Trainer::Trainer(TrainerSetup const& setup)
 
 void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
-  train_data_.emplace(Dataset::open(config_.data.train));
+  std::vector<std::string> files;
+  for (std::string const& file : config_.data.train) {
+    files.push_back(dataset_in(file, "train.h5"));
+  }
+  train_data_.emplace(Dataset::open(files));
   if (config_.train.validate_every > 0) {
-    valid_data_.emplace(Dataset::open(config_.data.valid));
+    valid_data_.emplace(Dataset::open(dataset_in(config_.data.valid, "valid.h5")));
     if (valid_data_->vocabulary_digest() != train_data_->vocabulary_digest()) {
       throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
                                   train_data_->name(), config_.data.valid));

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
+#include <heddle/core/config/explain.hpp>
 #include <sstream>
 
 #include "keys.hpp"
@@ -130,6 +133,48 @@ class Describer {
   std::string text_;
 };
 
+/// Describes one key or one section, and collects the names of all.
+class Explainer {
+ public:
+  explicit Explainer(std::string wanted) : wanted_(std::move(wanted)) {}
+
+  void section(char const* name, char const* meaning) {
+    section_ = name;
+    names_.push_back(section_);
+    if (wanted_ == section_) {
+      describer_.section(name, meaning);
+    }
+  }
+
+  template <class Member, class Check>
+  void key(char const* name, Member const& member, Check const& check, char const* meaning) {
+    names_.push_back(fmt::format("{}.{}", section_, name));
+    if (wanted_ == section_ || wanted_ == names_.back()) {
+      describer_.key(name, member, check, meaning);
+    }
+  }
+
+  void stacks(ModelConfig const& model) {
+    if (wanted_ == section_) {
+      describer_.stacks(model);
+    }
+  }
+  void groups(OptimizerConfig const& optimizer) {
+    if (wanted_ == section_) {
+      describer_.groups(optimizer);
+    }
+  }
+
+  std::string const& result() const { return describer_.result(); }
+  std::vector<std::string> const& names() const { return names_; }
+
+ private:
+  std::string wanted_;
+  std::string section_;
+  std::vector<std::string> names_;
+  Describer describer_;
+};
+
 /// Every key with its value.
 class Keys {
  public:
@@ -229,6 +274,28 @@ std::string to_toml(Config const& config) {
 
 std::string describe_config() {
   return visited<Describer>(Config{});
+}
+
+std::string explain_config(std::string const& name) {
+  Explainer explainer(name);
+  Config const defaults;
+  config_keys::visit_config(explainer, defaults);
+  if (!explainer.result().empty()) {
+    return explainer.result();
+  }
+  std::vector<std::string> near;
+  for (std::string const& known : explainer.names()) {
+    if (known.ends_with("." + name)) {
+      near.push_back(known);
+    }
+  }
+  std::string const meant = nearest_spelling(name, explainer.names());
+  if (near.empty() && !meant.empty()) {
+    near.push_back(meant);
+  }
+  throw UsageError(fmt::format("there is no key or section {}; {}", name,
+                               near.empty() ? std::string("`heddle config --defaults` shows all")
+                                            : fmt::format("did you mean {}?", fmt::join(near, " or "))));
 }
 
 std::vector<ConfigDifference> differences(Config const& before, Config const& after) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/layers/feed_forward.hpp>
 #include <heddle/core/operations/activation.hpp>
 
@@ -43,8 +44,14 @@ std::shared_ptr<Activation> select_activation(LayerSpec const& spec, ActivationP
     if (spec.kernels.choices.of(Activation::operation) != "auto") {
       throw;
     }
-    throw ConfigError(
-        fmt::format("{}: {}; gated ones are {}", spec.model.place("activation"), error.what(), gated_names()));
+    std::vector<std::string> names{"relu", "gelu", "gelu_tanh", "silu"};
+    for (GatedFunction const& gated : gated_functions) {
+      names.emplace_back(gated.name);
+    }
+    std::string const meant = nearest_spelling(spec.model.activation, names);
+    throw ConfigError(fmt::format("{}: {}{}; gated ones are {}", spec.model.place("activation"),
+                                  meant.empty() ? "" : fmt::format("did you mean \"{}\"? ", meant), error.what(),
+                                  gated_names()));
   }
 }
 

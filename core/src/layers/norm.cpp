@@ -2,6 +2,7 @@
 
 #include <array>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/layers/norm.hpp>
 
 namespace heddle {
@@ -23,8 +24,10 @@ std::shared_ptr<ResidualNorm> select_kernel(LayerSpec const& spec, Norm::Declara
   try {
     return spec.kernels.select<ResidualNorm>(problem_of(spec, declaration));
   } catch (ConfigError const& error) {
-    throw ConfigError(fmt::format("{} ({}, {} = \"{}\"); \"layer\" and \"rms\" are built in, plug-ins add others",
-                                  error.what(), declaration.name, spec.model.place("norm_kind"), spec.model.norm_kind));
+    std::string const meant = nearest_spelling(spec.model.norm_kind, {"layer", "rms"});
+    throw ConfigError(fmt::format("{} ({}, {} = \"{}\"){}; \"layer\" and \"rms\" are built in, plug-ins add others",
+                                  error.what(), declaration.name, spec.model.place("norm_kind"), spec.model.norm_kind,
+                                  meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
+#include <string_view>
 
 #include "call.hpp"
 #include "communicator.hpp"
@@ -53,6 +54,14 @@ bool launched_by_mpi() {
     }
   }
   return announced_ranks() > 0;
+}
+
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text.data(), &length), "naming the library");
+  std::string_view const whole(text.data(), static_cast<std::size_t>(length));
+  return std::string(whole.substr(0, whole.find_first_of(",\n")));
 }
 
 struct MpiSession::State {

@@ -93,6 +93,11 @@ struct Dataset::State {
   BlockCache cache;
 };
 
+std::string dataset_in(std::string const& path, char const* name) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? (std::filesystem::path(path) / name).string() : path;
+}
+
 Dataset::Dataset(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Dataset::~Dataset() = default;
 Dataset::Dataset(Dataset&&) noexcept = default;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <string_view>
 
 #include "format.hpp"
 
@@ -35,8 +37,23 @@ std::int64_t tokens_of(LengthCounts const& counts, std::string const& where) {
   return sum_of(counts, where, true);
 }
 
+namespace {
+
+/// Says of a text or another file more than HDF5 would.
+std::filesystem::path const& require_hdf5(std::filesystem::path const& path) {
+  constexpr std::string_view signature("\x89HDF\r\n\x1a\n");
+  std::string begin(signature.size(), ' ');
+  std::ifstream file(path, std::ios::binary);
+  if (std::filesystem::is_regular_file(path) && file.read(begin.data(), std::ssize(begin)) && begin != signature) {
+    throw DataError(fmt::format("{}: is no dataset; `heddle prepare` makes one of text", path.string()));
+  }
+  return path;
+}
+
+}  // namespace
+
 DatasetFile::DatasetFile(std::filesystem::path const& path, std::optional<Vocabulary> const& known)
-    : file_(hdf5::File::open(path)) {
+    : file_(hdf5::File::open(require_hdf5(path))) {
   check_format();
   read_vocabulary(known);
   open_sides();

@@ -181,7 +181,7 @@ void write_demo_data(DemoDataOptions const& options) {
     for (auto const& [extension, in_words] : {std::pair{".en", &english_number}, std::pair{".de", &german_number}}) {
       PendingFile& file = files.emplace_back(options.directory / (std::string(name) + extension));
       if (!options.overwrite && std::filesystem::exists(file.target())) {
-        throw DataError(
+        throw UsageError(
             fmt::format("{} exists: choose another --out, or replace it with --overwrite", file.target().string()));
       }
       write_lines(file, part, in_words);

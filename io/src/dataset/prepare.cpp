@@ -319,7 +319,7 @@ std::vector<Path> earlier_files(Path const& directory) {
 void refuse_to_replace(PrepareOptions const& options) {
   auto const earlier = earlier_files(options.directory);
   if (!options.overwrite && !earlier.empty()) {
-    throw DataError(
+    throw UsageError(
         fmt::format("{} exists: choose another --out, or replace it with --overwrite", earlier.front().string()));
   }
 }

@@ -83,12 +83,12 @@ class SampleIterator : public sentencepiece::SentenceIterator {
 [[noreturn]] void report_training_failure(TokenizerTraining const& training, std::string const& message) {
   std::smatch match;
   if (std::regex_search(message, match, std::regex(R"(<= (\d+)\.)"))) {
-    throw ConfigError(fmt::format("a vocabulary of {} pieces is too large for this text: the largest possible is {}",
-                                  training.vocabulary_size, match[1].str()));
+    throw UsageError(fmt::format("a vocabulary of {} pieces is too large for this text: the largest possible is {}",
+                                 training.vocabulary_size, match[1].str()));
   }
   if (message.find("smaller than required_chars") != std::string::npos &&
       std::regex_search(message, match, std::regex(R"((\d+) vs (\d+))"))) {
-    throw ConfigError(
+    throw UsageError(
         fmt::format("a vocabulary of {} pieces is too small: this text's characters and the special pieces "
                     "alone need {}",
                     training.vocabulary_size, match[2].str()));

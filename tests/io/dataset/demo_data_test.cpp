@@ -112,7 +112,7 @@ TEST(DemoData, ReplacesNothingUnlessAskedTo) {
   TemporaryDirectory const directory;
   directory.write("test.de", "mine\n");
   auto options = small_demo(directory.path());
-  EXPECT_THAT(test::message_of<DataError>([&] { write_demo_data(options); }), HasSubstr("--overwrite"));
+  EXPECT_THAT(test::message_of<UsageError>([&] { write_demo_data(options); }), HasSubstr("--overwrite"));
   EXPECT_THAT(directory.names(), ElementsAre("test.de"));
   EXPECT_EQ(test::read_whole(directory / "test.de"), "mine\n");
   options.overwrite = true;

@@ -144,7 +144,7 @@ TEST_F(PrepareTest, WritesSeveralFilesThatAreOneDataset) {
   run();
   Dataset const whole = Dataset::open(outputs_ / "train.h5");
   options_.samples_per_file = 150;
-  EXPECT_THAT(message_of<DataError>([&] { run(); }), HasSubstr("train.h5 exists"));
+  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("train.h5 exists"));
   options_.overwrite = true;
   run();
   EXPECT_THAT(outputs_.names(),
@@ -218,7 +218,7 @@ TEST_F(PrepareTest, ReplacesNothingUnlessAskedTo) {
   options_.directory = outputs_.path();
   run();
   EXPECT_THAT(outputs_.names(), ElementsAre("train.h5", "valid.h5", "vocab.model"));
-  EXPECT_THAT(message_of<DataError>([&] { run(); }), HasSubstr("--overwrite"));
+  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("--overwrite"));
   options_.overwrite = true;
   options_.valid_source.reset();
   EXPECT_THROW(run(), UsageError);

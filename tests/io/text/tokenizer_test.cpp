@@ -66,11 +66,11 @@ TEST(Tokenizer, NamesTheVocabularySizesThatArePossible) {
   TemporaryDirectory const directory;
   auto const text = directory.write("text", numbers_in_words(200));
   for (char const* const type : {"bpe", "unigram"}) {
-    std::string const too_large = message_of<ConfigError>([&] { Tokenizer::train(training_on(text, type, 100000)); });
+    std::string const too_large = message_of<UsageError>([&] { Tokenizer::train(training_on(text, type, 100000)); });
     ASSERT_THAT(too_large, HasSubstr("the largest possible is "));
     int64_t const largest = std::stoll(too_large.substr(too_large.rfind(' ')));
     EXPECT_EQ(Tokenizer::train(training_on(text, type, largest)).size(), largest);
-    std::string const too_small = message_of<ConfigError>([&] { Tokenizer::train(training_on(text, type, 6)); });
+    std::string const too_small = message_of<UsageError>([&] { Tokenizer::train(training_on(text, type, 6)); });
     ASSERT_THAT(too_small, HasSubstr("too small"));
     EXPECT_GT(std::stoll(too_small.substr(too_small.rfind(' '))), 20);
   }

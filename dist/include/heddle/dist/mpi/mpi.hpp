@@ -12,6 +12,9 @@ namespace heddle {
 /// MPI: Communicator::self() is its world.
 bool launched_by_mpi();
 
+/// The MPI library in words, for example "Open MPI v4.1.4"; needs no MpiSession.
+std::string mpi_library();
+
 /// Initialises MPI and finalises it on destruction: at most one at a time, made and destroyed by the main thread, on
 /// every rank of the job. If MPI is already initialised, it is used and left so. Communicators may outlive it: they
 /// notice that MPI is finalised.

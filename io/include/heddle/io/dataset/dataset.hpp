@@ -55,6 +55,9 @@ using LengthCounts = std::vector<LengthCount>;
 /// The lengths that a dataset counts: of a line; of a pair's source, target, longer side, and of both together.
 enum class SampleLength { line, source, target, longer, both };
 
+/// `path`, or the file `name` in it where it is a directory, as `heddle prepare` writes it.
+std::string dataset_in(std::string const& path, char const* name);
+
 /// Sentence pairs, or the lines of one text, as token ids, with their vocabulary: one or several HDF5 files as
 /// docs/dataset-format.md describes, the samples of the first before those of the next. Opening takes time and memory
 /// that do not grow with the samples. Tokens and offsets are read in blocks; each block is compared with its digest

@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/config/explain.hpp>
+#include <iostream>
+
+#include "commands.hpp"
+#include "options.hpp"
+
+namespace heddle {
+namespace {
+
+struct ConfigOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::vector<std::string> explained;
+  bool defaults = false;
+  bool changed = false;
+};
+
+CommandSyntax config_syntax(ConfigOptions& options) {
+  namespace po = boost::program_options;
+  CommandSyntax syntax;
+  syntax.name = "config";
+  syntax.usage = "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... | --defaults | --explain KEY";
+  syntax.summary =
+      "Prints a configuration with all its keys, as training resolves it, after checking it; or explains keys.\n"
+      "docs/config.md is the page about them.";
+  syntax.options.add_options()                                                                         //
+      ("config", po::value(&options.config)->value_name("RUN.toml"), "the configuration")              //
+      ("changed", po::bool_switch(&options.changed), "only the keys that differ from their defaults")  //
+      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
+       "a key's value in place of the file's; can be given again")                                                //
+      ("defaults", po::bool_switch(&options.defaults), "every key with its default, its values and its meaning")  //
+      ("explain", po::value(&options.explained)->value_name("KEY")->composing(),
+       "the same of one key, \"train.steps\", or of a section, \"train\"; can be given again");
+  syntax.positional.add("config", 1);
+  return syntax;
+}
+
+}  // namespace
+
+int run_config(Arguments const& arguments) {
+  ConfigOptions options;
+  if (!parse_options(config_syntax(options), arguments)) {
+    return static_cast<int>(ExitCode::done);
+  }
+  bool const of_file = !options.config.empty() || !options.overrides.empty();
+  if (int{of_file} + int{options.defaults} + int{!options.explained.empty()} != 1) {
+    throw UsageError("config: give one of RUN.toml, --defaults and --explain KEY");
+  }
+  if (options.changed && !of_file) {
+    throw UsageError("config: --changed is for a RUN.toml");
+  }
+  if (options.defaults) {
+    std::cout << describe_config();
+  }
+  for (std::string const& name : options.explained) {
+    std::cout << explain_config(name);
+  }
+  if (of_file) {
+    Config const config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
+                                                 : load_config(options.config, options.overrides);
+    if (!options.changed) {
+      std::cout << to_toml(config);
+    } else {
+      for (ConfigDifference const& difference : differences(Config(), config)) {
+        std::cout << fmt::format("{} = {}\n", difference.key, difference.after);
+      }
+    }
+  }
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace heddle

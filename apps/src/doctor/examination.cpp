@@ -1,0 +1,223 @@
+#include "examination.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <heddle/core/base/cpu_level.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
+#include <heddle/dist/report/available_memory.hpp>
+#include <heddle/io/files/file_lock.hpp>
+#include <heddle/kernels/register.hpp>
+#include <optional>
+#include <sstream>
+#include <system_error>
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double gibibyte = 1 << 30;
+
+Finding good(std::string subject, std::string found) {
+  return {Finding::Kind::good, std::move(subject), std::move(found), ""};
+}
+Finding hurts(std::string subject, std::string found, std::string remedy) {
+  return {Finding::Kind::hurts, std::move(subject), std::move(found), std::move(remedy)};
+}
+Finding unknown(std::string subject, std::string found) {
+  return {Finding::Kind::unknown, std::move(subject), std::move(found), ""};
+}
+
+std::optional<std::string> variable(char const* name) {
+  char const* const value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::optional<std::string> first_line(fs::path const& path) {
+  std::ifstream file(path);
+  std::string line;
+  return std::getline(file, line) ? std::optional(line) : std::nullopt;
+}
+
+/// The path of a program, if PATH has it.
+std::optional<fs::path> program(std::string const& name) {
+  std::istringstream directories(variable("PATH").value_or(""));
+  for (std::string directory; std::getline(directories, directory, ':');) {
+    if (fs::path path = fs::path(directory) / name; access(path.c_str(), X_OK) == 0) {
+      return path;
+    }
+  }
+  return std::nullopt;
+}
+
+int usable_cores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 0;
+}
+
+Finding launcher() {
+  std::string const library = mpi_library();
+  if (auto const path = program("mpirun")) {
+    return good("mpi", fmt::format("{}; mpirun is {}", library, path->string()));
+  }
+  if (program("srun")) {
+    return good("mpi", fmt::format("{}; started by srun, as there is no mpirun", library));
+  }
+  return hurts("mpi", fmt::format("{}; there is neither mpirun nor srun in PATH", library),
+               "load the module of the MPI that Heddle was built with");
+}
+
+Finding processor() {
+  CpuLevel const detected = detected_cpu_level();
+  CpuLevel const usable = usable_cpu_level();
+  std::string const found = describe_instruction_sets(usable);
+  if (usable < detected) {
+    return hurts("processor", fmt::format("{}, but it has {}", found, name_of(detected)), "unset HEDDLE_CPU_LEVEL");
+  }
+  return good("processor", found);
+}
+
+Finding threads() {
+  int const cores = usable_cores();
+  std::string const space = Runtime::execution_space();
+  auto const wanted = variable("OMP_NUM_THREADS");
+  if (space == "Serial" && wanted.value_or("") != "1") {
+    return hurts("threads",
+                 fmt::format("Kokkos is {}: one rank a core is fastest; OMP_NUM_THREADS is {}, so oneDNN takes {} "
+                             "threads a rank; {} cores are usable",
+                             space, wanted.value_or("not set"), wanted.value_or("all cores as"), cores),
+                 "export OMP_NUM_THREADS=1, and start a rank for each core");
+  }
+  return good("threads", fmt::format("Kokkos is {}, OMP_NUM_THREADS is {}, {} cores are usable", space,
+                                     wanted.value_or("not set"), cores));
+}
+
+Finding binding() {
+  auto const policy = variable("OMPI_MCA_hwloc_base_binding_policy");
+  if (policy == "none" && usable_cores() > 1) {
+    return hurts("binding", "OMPI_MCA_hwloc_base_binding_policy is none: ranks move between cores",
+                 "unset it, unless several jobs share this machine");
+  }
+  return good("binding",
+              policy ? fmt::format("by {}", *policy) : "Open MPI's default: two ranks by core, more by socket");
+}
+
+Finding huge_pages(fs::path const& root) {
+  auto const setting = first_line(root / "sys/kernel/mm/transparent_hugepage/enabled");
+  if (!setting) {
+    return unknown("huge pages", "the system does not say");
+  }
+  if (setting->find("[never]") != std::string::npos) {
+    return hurts("huge pages", "off: tensors take more misses of address translation",
+                 "ask for /sys/kernel/mm/transparent_hugepage/enabled = madvise");
+  }
+  return good("huge pages", *setting);
+}
+
+Finding memory(fs::path const& root) {
+  AvailableMemory const available = available_memory(root);
+  if (available.host == AvailableMemory::unlimited) {
+    return unknown("memory", "the system does not say what is available");
+  }
+  std::string found = fmt::format("{:.1f} GiB are available", static_cast<double>(available.host) / gibibyte);
+  if (available.group != AvailableMemory::unlimited) {
+    found += fmt::format(", {:.1f} GiB in the control group {}", static_cast<double>(available.group) / gibibyte,
+                         available.group_name);
+  }
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    return hurts("memory",
+                 fmt::format("{}; ulimit -v is {:.1f} GiB", found, static_cast<double>(limit.rlim_cur) / gibibyte),
+                 "ulimit -v unlimited: arenas reserve address space that they do not fill");
+  }
+  return good("memory", found);
+}
+
+Finding shared_memory(fs::path const& directory) {
+  std::error_code error;
+  fs::space_info const space = fs::space(directory, error);
+  if (error) {
+    return hurts("shared memory", fmt::format("{}: {}", directory.string(), error.message()),
+                 "ranks of one host exchange messages there: mount a tmpfs");
+  }
+  constexpr std::uintmax_t enough = std::uintmax_t{256} << 20;
+  std::string const found =
+      fmt::format("{} has {:.1f} GiB free", directory.string(), static_cast<double>(space.available) / gibibyte);
+  return space.available < enough ? hurts("shared memory", found,
+                                          "in a container --shm-size=1g or more: messages between ranks go through it")
+                                  : good("shared memory", found);
+}
+
+/// The file system's kind, as statfs numbers it, if it is one that matters.
+std::string network_file_system(fs::path const& directory) {
+  struct Known {
+    unsigned long number;
+    char const* name;
+  };
+  constexpr Known known[] = {{0x6969, "NFS"},      {0x0BD00BD0, "Lustre"}, {0x47504653, "GPFS"}, {0x19830326, "BeeGFS"},
+                             {0xFF534D42, "CIFS"}, {0x00C36400, "Ceph"},   {0x65735546, "FUSE"}};
+  struct statfs status {};
+  if (statfs(directory.c_str(), &status) == 0) {
+    for (Known const& each : known) {
+      if ((static_cast<unsigned long>(status.f_type) & 0xFFFFFFFFUL) == each.number) {
+        return each.name;
+      }
+    }
+  }
+  return "";
+}
+
+Finding files(fs::path const& directory) {
+  fs::path const path = directory / fmt::format(".heddle-doctor-{}", getpid());
+  std::string const place = fs::absolute(directory).lexically_normal().string();
+  try {
+    auto const taken = [&] {
+      FileLock lock(path);
+      return lock.try_take(FileLock::Kind::exclusive);
+    }();
+    fs::remove(path);
+    std::string const network = network_file_system(directory);
+    std::string const found = fmt::format("{} can be written{}", place, network.empty() ? "" : ", over " + network);
+    if (taken == FileLock::Result::not_supported) {
+      return hurts(
+          "files", found + ", but has no locks",
+          "runs keep each other out by a lease there, which takes 20 s at the start; mount with locks (flock)");
+    }
+    return good("files", found + " and has locks");
+  } catch (std::exception const& error) {
+    return hurts("files", error.what(), "start runs in a directory that can be written (run.directory)");
+  }
+}
+
+Finding batch_system() {
+  if (auto const job = variable("SLURM_JOB_ID")) {
+    return good("slurm", fmt::format("inside job {} on {} nodes", *job, variable("SLURM_JOB_NUM_NODES").value_or("?")));
+  }
+  return program("sbatch") ? good("slurm", "sbatch is there: docs/slurm.md has a job")
+                           : good("slurm", "none on this machine");
+}
+
+}  // namespace
+
+std::vector<Finding> examine(ExaminedPlaces const& places) {
+  return {launcher(),
+          processor(),
+          threads(),
+          binding(),
+          huge_pages(places.root),
+          memory(places.root),
+          shared_memory(places.memory),
+          files(places.directory),
+          batch_system()};
+}
+
+}  // namespace heddle

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Sixty mistakes of new users: each ends with the code that docs/usage.md gives, and says what would be right.
+source "$HEDDLE_SOURCE/tests/integration/small_run"
+
+mistakes=0 wrong=0
+# mistake CODE PATTERN COMMAND-AND-ARGUMENTS...: `heddle` with these ends with the code, and its message has the pattern.
+mistake() {
+  local expected=$1 pattern=$2 code=0
+  shift 2
+  timeout 60 "$HEDDLE" "$@" > log 2>&1 < /dev/null || code=$?
+  mistakes=$((mistakes + 1))
+  if [ "$code" -ne "$expected" ] || ! grep -q -- "$pattern" log || ! grep -q '^heddle: ' log; then
+    wrong=$((wrong + 1))
+    echo "WRONG: heddle $* ended with $code instead of $expected, or says nothing of '$pattern':"
+    tail -n 3 log
+  fi
+}
+set_mistake() { local code=$1 pattern=$2; shift 2; mistake "$code" "$pattern" train run.toml "${@/#/--set=}"; }
+
+# Commands and options.
+mistake 64 'a command is missing'
+mistake 64 'did you mean "train"?' trian run.toml
+mistake 64 'there is no command "frobnicate"; expected one of' frobnicate
+mistake 64 'RUN.toml is missing' train
+mistake 64 'did you mean --fresh?' train run.toml --frsh
+mistake 64 '5 is one argument too many: did you mean --set train.steps=5?' train run.toml --set train.steps 5
+mistake 64 'other.toml is one argument too many' train run.toml other.toml
+mistake 64 '--set' train run.toml --set
+mistake 64 'expected bpe or unigram' prepare --source text/train.en --target text/train.de --out new --vocab-type words
+mistake 64 '--source is missing' prepare --target text/train.de --out new
+mistake 64 'ten' prepare --source text/train.en --target text/train.de --out new --vocab-size ten
+mistake 64 'the largest possible is' prepare --source text/train.en --target text/train.de --out new --vocab-size 30000
+mistake 64 'too small' prepare --source text/train.en --target text/train.de --out new --vocab-size 6
+mistake 64 'replace it with --overwrite' prepare --source text/train.en --target text/train.de --out data --vocab-size 100
+mistake 64 'replace it with --overwrite' demo-data --out text
+mistake 64 'last' translate --checkpoint run --which newest
+mistake 64 'expected 13a or none' evaluate --hypotheses text/test.de --reference text/test.de --tokenize moses
+mistake 64 'give one of' config
+mistake 64 'did you mean train.steps?' config --explain train.stepz
+mistake 64 'did you mean checkpoint.keep?' config --explain keep
+mistake 64 'list|verify is missing' checkpoint
+mistake 64 '--time is for --variants' kernels --time
+mistake 64 'RUN.toml' run
+mistake 64 'resume-from' train run.toml --fresh --resume-from 3
+
+# Configuration.
+mistake 78 'cannot be read' train nowhere.toml
+mistake 78 'expected a TOML file' train .
+printf '[train]\nsteps = \n' > broken.toml
+mistake 78 'broken.toml:2' train broken.toml
+printf '[train]\nsteps = 5\nsteps = 6\n' > twice.toml
+mistake 78 'twice.toml:3' train twice.toml
+printf '[trian]\nsteps = 5\n' > section.toml
+mistake 78 'did you mean train?' train section.toml
+printf '[train]\nstep = 5\n' > key.toml
+mistake 78 'key.toml:2:.*did you mean steps?' train key.toml
+printf '[train]\nsteps = 5\n' > empty.toml
+mistake 78 'run.directory is not set' train empty.toml
+set_mistake 78 'did you mean steps?' train.step=5
+set_mistake 78 'expected section.key=value' train.steps
+set_mistake 78 'train.steps' train.steps=many
+set_mistake 78 'at least 1\|1 to' train.steps=0
+set_mistake 78 'expected an integer' train.steps=5.5
+set_mistake 78 'below 1' model.dropout=1.5
+set_mistake 78 '"adam" or "adamw"' optimizer.name=sgd
+set_mistake 78 'did you mean "gelu"?' model.activation=gleu
+set_mistake 78 'did you mean "rms"?' model.norm_kind=rmss
+set_mistake 78 'heads may be 1, 2, 4' model.heads=5
+set_mistake 78 'needs 2 ranks, but 1 runs' parallel.tensor=2
+set_mistake 78 'expected' train.precision=float16
+set_mistake 78 'kernels.gemm' kernels.gemm=cublas
+set_mistake 78 'kernels' kernels.gem=auto
+set_mistake 78 'does not fit into the memory' model.d_ff=1000000 model.d_model=100000 model.heads=8
+set_mistake 78 'run.directory' run.directory=/proc/heddle
+set_mistake 78 'run.directory' run.directory=run.toml
+set_mistake 78 'data.valid is not set' data.valid=
+mistake 78 'there is no such file' train run.toml --plugin nowhere.so
+mistake 78 'run.toml' train run.toml --plugin run.toml
+set_mistake 78 'plugins.paths\|nowhere.so' 'plugins.paths=["nowhere.so"]'
+
+# Data.
+set_mistake 65 'no such file' data.train=nowhere.h5
+set_mistake 65 'heddle prepare' data.train=text/train.en
+set_mistake 65 'heddle prepare' data.train=text/train.en data.valid=text/valid.en
+set_mistake 65 'no such file' data.train=text
+mistake 65 'nowhere.en' prepare --source nowhere.en --target text/train.de --out new
+mistake 65 'lines' prepare --source text/train.en --target text/valid.de --out new --vocab-size 100
+printf 'a\xff\n' > bytes.en
+mistake 65 'bytes.en' prepare --source bytes.en --target bytes.en --out new --vocab-size 100
+mistake 65 'nowhere' translate --checkpoint nowhere
+mistake 65 'nowhere' inspect nowhere
+mistake 65 'run.toml' inspect run.toml
+mistake 65 'nowhere' checkpoint verify nowhere
+printf 'x' > data/short.h5
+set_mistake 65 'short.h5' data.train=data/short.h5
+mistake 65 'nowhere.de' evaluate --hypotheses text/test.de --reference nowhere.de
+
+[ ! -e new ] || fail "a refused command left its output"
+[ ! -e run ] || fail "a refused run left its directory"
+
+# Meant well: a directory that prepare wrote is its datasets.
+ends 0 "$HEDDLE" train run.toml --set data.train=data --set data.valid=data --set train.steps=2 --set train.validate_every=2
+ends 0 "$HEDDLE" config run.toml --changed --set train.steps=7
+[ "$(grep -c . log)" -gt 5 ] && grep -qx 'train.steps = 7' log && ! grep -q '^train.seed' log || fail "config --changed"
+ends 0 "$HEDDLE" doctor .
+grep -q '^ok *files' log && grep -q ' mpi ' log || fail "doctor"
+
+[ "$wrong" -eq 0 ] || fail "$wrong of $mistakes mistakes"
+[ "$mistakes" -ge 60 ] || fail "only $mistakes mistakes"
+echo "$mistakes mistakes"
