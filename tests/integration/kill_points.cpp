@@ -332,7 +332,8 @@ int symlink(char const* target, char const* path) {
   return between("link", path, [&] { return next<int (*)(char const*, char const*)>("symlink")(target, path); });
 }
 
-int flock(int file, int operation) {
+int lock_file(int file, int operation) __asm__("flock");  // a struct has this name, too
+int lock_file(int file, int operation) {
   if (*variable("HEDDLE_FLOCK_ERROR") != '\0') {
     errno = std::atoi(variable("HEDDLE_FLOCK_ERROR"));
     return -1;
