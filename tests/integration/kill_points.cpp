@@ -7,7 +7,6 @@
 // host alive). "link" sets this host's eth0 down for ten seconds instead, "power" for good, and ends the host. Points:
 // those of save, prune, load and logging, with .before or .after the call (see `name_of`); "mpi", any call that
 // communicates; "start" and "training", COUNT milliseconds after the process began or logged its first step.
-// HEDDLE_FLOCK_ERROR is an errno with which every lock of a file fails, as on file systems without locks.
 // HEDDLE_KILL_EVENTS gets a line for each process, step and kill, with the time in nanoseconds: "begin PID T", "step N
 // PID T", "kill POINT VICTIM T".
 #include <dlfcn.h>
@@ -330,15 +329,6 @@ int unlinkat(int directory, char const* path, int flags) {
 
 int symlink(char const* target, char const* path) {
   return between("link", path, [&] { return next<int (*)(char const*, char const*)>("symlink")(target, path); });
-}
-
-int lock_file(int file, int operation) __asm__("flock");  // a struct has this name, too
-int lock_file(int file, int operation) {
-  if (*variable("HEDDLE_FLOCK_ERROR") != '\0') {
-    errno = std::atoi(variable("HEDDLE_FLOCK_ERROR"));
-    return -1;
-  }
-  return next<int (*)(int, int)>("flock")(file, operation);
 }
 
 int MPI_Allreduce(void const* from, void* to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm group) {

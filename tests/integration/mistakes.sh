@@ -73,7 +73,7 @@ set_mistake 78 'kernels' kernels.gem=auto
 set_mistake 78 'does not fit into the memory' model.d_ff=1000000 model.d_model=100000 model.heads=8
 set_mistake 78 'run.directory' run.directory=/proc/heddle
 set_mistake 78 'run.directory' run.directory=run.toml
-set_mistake 78 'data.valid is not set' data.valid=
+set_mistake 78 'data.valid is not set' 'data.valid=""'
 mistake 78 'there is no such file' train run.toml --plugin nowhere.so
 mistake 78 'run.toml' train run.toml --plugin run.toml
 set_mistake 78 'plugins.paths\|nowhere.so' 'plugins.paths=["nowhere.so"]'

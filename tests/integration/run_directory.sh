@@ -66,24 +66,6 @@ grep -Eq "another process is training in shared: process $victim on $(hostname) 
 kill -USR1 "$victim"
 wait "$victim" || true
 
-# So it is on file systems without locks (ENOLCK: NFS without its lock service; ENOTSUP), by a lease.
-for error in 37 95; do
-  without_locks=(env LD_PRELOAD="$HEDDLE_BUILD/tests/integration/libkill_points.so" HEDDLE_FLOCK_ERROR=$error "${train[@]}")
-  "${without_locks[@]}" --set run.directory=leased$error --set train.steps=100000 > first.log 2>&1 &
-  victim=$!
-  wait_for_step leased$error 2
-  grep -q "leased$error is on a file system without locks: the file .lease there keeps other runs out" first.log ||
-    fail "errno $error: it does not say that there are no locks"
-  ends 78 "${without_locks[@]}" --set run.directory=leased$error
-  grep -q "another process is training in leased$error: process $victim on " log || fail "errno $error: the first process is not named"
-  kill -USR1 "$victim"
-  code=0
-  wait "$victim" || code=$?
-  [ "$code" -eq 75 ] || fail "errno $error: a run with a lease ended with $code instead of 75"
-  [ ! -e leased$error/.lease ] || fail "errno $error: the lease was left"
-  ends 0 "${without_locks[@]}" --set run.directory=leased$error --set train.steps=1
-done
-
 # A copy that followed the link `best` is a directory: it is kept beside, and the next best is marked.
 ends 0 "${train[@]}" --set run.directory=original --set train.steps=20
 [ -L original/checkpoints/best ] || fail "no best checkpoint"

@@ -8,7 +8,7 @@ seconds=()
 for victim in 0 3; do
   directory=stopped$victim
   began=
-  "${four[@]}" --set train.hang_seconds=1.5 --set run.directory="$directory" > log 2>&1 &
+  "${four[@]}" --set train.hang_seconds=1.5 --set checkpoint.every_steps=0 --set run.directory="$directory" > log 2>&1 &
   job=$!
   wait_for_step "$directory" 5
   stopped=$(rank_of "$directory" "$victim")

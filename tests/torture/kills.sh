@@ -11,7 +11,7 @@ RANDOM=${HEDDLE_SEED:-1}
 points=$HEDDLE_BUILD/tests/integration/libkill_points.so
 [ -e "$points" ] || fail "$points is missing"
 at_once=8 # kills in one run
-steps=$((20 * at_once))
+steps=$((40 * at_once))
 export OMPI_MCA_odls_base_sigkill_timeout=0
 training=(--set train.steps=$steps --set checkpoint.keep=2 --set train.deterministic=true)
 
@@ -45,7 +45,10 @@ plan() {
 recovered() {
   [ "$2" -eq 0 ] || { cp "$1.log" log; cat "$1.events.kills" 2> /dev/null; fail "$1 ended with $2"; }
   grep -a '^kill ' "$1.events" > "$1.kills" || true
-  [ "$(wc -l < "$1.kills")" -eq "$3" ] || { cp "$1.log" log; cat "$1.plan" "$1.kills"; fail "$1: $(wc -l < "$1.kills") kills instead of $3"; }
+  # Ranks outlive a launcher that is killed for a second, in which they may come to the end: the other kills are for the next run.
+  came=$(wc -l < "$1.kills")
+  [ "$came" -ge 1 ] && { [ "$came" -eq "$3" ] || grep -q ' launcher ' "$1.kills"; } ||
+    { cp "$1.log" log; cat "$1.plan" "$1.kills"; fail "$1: $came kills instead of $3"; }
   ! grep overdue "$1.kills" || fail "$1: a point did not come"
   # For each kill: its kind, seconds until a process that began after it had finished a step, and the steps that were computed again.
   awk '$1 == "begin" { began[$2] = $3 }
@@ -77,12 +80,13 @@ layouts=(data tensor pipeline context)
 for layout in "${layouts[@]}"; do
   ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml "${training[@]}" --set parallel.$layout=2 --set run.directory=whole_$layout
 done
-left=$kills
-for number in $(seq $(((kills + at_once - 1) / at_once))); do
+left=$kills number=0
+while [ "$left" -gt 0 ]; do
+  number=$((number + 1))
   layout=${layouts[$((number % ${#layouts[@]}))]}
   count=$((left < at_once ? left : at_once))
-  left=$((left - count))
-  disturb "killed_$number" "whole_$layout" "$count" rank0 rank1 launcher rank1 -- "$HEDDLE_MPIRUN" -np 2 -- --set parallel.$layout=2
+  disturb "killed_$number" "whole_$layout" "$count" rank0 rank1 rank0 rank1 rank0 rank1 rank1 launcher -- "$HEDDLE_MPIRUN" -np 2 -- --set parallel.$layout=2
+  left=$((left - came))
 done
 
 # Two ranks on two of three virtual hosts, which are killed whole; the launcher is on another machine.

@@ -7,6 +7,7 @@
 #include <heddle/dist/report/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace heddle {
@@ -69,9 +70,6 @@ class KeptByKernels final : public KernelObserver {
   std::map<std::string, std::int64_t> bytes_by_name_;
 };
 
-/// For the addresses of a model's parameters, of whatever size.
-constexpr std::size_t address_space = std::size_t{1} << 44;
-
 /// A rank's model in groups whose other ranks do not exist, with kernels that compute nothing. Its parameters only
 /// reserve addresses.
 class Rehearsal {
@@ -93,8 +91,10 @@ class Rehearsal {
         pipeline_(parallel_.pipeline, model_, kernels().select<TensorOps>({dtype_}), execution_) {
     parameters_.arrange();
     Shape const buffer{parameters_.size()};
-    parameters_.bind(values_.allocate(parameter_dtype(dtype_), buffer),
-                     values_.allocate(parameter_dtype(dtype_), buffer));
+    std::size_t const bytes = static_cast<std::size_t>(parameters_.size()) * size_of(parameter_dtype(dtype_));
+    values_.emplace(2 * (bytes + 64));
+    parameters_.bind(values_->allocate(parameter_dtype(dtype_), buffer),
+                     values_->allocate(parameter_dtype(dtype_), buffer));
   }
 
   MemoryPlan run() {
@@ -157,7 +157,7 @@ class Rehearsal {
   DType dtype_;
   ParallelState parallel_;
   ParameterSet parameters_;
-  Arena values_{address_space};
+  std::optional<Arena> values_;
   Arena scratch_;
   Execution execution_{Kokkos::DefaultExecutionSpace(), scratch_};
   Model model_;

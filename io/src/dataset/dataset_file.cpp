@@ -43,8 +43,12 @@ namespace {
 std::filesystem::path const& require_hdf5(std::filesystem::path const& path) {
   constexpr std::string_view signature("\x89HDF\r\n\x1a\n");
   std::string begin(signature.size(), ' ');
-  std::ifstream file(path, std::ios::binary);
-  if (std::filesystem::is_regular_file(path) && file.read(begin.data(), std::ssize(begin)) && begin != signature) {
+  std::ifstream file;
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) {  // to open a FIFO would wait
+    file.open(path, std::ios::binary);
+  }
+  if (file.is_open() && file.read(begin.data(), std::ssize(begin)) && begin != signature) {
     throw DataError(fmt::format("{}: is no dataset; `heddle prepare` makes one of text", path.string()));
   }
   return path;

@@ -63,7 +63,7 @@ FileLock::Result FileLock::lock(int operation) {
     if (errno == EWOULDBLOCK) {
       return Result::busy;
     }
-    if (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK) {  // ENOLCK: NFS without its lock service
+    if (errno == ENOSYS || errno == EOPNOTSUPP) {
       return Result::not_supported;
     }
     if (errno != EINTR) {

@@ -4,7 +4,6 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
-#include <heddle/core/config/explain.hpp>
 #include <sstream>
 
 namespace heddle {
@@ -458,23 +457,6 @@ TEST(Config, WrongOverridesNameThemselves) {
 
 TEST(Config, TheDescriptionIsAConfigWithTheDefaults) {
   EXPECT_EQ(parse_config(describe_config(), "description"), Config{});
-}
-
-TEST(Config, KeysAndSectionsAreExplained) {
-  EXPECT_THAT(explain_config("train.steps"), HasSubstr("optimizer updates"));
-  EXPECT_THAT(explain_config("train.steps"), testing::Not(HasSubstr("seed")));
-  EXPECT_THAT(explain_config("checkpoint"), StartsWith("[checkpoint]"));
-  EXPECT_THAT(explain_config("model"), HasSubstr("[model.decoder]"));
-  auto const refusal = [](char const* name) {
-    try {
-      explain_config(name);
-    } catch (UsageError const& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_THAT(refusal("train.stepz"), HasSubstr("did you mean train.steps?"));
-  EXPECT_THAT(refusal("keep"), HasSubstr("did you mean checkpoint.keep?"));
 }
 
 TEST(Config, TheDocumentationHasTheDescriptionWordForWord) {
