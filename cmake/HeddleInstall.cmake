@@ -1,4 +1,5 @@
-# `cmake --install`: the program, the core library with its headers, and the package that an out-of-tree plug-in finds.
+# `cmake --install`: the program, the core library with its headers, the package that an out-of-tree plug-in finds, the
+# documentation, and examples with the job template for Slurm.
 include(CMakePackageConfigHelpers)
 
 set(heddle_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/heddle")
@@ -6,6 +7,10 @@ set(heddle_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/heddle")
 install(TARGETS heddle RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(TARGETS heddle_core EXPORT heddleTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/examples" DESTINATION "${CMAKE_INSTALL_DATADIR}/heddle")
+install(PROGRAMS "${PROJECT_SOURCE_DIR}/apps/slurm/train.sbatch" DESTINATION "${CMAKE_INSTALL_DATADIR}/heddle")
 install(EXPORT heddleTargets NAMESPACE heddle:: DESTINATION "${heddle_package_dir}")
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/heddleConfig.cmake.in"

@@ -40,6 +40,16 @@ std::string listed(std::vector<PluginFile> const& plugins) {
 
 }  // namespace
 
+void find_plugins(PluginsConfig& plugins, std::filesystem::path const& config_file) {
+  for (std::string& path : plugins.paths) {
+    std::filesystem::path const beside = config_file.parent_path() / path;
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored) && std::filesystem::exists(beside, ignored)) {
+      path = beside.string();
+    }
+  }
+}
+
 void add_plugins(PluginsConfig& plugins, std::vector<std::string> const& paths) {
   plugins.paths.insert(plugins.paths.end(), paths.begin(), paths.end());
   if (!plugins.sha256.empty()) {

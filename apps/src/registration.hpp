@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
@@ -18,6 +19,10 @@ struct PluginFile {
 /// Reads the plug-ins' files, without opening them as libraries; a file that is named twice is in the result once.
 /// Throws ConfigError for a file that cannot be read or has not the digest that the configuration gives.
 std::vector<PluginFile> read_plugins(PluginsConfig const& plugins);
+
+/// Where the working directory does not have a file that the configuration names, takes the one that is there from the
+/// directory of `config_file`.
+void find_plugins(PluginsConfig& plugins, std::filesystem::path const& config_file);
 
 /// Adds plug-ins of the command line, with any digest.
 void add_plugins(PluginsConfig& plugins, std::vector<std::string> const& paths);

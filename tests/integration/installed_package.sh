@@ -12,6 +12,10 @@ core=$(ldd "$work/moved/bin/heddle" | awk '$1 ~ /^libheddle_core/ {print $3}')
   { echo "the moved program loads its core library from $core"; exit 1; }
 "$work/moved/bin/heddle" kernels > "$work/kernels" || { echo "the moved program does not find its kernels"; exit 1; }
 
+for file in doc/heddle/README.md doc/heddle/LICENSE doc/heddle/docs/usage.md heddle/train.sbatch heddle/examples/demo.toml; do
+  [ -s "$work/moved/share/$file" ] || { echo "share/$file is not installed"; exit 1; }
+done
+
 mkdir "$work/stranger"
 (cd "$work/moved/include" && find heddle -name '*.hpp' | sort | sed 's/.*/#include <&>/') > "$work/stranger/plugin.cpp"
 [ "$(wc -l < "$work/stranger/plugin.cpp")" -ge 10 ] || { echo "too few headers were installed"; exit 1; }

@@ -1,12 +1,13 @@
 // A library for LD_PRELOAD that ends processes of a training run at named points, by a plan: the calls of a rank show
-// where it is, so that the program itself needs no hooks. tests/torture/kills.sh uses it.
+// where it is, so that the program itself needs no hooks. tests/torture/kills.sh and hangs.sh use it.
 //
 // HEDDLE_KILL_PLAN names a file. Its line n (from 0) holds for every start that comes after n kills: "POINT COUNT RANK
 // VICTIM". When rank RANK comes to POINT for the COUNT-th time since its start, VICTIM is ended by SIGKILL: "rank N",
 // "launcher", or "host" (all processes that see the network of this rank, but not a sleeping one, which keeps a virtual
-// host alive). "link" sets this host's eth0 down for ten seconds instead, "power" for good, and ends the host. Points:
-// those of save, prune, load and logging, with .before or .after the call (see `name_of`); "mpi", any call that
-// communicates; "start" and "training", COUNT milliseconds after the process began or logged its first step.
+// host alive). "link" sets this host's eth0 down for ten seconds instead, "power" for good, and ends the host; "stop"
+// stops the rank itself. Points: those of save, prune, load and logging, with .before or .after the call (see
+// `name_of`); "mpi", any call that communicates; "start" and "training", COUNT milliseconds after the process began or
+// logged its first step.
 // HEDDLE_KILL_EVENTS gets a line for each process, step and kill, with the time in nanoseconds: "begin PID T", "step N
 // PID T", "kill POINT VICTIM T".
 #include <dlfcn.h>
@@ -128,7 +129,9 @@ void kill_host() {
 void strike(std::string const& point) {
   inside = true;
   record("kill " + point + " " + plan->victim);
-  if (plan->victim == "link") {
+  if (plan->victim == "stop") {
+    ::raise(SIGSTOP);
+  } else if (plan->victim == "link") {
     run_in_shell("ip link set eth0 down; { sleep 10; ip link set eth0 up; } > /dev/null 2>&1 < /dev/null &");
   } else if (plan->victim == "power") {
     run_in_shell("ip link set eth0 down");

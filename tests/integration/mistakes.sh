@@ -105,6 +105,31 @@ ends 0 "$HEDDLE" config run.toml --changed --set train.steps=7
 ends 0 "$HEDDLE" doctor .
 grep -q '^ok *files' log && grep -q ' mpi ' log || fail "doctor"
 
+ends 0 "$HEDDLE" checkpoint list run
+grep -q "^step-00000002 .* MiB  $(date +%Y)-[0-9-]* [0-9:]*  whole  loss [0-9.]*  validation [0-9.]*  (best)$" log || fail "checkpoint list"
+
+# Help: each value has a name, and arguments without "--" are shown without it.
+commands=$("$HEDDLE" --help | awk '/^  [a-z]/ { print $1 }')
+[ "$(wc -w <<< "$commands")" -ge 13 ] || fail "heddle --help lists $commands"
+for command in $commands; do
+  ends 0 "$HEDDLE" "$command" --help
+  ! grep -nE '(^| )arg( |$)' log || fail "heddle $command --help has a value without a name"
+done
+ends 0 "$HEDDLE" train --help
+grep -q '^  RUN.toml  *the configuration$' log && ! grep -q -e '--config' log || fail "train --help shows RUN.toml otherwise"
+grep -q 'docs/config.md' log && grep -q '86' log || fail "train --help"
+
+# Doubtful, but not refused: a warning.
+# warned PATTERN COMMAND-AND-ARGUMENTS...
+warned() {
+  ends 0 "$HEDDLE" "${@:2}"
+  grep -q "^heddle: warning: .*$1" log || { cat log; fail "no warning of '$1'"; }
+}
+warned 'the same file' prepare --source text/train.en --target text/train.en --out same --vocab-size 60
+warned 'is the training text' prepare --text text/train.en --valid-text text/train.en --out same --vocab-size 60 --overwrite
+warned 'too rarely' prepare --source text/test.en --target text/test.de --out few --vocab-size 90
+warned 'warmup_steps = 0' train run.toml --set optimizer.warmup_steps=0 --set train.steps=1 --set run.directory=cold
+
 [ "$wrong" -eq 0 ] || fail "$wrong of $mistakes mistakes"
 [ "$mistakes" -ge 60 ] || fail "only $mistakes mistakes"
 echo "$mistakes mistakes"

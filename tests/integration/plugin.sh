@@ -189,6 +189,16 @@ cp $plugin $operation elsewhere
   > moved 2> log || fail "translate with the plug-in in another place"
 cmp translated moved || fail "the plug-in in another place translates otherwise"
 
+# Without the plug-in: the message says how to name it. Beside the configuration it is found.
+mv build/swish.so hidden.so
+code=0
+head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole > moved 2> log || code=$?
+[ "$code" -eq 78 ] && grep -q -- '--plugin PATH/swish.so' log || fail "translate without the plug-in: $code"
+mv hidden.so build/swish.so
+(mkdir -p away && cd away && "$HEDDLE" kernels --config ../run.toml --set "plugins.paths=[\"$operation\",\"$plugin\"]" > ../listing 2> ../log) ||
+  fail "a plug-in beside the configuration is not found"
+grep -q swish listing || fail "the plug-in beside the configuration is not loaded"
+
 # Without the plug-in its names are unknown.
 train whole 78 --set 'plugins.paths=[]'
 grep -q "hadamard_layer\|swish" log || fail "the missing layer or function is not named"

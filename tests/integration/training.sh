@@ -198,13 +198,9 @@ printf '3\n{"step": 7' >> timed/metrics.jsonl
 train 0 0 --set run.directory=timed --set train.steps=60
 [ "$(wc -l < timed/metrics.jsonl)" -eq 60 ] || fail "metrics.jsonl was not fixed"
 
-# The report on the ranks: the mesh, planned and measured memory, communication in lines and at the end.
+# The mesh and the communication in lines; report.sh tests the tables.
 train 2 0 --set run.directory=reported --set parallel.tensor=2 --set train.steps=3
 grep -q "^2 ranks on one host: .*tensor 2" log || fail "no mesh"
-grep -Eq "^1 .* 1 +1 +24-47 +75-149$" log || fail "the mesh does not say what rank 1 holds"
-[ "$(grep -c "predicted" log)" -ge 2 ] || fail "no prediction of memory at the beginning and at the end"
-grep -Eq "measured( +[0-9.]+){7}$" log || fail "no measured memory"
-grep -Eq "^tensor\.all_reduce +[1-9][0-9]* .* [1-9][0-9]* " log || fail "no table of communication"
 [ "$(grep -c '"communication":{.*"tensor.all_reduce":{"operations":[1-9]' reported/metrics.jsonl)" -eq 3 ] ||
   fail "no communication in metrics.jsonl"
 train 0 0 --set run.directory=single --set train.steps=3

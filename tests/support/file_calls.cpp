@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -20,6 +22,8 @@
 namespace heddle::test {
 
 namespace {
+
+constexpr std::size_t page = 4096;
 
 struct Armed {
   bool armed = false;
@@ -68,10 +72,14 @@ ssize_t failing_write(void const* bytes, std::size_t count, Write const& write) 
     case FaultKind::short_count:
       return write(bytes, (count + 1) / 2);
     case FaultKind::flipped_bit: {
-      auto const* const begin = static_cast<unsigned char const*>(bytes);
-      std::vector<unsigned char> changed(begin, begin + count);
+      // Aligned as the original: O_DIRECT refuses others.
+      std::vector<unsigned char> memory(count + page);
+      void* aligned = memory.data();
+      std::size_t room = memory.size();
+      auto* const changed = static_cast<unsigned char*>(std::align(page, count, aligned, room));
+      std::memcpy(changed, bytes, count);
       changed[count / 2] ^= 16;
-      return write(changed.data(), count);
+      return write(changed, count);
     }
     default:
       errno = error_number();

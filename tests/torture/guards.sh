@@ -27,8 +27,8 @@ while IFS=$'\t' read -r name program filter; do
   ! run_tests "$name" "$program" "$filter" || fail "$filter passes without the guard '$name', or never comes to it"
   grep -q "reached without its guard: $name" "$log" ||
     fail "the line of the guard '$name' is not once in its file: change tests/torture/guards/table"
-  grep -q 'FAILED' "$log" || fail "without the guard '$name' the tests ended in another way than by failing"
-  echo "without '$name': $(grep 'FAILED  \]' "$log" | head -n 1), as it must be"
+  grep -Eq 'FAILED|failed on another rank' "$log" || fail "without the guard '$name' the tests ended in another way than by failing"
+  echo "without '$name': $(grep -E 'FAILED  \]|failed on another rank' "$log" | head -n 1), as it must be"
 done < <(awk -v OFS='\t' '
   $1 == "guard" { sub(/^guard /, ""); name = $0; next }
   $1 == "fails" { print name, $2, $3 }' "$here/guards/table")

@@ -9,6 +9,7 @@ kills=${HEDDLE_KILLS:-30}
 [ "${HEDDLE_TORTURE:-small}" = small ] || kills=${HEDDLE_KILLS:-1000}
 RANDOM=${HEDDLE_SEED:-1}
 points=$HEDDLE_BUILD/tests/integration/libkill_points.so
+hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
 [ -e "$points" ] || fail "$points is missing"
 at_once=8 # kills in one run
 steps=$((40 * at_once))
@@ -78,29 +79,17 @@ disturb() {
 on=()
 layouts=(data tensor pipeline context)
 for layout in "${layouts[@]}"; do
-  ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml "${training[@]}" --set parallel.$layout=2 --set run.directory=whole_$layout
+  "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml "${training[@]}" --set parallel.$layout=2 --set run.directory=whole_$layout > whole_$layout.log 2>&1 &
 done
-left=$kills number=0
-while [ "$left" -gt 0 ]; do
-  number=$((number + 1))
-  layout=${layouts[$((number % ${#layouts[@]}))]}
-  count=$((left < at_once ? left : at_once))
-  disturb "killed_$number" "whole_$layout" "$count" rank0 rank1 rank0 rank1 rank0 rank1 rank1 launcher -- "$HEDDLE_MPIRUN" -np 2 -- --set parallel.$layout=2
-  left=$((left - came))
+wait
+for layout in "${layouts[@]}"; do
+  [ -e "$(state whole_$layout $steps)/MANIFEST.json" ] || { cp whole_$layout.log log; fail "the undisturbed run of $layout ended early"; }
 done
 
-# Two ranks on two of three virtual hosts, which are killed whole; the launcher is on another machine.
-hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
-reason=$("$hosts" why_not)
-if [ -z "$reason" ]; then
-  mkdir hosts
-  "$hosts" start hosts host1 host2 host3 > hosts/log 2>&1 &
-  world=$!
-  trap '"$hosts" stop hosts 2> /dev/null || kill -KILL "$world"; wait "$world" 2> /dev/null || true; rm -rf "$work"' EXIT
-  for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
-  [ -e hosts/ready ] || fail "the hosts did not come up: $(cat hosts/log)"
-  on=("$hosts" on hosts switch)
-  over=("$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24
+kill_hosts() {
+  # Two ranks on two of three virtual hosts, which are killed whole; the launcher is on another machine.
+  on=("$hosts" on "$work/hosts" switch)
+  local over=("$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24
     --mca pml ob1 --mca btl self,vader,tcp --host '{hosts}' -np '{ranks}')
   for number in $(seq $(((kills + 79) / 80))); do
     layout=${layouts[$((number % ${#layouts[@]}))]}
@@ -118,6 +107,36 @@ if [ -z "$reason" ]; then
   # Without spare hosts, fewer data ranks train the same run.
   disturb power whole_data 1 power -- "${over[@]}" -- --hosts host1:1,host2:1 --ranks 2,1
   grep -Eq "left out, as they do not answer: host[12]" power.log || { cp power.log log; fail "no host was left out"; }
+}
+
+# Both kinds at the same time, as much of it is waiting; one after the other where the seconds are to be measured.
+beside=
+reason=$("$hosts" why_not)
+if [ -z "$reason" ]; then
+  mkdir hosts
+  "$hosts" start hosts host1 host2 host3 > hosts/log 2>&1 &
+  world=$!
+  trap '[ -z "$beside" ] || kill "$beside" 2> /dev/null || true
+    "$hosts" stop hosts 2> /dev/null || kill -KILL "$world"; wait 2> /dev/null || true; rm -rf "$work"' EXIT
+  for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
+  [ -e hosts/ready ] || fail "the hosts did not come up: $(cat hosts/log)"
+  mkdir beside
+  ln -s "$work"/data "$work"/run.toml "$work"/whole_* beside/
+  (cd beside; next=$kills; kill_hosts) > beside.log 2>&1 &
+  beside=$!
+  [ "${HEDDLE_TORTURE:-small}" = small ] || wait "$beside" || { cat beside.log; exit 1; }
+fi
+left=$kills number=0
+while [ "$left" -gt 0 ]; do
+  number=$((number + 1))
+  layout=${layouts[$((number % ${#layouts[@]}))]}
+  count=$((left < at_once ? left : at_once))
+  disturb "killed_$number" "whole_$layout" "$count" rank0 rank1 rank0 rank1 rank0 rank1 rank1 launcher -- "$HEDDLE_MPIRUN" -np 2 -- --set parallel.$layout=2
+  left=$((left - came))
+done
+if [ -n "$beside" ]; then
+  wait "$beside" || { cat beside.log; exit 1; }
+  cat beside/figures >> figures
 fi
 
 for kind in rank launcher host link power; do

@@ -14,6 +14,7 @@ int run_demo_data(Arguments const& arguments);
 int run_doctor(Arguments const& arguments);
 int run_kernels(Arguments const& arguments);
 int run_new_plugin(Arguments const& arguments);
+int run_plan(Arguments const& arguments);
 int run_prepare(Arguments const& arguments);
 int run_supervised(Arguments const& arguments);
 int run_train(Arguments const& arguments);

@@ -20,12 +20,12 @@ int run_demo_data(Arguments const& arguments) {
       "Writes train.en/.de, valid.en/.de and test.en/.de: numbers below a million in English words and in German\n"
       "words, such as \"three hundred and twelve thousand and five\" and \"dreihundertzwölftausendfünf\".\n"
       "No number is in two of them.";
-  syntax.options.add_options()                                                                   //
-      ("out", po::value(&directory)->required()->value_name("DIRECTORY"), "where the files go")  //
-      ("train", po::value(&demo.train)->default_value(demo.train), "training pairs")             //
-      ("valid", po::value(&demo.valid)->default_value(demo.valid), "validation pairs")           //
-      ("test", po::value(&demo.test)->default_value(demo.test), "test pairs")                    //
-      ("seed", po::value(&demo.seed)->default_value(demo.seed), "chooses the numbers")           //
+  syntax.options.add_options()                                                                           //
+      ("out", po::value(&directory)->required()->value_name("DIRECTORY"), "where the files go")          //
+      ("train", po::value(&demo.train)->value_name("N")->default_value(demo.train), "training pairs")    //
+      ("valid", po::value(&demo.valid)->value_name("N")->default_value(demo.valid), "validation pairs")  //
+      ("test", po::value(&demo.test)->value_name("N")->default_value(demo.test), "test pairs")           //
+      ("seed", po::value(&demo.seed)->value_name("N")->default_value(demo.seed), "chooses the numbers")  //
       ("overwrite", po::bool_switch(&demo.overwrite), "replace files of the same names");
   if (!parse_options(syntax, arguments)) {
     return static_cast<int>(ExitCode::done);

@@ -8,9 +8,12 @@
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/files/replace_file.hpp>
 #include <iostream>
+#include <iterator>
 
 #include "commands.hpp"
+#include "inspection/report.hpp"
 #include "options.hpp"
 #include "translation/trained_model.hpp"
 
@@ -26,15 +29,21 @@ struct InspectOptions {
   bool parameters = false;
   bool verify = false;
   std::int64_t samples = 3;
+  std::string html;
+  std::string pairs;
+  std::string source;
+  std::string target;
+  HtmlReportOptions page;
 };
 
 CommandSyntax inspect_syntax(InspectOptions& options) {
   CommandSyntax syntax;
   syntax.name = "inspect";
-  syntax.usage = "PATH [--parameters] [--samples N] [--verify]";
+  syntax.usage = "PATH [--parameters] [--samples N] [--verify] [--html PAGE [options]]";
   syntax.summary =
       "Shows as text what is in a dataset (a .h5 file, or the directory `heddle prepare` wrote) or in a checkpoint (a\n"
-      "run's directory, its checkpoints directory, or one checkpoint's), after checking it.";
+      "run's directory, its checkpoints directory, or one checkpoint's), after checking it. With --html it draws\n"
+      "them, and a run's curves, in one page for a browser.";
   syntax.options.add_options()                                                               //
       ("path", po::value(&options.path)->value_name("PATH")->required(), "what to look at")  //
       ("which", po::value(&options.which)->value_name("best|last")->default_value(options.which),
@@ -44,6 +53,22 @@ CommandSyntax inspect_syntax(InspectOptions& options) {
       ("samples", po::value(&options.samples)->value_name("N")->default_value(options.samples),
        "pairs or lines of a dataset to show, evenly spread over it")  //
       ("verify", po::bool_switch(&options.verify), "read a dataset's tokens to the end and compare all digests");
+  syntax.options.add_options()  //
+      ("html", po::value(&options.html)->value_name("PAGE"),
+       "write a page for a browser, one file that needs no others, instead of text; the options below are for it")   //
+      ("source", po::value(&options.source)->value_name("TEXT"), "a sentence whose attention and search are drawn")  //
+      ("target", po::value(&options.target)->value_name("TEXT"),
+       "its translation; not given: the best one that the model finds")  //
+      ("pairs", po::value(&options.pairs)->value_name("TEXT"),
+       "a file of such sentences, SOURCE<TAB>TARGET in a line, of which the first 8 are taken")  //
+      ("word", po::value(&options.page.words)->value_name("WORD")->composing(),
+       "a word whose neighbours among the embeddings are listed; can be given again")                  //
+      ("compare", po::value(&options.page.compare)->value_name("RUN"), "another run beside this one")  //
+      ("beam", po::value(&options.page.beam_size)->value_name("N")->default_value(options.page.beam_size),
+       "hypotheses kept by the search that is drawn")  //
+      ("plugin", po::value(&options.page.plugins)->value_name("LIBRARY")->composing(),
+       "a shared library with kernels and layers that the model needs; can be given again")  //
+      ("trust-plugins", po::bool_switch(&options.page.trust_plugins), "load plug-ins without checking them");
   syntax.positional.add("path", 1);
   return syntax;
 }
@@ -210,10 +235,13 @@ void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
   }
 }
 
-/// The datasets that `heddle prepare` wrote to a directory.
-std::vector<fs::path> datasets_in(fs::path const& directory) {
+/// The file itself, or the datasets that `heddle prepare` wrote to a directory.
+std::vector<fs::path> datasets_at(fs::path const& path) {
   std::vector<fs::path> found;
-  for (auto const& entry : fs::directory_iterator(directory)) {
+  if (!fs::is_directory(path)) {
+    return {path};
+  }
+  for (auto const& entry : fs::directory_iterator(path)) {
     std::string const name = entry.path().filename().string();
     if (is_training_file(name) || name == "valid.h5") {
       found.push_back(entry.path());
@@ -246,6 +274,43 @@ void inspect_checkpoints(InspectOptions const& options) {
   inspect_checkpoint(opened.front(), options.parameters);
 }
 
+/// Sentences of the command line, then of the file.
+std::vector<SentenceText> sentences_of(InspectOptions const& options) {
+  constexpr std::size_t most = 8;
+  std::vector<SentenceText> sentences;
+  if (!options.source.empty()) {
+    sentences.push_back({options.source, options.target.empty() ? std::nullopt : std::optional(options.target)});
+  } else if (!options.target.empty()) {
+    throw UsageError("inspect: --target needs --source: the sentence that it translates");
+  }
+  if (!options.pairs.empty()) {
+    std::ranges::move(read_sentences(options.pairs, most - sentences.size()), std::back_inserter(sentences));
+  }
+  return sentences;
+}
+
+void write_page(InspectOptions& options, std::vector<fs::path> const& datasets) {
+  options.page.path = options.path;
+  options.page.which = options.which;
+  options.page.examples = options.samples;
+  options.page.sentences = sentences_of(options);
+  require_valid({.beam_size = options.page.beam_size, .n_best = options.page.beam_size});
+  for (fs::path const& dataset : datasets) {
+    options.page.datasets.push_back(dataset.string());
+  }
+  std::string const page = html_report(options.page);
+  replace_file(options.html, page);
+  std::cout << fmt::format("wrote {} ({} KiB)\n", options.html, count(std::ssize(page) / 1024 + 1));
+}
+
+void require_html(InspectOptions const& options) {
+  bool const wanted = !options.pairs.empty() || !options.source.empty() || !options.target.empty() ||
+                      !options.page.words.empty() || !options.page.compare.empty();
+  if (options.html.empty() && wanted) {
+    throw UsageError("inspect: --source, --target, --pairs, --word and --compare are for a page; add --html PAGE");
+  }
+}
+
 }  // namespace
 
 int run_inspect(Arguments const& arguments) {
@@ -259,15 +324,16 @@ int run_inspect(Arguments const& arguments) {
   if (options.samples < 0) {
     throw UsageError(fmt::format("inspect: --samples is {}; expected at least 0", options.samples));
   }
+  require_html(options);
   std::error_code problem;
   if (!fs::exists(options.path, problem)) {
     throw DataError(fmt::format("{}: there is no such file or directory", options.path));
   }
-  if (!fs::is_directory(options.path, problem)) {
-    inspect_dataset(options.path, options);
+  auto const datasets = datasets_at(options.path);
+  if (!options.html.empty()) {
+    write_page(options, datasets);
     return static_cast<int>(ExitCode::done);
   }
-  auto const datasets = datasets_in(options.path);
   for (fs::path const& dataset : datasets) {
     inspect_dataset(dataset, options);
   }

@@ -87,11 +87,11 @@ void use_cache(Config const& config, Registries& registries) {
     std::cerr << fmt::format("note: {}\n", note);
   }
   if (timings.empty()) {
-    std::cout << "Nothing is measured on this machine: `auto` chooses by speed (--benchmark measures).\n";
+    std::cout << "Nothing is measured on this machine: `auto` chooses by registered speed (--benchmark measures).\n";
   } else {
     std::cout << fmt::format(
-        "Measured on this machine, in {}; * is what `auto` takes, but where it supports the\nproblem a +, which is "
-        "faster by speed and was not timed:\n",
+        "Measured on this machine, in {}; * marks the one that `auto` takes. An untimed one of a higher\n"
+        "registered speed is marked +, and is taken in place of * where it supports the problem:\n",
         path.string());
     for (AnyKernelRegistry const* registry : registries.kernels.all()) {
       print_measured(*registry, timings);
@@ -106,7 +106,8 @@ void print_registries(Config const& config, Registries const& registries, Execut
   std::cout << fmt::format("Execution space: {}\nInstructions: {}; this processor has {}\nABI tag of plug-ins: {}\n",
                            Runtime::execution_space(), describe_instruction_sets(usable_cpu_level()),
                            name_of(detected_cpu_level()), abi_tag())
-            << "\nOperations and their implementations, by speed; * would run, by the configuration, in training with\n"
+            << "\nOperations and their implementations, by registered speed; * would run, by the configuration, in "
+               "training with\n"
             << fmt::format("{}, d_model {}, {} heads, {}, vocabulary {}:\n", name_of(config.train.precision),
                            model.d_model, model.heads, model.activation, vocabulary);
   KernelSelections const selections = select_kernels(config, registries, execution, vocabulary);
@@ -232,8 +233,9 @@ int run_kernels(Arguments const& arguments) {
   if (options.all && !options.benchmark) {
     throw UsageError("--all is for --benchmark, which is not given");
   }
-  Config const config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
-                                               : load_config(options.config, options.overrides);
+  Config config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
+                                         : load_config(options.config, options.overrides);
+  find_plugins(config.plugins, options.config);
   PluginsConfig plugins = config.plugins;
   add_plugins(plugins, options.plugins);
   Runtime runtime;

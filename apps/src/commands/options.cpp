@@ -36,6 +36,39 @@ std::string describe_missing(po::required_option const& error, CommandSyntax con
 
 constexpr char const* surplus = "surplus";
 
+/// "RUN.toml  the configuration" for each argument that needs no "--".
+std::string describe_arguments(CommandSyntax const& syntax) {
+  std::string text;
+  for (unsigned place = 0; place < syntax.positional.max_total_count(); ++place) {
+    po::option_description const& argument = syntax.options.find(syntax.positional.name_for_position(place), false);
+    text += fmt::format("  {:<14} {}\n", argument.semantic()->name(), argument.description());
+  }
+  return text.empty() ? "" : "Arguments:\n" + text + "\n";
+}
+
+bool is_argument(po::option_description const& option, CommandSyntax const& syntax) {
+  for (unsigned place = 0; place < syntax.positional.max_total_count(); ++place) {
+    if (syntax.positional.name_for_position(place) == option.long_name()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The text of --help: arguments, then options with their defaults.
+void print_help(CommandSyntax const& syntax, po::options_description const& options) {
+  constexpr unsigned line_length = 110;
+  po::options_description named("Options", line_length, line_length / 2);
+  for (auto const& option : options.options()) {
+    if (!is_argument(*option, syntax)) {
+      named.add(option);
+    }
+  }
+  std::cout << fmt::format("Usage: heddle {} {}\n\n{}\n\n{}", syntax.name, syntax.usage, syntax.summary,
+                           describe_arguments(syntax))
+            << named;
+}
+
 std::string describe_surplus(std::string const& argument, po::variables_map const& values) {
   std::string hint;
   if (values.count("set") > 0) {
@@ -51,11 +84,7 @@ std::string describe_surplus(std::string const& argument, po::variables_map cons
 }  // namespace
 
 std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std::vector<std::string> const& arguments) {
-  constexpr unsigned line_length = 110;
-  po::options_description options("Options", line_length, line_length / 2);
-  for (auto const& option : syntax.options.options()) {
-    options.add(option);
-  }
+  po::options_description options = syntax.options;
   options.add_options()("help,h", "print this and exit");
   // Takes what is too much, so that the message can name it.
   po::options_description all;
@@ -69,7 +98,7 @@ std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std:
     po::variables_map values;
     po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), values);
     if (values.count("help") > 0) {
-      std::cout << fmt::format("Usage: heddle {} {}\n\n{}\n\n", syntax.name, syntax.usage, syntax.summary) << options;
+      print_help(syntax, options);
       return std::nullopt;
     }
     if (values.count(surplus) > 0) {

@@ -6,6 +6,7 @@
 
 #include "commands.hpp"
 #include "options.hpp"
+#include "report/warning.hpp"
 
 namespace heddle {
 namespace {
@@ -30,15 +31,16 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared) {
       ("valid-target", path("TEXT"), "validation text, target side")                                 //
       ("text", path("TEXT"), "training text of a model of one stack")                                //
       ("valid-text", path("TEXT"), "its validation text")                                            //
-      ("vocab-size", po::value(&prepared.vocabulary_size)->default_value(prepared.vocabulary_size),
+      ("vocab-size", po::value(&prepared.vocabulary_size)->value_name("N")->default_value(prepared.vocabulary_size),
        "pieces in the vocabulary (in each of the two where they are separate), the four special ones included")  //
-      ("vocab-type", po::value(&prepared.vocabulary_type)->default_value(prepared.vocabulary_type),
-       "bpe or unigram")  //
+      ("vocab-type",
+       po::value(&prepared.vocabulary_type)->value_name("bpe|unigram")->default_value(prepared.vocabulary_type),
+       "kind of vocabulary")  //
       ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
        "one vocabulary for each side instead of a joint one")                                         //
       ("vocab-model", path("MODEL"), "an existing SentencePiece model, joint or of the source side")  //
       ("target-vocab-model", path("MODEL"), "an existing SentencePiece model of the target side")     //
-      ("max-length", po::value(&prepared.max_length)->default_value(prepared.max_length),
+      ("max-length", po::value(&prepared.max_length)->value_name("N")->default_value(prepared.max_length),
        "leave out a pair with more tokens than this on a side; lines of --text are never left out")  //
       ("samples-per-file", po::value(&prepared.samples_per_file)->value_name("N"),
        "write the training dataset as train-00001.h5, train-00002.h5 …, each with at most N pairs or lines")  //
@@ -93,6 +95,33 @@ void print_text(char const* name, PreparedText const& text, PrepareOptions const
       options.max_length);
 }
 
+/// Warns of texts from which a model learns nothing, or little.
+void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report) {
+  auto const same = [](std::filesystem::path const& left, std::filesystem::path const& right) {
+    std::error_code ignored;
+    return std::filesystem::equivalent(left, right, ignored);
+  };
+  if (!options.text && same(options.source, options.target)) {
+    warn(fmt::format("--source and --target are the same file, {}: a model learns to copy from it",
+                     options.source.string()));
+  }
+  if (options.valid_text && same(*options.valid_text, *options.text)) {
+    warn("the validation text is the training text: validation will not show overfitting");
+  } else if (options.valid_source && same(*options.valid_source, options.source)) {
+    warn("the validation text is the training text: validation will not show overfitting");
+  }
+  constexpr std::int64_t rare = 20;
+  std::int64_t const pieces =
+      report.joint ? report.source_vocabulary_size : report.source_vocabulary_size + report.target_vocabulary_size;
+  std::int64_t const tokens = report.train.tokens[0] + report.train.tokens[1];
+  if (!options.source_model && tokens < rare * pieces) {
+    warn(
+        fmt::format("{} pieces in the vocabulary for {} tokens: a piece occurs {:.1f} times on average, too rarely to "
+                    "learn it well; a smaller --vocab-size has fewer such pieces",
+                    pieces, tokens, static_cast<double>(tokens) / static_cast<double>(pieces)));
+  }
+}
+
 }  // namespace
 
 int run_prepare(Arguments const& arguments) {
@@ -112,6 +141,7 @@ int run_prepare(Arguments const& arguments) {
                                            report.source_vocabulary_size)
                              : fmt::format("vocabularies: {} source and {} target pieces\n",
                                            report.source_vocabulary_size, report.target_vocabulary_size));
+  warn_of_doubtful(options, report);
   std::cout << fmt::format("wrote {}\n", options.directory.string());
   return static_cast<int>(ExitCode::done);
 }

@@ -8,6 +8,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
+#include <heddle/dist/trace/trace_file.hpp>
 #include <heddle/dist/watch/watch.hpp>
 #include <heddle/kernels/register.hpp>
 #include <iostream>
@@ -16,7 +17,9 @@
 
 #include "commands.hpp"
 #include "kernels/cache.hpp"
+#include "planning/dry_run.hpp"
 #include "registration.hpp"
+#include "report/warning.hpp"
 #include "train_options.hpp"
 #include "training/trainer.hpp"
 
@@ -26,17 +29,28 @@ namespace {
 CommandSyntax train_syntax(TrainOptions& options) {
   CommandSyntax syntax;
   syntax.name = "train";
-  syntax.usage = "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh | --resume-from STEP] [--new-data]";
+  syntax.usage =
+      "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh | --resume-from STEP] [--new-data] [--trace N]\n"
+      "       heddle train RUN.toml --dry-run [--ranks N]";
   syntax.summary =
       "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has "
       "checkpoints,\n"
-      "resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint after the step and "
-      "exits with 75.";
+      "resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint after the step.\n"
+      "The keys of RUN.toml: docs/config.md, `heddle config --defaults` and `heddle config --explain KEY`.\n\n"
+      "Exit codes: 0 done; 64 wrong command line; 65 no valid checkpoint, or bad data; 70 replicas differ; 71 loss or\n"
+      "parameters not finite; 75 checkpointed after a signal, the same command goes on; 78 wrong configuration; 86 a\n"
+      "rank hung; 1 another error.";
   add_train_options(syntax, options);
   syntax.options.add_options()("resume-from", boost::program_options::value(&options.resume_from)->value_name("STEP"),
                                "go back to the checkpoint of this step; newer ones are moved aside to rejected-…")  //
       ("new-data", boost::program_options::bool_switch(&options.new_data),
-       "resume on another dataset than the checkpoint's, from its beginning");
+       "resume on another dataset than the checkpoint's, from its beginning")  //
+      ("trace", boost::program_options::value(&options.trace)->value_name("N"),
+       "write the first N steps of this start to trace.json in the run's directory: docs/run-directory.md")  //
+      ("dry-run", boost::program_options::bool_switch(&options.dry_run),
+       "print layout, memory and the time of a step, and start nothing")  //
+      ("ranks", boost::program_options::value(&options.ranks)->value_name("N")->default_value(options.ranks),
+       "of a dry run, which needs no mpirun");
   return syntax;
 }
 
@@ -93,24 +107,49 @@ std::filesystem::path choose_run_directory(Config const& config, bool fresh, Com
   return broadcast_text(world, run_directory_for(config.run.directory, fresh && world.rank() == 0).string());
 }
 
-/// The world that the run uses: with a watch, and checked if the configuration says so. `session` is null without MPI.
-Communicator run_world(Config const& config, Watch& watch, MpiSession const* session) {
+/// The world that the run uses: with a watch, measured, and checked if the configuration says so. `session` is null
+/// without MPI.
+Communicator run_world(Config const& config, Watch& watch, StepTimes const& times, MpiSession const* session) {
   if (session == nullptr) {
     return Communicator::self();
   }
   auto const backend = session->world_backend();
-  return Communicator(watch.watched(config.parallel.checked ? checked(backend) : backend));
+  return Communicator(times.measured(watch.watched(config.parallel.checked ? checked(backend) : backend)));
 }
 
-ExitCode train(TrainOptions const& options, MpiSession const* session, StopSignal const& signal) {
+/// The way in which the program was called.
+struct Call {
+  TrainOptions options;
+  Arguments arguments;
+};
+
+/// Observes kernels if a trace is asked for, or where a tool of Kokkos wants to see them; otherwise nothing.
+std::optional<StepTrace> make_trace(TrainOptions const& options) {
+  return options.trace > 0 || has_kokkos_tool() ? std::optional<StepTrace>(has_kokkos_tool()) : std::nullopt;
+}
+
+/// Makes `watch`, which outlives the work: while this rank waits for the others at MPI's end, it answers them.
+ExitCode train(Call const& call, MpiSession const* session, StopSignal const& signal, std::optional<Watch>& watch) {
+  TrainOptions const& options = call.options;
   Communicator const plain_world = session == nullptr ? Communicator::self() : session->world();
   Config config = load_config(options.config, options.overrides);
+  find_plugins(config.plugins, options.config);
   add_plugins(config.plugins, options.plugins);
+  for (std::string& path : config.plugins.paths) {
+    path = std::filesystem::absolute(path).lexically_normal().string();  // checkpoints are used from anywhere
+  }
   require_supported(config);
+  if (plain_world.rank() == 0 && config.optimizer.warmup_steps == 0) {
+    warn(
+        "optimizer.warmup_steps = 0: the first steps take the whole learning rate, with which Transformers often "
+        "diverge; expected some hundreds of steps");
+  }
   Runtime runtime;
   require_same_config(config, plain_world);
-  Watch watch(plain_world, {.hang_seconds = config.train.hang_seconds});
-  Communicator const world = run_world(config, watch, session);
+  watch.emplace(plain_world, Watch::Options{.hang_seconds = config.train.hang_seconds});
+  std::optional<StepTrace> trace = make_trace(options);
+  StepTimes times(trace ? &*trace : nullptr);
+  Communicator const world = run_world(config, *watch, times, session);
   Registries registries;
   CpuLevel const level = common_cpu_level(world);
   std::vector<PluginFile> const plugins = read_plugins(config.plugins);
@@ -123,17 +162,50 @@ ExitCode train(TrainOptions const& options, MpiSession const* session, StopSigna
   auto const directory = choose_run_directory(config, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, machine_name(level), world);
   registries.kernels.set_timings(kernels.timings);
+  if (trace) {
+    registries.kernels.observe(*trace);
+  }
   auto const trainer = Trainer::create({.config = config,
                                         .registries = registries,
                                         .kernels = kernels,
                                         .parallel = parallel,
                                         .execution = runtime.execution(),
-                                        .watch = watch,
+                                        .watch = *watch,
                                         .directory = directory,
                                         .instruction_set = describe_instruction_sets(level),
                                         .resume_from = options.resume_from,
-                                        .new_data = options.new_data});
-  return trainer->run(signal);
+                                        .new_data = options.new_data,
+                                        .program = "heddle " HEDDLE_VERSION,
+                                        .command = command_line("train", call.arguments, world.size()),
+                                        .times = times,
+                                        .trace = trace ? &*trace : nullptr,
+                                        .traced_steps = options.trace,
+                                        .clock_offset = options.trace > 0 ? clock_offset(world) : 0});
+  ExitCode const code = trainer->run(signal);
+  watch->phase("leaving the run");
+  return code;
+}
+
+ExitCode train_dry(TrainOptions const& options) {
+  if (launched_by_mpi() || options.ranks < 1) {
+    throw UsageError("train: --dry-run is started without mpirun; --ranks N, at least 1, says how many there would be");
+  }
+  Config config = load_config(options.config, options.overrides);
+  find_plugins(config.plugins, options.config);
+  add_plugins(config.plugins, options.plugins);
+  require_supported(config);
+  Runtime runtime;
+  Registries registries;
+  register_everything({.plugins = read_plugins(config.plugins), .trust_plugins = options.trust_plugins}, registries,
+                      runtime.execution());
+  registries.kernels.require_known(config.kernels);
+  settle_validate_bleu(config, registries.layers);
+  return dry_run({.config = config,
+                  .registries = registries,
+                  .execution = runtime.execution(),
+                  .directory = run_directory_for(config.run.directory, options.fresh),
+                  .ranks = options.ranks,
+                  .new_data = options.new_data});
 }
 
 /// An error ends the whole job: MPI_Abort gives mpirun the exit code. Only rank 0 reports an error of all ranks: the
@@ -158,17 +230,27 @@ int run_train(Arguments const& arguments) {
   if (options.resume_from != -1 && (options.resume_from < 0 || options.fresh)) {
     throw UsageError("train: --resume-from takes the step of a checkpoint, at least 0, and no --fresh beside it");
   }
+  if (options.trace < 0) {
+    throw UsageError("train: --trace takes a number of steps");
+  }
+  if (options.dry_run) {
+    return static_cast<int>(train_dry(options));
+  }
+  Call const call{options, arguments};
   StopSignal const signal;  // from here on, so that a signal while the model is built is not lost
+  std::optional<Watch> watch;
   if (!launched_by_mpi()) {
-    return static_cast<int>(train(options, nullptr, signal));
+    return static_cast<int>(train(call, nullptr, signal, watch));
   }
   MpiSession const session;
   int const rank = session.world().rank();
   try {
-    return static_cast<int>(train(options, &session, signal));
+    return static_cast<int>(train(call, &session, signal, watch));
   } catch (Error const& error) {
+    watch.reset();  // else it could end the job before the error is printed
     end_job(session, rank, error.what(), error.code());
   } catch (std::exception const& error) {
+    watch.reset();
     end_job(session, rank, error.what(), ExitCode::failure);
   }
 }

@@ -18,6 +18,9 @@ struct TrainOptions {
   bool fresh = false;
   std::int64_t resume_from = -1;  ///< of `train` only: `run` would go back again at each restart
   bool new_data = false;          ///< of `train` only
+  std::int64_t trace = 0;         ///< of `train` only: steps
+  bool dry_run = false;           ///< of `train` only
+  int ranks = 1;                  ///< of a dry run
 };
 
 void add_train_options(CommandSyntax& syntax, TrainOptions& options);

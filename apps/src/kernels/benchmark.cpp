@@ -207,8 +207,8 @@ KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
   for (Bandwidth const& bandwidth : peaks.bandwidths) {
     fmt::print(" in {}: {:.1f} GB/s", bandwidth.level, bandwidth.bytes_per_second * 1e-9);
   }
-  fmt::print("\nTimes are the least of some calls; * is what `auto` takes with them. {}\n",
-             benchmark.all ? "" : "Implementations of speed 0 are left out; --all has them, too.");
+  fmt::print("\nTimes are the least of some calls; * marks the one that `auto` takes with them. {}\n",
+             benchmark.all ? "" : "Implementations of registered speed 0 are left out; --all times them, too.");
   std::fflush(stdout);
   TimedProblems const problems = time_step(benchmark, config, sample);
   print_tables(problems, peaks, dtype);

@@ -6,7 +6,6 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
-#include <iostream>
 #include <string>
 #include <utility>
 
@@ -56,24 +55,26 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
 
 }  // namespace
 
-TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start) {
+TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start, RunLog& texts) {
   auto const path = directory.path() / metrics_name;
   std::error_code problem;
   if (std::filesystem::exists(path, problem) && !std::filesystem::is_regular_file(path, problem)) {
     throw DataError(fmt::format("{}: is no regular file; move it away", path.string()));  // a FIFO waits for ever
   }
   directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start.step) : "");
-  return {appended(path), start};
+  return {directory.path(), appended(path), start, texts};
 }
 
 void TrainingLog::reopen(RunDirectory const& directory) {
   metrics_ = appended(directory.path() / metrics_name);
+  events_.reset();
 }
 
-TrainingLog::TrainingLog(std::ofstream metrics, Start const& start)
+TrainingLog::TrainingLog(std::filesystem::path directory, std::ofstream metrics, Start const& start, RunLog& texts)
     : start_(start),
+      directory_(std::move(directory)),
       metrics_(std::move(metrics)),
-      terminal_(start.terminal),
+      texts_(texts),
       tokens_(start.tokens),
       traffic_(traffic_of(start.parallel)),
       window_began_(start.seconds),
@@ -95,8 +96,8 @@ void TrainingLog::resume() {
 }
 
 void TrainingLog::step(StepReport const& report, std::optional<ValidationResult> const& validation) {
-  tokens_ += report.tokens;
-  window_tokens_ += report.tokens;
+  tokens_ += report.tokens.all;
+  window_tokens_ += report.tokens.all;
   window_loss_ += report.loss;
   ++window_steps_;
   if (report.step % start_.every != 0 && !validation && report.step != start_.steps) {
@@ -112,10 +113,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
                            {"tokens", tokens_},
                            {"tokens_per_second", rate},
                            {"seconds", now}};
-  if (terminal_ || now - last_progress_ >= seconds_between_lines || report.step == start_.steps) {
-    progress(report, loss, rate);
-    last_progress_ = now;
-  }
+  progress(report, loss, rate);
   if (validation) {
     line["valid_loss"] = validation->loss;
     line["valid_perplexity"] = std::exp(validation->loss);
@@ -129,7 +127,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
       line["valid_bleu"] = *validation->bleu;
       text += fmt::format(", BLEU {:.2f}", *validation->bleu);
     }
-    say(text);
+    texts_.say(text);
   }
   TrafficByGroup const traffic = traffic_of(start_.parallel);
   if (auto communication = to_json(traffic - traffic_); !communication.empty()) {
@@ -143,10 +141,36 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   if (!metrics_) {
     throw Error("metrics.jsonl cannot be written (is the disk full?)");
   }
+  write_events(report, loss, rate, validation);
   window_steps_ = window_tokens_ = window_repeated_ = window_skipped_ = 0;
   window_loss_ = 0;
   traffic_ = traffic;
   window_began_ = now;
+}
+
+void TrainingLog::write_events(StepReport const& report, double loss, double rate,
+                               std::optional<ValidationResult> const& validation) {
+  if (!events_) {
+    events_.emplace(directory_ / "tensorboard", start_.step + 1);
+  }
+  std::int64_t const step = report.step;
+  events_->scalar(step, "train/loss", loss);
+  events_->scalar(step, "train/learning_rate", report.learning_rate);
+  events_->scalar(step, "train/gradient_norm", report.gradient_norm);
+  events_->scalar(step, "train/tokens_per_second", rate);
+  if (validation) {
+    events_->scalar(step, "valid/loss", validation->loss);
+    if (validation->bleu) {
+      events_->scalar(step, "valid/bleu", *validation->bleu);
+      events_->text(step, "valid/translations", validation->translations);
+    }
+    if (validation->accuracy) {
+      events_->scalar(step, "valid/accuracy", *validation->accuracy);
+    }
+    events_->histogram(step, "norms/parameters", validation->norms.parameters);
+    events_->histogram(step, "norms/gradients", validation->norms.gradients);
+  }
+  events_->flush();
 }
 
 void TrainingLog::progress(StepReport const& report, double loss, double rate) {
@@ -155,18 +179,15 @@ void TrainingLog::progress(StepReport const& report, double loss, double rate) {
   std::string const text =
       fmt::format("step {}/{}  loss {:.4f}  lr {:.3g}  |grad| {:.3g}  {:.0f} tokens/s  {} left", report.step,
                   start_.steps, loss, report.learning_rate, report.gradient_norm, rate, remaining(left));
-  std::cout << (terminal_ ? "\r\x1b[K" : "") << text << (terminal_ ? "" : "\n") << std::flush;
-  line_open_ = terminal_;
+  double const now = seconds();
+  bool const due = now - last_progress_ >= seconds_between_lines || report.step == start_.steps;
+  last_progress_ = due ? now : last_progress_;
+  texts_.progress(text, due);
 }
 
 void TrainingLog::count_repeated(bool skipped) {
   ++window_repeated_;
   window_skipped_ += skipped ? 1 : 0;
-}
-
-void TrainingLog::say(std::string const& text) {
-  std::cout << (line_open_ ? "\n" : "") << text << std::endl;
-  line_open_ = false;
 }
 
 }  // namespace heddle

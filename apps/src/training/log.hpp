@@ -4,10 +4,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <heddle/core/training/micro_batch_source.hpp>
+#include <heddle/dist/report/layer_norms.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
+#include <heddle/io/tensorboard/event_file.hpp>
 #include <optional>
+#include <string>
 
 #include "run_directory.hpp"
+#include "run_log.hpp"
 
 namespace heddle {
 
@@ -16,6 +21,8 @@ struct ValidationResult {
   double loss = 0;  ///< unsmoothed, per target token, natural log
   std::optional<double> bleu{};
   std::optional<double> accuracy{};  ///< of masked tokens
+  std::string translations{};        ///< some of them, beside their references, in Markdown; "" without BLEU
+  LayerNorms norms{};
 };
 
 /// One optimizer step, with the numbers that the log uses.
@@ -24,10 +31,10 @@ struct StepReport {
   double loss = 0;  ///< smoothed, per target token of this step's global batch
   double learning_rate = 0;
   double gradient_norm = 0;
-  std::int64_t tokens = 0;  ///< real source and target tokens of this step
+  BatchTokens tokens;  ///< of this step
 };
 
-/// Writes `metrics.jsonl` and the progress line; used by rank 0 only.
+/// Writes `metrics.jsonl` and TensorBoard's events, and the progress to the run's log; used by rank 0 only.
 class TrainingLog {
  public:
   struct Start {
@@ -36,12 +43,11 @@ class TrainingLog {
     std::int64_t tokens = 0;
     double seconds = 0;
     std::int64_t every = 10;
-    bool terminal = false;        ///< the progress line is rewritten; otherwise a line every few seconds
     ParallelState parallel = {};  ///< its traffic since the previous line is written, if there is any
   };
   /// Continues the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went beyond its
-  /// last checkpoint, are dropped. Throws Error if the file cannot be written.
-  static TrainingLog open(RunDirectory const& directory, Start const& start);
+  /// last checkpoint, are dropped. Throws Error if the file cannot be written. `texts` must outlive the result.
+  static TrainingLog open(RunDirectory const& directory, Start const& start, RunLog& texts);
 
   /// Goes on in a new metrics.jsonl, whose directory has been made again.
   void reopen(RunDirectory const& directory);
@@ -52,9 +58,6 @@ class TrainingLog {
   /// Counts, for the next line, a step that was not finite at first (`repeated`) and, if it stayed so, its batch as
   /// `skipped`.
   void count_repeated(bool skipped);
-  /// Writes a line of text that does not disturb the progress line.
-  void say(std::string const& text);
-
   std::int64_t tokens() const { return tokens_; }
   /// The seconds of training, over all restarts.
   double seconds() const;
@@ -65,13 +68,16 @@ class TrainingLog {
  private:
   using Clock = std::chrono::steady_clock;
 
-  TrainingLog(std::ofstream metrics, Start const& start);
+  TrainingLog(std::filesystem::path directory, std::ofstream metrics, Start const& start, RunLog& texts);
   void progress(StepReport const& report, double loss, double rate);
+  void write_events(StepReport const& report, double loss, double rate,
+                    std::optional<ValidationResult> const& validation);
 
   Start start_;
+  std::filesystem::path directory_;
   std::ofstream metrics_;
-  bool terminal_;
-  bool line_open_ = false;
+  RunLog& texts_;
+  std::optional<EventFile> events_;  ///< from the first line on
   std::int64_t tokens_;
   double busy_seconds_ = 0;  ///< before busy_since_
   bool busy_ = true;

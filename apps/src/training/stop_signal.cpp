@@ -74,9 +74,9 @@ void request_stop(int signal) {
   stop_requested = signal;
   if (signal != SIGUSR1) {
     std::signal(signal, SIG_DFL);
-    if (notice.armed.load()) {
-      print_notice(signal);
-    }
+  }
+  if (notice.armed.load()) {
+    print_notice(signal);
   }
   errno = before;
 }

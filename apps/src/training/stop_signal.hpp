@@ -20,7 +20,7 @@ class StopSignal {
   std::string name() const;
 };
 
-/// While it exists, SIGTERM and SIGINT print at once where the run is and from where the same command continues: what
+/// While it exists, a signal prints at once where the run is and from where the same command continues: what
 /// sent them often gives little time. One at a time.
 class StopNotice {
  public:

@@ -1,11 +1,13 @@
 #include "trainer.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <ctime>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parallel/host_values.hpp>
@@ -45,7 +47,10 @@ std::unique_ptr<Trainer> Trainer::create(TrainerSetup const& setup) {
 }
 
 Trainer::Trainer(TrainerSetup const& setup)
-    : setup_(setup), config_(setup.config), checkpoints_({config_, setup.parallel.world, setup.directory}) {}
+    : setup_(setup),
+      config_(setup.config),
+      checkpoints_({config_, setup.parallel.world, setup.directory}),
+      texts_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi()) {}
 
 void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
@@ -79,20 +84,19 @@ void Trainer::open_data() {
 
 void Trainer::announce() {
   ParallelState const& parallel = setup_.parallel;
-  if (speaks()) {
-    fmt::print("{}\n", to_toml(config_));
-    std::fflush(stdout);
-  }
-  Config largest = config_;  // no batch has more than all data
-  largest.train.batch_tokens = std::min(config_.train.batch_tokens, batches_->totals().tokens);
-  largest.train.micro_batch_tokens = std::min(config_.train.micro_batch_tokens, largest.train.batch_tokens);
-  report_.emplace(RunReport::gather(largest, setup_.registries, parallel, vocabulary_sizes(*train_data_)));
-  if (speaks()) {
-    fmt::print("{}", report_->beginning());
-    for (std::string const& note : keys_without_effect(config_, parallel.mesh)) {
-      fmt::print("note: {}\n", note);
-    }
-    std::fflush(stdout);
+  texts_.note(fmt::format("== {:%Y-%m-%d %H:%M:%S} UTC: {}", fmt::gmtime(std::time(nullptr)), setup_.command));
+  texts_.say(describe_changes(config_));
+  report_.emplace(RunReport::gather({.config = config_,
+                                     .registries = setup_.registries,
+                                     .parallel = parallel,
+                                     .vocabulary = vocabulary_sizes(*train_data_),
+                                     .program = setup_.program,
+                                     .command = setup_.command},
+                                    batches_->totals().tokens));
+  texts_.say(report_->layout_line());
+  texts_.note(report_->layout_table() + report_->memory_table());
+  for (std::string const& note : keys_without_effect(config_, parallel.mesh)) {
+    texts_.say("note: " + note);
   }
   if (config_.train.reserve_memory && kernel_memory_space() == MemorySpace::host) {
     require_memory(parallel.world, report_->plan().use, available_memory());
@@ -105,7 +109,8 @@ void Trainer::build_model() {
                                         .parallel = setup_.parallel,
                                         .execution = setup_.execution,
                                         .vocabulary = vocabulary_sizes(*train_data_),
-                                        .dtype = dtype_of(config_.train.precision)});
+                                        .dtype = dtype_of(config_.train.precision),
+                                        .observer = &setup_.times});
   if (config_.train.reserve_memory) {
     engine_->pipeline().reserve(report_->plan().pipeline);
   }
@@ -116,6 +121,7 @@ void Trainer::build_model() {
 void Trainer::take_directory() {
   if (speaks()) {
     directory_.emplace(RunDirectory::open(setup_.directory));
+    texts_.open(*directory_);
   }
 }
 
@@ -142,6 +148,9 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
         report(fmt::format("not from memory: {}", error.what()));
       }
       found = checkpoints_.newest_on_disk(report);
+      if (found) {
+        check_same_run(*found, config_, *train_data_, setup_.new_data);
+      }
     }
   }
   return found;
@@ -152,77 +161,61 @@ void Trainer::open_log() {
     return;
   }
   print_start();
-  log_.emplace(TrainingLog::open(*directory_, {.step = state_.step,
-                                               .steps = config_.train.steps,
-                                               .tokens = state_.tokens,
-                                               .seconds = state_.seconds,
-                                               .every = config_.train.log_every,
-                                               .terminal = isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(),
-                                               .parallel = setup_.parallel}));
+  log_.emplace(TrainingLog::open(*directory_,
+                                 {.step = state_.step,
+                                  .steps = config_.train.steps,
+                                  .tokens = state_.tokens,
+                                  .seconds = state_.seconds,
+                                  .every = config_.train.log_every,
+                                  .parallel = setup_.parallel},
+                                 texts_));
 }
 
 void Trainer::take_up(Checkpoint const& checkpoint) {
-  check_same_run(checkpoint, config_, *train_data_, setup_.new_data);
-  if (speaks()) {
-    for (std::string const& change : changed_keys(checkpoint, config_)) {
-      fmt::print("changed since the checkpoint: {}\n", change);
-    }
-    if (!checkpoint.instruction_set().empty() && checkpoint.instruction_set() != setup_.instruction_set) {
-      fmt::print(
-          "note: the checkpoint was computed with the instructions {}, this run continues with {}: it will not be "
-          "bitwise the run that it would have been\n",
-          checkpoint.instruction_set(), setup_.instruction_set);
-    }
+  for (std::string const& change : changed_keys(checkpoint, config_)) {
+    texts_.say("changed since the checkpoint: " + change);
+  }
+  if (!checkpoint.instruction_set().empty() && checkpoint.instruction_set() != setup_.instruction_set) {
+    texts_.say(
+        fmt::format("note: the checkpoint was computed with the instructions {}, this run continues with {}: it will "
+                    "not be bitwise the run that it would have been",
+                    checkpoint.instruction_set(), setup_.instruction_set));
   }
   load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
   if (has_new_data(checkpoint, *train_data_)) {
     ++state_.epoch;
     state_.position = 0;
-    if (speaks()) {
-      fmt::print("note: new data, from its beginning: epoch {}\n", state_.epoch);
-    }
+    texts_.say(fmt::format("note: new data, from its beginning: epoch {}", state_.epoch));
   }
   reader_->seek(state_.epoch, state_.position);
 }
 
-void Trainer::print_start() const {
+void Trainer::print_start() {
   directory_->replace_file("config.toml", to_toml(config_));
   if (!setup_.kernels.file.empty()) {
     directory_->replace_file("kernels.json", setup_.kernels.file);
   }
   for (std::string const& note : setup_.kernels.notes) {
-    fmt::print("note: {}\n", note);
+    texts_.say("note: " + note);
   }
   if (!directory_->locked()) {
-    fmt::print("note: {} is on a file system without locks: the file .lease there keeps other runs out\n",
-               setup_.directory.string());
+    texts_.say(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
+                           setup_.directory.string()));
   }
-  fmt::print("{} parameters, training on {}{}\n", whole_model_->elements(), samples_->words(),
-             batches_->totals().left_out > 0
-                 ? fmt::format(" ({} left out: longer than model.max_length)", batches_->totals().left_out)
-                 : "");
+  texts_.say(fmt::format("{} parameters, training on {}{}", whole_model_->elements(), samples_->words(),
+                         batches_->totals().left_out > 0
+                             ? fmt::format(" ({} left out: longer than model.max_length)", batches_->totals().left_out)
+                             : ""));
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
-    fmt::print(
+    texts_.say(fmt::format(
         "note: train.deterministic deals out about {} micro-batches a step, fewer than the {} data ranks; lower "
-        "train.micro_batch_tokens to occupy them all\n",
-        micro_batches, setup_.parallel.data.size());
+        "train.micro_batch_tokens to occupy them all",
+        micro_batches, setup_.parallel.data.size()));
   }
-  fmt::print("{} in {}\n", state_.step > 0 ? fmt::format("resuming after step {}", state_.step) : "starting",
-             setup_.directory.string());
-  std::fflush(stdout);
-}
-
-void Trainer::print_end() {
-  std::string const text = report_->end(*engine_);
-  std::string const slowest = slowest_rank(setup_.parallel.world, setup_.watch.waited_seconds());
-  if (speaks()) {
-    log_->say(text);
-    if (!slowest.empty() && config_.train.hang_seconds > 0) {
-      log_->say(slowest);
-    }
-  }
+  texts_.say(fmt::format("{} in {}", state_.step > 0 ? fmt::format("resuming after step {}", state_.step) : "starting",
+                         setup_.directory.string()));
 }
 
 ExitCode Trainer::run(StopSignal const& signal) {
@@ -230,14 +223,21 @@ ExitCode Trainer::run(StopSignal const& signal) {
   if (speaks()) {
     notice.emplace(checkpoints_.directory());
   }
+  if (finished()) {
+    keep_for_the_end();
+    texts_.say(nothing_to_do(ending("done"), report_->facts().model));
+    return ExitCode::done;
+  }
+  begin_report();
   if (state_.step > 0 && state_.best_step == state_.step && checkpoints_.committed_step() != state_.step) {
     keep_state({.disk = true, .best = true, .wait = true});  // it was lost on its way from memory to the disk
   }
-  while (state_.step < config_.train.steps && !stopped_early()) {
+  while (!finished()) {
     if (notice) {
       notice->set_steps(state_.step + 1, checkpoints_.committed_step());
     }
     after_step(train_step());
+    finish_trace(finished());
     setup_.watch.phase("ending step", state_.step);
     auto const [stop, restore, finish] = requests(signal);
     if (restore) {
@@ -246,23 +246,16 @@ ExitCode Trainer::run(StopSignal const& signal) {
       finish_checkpoint();
     }
     if (stop) {
+      finish_trace(true);
       keep_for_the_end();
-      if (state_.step < config_.train.steps && !stopped_early()) {
-        print_end();
-        if (speaks()) {
-          log_->say(fmt::format("stopped by {} after step {}; the same command resumes from there", signal.name(),
-                                state_.step));
-        }
+      if (!finished()) {
+        print_end("stopped by " + signal.name());
         return ExitCode::requeue;
       }
     }
   }
   keep_for_the_end();
-  print_end();
-  if (speaks()) {
-    log_->say(
-        fmt::format("done: step {}, {} tokens, {:.1f} s of training", state_.step, state_.tokens, log_->seconds()));
-  }
+  print_end(stopped_early() ? "stopped early" : "done");
   return ExitCode::done;
 }
 
@@ -270,7 +263,8 @@ StepReport Trainer::train_step() {
   setup_.watch.phase("training step", state_.step + 1);
   double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
   while (true) {
-    MicroBatchSource const& batch = reader_->next(micro_batch_cut());
+    StepTimes::Step const timed(setup_.times, state_.step + 1);
+    MicroBatchSource const& batch = next_batch();
     WatchedMicroBatches const watched(batch, setup_.watch);
     auto const outcome = finite_steps_.run([&] { return engine_->step(watched, state_.step, rate); });
     report_not_finite(outcome);
@@ -279,9 +273,14 @@ StepReport Trainer::train_step() {
       state_.epoch = reader_->epoch();
       state_.position = reader_->position();
       state_.tokens += batch.tokens().all;
-      return {state_.step, outcome.result.loss, rate, outcome.result.gradient_norm, batch.tokens().all};
+      return {state_.step, outcome.result.loss, rate, outcome.result.gradient_norm, batch.tokens()};
     }
   }
+}
+
+MicroBatchSource const& Trainer::next_batch() {
+  StepTimes::Data const timed(setup_.times);
+  return reader_->next(micro_batch_cut());
 }
 
 void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
@@ -306,9 +305,9 @@ void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
                 ExitCode::loss_not_finite);
   }
   if (speaks()) {
-    log_->say(outcome.skipped
-                  ? fmt::format("step {}: {}, twice: this batch is skipped", state_.step + 1, found)
-                  : fmt::format("step {}: was not finite, and is finite when computed again", state_.step + 1));
+    texts_.say(outcome.skipped
+                   ? fmt::format("step {}: {}, twice: this batch is skipped", state_.step + 1, found)
+                   : fmt::format("step {}: was not finite, and is finite when computed again", state_.step + 1));
   }
 }
 
@@ -322,6 +321,7 @@ MicroBatchCut Trainer::micro_batch_cut() const {
 }
 
 void Trainer::after_step(StepReport const& report) {
+  report_->count_step(report.step, report.tokens);
   std::optional<ValidationResult> validation;
   bool best = false;
   std::int64_t const every = config_.train.validate_every;
@@ -330,8 +330,8 @@ void Trainer::after_step(StepReport const& report) {
       log_->pause();
     }
     setup_.watch.phase("validating after step", state_.step);
-    validation =
-        validate({config_, *valid_data_, *valid_samples_, *engine_, setup_.parallel, setup_.execution, setup_.watch});
+    validation = validate({config_, *valid_data_, *valid_samples_, *engine_, setup_.parallel, setup_.execution,
+                           setup_.watch, *whole_model_});
     best = std::isfinite(validation->loss) && (state_.best_step == 0 || validation->loss < state_.best_valid_loss);
     state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
     if (best) {
@@ -353,10 +353,14 @@ void Trainer::after_step(StepReport const& report) {
   keep_state({.disk = best || due(config_.checkpoint.every_steps),
               .best = best,
               .memory = due(config_.checkpoint.memory_every_steps)});
-  if (stopped_early() && speaks()) {
-    log_->say(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
-                          state_.best_valid_loss, state_.best_step, state_.validations_without_improvement));
+  if (stopped_early()) {
+    texts_.say(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
+                           state_.best_valid_loss, state_.best_step, state_.validations_without_improvement));
   }
+}
+
+bool Trainer::finished() const {
+  return state_.step >= config_.train.steps || stopped_early();
 }
 
 bool Trainer::stopped_early() const {
@@ -372,13 +376,14 @@ Trainer::Requests Trainer::requests(StopSignal const& signal) const {
 
 void Trainer::restore_directory() {
   if (speaks()) {
-    log_->say(
+    texts_.say(
         fmt::format("{} was removed or replaced while training: it is made again, with a checkpoint of step {}; what "
                     "was in it is not",
                     setup_.directory.string(), state_.step));
     directory_.emplace(RunDirectory::open(setup_.directory));
     directory_->replace_file("config.toml", to_toml(config_));
     log_->reopen(*directory_);
+    texts_.open(*directory_);
   }
   checkpoints_.start_over(directory_ ? &*directory_ : nullptr);
   keep_state({.disk = true, .wait = true});
@@ -427,9 +432,7 @@ void Trainer::keep_for_the_end() {
 
 void Trainer::say(CheckpointKeeper::Notes const& notes) {
   for (std::string const& note : notes) {
-    if (speaks()) {
-      log_->say(note);
-    }
+    texts_.say(note);
   }
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/cache.hpp"
 #include "log.hpp"
 #include "report/run_report.hpp"
+#include "report/run_words.hpp"
 #include "stop_signal.hpp"
 
 namespace heddle {
@@ -34,6 +35,12 @@ struct TrainerSetup {
   std::string instruction_set;      ///< of the kernels, in words
   std::int64_t resume_from = -1;    ///< the step to go back to; -1: the newest checkpoint's
   bool new_data = false;            ///< go on with another dataset than the checkpoint's
+  std::string program;              ///< with its version
+  std::string command;              ///< the whole command line
+  StepTimes& times;                 ///< of the world's communicator
+  StepTrace* trace = nullptr;       ///< observes the kernels; null: nothing is traced
+  std::int64_t traced_steps = 0;    ///< of this start: the first ones
+  std::int64_t clock_offset = 0;    ///< of this rank, see write_trace
 };
 
 /// One training run: batches, steps, validation, checkpoints. Made and run by all ranks together.
@@ -54,7 +61,7 @@ class Trainer {
 
   // The steps of `create`, in order.
   void open_data();
-  /// Prints the configuration, the mesh and the memory that training will need, before it is allocated.
+  /// Prints the changed keys and the mesh, plans the memory before it is allocated.
   void announce();
   void build_model();
   /// Makes and locks the run's directory. Called on rank 0 only.
@@ -65,16 +72,24 @@ class Trainer {
   /// The checkpoint from which the run continues, checked and with everything that this rank reads at hand.
   std::optional<Checkpoint> find_checkpoint();
   void take_up(Checkpoint const& checkpoint);
-  void print_start() const;
-  /// Prints memory and communication; collective over the world.
-  void print_end();
+  void print_start();
+  /// Writes the report's beginning, and begins to trace.
+  void begin_report();
+  void write_report() const;
+  /// Reports how the run ended; collective over the world.
+  void print_end(std::string const& how);
+  Ending ending(std::string const& how) const;
+  /// Writes the trace if its last step has been made, or no more steps are; collective over the world.
+  void finish_trace(bool last_step);
   StepReport train_step();
+  MicroBatchSource const& next_batch();
   /// Reports a step that was not finite; throws Error with loss_not_finite if there were too many in a row.
   void report_not_finite(FiniteSteps::Outcome const& outcome);
   /// The rule that cuts this rank's micro-batches from a global batch.
   MicroBatchCut micro_batch_cut() const;
   /// Does the work after a step: validation, checkpoints.
   void after_step(StepReport const& report);
+  bool finished() const;
   bool stopped_early() const;
   /// The things to be done after a step, the same on every rank.
   struct Requests {
@@ -111,7 +126,8 @@ class Trainer {
   TrainingState state_;
   FiniteSteps finite_steps_;
   std::optional<RunDirectory> directory_;  ///< rank 0's
-  std::optional<TrainingLog> log_;         ///< rank 0's
+  RunLog texts_;
+  std::optional<TrainingLog> log_;  ///< rank 0's
 };
 
 }  // namespace heddle

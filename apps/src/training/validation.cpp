@@ -1,9 +1,12 @@
 #include "validation.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/generation/generation.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/metrics/bleu.hpp>
 #include <string>
@@ -21,7 +24,29 @@ LossSums validation_loss(ValidationSetup const& setup, GlobalBatch const& batch)
   return setup.engine.evaluate(WatchedMicroBatches(micro_batches, setup.watch));
 }
 
-double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs) {
+/// A cell of a table in Markdown.
+std::string cell(std::string text) {
+  for (std::size_t place = text.find('|'); place != std::string::npos; place = text.find('|', place + 2)) {
+    text.insert(place, "\\");
+  }
+  return text;
+}
+
+/// The first pairs as a table in Markdown.
+std::string table(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs,
+                  std::vector<std::string> const& hypotheses, std::vector<std::string> const& references) {
+  constexpr std::size_t most_lines = 8;
+  Tokenizer const& tokenizer = setup.dataset.source_tokenizer();
+  std::string text = "| source | translation | reference |\n| --- | --- | --- |\n";
+  for (std::size_t line = 0; line < std::min(pairs.size(), most_lines); ++line) {
+    text += fmt::format("| {} | {} | {} |\n", cell(tokenizer.decode(setup.dataset.source(pairs[line]))),
+                        cell(hypotheses[line]), cell(references[line]));
+  }
+  return text;
+}
+
+/// Sets the BLEU and the translations of a result.
+void translate(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs, ValidationResult& result) {
   Communicator const& replicas = setup.parallel.replicas;
   Tokenizer const& tokenizer = setup.dataset.target_tokenizer();
   GenerationModel const model{setup.engine.model(), setup.dataset.vocabulary().special_ids(),
@@ -55,7 +80,8 @@ double validation_bleu(ValidationSetup const& setup, std::vector<std::int64_t> c
   for (std::int64_t const pair : pairs) {
     references.push_back(tokenizer.decode(setup.dataset.target(pair)));
   }
-  return corpus_bleu(hypotheses, references).score;
+  result.bleu = corpus_bleu(hypotheses, references).score;
+  result.translations = table(setup, pairs, hypotheses, references);
 }
 
 }  // namespace
@@ -68,8 +94,12 @@ ValidationResult validate(ValidationSetup const& setup) {
     result.accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.tokens);
   }
   if (setup.config.train.validate_bleu) {
-    result.bleu = validation_bleu(setup, batch.samples);
+    translate(setup, batch.samples, result);
   }
+  auto const operations =
+      setup.engine.kernels().select<TensorOps>(setup.config.kernels, {setup.engine.parameters().values().dtype()});
+  result.norms = layer_norms(setup.parallel, setup.whole_model, setup.engine.parameters(), setup.engine.optimizer(),
+                             *operations, setup.execution);
   return result;
 }
 

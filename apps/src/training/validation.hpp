@@ -17,6 +17,7 @@ struct ValidationSetup {
   ParallelState const& parallel;
   Execution& execution;
   Watch& watch;
+  WholeModel const& whole_model;
 };
 
 /// Computes the loss over the whole set, which has at least one usable sample, for a model that predicts masked tokens

@@ -106,17 +106,22 @@ void require_model_of(Checkpoint const& checkpoint, Config const& config) {
   }
 }
 
-/// The plug-ins to load. A path of the checkpoint's configuration that no longer exists is replaced by a given file of
-/// the same name, which must have its digest.
+/// The plug-ins to load: a given file is taken in place of one of the checkpoint's configuration that has its name, and
+/// must have its digest.
 PluginsConfig plugins_of(Config const& config, std::vector<std::string> given) {
   PluginsConfig plugins = config.plugins;
   for (std::string& path : plugins.paths) {
     auto const other = std::find_if(given.begin(), given.end(), [&](fs::path const& other_path) {
       return other_path.filename() == fs::path(path).filename();
     });
-    if (!fs::exists(path) && other != given.end()) {
+    if (other != given.end()) {
       path = *other;
       given.erase(other);
+    } else if (!fs::exists(path)) {
+      throw ConfigError(
+          fmt::format("the model was trained with the plug-in {}, which is not there; name a copy of it: --plugin "
+                      "PATH/{}",
+                      path, fs::path(path).filename().string()));
     }
   }
   add_plugins(plugins, given);
@@ -181,7 +186,7 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), std::move(vocabulary)));
   model->build(
       {.plugins = read_plugins(plugins_of(model->config_, options.plugins)), .trust_plugins = options.trust_plugins},
-      require);
+      options, require);
   model->load(checkpoints);
   return model;
 }
@@ -189,8 +194,12 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
 TrainedModel::TrainedModel(Config config, Vocabulary vocabulary)
     : config_(std::move(config)), vocabulary_(std::move(vocabulary)) {}
 
-void TrainedModel::build(Registration const& registration, ModelRequirement const& require) {
+void TrainedModel::build(Registration const& registration, TrainedModelOptions const& options,
+                         ModelRequirement const& require) {
   register_everything(registration, registries_, runtime_.execution());
+  if (options.add_kernels) {
+    options.add_kernels(registries_.kernels, config_.kernels);
+  }
   registries_.kernels.require_known(config_.kernels);
   require(describe_model(config_.model, registries_.layers));
   VocabularySizes const sizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()};

@@ -29,6 +29,8 @@ struct TrainedModelOptions {
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
   bool trust_plugins = false;          ///< they are not checked
   std::vector<std::string> plugins;    ///< beside those of the configuration, or in place of one with that file name
+  /// May add kernels and choose them; called before the model is built.
+  std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};
 };
 
 /// Throws ConfigError where a model cannot do what a command needs, naming both.
@@ -54,6 +56,7 @@ class TrainedModel {
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
+  Execution& execution() { return runtime_.execution(); }
   bool needs_prefixes() const { return model_->needs_prefixes(); }
   /// The most tokens of a source sentence, without its end token.
   std::int64_t longest_source() const { return config_.model.max_length - 1; }
@@ -66,7 +69,7 @@ class TrainedModel {
 
  private:
   TrainedModel(Config config, Vocabulary vocabulary);
-  void build(Registration const& registration, ModelRequirement const& require);
+  void build(Registration const& registration, TrainedModelOptions const& options, ModelRequirement const& require);
   void load(std::vector<Checkpoint> const& checkpoints);
 
   Config config_;

@@ -79,8 +79,7 @@ class BucketPositions final : public LearnedBias {
     if (model.max_distance <= single) {
       throw ConfigError(fmt::format(
           "{} = {}: with model.position_buckets = {} the distances up to {} have a bucket each in the {}, and larger "
-          "ones "
-          "share the others; expected more than {}, or fewer model.position_buckets",
+          "ones share the others; expected more than {}, or fewer model.position_buckets",
           model.place("max_distance"), model.max_distance, model.position_buckets, single, spec.stack.name, single));
     }
     std::vector<std::int32_t> buckets;

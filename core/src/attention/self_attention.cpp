@@ -68,8 +68,7 @@ std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
   if (!use.prefixes && prefix) {
     return fmt::format(
         "{} = \"prefix\": only a model that is a decoder alone (model.stacks = [\"decoder\"]) learns from sequences "
-        "with "
-        "prefixes; without the option the layer has its stack's usual mask",
+        "with prefixes; without the option the layer has its stack's usual mask",
         options.place("mask"));
   }
   if (use.predicts_next && options.text("mask", "causal") == "bidirectional") {

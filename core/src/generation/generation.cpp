@@ -81,6 +81,7 @@ class BeamSearch {
   void finish(Sentence& sentence, Tokens tokens, double log_probability) const;
   bool is_done(Sentence const& sentence, double best_live, std::int64_t length) const;
   double score(double log_probability, std::int64_t length) const;
+  void report(SearchStep const& step) const;
 
   Arena& arena_;
   GenerationModel model_;
@@ -236,9 +237,13 @@ void BeamSearch::advance(std::int64_t time, std::vector<RowRanking> const& ranki
       extend_sentence(first, last, length, rankings);
       continue;
     }
+    SearchStep seen{sentence.number, length};
     for (std::size_t row = first; row < last; ++row) {
-      finish(sentence, std::move(live_[row].tokens), live_[row].log_probability + rankings[row].end_log_probability);
+      double const log_probability = live_[row].log_probability + rankings[row].end_log_probability;
+      finish(sentence, std::move(live_[row].tokens), log_probability);
+      seen.extensions.push_back({row - first, model_.ids.target.end, log_probability, SearchStep::Fate::finished});
     }
+    report(seen);
   }
 }
 
@@ -281,19 +286,25 @@ void BeamSearch::extend_sentence(std::size_t first, std::size_t last, std::int64
   auto const extensions = options_.sampling.temperature > 0
                               ? std::vector<Extension>{drawn_extension(first, length, rankings[first])}
                               : best_extensions(first, last, rankings);
+  SearchStep seen{sentence.number, length};
   for (Extension const& extension : extensions) {
     LiveHypothesis const& parent = live_[extension.row];
+    SearchStep::Fate fate = SearchStep::Fate::dropped;
     if (extension.token.token == model_.ids.target.end) {
       if (rank < beam_size) {
+        fate = SearchStep::Fate::finished;
         finish(sentence, parent.tokens, extension.log_probability);
       }
     } else if (next_.size() - begin < beam_size) {
+      fate = SearchStep::Fate::live;
       next_.push_back({parent.sentence, parent.tokens, extension.log_probability});
       next_.back().tokens.push_back(extension.token.token);
       parents_.push_back(static_cast<std::int32_t>(extension.row));
     }
+    seen.extensions.push_back({extension.row - first, extension.token.token, extension.log_probability, fate});
     ++rank;
   }
+  report(seen);
   double const best_live =
       next_.size() > begin ? next_[begin].log_probability : -std::numeric_limits<double>::infinity();
   if (is_done(sentence, best_live, length)) {
@@ -330,6 +341,12 @@ bool BeamSearch::is_done(Sentence const& sentence, double best_live, std::int64_
 
 double BeamSearch::score(double log_probability, std::int64_t length) const {
   return log_probability / std::pow(static_cast<double>(length), options_.length_penalty);
+}
+
+void BeamSearch::report(SearchStep const& step) const {
+  if (options_.observer != nullptr) {
+    options_.observer->extended(step);
+  }
 }
 
 void require_short_enough(GenerationModel const& model, std::span<Tokens const> sources) {

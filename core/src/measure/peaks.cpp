@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <heddle/core/measure/peaks.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <limits>
+#include <span>
 #include <string>
 
 namespace heddle {
@@ -77,15 +79,17 @@ double cache_bytes(int level, double otherwise) {
   }
 }
 
-MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execution, DType dtype) {
+/// By at most `most` implementations, those of the highest speed.
+MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execution, DType dtype, std::size_t most) {
   MatmulPeak peak;
   for (std::int64_t const size : {512, 1024}) {
     GemmCall const call = square(dtype, size);
     double const operations = 2.0 * static_cast<double>(size * size * size);
-    for (auto const& entry : registry.entries()) {
-      if (entry.speed <= 0 || !entry.kernel->supports(call.problem())) {
-        continue;
-      }
+    auto entries = registry.entries();
+    std::erase_if(entries,
+                  [&](auto const& entry) { return entry.speed <= 0 || !entry.kernel->supports(call.problem()); });
+    std::ranges::stable_sort(entries, std::greater(), [](auto const& entry) { return entry.speed; });
+    for (auto const& entry : std::span(entries).first(std::min(entries.size(), most))) {
       double const seconds = least_seconds(execution, 0.3, [&] { entry.kernel->multiply(execution, call); });
       if (operations / seconds > peak.operations_per_second) {
         peak = {operations / seconds, entry.name};
@@ -113,11 +117,16 @@ Bandwidth const& Peaks::bandwidth(double bytes) const {
   return level == bandwidths.end() ? bandwidths.back() : *level;
 }
 
+MatmulPeak measure_matmul_peak(KernelRegistries const& registries, Execution& execution, DType dtype) {
+  return measure_matmul(registries.of<Gemm>(), execution, dtype, 2);
+}
+
 Peaks measure_peaks(KernelRegistries const& registries, Execution& execution, std::vector<DType> const& dtypes,
                     int ranks) {
   Peaks peaks;
   for (DType const dtype : dtypes) {
-    peaks.matmuls[dtype] = measure_matmul(registries.of<Gemm>(), execution, dtype);
+    peaks.matmuls[dtype] =
+        measure_matmul(registries.of<Gemm>(), execution, dtype, std::numeric_limits<std::size_t>::max());
   }
   peaks.bandwidths = measure_bandwidths(registries.of<TensorOps>(), execution, ranks);
   return peaks;

@@ -73,10 +73,17 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
       embedding.emplace(named, *embeddings[index]);
     }
     stacks_.push_back({index, stack.side, stack.memory_side, begins, description.has_exit(index, layers),
-                       std::move(embedding), ResidualStack(named, registry, stack, range)});
+                       std::move(embedding), ResidualStack(named, registry, stack, range), stack.name + ".embedding"});
   }
   if (output != nullptr) {
     output_.emplace(stack_spec(spec, description.stacks.back()), *output);
+  }
+}
+
+void ModelPart::observe(WorkObserver* observer) {
+  observer_ = observer;
+  for (Stack& stack : stacks_) {
+    stack.layers.observe(observer);
   }
 }
 
@@ -91,6 +98,7 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
   for (std::size_t index = 0; index < stacks_.size(); ++index) {
     Stack const& stack = stacks_[index];
     if (stack.begins) {
+      WorkScope const work(observer_, {WorkKind::layer, stack.embedding_name});
       stream.hidden = stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side),
                                                activations.embeddings[index]);
     }
@@ -100,6 +108,7 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
     }
   }
   if (output_) {
+    WorkScope const work(observer_, {WorkKind::layer, "output"});
     if (training.scale != 0) {
       activations.grad_hidden = context.arena.allocate(stream.hidden.dtype(), stream.hidden.shape());
     }
@@ -128,6 +137,7 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
     }
     grad = stack.layers.backward(context, grad, activations.stacks[index]);
     if (stack.begins) {
+      WorkScope const work(observer_, {WorkKind::layer, stack.embedding_name, Direction::backward});
       stack.embedding->backward(context, input_tokens(pack, stack.side), pack.rows(stack.side), grad.hidden,
                                 activations.embeddings[index]);
       grad.hidden = Tensor();

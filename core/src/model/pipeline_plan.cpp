@@ -193,6 +193,20 @@ Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int
   return sum;
 }
 
+double training_operations(ModelDescription const& model, std::int64_t vocabulary, std::vector<double> const& tokens,
+                           double sequence) {
+  double forward = linear_cost({.tokens = tokens.back()}, model.keys.d_model, vocabulary).operations;
+  for (std::size_t stack = 0; stack < model.stacks.size(); ++stack) {
+    LayerLoad const load{.tokens = tokens[stack], .sequence = sequence};
+    for (LayerDescription const& layer : model.stacks[stack].layers) {
+      for (SublayerDescription const& sublayer : layer.sublayers) {
+        forward += sublayer.cost(load).operations;
+      }
+    }
+  }
+  return 3 * forward;
+}
+
 std::vector<double> cost_shares(PipelinePlan const& plan, ModelDescription const& model, std::int64_t vocabulary) {
   std::vector<double> shares;
   for (std::vector<IndexRange> const& stage : plan.parts) {

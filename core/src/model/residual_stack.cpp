@@ -58,7 +58,8 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
       if (spec.model.norm == NormPlacement::both) {
         output_norm = Norm::of_stream(own_spec, name + ".output_norm");
       }
-      sublayers_.push_back({.dropout_name = name + ".residual_dropout",
+      sublayers_.push_back({.name = name,
+                            .dropout_name = name + ".residual_dropout",
                             .branch = std::move(branch),
                             .norm = std::move(norm),
                             .output_norm = std::move(output_norm),
@@ -123,6 +124,7 @@ void ResidualStack::run_layer(LayerContext& context, LayerRange const& layer, St
                               LayerActivations& activations) const {
   activations.sublayers.resize(layer.end - layer.begin);
   for (std::size_t index = layer.begin; index < layer.end; ++index) {
+    WorkScope const work(observer_, {WorkKind::layer, sublayers_[index].name});
     SublayerActivations& own = activations.sublayers[index - layer.begin];
     HiddenStates const branch = run_branch(context, sublayers_[index], stream.states, own);
     stream = join(context, index, stream, branch, own);
@@ -219,6 +221,7 @@ void ResidualStack::backward_layer(LayerContext& context, LayerRange const& laye
 void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, StreamGradients& grad,
                                       SublayerActivations const& activations) const {
   Sublayer const& sublayer = sublayers_[index];
+  WorkScope const work(observer_, {WorkKind::layer, sublayer.name, Direction::backward});
   norm_after(index).backward(
       context, activations.joint,
       {.normalized = grad.normalized, .sum = grad.sum, .residual = grad.residual, .branch = grad.branch});

@@ -72,8 +72,6 @@ struct PackMemory::Buffers {
 
 PackMemory::PackMemory() : buffers_(std::make_unique<Buffers>()) {}
 PackMemory::~PackMemory() = default;
-PackMemory::PackMemory(PackMemory&&) noexcept = default;
-PackMemory& PackMemory::operator=(PackMemory&&) noexcept = default;
 
 /// Writes the arrays of one pack into one piece of memory.
 class PackWriter {

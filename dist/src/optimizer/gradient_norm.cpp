@@ -8,6 +8,13 @@ namespace heddle {
 
 namespace {
 
+double summed_over(Communicator const& group, double value) {
+  all_reduce_values(group, std::span(&value, 1));
+  return value;
+}
+
+}  // namespace
+
 bool counts_here(ParameterSpec const& spec, Mesh const& mesh) {
   bool const whole_on_each_tensor_rank = spec.shard.axis < 0 || spec.shard.mesh_axis != MeshAxis::tensor;
   if (whole_on_each_tensor_rank && mesh.coordinate(MeshAxis::tensor) != 0) {
@@ -15,13 +22,6 @@ bool counts_here(ParameterSpec const& spec, Mesh const& mesh) {
   }
   return spec.stages.empty() || spec.stages.front() == mesh.coordinate(MeshAxis::pipeline);
 }
-
-double summed_over(Communicator const& group, double value) {
-  all_reduce_values(group, std::span(&value, 1));
-  return value;
-}
-
-}  // namespace
 
 GradientNorm::GradientNorm(ParallelState const& parallel, ParameterSet const& parameters,
                            std::shared_ptr<TensorOps> operations, Execution& execution)

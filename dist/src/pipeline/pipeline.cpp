@@ -125,6 +125,7 @@ class Pipeline::Run {
       receive.wait();
       return;
     }
+    WorkScope const work(step_.observer, {WorkKind::waiting, "pipeline.receive"});
     while (!receive.progress()) {
       step_.gradients->progress();
       std::this_thread::yield();
@@ -158,6 +159,12 @@ class Pipeline::Run {
   }
 
   void perform(Call& call) {
+    Direction const direction = call.action.pass == Pass::forward ? Direction::forward : Direction::backward;
+    WorkScope const work(step_.observer, {.kind = WorkKind::pass,
+                                          .name = "pass",
+                                          .direction = direction,
+                                          .micro_batch = step_.micro_batches.begin + call.action.micro_batch,
+                                          .part = call.action.part});
     if (call.action.pass == Pass::backward) {
       backward(call);
     } else if (training_) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
@@ -66,12 +65,12 @@ std::string gibibytes(std::int64_t bytes) {
 
 /// The ranks that share a limit.
 struct Sharers {
-  std::vector<int> ranks;
+  int ranks = 0;
   MemoryUse planned;
   std::int64_t available = AvailableMemory::unlimited;
 
-  void add(int rank, MemoryUse const& more, std::int64_t limit) {
-    ranks.push_back(rank);
+  void add(MemoryUse const& more, std::int64_t limit) {
+    ++ranks;
     planned += more;
     available = std::min(available, limit);  // measured at slightly different times
   }
@@ -85,9 +84,9 @@ struct Sharers {
       "parallel.tensor and parallel.pipeline divide parameters, parallel.shard_optimizer the moments; other hosts or "
       "fewer ranks on each help, too. The plan's activations are of the largest micro-batches that can occur: with "
       "train.reserve_memory = false the run starts without this check",
-      place, sharers.ranks.size(), gibibytes(planned.total()), gibibytes(planned.parameters),
-      gibibytes(planned.gradients), gibibytes(planned.moments), gibibytes(planned.kernels),
-      gibibytes(planned.activations), gibibytes(sharers.available)));
+      place, sharers.ranks, gibibytes(planned.total()), gibibytes(planned.parameters), gibibytes(planned.gradients),
+      gibibytes(planned.moments), gibibytes(planned.kernels), gibibytes(planned.activations),
+      gibibytes(sharers.available)));
 }
 
 }  // namespace
@@ -127,9 +126,9 @@ void require_memory(Communicator const& world, MemoryUse const& planned, Availab
   for (int rank = 0; rank < world.size(); ++rank) {
     auto const index = static_cast<std::size_t>(rank);
     Own const& own = all[index];
-    places["host " + host_names[index]].add(rank, own.planned, own.host);
+    places["host " + host_names[index]].add(own.planned, own.host);
     if (own.group != AvailableMemory::unlimited) {
-      places[fmt::format("control group {} of host {}", group_names[index], host_names[index])].add(rank, own.planned,
+      places[fmt::format("control group {} of host {}", group_names[index], host_names[index])].add(own.planned,
                                                                                                     own.group);
     }
   }

@@ -2,12 +2,11 @@
 #include <fstream>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
-#include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/report/memory_plan.hpp>
 #include <heddle/dist/report/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <map>
-#include <optional>
+#include <set>
 #include <string>
 
 namespace heddle {
@@ -48,9 +47,12 @@ class Repeated final : public MicroBatchSource {
   std::int64_t count_;
 };
 
-/// Adds up the memory that the kernels of a rehearsal's calls would keep.
+/// Notes the selected kernels and adds up the memory that they would keep in a rehearsal's calls.
 class KeptByKernels final : public KernelObserver {
  public:
+  void selected(KernelSelection const& selection) override {
+    kernels_.insert({std::string(selection.operation), selection.problem, std::string(selection.implementation)});
+  }
   void observe(Execution& execution, KernelCall const& call) override {
     static_cast<void>(execution);
     if (call.kept.bytes > 0) {
@@ -58,6 +60,7 @@ class KeptByKernels final : public KernelObserver {
     }
   }
 
+  std::vector<SelectedKernel> kernels() const { return {kernels_.begin(), kernels_.end()}; }
   std::int64_t bytes() const {
     std::int64_t sum = 0;
     for (auto const& [name, bytes] : bytes_by_name_) {
@@ -67,101 +70,101 @@ class KeptByKernels final : public KernelObserver {
   }
 
  private:
+  std::set<SelectedKernel> kernels_;
   std::map<std::string, std::int64_t> bytes_by_name_;
 };
 
-/// A rank's model in groups whose other ranks do not exist, with kernels that compute nothing. Its parameters only
-/// reserve addresses.
+/// A step of one rank, and a validation if there is one.
 class Rehearsal {
  public:
   Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries)
       : config_(config),
-        kernels_(registries.kernels.rehearsal(kept_)),
-        dtype_(dtype_of(config.train.precision)),
-        parallel_(idle_parallel_state(mesh, config.parallel)),
-        parameters_(mesh),
-        model_({.name = "",
-                .model = config.model,
-                .dtype = dtype_,
-                .kernels = kernels(),
-                .parallel = parallel_,
-                .parameters = parameters_},
-               registries.layers, vocabulary,
-               plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
-        pipeline_(parallel_.pipeline, model_, kernels().select<TensorOps>({dtype_}), execution_) {
-    parameters_.arrange();
-    Shape const buffer{parameters_.size()};
-    std::size_t const bytes = static_cast<std::size_t>(parameters_.size()) * size_of(parameter_dtype(dtype_));
-    values_.emplace(2 * (bytes + 64));
-    parameters_.bind(values_->allocate(parameter_dtype(dtype_), buffer),
-                     values_->allocate(parameter_dtype(dtype_), buffer));
-  }
+        rank_(config, mesh, vocabulary, registries, kept_),
+        element_(static_cast<std::int64_t>(size_of(parameter_dtype(dtype_of(config.train.precision))))) {}
 
-  MemoryPlan run() {
-    auto const element = static_cast<std::int64_t>(size_of(parameter_dtype(dtype_)));
-    std::int64_t const buffer = parameters_.size() * element;
-    MemoryUse use{.parameters = buffer, .gradients = buffer, .moments = 2 * moments() * element};
-    PipelineMemory pipeline = rehearse();
+  MemoryPlan run(BatchSamples const* samples) {
+    std::int64_t const buffer = rank_.parameters().size() * element_;
+    MemoryUse use{.parameters = buffer, .gradients = buffer, .moments = 2 * moments() * element_};
+    if (samples == nullptr) {
+      rehearse_largest();
+    } else {
+      rehearse(*samples);
+    }
+    PipelineMemory pipeline = rank_.pipeline().peak_memory();
     use.activations = static_cast<std::int64_t>(pipeline.total());
     use.kernels = kept_.bytes();  // once the step has made its calls
-    return {use, std::move(pipeline)};
+    return {use, std::move(pipeline), kept_.kernels()};
   }
 
  private:
-  KernelSource kernels() const { return {kernels_, config_.kernels}; }
-
   /// The number of elements of one of them.
   std::int64_t moments() const {
+    ParameterSet const& parameters = rank_.parameters();
     if (!config_.parallel.shard_optimizer) {
-      return parameters_.size();
+      return parameters.size();
     }
-    BufferParts const parts(placed_parameters(parameters_), GradientReducer::default_bucket, parallel_.replicas.size());
+    Communicator const& replicas = rank_.parallel().replicas;
+    BufferParts const parts(placed_parameters(parameters), GradientReducer::default_bucket, replicas.size());
     std::int64_t elements = 0;
-    for (IndexRange const& part : parts.parts_of(parallel_.replicas.rank())) {
+    for (IndexRange const& part : parts.parts_of(replicas.rank())) {
       elements += part.count();
     }
     return elements;
   }
 
-  PipelineMemory rehearse() {
+  void rehearse_largest() {
+    ParallelState const& parallel = rank_.parallel();
     bool const deterministic = config_.train.deterministic;
-    std::int64_t const data = deterministic ? 1 : parallel_.data.size();
+    std::int64_t const data = deterministic ? 1 : parallel.data.size();
     std::int64_t const tokens = divided_up(config_.train.batch_tokens, data);
     std::int64_t const most_tokens = std::min(tokens, config_.train.micro_batch_tokens);
-    Communicator const& context = parallel_.context;
     // In deterministic mode each micro-batch passes the pipeline separately.
     std::int64_t const trained = deterministic ? 1 : std::min(divided_up(tokens, most_tokens), most_micro_batches);
-    std::int64_t const evaluated = 2 * parallel_.pipeline.size();
-    Repeated const packs(full_pack(most_tokens, config_.model.max_length, {context.rank(), context.size()}),
+    std::int64_t const evaluated = 2 * parallel.pipeline.size();
+    Repeated const packs(full_pack(most_tokens, config_.model.max_length, rank_.context()),
                          std::max(trained, evaluated));
-    GroupMember row_split;
-    if (parallel_.sequence_parallel) {
-      row_split = {parallel_.tensor.rank(), parallel_.tensor.size()};
-    }
-    PipelineStep step{.micro_batches = {0, trained},
-                      .loss = {.label_smoothing = config_.train.label_smoothing, .z_loss = config_.train.z_loss},
-                      .seed = config_.train.seed,
-                      .step = 0,
-                      .row_split = row_split};
-    pipeline_.train(packs, step);
+    train(packs, {0, trained});
     if (config_.train.validate_every > 0) {
-      step.micro_batches = {0, evaluated};
-      pipeline_.evaluate(packs, step);
+      rank_.pipeline().evaluate(packs, step({0, evaluated}));
     }
-    return pipeline_.peak_memory();
+  }
+
+  void rehearse(BatchSamples const& samples) {
+    ParallelState const& parallel = rank_.parallel();
+    BatchCut cut{.most_tokens = config_.train.micro_batch_tokens, .context = rank_.context()};
+    if (!config_.train.deterministic) {
+      cut.data = {parallel.data.rank(), parallel.data.size()};
+      cut.equal = parallel.pipeline.size() > 1;
+    }
+    for (int batch = 0; batch < samples.batches(); ++batch) {
+      auto const micro_batches = samples.cut(batch, cut);
+      if (!config_.train.deterministic) {
+        train(*micro_batches, {0, micro_batches->count()});
+        continue;
+      }
+      IndexRange const mine = share(micro_batches->count(), parallel.data.rank(), parallel.data.size());
+      for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+        train(*micro_batches, {index, index + 1});
+      }
+    }
+  }
+
+  PipelineStep step(IndexRange const& micro_batches) const {
+    return {.micro_batches = micro_batches,
+            .loss = {.label_smoothing = config_.train.label_smoothing, .z_loss = config_.train.z_loss},
+            .seed = config_.train.seed,
+            .step = 0,
+            .row_split = rank_.row_split()};
+  }
+
+  void train(MicroBatchSource const& packs, IndexRange const& micro_batches) {
+    rank_.pipeline().train(packs, step(micro_batches));
   }
 
   Config const& config_;
   KeptByKernels kept_;
-  KernelRegistries kernels_;
-  DType dtype_;
-  ParallelState parallel_;
-  ParameterSet parameters_;
-  std::optional<Arena> values_;
-  Arena scratch_;
-  Execution execution_{Kokkos::DefaultExecutionSpace(), scratch_};
-  Model model_;
-  Pipeline pipeline_;
+  RehearsedRank rank_;
+  std::int64_t element_;
 };
 
 }  // namespace
@@ -176,8 +179,8 @@ MemoryUse& MemoryUse::operator+=(MemoryUse const& more) {
 }
 
 MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                       Registries const& registries) {
-  return Rehearsal(config, mesh, vocabulary, registries).run();
+                       Registries const& registries, BatchSamples const* samples) {
+  return Rehearsal(config, mesh, vocabulary, registries).run(samples);
 }
 
 MemoryUse measure_memory(TrainingEngine& engine) {

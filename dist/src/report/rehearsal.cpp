@@ -1,5 +1,8 @@
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/report/rehearsal.hpp>
+#include <optional>
 
 namespace heddle {
 
@@ -67,6 +70,76 @@ ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config
   state.sequence_parallel = config.sequence_parallel;
   state.context_mode = config.context_mode;
   return state;
+}
+
+struct RehearsedRank::State {
+  State(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries,
+        KernelObserver& observer)
+      : kernels(registries.kernels.rehearsal(observer)),
+        dtype(dtype_of(config.train.precision)),
+        parallel(idle_parallel_state(mesh, config.parallel)),
+        parameters(mesh),
+        model({.name = "",
+               .model = config.model,
+               .dtype = dtype,
+               .kernels = {kernels, config.kernels},
+               .parallel = parallel,
+               .parameters = parameters},
+              registries.layers, vocabulary,
+              plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
+        pipeline(parallel.pipeline, model, KernelSource{kernels, config.kernels}.select<TensorOps>({dtype}),
+                 execution) {
+    parameters.arrange();
+    Shape const buffer{parameters.size()};
+    std::size_t const bytes = static_cast<std::size_t>(parameters.size()) * size_of(parameter_dtype(dtype));
+    values.emplace(2 * (bytes + 64));
+    parameters.bind(values->allocate(parameter_dtype(dtype), buffer), values->allocate(parameter_dtype(dtype), buffer));
+  }
+
+  KernelRegistries kernels;
+  DType dtype;
+  ParallelState parallel;
+  ParameterSet parameters;
+  std::optional<Arena> values;
+  Arena scratch;
+  Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
+  Model model;
+  Pipeline pipeline;
+};
+
+RehearsedRank::RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
+                             Registries const& registries, KernelObserver& observer)
+    : state_(std::make_unique<State>(config, mesh, vocabulary, registries, observer)) {}
+
+RehearsedRank::~RehearsedRank() = default;
+
+ParallelState const& RehearsedRank::parallel() const {
+  return state_->parallel;
+}
+
+ParameterSet const& RehearsedRank::parameters() const {
+  return state_->parameters;
+}
+
+Model const& RehearsedRank::model() const {
+  return state_->model;
+}
+
+Pipeline& RehearsedRank::pipeline() {
+  return state_->pipeline;
+}
+
+Execution& RehearsedRank::execution() {
+  return state_->execution;
+}
+
+GroupMember RehearsedRank::row_split() const {
+  ParallelState const& parallel = state_->parallel;
+  return parallel.sequence_parallel ? GroupMember{parallel.tensor.rank(), parallel.tensor.size()} : GroupMember{};
+}
+
+GroupMember RehearsedRank::context() const {
+  return {state_->parallel.context.rank(), state_->parallel.context.size()};
 }
 
 }  // namespace heddle

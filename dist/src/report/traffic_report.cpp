@@ -2,7 +2,6 @@
 
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
-#include <string_view>
 #include <vector>
 
 namespace heddle {
@@ -37,6 +36,10 @@ std::string name_of(std::size_t group, std::size_t verb) {
 }
 
 }  // namespace
+
+std::string_view traffic_group_name(std::size_t group) {
+  return group_names[group];
+}
 
 TrafficByGroup traffic_of(ParallelState const& parallel) {
   return {parallel.world.ledger(),   parallel.pipeline.ledger(), parallel.data.ledger(),

@@ -140,15 +140,20 @@ class Digests {
 
 std::uint64_t digest(Tensor const& tensor) {
   auto const bytes = static_cast<std::size_t>(tensor.bytes());
-  std::vector<std::byte> host(bytes);
-  copy_to_host(host.data(), tensor);
+  std::vector<std::byte> copy;
+  auto const* host = static_cast<std::byte const*>(tensor.raw());
+  if (tensor.space() != MemorySpace::host) {
+    copy.resize(bytes);
+    copy_to_host(copy.data(), tensor);
+    host = copy.data();
+  }
   // Four independent chains, because each step waits for its own multiplication.
   constexpr std::size_t lanes = 4;
   constexpr std::size_t block = lanes * sizeof(std::uint64_t);
   std::array<std::uint64_t, lanes> chains{1, 2, 3, 4};
   for (std::size_t begin = 0; begin < bytes; begin += block) {
     std::array<std::uint64_t, lanes> words{};
-    std::memcpy(words.data(), host.data() + begin, std::min(block, bytes - begin));
+    std::memcpy(words.data(), host + begin, std::min(block, bytes - begin));
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       chains[lane] = std::rotl((chains[lane] ^ words[lane]) * 0x9E3779B97F4A7C15ULL, 29);
     }

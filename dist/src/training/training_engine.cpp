@@ -23,6 +23,7 @@ TrainingEngine::TrainingEngine(Setup const& setup)
       plan_pipeline(describe_model(config.model, setup.registries.layers), config.parallel, setup.vocabulary.target);
   // The layers declare their parameters in their constructors.
   model_.emplace(layer_spec(), setup.registries.layers, setup.vocabulary, plan_);
+  model_->observe(setup.observer);
   parameters_.allocate(parameter_dtype(setup.dtype));
   KernelSource const kernels = kernels_of(setup);
   pipeline_.emplace(setup.parallel.pipeline, *model_, kernels.select<TensorOps>({setup.dtype}), setup.execution);
@@ -53,7 +54,8 @@ double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t st
                              .z_loss = setup_.config.train.z_loss},
                     .seed = setup_.config.train.seed,
                     .step = static_cast<std::uint32_t>(steps_done),
-                    .row_split = row_split_};
+                    .row_split = row_split_,
+                    .observer = setup_.observer};
   if (setup_.config.train.deterministic) {
     // A micro-batch is a leaf of the tree, so each passes the pipeline separately.
     IndexRange const mine = optimizer_->begin_tree(batch.count(), loss_sum_);
@@ -69,9 +71,16 @@ double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t st
     optimizer_->zero_gradients();
     step.gradients = &optimizer_->progress();
     train(batch, step);
-    optimizer_->reduce(loss_sum_);
+    reduce();
   }
   return to_host<double>(loss_sum_).front() / loss_weight;
+}
+
+void TrainingEngine::reduce() {
+  bool const waits = setup_.parallel.replicas.size() > 1;
+  WorkScope const work(waits ? setup_.observer : nullptr,
+                       {WorkKind::waiting, optimizer_->sharded() ? "replicas.reduce_scatter" : "replicas.all_reduce"});
+  optimizer_->reduce(loss_sum_);
 }
 
 void TrainingEngine::train(MicroBatchSource const& batch, PipelineStep const& step) {
@@ -83,7 +92,8 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches) {
   Communicator const& data = setup_.parallel.data;
   std::int64_t const count = micro_batches.count();
   IndexRange const mine = share(count, data.rank(), data.size());
-  auto const losses = pipeline_->evaluate(micro_batches, {.micro_batches = mine, .loss = {}, .row_split = row_split_});
+  auto const losses = pipeline_->evaluate(
+      micro_batches, {.micro_batches = mine, .loss = {}, .row_split = row_split_, .observer = setup_.observer});
   // Each micro-batch has its own elements, and they are added in one order: the sum does not depend on which rank
   // computed it.
   constexpr std::size_t values = 4;

@@ -32,9 +32,23 @@ WatchedGroup& Activity::add_group(NamedGroup group, std::uint64_t id) {
 }
 
 void Activity::enter(WatchedGroup const& group, VerbCall const& call, std::int64_t sequence) {
-  entered_at_ = Clock::now();
+  write_verb(true, group, call, sequence);
+  beat();
+}
+
+void Activity::poll(WatchedGroup const& group, VerbCall const& call, std::int64_t sequence) {
+  bool const published = group_.load(std::memory_order_relaxed) == &group &&
+                         verb_.load(std::memory_order_relaxed) == call.name &&
+                         sequence_.load(std::memory_order_relaxed) == sequence;
+  if (!published) {
+    write_verb(false, group, call, sequence);
+  }
+  polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void Activity::write_verb(bool waits, WatchedGroup const& group, VerbCall const& call, std::int64_t sequence) {
   write([&] {
-    waits_.store(true, std::memory_order_release);
+    waits_.store(waits, std::memory_order_release);
     verb_.store(call.name, std::memory_order_release);
     group_.store(&group, std::memory_order_release);
     sequence_.store(sequence, std::memory_order_release);
@@ -45,9 +59,8 @@ void Activity::enter(WatchedGroup const& group, VerbCall const& call, std::int64
 }
 
 void Activity::leave() {
-  auto const waited = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - entered_at_).count();
-  waited_.store(waited_.load(std::memory_order_relaxed) + waited, std::memory_order_relaxed);
   write([&] { waits_.store(false, std::memory_order_release); });
+  beat();
 }
 
 void Activity::set_phase(char const* name, std::int64_t step) {
@@ -55,6 +68,7 @@ void Activity::set_phase(char const* name, std::int64_t step) {
     phase_.store(name, std::memory_order_release);
     step_.store(step, std::memory_order_release);
   });
+  beat();
 }
 
 RankStatus Activity::status() const {
@@ -62,7 +76,7 @@ RankStatus Activity::status() const {
   WatchedGroup const* group = nullptr;
   std::uint64_t before = 0;
   do {
-    before = events();
+    before = version_.load(std::memory_order_acquire);
     status.phase = status_text(phase_.load(std::memory_order_acquire));
     status.step = step_.load(std::memory_order_acquire);
     status.waits = waits_.load(std::memory_order_acquire);
@@ -71,7 +85,7 @@ RankStatus Activity::status() const {
     status.sequence = sequence_.load(std::memory_order_acquire);
     status.elements = elements_.load(std::memory_order_acquire);
     status.peer = peer_.load(std::memory_order_acquire);
-  } while (before % 2 != 0 || before != events());
+  } while (before % 2 != 0 || before != version_.load(std::memory_order_acquire));
   std::lock_guard const lock(adding_);
   if (group != nullptr) {
     status.group = group->id;
@@ -86,10 +100,6 @@ RankStatus Activity::status() const {
     }
   }
   return status;
-}
-
-double Activity::waited_seconds() const {
-  return static_cast<double>(waited_.load(std::memory_order_relaxed)) * 1e-9;
 }
 
 }  // namespace heddle

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -57,26 +56,30 @@ class Activity {
   WatchedGroup& add_group(NamedGroup group, std::uint64_t id);
   void enter(WatchedGroup const& group, VerbCall const& call, std::int64_t sequence);
   void leave();
+  /// A verb was found unfinished: no event, but whoever does nothing else waits in it.
+  void poll(WatchedGroup const& group, VerbCall const& call, std::int64_t sequence);
   /// `name` is a literal.
   void set_phase(char const* name, std::int64_t step);
-  void beat() { version_.store(version_.load(std::memory_order_relaxed) + 2, std::memory_order_release); }
+  void beat() { events_.store(events_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 
   // Any thread's part.
   /// A number that grows with each event.
-  std::uint64_t events() const { return version_.load(std::memory_order_acquire); }
-  /// Everything but idle_seconds.
+  std::uint64_t events() const { return events_.load(std::memory_order_acquire); }
+  /// A number that grows with each poll.
+  std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
+  /// Everything but idle_seconds; who polls does not wait here.
   RankStatus status() const;
-  /// Seconds in verbs.
-  double waited_seconds() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
   template <class Write>
   void write(Write const& fields);
+  void write_verb(bool waits, WatchedGroup const& group, VerbCall const& call, std::int64_t sequence);
 
   // Odd while fields are written. Every store is a release and every load an acquire, so that a reader that sees a new
   // field also sees the version change.
   std::atomic<std::uint64_t> version_ = 0;
+  std::atomic<std::uint64_t> events_ = 0;
+  std::atomic<std::uint64_t> polls_ = 0;
   std::atomic<char const*> phase_ = "starting";
   std::atomic<std::int64_t> step_ = 0;
   std::atomic<bool> waits_ = false;
@@ -85,8 +88,6 @@ class Activity {
   std::atomic<std::int64_t> sequence_ = 0;
   std::atomic<std::int64_t> elements_ = 0;
   std::atomic<int> peer_ = -1;
-  std::atomic<std::int64_t> waited_ = 0;  ///< nanoseconds
-  Clock::time_point entered_at_;          ///< the working thread's
 
   mutable std::mutex adding_;  ///< of groups, which is rare
   std::deque<WatchedGroup> groups_;

@@ -103,7 +103,7 @@ std::string disagreements(HangEvidence const& evidence) {
     if (callers.size() > 1) {
       std::vector<std::string> calls;
       for (auto const& [name, ranks] : callers) {
-        calls.push_back(fmt::format("{} call {}", list_of(ranks), name));
+        calls.push_back(fmt::format("{} {} {}", list_of(ranks), ranks.size() == 1 ? "calls" : "call", name));
       }
       text += fmt::format("  different calls in one place: {}\n", fmt::join(calls, "; "));
     }

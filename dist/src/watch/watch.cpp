@@ -6,10 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/host_name.hpp>
-#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/watch/watch.hpp>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -94,6 +91,8 @@ struct Watch::State {
   // The thread's own.
   Clock::time_point last_look = Clock::now();
   std::uint64_t last_events = 0;
+  std::uint64_t last_polls = 0;
+  std::optional<Clock::time_point> last_poll;
   double idle = 0;
   double next_investigation = 0;  ///< of `idle`
   Clock::time_point trust_until = Clock::now();
@@ -106,6 +105,8 @@ struct Watch::State {
 RankStatus Watch::State::own_status() const {
   RankStatus status = activity->status();
   status.idle_seconds = idle;
+  // Unlike a rank that computes, one that rests between polls does so all the time.
+  status.waits = status.waits || (last_poll && Clock::now() - *last_poll < Seconds(options.hang_seconds / 2));
   return status;
 }
 
@@ -122,6 +123,10 @@ void Watch::State::look(std::chrono::milliseconds patience) {
     next_investigation = options.hang_seconds;
   } else {
     idle += passed;
+  }
+  if (std::uint64_t const polls = activity->polls(); polls != last_polls) {
+    last_polls = polls;
+    last_poll = now;
   }
   if (message) {
     handle(*message);
@@ -236,24 +241,6 @@ void Watch::phase(char const* name, std::int64_t step) {
 
 void Watch::beat() {
   state_->activity->beat();
-}
-
-double Watch::waited_seconds() const {
-  return state_->activity->waited_seconds();
-}
-
-std::string slowest_rank(Communicator const& world, double waited_seconds) {
-  auto const waited = gather_values(world, waited_seconds);
-  auto const hosts = gather_texts(world, host_name());
-  if (waited.size() == 1) {
-    return "";
-  }
-  auto const least = std::ranges::min_element(waited);
-  auto const rank = static_cast<std::size_t>(least - waited.begin());
-  double const others =
-      (std::accumulate(waited.begin(), waited.end(), 0.0) - *least) / static_cast<double>(waited.size() - 1);
-  return fmt::format("slowest: rank {} on {}; the other ranks waited {:.1f} s more than it, on average", rank,
-                     hosts[rank], others - *least);
 }
 
 std::shared_ptr<CommunicatorBackend> checked(std::shared_ptr<CommunicatorBackend> world) {

@@ -25,6 +25,8 @@ class WatchedTransfer final : public TransferBackend {
     bool const done = inner_->progress();
     if (done) {
       activity_->beat();
+    } else {
+      activity_->poll(group_, call_, sequence_);
     }
     return done;
   }

@@ -8,11 +8,11 @@
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <span>
 
-#include "block_reader.hpp"
-#include "spread_files.hpp"
+#include "files/together.hpp"
+#include "host_memory/spread_files.hpp"
 #include "state_file.hpp"
-#include "tensor_files.hpp"
-#include "together.hpp"
+#include "tensors/block_reader.hpp"
+#include "tensors/tensor_files.hpp"
 
 namespace heddle {
 

@@ -10,7 +10,7 @@
 #include <heddle/io/files/sha256.hpp>
 #include <set>
 
-#include "files/file_descriptor.hpp"
+#include "files/direct_file.hpp"
 
 namespace heddle {
 
@@ -162,7 +162,9 @@ FileDigest digest_file(fs::path const& path) {
 }
 
 void require_equal(fs::path const& path, FileDigest const& memory) {
-  FileDigest const disk = digest_file(path);
+  FileHash hash(path.filename().string());
+  read_from_disk(path, [&](std::span<std::uint8_t const> bytes) { hash.add(bytes); });
+  FileDigest const disk = hash.finish();
   for (std::size_t block = 0; block < std::min(memory.blocks.size(), disk.blocks.size()); ++block) {
     if (memory.blocks[block] != disk.blocks[block]) {
       reject(path, "what was read back is not what was written, in " +

@@ -10,7 +10,7 @@
 #include <limits>
 #include <memory>
 
-#include "tensor_files.hpp"
+#include "tensors/tensor_files.hpp"
 
 namespace heddle {
 

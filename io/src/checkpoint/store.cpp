@@ -16,9 +16,9 @@
 #include <utility>
 
 #include "files/file_descriptor.hpp"
+#include "files/together.hpp"
 #include "state_file.hpp"
-#include "tensor_writer.hpp"
-#include "together.hpp"
+#include "tensors/tensor_writer.hpp"
 #include "writing.hpp"
 
 namespace heddle {
@@ -164,7 +164,6 @@ void write_state(fs::path const& directory, CheckpointIndex const& index, std::v
   FileHash hash(state_file_name);
   hash.add({reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()});
   Manifest manifest{index.contents.state.step, {hash.finish()}};
-  drop_from_cache(state_file);
   require_equal(state_file, manifest.files.front());
   reached("read_back");
   manifest.files.insert(manifest.files.end(), tensor_files.begin(), tensor_files.end());

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "files/file_descriptor.hpp"
-#include "together.hpp"
+#include "files/together.hpp"
 
 namespace heddle {
 

@@ -3,15 +3,15 @@
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/background_commit.hpp>
-#include <heddle/io/checkpoint/memory_store.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
+#include <heddle/io/host_memory/memory_store.hpp>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
 
-#include "file_copies.hpp"
+#include "tensors/file_copies.hpp"
 
 namespace heddle {
 

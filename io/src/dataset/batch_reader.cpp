@@ -3,7 +3,7 @@
 #include <heddle/io/dataset/batch_reader.hpp>
 #include <utility>
 
-#include "checkpoint/together.hpp"
+#include "files/together.hpp"
 
 namespace heddle {
 

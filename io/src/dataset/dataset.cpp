@@ -90,7 +90,7 @@ struct Dataset::State {
   std::map<SampleLength, LengthCounts> lengths;
   std::string digest;
   std::string name;
-  BlockCache cache;
+  ArrayCache cache;
 };
 
 std::string dataset_in(std::string const& path, char const* name) {

@@ -42,7 +42,7 @@ T element(std::span<std::uint8_t const> bytes, std::int64_t index) {
 
 }  // namespace
 
-std::span<std::uint8_t const> BlockCache::block(ProtectedArray const& array, std::int64_t index) {
+std::span<std::uint8_t const> ArrayCache::block(ProtectedArray const& array, std::int64_t index) {
   Key const key{&array, index};
   auto const found = places_.find(key);
   if (found != places_.end()) {
@@ -109,7 +109,7 @@ void StoredTokens::append(std::span<std::uint8_t const> bytes, std::vector<std::
   }
 }
 
-void StoredTokens::read(BlockCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const {
+void StoredTokens::read(ArrayCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const {
   ids.clear();
   ids.reserve(static_cast<std::size_t>(end - begin));
   std::int64_t const bytes = hdf5::element_bytes(type());
@@ -135,11 +135,11 @@ StoredOffsets::StoredOffsets(hdf5::Group const& side, std::int64_t tokens)
   }
 }
 
-std::int64_t StoredOffsets::at(BlockCache& cache, std::int64_t index) const {
+std::int64_t StoredOffsets::at(ArrayCache& cache, std::int64_t index) const {
   return element<std::int64_t>(cache.block(*this, index / block_length()), index % block_length());
 }
 
-std::pair<std::int64_t, std::int64_t> StoredOffsets::range(BlockCache& cache, std::int64_t sentence) const {
+std::pair<std::int64_t, std::int64_t> StoredOffsets::range(ArrayCache& cache, std::int64_t sentence) const {
   if (sentence < 0 || sentence >= sentences()) {
     throw Error(fmt::format("{}: there is no sentence {}; expected 0 to {}", where(), sentence, sentences() - 1));
   }

@@ -15,9 +15,9 @@ namespace heddle {
 class ProtectedArray;
 
 /// Keeps the blocks that were read last, of several arrays, within a limit of bytes (but at least one).
-class BlockCache {
+class ArrayCache {
  public:
-  explicit BlockCache(std::int64_t bytes) : most_bytes_(bytes) {}
+  explicit ArrayCache(std::int64_t bytes) : most_bytes_(bytes) {}
 
   /// A block's bytes, read and checked unless they are here; valid until the next call.
   std::span<std::uint8_t const> block(ProtectedArray const& array, std::int64_t index);
@@ -71,7 +71,7 @@ class StoredTokens final : public ProtectedArray {
   StoredTokens(hdf5::Group const& side, std::int32_t vocabulary, SpecialIds const& special);
 
   /// ids = those in [begin, end), which must lie inside.
-  void read(BlockCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const;
+  void read(ArrayCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const;
 
  private:
   void check(std::span<std::uint8_t const> block, std::int64_t first) const override;
@@ -88,10 +88,10 @@ class StoredOffsets final : public ProtectedArray {
 
   std::int64_t sentences() const { return size() - 1; }
   /// The tokens [begin, end) of a sentence of [0, sentences()).
-  std::pair<std::int64_t, std::int64_t> range(BlockCache& cache, std::int64_t sentence) const;
+  std::pair<std::int64_t, std::int64_t> range(ArrayCache& cache, std::int64_t sentence) const;
 
  private:
-  std::int64_t at(BlockCache& cache, std::int64_t index) const;
+  std::int64_t at(ArrayCache& cache, std::int64_t index) const;
   void check(std::span<std::uint8_t const> block, std::int64_t first) const override;
 
   std::int64_t tokens_;

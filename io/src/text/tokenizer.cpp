@@ -181,6 +181,13 @@ std::string Tokenizer::decode(std::span<int32_t const> ids) const {
   return text;
 }
 
+std::string Tokenizer::piece(int32_t id) const {
+  if (id < 0 || id >= size()) {
+    throw Error(fmt::format("token id {} is outside the vocabulary's 0 to {}", id, size() - 1));
+  }
+  return state_->processor.IdToPiece(id);
+}
+
 int32_t Tokenizer::size() const noexcept {
   return state_->processor.GetPieceSize();
 }

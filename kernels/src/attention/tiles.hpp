@@ -355,8 +355,7 @@ void for_each_with_scratch(Execution& execution, char const* name, std::int64_t 
                           .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes + alignment)));
   if (items > 0) {
     Kokkos::parallel_for(
-        Kokkos::Tools::profileLibraryLoaded() ? name : "", policy,
-        KOKKOS_LAMBDA(typename Policy::member_type const& member) {
+        loop_name(name), policy, KOKKOS_LAMBDA(typename Policy::member_type const& member) {
           void* const memory = member.team_scratch(1).get_shmem_aligned(static_cast<std::ptrdiff_t>(bytes), alignment);
           body(member.league_rank(), Scratch<Real>{static_cast<Real*>(memory)});
         });

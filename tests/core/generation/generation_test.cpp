@@ -8,6 +8,7 @@
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/kernels/register.hpp>
+#include <map>
 #include <memory>
 #include <numeric>
 
@@ -413,6 +414,51 @@ TEST(Generation, AContinuationKeepsToTheModelsLengthWithItsPrompt) {
   EXPECT_EQ(results[0].size(), 1U);
   for (Hypothesis const& hypothesis : results[2]) {
     EXPECT_LE(hypothesis.tokens.size(), 3U);
+  }
+}
+
+/// The log-probabilities of the tokens that an observer saw for one source.
+class ObservedSteps final : public SearchObserver {
+ public:
+  void extended(SearchStep const& step) override {
+    EXPECT_GE(step.number, 0);
+    auto& live = live_[step.number];
+    live.resize(std::max<std::size_t>(live.size(), 1));
+    std::vector<Tokens> next;
+    for (SearchStep::Extension const& extension : step.extensions) {
+      Tokens tokens = live.at(extension.parent);
+      EXPECT_EQ(std::ssize(tokens), step.length);
+      if (extension.fate == SearchStep::Fate::finished) {
+        finished_[step.number][tokens] = extension.log_probability;
+        continue;
+      }
+      tokens.push_back(extension.token);
+      if (extension.fate == SearchStep::Fate::live) {
+        next.push_back(tokens);
+      }
+    }
+    live = next;
+  }
+  double finished(std::int64_t source, Tokens const& tokens) const { return finished_.at(source).at(tokens); }
+
+ private:
+  std::map<std::int64_t, std::vector<Tokens>> live_;
+  std::map<std::int64_t, std::map<Tokens, double>> finished_;
+};
+
+TEST(Generation, AnObserverSeesHowEveryHypothesisCameAbout) {
+  Sample sample({});
+  std::vector<Tokens> const sources{{4, 5}, {3}, {6, 7, 3, 4}};
+  GenerationOptions options{.beam_size = 3, .n_best = 3, .max_length = 6};
+  auto const expected = sample.generate(sources, options);
+  ObservedSteps observer;
+  options.observer = &observer;
+  auto const results = sample.generate(sources, options);
+  for (std::size_t source = 0; source < sources.size(); ++source) {
+    expect_same(results[source], expected[source], 0);
+    for (Hypothesis const& hypothesis : results[source]) {
+      EXPECT_EQ(observer.finished(static_cast<std::int64_t>(source), hypothesis.tokens), hypothesis.log_probability);
+    }
   }
 }
 

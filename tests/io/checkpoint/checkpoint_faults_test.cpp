@@ -48,7 +48,7 @@ TEST_F(CheckpointTest, AFaultInAnyCallOfASaveLeavesThePreviousCheckpointAndNothi
       }
     }
   }
-  EXPECT_GT(struck, 25);
+  EXPECT_GT(struck, 12);
 }
 
 // The bytes that are used must be those that were verified. (Once a checkpoint's files were hashed, and then read again

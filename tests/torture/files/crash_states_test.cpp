@@ -31,13 +31,13 @@ std::vector<std::vector<float>> numbers_of(Checkpoint const& checkpoint) {
   return numbers;
 }
 
-/// Saves of a run that keeps two checkpoints, recorded.
+/// Saves of a run that keeps two checkpoints, recorded; every second one by the thread of checkpoint.async.
 struct RecordedRun {
   RecordedRun() {
     test::FileLog log(directory.path());
     CheckpointStore store(directory / "checkpoints", 2);
     for (std::int64_t step = 1; step <= last_step; ++step) {
-      test::small_checkpoint(store.directory(), {.step = step, .keep = 2});
+      test::small_checkpoint(store.directory(), {.step = step, .keep = 2, .by_thread = step % 2 == 0});
       log.mark(step);
       if (step == 2 || step == 4) {
         store.mark_best(step);

@@ -2,8 +2,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
+#include <heddle/core/base/seconds.hpp>
 #include <heddle/io/dataset/batches.hpp>
 
 #include "dataset_fixture.hpp"
@@ -11,12 +11,6 @@
 
 namespace heddle {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point began) {
-  return std::chrono::duration<double>(Clock::now() - began).count();
-}
 
 std::int64_t resident_bytes() {
   std::ifstream statistics("/proc/self/statm");
@@ -29,7 +23,7 @@ std::int64_t resident_bytes() {
 TEST(LargeDataset, OpensAndSeeksAnywhere) {
   std::int64_t const pairs = test::torture_count(200'000, 100'000'000);
   test::TemporaryDirectory const directory;
-  Clock::time_point began = Clock::now();
+  SteadyClock::time_point began = SteadyClock::now();
   {
     DatasetWriter writer(directory / "train.h5", test::separate_vocabulary());
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
@@ -39,7 +33,7 @@ TEST(LargeDataset, OpensAndSeeksAnywhere) {
   }
   double const writing = seconds_since(began);
   std::int64_t const memory = resident_bytes();
-  began = Clock::now();
+  began = SteadyClock::now();
   Dataset const dataset = Dataset::open(directory / "train.h5");
   DatasetSamples const samples(dataset, PairForm::pairs, 3);
   BatchPlanner planner(samples, {.batch_tokens = 4096, .max_length = 100}, 3);
@@ -47,7 +41,7 @@ TEST(LargeDataset, OpensAndSeeksAnywhere) {
   double slowest = 0;
   PackTokens tokens;
   for (std::int64_t seek = 0; seek < 20; ++seek) {
-    began = Clock::now();
+    began = SteadyClock::now();
     std::int64_t const window = seek * 7919 % samples.windows(seek);
     planner.seek(seek, window << 32 | 100);
     GlobalBatch const batch = planner.next();

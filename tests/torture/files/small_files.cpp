@@ -6,11 +6,14 @@
 #include <cmath>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/background_commit.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/host_memory/memory_store.hpp>
 #include <stdexcept>
 
 #include "io/checkpoint_fixture.hpp"
+#include "temporary_directory.hpp"
 
 namespace heddle::test {
 
@@ -37,7 +40,14 @@ fs::path small_checkpoint(fs::path const& store, SmallCheckpoint const& options)
   contents.config = "[train]\nseed = " + std::to_string(options.seed) + "\n";
   contents.source_model = small_vocabulary();
   contents.target_model = contents.source_model;
-  return CheckpointStore(store, options.keep).commit(Communicator::self(), contents, tensors, 1).directory;
+  Communicator const self = Communicator::self();
+  CheckpointStore disk(store, options.keep);
+  if (!options.by_thread) {
+    return disk.commit(self, contents, tensors, 1).directory;
+  }
+  TemporaryDirectory const root;
+  MemoryStore memory(self, {.root = root.path(), .run = store, .identity = "0123456789abcdef"});
+  return disk.finish(self, disk.begin(self, memory.commit(contents, tensors, 1))).directory;
 }
 
 std::vector<fs::path> files_in(fs::path const& directory) {

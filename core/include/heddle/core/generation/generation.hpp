@@ -25,6 +25,28 @@ struct Sampling {
   std::int64_t first_number = 0;  ///< of the first source; the others follow
 };
 
+/// One step of a sentence's beam search, as an observer sees it.
+struct SearchStep {
+  enum class Fate : std::uint8_t { live, finished, dropped };
+  /// A live hypothesis with one more token.
+  struct Extension {
+    std::size_t parent = 0;  ///< among the sentence's live hypotheses, in the order of the step that made them live
+    std::int32_t token = 0;
+    double log_probability = 0;  ///< of all tokens
+    Fate fate = Fate::dropped;
+  };
+  std::int64_t number = 0;                 ///< of the source, counted from Sampling::first_number
+  std::int64_t length = 0;                 ///< tokens of its live hypotheses before the step, without the prompt
+  std::vector<Extension> extensions = {};  ///< that were ranked, the likeliest first
+};
+
+/// Is notified of every step of every sentence, before it is decided whether the sentence is done.
+class SearchObserver {
+ public:
+  virtual ~SearchObserver() = default;
+  virtual void extended(SearchStep const& step) = 0;
+};
+
 struct GenerationOptions {
   std::int64_t beam_size = 1;        ///< 1: one live hypothesis
   std::int64_t n_best = 1;           ///< hypotheses per sentence, at most beam_size
@@ -32,6 +54,7 @@ struct GenerationOptions {
   double length_penalty = 1;         ///< exponent of the length in a hypothesis's score
   std::int64_t batch_tokens = 4096;  ///< decoded together: hypotheses * source tokens, or else one sentence
   Sampling sampling{};               ///< needs beam_size 1
+  SearchObserver* observer = nullptr;
 };
 
 /// Throws UsageError for impossible options; the message says what would be right.

@@ -30,6 +30,10 @@ struct Peaks {
   Bandwidth const& bandwidth(double bytes) const;
 };
 
+/// Measures matrix multiplications as measure_peaks does, of one type and by the two implementations of the highest
+/// speed, in at most a second or two.
+MatmulPeak measure_matmul_peak(KernelRegistries const& registries, Execution& execution, DType dtype);
+
 /// Measures matrix multiplications with activations of these types and float32 weights, as in training, by
 /// implementations of speed above 0, and bandwidths by `tensor_ops`. Takes a few seconds. `ranks` is the number of
 /// processes that share the L3: all measure at the same time, because all cores are busy in training, too.

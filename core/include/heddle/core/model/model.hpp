@@ -25,6 +25,12 @@ class Model {
         PipelinePlan const& plan);
 
   std::deque<ModelPart> const& parts() const { return parts_; }
+  /// Notifies of the layers of every part, see ModelPart::observe. The observer must outlive the model.
+  void observe(WorkObserver* observer) {
+    for (ModelPart& part : parts_) {
+      part.observe(observer);
+    }
+  }
 
   /// One micro-batch, forward and backward; parameter gradients +=. Everything taken from the arena is released. One
   /// stage only; collective over the tensor and context groups.

@@ -44,6 +44,9 @@ class ModelPart {
   /// Tensors from the arena for the gradient that the next part sends back.
   HiddenStates allocate_grad_output(LayerContext& context) const { return allocate_boundary(context, layers_.end); }
 
+  /// Notifies of each layer, with embeddings and output; null: nobody.
+  void observe(WorkObserver* observer);
+
   IndexRange const& layers() const { return layers_; }
   /// True if this part computes the loss and the logits.
   bool ends_model() const { return output_.has_value(); }
@@ -57,6 +60,7 @@ class ModelPart {
     bool ends = false;
     std::optional<TokenEmbedding> embedding;
     ResidualStack layers;
+    std::string embedding_name;  ///< for observers
   };
   /// The stack of that index; null if this part has no layer of it.
   Stack const* stack(std::size_t index) const;
@@ -94,6 +98,7 @@ class ModelPart {
   std::deque<Stack> stacks_;
   std::optional<OutputLoss> output_;
   std::shared_ptr<TensorOps> tensor_ops_;
+  WorkObserver* observer_ = nullptr;
 };
 
 }  // namespace heddle

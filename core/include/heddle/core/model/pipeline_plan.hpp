@@ -35,6 +35,12 @@ PipelinePlan plan_pipeline(ModelDescription const& model, ParallelConfig const& 
 Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int64_t vocabulary,
                LayerLoad const& load = {});
 
+/// The operations of a training step's matrix products by the model's definition: a forward pass, and twice that for
+/// the backward pass; activations that are computed again do not count. `tokens` are those of each stack, in sentences
+/// of `sequence` tokens.
+double training_operations(ModelDescription const& model, std::int64_t vocabulary, std::vector<double> const& tokens,
+                           double sequence);
+
 /// Each stage's fraction of the operations for a token; their sum is 1.
 std::vector<double> cost_shares(PipelinePlan const& plan, ModelDescription const& model, std::int64_t vocabulary);
 

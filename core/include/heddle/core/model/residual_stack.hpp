@@ -5,6 +5,7 @@
 #include <heddle/core/layers/tensor_region.hpp>
 #include <heddle/core/model/stack_description.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/operations/work_observer.hpp>
 #include <optional>
 #include <vector>
 
@@ -41,10 +42,13 @@ class ResidualStack {
                       std::vector<DecodeCache>& caches) const;
   void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
                std::vector<DecodeCache>& caches) const;
+  /// Notifies of each sublayer, forward and backward, with the norm after it; null: nobody.
+  void observe(WorkObserver* observer) { observer_ = observer; }
   std::vector<DecodeCache> make_caches() const { return std::vector<DecodeCache>(sublayers_.size()); }
 
  private:
   struct Sublayer {
+    std::string name;
     std::string dropout_name;
     std::unique_ptr<Layer> branch;
     Norm norm;
@@ -116,6 +120,7 @@ class ResidualStack {
   std::vector<LayerRange> layers_;
   Norm final_norm_;  ///< none in post-LN and where the stage does not end the stack
   std::shared_ptr<TensorOps> tensor_ops_;
+  WorkObserver* observer_ = nullptr;
 };
 
 }  // namespace heddle

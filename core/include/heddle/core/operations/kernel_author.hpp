@@ -14,13 +14,17 @@
 /// work items.
 namespace heddle::kernels {
 
+/// The name of a parallel loop: a text that Kokkos would allocate, and that only a profiling tool reads.
+inline char const* loop_name(char const* name) {
+  return Kokkos::Tools::profileLibraryLoaded() ? name : "";
+}
+
 /// Calls `body(index)` for 0 ≤ index < count, in parallel.
 template <class Body>
 void for_each(Execution& execution, char const* name, std::int64_t count, Body const& body) {
   using Policy = Kokkos::RangePolicy<Kokkos::DefaultExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   if (count > 0) {
-    // A name is a text to allocate, which only a profiling tool reads.
-    Kokkos::parallel_for(Kokkos::Tools::profileLibraryLoaded() ? name : "", Policy(execution.space, 0, count), body);
+    Kokkos::parallel_for(loop_name(name), Policy(execution.space, 0, count), body);
   }
 }
 

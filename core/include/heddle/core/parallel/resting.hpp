@@ -4,8 +4,8 @@
 
 namespace heddle {
 
-/// Waits for a transfer, but sleeps between calls of `progress`, for at most a minute: for waits that may be long and
-/// whose end is not urgent, while other processes need the core. A watch sees this wait only after the minute.
+/// Waits for a transfer, but sleeps between calls of `progress`: for waits that may be long and whose end is not
+/// urgent, while other processes need the core.
 void wait_resting(Transfer& transfer);
 
 }  // namespace heddle

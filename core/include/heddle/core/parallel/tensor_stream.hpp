@@ -45,7 +45,7 @@ class TensorStream {
   virtual void send(TensorChunk const& chunk, int receiver) = 0;
   /// Fills `elements` [chunk.elements.count()] with this rank's own elements and those of others.
   virtual void receive(TensorChunk const& chunk, std::span<float> elements) = 0;
-  /// Waits until everything that was sent has arrived.
+  /// Waits until what was sent in the round before has arrived: only then is its memory free.
   virtual void wait() = 0;
 };
 

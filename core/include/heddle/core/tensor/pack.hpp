@@ -148,8 +148,6 @@ class PackMemory {
  public:
   PackMemory();
   ~PackMemory();
-  PackMemory(PackMemory&&) noexcept;
-  PackMemory& operator=(PackMemory&&) noexcept;
 
  private:
   friend class PackWriter;

@@ -12,6 +12,10 @@ namespace heddle {
 struct Execution;
 class TensorOps;
 
+/// Whether a sum over the whole model counts this rank's part of a parameter: if not, another tensor rank or stage has
+/// the same.
+bool counts_here(ParameterSpec const& spec, Mesh const& mesh);
+
 /// The norm of a whole model's gradient, with each number counted once: numbers that every tensor rank holds on the
 /// first of them, numbers that several stages hold on the first of those, numbers of frozen parameters nowhere. Keeps
 /// references to the parameters and the execution.

@@ -21,6 +21,8 @@ struct PipelineStep {
   GroupMember row_split{};
   /// Follows the last micro-batch of training; may be null.
   GradientProgress* gradients = nullptr;
+  /// Is notified of passes and of waiting for their input; may be null.
+  WorkObserver* observer = nullptr;
 };
 
 /// The most bytes that a pipeline's arenas ever held, those of a kind in the order in which they were first needed.
@@ -75,7 +77,7 @@ class Pipeline {
   Arena temporary_;                          ///< of one backward pass alone
   /// For each part: those that no micro-batch uses; their memory is used again.
   std::vector<std::vector<Saved>> spare_saved_;
-  Tensor loss_sums_;  ///< float64, as long as the longest step so far
+  Tensor loss_sums_;  ///< float64: two rows for each micro-batch of the longest step so far, and two
   std::vector<PipelineEvent> events_;
 };
 

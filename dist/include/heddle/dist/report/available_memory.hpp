@@ -24,8 +24,8 @@ struct AvailableMemory {
 AvailableMemory available_memory(std::filesystem::path const& root = "/");
 
 /// Throws ConfigError on every rank if the ranks of a machine, or of a control group, plan more memory than is
-/// available there; names them, the plan's parts and remedies. Collective over `world`; no rank may have taken the
-/// planned memory before.
+/// available there; names the place, how many ranks share it, the plan's parts and remedies. Collective over `world`;
+/// no rank may have taken the planned memory before.
 void require_memory(Communicator const& world, MemoryUse const& planned, AvailableMemory const& available);
 
 }  // namespace heddle

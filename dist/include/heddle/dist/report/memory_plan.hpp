@@ -5,6 +5,7 @@
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,41 @@ struct MemoryUse {
   bool operator==(MemoryUse const&) const = default;
 };
 
+/// An implementation that a layer selects.
+struct SelectedKernel {
+  std::string operation;
+  std::string problem;  ///< in words
+  std::string implementation;
+
+  auto operator<=>(SelectedKernel const&) const = default;
+};
+
 /// The memory that training will need at most.
 struct MemoryPlan {
   MemoryUse use;
-  PipelineMemory pipeline;  ///< the activations, arena by arena
+  PipelineMemory pipeline;              ///< the activations, arena by arena
+  std::vector<SelectedKernel> kernels;  ///< sorted, each once; those of the model, not of the optimizer
+};
+
+/// The way in which a rank's micro-batches are cut from a global batch: see io's MicroBatchCut.
+struct BatchCut {
+  std::int64_t most_tokens = 4096;
+  GroupMember data{};
+  bool equal = false;
+  GroupMember context{};
+};
+
+/// Global batches that a plan is made for.
+class BatchSamples {
+ public:
+  BatchSamples() = default;
+  virtual ~BatchSamples() = default;
+  BatchSamples(BatchSamples const&) = delete;
+  BatchSamples& operator=(BatchSamples const&) = delete;
+
+  virtual int batches() const = 0;
+  /// A rank's micro-batches of batch [0, batches()), as a run would cut them.
+  virtual std::unique_ptr<MicroBatchSource> cut(int batch, BatchCut const& cut) const = 0;
 };
 
 /// Plans the memory of training on the mesh's rank, which need not run. Exact: parameters, gradients, moments and
@@ -37,9 +69,10 @@ struct MemoryPlan {
 /// is less. Real batches rarely have both sides full, so real activations are rarely larger. Kernels are those that
 /// the configuration selects; operations without any registered kernel keep nothing. Not included: MPI's buffers, the
 /// program, the gradients that train.deterministic keeps, and beam search. Kokkos must be initialised. Throws
-/// ConfigError for an impossible layout.
+/// ConfigError for an impossible layout. With `samples` activations are those of training on these batches, instead of
+/// the largest possible ones and of a validation.
 MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                       Registries const& registries);
+                       Registries const& registries, BatchSamples const* samples = nullptr);
 
 /// Measures the memory that an engine has used so far.
 MemoryUse measure_memory(TrainingEngine& engine);

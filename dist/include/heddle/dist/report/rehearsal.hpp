@@ -1,7 +1,11 @@
 #pragma once
 
 #include <heddle/core/config/config.hpp>
+#include <heddle/core/layers/registries.hpp>
+#include <heddle/core/model/model.hpp>
 #include <heddle/core/parallel/communicator.hpp>
+#include <heddle/dist/pipeline/pipeline.hpp>
+#include <memory>
 
 namespace heddle {
 
@@ -12,5 +16,32 @@ namespace heddle {
 /// The groups of a rank of `mesh`, whose other ranks need not exist: every verb checks its arguments and moves
 /// nothing.
 ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config);
+
+/// A rank's model in such groups, with kernels that compute nothing. Its parameters only reserve addresses. Kokkos must
+/// be initialised.
+class RehearsedRank {
+ public:
+  /// `observer` is notified of the kernels' calls. Keeps references to it and to the configuration. Throws ConfigError
+  /// for an impossible layout.
+  RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries,
+                KernelObserver& observer);
+  RehearsedRank(RehearsedRank const&) = delete;
+  RehearsedRank& operator=(RehearsedRank const&) = delete;
+
+  ~RehearsedRank();
+
+  ParallelState const& parallel() const;
+  ParameterSet const& parameters() const;
+  Model const& model() const;
+  Pipeline& pipeline();
+  Execution& execution();
+  /// This rank's share of the stream's rows in training.
+  GroupMember row_split() const;
+  GroupMember context() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace heddle

@@ -4,12 +4,16 @@
 #include <functional>
 #include <heddle/core/parallel/communicator.hpp>
 #include <string>
+#include <string_view>
 
 namespace heddle {
 
 /// A rank's traffic by group, in the order of ParallelState. All zero for a single rank.
 inline constexpr std::size_t traffic_groups = 6;
 using TrafficByGroup = std::array<Ledger, traffic_groups>;
+
+/// "tensor": the name of a group, by its index.
+std::string_view traffic_group_name(std::size_t group);
 
 /// This rank's traffic so far.
 TrafficByGroup traffic_of(ParallelState const& parallel);

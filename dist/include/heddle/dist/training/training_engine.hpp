@@ -25,7 +25,8 @@ class TrainingEngine {
     ParallelState const& parallel;
     Execution& execution;
     VocabularySizes vocabulary;
-    DType dtype = DType::float32;  ///< of activations; parameters are float32 beside bfloat16
+    DType dtype = DType::float32;      ///< of activations; parameters are float32 beside bfloat16
+    WorkObserver* observer = nullptr;  ///< of passes, layers and waiting; null: none
   };
 
   /// Leaves values uninitialised: parameters().initialize or a checkpoint fills them. Throws ConfigError for an
@@ -63,6 +64,7 @@ class TrainingEngine {
  private:
   LayerSpec layer_spec();
   void train(MicroBatchSource const& batch, PipelineStep const& step);
+  void reduce();
 
   Setup setup_;
   GroupMember row_split_;

@@ -37,17 +37,10 @@ class Watch {
   /// Shows progress inside a phase.
   void beat();
 
-  /// The seconds that this rank has spent in verbs so far.
-  double waited_seconds() const;
-
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
-
-/// A line that names the rank that waited least in verbs: the slowest one, for which the others waited. "" for one
-/// rank. Collective over `world`.
-std::string slowest_rank(Communicator const& world, double waited_seconds);
 
 /// The world's backend in checked mode (parallel.checked), as well as groups that are split off it: before each
 /// collective the ranks compare verb, sequence number, elements, dtype and reduction or root, and all throw Error if

@@ -58,7 +58,8 @@ class FileHash {
 /// Reads and hashes a regular file (symbolic links are refused). Throws DataError if it cannot be read.
 FileDigest digest_file(std::filesystem::path const& path);
 
-/// Reads a file back and throws DataError, naming the first block that differs, unless it holds what was in memory.
+/// Reads a file back from the disk and throws DataError, naming the first block that differs, unless it holds what was
+/// in memory.
 void require_equal(std::filesystem::path const& path, FileDigest const& memory);
 
 /// The only text that represents this manifest; it ends with a digest of itself, so that any changed bit is

@@ -39,6 +39,9 @@ class Tokenizer {
   /// Decodes the text; special ids are left out. Throws Error for an id outside [0, size()).
   std::string decode(std::span<int32_t const> ids) const;
 
+  /// The piece as the vocabulary has it: "▁house", "</s>". Throws Error for an id outside [0, size()).
+  std::string piece(int32_t id) const;
+
   int32_t size() const noexcept;
   int32_t begin_id() const noexcept;
   int32_t end_id() const noexcept;

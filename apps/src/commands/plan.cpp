@@ -1,0 +1,257 @@
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
+#include <heddle/dist/planning/network_measurement.hpp>
+#include <heddle/dist/report/available_memory.hpp>
+#include <heddle/io/files/replace_file.hpp>
+#include <iostream>
+#include <sstream>
+
+#include "commands.hpp"
+#include "options.hpp"
+#include "planning/config_edit.hpp"
+#include "planning/plan_files.hpp"
+#include "planning/plan_session.hpp"
+#include "registration.hpp"
+
+namespace heddle {
+namespace {
+
+struct PlanOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::vector<std::string> plugins;
+  bool trust_plugins = false;
+  PlanSettings settings;
+  double memory = 0;  ///< GiB of a node; 0: this machine's
+  int best = 5;
+  bool details = false;
+  bool write = false;
+  bool measure = false;
+};
+
+CommandSyntax plan_syntax(PlanOptions& options) {
+  namespace po = boost::program_options;
+  CommandSyntax syntax;
+  syntax.name = "plan";
+  syntax.usage =
+      "RUN.toml --nodes N --ranks-per-node R [--memory GIB] [--network ALPHA,BETA | measured] [--write] [options]\n"
+      "       mpirun … heddle plan [RUN.toml] --measure";
+  syntax.summary =
+      "Lists the fastest layouts of a run on N nodes that fit into their memory, with memory by part, communication "
+      "by\n"
+      "group, the pipeline's bubble and the time of a step; for the others the limit that they broke. Needs no MPI.\n"
+      "With --measure, under mpirun: measures messages for --network measured and, with RUN.toml, kernels while every\n"
+      "rank computes. docs/planning.md says how a plan is made and what it leaves out.";
+  PlanSettings& settings = options.settings;
+  syntax.options.add_options()                                                             //
+      ("config", po::value(&options.config)->value_name("RUN.toml"), "the configuration")  //
+      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
+       "a key's value in place of the file's; can be given again")  //
+      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
+       "a shared library with kernels and layers; can be given again")  //
+      ("trust-plugins", po::bool_switch(&options.trust_plugins),
+       "load plug-ins without checking their kernels and layers")                                    //
+      ("nodes", po::value(&settings.machines.nodes)->value_name("N")->default_value(1), "machines")  //
+      ("ranks-per-node", po::value(&settings.machines.ranks_per_node)->value_name("R")->default_value(1),
+       "ranks of each")  //
+      ("memory", po::value(&options.memory)->value_name("GIB"),
+       "of a node, for its ranks together (default: what is available here)")  //
+      ("network", po::value(&settings.network)->value_name("ALPHA,BETA"),
+       "seconds of an empty message and those of a byte, or \"measured\" (default: measured, if it was, or assumed)")  //
+      ("best", po::value(&options.best)->value_name("COUNT")->default_value(options.best), "layouts to list")  //
+      ("details", po::bool_switch(&options.details),
+       "memory and communication of each of them, not of the first "
+       "only")                                                                            //
+      ("write", po::bool_switch(&options.write), "write the first layout into RUN.toml")  //
+      ("measure-seconds",
+       po::value(&settings.measure_seconds)->value_name("SECONDS")->default_value(settings.measure_seconds),
+       "at most so long for kernels that were not yet timed on this machine")  //
+      ("vocabulary", po::value(&settings.vocabulary)->value_name("PIECES")->default_value(settings.vocabulary),
+       "where data.train is not set")  //
+      ("measure", po::bool_switch(&options.measure), "measure instead of planning");
+  syntax.positional.add("config", 1);
+  return syntax;
+}
+
+void check(PlanOptions const& options) {
+  Machines const& machines = options.settings.machines;
+  constexpr int most = 1 << 20;
+  bool const counts = machines.nodes >= 1 && machines.ranks_per_node >= 1 && machines.nodes <= most &&
+                      machines.ranks_per_node <= most / machines.nodes;
+  if (!counts || options.best < 1 || options.memory < 0 || options.settings.vocabulary < 4) {
+    throw UsageError(
+        "plan: --nodes, --ranks-per-node and --best are at least 1, --memory is not below 0, --vocabulary at least 4");
+  }
+  if (options.config.empty() && !options.measure) {
+    throw UsageError("plan: RUN.toml is missing");
+  }
+}
+
+/// The configuration and what it names, as training sees them.
+struct Loaded {
+  Config config;
+  Registries registries;
+};
+
+void load(PlanOptions const& options, Execution& execution, Loaded& loaded) {
+  loaded.config = load_config(options.config, options.overrides);
+  find_plugins(loaded.config.plugins, options.config);
+  add_plugins(loaded.config.plugins, options.plugins);
+  register_everything({.plugins = read_plugins(loaded.config.plugins), .trust_plugins = options.trust_plugins},
+                      loaded.registries, execution);
+  loaded.registries.kernels.require_known(loaded.config.kernels);
+}
+
+std::int64_t node_memory(double gibibytes) {
+  if (gibibytes > 0) {
+    return static_cast<std::int64_t>(gibibytes * (1 << 30));
+  }
+  AvailableMemory const available = available_memory();
+  return std::min(available.host, available.group);
+}
+
+std::string text_of(std::string const& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file || !text) {
+    throw ConfigError(fmt::format("{}: cannot be read", path));
+  }
+  return text.str();
+}
+
+/// Writes a layout into the user's file; what --set changed beside it is not written.
+void write_layout(std::string const& path, LayoutChoice const& layout) {
+  Config const before = load_config(path);
+  Config after = with_layout(before, layout);
+  if (before.parallel.data == 0) {
+    after.parallel.data = 0;  // "auto" leaves the same
+  }
+  auto const edits = layout_edits(before, after);
+  if (edits.empty()) {
+    fmt::print("{} has this layout already\n", path);
+    return;
+  }
+  replace_file(path, edited_config(text_of(path), path, edits, after));
+  for (auto const& [key, value] : edits) {
+    fmt::print("{}: {} = {}\n", path, key, value);
+  }
+}
+
+void print_plan(PlanOptions const& options, PlanSession& session, Plan const& plan) {
+  Machines const& machines = options.settings.machines;
+  auto const tokens = static_cast<std::int64_t>(session.data().tokens_of_a_step());
+  fmt::print("{} node{} of {} rank{}; {:.1f} GiB each; network: {}; data: {}; {} tokens a step\n", machines.nodes,
+             machines.nodes == 1 ? "" : "s", machines.ranks_per_node, machines.ranks_per_node == 1 ? "" : "s",
+             static_cast<double>(machines.node_memory) / (1 << 30), session.network().source, session.data().words(),
+             tokens);
+  fmt::print("{}", describe_best(plan, tokens));
+  for (std::size_t index = 0; index < plan.best.size() && (options.details || index == 0); ++index) {
+    fmt::print("\n{}: {}\n{}", index + 1, describe(plan.best[index].layout), describe_plan(plan.best[index]));
+  }
+  for (std::string const& note : session.notes()) {
+    fmt::print("note: {}\n", note);
+  }
+}
+
+ExitCode plan(PlanOptions const& options) {
+  Runtime runtime;
+  Loaded loaded;
+  load(options, runtime.execution(), loaded);
+  PlanSettings settings = options.settings;
+  settings.machines.node_memory = node_memory(options.memory);
+  PlanOptions printed = options;
+  printed.settings = settings;
+  PlanSession session(loaded.config, loaded.registries, runtime.execution(), settings);
+  session.measure(session.candidates());
+  Plan const found = session.planner().best_layouts(static_cast<std::size_t>(options.best));
+  print_plan(printed, session, found);
+  if (found.best.empty()) {
+    throw ConfigError(fmt::format("no layout of {} ranks fits", settings.machines.ranks()));
+  }
+  if (options.write) {
+    write_layout(options.config, found.best.front().layout);
+  }
+  return ExitCode::done;
+}
+
+void print_links(char const* place, NetworkModel::Links const& links) {
+  auto const line = [&](char const* name, LinkModel const& link) {
+    fmt::print("{:<14} {:<12} {:>9.2f} us {:>9.2f} GB/s\n", place, name, 1e6 * link.latency,
+               link.seconds_per_byte > 0 ? 1e-9 / link.seconds_per_byte : 0.0);
+  };
+  line("message", links.message);
+  line("all_reduce", links.all_reduce);
+  line("all_gather", links.all_gather);
+  line("reduction", links.reduction);
+}
+
+/// Collective over `world`.
+ExitCode measure(PlanOptions const& options, Communicator const& world) {
+  Runtime runtime;
+  bool const speaks = world.rank() == 0;
+  Loaded loaded;
+  if (!options.config.empty()) {
+    load(options, runtime.execution(), loaded);
+  }
+  if (world.size() > 1) {
+    NetworkModel const network = measure_network(world);
+    auto const file = plan_file(loaded.config.kernels.cache, network_file_name);
+    if (speaks) {
+      fmt::print("network: {}\n", network.source);
+      print_links("inside a node", network.inside_node);
+      print_links("between nodes", network.between_nodes);
+      if (file.empty()) {
+        fmt::print("note: kernels.cache = \"\": nothing is kept\n");
+      } else {
+        write_network(file, network);
+        fmt::print("kept in {}\n", file.string());
+      }
+    }
+  }
+  if (!options.config.empty()) {
+    PlanSettings settings = options.settings;
+    settings.machines = {.nodes = 1, .ranks_per_node = world.size(), .node_memory = AvailableMemory::unlimited};
+    settings.measure_seconds = std::max(settings.measure_seconds, 60.0);
+    PlanSession session(loaded.config, loaded.registries, runtime.execution(), settings, world);
+    session.measure(session.candidates());
+    for (std::string const& note : session.notes()) {
+      if (speaks) {
+        fmt::print("note: {}\n", note);
+      }
+    }
+  }
+  return ExitCode::done;
+}
+
+}  // namespace
+
+int run_plan(Arguments const& arguments) {
+  PlanOptions options;
+  if (!parse_options(plan_syntax(options), arguments)) {
+    return static_cast<int>(ExitCode::done);
+  }
+  check(options);
+  if (!options.measure) {
+    return static_cast<int>(plan(options));
+  }
+  if (!launched_by_mpi()) {
+    return static_cast<int>(measure(options, Communicator::self()));
+  }
+  MpiSession const session;
+  try {
+    return static_cast<int>(measure(options, session.world()));
+  } catch (Error const& error) {
+    std::cerr << fmt::format("heddle: rank {}: {}\n", session.world().rank(), error.what()) << std::flush;
+    session.abort(static_cast<int>(error.code()));
+  } catch (std::exception const& error) {
+    std::cerr << fmt::format("heddle: rank {}: {}\n", session.world().rank(), error.what()) << std::flush;
+    session.abort(static_cast<int>(ExitCode::failure));
+  }
+}
+
+}  // namespace heddle

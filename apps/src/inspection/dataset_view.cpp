@@ -1,0 +1,114 @@
+#include "dataset_view.hpp"
+
+#include <algorithm>
+
+namespace heddle {
+namespace {
+
+constexpr std::int64_t packed_tokens = 512;  ///< of the longer side
+
+struct DatasetSide {
+  char const* name;
+  SampleLength length;
+};
+
+std::vector<DatasetSide> sides_of(Dataset const& dataset) {
+  return dataset.has_lines()
+             ? std::vector<DatasetSide>{{"line", SampleLength::line}}
+             : std::vector<DatasetSide>{{"source", SampleLength::source}, {"target", SampleLength::target}};
+}
+
+std::int64_t length_of(Dataset const& dataset, SampleLength of, std::int64_t index) {
+  return of == SampleLength::line     ? dataset.line_length(index)
+         : of == SampleLength::source ? dataset.source_length(index)
+                                      : dataset.target_length(index);
+}
+
+/// At most 40 bins of equal width: [first length, last length, samples].
+boost::json::array histogram(LengthCounts const& lengths) {
+  constexpr std::int64_t most = 40;
+  std::int64_t const longest = lengths.back().length;
+  std::int64_t const width = (longest + most - 1) / most;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>((longest + width - 1) / width));
+  for (auto const& [length, samples] : lengths) {
+    counts[static_cast<std::size_t>((length - 1) / width)] += samples;
+  }
+  boost::json::array bins;
+  for (std::size_t bin = 0; bin < counts.size(); ++bin) {
+    auto const first = static_cast<std::int64_t>(bin) * width + 1;
+    bins.push_back(boost::json::array{first, first + width - 1, counts[bin]});
+  }
+  return bins;
+}
+
+/// The lengths of the first samples that together have packed_tokens on their longer side, with the end token.
+boost::json::object pack_to_json(Dataset const& dataset, std::vector<DatasetSide> const& sides) {
+  std::vector<boost::json::array> lengths(sides.size());
+  std::int64_t tokens = 0;
+  for (std::int64_t index = 0; index < dataset.size(); ++index) {
+    std::int64_t longer = 0;
+    for (DatasetSide const& side : sides) {
+      longer = std::max(longer, length_of(dataset, side.length, index) + 1);
+    }
+    if (index > 0 && tokens + longer > packed_tokens) {
+      break;
+    }
+    tokens += longer;
+    for (std::size_t side = 0; side < sides.size(); ++side) {
+      lengths[side].emplace_back(length_of(dataset, sides[side].length, index) + 1);
+    }
+  }
+  boost::json::array packed;
+  for (std::size_t side = 0; side < sides.size(); ++side) {
+    packed.push_back({{"name", sides[side].name}, {"lengths", std::move(lengths[side])}});
+  }
+  return {{"sides", std::move(packed)}};
+}
+
+boost::json::array text_of(Dataset const& dataset, std::int64_t index) {
+  if (dataset.has_lines()) {
+    return {dataset.source_tokenizer().decode(dataset.line(index))};
+  }
+  return {dataset.source_tokenizer().decode(dataset.source(index)),
+          dataset.target_tokenizer().decode(dataset.target(index))};
+}
+
+}  // namespace
+
+boost::json::object to_json(Dataset const& dataset, std::int64_t examples) {
+  auto const sides = sides_of(dataset);
+  boost::json::array side_entries;
+  for (DatasetSide const& side : sides) {
+    side_entries.push_back({{"name", side.name},
+                            {"tokens", dataset.tokens(side.length)},
+                            {"histogram", histogram(dataset.lengths(side.length))}});
+  }
+  std::int64_t const shown = std::min(examples, dataset.size());
+  boost::json::array texts;
+  for (std::int64_t example = 0; example < shown; ++example) {
+    texts.push_back(text_of(dataset, example * dataset.size() / shown));
+  }
+  return {{"name", dataset.name()},           {"content", dataset.content()}, {"samples", dataset.size()},
+          {"sides", std::move(side_entries)}, {"examples", std::move(texts)}, {"pack", pack_to_json(dataset, sides)}};
+}
+
+std::vector<SentenceText> example_sentences(Dataset const& dataset, std::size_t count) {
+  constexpr std::int64_t searched = 500;
+  constexpr std::int64_t shortest = 6;
+  constexpr std::int64_t longest = 20;
+  std::vector<SentenceText> texts;
+  for (std::int64_t index = 0; index < std::min(searched, dataset.size()) && texts.size() < count; ++index) {
+    std::int64_t const length = dataset.has_lines()
+                                    ? dataset.line_length(index)
+                                    : std::max(dataset.source_length(index), dataset.target_length(index));
+    if (length >= shortest && length <= longest) {
+      texts.push_back(dataset.has_lines()
+                          ? SentenceText{dataset.source_tokenizer().decode(dataset.line(index)), std::nullopt}
+                          : SentenceText{dataset.source_tokenizer().decode(dataset.source(index)),
+                                         dataset.target_tokenizer().decode(dataset.target(index))});
+    }
+  }
+  return texts;
+}
+
+}  // namespace heddle

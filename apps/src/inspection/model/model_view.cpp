@@ -1,0 +1,215 @@
+#include "model_view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/text/text.hpp>
+
+#include "inspection/model/masks.hpp"
+#include "inspection/model/positions.hpp"
+#include "inspection/model/search_tree.hpp"
+#include "inspection/page/matrix.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr std::size_t most_weights = 6'000'000;  ///< of a page: 16 MB of text
+constexpr std::int64_t longest_continuation = 40;
+
+/// One pack, as the micro-batches of a batch.
+class OnePack final : public MicroBatchSource {
+ public:
+  explicit OnePack(Pack pack) : pack_(std::move(pack)) {}
+  std::int64_t count() const override { return 1; }
+  BatchTokens tokens() const override { return {}; }
+  Pack micro_batch(std::int64_t /*index*/) const override { return pack_; }
+
+ private:
+  Pack pack_;
+};
+
+char const* name_of(Side side) {
+  return side == Side::source ? "source" : "target";
+}
+
+std::size_t weights_in(std::vector<ObservedAttention> const& calls, std::size_t sentence) {
+  std::size_t count = 0;
+  for (ObservedAttention const& call : calls) {
+    count += call.sequences[sentence].weights.size();
+  }
+  return count;
+}
+
+boost::json::array attention_to_json(std::vector<AttentionSublayer> const& sublayers,
+                                     std::vector<ObservedAttention> const& calls, std::size_t sentence) {
+  boost::json::array all;
+  for (std::size_t index = 0; index < sublayers.size(); ++index) {
+    ObservedAttention const& call = calls[index];
+    SequenceAttention const& sequence = call.sequences[sentence];
+    all.push_back({{"path", sublayers[index].path},
+                   {"queries", name_of(sublayers[index].queries)},
+                   {"keys", name_of(sublayers[index].keys)},
+                   {"mask", describe(call.mask)},
+                   {"heads", call.heads},
+                   {"matrix", matrix_to_json(sequence.weights, sequence.keys, {0, 1})}});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<SentenceText> read_sentences(std::string const& path, std::size_t most) {
+  LineReader reader(path);
+  std::vector<SentenceText> texts;
+  for (std::string line; texts.size() < most && reader.next(line);) {
+    std::size_t const tab = line.find('\t');
+    SentenceText text{line.substr(0, tab), std::nullopt};
+    if (tab != std::string::npos) {
+      text.target = line.substr(tab + 1);
+    }
+    if (!text.source.empty()) {
+      texts.push_back(std::move(text));
+    }
+  }
+  if (texts.empty()) {
+    throw DataError(fmt::format("{}: has no sentences; expected lines SOURCE<TAB>TARGET", path));
+  }
+  return texts;
+}
+
+ModelView ModelView::open(TrainedModelOptions options, CheckpointStore::Report const& report) {
+  ModelView view;
+  options.add_kernels = [&](KernelRegistries& kernels, KernelChoices& choices) {
+    view.attention_ = AttentionProbe::install(kernels, choices);
+    view.embedding_ = EmbeddingProbe::install(kernels, choices);
+  };
+  auto const describe = [&](ModelDescription const& description) { view.description_ = description; };
+  view.model_ = TrainedModel::open(options, describe, report);
+  return view;
+}
+
+std::optional<ModelView::Sentence> ModelView::encode(SentenceText const& text, std::int64_t beam_size,
+                                                     std::vector<std::string>& notes) {
+  Vocabulary const& vocabulary = model_->vocabulary();
+  Sentence sentence{vocabulary.source.encode(text.source), {}, {}};
+  if (text.target) {
+    sentence.target = vocabulary.target.encode(*text.target);
+  }
+  std::size_t const tokens = has_source() ? std::max(sentence.source.size(), sentence.target.size())
+                                          : sentence.source.size() + sentence.target.size();
+  if (sentence.source.empty() || static_cast<std::int64_t>(tokens) > model_->longest_source()) {
+    notes.push_back(fmt::format("left out a sentence of {} tokens: the model takes from 1 to {}", tokens,
+                                model_->longest_source()));
+    return std::nullopt;
+  }
+  if (!description_.generation_refusal().empty()) {
+    return sentence;
+  }
+  SearchTree tree;
+  GenerationOptions const options{.beam_size = beam_size,
+                                  .n_best = beam_size,
+                                  .max_length = has_source() ? 0 : longest_continuation,
+                                  .observer = &tree};
+  auto const hypotheses = model_->generate(std::span(&sentence.source, 1), options).front();
+  sentence.search = heddle::to_json(tree, hypotheses, vocabulary.target);
+  if (!text.target && !hypotheses.empty()) {
+    sentence.target = hypotheses.front().tokens;
+  }
+  return sentence;
+}
+
+TokenSequence ModelView::sequence_of(Sentence const& sentence, std::int32_t number) const {
+  TokenSequence sequence{number, {}, {}, 0};
+  std::vector<std::int32_t> tokens = sentence.source;
+  tokens.insert(tokens.end(), sentence.target.begin(), sentence.target.end());
+  SpecialIds const ids = model_->vocabulary().special_ids().target;
+  if (description_.stacks.front().side == Side::source) {
+    tokens.push_back(ids.end);
+    sequence.input = tokens;
+    sequence.output = tokens;
+    return sequence;
+  }
+  sequence.input = {ids.begin};
+  sequence.input.insert(sequence.input.end(), tokens.begin(), tokens.end());
+  sequence.output = tokens;
+  sequence.output.push_back(ids.end);
+  if (description_.needs_prefixes()) {
+    sequence.prefix = static_cast<std::int32_t>(sentence.source.size()) + 1;
+  }
+  return sequence;
+}
+
+Pack ModelView::make_pack_of(std::vector<Sentence> const& sentences) const {
+  std::vector<SentencePair> pairs;
+  std::vector<TokenSequence> sequences;
+  for (Sentence const& sentence : sentences) {
+    auto const number = static_cast<std::int32_t>(pairs.size());
+    pairs.push_back({number, sentence.source, sentence.target});
+    sequences.push_back(sequence_of(sentence, number));
+  }
+  return has_source() ? make_pack(pairs, model_->vocabulary().special_ids())
+                      : make_sequence_pack(sequences, description_.stacks.front().side);
+}
+
+boost::json::array ModelView::pieces(Sentence const& sentence, Side side) const {
+  Vocabulary const& vocabulary = model_->vocabulary();
+  SideIds const ids = vocabulary.special_ids();
+  std::vector<std::int32_t> tokens;
+  if (!has_source()) {
+    tokens = sequence_of(sentence, 0).input;
+  } else if (side == Side::source) {
+    tokens = sentence.source;
+    tokens.push_back(ids.source.end);
+  } else {
+    tokens = {ids.target.begin};
+    tokens.insert(tokens.end(), sentence.target.begin(), sentence.target.end());
+  }
+  boost::json::array texts;
+  for (std::int32_t const token : tokens) {
+    texts.emplace_back((side == Side::source ? vocabulary.source : vocabulary.target).piece(token));
+  }
+  return texts;
+}
+
+boost::json::object ModelView::to_json(std::vector<SentenceText> const& texts, std::int64_t beam_size,
+                                       std::vector<std::string>& notes) {
+  std::vector<Sentence> sentences;
+  for (SentenceText const& text : texts) {
+    if (auto sentence = encode(text, beam_size, notes)) {
+      sentences.push_back(std::move(*sentence));
+    }
+  }
+  if (sentences.empty()) {
+    notes.emplace_back("no sentence to look at: give --source and --target, or --pairs");
+    return {};
+  }
+  embedding_->take();
+  attention_->start();
+  model_->loss(OnePack(make_pack_of(sentences)));
+  ObservedPositions const observed{embedding_->take(), attention_sublayers(description_), attention_->stop()};
+  if (observed.calls.size() != observed.sublayers.size()) {
+    notes.push_back(fmt::format("attention is not shown: the model has {} attention sublayers, which made {} calls",
+                                observed.sublayers.size(), observed.calls.size()));
+    return {};
+  }
+  boost::json::array shown;
+  std::size_t weights = 0;
+  for (std::size_t index = 0; index < sentences.size(); ++index) {
+    weights += weights_in(observed.calls, index);
+    if (weights > most_weights && index > 0) {
+      notes.push_back(
+          fmt::format("{} of {} sentences are shown: the page would be too large", index, sentences.size()));
+      break;
+    }
+    shown.push_back({{"source", pieces(sentences[index], Side::source)},
+                     {"target", pieces(sentences[index], Side::target)},
+                     {"attention", attention_to_json(observed.sublayers, observed.calls, index)},
+                     {"search", std::move(sentences[index].search)}});
+  }
+  return {{"sentences", std::move(shown)},
+          {"masks", masks_to_json(observed.sublayers, observed.calls)},
+          {"positions", positions_to_json(model_->config(), observed)}};
+}
+
+}  // namespace heddle

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <boost/json.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "inspection/model/probe.hpp"
+#include "translation/trained_model.hpp"
+
+namespace heddle {
+
+/// A sentence and, for a model that translates, its translation; without one the model's own is shown.
+struct SentenceText {
+  std::string source;
+  std::optional<std::string> target;
+};
+
+/// Reads "SOURCE<TAB>TARGET" lines, or lines of one text; at most `most`. Throws DataError for a file without lines.
+std::vector<SentenceText> read_sentences(std::string const& path, std::size_t most);
+
+/// A trained model whose attention is looked at.
+class ModelView {
+ public:
+  /// Throws as TrainedModel::open does.
+  static ModelView open(TrainedModelOptions options, CheckpointStore::Report const& report);
+
+  TrainedModel& model() { return *model_; }
+  ModelDescription const& description() const { return description_; }
+
+  /// The attention of each sentence and its search: {"sentences", "masks", "positions", "pack"}. Notes on what was left
+  /// out are added to `notes`. `beam_size` is that of the search.
+  boost::json::object to_json(std::vector<SentenceText> const& texts, std::int64_t beam_size,
+                              std::vector<std::string>& notes);
+
+ private:
+  /// A sentence as token ids, without begin and end tokens.
+  struct Sentence {
+    std::vector<std::int32_t> source, target;
+    boost::json::object search;  ///< empty: none
+  };
+
+  ModelView() = default;
+  bool has_source() const { return description_.stacks.size() > 1; }
+  std::optional<Sentence> encode(SentenceText const& text, std::int64_t beam_size, std::vector<std::string>& notes);
+  Pack make_pack_of(std::vector<Sentence> const& sentences) const;
+  TokenSequence sequence_of(Sentence const& sentence, std::int32_t number) const;
+  boost::json::array pieces(Sentence const& sentence, Side side) const;
+
+  ModelDescription description_;
+  std::shared_ptr<AttentionProbe> attention_;
+  std::shared_ptr<EmbeddingProbe> embedding_;
+  std::unique_ptr<TrainedModel> model_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,162 @@
+#include "probe.hpp"
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/doubles.hpp>
+#include <utility>
+
+namespace heddle {
+namespace {
+
+Tensor in_float64(Tensor const& tensor) {
+  return tensor.empty() ? tensor : from_doubles(to_doubles(tensor), DType::float64, tensor.shape());
+}
+
+/// The same problem in float64, without dropout.
+AttentionCall probed(AttentionCall const& call) {
+  if (call.accumulate || !call.state.empty()) {
+    throw Error("the weights of a call that continues another one are not known");
+  }
+  AttentionCall result = call;
+  result.q = in_float64(call.q);
+  result.k = in_float64(call.k);
+  result.bias = in_float64(call.bias);
+  result.score_weight = in_float64(call.score_weight);
+  result.dropout = {};
+  return result;
+}
+
+/// Values [key tokens, kv_heads * head_dim] that are 1 in column j of the sequences' keys first + j.
+Tensor unit_values(AttentionCall const& call, std::int64_t head_dim, std::int64_t first) {
+  auto const begin = to_host<std::int32_t>(call.keys.begin);
+  auto const length = to_host<std::int32_t>(call.keys.length);
+  std::int64_t const columns = call.k.dim(1);
+  std::vector<double> values(static_cast<std::size_t>(call.k.dim(0) * columns));
+  for (std::size_t sequence = 0; sequence < begin.size(); ++sequence) {
+    std::int64_t const end = std::min<std::int64_t>(first + head_dim, length[sequence]);
+    for (std::int64_t key = first; key < end; ++key) {
+      for (std::int64_t head = 0; head < columns; head += head_dim) {
+        values[static_cast<std::size_t>((begin[sequence] + key) * columns + head + key - first)] = 1;
+      }
+    }
+  }
+  return from_doubles(values, DType::float64, call.k.shape());
+}
+
+template <class Probe, class Interface>
+std::shared_ptr<Probe> install_probe(KernelRegistries& kernels, KernelChoices& choices) {
+  auto& registry = kernels.of<Interface>();
+  auto probe = std::make_shared<Probe>(std::static_pointer_cast<Interface>(registry.find("reference")));
+  registry.add(Probe::name, 0, probe);
+  choices.choose(Interface::operation, Probe::name);
+  return probe;
+}
+
+}  // namespace
+
+std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& reference,
+                                                 AttentionCall const& call) {
+  AttentionCall part = probed(call);
+  std::int64_t const columns = call.q.dim(1);
+  std::int64_t const head_dim = columns / call.heads;
+  auto const query_begin = to_host<std::int32_t>(call.queries.begin);
+  auto const query_length = to_host<std::int32_t>(call.queries.length);
+  auto const key_length = to_host<std::int32_t>(call.keys.length);
+  std::vector<SequenceAttention> sequences;
+  for (std::size_t index = 0; index < query_begin.size(); ++index) {
+    SequenceAttention sequence{query_length[index], key_length[index], {}};
+    sequence.weights.resize(static_cast<std::size_t>(call.heads * sequence.queries * sequence.keys));
+    sequences.push_back(std::move(sequence));
+  }
+  Tensor const output = Tensor::allocate(DType::float64, call.q.shape());
+  Tensor const log_sum_exp = Tensor::allocate(DType::float64, {call.q.dim(0), call.heads});
+  for (std::int64_t first = 0; first < call.keys.max_length; first += head_dim) {
+    part.v = unit_values(part, head_dim, first);
+    reference.forward(execution, part, output, log_sum_exp);
+    std::vector<double> const weights = to_doubles(output);
+    for (std::size_t index = 0; index < sequences.size(); ++index) {
+      SequenceAttention& sequence = sequences[index];
+      std::int64_t const end = std::min(first + head_dim, sequence.keys);
+      for (std::int64_t row = 0; row < call.heads * sequence.queries; ++row) {
+        std::int64_t const head = row / sequence.queries;
+        std::int64_t const query = query_begin[index] + row % sequence.queries;
+        for (std::int64_t key = first; key < end; ++key) {
+          sequence.weights[static_cast<std::size_t>(row * sequence.keys + key)] =
+              weights[static_cast<std::size_t>(query * columns + head * head_dim + key - first)];
+        }
+      }
+    }
+  }
+  return sequences;
+}
+
+std::shared_ptr<AttentionProbe> AttentionProbe::install(KernelRegistries& kernels, KernelChoices& choices) {
+  return install_probe<AttentionProbe, Attention>(kernels, choices);
+}
+
+std::vector<ObservedAttention> AttentionProbe::stop() {
+  return std::exchange(calls_, std::nullopt).value_or(std::vector<ObservedAttention>());
+}
+
+void AttentionProbe::forward(Execution& execution, AttentionCall const& call, Tensor const& output,
+                             Tensor const& log_sum_exp) {
+  if (calls_) {
+    calls_->push_back({call.heads, call.mask, call.bias.empty() ? std::vector<double>() : to_doubles(call.bias),
+                       attention_weights(execution, *reference_, call)});
+  }
+  reference_->forward(execution, call, output, log_sum_exp);
+}
+
+void AttentionProbe::backward(Execution& execution, AttentionCall const& call, Tensor const& output,
+                              Tensor const& log_sum_exp, Tensor const& grad_output,
+                              AttentionGradients const& gradients) {
+  reference_->backward(execution, call, output, log_sum_exp, grad_output, gradients);
+}
+
+std::shared_ptr<EmbeddingProbe> EmbeddingProbe::install(KernelRegistries& kernels, KernelChoices& choices) {
+  return install_probe<EmbeddingProbe, Embedding>(kernels, choices);
+}
+
+void EmbeddingProbe::forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
+  positions_.push_back(call.positions);
+  reference_->forward(execution, call, output);
+}
+
+void EmbeddingProbe::backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
+                              Tensor const& grad_table, Tensor const& grad_positions) {
+  reference_->backward(execution, call, grad_output, grad_table, grad_positions);
+}
+
+std::vector<AttentionSublayer> attention_sublayers(ModelDescription const& model) {
+  std::vector<AttentionSublayer> sublayers;
+  for (StackDescription const& stack : model.stacks) {
+    for (LayerDescription const& layer : stack.layers) {
+      for (SublayerDescription const& sublayer : layer.sublayers) {
+        if (sublayer.traits.attends) {
+          bool const cross = sublayer.name == "cross_attention";
+          sublayers.push_back({sublayer.path, stack.side, cross ? stack.memory_side.value_or(stack.side) : stack.side});
+        }
+      }
+    }
+  }
+  return sublayers;
+}
+
+bool is_visible(AttentionMask const& mask, std::int64_t prefix_length, std::int64_t position, std::int64_t key) {
+  switch (mask.kind) {
+    case MaskKind::bidirectional:
+      return true;
+    case MaskKind::causal:
+      return key <= position;
+    case MaskKind::prefix:
+      return key < prefix_length || key <= position;
+    case MaskKind::window:
+    case MaskKind::blocks:
+      break;
+  }
+  bool const global = key < mask.global_tokens || position < mask.global_tokens;
+  bool const near = key >= mask.first_key(position) && key < mask.end_key(position);
+  return (near || global) && (!mask.hides_later || key <= position);
+}
+
+}  // namespace heddle

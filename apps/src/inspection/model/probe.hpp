@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/model/description.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/embedding.hpp>
+#include <heddle/core/operations/registry.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+/// The attention weights of one sequence, before dropout.
+struct SequenceAttention {
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  std::vector<double> weights;  ///< [heads, queries, keys]
+};
+
+/// Those of every sequence of a call, in float64: by `reference` from the call's queries and keys, with values of which
+/// each head's column j is 1 for the j-th key alone, so that its output is a part of the weights. Whatever the kernel
+/// knows of masks, biases and scores is in them. The call must not accumulate, and has no state.
+std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& reference, AttentionCall const& call);
+
+/// A call of an attention sublayer.
+struct ObservedAttention {
+  std::int64_t heads = 0;
+  AttentionMask mask;
+  std::vector<double> bias = {};  ///< AttentionCall::bias; empty: none
+  std::vector<SequenceAttention> sequences = {};
+};
+
+/// The reference implementation of attention, which also keeps the weights of the calls that it is given, while it is
+/// told to.
+class AttentionProbe final : public Attention {
+ public:
+  static constexpr char const* name = "probe";
+
+  explicit AttentionProbe(std::shared_ptr<Attention> reference) : reference_(std::move(reference)) {}
+  /// Adds a probe to the registry and makes it the choice for attention.
+  static std::shared_ptr<AttentionProbe> install(KernelRegistries& kernels, KernelChoices& choices);
+
+  /// From now on calls are kept; the calls since the last start.
+  void start() { calls_.emplace(); }
+  std::vector<ObservedAttention> stop();
+
+  bool supports(AttentionProblem const& problem) const override { return reference_->supports(problem); }
+  void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
+               Tensor const& log_sum_exp) override;
+  void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
+                Tensor const& grad_output, AttentionGradients const& gradients) override;
+
+ private:
+  std::shared_ptr<Attention> reference_;
+  std::optional<std::vector<ObservedAttention>> calls_;
+};
+
+/// The reference implementation of the embedding, which also keeps the positions that it adds.
+class EmbeddingProbe final : public Embedding {
+ public:
+  static constexpr char const* name = "probe";
+
+  explicit EmbeddingProbe(std::shared_ptr<Embedding> reference) : reference_(std::move(reference)) {}
+  static std::shared_ptr<EmbeddingProbe> install(KernelRegistries& kernels, KernelChoices& choices);
+
+  /// EmbeddingCall::positions of each call since the last take().
+  std::vector<Tensor> take() { return std::exchange(positions_, {}); }
+
+  bool supports(EmbeddingProblem const& problem) const override { return reference_->supports(problem); }
+  void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) override;
+  void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
+                Tensor const& grad_positions) override;
+
+ private:
+  std::shared_ptr<Embedding> reference_;
+  std::vector<Tensor> positions_;
+};
+
+/// An attention sublayer of a model.
+struct AttentionSublayer {
+  std::string path;  ///< "decoder.layers.0.cross_attention"
+  Side queries = Side::source;
+  Side keys = Side::source;
+};
+/// All of them in the order in which a forward pass calls the kernel.
+std::vector<AttentionSublayer> attention_sublayers(ModelDescription const& model);
+
+/// Whether a query at `position` sees the key at `key`, by the rules of AttentionMask.
+bool is_visible(AttentionMask const& mask, std::int64_t prefix_length, std::int64_t position, std::int64_t key);
+
+}  // namespace heddle

@@ -1,0 +1,167 @@
+// A chart of curves over steps: drawn to the width that it has, with a cursor for the pointer and the arrow keys.
+const chart_margin = {left: 52, right: 12, top: 10, bottom: 24};
+
+/** About `count` round numbers in [least, greatest]. */
+function ticks(least, greatest, count) {
+  const rough = (greatest - least) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((each) => each >= rough);
+  const result = [];
+  for (let at = Math.ceil(least / step - 1e-9) * step; at <= greatest + step * 1e-9; at += step) {
+    result.push(Math.abs(at) < step * 1e-9 ? 0 : at);
+  }
+  return result;
+}
+
+/** Powers of ten in [least, greatest], with 2 and 5 times these where they are few. */
+function log_ticks(least, greatest) {
+  const decades = Math.log10(greatest / least);
+  const factors = decades < 1.2 ? [1, 2, 3, 5, 7] : decades < 3 ? [1, 2, 5] : [1];
+  const each = Math.max(1, Math.ceil(decades / 6));
+  const result = [];
+  for (let power = Math.floor(Math.log10(least)); power <= Math.log10(greatest); ++power) {
+    if (((power % each) + each) % each === 0) {
+      result.push(...factors.map((factor) => factor * 10 ** power).filter((value) => value >= least * 0.999 && value <= greatest * 1.001));
+    }
+  }
+  return result;
+}
+
+/** Maps [least, greatest] to [from, to]. */
+function scale_of(least, greatest, from, to, log) {
+  const place = log ? Math.log10 : (value) => value;
+  const low = place(least);
+  const extent = place(greatest) - low || 1;
+  return (value) => from + (place(value) - low) / extent * (to - from);
+}
+
+/** The index of the entry of an ascending array that is nearest to `value`. */
+function nearest_index(ascending, value) {
+  let low = 0;
+  let high = ascending.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (ascending[middle] <= value) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return Math.abs(ascending[low] - value) <= Math.abs(ascending[high] - value) ? low : high;
+}
+
+/**
+ * options: {title, series: [{name, steps, values, dashed}], height, x_name, log}. The title, the legend of several
+ * curves, and the values at the cursor are text beside the drawing.
+ */
+function line_chart(options) {
+  const all = options.series.filter((series) => series.steps.length > 0);
+  const positive = all.every((series) => series.values.every((value) => value > 0));
+  let log = Boolean(options.log) && positive;
+  let cursor = null;
+  const holder = html('div', {class: 'chart', 'data-chart': options.title});
+  const readout = html('div', {class: 'readout', 'aria-live': 'polite'});
+  const toggle = html('button', {type: 'button', 'aria-pressed': log, click: () => {
+    log = !log;
+    toggle.setAttribute('aria-pressed', String(log));
+    draw(holder.clientWidth);
+  }}, 'log');
+  toggle.setAttribute('aria-pressed', String(log));
+  const legend = html('div', {class: 'legend'}, ...(all.length > 1 ? all.map((series, index) => {
+    const mark = html('i');
+    mark.style.background = series.colour || series_colour(index);
+    return html('span', {}, mark, series.name);
+  }) : []));
+  const extent = (values) => [Math.min(...values.map((each) => each[0])), Math.max(...values.map((each) => each[1]))];
+  const steps_extent = extent(all.map((series) => [series.steps[0], series.steps[series.steps.length - 1]]));
+  const values_extent = extent(all.map((series) => series.values.reduce(
+    ([least, greatest], value) => [Math.min(least, value), Math.max(greatest, value)], [Infinity, -Infinity])));
+
+  function tell() {
+    if (cursor === null) {
+      const last = all.map((series) => `${all.length > 1 ? series.name + ' ' : ''}${number_text(series.values[series.values.length - 1])}`);
+      readout.textContent = options.plain ? '' : `last ${last.join(', ')}`;
+      return;
+    }
+    const parts = all.map((series) => {
+      const value = series.values[nearest_index(series.steps, cursor)];
+      return `${all.length > 1 ? series.name + ' ' : ''}${number_text(value)}`;
+    });
+    readout.textContent = `${options.x_name || 'step'} ${number_text(cursor)}: ${parts.join(', ')}`;
+    readout.dataset.cursor = cursor;
+  }
+
+  function draw(width) {
+    const height = options.height || 200;
+    const {left, right, top, bottom} = chart_margin;
+    let [least, greatest] = values_extent;
+    if (!log) {
+      const room = (greatest - least) * 0.05 || Math.abs(greatest) * 0.1 || 1;
+      [least, greatest] = [least >= 0 && least - room < 0 ? 0 : least - room, greatest + room];
+    } else if (least === greatest) {
+      [least, greatest] = [least / 2, greatest * 2];
+    }
+    const x = scale_of(...steps_extent, left, width - right, false);
+    const y = scale_of(least, greatest, height - bottom, top, log);
+    const drawing = shape('svg', {width, height, role: 'img', 'aria-label': options.title});
+    for (const value of log ? log_ticks(least, greatest) : ticks(least, greatest, 4)) {
+      drawing.append(shape('line', {class: 'gridline', x1: left, x2: width - right, y1: y(value), y2: y(value)}),
+        shape('text', {x: left - 6, y: y(value) + 4, 'text-anchor': 'end'}, number_text(value)));
+    }
+    for (const value of ticks(...steps_extent, Math.max(2, Math.floor(width / 110)))) {
+      drawing.append(shape('text', {x: x(value), y: height - 7, 'text-anchor': x(value) > width - 30 ? 'end' : 'middle'}, number_text(value)));
+    }
+    drawing.append(shape('line', {class: 'axis', x1: left, x2: width - right, y1: height - bottom, y2: height - bottom}));
+    all.forEach((series, index) => drawing.append(curve(series, index, x, y)));
+    const line = shape('line', {class: 'cursor', y1: top, y2: height - bottom, visibility: 'hidden'});
+    drawing.append(line);
+    const show = () => {
+      if (cursor !== null) {
+        fill(line, {x1: x(cursor), x2: x(cursor), visibility: 'visible'}, []);
+      }
+      tell();
+    };
+    const longest = all.reduce((best, series) => (series.steps.length > best.steps.length ? series : best));
+    drawing.addEventListener('pointermove', (event) => {
+      const at = event.clientX - drawing.getBoundingClientRect().left;
+      const step = steps_extent[0] + (at - left) / (width - left - right) * (steps_extent[1] - steps_extent[0]);
+      cursor = longest.steps[nearest_index(longest.steps, step)];
+      show();
+    });
+    holder.onkeydown = (event) => {
+      const move = {ArrowRight: 1, ArrowLeft: -1, PageDown: 20, PageUp: -20, Home: -Infinity, End: Infinity}[event.key];
+      if (move) {
+        event.preventDefault();
+        const from = cursor === null ? (move > 0 ? -1 : longest.steps.length) : nearest_index(longest.steps, cursor);
+        cursor = longest.steps[Math.min(Math.max(from + move, 0), longest.steps.length - 1)];
+        show();
+      }
+    };
+    holder.replaceChildren(drawing);
+    show();
+  }
+  holder.tabIndex = 0;
+  drawn_to_width(holder, draw);
+  tell();
+  return html('div', {class: 'card'},
+    html('div', {class: 'card-head'}, html('h3', {}, options.title), positive && !options.plain ? toggle : null), holder, readout, legend);
+}
+
+function curve(series, index, x, y) {
+  const points = series.steps.map((step, i) => `${x(step).toFixed(1)},${y(series.values[i]).toFixed(1)}`);
+  const few = series.steps.length <= 30;
+  const colour = series.colour || series_colour(index);
+  const path = shape('polyline', {
+    class: 'curve', points: points.join(' '), 'stroke-dasharray': series.dashed ? '5 3' : null,
+    'data-series': series.name, 'data-count': series.values.length, 'data-first': series.values[0],
+    'data-last': series.values[series.values.length - 1], 'data-least': Math.min(...series.values),
+    'data-greatest': Math.max(...series.values),
+  });
+  path.style.stroke = colour;
+  const dots = few ? series.steps.map((step, i) => {
+    const dot = shape('circle', {cx: x(step), cy: y(series.values[i]), r: 2.6});
+    dot.style.fill = colour;
+    return dot;
+  }) : [];
+  return shape('g', {}, path, ...dots);
+}

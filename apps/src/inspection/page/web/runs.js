@@ -1,0 +1,77 @@
+// The runs: facts, curves, the comparison of two, and the configuration.
+const curve_titles = {
+  train_loss: 'Training loss', valid_loss: 'Validation loss', valid_bleu: 'Validation BLEU', valid_accuracy: 'Masked accuracy',
+  learning_rate: 'Learning rate', gradient_norm: 'Gradient norm', tokens_per_second: 'Tokens per second',
+  repeated: 'Steps computed again', skipped: 'Batches skipped',
+};
+const curves_left_out = ['seconds', 'tokens', 'valid_perplexity'];
+
+function run_name(index) {
+  const names = page.runs.map((run) => run.name);
+  return names.indexOf(names[index]) === names.lastIndexOf(names[index]) ? names[index] : `${names[index]} (${index + 1})`;
+}
+
+function show_facts() {
+  const title = page.runs ? page.runs.map((_, index) => run_name(index)).join(' and ') : page.path;
+  document.getElementById('main').append(html('h1', {}, title));
+  for (const run of page.runs || []) {
+    if (run.facts.length > 0) {
+      document.getElementById('main').append(html('div', {class: 'card'},
+        page.runs.length > 1 ? html('h3', {}, run.name) : null,
+        html('dl', {class: 'facts'}, ...run.facts.map(([label, text]) => html('div', {}, html('dt', {}, label),
+          html('dd', {}, /^\d+$/.test(text) ? grouped(text) : text))))));
+    }
+  }
+  if (page.notes.length > 0) {
+    document.getElementById('main').append(html('div', {class: 'card notes'}, html('h3', {}, 'Not shown'),
+      html('ul', {}, ...page.notes.map((text) => html('li', {}, text)))));
+  }
+}
+
+function show_curves() {
+  const runs = (page.runs || []).filter((run) => run.metrics);
+  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.metrics.series)))].filter((key) => !curves_left_out.includes(key));
+  if (keys.length === 0) {
+    return;
+  }
+  const order = Object.keys(curve_titles);
+  const rank = (key) => (order.indexOf(key) + order.length + 1) % (order.length + 1);
+  keys.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+  const unreadable = runs.reduce((sum, run) => sum + run.metrics.unreadable, 0);
+  const node = section('curves', 'Curves', 'Over the optimizer steps. Long curves keep the least and the greatest value of '
+    + 'each stretch. Point at a chart, or focus it and use the arrow keys, to read values.');
+  node.append(html('div', {class: 'grid'}, ...keys.map((key) => line_chart({
+    title: curve_titles[key] || key, log: key === 'gradient_norm',
+    series: page.runs.map((run, index) => ({...(run.metrics && run.metrics.series[key] || {steps: [], values: []}), name: run_name(index), colour: series_colour(index)})),
+  }))));
+  if (unreadable > 0) {
+    node.append(note(`${unreadable} lines of metrics.jsonl are not readable and are left out.`));
+  }
+}
+
+/** The last value of each curve of both runs, and the keys of their configurations that differ. */
+function show_comparison() {
+  if (!page.runs || page.runs.length < 2) {
+    return;
+  }
+  const node = section('comparison', 'Comparison', `${run_name(0)} beside ${run_name(1)}.`);
+  const series = page.runs.map((run) => (run.metrics ? run.metrics.series : {}));
+  const keys = Object.keys(curve_titles).filter((key) => series.some((each) => each[key]));
+  const best = {train_loss: Math.min, valid_loss: Math.min, valid_bleu: Math.max, valid_accuracy: Math.max};
+  const last = (curve) => (curve ? curve.values[curve.values.length - 1] : null);
+  const row = (key) => [curve_titles[key], ...series.map((each) => number_text(last(each[key]))),
+    ...series.map((each) => (best[key] && each[key] ? number_text(best[key](...each[key].values)) : ''))];
+  node.append(card('Last and best values', plain_table(
+    ['', `${run_name(0)}, last`, `${run_name(1)}, last`, `${run_name(0)}, best`, `${run_name(1)}, best`], keys.map(row), [1, 2, 3, 4])));
+  node.append(card('Configuration: what differs', page.differences.length > 0
+    ? plain_table(['key', run_name(0), run_name(1)], page.differences)
+    : html('p', {class: 'lead'}, page.runs.every((run) => run.config) ? 'Nothing.' : 'One of the runs has no checkpoint.')));
+}
+
+function show_configuration() {
+  const run = (page.runs || [])[0];
+  if (run && run.config) {
+    section('configuration', 'Configuration').append(card('', html('details', {},
+      html('summary', {}, 'the checkpoint’s whole configuration'), html('pre', {class: 'config'}, run.config))));
+  }
+}

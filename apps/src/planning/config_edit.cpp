@@ -1,0 +1,108 @@
+#include "config_edit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <sstream>
+
+namespace heddle {
+
+namespace {
+
+std::string trimmed(std::string_view text) {
+  auto const first = text.find_first_not_of(" \t\r");
+  auto const last = text.find_last_not_of(" \t\r");
+  return first == std::string_view::npos ? "" : std::string(text.substr(first, last - first + 1));
+}
+
+/// The name of the section that a line begins; "" for any other line.
+std::string section_of(std::string const& line) {
+  std::string const text = trimmed(line.substr(0, line.find('#')));
+  bool const is_section = text.size() > 2 && text.front() == '[' && text[1] != '[' && text.back() == ']';
+  return is_section ? trimmed(std::string_view(text).substr(1, text.size() - 2)) : "";
+}
+
+std::string key_of(std::string const& line) {
+  return trimmed(line.substr(0, line.find_first_of("=#")));
+}
+
+/// The line with another value; what follows a # stays.
+std::string with_value(std::string const& line, std::string const& value) {
+  auto const equals = line.find('=');
+  auto const comment = line.find('#', equals);
+  std::string changed = line.substr(0, equals + 1) + " " + value;
+  return comment == std::string::npos ? changed : changed + "  " + line.substr(comment);
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  std::istringstream stream{std::string(text)};
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+/// Sets a key, or adds it behind the section's last line that is not blank.
+void set(std::vector<std::string>& lines, std::string const& section, std::string const& key,
+         std::string const& value) {
+  auto const begin = std::ranges::find_if(lines, [&](std::string const& line) { return section_of(line) == section; });
+  if (begin == lines.end()) {
+    lines.insert(lines.end(), {"", fmt::format("[{}]", section), fmt::format("{} = {}", key, value)});
+    return;
+  }
+  auto const end = std::find_if(begin + 1, lines.end(), [](std::string const& line) {
+    return !trimmed(line).empty() && trimmed(line).front() == '[';
+  });
+  auto const found = std::find_if(begin + 1, end, [&](std::string const& line) { return key_of(line) == key; });
+  if (found != end) {
+    *found = with_value(*found, value);
+    return;
+  }
+  auto last = end;
+  while (trimmed(*(last - 1)).empty()) {
+    --last;
+  }
+  lines.insert(last, fmt::format("{} = {}", key, value));
+}
+
+/// A layout's values and nothing else count.
+bool reads_as(Config const& read, Config const& expected) {
+  return differences(read, expected).empty();
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> layout_edits(Config const& before, Config const& after) {
+  std::vector<std::pair<std::string, std::string>> edits;
+  for (ConfigDifference const& difference : differences(before, after)) {
+    edits.emplace_back(difference.key, difference.after);
+  }
+  return edits;
+}
+
+std::string edited_config(std::string_view text, std::string const& source_name,
+                          std::vector<std::pair<std::string, std::string>> const& edits, Config const& expected) {
+  std::vector<std::string> lines = lines_of(text);
+  std::vector<std::string> by_hand;
+  for (auto const& [name, value] : edits) {
+    auto const dot = name.find('.');
+    set(lines, name.substr(0, dot), name.substr(dot + 1), value);
+    by_hand.push_back(fmt::format("{} = {}", name, value));
+  }
+  std::string const result = fmt::format("{}\n", fmt::join(lines, "\n"));
+  std::string problem;
+  try {
+    if (reads_as(parse_config(result, source_name), expected)) {
+      return result;
+    }
+    problem = "the keys stand there in a form that is not one key a line below [section]";
+  } catch (ConfigError const& error) {
+    problem = error.what();
+  }
+  throw ConfigError(
+      fmt::format("{} was not changed: {}; set there by hand: {}", source_name, problem, fmt::join(by_hand, ", ")));
+}
+
+}  // namespace heddle

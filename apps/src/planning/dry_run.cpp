@@ -1,0 +1,97 @@
+#include "dry_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/host_name.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
+#include <heddle/dist/report/available_memory.hpp>
+#include <heddle/dist/report/mesh_report.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+
+#include "plan_session.hpp"
+#include "training/checkpoint.hpp"
+#include "training/run_directory.hpp"
+
+namespace heddle {
+
+namespace {
+
+/// Every rank's memory, as the largest rank of its stage has it.
+std::vector<MemoryReport> reports_of(std::vector<MemoryUse> const& stages, int ranks) {
+  std::vector<MemoryReport> reports;
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto const stage = static_cast<std::size_t>(rank) * stages.size() / static_cast<std::size_t>(ranks);
+    reports.push_back({.predicted = stages[stage], .measured = {}});
+  }
+  return reports;
+}
+
+void print_memory(PlanSession& session, LayoutPlan& plan) {
+  session.planner().plan_exactly(plan);
+  fmt::print("Memory with the largest micro-batches that can occur:\n{}",
+             describe_prediction(reports_of(plan.stages, plan.layout.ranks())));
+  fmt::print("Memory with the data's first {} batches:\n{}", session.data().batches(),
+             describe_prediction(reports_of(session.planner().expected_memory(plan.layout), plan.layout.ranks())));
+  AvailableMemory const available = available_memory();
+  std::int64_t const here = std::min(available.host, available.group);
+  constexpr double gibibyte = 1 << 30;
+  if (here != AvailableMemory::unlimited) {
+    fmt::print("{} rank{} on this machine: {:.2f} GiB of the {:.2f} GiB that are available{}\n", plan.layout.ranks(),
+               plan.layout.ranks() == 1 ? "" : "s together", static_cast<double>(plan.node_bytes) / gibibyte,
+               static_cast<double>(here) / gibibyte, plan.node_bytes > here ? ": the run would be refused here" : "");
+  }
+}
+
+void print_checkpoint(DryRun const& run, PlanSession const& session) {
+  CheckpointStore const store(run.directory / "checkpoints", run.config.checkpoint.keep);
+  auto const found = store.newest_verified([](std::string const& message) { fmt::print("note: {}\n", message); });
+  if (!found) {
+    fmt::print("It would start in {}\n", run.directory.string());
+    return;
+  }
+  check_same_run(*found, run.config, *session.data().dataset(), run.new_data);
+  for (std::string const& change : changed_keys(*found, run.config)) {
+    fmt::print("changed since the checkpoint: {}\n", change);
+  }
+  std::int64_t const step = found->state().step;
+  fmt::print("{} in {}\n",
+             step < run.config.train.steps
+                 ? fmt::format("It would resume after step {} of {}", step, run.config.train.steps)
+                 : fmt::format("It is already at step {}: raise train.steps", step),
+             run.directory.string());
+}
+
+}  // namespace
+
+ExitCode dry_run(DryRun const& run) {
+  Config const& config = run.config;
+  PlanSession session(config, run.registries, run.execution,
+                      {.machines = {.nodes = 1, .ranks_per_node = run.ranks}, .network = {}, .keep_times = false});
+  ModelDescription const& model = session.model();
+  LayoutChoice const layout = layout_of(config, model, run.ranks);
+  Mesh const mesh(layout.sizes, 0, run.ranks);
+  require_long_enough(config, model, mesh, run.ranks, session.data().totals().longest);
+  std::vector<std::string> const hosts(static_cast<std::size_t>(run.ranks), host_name());
+  fmt::print("{}", describe_mesh(config, model, mesh, session.data().vocabulary(), hosts));
+  for (std::string const& note : keys_without_effect(config, mesh)) {
+    fmt::print("note: {}\n", note);
+  }
+  session.measure({layout});
+  LayoutPlan plan = session.planner().estimate(layout);
+  print_memory(session, plan);
+  fmt::print("Plan of a step on {}, {:.0f} tokens, network {}:\n{}", session.data().words(),
+             session.data().tokens_of_a_step(), session.network().source, describe_plan(plan));
+  for (std::string const& note : session.notes()) {
+    fmt::print("note: {}\n", note);
+  }
+  if (auto const holder = RunDirectory::holder(run.directory)) {
+    fmt::print("note: {} trains in {}: another run would be refused\n", *holder, run.directory.string());
+  }
+  print_checkpoint(run, session);
+  fmt::print("Dry run: nothing was started.\n");
+  return ExitCode::done;
+}
+
+}  // namespace heddle

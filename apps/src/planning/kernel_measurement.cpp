@@ -1,0 +1,286 @@
+#include "kernel_measurement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/random.hpp>
+#include <heddle/core/base/seconds.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/dist/report/rehearsal.hpp>
+#include <heddle/dist/training/training_engine.hpp>
+#include <heddle/io/files/kernel_timings_file.hpp>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace heddle {
+
+namespace {
+
+constexpr int most_rounds = 5;  ///< of two micro-batches and an update; the first warms up
+constexpr int fewest_rounds = 3;
+constexpr double enough_seconds = 0.5;  ///< of rounds, after the fewest
+constexpr std::int64_t most_elements = std::int64_t{64} << 20;
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+/// One micro-batch. Keeps a reference to it.
+class OnePack final : public MicroBatchSource {
+ public:
+  explicit OnePack(Pack const& pack) : pack_(pack) {}
+
+  std::int64_t count() const override { return 1; }
+  BatchTokens tokens() const override {
+    std::int64_t const target = pack_.target_rows.tokens;
+    return {target > 0 ? target : pack_.source_rows.tokens, pack_.source_rows.tokens + target};
+  }
+  Pack micro_batch(std::int64_t /*index*/) const override { return pack_; }
+
+ private:
+  Pack const& pack_;
+};
+
+/// Calls round(number) some times on all ranks of `world`.
+template <class Round>
+void repeat_rounds(Communicator const& world, Round const& round) {
+  auto const begin = SteadyClock::now();
+  for (int number = 0; number < most_rounds; ++number) {
+    if (number >= fewest_rounds && broadcast_value(world, seconds_since(begin)) > enough_seconds) {
+      break;
+    }
+    world.barrier();
+    round(number);
+  }
+}
+
+/// A kind of call and its cost.
+using CallKey = std::tuple<std::string, double, double>;
+
+/// Times calls where they are made. A step's first micro-batch follows an update.
+class CallTimer final : public KernelObserver {
+ public:
+  struct Sum {
+    double seconds = 0;
+    double calls = 0;
+  };
+  struct Round {
+    std::map<CallKey, Sum> calls;
+    double seconds = 0;
+  };
+
+  void observe(Execution& execution, KernelCall const& call) override {
+    CallKey key{kind_of(call), call.cost.operations, call.cost.bytes};
+    execution.space.fence();
+    auto const begin = SteadyClock::now();
+    call.make();
+    execution.space.fence();
+    double const seconds = seconds_since(begin);
+    Sum& sum = round_.calls[std::move(key)];
+    sum.seconds += seconds;
+    sum.calls += 1;
+    round_.seconds += seconds;
+  }
+  /// The calls since the last one of take.
+  Round take() { return std::exchange(round_, {}); }
+
+ private:
+  Round round_;
+};
+
+/// One layer of each kind, where the rank's whole model would be large.
+void shorten(StackConfig& stack) {
+  std::int64_t plain = stack.layers;
+  std::int64_t kept = 0;
+  for (LayerOverride& override : stack.overrides) {
+    plain -= override.layers.count();
+    override.layers = {kept, kept + 1};
+    ++kept;
+  }
+  stack.layers = kept + (plain > 0 ? 1 : 0);
+}
+
+/// A configuration without pipeline and replicas: what their ranks compute, one rank computes here.
+Config measured_config(KernelMeasurement const& measurement, LayoutChoice layout, std::int64_t elements) {
+  layout.sizes[static_cast<std::size_t>(MeshAxis::pipeline)] = 1;
+  layout.sizes[static_cast<std::size_t>(MeshAxis::data)] = 1;
+  layout.shard_optimizer = false;
+  Config config = with_layout(measurement.config, layout);
+  config.train.deterministic = false;
+  if (elements > most_elements) {
+    for (StackKind const& kind : stack_kinds) {
+      shorten(config.model.*kind.config);
+    }
+  }
+  return config;
+}
+
+/// A rank that computes alone.
+class LoneRank {
+ public:
+  LoneRank(KernelMeasurement const& measurement, Config const& config, KernelObserver* observer)
+      : config_(config),
+        registries_(measurement.registries),
+        parallel_(idle_parallel_state(Mesh({1, 1, config.parallel.context, config.parallel.tensor},
+                                           config.parallel.context * config.parallel.tensor - 1,
+                                           config.parallel.context * config.parallel.tensor),
+                                      config.parallel)) {
+    if (observer != nullptr) {
+      registries_.kernels.observe(*observer);
+    }
+    engine_.emplace(TrainingEngine::Setup{config_, registries_, parallel_, measurement.execution,
+                                          measurement.vocabulary, dtype_of(config.train.precision)});
+    engine_->parameters().initialize(config.train.seed);
+  }
+
+  void accumulate(MicroBatchSource const& batch, int round) { engine_->accumulate(batch, round); }
+  void update(int round) { engine_->update(config_.optimizer.learning_rate * 1e-3, round + 1); }
+
+ private:
+  Config const& config_;
+  Registries registries_;
+  ParallelState parallel_;
+  std::optional<TrainingEngine> engine_;
+};
+
+/// The medians over the rounds of each call's mean seconds, in the order of `calls`, on average over the ranks.
+std::vector<double> typical_seconds(std::vector<CallTimer::Round> const& rounds_done,
+                                    std::map<CallKey, CallTimer::Sum> const& calls, Communicator const& world) {
+  std::vector<double> seconds;
+  for (auto const& [key, any] : calls) {
+    std::vector<double> means;
+    for (CallTimer::Round const& round : rounds_done) {
+      if (auto const found = round.calls.find(key); found != round.calls.end()) {
+        means.push_back(found->second.seconds / found->second.calls);
+      }
+    }
+    seconds.push_back(means.empty() ? 0 : median(means));
+  }
+  all_reduce_values(world, std::span(seconds));
+  for (double& each : seconds) {
+    each /= world.size();
+  }
+  return seconds;
+}
+
+/// Seconds of two micro-batches and an update, with nothing between them that watches.
+double unwatched_seconds(KernelMeasurement const& measurement, Config const& config, Pack const& pack) {
+  LoneRank rank(measurement, config, nullptr);
+  std::vector<double> seconds;
+  repeat_rounds(measurement.world, [&](int round) {
+    auto const begin = SteadyClock::now();
+    rank.accumulate(OnePack(pack), round);
+    rank.accumulate(OnePack(pack), round);
+    rank.update(round);
+    measurement.execution.space.fence();
+    if (round > 0) {
+      seconds.push_back(seconds_since(begin));
+    }
+  });
+  double sum = median(seconds);
+  all_reduce_values(measurement.world, std::span(&sum, 1));
+  return sum / measurement.world.size();
+}
+
+}  // namespace
+
+std::string call_circumstances(std::string const& machine, KernelChoices const& choices, KernelTimings const& timings,
+                               int ranks_of_node) {
+  std::string named;
+  for (auto const& [operation, choice] : choices.operations()) {
+    named += choice.implementation == "auto" ? "" : fmt::format(", {} by {}", operation, choice.implementation);
+  }
+  std::string const measured = timings.empty()
+                                   ? ""
+                                   : fmt::format(", chosen by times {:08x}",
+                                                 random_key(0, to_json(TimingsByMachine{{"", timings}})) & 0xffffffffU);
+  return fmt::format("{}{}{}, {} rank{} of a node", machine, named, measured, ranks_of_node,
+                     ranks_of_node == 1 ? "" : "s");
+}
+
+void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
+                   KernelTimes& times) {
+  std::int64_t const elements = [&] {
+    LayoutChoice alone = layout;
+    alone.sizes = {1, 1, layout.size(MeshAxis::context), layout.size(MeshAxis::tensor)};
+    return rehearse_stage(with_layout(measurement.config, alone), alone, 0, measurement.vocabulary,
+                          measurement.registries, pack)
+        .parameters;
+  }();
+  Config const config = measured_config(measurement, layout, elements);
+  std::vector<CallTimer::Round> first, usual, whole;
+  {
+    CallTimer timer;
+    LoneRank rank(measurement, config, &timer);
+    repeat_rounds(measurement.world, [&](int round) {
+      rank.accumulate(OnePack(pack), round);
+      CallTimer::Round const after_update = timer.take();
+      rank.accumulate(OnePack(pack), round);
+      rank.update(round);
+      if (round > 0) {
+        first.push_back(after_update);
+        usual.push_back(timer.take());
+      }
+      timer.take();
+    });
+  }
+  auto const usual_seconds = typical_seconds(usual, usual.front().calls, measurement.world);
+  auto const first_seconds = typical_seconds(first, usual.front().calls, measurement.world);
+  double watched = 0;
+  double calls = 0;
+  std::size_t index = 0;
+  for (auto const& [key, sum] : usual.front().calls) {
+    auto const in_first = first.front().calls.find(key);
+    double const of_first = in_first == first.front().calls.end() ? 0 : in_first->second.calls;
+    watched += usual_seconds[index] * sum.calls + first_seconds[index] * of_first;
+    calls += sum.calls + of_first;
+    ++index;
+  }
+  // The time between kernels is shared out among them.
+  double const between = (unwatched_seconds(measurement, config, pack) - watched) / calls;
+  index = 0;
+  for (auto const& [key, sum] : usual.front().calls) {
+    auto const& [kind, operations, bytes] = key;
+    double const seconds = usual_seconds[index];
+    double const at_first = first_seconds[index] > 0 ? first_seconds[index] : seconds;
+    ++index;
+    times.add(kind, {.cost = {operations, bytes},
+                     .seconds = std::max(seconds + between, 0.5 * seconds),
+                     .first_seconds = std::max(at_first + between, 0.5 * at_first)});
+  }
+}
+
+int measure_unknown(KernelMeasurement const& measurement, Planner& planner, std::vector<LayoutChoice> layouts,
+                    double seconds, KernelTimes& times) {
+  auto const begin = SteadyClock::now();
+  auto const kind_of_work = [](LayoutChoice const& layout) {
+    return std::make_tuple(layout.size(MeshAxis::tensor), layout.size(MeshAxis::context), layout.sequence_parallel,
+                           layout.context_mode);
+  };
+  // A single layout is measured as it is. Of many, the smallest micro-batches of every kind come first, then the
+  // largest: between them times are interpolated.
+  bool const exactly = layouts.size() == 1;
+  std::ranges::stable_sort(layouts, {}, &LayoutChoice::micro_batch_tokens);
+  std::set<decltype(kind_of_work(layouts.front()))> smallest;
+  auto const rest = std::stable_partition(layouts.begin(), layouts.end(), [&](LayoutChoice const& layout) {
+    return smallest.insert(kind_of_work(layout)).second;
+  });
+  std::reverse(rest, layouts.end());
+  int measured = 0;
+  for (LayoutChoice const& layout : layouts) {
+    if (planner.knows_times(layout, exactly)) {
+      continue;
+    }
+    if (broadcast_value(measurement.world, seconds_since(begin)) > seconds) {
+      break;
+    }
+    measure_calls(measurement, layout, planner.typical_pack(layout), times);
+    ++measured;
+  }
+  return measured;
+}
+
+}  // namespace heddle

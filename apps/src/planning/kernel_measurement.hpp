@@ -1,0 +1,35 @@
+#pragma once
+
+#include <heddle/core/layers/registries.hpp>
+#include <heddle/dist/planning/kernel_times.hpp>
+#include <heddle/dist/planning/planner.hpp>
+#include <string>
+
+namespace heddle {
+
+/// The circumstances that the times of calls depend on: the machine, the choice of kernels, and the number of ranks of
+/// a node that compute at the same time.
+std::string call_circumstances(std::string const& machine, KernelChoices const& choices, KernelTimings const& timings,
+                               int ranks_of_node);
+
+struct KernelMeasurement {
+  Config const& config;
+  Registries const& registries;
+  Execution& execution;
+  VocabularySizes vocabulary;
+  Communicator const& world;  ///< its ranks measure at the same time; the results are their means
+};
+
+/// Runs micro-batches and updates of a rank of this layout with real kernels and without its other ranks, and adds the
+/// times of all its kernels' calls: calls in their surroundings, with the caches as a step leaves them. Of a model with
+/// more than `most_elements` parameters of a rank it takes one layer of each kind. `pack`: the rank's part of a
+/// micro-batch. Collective over the world.
+void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
+                   KernelTimes& times);
+
+/// Measures layouts whose kernels' times are not known, until `seconds` have passed; returns how many were measured.
+/// Collective over the world.
+int measure_unknown(KernelMeasurement const& measurement, Planner& planner, std::vector<LayoutChoice> layouts,
+                    double seconds, KernelTimes& times);
+
+}  // namespace heddle

@@ -1,0 +1,114 @@
+#include "plan_session.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <heddle/core/base/error.hpp>
+
+#include "kernels/cache.hpp"
+#include "plan_files.hpp"
+
+namespace heddle {
+
+namespace {
+
+/// "2e-6,1e-10": seconds, and seconds per byte.
+NetworkModel network_of(std::string const& text) {
+  char* end = nullptr;
+  double const latency = std::strtod(text.c_str(), &end);
+  bool whole = end != text.c_str() && *end == ',';
+  char const* const second = whole ? end + 1 : end;
+  double const seconds_per_byte = std::strtod(second, &end);
+  whole = whole && end != second && *end == '\0' && latency >= 0 && seconds_per_byte >= 0;
+  if (!whole) {
+    throw UsageError(fmt::format(
+        "plan: --network {} is not understood; expected measured, or ALPHA,BETA: the seconds of an empty message and "
+        "those of a byte, for example 2e-6,1e-10",
+        text));
+  }
+  return NetworkModel::uniform(latency, seconds_per_byte, "by --network");
+}
+
+}  // namespace
+
+PlanSession::PlanSession(Config const& config, Registries& registries, Execution& execution,
+                         PlanSettings const& settings, Communicator const& world)
+    : config_(config),
+      registries_(registries),
+      execution_(execution),
+      settings_(settings),
+      world_(world),
+      model_(describe_model(config.model, registries.layers)),
+      data_(PlannedData::open(config, model_, settings.vocabulary)) {
+  KernelTimings const timings =
+      read_own_timings(kernel_cache_path(config.kernels.cache), machine_name(usable_cpu_level()), notes_);
+  registries.kernels.set_timings(timings);
+  if (std::string const reason = model_.training_refusal(); !reason.empty()) {
+    throw ConfigError(reason);
+  }
+  read_network();
+  read_times(timings);
+  planner_.emplace(PlanRequest{.config = config_,
+                               .registries = registries_,
+                               .vocabulary = data_->vocabulary(),
+                               .machines = settings_.machines,
+                               .samples = *data_,
+                               .batch_tokens = data_->batch_tokens(),
+                               .longest_sequence = data_->totals().longest,
+                               .network = network_,
+                               .times = times_,
+                               .reading_seconds_per_token = data_->reading_seconds_per_token()});
+}
+
+void PlanSession::read_network() {
+  if (!settings_.network.empty() && settings_.network != "measured") {
+    network_ = network_of(settings_.network);
+    return;
+  }
+  auto const file = plan_file(config_.kernels.cache, network_file_name);
+  if (auto const found = heddle::read_network(file)) {
+    network_ = *found;
+  } else if (settings_.network == "measured") {
+    throw ConfigError(fmt::format("--network measured: there is no {}; `mpirun … heddle plan --measure` writes it",
+                                  file.empty() ? "file beside kernels.cache, which is \"\"" : file.string()));
+  }
+}
+
+void PlanSession::read_times(KernelTimings const& timings) {
+  auto const file = plan_file(config_.kernels.cache, call_times_file_name);
+  int const ranks = settings_.machines.ranks_per_node;
+  auto const circumstances = [&](int ranks_of_node) {
+    return call_circumstances(machine_name(usable_cpu_level()), config_.kernels, timings, ranks_of_node);
+  };
+  circumstances_ = circumstances(world_.size() > 1 ? world_.size() : ranks);
+  times_ = read_call_times(file, circumstances_);
+  if (times_.empty() && world_.size() == 1 && ranks > 1) {
+    notes_.push_back(fmt::format(
+        "kernels are timed alone; `mpirun -np {} heddle plan RUN.toml --measure` times them as {} ranks of a node "
+        "do, which share its memory",
+        ranks, ranks));
+    circumstances_ = circumstances(1);
+    times_ = read_call_times(file, circumstances_);
+  }
+}
+
+std::vector<LayoutChoice> PlanSession::candidates() const {
+  return list_layouts(config_, model_, settings_.machines, data_->totals().longest, data_->batch_tokens()).layouts;
+}
+
+void PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
+  int const measured = measure_unknown({.config = config_,
+                                        .registries = registries_,
+                                        .execution = execution_,
+                                        .vocabulary = data_->vocabulary(),
+                                        .world = world_},
+                                       *planner_, layouts, settings_.measure_seconds, times_);
+  auto const file = plan_file(config_.kernels.cache, call_times_file_name);
+  if (measured > 0 && world_.rank() == 0 && settings_.keep_times && !file.empty()) {
+    write_call_times(file, circumstances_, times_);
+    notes_.push_back(fmt::format("kernels of {} layout{} were measured; the times are kept in {}", measured,
+                                 measured == 1 ? "" : "s", file.string()));
+  }
+}
+
+}  // namespace heddle

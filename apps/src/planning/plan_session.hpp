@@ -1,0 +1,61 @@
+#pragma once
+
+#include <heddle/core/tensor/runtime.hpp>
+#include <heddle/dist/planning/planner.hpp>
+#include <string>
+#include <vector>
+
+#include "kernel_measurement.hpp"
+#include "planned_data.hpp"
+
+namespace heddle {
+
+/// Options of plans.
+struct PlanSettings {
+  Machines machines;
+  std::string network;              ///< "ALPHA,BETA", "measured", or "": measured if there is a file, otherwise assumed
+  double measure_seconds = 5;       ///< to spend on kernels whose times are not known
+  std::int64_t vocabulary = 10000;  ///< pieces, where the configuration names no data
+  bool keep_times = true;           ///< in a file, for the next plan
+};
+
+/// All that a plan of a configuration needs: data, kernels, measured times, network.
+class PlanSession {
+ public:
+  /// Registries: as for training. Opens the data. Throws as training would. Collective over `world`, whose ranks
+  /// measure kernels together.
+  PlanSession(Config const& config, Registries& registries, Execution& execution, PlanSettings const& settings,
+              Communicator const& world = Communicator::self());
+
+  Planner& planner() { return *planner_; }
+  PlannedData const& data() const { return *data_; }
+  ModelDescription const& model() const { return model_; }
+  NetworkModel const& network() const { return network_; }
+  /// Lines for the user: what was measured, and what is assumed.
+  std::vector<std::string> const& notes() const { return notes_; }
+
+  /// Measures the kernels of layouts whose times are not known, for at most PlanSettings::measure_seconds, and keeps
+  /// the times where PlanSettings::keep_times says so. Collective over the world.
+  void measure(std::vector<LayoutChoice> const& layouts);
+  /// Every layout of the machines' ranks that the model allows.
+  std::vector<LayoutChoice> candidates() const;
+
+ private:
+  void read_network();
+  void read_times(KernelTimings const& timings);
+
+  Config const& config_;
+  Registries const& registries_;
+  Execution& execution_;
+  PlanSettings settings_;
+  Communicator world_;
+  ModelDescription model_;
+  std::unique_ptr<PlannedData> data_;
+  NetworkModel network_ = NetworkModel::assumed();
+  std::string circumstances_;
+  KernelTimes times_;
+  std::optional<Planner> planner_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace heddle

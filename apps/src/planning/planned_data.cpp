@@ -1,0 +1,117 @@
+#include "planned_data.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/seconds.hpp>
+#include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/dataset/synthetic_batch.hpp>
+#include <random>
+
+namespace heddle {
+
+namespace {
+
+/// Random pairs whose longer sides have at least this many tokens together.
+std::vector<SentencePair> random_pairs(std::int64_t tokens, std::int64_t longest, std::int64_t vocabulary) {
+  std::mt19937 random(1);  // NOLINT: the same plan each time
+  auto const sentence = [&](std::int64_t length) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(length - 1));
+    for (std::int32_t& id : ids) {
+      id = static_cast<std::int32_t>(3 + random() % static_cast<std::uint64_t>(vocabulary - 3));
+    }
+    return ids;
+  };
+  std::int64_t const shortest = std::min<std::int64_t>(10, longest);
+  std::uniform_int_distribution<std::int64_t> length(shortest, longest);
+  std::vector<SentencePair> pairs;
+  for (std::int64_t filled = 0; filled < tokens;) {
+    std::int64_t const source = length(random);
+    std::int64_t const target = std::clamp(source * (90 + length(random) % 21) / 100, shortest, longest);
+    pairs.push_back({static_cast<std::int32_t>(pairs.size()), sentence(source), sentence(target)});
+    filled += std::max(source, target);
+  }
+  return pairs;
+}
+
+}  // namespace
+
+std::unique_ptr<PlannedData> PlannedData::open(Config const& config, ModelDescription const& model,
+                                               std::int64_t vocabulary) {
+  std::unique_ptr<PlannedData> data(new PlannedData());
+  if (config.data.train.empty()) {
+    data->take_random_pairs(config, model, vocabulary);
+  } else {
+    data->take_dataset(config, model);
+  }
+  BatchPlanner planner(*data->samples_,
+                       {.batch_tokens = config.train.batch_tokens, .max_length = config.model.max_length},
+                       config.train.seed);
+  data->totals_ = planner.totals();
+  data->batch_tokens_ = std::min(config.train.batch_tokens, data->totals_.tokens);
+  int const batches = data->dataset_ ? planned_batches : random_batches;
+  for (int batch = 0; batch < batches; ++batch) {
+    data->batches_.push_back(planner.next());
+  }
+  return data;
+}
+
+void PlannedData::take_dataset(Config const& config, ModelDescription const& model) {
+  std::vector<std::string> files;
+  for (std::string const& file : config.data.train) {
+    files.push_back(dataset_in(file, "train.h5"));
+  }
+  dataset_.emplace(Dataset::open(files));
+  if (config.train.validate_every > 0 && !config.data.valid.empty()) {
+    Dataset const valid = Dataset::open(dataset_in(config.data.valid, "valid.h5"));
+    if (valid.vocabulary_digest() != dataset_->vocabulary_digest()) {
+      throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
+                                  dataset_->name(), config.data.valid));
+    }
+  }
+  samples_ = samples_for(config, *dataset_, {.prefixes = model.needs_prefixes()});
+  vocabulary_ = {dataset_->source_tokenizer().size(), dataset_->target_tokenizer().size(), dataset_->joint()};
+}
+
+void PlannedData::take_random_pairs(Config const& config, ModelDescription const& model, std::int64_t vocabulary) {
+  if (predicts_masked_tokens(config.model) || model.needs_prefixes()) {
+    throw ConfigError("a plan for an encoder alone, or for a model with prefixes, needs data: set data.train");
+  }
+  vocabulary_ = {vocabulary, vocabulary, true};
+  std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);
+  samples_ = std::make_unique<MemorySamples>(
+      random_pairs((random_batches + 1) * config.train.batch_tokens, longest, vocabulary), SyntheticBatch::special_ids);
+}
+
+std::unique_ptr<MicroBatchSource> PlannedData::cut(int batch, BatchCut const& cut) const {
+  return std::make_unique<SampledMicroBatches>(
+      *samples_, batches_[static_cast<std::size_t>(batch)],
+      MicroBatchCut{.most_tokens = cut.most_tokens, .data = cut.data, .equal = cut.equal, .context = cut.context});
+}
+
+std::string PlannedData::words() const {
+  return dataset_ ? samples_->words() : fmt::format("random sentence pairs, {} pieces", vocabulary_.target);
+}
+
+double PlannedData::tokens_of_a_step() const {
+  double tokens = 0;
+  for (GlobalBatch const& batch : batches_) {
+    tokens += static_cast<double>(batch.tokens.all) / static_cast<double>(batches_.size());
+  }
+  return tokens;
+}
+
+double PlannedData::reading_seconds_per_token() const {
+  constexpr std::int64_t most_micro_batches = 8;
+  double tokens = 0;
+  auto const begin = SteadyClock::now();
+  auto const micro_batches = cut(0, {.most_tokens = std::min<std::int64_t>(4096, batch_tokens_)});
+  for (std::int64_t index = 0; index < std::min(micro_batches->count(), most_micro_batches); ++index) {
+    Pack const pack = micro_batches->micro_batch(index);
+    tokens += static_cast<double>(pack.source_rows.tokens + pack.target_rows.tokens);
+  }
+  return seconds_since(begin) / std::max(tokens, 1.0);
+}
+
+}  // namespace heddle

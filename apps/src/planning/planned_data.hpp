@@ -1,0 +1,56 @@
+#pragma once
+
+#include <heddle/core/model/description.hpp>
+#include <heddle/dist/report/memory_plan.hpp>
+#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/dataset/sample_source.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// The data that a plan is made for: the first batches of the configured dataset or, where none is configured, random
+/// sentence pairs of 10 to 50 tokens.
+class PlannedData final : public BatchSamples {
+ public:
+  static constexpr int planned_batches = 16;
+  static constexpr int random_batches = 2;
+
+  /// Opens data.train, and data.valid where a run would validate. `vocabulary` counts the pieces of random sentences.
+  /// Throws as training does where the data do not fit the model, and ConfigError for an encoder alone or a model with
+  /// prefixes without data.
+  static std::unique_ptr<PlannedData> open(Config const& config, ModelDescription const& model,
+                                           std::int64_t vocabulary);
+
+  int batches() const override { return static_cast<int>(batches_.size()); }
+  std::unique_ptr<MicroBatchSource> cut(int batch, BatchCut const& cut) const override;
+
+  VocabularySizes const& vocabulary() const { return vocabulary_; }
+  /// The dataset; null for random sentences.
+  Dataset const* dataset() const { return dataset_ ? &*dataset_ : nullptr; }
+  /// "30 000 sentence pairs", or that they are random.
+  std::string words() const;
+  SampleTotals const& totals() const { return totals_; }
+  /// Of a global batch: train.batch_tokens, or all of the data's if these are fewer.
+  std::int64_t batch_tokens() const { return batch_tokens_; }
+  /// Real tokens of the planned batches, source and target, on average.
+  double tokens_of_a_step() const;
+  /// Seconds that it takes to read and pack a token of both sides, measured now.
+  double reading_seconds_per_token() const;
+
+ private:
+  PlannedData() = default;
+  void take_dataset(Config const& config, ModelDescription const& model);
+  void take_random_pairs(Config const& config, ModelDescription const& model, std::int64_t vocabulary);
+
+  std::optional<Dataset> dataset_;
+  std::unique_ptr<SampleSource> samples_;
+  VocabularySizes vocabulary_;
+  SampleTotals totals_;
+  std::int64_t batch_tokens_ = 0;
+  std::vector<GlobalBatch> batches_;
+};
+
+}  // namespace heddle

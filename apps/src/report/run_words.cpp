@@ -1,0 +1,134 @@
+#include "run_words.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <heddle/dist/mpi/mpi.hpp>
+#include <string_view>
+
+namespace heddle {
+
+namespace {
+
+constexpr std::size_t line_length = 110;
+
+/// Adds to the last line of `text`, or begins another one, indented.
+void add_to_line(std::string& text, std::size_t& line_begin, std::string const& piece) {
+  if (text.size() - line_begin + piece.size() + 2 > line_length) {
+    text += ",\n  ";
+    line_begin = text.size() - 2;
+  } else {
+    text += ", ";
+  }
+  text += piece;
+}
+
+std::string quoted_for_shell(std::string const& argument) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!argument.empty() && argument.find_first_not_of(plain) == std::string::npos) {
+    return argument;
+  }
+  std::string quoted = "'";
+  for (char const letter : argument) {
+    quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  }
+  return quoted + "'";
+}
+
+std::string duration(double seconds) {
+  auto const whole = static_cast<std::int64_t>(seconds);
+  if (whole >= 3600) {
+    return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+  }
+  return whole >= 60 ? fmt::format("{}m{:02}s", whole / 60, whole % 60) : fmt::format("{:.1f} s", seconds);
+}
+
+/// The command that uses a trained model.
+std::string use_of(Ending const& ending, ModelDescription const& model) {
+  std::string const checkpoint = quoted_for_shell(ending.directory.string());
+  if (translation_refusal(model).empty()) {
+    return fmt::format("heddle translate --checkpoint {} < TEXT", checkpoint);
+  }
+  return model.generation_refusal().empty() ? fmt::format("heddle generate --checkpoint {} < TEXT", checkpoint)
+                                            : fmt::format("heddle evaluate --checkpoint {} --text TEXT", checkpoint);
+}
+
+std::string best_line(Ending const& ending) {
+  return ending.best_step == 0
+             ? ""
+             : fmt::format("best: validation loss {:.4f} at step {}\n", ending.best_valid_loss, ending.best_step);
+}
+
+std::string speed_line(RunFacts const& facts) {
+  std::string text = fmt::format("speed: {:.0f} tokens/s", facts.training->tokens_per_second());
+  if (facts.peak() > 0) {
+    text += fmt::format(", {:.1f} % of the peak",
+                        100 * facts.training->operations / facts.training->seconds / facts.peak());
+  }
+  if (facts.hosts.size() > 1) {
+    text += fmt::format(", parallel efficiency {:.0f} %", 100 * facts.efficiency->parallel);
+  }
+  return text + "; report.json and log.txt have more\n";
+}
+
+/// The remedy where the same command would find nothing to do.
+std::string to_go_further(Ending const& ending) {
+  return ending.step >= ending.steps ? "raise train.steps" : "raise train.early_stopping";
+}
+
+}  // namespace
+
+std::string describe_changes(Config const& config) {
+  std::string text;
+  std::string section;
+  std::size_t line_begin = 0;
+  for (ConfigDifference const& difference : differences(Config(), config)) {
+    std::size_t const dot = difference.key.find('.');
+    std::string const piece = fmt::format("{} = {}", difference.key.substr(dot + 1), difference.after);
+    if (difference.key.substr(0, dot) == section) {
+      add_to_line(text, line_begin, piece);
+      continue;
+    }
+    section = difference.key.substr(0, dot);
+    text += text.empty() ? "" : "\n";
+    line_begin = text.size();
+    text += fmt::format("[{}] {}", section, piece);
+  }
+  return text.empty() ? text : text + "\n";
+}
+
+std::string command_line(std::string const& command, std::vector<std::string> const& arguments, int ranks) {
+  std::string text;
+  if (launched_by_mpi()) {
+    text = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ? fmt::format("mpirun -np {} ", ranks)
+                                                          : fmt::format("srun -n {} ", ranks);
+  }
+  text += "heddle " + command;
+  for (std::string const& argument : arguments) {
+    text += " " + quoted_for_shell(argument);
+  }
+  return text;
+}
+
+std::string verdict(Ending const& ending, ModelDescription const& model, RunFacts const* facts) {
+  bool const more = ending.how.starts_with("stopped by");
+  std::string text = fmt::format("{}{} step {} of {}, {} tokens, {} of training\n", ending.how, more ? " after" : ":",
+                                 ending.step, ending.steps, ending.tokens, duration(ending.seconds));
+  text += best_line(ending);
+  text += facts == nullptr ? "" : speed_line(*facts);
+  text += fmt::format("checkpoint: {}\n", ending.checkpoint.string());
+  return text + (more
+                     ? fmt::format("to go on: {}", ending.command)
+                     : fmt::format("to use it: {}; to train longer: {}", use_of(ending, model), to_go_further(ending)));
+}
+
+std::string nothing_to_do(Ending const& ending, ModelDescription const& model) {
+  std::string const why = ending.step >= ending.steps
+                              ? fmt::format("already at step {}", ending.step)
+                              : fmt::format("already stopped early, at step {} of {}", ending.step, ending.steps);
+  return fmt::format("{}; {} to train longer\n{}checkpoint: {}\nto use it: {}", why, to_go_further(ending),
+                     best_line(ending), ending.checkpoint.string(), use_of(ending, model));
+}
+
+}  // namespace heddle

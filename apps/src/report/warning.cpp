@@ -1,0 +1,18 @@
+#include "warning.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
+namespace heddle {
+
+void warn(std::string const& message) {
+  char const* const no_color = std::getenv("NO_COLOR");
+  bool const colored = ::isatty(STDERR_FILENO) == 1 && (no_color == nullptr || *no_color == '\0');
+  std::cerr << fmt::format("heddle: {}warning:{} {}\n", colored ? "\033[33m" : "", colored ? "\033[0m" : "", message)
+            << std::flush;
+}
+
+}  // namespace heddle

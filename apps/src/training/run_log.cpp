@@ -1,0 +1,59 @@
+#include "run_log.hpp"
+
+#include <filesystem>
+#include <iostream>
+#include <utility>
+
+namespace heddle {
+
+namespace {
+
+std::string with_line_break(std::string const& text) {
+  return text.empty() || text.ends_with('\n') ? text : text + "\n";
+}
+
+}  // namespace
+
+void RunLog::open(RunDirectory const& directory) {
+  auto const path = directory.path() / "log.txt";
+  std::error_code problem;
+  file_ = {};
+  if (!std::filesystem::exists(path, problem) || std::filesystem::is_regular_file(path, problem)) {
+    file_.open(path, std::ios::app);  // a FIFO would wait for ever
+  }
+  file_ << std::exchange(kept_, "") << std::flush;
+}
+
+void RunLog::say(std::string const& text) {
+  if (!speaks_ || text.empty()) {
+    return;
+  }
+  std::cout << (line_open_ ? "\n" : "") << with_line_break(text) << std::flush;
+  line_open_ = false;
+  note(text);
+}
+
+void RunLog::note(std::string const& text) {
+  if (!speaks_) {
+    return;
+  }
+  if (file_.is_open()) {
+    file_ << with_line_break(text) << std::flush;
+  } else {
+    kept_ += with_line_break(text);
+  }
+}
+
+void RunLog::progress(std::string const& text, bool due) {
+  if (terminal_) {
+    std::cout << "\r\x1b[K" << text << std::flush;
+    line_open_ = true;
+  } else if (due) {
+    std::cout << text << std::endl;
+  }
+  if (due) {
+    note(text);
+  }
+}
+
+}  // namespace heddle

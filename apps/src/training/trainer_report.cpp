@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <heddle/dist/trace/trace_file.hpp>
+
+#include "trainer.hpp"
+
+// The trainer's reports at the begin and at the end of a run.
+namespace heddle {
+
+namespace {
+
+constexpr char const* report_name = "report.json";
+
+}  // namespace
+
+void Trainer::begin_report() {
+  report_->set_parameters(whole_model_->elements());
+  if (speaks()) {
+    report_->compare_with(setup_.directory / report_name);
+    write_report();
+  }
+  if (setup_.trace != nullptr) {
+    setup_.trace->record(setup_.traced_steps > 0);
+  }
+}
+
+void Trainer::write_report() const {
+  directory_->replace_file(report_name, boost::json::serialize(to_json(report_->facts())) + "\n");
+}
+
+void Trainer::finish_trace(bool last_step) {
+  StepTimes::Seconds const made = setup_.times.seconds();
+  if (setup_.trace == nullptr || !setup_.trace->recording() || !(last_step || made.steps >= setup_.traced_steps)) {
+    return;
+  }
+  setup_.watch.phase("writing the trace after step", state_.step);
+  setup_.trace->record(false);
+  std::filesystem::path const path = setup_.directory / "trace.json";
+  std::ofstream file;
+  try {
+    if (speaks()) {
+      directory_->replace_file(path.filename().string(), "");  // whatever stood there
+      file.open(path);
+    }
+  } catch (Error const&) {
+    // A file that is not open fails in write_trace, on every rank.
+  }
+  try {
+    write_trace(setup_.parallel.world, *setup_.trace, setup_.clock_offset, speaks() ? &file : nullptr);
+    texts_.say(fmt::format("the trace of {} steps is in {}", made.steps, path.string()));
+  } catch (Error const& error) {
+    texts_.say(fmt::format("note: {}: {}", path.string(), error.what()));
+  }
+}
+
+Ending Trainer::ending(std::string const& how) const {
+  return {.how = how,
+          .step = state_.step,
+          .steps = config_.train.steps,
+          .tokens = state_.tokens,
+          .seconds = log_ ? log_->seconds() : 0,
+          .best_step = state_.best_step,
+          .best_valid_loss = state_.best_valid_loss,
+          .directory = setup_.directory,
+          .checkpoint = checkpoints_.directory() / checkpoint_directory_name(checkpoints_.committed_step()),
+          .command = setup_.command};
+}
+
+void Trainer::print_end(std::string const& how) {
+  setup_.watch.phase("reporting after step", state_.step);
+  auto const& totals = batches_->totals();
+  double const typical_length = static_cast<double>(totals.tokens) / static_cast<double>(totals.usable);
+  std::string const tables =
+      report_->end(*engine_, setup_.execution, setup_.times, typical_length,
+                   {.state = how, .best_step = state_.best_step, .best_valid_loss = state_.best_valid_loss});
+  if (speaks()) {
+    texts_.note(tables + describe_speed(report_->facts()));
+    write_report();
+    texts_.say(verdict(ending(how), report_->facts().model, &report_->facts()));
+  }
+}
+
+}  // namespace heddle

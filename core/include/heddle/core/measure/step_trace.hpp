@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/operations/observation.hpp>
+#include <heddle/core/operations/work_observer.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace heddle {
+
+/// The kinds of events of a trace. Those up to `waiting` are nested in each other.
+enum class TraceKind : std::uint8_t { step, pass, layer, kernel, data, communication, waiting, transfer };
+
+/// An event of a trace, in nanoseconds of this process's steady clock. Texts are numbers of StepTrace::texts.
+struct TraceEvent {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t number = -1;  ///< of a pass: the micro-batch; of communication: bytes
+  std::int32_t place = -1;   ///< of a pass: the part; of a message: the other rank in the world
+  std::uint32_t name = 0;    ///< a text
+  std::uint32_t detail = 0;  ///< a text: a kernel's extents, the group of communication
+  TraceKind kind = TraceKind::step;
+  Direction direction = Direction::forward;
+};
+
+/// Records where the time of training steps goes on this rank: the work of the model and its kernels, as their
+/// observer, and what others add. With a Kokkos tool, layers and kernels are also its regions, whether it records or
+/// not.
+class StepTrace final : public KernelObserver, public WorkObserver {
+ public:
+  /// `regions`: notify Kokkos tools; see has_kokkos_tool.
+  explicit StepTrace(bool regions) : regions_(regions) {}
+
+  void record(bool on) { recording_ = on; }
+  bool recording() const { return recording_; }
+  std::vector<TraceEvent> const& events() const { return events_; }
+  /// The texts that events refer to; the first one is empty.
+  std::vector<std::string> const& texts() const { return texts_; }
+
+  void begin(Work const& work) override;
+  void end() noexcept override;
+  void observe(Execution& execution, KernelCall const& call) override;
+
+  /// A piece of reading or communication, by the caller's clock; `event` without its texts.
+  void add(TraceEvent event, std::string_view name, std::string_view detail);
+
+  static std::int64_t now();
+
+ private:
+  std::uint32_t number_of(std::string_view text);
+
+  bool regions_;
+  bool recording_ = false;
+  std::vector<TraceEvent> events_;
+  std::vector<std::int64_t> open_;  ///< indices of events; -1: begun while nothing was recorded
+  std::vector<std::string> texts_{""};
+  std::unordered_map<std::string, std::uint32_t> numbers_{{"", 0}};
+};
+
+/// Whether a profiling tool of Kokkos is loaded. Kokkos must be initialised.
+bool has_kokkos_tool();
+
+}  // namespace heddle

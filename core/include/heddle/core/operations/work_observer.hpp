@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace heddle {
+
+/// The kinds of work in a training step. The first four are nested in this order; `waiting` is for transfers that were
+/// started before, by a loop that makes them progress.
+enum class WorkKind : std::uint8_t { step, pass, layer, kernel, waiting };
+
+enum class Direction : std::uint8_t { forward, backward };
+
+/// A piece of a step's work.
+struct Work {
+  WorkKind kind = WorkKind::layer;
+  std::string_view name;  ///< must live until the end of the piece; of waiting: "pipeline.receive", group and verb
+  Direction direction = Direction::forward;
+  std::int64_t micro_batch = -1;  ///< of a pass
+  int part = 0;                   ///< of a pass
+};
+
+/// Is notified of the begin and the end of each piece of work by the thread that does it. Pieces end in the reverse
+/// order of their begins.
+class WorkObserver {
+ public:
+  virtual ~WorkObserver() = default;
+  virtual void begin(Work const& work) = 0;
+  virtual void end() noexcept = 0;
+};
+
+/// Reports a piece of work during its lifetime. Without an observer it costs a branch.
+class WorkScope {
+ public:
+  WorkScope(WorkObserver* observer, Work const& work) : observer_(observer) {
+    if (observer_ != nullptr) {
+      observer_->begin(work);
+    }
+  }
+  ~WorkScope() {
+    if (observer_ != nullptr) {
+      observer_->end();
+    }
+  }
+  WorkScope(WorkScope const&) = delete;
+  WorkScope& operator=(WorkScope const&) = delete;
+
+ private:
+  WorkObserver* observer_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/base/dtype.hpp>
+#include <heddle/core/operations/cost.hpp>
+#include <heddle/core/operations/observation.hpp>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// Kernels' calls that differ only in the number of tokens: "gemm forward, float32, float32 by float32 to float32, 512
+/// columns of 512".
+std::string kind_of(KernelCall const& call);
+/// The kind without the problem's sizes: "gemm forward, float32".
+std::string_view family_of(std::string_view kind);
+
+/// A measured call.
+struct TimedWork {
+  Cost cost;
+  double seconds = 0;
+  double first_seconds = 0;  ///< of the first call after an update, which packs weights again
+
+  bool operator==(TimedWork const&) const = default;
+};
+
+/// Seconds of kernels' calls, measured on one machine. Between two measured sizes of a kind times are interpolated,
+/// beyond them they are in proportion to the cost; a kind that was never measured takes the rate of its family.
+class KernelTimes {
+ public:
+  /// Replaces a time of the same kind and cost.
+  void add(std::string const& kind, TimedWork const& work);
+  /// True if the kind has a time whose cost is within a tenth of this one or, unless `exactly`, times below and above.
+  bool knows(std::string const& kind, Cost const& cost, bool exactly) const;
+  /// Of one call; nothing if not even the family is known.
+  std::optional<TimedWork> time(std::string const& kind, Cost const& cost) const;
+
+  std::map<std::string, std::vector<TimedWork>> const& all() const { return times_; }
+  bool empty() const { return times_.empty(); }
+  /// Changes whenever a time does.
+  std::int64_t revision() const { return revision_; }
+
+ private:
+  std::int64_t revision_ = 0;
+  std::map<std::string, std::vector<TimedWork>> times_;  ///< by kind, ascending by cost
+};
+
+}  // namespace heddle

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// The keys that a plan chooses: those of [parallel] that spread a run over ranks, and train.micro_batch_tokens.
+struct LayoutChoice {
+  std::array<int, mesh_axes> sizes{1, 1, 1, 1};  ///< pipeline, data, context, tensor
+  bool sequence_parallel = false;
+  ContextMode context_mode = ContextMode::ring;
+  PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
+  bool shard_optimizer = false;
+  std::int64_t micro_batch_tokens = 4096;
+
+  int size(MeshAxis axis) const { return sizes[static_cast<std::size_t>(axis)]; }
+  int ranks() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
+  /// Ranks with the same parameters.
+  int replicas() const { return size(MeshAxis::data) * size(MeshAxis::context); }
+  bool operator==(LayoutChoice const&) const = default;
+};
+
+/// The configuration with these keys; parallel.stage_layers stays only where its number of stages fits.
+Config with_layout(Config config, LayoutChoice const& layout);
+/// The layout that a configuration asks for on this many ranks. Throws as make_mesh does.
+LayoutChoice layout_of(Config const& config, ModelDescription const& model, int ranks);
+/// "tensor 2 × pipeline 4 interleaved × data 8, sequence parallel, optimizer sharded, micro-batches of 4096".
+std::string describe(LayoutChoice const& layout);
+
+/// The machines that a run would get; ranks are numbered node by node.
+struct Machines {
+  int nodes = 1;
+  int ranks_per_node = 1;
+  std::int64_t node_memory = 0;  ///< bytes that the ranks of a node may take together
+
+  int ranks() const { return nodes * ranks_per_node; }
+};
+
+/// Layouts that are not possible, for one reason.
+struct Rejection {
+  std::string limit;         ///< "memory of a node"
+  std::string example;       ///< of the first of them: "tensor 4: …"
+  std::int64_t layouts = 0;  ///< their number
+};
+
+/// Adds a layout to those of its limit.
+void reject(std::vector<Rejection>& rejections, std::string const& limit, std::string const& example,
+            std::int64_t layouts = 1);
+
+/// The layouts of the machines' ranks that are worth a closer look, and why the others are not.
+struct LayoutCandidates {
+  std::vector<LayoutChoice> layouts;
+  std::vector<Rejection> rejections{};
+};
+
+/// Every division of the ranks over the four axes, with the switches that have an effect there and some sizes of
+/// micro-batches. Left out are layouts that the model refuses (layout_problem), tensor groups that span nodes,
+/// context groups whose ranks would have a few tokens of each sequence, and fewer micro-batches than data ranks ×
+/// pipeline stages. `longest_sequence`: as
+/// layout_problem. `batch_tokens`: of a global batch as the data have it.
+LayoutCandidates list_layouts(Config const& config, ModelDescription const& model, Machines const& machines,
+                              std::int64_t longest_sequence, std::int64_t batch_tokens);
+
+}  // namespace heddle

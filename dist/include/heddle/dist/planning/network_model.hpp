@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <heddle/dist/planning/layout_choice.hpp>
+#include <heddle/dist/report/traffic_report.hpp>
+#include <map>
+#include <string>
+
+namespace heddle {
+
+/// The α–β model of a message (Hockney 1994): n bytes take latency + n * seconds_per_byte.
+struct LinkModel {
+  double latency = 0;           ///< seconds
+  double seconds_per_byte = 0;  ///< of one rank's traffic
+
+  double seconds(double bytes) const { return latency + bytes * seconds_per_byte; }
+  bool operator==(LinkModel const&) const = default;
+};
+
+/// The times of messages between ranks of one node, and between nodes. A collective of n ranks has steps(n) latencies,
+/// and moves a share of the bytes: of an all-reduce 2 (n - 1) / n, of an all-gather or a reduce-scatter (n - 1) / n,
+/// which is what a ring sends (Patarasuk & Yuan 2009).
+struct NetworkModel {
+  struct Links {
+    LinkModel message;     ///< point to point, and all-to-all by messages
+    LinkModel all_reduce;  ///< per step, and per byte that moves
+    LinkModel all_gather;  ///< also reduce-scatter and broadcast
+    LinkModel reduction;   ///< of gradients: the non-blocking all-reduce and reduce-scatter of buckets
+
+    bool operator==(Links const&) const = default;
+  };
+  Links inside_node;
+  Links between_nodes;
+  std::string source{};  ///< where the numbers come from, in words
+
+  /// The same α and β for every verb and place.
+  static NetworkModel uniform(double latency, double seconds_per_byte, std::string source);
+  /// Guesses for a node's memory and a usual cluster network.
+  static NetworkModel assumed();
+};
+
+/// A group of ranks as a network sees it.
+struct GroupPlace {
+  int ranks = 1;
+  bool inside_node = true;
+  int sharers = 1;  ///< groups that use a node's network at the same time
+
+  bool operator==(GroupPlace const&) const = default;
+};
+
+/// The places of a layout's groups, in the order of ParallelState (traffic_report.hpp).
+std::array<GroupPlace, traffic_groups> group_places(LayoutChoice const& layout, Machines const& machines);
+
+/// Seconds that this traffic of one verb takes on each of the group's ranks; `gradients`: by the non-blocking verbs.
+double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb verb, Traffic const& traffic,
+                  bool gradients = false);
+
+}  // namespace heddle

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <heddle/dist/pipeline/schedule.hpp>
+#include <vector>
+
+namespace heddle {
+
+/// Seconds of one stage's passes.
+struct StageTimes {
+  std::vector<double> forward;   ///< of a micro-batch through each part
+  std::vector<double> backward;  ///< by part
+  double message = 0;            ///< of an output on its way to the next virtual stage, in either direction
+};
+
+/// A step's passes, simulated.
+struct SimulatedPipeline {
+  double seconds = 0;          ///< from the first pass's begin to the end of the last on any stage
+  std::vector<double> ends{};  ///< of each stage's last pass
+  std::vector<double> busy{};  ///< seconds of each stage's passes, without waiting
+  double bubble = 0;           ///< idle share of all stages' time
+};
+
+/// Runs the actions of every stage (training_actions) event by event: a pass begins when its stage is free and its
+/// input has come. As many parts on every stage. `first_extra[stage]` is added to the stage's first pass of each part:
+/// after an update weights are packed again.
+SimulatedPipeline simulate_pipeline(std::vector<StageTimes> const& stages, std::int64_t micro_batches,
+                                    std::vector<double> const& first_extra = {});
+
+}  // namespace heddle

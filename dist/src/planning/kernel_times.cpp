@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <heddle/dist/planning/kernel_times.hpp>
+
+namespace heddle {
+
+namespace {
+
+/// The quantity that a kind's times grow with.
+double size_of(Cost const& cost) {
+  return cost.operations > 0 ? cost.operations : std::max(cost.bytes, 1.0);
+}
+
+TimedWork scaled(TimedWork const& work, Cost const& cost) {
+  double const factor = size_of(cost) / size_of(work.cost);
+  return {cost, work.seconds * factor, work.first_seconds * factor};
+}
+
+TimedWork between(TimedWork const& low, TimedWork const& high, Cost const& cost) {
+  double const share = (size_of(cost) - size_of(low.cost)) / (size_of(high.cost) - size_of(low.cost));
+  auto const at = [&](double from, double to) { return from + share * (to - from); };
+  return {cost, at(low.seconds, high.seconds), at(low.first_seconds, high.first_seconds)};
+}
+
+TimedWork interpolated(std::vector<TimedWork> const& times, Cost const& cost) {
+  auto const above =
+      std::ranges::find_if(times, [&](TimedWork const& work) { return size_of(work.cost) >= size_of(cost); });
+  if (above == times.begin()) {
+    return scaled(times.front(), cost);
+  }
+  return above == times.end() ? scaled(times.back(), cost) : between(*(above - 1), *above, cost);
+}
+
+}  // namespace
+
+std::string kind_of(KernelCall const& call) {
+  return fmt::format("{} {}{}{}, {}; {}", call.operation, call.direction, call.variant.empty() ? "" : " ", call.variant,
+                     name_of(call.dtype), call.key);
+}
+
+std::string_view family_of(std::string_view kind) {
+  return kind.substr(0, kind.find(';'));
+}
+
+void KernelTimes::add(std::string const& kind, TimedWork const& work) {
+  ++revision_;
+  auto& times = times_[kind];
+  auto const place =
+      std::ranges::find_if(times, [&](TimedWork const& known) { return size_of(known.cost) >= size_of(work.cost); });
+  if (place != times.end() && size_of(place->cost) == size_of(work.cost)) {
+    *place = work;
+  } else {
+    times.insert(place, work);
+  }
+}
+
+bool KernelTimes::knows(std::string const& kind, Cost const& cost, bool exactly) const {
+  constexpr double near = 1.1;
+  auto const found = times_.find(kind);
+  if (found == times_.end()) {
+    return false;
+  }
+  bool below = false;
+  bool above = false;
+  for (TimedWork const& work : found->second) {
+    double const factor = size_of(cost) / size_of(work.cost);
+    if (factor < near && factor > 1 / near) {
+      return true;
+    }
+    (factor > 1 ? below : above) = true;
+  }
+  return below && above && !exactly;
+}
+
+std::optional<TimedWork> KernelTimes::time(std::string const& kind, Cost const& cost) const {
+  if (auto const found = times_.find(kind); found != times_.end()) {
+    return interpolated(found->second, cost);
+  }
+  // The measured call of the family whose size is nearest.
+  std::optional<TimedWork> nearest;
+  auto const distance = [&](TimedWork const& work) { return std::abs(std::log(size_of(cost) / size_of(work.cost))); };
+  std::string_view const family = family_of(kind);
+  for (auto known = times_.lower_bound(std::string(family)); known != times_.end(); ++known) {
+    if (family_of(known->first) != family) {
+      break;
+    }
+    for (TimedWork const& work : known->second) {
+      if (!nearest || distance(work) < distance(*nearest)) {
+        nearest = work;
+      }
+    }
+  }
+  return nearest ? std::optional(scaled(*nearest, cost)) : std::nullopt;
+}
+
+}  // namespace heddle

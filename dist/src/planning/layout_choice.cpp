@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/dist/planning/layout_choice.hpp>
+
+namespace heddle {
+
+namespace {
+
+using Sizes = std::array<int, mesh_axes>;
+
+/// A pipeline gains little from more micro-batches than this for each stage.
+constexpr std::int64_t most_per_stage = 16;
+/// A context rank has at least so many tokens of the longest sequence.
+constexpr std::int64_t least_context_tokens = 16;
+/// Larger micro-batches than this make no kernel faster; a larger one is tried only if it is configured.
+constexpr std::int64_t most_micro_batch_tokens = 16384;
+
+/// Calls visit(sizes) for every division of the ranks.
+template <class Visit>
+void for_each_mesh(int ranks, Visit const& visit) {
+  for (int tensor = 1; tensor <= ranks; ++tensor) {
+    if (ranks % tensor != 0) {
+      continue;
+    }
+    int const behind_tensor = ranks / tensor;
+    for (int context = 1; context <= behind_tensor; ++context) {
+      if (behind_tensor % context != 0) {
+        continue;
+      }
+      int const behind_context = behind_tensor / context;
+      for (int pipeline = 1; pipeline <= behind_context; ++pipeline) {
+        if (behind_context % pipeline == 0) {
+          visit(Sizes{pipeline, behind_context / pipeline, context, tensor});
+        }
+      }
+    }
+  }
+}
+
+/// Sizes of micro-batches: the configured one, and halves of a data rank's share of a batch, each at least
+/// model.max_length, which must fit.
+std::vector<std::int64_t> micro_batch_sizes(Config const& config, LayoutChoice const& layout,
+                                            std::int64_t batch_tokens) {
+  std::int64_t const share = (batch_tokens + layout.size(MeshAxis::data) - 1) / layout.size(MeshAxis::data);
+  std::int64_t const stages = layout.size(MeshAxis::pipeline);
+  std::int64_t const most_micro_batches = stages == 1 ? 16 : most_per_stage * stages;
+  std::vector<std::int64_t> sizes;
+  auto const add = [&](std::int64_t tokens) {
+    bool const fits = tokens >= config.model.max_length && tokens <= config.train.batch_tokens;
+    if (fits && std::ranges::find(sizes, tokens) == sizes.end()) {
+      sizes.push_back(tokens);
+    }
+  };
+  add(config.train.micro_batch_tokens);
+  std::int64_t const most = std::max(most_micro_batch_tokens, config.train.micro_batch_tokens);
+  std::int64_t const fewest = (share + most - 1) / most;
+  for (std::int64_t parts = 1; parts <= std::max(most_micro_batches, 2 * fewest); parts *= 2) {
+    if (parts >= fewest) {
+      add((share + parts - 1) / parts);
+    }
+  }
+  return sizes;
+}
+
+/// The layouts with these sizes, with every combination of switches that has an effect.
+std::vector<LayoutChoice> variants_of(Sizes const& sizes) {
+  std::vector<LayoutChoice> variants{{.sizes = sizes}};
+  auto const also = [&](bool has_effect, auto const& change) {
+    for (std::size_t index = 0, before = variants.size(); has_effect && index < before; ++index) {
+      LayoutChoice changed = variants[index];
+      change(changed);
+      variants.push_back(changed);
+    }
+  };
+  LayoutChoice const plain = variants.front();
+  also(plain.size(MeshAxis::tensor) > 1, [](LayoutChoice& layout) { layout.sequence_parallel = true; });
+  also(plain.size(MeshAxis::context) > 1, [](LayoutChoice& layout) { layout.context_mode = ContextMode::ulysses; });
+  also(plain.size(MeshAxis::pipeline) > 1,
+       [](LayoutChoice& layout) { layout.pipeline_schedule = PipelineSchedule::interleaved; });
+  also(plain.replicas() > 1, [](LayoutChoice& layout) { layout.shard_optimizer = true; });
+  return variants;
+}
+
+/// The axis or switch that the model refuses, for a group of rejections.
+std::string limit_of(Config const& config, ModelDescription const& model, LayoutChoice const& layout,
+                     std::int64_t longest) {
+  auto const refused = [&](LayoutChoice const& part) {
+    return !layout_problem(with_layout(config, part), model, part.sizes, longest).empty();
+  };
+  auto const alone = [&](MeshAxis axis) {
+    LayoutChoice part = layout;
+    part.sizes = {1, 1, 1, 1};
+    part.sizes[static_cast<std::size_t>(axis)] = layout.size(axis);
+    return part;
+  };
+  for (MeshAxis const axis : {MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline}) {
+    if (refused(alone(axis))) {
+      return fmt::format("the model, with parallel.{}", name_of(axis));
+    }
+  }
+  return "the model, with several axes";
+}
+
+}  // namespace
+
+Config with_layout(Config config, LayoutChoice const& layout) {
+  ParallelConfig& parallel = config.parallel;
+  parallel.pipeline = layout.size(MeshAxis::pipeline);
+  parallel.data = layout.size(MeshAxis::data);
+  parallel.context = layout.size(MeshAxis::context);
+  parallel.tensor = layout.size(MeshAxis::tensor);
+  parallel.sequence_parallel = layout.sequence_parallel;
+  parallel.context_mode = layout.context_mode;
+  parallel.pipeline_schedule = layout.pipeline_schedule;
+  parallel.shard_optimizer = layout.shard_optimizer;
+  if (parallel.stage_layers.size() != static_cast<std::size_t>(parallel.pipeline)) {
+    parallel.stage_layers.clear();
+  }
+  config.train.micro_batch_tokens = layout.micro_batch_tokens;
+  return config;
+}
+
+LayoutChoice layout_of(Config const& config, ModelDescription const& model, int ranks) {
+  Mesh const mesh = make_mesh(config, model, 0, ranks);
+  return {.sizes = {mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), mesh.size(MeshAxis::context),
+                    mesh.size(MeshAxis::tensor)},
+          .sequence_parallel = config.parallel.sequence_parallel,
+          .context_mode = config.parallel.context_mode,
+          .pipeline_schedule = config.parallel.pipeline_schedule,
+          .shard_optimizer = config.parallel.shard_optimizer,
+          .micro_batch_tokens = config.train.micro_batch_tokens};
+}
+
+std::string describe(LayoutChoice const& layout) {
+  std::vector<std::string> axes;
+  auto const axis = [&](MeshAxis which, bool noted, std::string_view note) {
+    if (layout.size(which) > 1) {
+      axes.push_back(fmt::format("{} {}{}", name_of(which), layout.size(which), noted ? note : ""));
+    }
+  };
+  axis(MeshAxis::tensor, layout.sequence_parallel, " sequence-parallel");
+  axis(MeshAxis::context, layout.context_mode == ContextMode::ulysses, " ulysses");
+  axis(MeshAxis::pipeline, layout.pipeline_schedule == PipelineSchedule::interleaved, " interleaved");
+  axis(MeshAxis::data, false, "");
+  return fmt::format("{}{}, micro-batches of {}", axes.empty() ? "one rank" : fmt::format("{}", fmt::join(axes, " × ")),
+                     layout.shard_optimizer && layout.replicas() > 1 ? ", optimizer sharded" : "",
+                     layout.micro_batch_tokens);
+}
+
+void reject(std::vector<Rejection>& rejections, std::string const& limit, std::string const& example,
+            std::int64_t layouts) {
+  auto const known = std::ranges::find(rejections, limit, &Rejection::limit);
+  if (known == rejections.end()) {
+    rejections.push_back({limit, example, layouts});
+  } else {
+    known->layouts += layouts;
+  }
+}
+
+LayoutCandidates list_layouts(Config const& config, ModelDescription const& model, Machines const& machines,
+                              std::int64_t longest_sequence, std::int64_t batch_tokens) {
+  LayoutCandidates found;
+  for_each_mesh(machines.ranks(), [&](Sizes const& sizes) {
+    for (LayoutChoice layout : variants_of(sizes)) {
+      std::string const problem = layout_problem(with_layout(config, layout), model, layout.sizes, longest_sequence);
+      if (!problem.empty()) {
+        reject(found.rejections, limit_of(config, model, layout, longest_sequence), problem);
+        continue;
+      }
+      int const tensor = layout.size(MeshAxis::tensor);
+      if (machines.ranks_per_node % tensor != 0) {
+        reject(found.rejections, "tensor groups stay inside a node",
+               fmt::format("parallel.tensor = {} does not divide the {} ranks of a node", tensor,
+                           machines.ranks_per_node));
+        continue;
+      }
+      int const context = layout.size(MeshAxis::context);
+      if (context > 1 && longest_sequence < least_context_tokens * context) {
+        reject(found.rejections, "sequences are long enough for parallel.context",
+               fmt::format("{} context ranks would share at most {} tokens, fewer than {} each", context,
+                           longest_sequence, least_context_tokens));
+        continue;
+      }
+      auto const tokens = micro_batch_sizes(config, layout, batch_tokens);
+      bool any = false;
+      for (std::int64_t const size : tokens) {
+        std::int64_t const needed =
+            size * layout.size(MeshAxis::data) * layout.size(MeshAxis::pipeline);  // one for each stage
+        if (needed < batch_tokens + size) {
+          layout.micro_batch_tokens = size;
+          found.layouts.push_back(layout);
+          any = true;
+        }
+      }
+      if (!any) {
+        reject(found.rejections, "micro-batches of a step",
+               fmt::format("{} data ranks × {} stages need as many micro-batches of at least model.max_length = {} "
+                           "tokens, and train.batch_tokens gives {} tokens",
+                           layout.size(MeshAxis::data), layout.size(MeshAxis::pipeline), config.model.max_length,
+                           batch_tokens));
+      }
+    }
+  });
+  return found;
+}
+
+}  // namespace heddle

@@ -1,0 +1,156 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <heddle/core/base/seconds.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/dist/optimizer/gradient_reducer.hpp>
+#include <heddle/dist/planning/network_measurement.hpp>
+#include <heddle/dist/report/mesh_report.hpp>
+#include <set>
+
+namespace heddle {
+
+namespace {
+
+constexpr std::array<std::int64_t, 6> element_counts{16, 1 << 10, 1 << 14, 1 << 17, 1 << 19, 1 << 21};
+constexpr int repetitions = 7;
+constexpr double element_bytes = sizeof(float);
+
+/// The median seconds of `work` on the slowest rank. Collective over the group.
+double median_seconds(Communicator const& group, std::function<void()> const& work) {
+  std::vector<double> seconds;
+  for (int repetition = 0; repetition <= repetitions; ++repetition) {
+    group.barrier();
+    auto const begin = SteadyClock::now();
+    work();
+    seconds.push_back(max_of(group, seconds_since(begin)));
+  }
+  seconds.erase(seconds.begin());  // the first takes memory and connects
+  std::ranges::sort(seconds);
+  return seconds[seconds.size() / 2];
+}
+
+/// Measures `verb` with tensors of several sizes; `share`: of its bytes, as NetworkModel says.
+LinkModel measured(Communicator const& group, double steps, double share,
+                   std::function<void(Tensor const&)> const& verb) {
+  std::vector<TimedMessage> messages;
+  for (std::int64_t const count : element_counts) {
+    std::int64_t const elements = count * group.size();  // equal parts
+    Tensor const tensor = Tensor::allocate(DType::float32, {elements});
+    std::vector<float> const ones(static_cast<std::size_t>(elements), 1.0F);
+    copy_from_host(tensor, ones.data());
+    double const seconds = median_seconds(group, [&] { verb(tensor); });
+    messages.push_back({steps, share * element_bytes * static_cast<double>(elements), seconds});
+  }
+  return fit_link(messages);
+}
+
+/// There and back between the first two ranks.
+LinkModel measured_message(Communicator const& group) {
+  return measured(group, 2, 2, [&](Tensor const& tensor) {
+    if (group.rank() == 0) {
+      group.send(tensor, 1);
+      group.receive(tensor, 1);
+    } else if (group.rank() == 1) {
+      group.receive(tensor, 0);
+      group.send(tensor, 0);
+    }
+  });
+}
+
+/// Buckets as in a backward pass: some under way at a time.
+void reduce_in_buckets(Communicator const& group, Tensor const& tensor) {
+  constexpr std::size_t most_under_way = 4;
+  std::vector<Transfer> under_way;
+  for (std::int64_t begin = 0; begin < tensor.size(); begin += GradientReducer::default_bucket) {
+    std::int64_t const count = std::min(GradientReducer::default_bucket, tensor.size() - begin);
+    under_way.push_back(group.start_all_reduce(tensor.rows(begin, count)));
+    while (under_way.size() >= most_under_way) {
+      std::erase_if(under_way, [](Transfer& transfer) { return transfer.progress(); });
+    }
+  }
+  std::ranges::for_each(under_way, &Transfer::wait);
+}
+
+NetworkModel::Links measured_links(Communicator const& group) {
+  auto const ranks = static_cast<double>(group.size());
+  double const steps = std::ceil(std::log2(ranks));
+  double const others = (ranks - 1) / ranks;
+  NetworkModel::Links links;
+  links.message = measured_message(group);
+  links.all_reduce = measured(group, steps, 2 * others, [&](Tensor const& tensor) { group.all_reduce(tensor); });
+  links.all_gather = measured(group, steps, others, [&](Tensor const& tensor) {
+    std::int64_t const part = tensor.size() / group.size();
+    group.all_gather(tensor.rows(part * group.rank(), part), tensor);
+  });
+  links.reduction = measured(group, steps, 2 * others, [&](Tensor const& tensor) { reduce_in_buckets(group, tensor); });
+  return links;
+}
+
+}  // namespace
+
+LinkModel fit_link(std::span<TimedMessage const> messages) {
+  // Normal equations of Σ ((α steps + β bytes) / seconds - 1)².
+  double aa = 0;
+  double ab = 0;
+  double bb = 0;
+  double a = 0;
+  double b = 0;
+  for (auto const& [steps, bytes, seconds] : messages) {
+    double const x = steps / seconds;
+    double const y = bytes / seconds;
+    aa += x * x;
+    ab += x * y;
+    bb += y * y;
+    a += x;
+    b += y;
+  }
+  double const determinant = aa * bb - ab * ab;
+  LinkModel link;
+  if (determinant > 1e-12 * aa * bb) {
+    link = {(a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant};
+  }
+  if (link.latency <= 0 && link.seconds_per_byte <= 0) {
+    return {aa > 0 ? a / aa : 0, 0};
+  }
+  if (link.latency < 0) {
+    link = {0, b / bb};
+  } else if (link.seconds_per_byte < 0) {
+    link = {a / aa, 0};
+  }
+  return link;
+}
+
+NetworkModel measure_network(Communicator const& world) {
+  std::vector<std::string> const hosts = gather_hosts(world);
+  std::set<std::string> const names(hosts.begin(), hosts.end());
+  std::string const& own_host = hosts[static_cast<std::size_t>(world.rank())];
+  auto const host = static_cast<int>(std::distance(names.begin(), names.find(own_host)));
+  int const before = static_cast<int>(std::count(hosts.begin(), hosts.begin() + world.rank(), own_host));
+  auto const largest =
+      *std::ranges::max_element(names, {}, [&](std::string const& name) { return std::ranges::count(hosts, name); });
+  Communicator const node = world.split(host, world.rank(), "node");
+  Communicator const between = world.split(before, world.rank(), "one rank of each node");
+  NetworkModel network = NetworkModel::assumed();
+  // One after the other, and alone: first inside the largest node, then between the nodes.
+  if (own_host == largest && node.size() > 1) {
+    network.inside_node = measured_links(node);
+  }
+  world.barrier();
+  if (before == 0 && between.size() > 1) {
+    network.between_nodes = measured_links(between);
+  }
+  world.barrier();
+  int const speaker = static_cast<int>(std::ranges::find(hosts, largest) - hosts.begin());
+  network.inside_node = broadcast_value(world, network.inside_node, speaker);
+  network.between_nodes = broadcast_value(world, network.between_nodes, 0);
+  auto const most = std::ranges::count(hosts, largest);
+  network.source = fmt::format("inside a node {}, between nodes {}",
+                               most > 1 ? fmt::format("measured with {} ranks", most) : "assumed",
+                               names.size() > 1 ? fmt::format("measured with {} nodes", names.size()) : "assumed");
+  return network;
+}
+
+}  // namespace heddle

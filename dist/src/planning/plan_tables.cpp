@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/dist/planning/planner.hpp>
+
+namespace heddle {
+
+namespace {
+
+double mebibytes(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
+std::string memory_row(std::string const& name, MemoryUse const& use) {
+  return fmt::format("  {:<14} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>11.1f} {:>10.1f}\n", name,
+                     mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.moments),
+                     mebibytes(use.kernels), mebibytes(use.activations), mebibytes(use.total()));
+}
+
+/// A line for adjacent stages with equal memory.
+std::string memory_table(std::vector<MemoryUse> const& stages) {
+  std::string text = fmt::format("  {:<14} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10}\n", "MiB of a rank", "parameters",
+                                 "gradients", "moments", "kernels", "activations", "together");
+  for (std::size_t first = 0, end = 0; first < stages.size(); first = end) {
+    for (end = first + 1; end < stages.size() && stages[end] == stages[first]; ++end) {
+    }
+    std::string const name = stages.size() == 1 ? "each"
+                             : end == first + 1 ? fmt::format("stage {}", first)
+                                                : fmt::format("stages {} to {}", first, end - 1);
+    text += memory_row(name, stages[first]);
+  }
+  return text;
+}
+
+std::string percent(double part, double whole) {
+  return fmt::format("{:.0f} %", whole > 0 ? 100 * part / whole : 0);
+}
+
+}  // namespace
+
+std::string describe_plan(LayoutPlan const& plan) {
+  std::string text = fmt::format(
+      "  {} micro-batches for each data rank; step {:.4f} s: kernels of the busiest stage {}, bubble {}, reading {}\n",
+      plan.micro_batches, plan.step_seconds, percent(plan.kernel_seconds, plan.step_seconds), percent(plan.bubble, 1),
+      percent(plan.reading_seconds, plan.step_seconds));
+  if (plan.assumed_share > 0.005) {
+    text += fmt::format("  {} of the kernels' time is assumed, not measured\n", percent(plan.assumed_share, 1));
+  }
+  text += memory_table(plan.stages);
+  for (GroupTraffic const& group : plan.groups) {
+    text += fmt::format("  {:<9} of {:>4} ranks {:<13}: {:>10.1f} MiB, {:>9.4f} s of messages in a step\n", group.name,
+                        group.place.ranks, group.place.inside_node ? "in a node" : "across nodes",
+                        mebibytes(group.bytes), group.seconds);
+  }
+  return text;
+}
+
+std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
+  std::string text;
+  if (!plan.best.empty()) {
+    text = fmt::format("{:>3}  {:>10} {:>12} {:>7} {:>13}  layout\n", "", "step, s", "tokens/s", "bubble",
+                       "GiB of a node");
+  }
+  for (std::size_t index = 0; index < plan.best.size(); ++index) {
+    LayoutPlan const& each = plan.best[index];
+    text += fmt::format("{:>3}  {:>10.4f} {:>12.0f} {:>5.0f} % {:>13.2f}  {}\n", index + 1, each.step_seconds,
+                        static_cast<double>(batch_tokens) / each.step_seconds, 100 * each.bubble,
+                        mebibytes(each.node_bytes) / 1024, describe(each.layout));
+  }
+  if (plan.fitting > static_cast<std::int64_t>(plan.best.size())) {
+    text += fmt::format("     {} more layouts fit\n", plan.fitting - static_cast<std::int64_t>(plan.best.size()));
+  }
+  for (Rejection const& rejection : plan.rejections) {
+    text += fmt::format("rejected by {}: {} layout{}, for example {}\n", rejection.limit, rejection.layouts,
+                        rejection.layouts == 1 ? "" : "s", rejection.example);
+  }
+  return text;
+}
+
+}  // namespace heddle

@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/operations/adam.hpp>
+#include <heddle/core/operations/softmax_cross_entropy.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/dist/planning/rank_work.hpp>
+#include <heddle/dist/report/rehearsal.hpp>
+#include <map>
+#include <utility>
+
+namespace heddle {
+
+namespace {
+
+/// Counts the calls of a pass after another.
+class CallCounter final : public KernelObserver {
+ public:
+  void observe(Execution& execution, KernelCall const& call) override {
+    static_cast<void>(execution);
+    std::string kind = kind_of(call);
+    auto& by_size = calls_[std::move(kind)];
+    auto const known = std::ranges::find_if(by_size, [&](KernelCalls const& old) { return old.cost == call.cost; });
+    if (known != by_size.end()) {
+      known->calls += 1;
+    } else {
+      by_size.push_back({"", call.cost, 1});
+    }
+    if (call.kept.bytes > 0) {
+      kept_[call.kept.name] = static_cast<std::int64_t>(call.kept.bytes);
+    }
+  }
+
+  /// The calls since the last one of take.
+  std::vector<KernelCalls> take() {
+    std::vector<KernelCalls> all;
+    for (auto& [kind, by_size] : calls_) {
+      for (KernelCalls& calls : by_size) {
+        calls.kind = kind;
+        all.push_back(std::move(calls));
+      }
+    }
+    calls_.clear();
+    return all;
+  }
+  std::int64_t kept_bytes() const {
+    std::int64_t sum = 0;
+    for (auto const& [name, bytes] : kept_) {
+      sum += bytes;
+    }
+    return sum;
+  }
+
+ private:
+  std::map<std::string, std::vector<KernelCalls>> calls_;
+  std::map<std::string, std::int64_t> kept_;
+};
+
+/// A micro-batch's way through the parts of a rank.
+class StageRehearsal {
+ public:
+  StageRehearsal(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
+                 Registries const& registries, Pack const& pack)
+      : config_(config),
+        pack_(pack),
+        rank_(config, Mesh(layout.sizes, rehearsed_rank(layout, stage), layout.ranks()), vocabulary, registries,
+              calls_) {}
+
+  RankWork run() {
+    RankWork work;
+    for (ModelPart const& part : rank_.model().parts()) {
+      rehearse(part, work);
+    }
+    work.kept_by_kernels = calls_.kept_bytes();
+    count_parameters(work);
+    return work;
+  }
+
+ private:
+  LayerContext context(Arena& arena) {
+    return {.execution = rank_.execution(),
+            .arena = arena,
+            .pack = pack_,
+            .training = true,
+            .seed = config_.train.seed,
+            .row_split = rank_.row_split()};
+  }
+
+  void rehearse(ModelPart const& part, RankWork& work) {
+    Arena inputs, kept, temporary;
+    LayerContext at_input = context(inputs);
+    HiddenStates const input = part.allocate_input(at_input);
+    HiddenStates const grad_output = part.allocate_grad_output(at_input);
+    work.input_bytes.push_back(static_cast<std::int64_t>(inputs.peak()));
+    Tensor const sums = Tensor::allocate(DType::float64, {1, SoftmaxCrossEntropy::sums_size});
+    Saved saved;
+    TrafficByGroup const before = traffic_of(rank_.parallel());
+    LayerContext forward = context(kept);
+    static_cast<void>(
+        part.forward(forward, input, saved,
+                     {.label_smoothing = config_.train.label_smoothing, .sums = sums, .z_loss = config_.train.z_loss}));
+    TrafficByGroup const between = traffic_of(rank_.parallel());
+    work.forward.push_back({calls_.take(), between - before});
+    LayerContext backward = context(temporary);
+    static_cast<void>(part.backward(backward, grad_output, saved));
+    work.backward.push_back({calls_.take(), traffic_of(rank_.parallel()) - between});
+    work.activations.push_back(static_cast<std::int64_t>(kept.peak()));
+    work.temporary = std::max(work.temporary, static_cast<std::int64_t>(temporary.peak()));
+  }
+
+  void count_parameters(RankWork& work) const {
+    ParameterSet const& parameters = rank_.parameters();
+    work.parameters = parameters.size();
+    work.parameter_dtype = parameter_dtype(dtype_of(config_.train.precision));
+    for (Parameter const& parameter : parameters.all()) {
+      std::int64_t const elements = parameter.local_shape.size();
+      ParameterSpec const& spec = parameter.spec;
+      if (spec.stages.size() > 1) {
+        work.shared_elements += elements;
+        work.most_holders = std::max(work.most_holders, static_cast<int>(spec.stages.size()));
+      }
+      if (std::ranges::find(spec.gradient_partial_over, MeshAxis::tensor) != spec.gradient_partial_over.end()) {
+        work.partial_elements += elements;
+      }
+    }
+  }
+
+  Config const& config_;
+  Pack const& pack_;
+  CallCounter calls_;
+  RehearsedRank rank_;
+};
+
+}  // namespace
+
+int rehearsed_rank(LayoutChoice const& layout, int stage) {
+  int const context = layout.size(MeshAxis::context);
+  int const tensor = layout.size(MeshAxis::tensor);
+  return stage * layout.size(MeshAxis::data) * context * tensor + context * tensor - 1;
+}
+
+RankWork rehearse_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
+                        Registries const& registries, Pack const& pack) {
+  return StageRehearsal(config, layout, stage, vocabulary, registries, pack).run();
+}
+
+namespace {
+
+/// Adds `count` such passes.
+void add_pass(PassWork& into, PassWork const& from, std::int64_t count) {
+  for (KernelCalls const& calls : from.kernels) {
+    auto const known = std::ranges::find_if(
+        into.kernels, [&](KernelCalls const& old) { return old.cost == calls.cost && old.kind == calls.kind; });
+    if (known != into.kernels.end()) {
+      known->calls += static_cast<double>(count) * calls.calls;
+    } else {
+      into.kernels.push_back(calls);
+      into.kernels.back().calls *= static_cast<double>(count);
+    }
+  }
+  for (std::size_t group = 0; group < traffic_groups; ++group) {
+    for (std::size_t verb = 0; verb < verbs; ++verb) {
+      into.traffic[group][verb].operations += count * from.traffic[group][verb].operations;
+      into.traffic[group][verb].bytes += count * from.traffic[group][verb].bytes;
+    }
+  }
+}
+
+}  // namespace
+
+RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int stages) {
+  RankWork sum;
+  std::int64_t shared = 0;
+  for (std::vector<LayerGroup> const& groups : parts) {
+    PassWork& forward = sum.forward.emplace_back();
+    PassWork& backward = sum.backward.emplace_back();
+    std::int64_t& activations = sum.activations.emplace_back(0);
+    sum.input_bytes.push_back(groups.front().layer->input_bytes.front());
+    for (auto const& [layer, count] : groups) {
+      add_pass(forward, layer->forward.front(), count);
+      add_pass(backward, layer->backward.front(), count);
+      activations += count * layer->activations.front();
+      sum.temporary = std::max(sum.temporary, layer->temporary);
+      sum.kept_by_kernels += count * layer->kept_by_kernels;
+      sum.parameters += count * layer->parameters;
+      sum.partial_elements += count * layer->partial_elements;
+      shared += count * layer->shared_elements;
+      sum.shared_elements = std::max(sum.shared_elements, layer->shared_elements);
+      sum.most_holders = std::max(sum.most_holders, std::min(layer->most_holders, stages));
+      sum.parameter_dtype = layer->parameter_dtype;
+    }
+  }
+  sum.parameters -= shared - sum.shared_elements;
+  return sum;
+}
+
+std::vector<KernelCalls> update_kernels(RankWork const& work, std::int64_t owned) {
+  auto const name = name_of(work.parameter_dtype);
+  auto const element = static_cast<double>(size_of(work.parameter_dtype));
+  TensorOpsProblem const tensors{work.parameter_dtype};
+  AdamProblem const adam{.dtype = work.parameter_dtype};
+  auto const all = static_cast<double>(work.parameters);
+  auto const own = static_cast<double>(owned);
+  return {{fmt::format("tensor_ops fill, {}; {}", name, timing_key(tensors)), {0, all * element}, 1},
+          {fmt::format("tensor_ops sum of squares, {}; {}", name, timing_key(tensors)), {0, own * element}, 1},
+          {fmt::format("adam update, {}; {}", name, timing_key(adam)), cost(adam, own), 1}};
+}
+
+}  // namespace heddle

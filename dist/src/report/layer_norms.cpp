@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <cmath>
+#include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/gradient_norm.hpp>
+#include <heddle/dist/report/layer_norms.hpp>
+#include <map>
+
+namespace heddle {
+
+std::string layer_of(std::string const& parameter) {
+  std::size_t const layers = parameter.find(".layers.");
+  if (layers == std::string::npos) {
+    return parameter;
+  }
+  std::size_t const number = parameter.find('.', layers + 1) + 1;
+  std::size_t const sublayer = parameter.find('.', number) + 1;
+  return sublayer == 0 ? parameter : parameter.substr(0, parameter.find('.', sublayer));
+}
+
+LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, ParameterSet const& parameters,
+                       DistributedOptimizer const& optimizer, TensorOps& operations, Execution& execution) {
+  LayerNorms norms;
+  std::map<std::string, std::size_t> index;
+  for (std::string const& name : model.names()) {
+    std::string const layer = layer_of(name);
+    if (index.try_emplace(layer, norms.layers.size()).second) {
+      norms.layers.push_back(layer);
+    }
+  }
+  std::size_t const count = norms.layers.size();
+  std::vector<double> sums(2 * count, 0.0);  // of squares: parameters, then gradients
+  bool const sharded = optimizer.sharded();
+  for (Parameter const& parameter : parameters.all()) {
+    if (!counts_here(parameter.spec, parallel.mesh)) {
+      continue;
+    }
+    std::size_t const layer = index.at(layer_of(parameter.spec.name));
+    IndexRange const elements = elements_of(parameter);
+    auto const squares = [&](Tensor const& buffer, IndexRange const& range) {
+      return operations.sum_of_squares(execution, buffer.rows(range.begin, range.count()));
+    };
+    if (!sharded || parallel.replicas.rank() == 0) {
+      sums[layer] += squares(parameters.values(), elements);
+    }
+    if (!parameter.rule.frozen) {
+      // Where the optimizer is sharded each replica has its part of the sum.
+      for (IndexRange const& range : intersection({elements}, optimizer.moments().parts())) {
+        sums[count + layer] += squares(parameters.gradients(), range);
+      }
+    }
+  }
+  all_reduce_values(parallel.tensor, std::span(sums));
+  all_reduce_values(parallel.pipeline, std::span(sums));
+  if (sharded) {
+    all_reduce_values(parallel.replicas, std::span(sums));
+  }
+  for (double& sum : sums) {
+    sum = std::sqrt(sum);
+  }
+  auto const middle = sums.begin() + static_cast<std::ptrdiff_t>(count);
+  norms.parameters.assign(sums.begin(), middle);
+  norms.gradients.assign(middle, sums.end());
+  return norms;
+}
+
+}  // namespace heddle

@@ -1,0 +1,211 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/host_name.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/dist/trace/trace_file.hpp>
+#include <iterator>
+#include <map>
+#include <ostream>
+#include <span>
+
+namespace heddle {
+
+namespace {
+
+constexpr std::array<std::string_view, 8> categories{"step", "pass",          "layer",   "kernel",
+                                                     "data", "communication", "waiting", "transfer"};
+constexpr int work_lane = 0;
+
+/// The events of one rank, as they travel.
+struct RankEvents {
+  std::vector<TraceEvent> events;
+  std::vector<std::string> texts;
+  std::string host;
+  std::int64_t offset = 0;
+};
+
+/// Bytes as the elements that every communicator moves, the last one filled up.
+std::vector<std::int32_t> words_for(std::size_t bytes) {
+  return std::vector<std::int32_t>(std::max<std::size_t>((bytes + 3) / 4, 1));
+}
+
+Tensor tensor_of(std::vector<std::int32_t>& words) {
+  return Tensor::borrow(words.data(), DType::int32, {static_cast<std::int64_t>(words.size())}, MemorySpace::host);
+}
+
+void send_bytes(Communicator const& world, std::span<std::byte const> bytes) {
+  auto words = words_for(bytes.size());
+  std::ranges::copy(bytes, std::as_writable_bytes(std::span(words)).begin());
+  world.send(tensor_of(words), 0);
+}
+
+void receive_bytes(Communicator const& world, int rank, std::span<std::byte> bytes) {
+  auto words = words_for(bytes.size());
+  world.receive(tensor_of(words), rank);
+  std::copy_n(std::as_bytes(std::span(words)).begin(), bytes.size(), bytes.begin());
+}
+
+/// The sizes of what follows.
+struct Sizes {
+  std::int64_t events = 0;
+  std::int64_t text_bytes = 0;
+  std::int64_t offset = 0;
+};
+
+void send_to_root(Communicator const& world, RankEvents const& own) {
+  std::string texts = own.host;
+  for (std::string const& text : own.texts) {
+    texts += '\n' + text;
+  }
+  Sizes const sizes{static_cast<std::int64_t>(own.events.size()), static_cast<std::int64_t>(texts.size()), own.offset};
+  std::array<std::byte, 4> go{};
+  receive_bytes(world, 0, go);  // rank 0 holds the events of one rank at a time
+  send_bytes(world, std::as_bytes(std::span(&sizes, 1)));
+  send_bytes(world, std::as_bytes(std::span(own.events)));
+  send_bytes(world, std::as_bytes(std::span(texts)));
+}
+
+RankEvents receive_from(Communicator const& world, int rank) {
+  std::vector<std::int32_t> go(1);
+  world.send(tensor_of(go), rank);
+  Sizes sizes;
+  receive_bytes(world, rank, std::as_writable_bytes(std::span(&sizes, 1)));
+  RankEvents result;
+  result.offset = sizes.offset;
+  result.events.resize(static_cast<std::size_t>(sizes.events));
+  receive_bytes(world, rank, std::as_writable_bytes(std::span(result.events)));
+  std::string texts(static_cast<std::size_t>(sizes.text_bytes), '\0');
+  receive_bytes(world, rank, std::as_writable_bytes(std::span(texts)));
+  std::size_t const end = texts.find('\n');
+  result.host = texts.substr(0, end);
+  for (std::size_t begin = end; begin != std::string::npos;) {
+    std::size_t const next = texts.find('\n', begin + 1);
+    result.texts.push_back(texts.substr(begin + 1, next == std::string::npos ? std::string::npos : next - begin - 1));
+    begin = next;
+  }
+  return result;
+}
+
+/// Names of layers and kernels may be a plug-in's.
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (char const letter : text) {
+    if (letter == '"' || letter == '\\') {
+      result += '\\';
+    }
+    result += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;
+  }
+  return result + '"';
+}
+
+/// Writes one rank's events, in microseconds since `origin` of rank 0's clock.
+class Writer {
+ public:
+  Writer(std::ostream& output, std::int64_t origin) : output_(output), origin_(origin) {}
+
+  void write(int rank, RankEvents const& from) {
+    from_ = &from;
+    rank_ = rank;
+    lanes_.clear();
+    metadata("process_name", work_lane, fmt::format("rank {} on {}", rank, from.host));
+    metadata("thread_name", work_lane, "work");
+    for (TraceEvent const& event : from.events) {
+      if (event.kind == TraceKind::transfer) {
+        transfer(event);
+      } else if (event.end > 0) {
+        item(fmt::format(R"({{"ph":"X",{},"dur":{:.3f}{}}})", head(event, work_lane, event.begin),
+                         1e-3 * static_cast<double>(event.end - event.begin), arguments(event)));
+      }
+    }
+  }
+
+ private:
+  std::string const& text(std::uint32_t number) const { return from_->texts[number]; }
+
+  void item(std::string const& json) {
+    output_ << (first_ ? "\n" : ",\n") << json;
+    first_ = false;
+  }
+
+  void metadata(std::string_view kind, int lane, std::string const& name) {
+    item(fmt::format(R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})", kind, rank_, lane,
+                     quoted(name)));
+  }
+
+  std::string head(TraceEvent const& event, int lane, std::int64_t at) const {
+    bool const pass = event.kind == TraceKind::pass;
+    std::string_view const direction = event.direction == Direction::forward ? "forward" : "backward";
+    return fmt::format(R"("cat":"{}","name":{},"pid":{},"tid":{},"ts":{:.3f})",
+                       categories[static_cast<std::size_t>(event.kind)],
+                       quoted(pass ? direction : std::string_view(text(event.name))), rank_, lane,
+                       1e-3 * static_cast<double>(at - from_->offset - origin_));
+  }
+
+  std::string arguments(TraceEvent const& event) const {
+    switch (event.kind) {
+      case TraceKind::pass:
+        return fmt::format(R"(,"args":{{"micro_batch":{},"part":{}}})", event.number, event.place);
+      case TraceKind::layer:
+        return fmt::format(R"(,"args":{{"pass":"{}"}})",
+                           event.direction == Direction::forward ? "forward" : "backward");
+      case TraceKind::kernel:
+        return fmt::format(R"(,"args":{{"extents":{}}})", quoted(text(event.detail)));
+      case TraceKind::communication:
+      case TraceKind::waiting:
+      case TraceKind::transfer:
+        return fmt::format(R"(,"args":{{"group":{}{}{}}})", quoted(text(event.detail)),
+                           event.number >= 0 ? fmt::format(R"(,"bytes":{})", event.number) : "",
+                           event.place >= 0 ? fmt::format(R"(,"peer":{})", event.place) : "");
+      case TraceKind::step:
+      case TraceKind::data:
+        return "";
+    }
+    return "";
+  }
+
+  void transfer(TraceEvent const& event) {
+    auto const [lane, added] = lanes_.try_emplace(event.detail, work_lane + 1 + static_cast<int>(lanes_.size()));
+    if (added) {
+      metadata("thread_name", lane->second, fmt::format("transfers of {}", text(event.detail)));
+    }
+    std::string const id = fmt::format(R"(,"id":{})", next_id_++);
+    item(fmt::format(R"({{"ph":"b",{}{}{}}})", head(event, lane->second, event.begin), id, arguments(event)));
+    item(fmt::format(R"({{"ph":"e",{}{}}})", head(event, lane->second, event.end), id));
+  }
+
+  std::ostream& output_;
+  std::int64_t origin_;
+  RankEvents const* from_ = nullptr;
+  int rank_ = 0;
+  bool first_ = true;
+  std::int64_t next_id_ = 1;
+  std::map<std::uint32_t, int> lanes_;  ///< by the group's name
+};
+
+}  // namespace
+
+void write_trace(Communicator const& world, StepTrace const& trace, std::int64_t offset, std::ostream* output) {
+  RankEvents own{trace.events(), trace.texts(), host_name(), offset};
+  bool failed = false;
+  if (world.rank() == 0) {
+    std::int64_t const origin = own.events.empty() ? 0 : own.events.front().begin;
+    *output << R"({"displayTimeUnit":"ms","traceEvents":[)";
+    Writer writer(*output, origin);
+    writer.write(0, own);
+    for (int rank = 1; rank < world.size(); ++rank) {
+      writer.write(rank, receive_from(world, rank));
+    }
+    *output << "\n]}\n" << std::flush;
+    failed = !*output;
+  } else {
+    send_to_root(world, own);
+  }
+  if (any_of(world, failed)) {
+    throw Error("the trace cannot be written (is the disk full?)");
+  }
+}
+
+}  // namespace heddle

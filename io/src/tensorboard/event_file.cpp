@@ -1,0 +1,170 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/host_name.hpp>
+#include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/tensorboard/event_file.hpp>
+#include <numeric>
+#include <vector>
+
+#include "message.hpp"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::size_t most_buckets = 30;
+
+// Fields of tensorflow.Event, Summary, Summary.Value and the messages inside, by their names in TensorFlow's
+// event.proto, summary.proto and tensor.proto.
+namespace event {
+constexpr int wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7;
+}
+namespace session_log {
+constexpr int status = 1, status_start = 1;
+}
+namespace value {
+constexpr int summary = 1, tag = 1, simple_value = 2, histogram = 5, tensor = 8, metadata = 9;
+constexpr int plugin_data = 1, plugin_name = 1;
+}  // namespace value
+namespace histogram {
+constexpr int least = 1, most = 2, count = 3, sum = 4, sum_of_squares = 5, bucket_limits = 6, buckets = 7;
+}
+namespace tensor {
+constexpr int dtype = 1, dtype_string = 7, shape = 2, dimension = 2, size = 1, string_value = 8;
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::uint32_t masked_crc(std::string_view bytes) {
+  std::uint32_t const crc = crc32c(bytes);
+  return (crc >> 15U | crc << 17U) + 0xa282ead8U;
+}
+
+std::array<std::uint32_t, 256> crc_table() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
+    std::uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = crc >> 1U ^ ((crc & 1U) != 0 ? 0x82f63b78U : 0U);
+    }
+    table[byte] = crc;
+  }
+  return table;
+}
+
+/// Names follow each other in the order of the starts, because TensorBoard reads files in the order of their names.
+std::filesystem::path new_name(std::filesystem::path const& directory) {
+  return directory / fmt::format("events.out.tfevents.{:017.6f}.{}.{}", now(), host_name(), getpid());
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  static std::array<std::uint32_t, 256> const table = crc_table();
+  std::uint32_t crc = 0xffffffffU;
+  for (char const letter : bytes) {
+    crc = crc >> 8U ^ table[(crc ^ static_cast<unsigned char>(letter)) & 0xffU];
+  }
+  return ~crc;
+}
+
+EventFile::EventFile(std::filesystem::path const& directory, std::int64_t first_step) {
+  make_directory(directory);
+  path_ = new_name(directory);
+  file_.open(path_, std::ios::binary);
+  write_record(Message().number(event::wall_time, now()).bytes(event::file_version, "brain.Event:2").content());
+  Message const start = Message().integer(session_log::status, session_log::status_start);
+  write_record(Message()
+                   .number(event::wall_time, now())
+                   .integer(event::step, first_step)
+                   .bytes(event::session_log, start.content())
+                   .content());
+  flush();
+}
+
+void EventFile::write_record(std::string_view content) {
+  std::string length;
+  append_little_endian(length, static_cast<std::uint64_t>(content.size()));
+  std::string record = length;
+  append_little_endian(record, masked_crc(length));
+  record += content;
+  append_little_endian(record, masked_crc(content));
+  file_ << record;
+}
+
+void EventFile::write_summary(std::int64_t step, std::string_view content) {
+  Message const summary = Message().bytes(value::summary, content);
+  write_record(Message()
+                   .number(event::wall_time, now())
+                   .integer(event::step, step)
+                   .bytes(event::summary, summary.content())
+                   .content());
+}
+
+void EventFile::scalar(std::int64_t step, std::string_view tag, double number) {
+  write_summary(step,
+                Message().bytes(value::tag, tag).number(value::simple_value, static_cast<float>(number)).content());
+}
+
+void EventFile::histogram(std::int64_t step, std::string_view tag, std::span<double const> values) {
+  std::vector<double> finite(values.begin(), values.end());
+  std::erase_if(finite, [](double each) { return !std::isfinite(each); });
+  if (finite.empty()) {
+    return;
+  }
+  std::ranges::sort(finite);
+  double const width = (finite.back() - finite.front()) / static_cast<double>(most_buckets);
+  std::size_t const buckets = width > 0 ? most_buckets : 1;
+  std::vector<double> limits;
+  std::vector<double> counts;
+  auto next = finite.begin();
+  for (std::size_t bucket = 1; bucket <= buckets; ++bucket) {
+    limits.push_back(bucket == buckets ? finite.back() : finite.front() + width * static_cast<double>(bucket));
+    auto const end = std::upper_bound(next, finite.end(), limits.back());
+    counts.push_back(static_cast<double>(end - next));
+    next = end;
+  }
+  double const squares = std::inner_product(finite.begin(), finite.end(), finite.begin(), 0.0);
+  Message const content = Message()
+                              .number(histogram::least, finite.front())
+                              .number(histogram::most, finite.back())
+                              .number(histogram::count, static_cast<double>(finite.size()))
+                              .number(histogram::sum, std::accumulate(finite.begin(), finite.end(), 0.0))
+                              .number(histogram::sum_of_squares, squares)
+                              .numbers(histogram::bucket_limits, limits)
+                              .numbers(histogram::buckets, counts);
+  write_summary(step, Message().bytes(value::tag, tag).bytes(value::histogram, content.content()).content());
+}
+
+void EventFile::text(std::int64_t step, std::string_view tag, std::string_view words) {
+  Message const one = Message().integer(tensor::size, 1);
+  Message const shape = Message().bytes(tensor::dimension, one.content());
+  Message const content = Message()
+                              .integer(tensor::dtype, tensor::dtype_string)
+                              .bytes(tensor::shape, shape.content())
+                              .bytes(tensor::string_value, words);
+  Message const plugin = Message().bytes(value::plugin_name, "text");
+  Message const metadata = Message().bytes(value::plugin_data, plugin.content());
+  write_summary(step, Message()
+                          .bytes(value::tag, tag)
+                          .bytes(value::tensor, content.content())
+                          .bytes(value::metadata, metadata.content())
+                          .content());
+}
+
+void EventFile::flush() {
+  file_ << std::flush;
+  if (!file_) {
+    throw Error(fmt::format("{} cannot be written (is the disk full?)", path_.string()));
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,241 @@
+#include "tensor_writer.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/seconds.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <optional>
+
+#include "file_writer.hpp"
+#include "files/file_descriptor.hpp"
+#include "files/together.hpp"
+#include "hosts.hpp"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t largest_chunk = std::int64_t{1} << 20;   // elements
+constexpr std::int64_t smallest_chunk = std::int64_t{1} << 14;  // elements
+/// Elements that travel at the same time, to all writers together: they bound the memory of a rank that sends.
+constexpr std::int64_t round_elements = std::int64_t{1} << 23;
+
+/// The chunks of one file, in the order of their offsets.
+class Chunks {
+ public:
+  Chunks(TensorFile const& file, std::int64_t most) : file_(file), most_(most) {}
+
+  bool done() const { return extent_ == file_.extents.size(); }
+  /// The offset of the next chunk in the file.
+  std::int64_t offset() const {
+    return file_.extents[extent_].offset + begin_ * static_cast<std::int64_t>(sizeof(float));
+  }
+  TensorChunk next() {
+    TensorExtent const& extent = file_.extents[extent_];
+    std::int64_t const end = std::min(begin_ + most_, extent.elements);
+    TensorChunk const chunk{extent.tensor, extent.part, {begin_, end}};
+    begin_ = end;
+    if (begin_ == extent.elements) {
+      begin_ = 0;
+      ++extent_;
+    }
+    return chunk;
+  }
+
+ private:
+  TensorFile const& file_;
+  std::int64_t most_;
+  std::size_t extent_ = 0;
+  std::int64_t begin_ = 0;
+};
+
+/// Queues the image's bytes up to `end`.
+void write_image(FileWriter& file, hdf5::FileImage& image, std::int64_t end) {
+  while (file.position() < end) {
+    image.read(file.position(),
+               file.buffer(static_cast<std::size_t>(std::min(manifest_block_bytes, end - file.position()))));
+    file.queue();
+  }
+}
+
+/// Throws Error unless the numbers may be kept.
+void check_numbers(std::span<float const> numbers, StreamedTensor const& tensor, TensorPart part) {
+  constexpr std::uint32_t exponent = 0x7F800000;
+  std::size_t not_finite = 0;
+  std::size_t negative = 0;
+  for (float const number : numbers) {
+    not_finite += (std::bit_cast<std::uint32_t>(number) & exponent) == exponent ? 1 : 0;
+    negative += number < 0 ? 1 : 0;
+  }
+  bool const refused_sign = part == TensorPart::second_moment && negative > 0;
+  if (not_finite > 0 || refused_sign) {
+    throw Error("parameter " + tensor.name + ": its " + part_name(part) +
+                    (not_finite > 0 ? " holds numbers that are not finite" : " holds negative numbers") +
+                    ", so this state is not kept; the earlier checkpoints are unchanged: lower optimizer.learning_rate "
+                    "and start again, or go back further with `heddle train RUN.toml --resume-from STEP` (`heddle "
+                    "checkpoint list` shows the steps)",
+                ExitCode::loss_not_finite);
+  }
+}
+
+/// One rank's part of the streaming.
+class Streaming {
+ public:
+  Streaming(std::vector<int> const& writers, int rank, TensorFiles const& planned, TensorStream& tensors)
+      : writers_(writers), planned_(planned), tensors_(tensors) {
+    std::int64_t const files = std::ssize(planned.files);
+    std::int64_t const most = std::clamp(round_elements / files, smallest_chunk, largest_chunk);
+    for (std::size_t file = 0; file < planned.files.size(); ++file) {
+      chunks_.emplace_back(planned.files[file], most);
+      if (writers[file] == rank) {
+        own_ = file;
+      }
+    }
+  }
+
+  /// The number of this rank's file, if it writes one.
+  std::optional<std::size_t> own() const { return own_; }
+
+  /// Writes this rank's file, and sends the elements of all others. Errors of the file are kept for rethrow(): other
+  /// ranks wait for what this one has to send.
+  void run(TensorWriting const& writing) {
+    auto const began = SteadyClock::now();
+    std::optional<FileWriter> file;
+    error_.attempt([&] {
+      if (own_) {
+        file.emplace(writing.directory / tensor_file_name(*own_));
+      }
+    });
+    while (round(file)) {
+    }
+    error_.attempt([&] {
+      if (file) {
+        hdf5::FileImage& image = *planned_.files[*own_].image;
+        write_image(*file, image, image.size());
+        digest_ = file->finish(writing.durable);
+        times_.digest = file->digest_seconds();
+        times_.write = file->write_seconds();
+      }
+    });
+    times_.all = seconds_since(began);
+  }
+
+  void rethrow() const { error_.rethrow(); }
+
+  FileDigest const& digest() const { return digest_; }
+  WriteTimes const& times() const { return times_; }
+
+ private:
+  /// Moves the next chunk of every file. Returns false if there are none left.
+  bool round(std::optional<FileWriter>& file) {
+    bool moved = false;
+    std::optional<TensorChunk> mine;
+    std::int64_t offset = 0;
+    for (std::size_t number = 0; number < chunks_.size(); ++number) {
+      if (chunks_[number].done()) {
+        continue;
+      }
+      moved = true;
+      if (number == own_) {
+        offset = chunks_[number].offset();
+        mine = chunks_[number].next();
+      } else {
+        tensors_.send(chunks_[number].next(), writers_[number]);
+      }
+    }
+    if (mine) {
+      receive(file, *mine, offset);
+    }
+    tensors_.wait();
+    return moved;
+  }
+
+  /// Receives a chunk, which is at `offset` of the file: into the file's buffer, or, after an error, only away from
+  /// those who send it.
+  void receive(std::optional<FileWriter>& file, TensorChunk const& chunk, std::int64_t offset) {
+    auto const bytes = static_cast<std::size_t>(chunk.elements.count()) * sizeof(float);
+    error_.attempt([&] { write_image(*file, *planned_.files[*own_].image, offset); });
+    if (error_.found()) {
+      unused_.resize(bytes);
+    }
+    std::span<std::uint8_t> const memory = error_.found() ? std::span(unused_) : file->buffer(bytes);
+    std::span<float> const numbers(reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float));
+    tensors_.receive(chunk, numbers);
+    error_.attempt([&] {
+      check_numbers(numbers, tensors_.tensors()[chunk.tensor], chunk.part);
+      file->queue();
+    });
+  }
+
+  std::vector<int> const& writers_;
+  TensorFiles const& planned_;
+  TensorStream& tensors_;
+  std::vector<Chunks> chunks_;  ///< of each file
+  std::optional<std::size_t> own_;
+  std::vector<std::uint8_t> unused_;
+  FirstError error_;
+  FileDigest digest_;
+  WriteTimes times_;
+};
+
+/// Of each of the times the longest of all ranks.
+WriteTimes longest_of_all(Communicator const& world, WriteTimes const& own) {
+  WriteTimes longest;
+  for (WriteTimes const& times : gather_values(world, own)) {
+    longest.all = std::max(longest.all, times.all);
+    longest.write = std::max(longest.write, times.write);
+    longest.digest = std::max(longest.digest, times.digest);
+    longest.read_back = std::max(longest.read_back, times.read_back);
+  }
+  return longest;
+}
+
+}  // namespace
+
+std::vector<int> choose_writers(Communicator const& world, std::int64_t wanted) {
+  std::vector<int> writers;
+  if (wanted > 0) {
+    auto const count = static_cast<int>(std::min<std::int64_t>(wanted, world.size()));
+    for (int writer = 0; writer < count; ++writer) {
+      writers.push_back(static_cast<int>(static_cast<std::int64_t>(writer) * world.size() / count));
+    }
+    return writers;
+  }
+  for (std::vector<int> const& ranks : Hosts::gather(world).ranks) {
+    writers.push_back(ranks.front());
+  }
+  return writers;
+}
+
+WrittenTensors write_tensor_files(Communicator const& world, TensorWriting const& writing, TensorStream& tensors) {
+  Streaming streaming(writing.writers, world.rank(), writing.planned, tensors);
+  streaming.run(writing);
+  WriteTimes times = streaming.times();
+  together(world, [&] {
+    streaming.rethrow();
+    if (streaming.own() && writing.durable) {
+      writing.reached("tensors_synced");
+      auto const began = SteadyClock::now();
+      fs::path const path = writing.directory / tensor_file_name(*streaming.own());
+      require_equal(path, streaming.digest());
+      times.read_back = seconds_since(began);
+      writing.reached("tensors_read_back");
+    }
+  });
+  Manifest own;
+  if (streaming.own()) {
+    own.files.push_back(streaming.digest());
+  }
+  WrittenTensors written{{}, longest_of_all(world, times)};
+  for (std::string const& text : gather_texts(world, streaming.own() ? manifest_text(own) : "")) {
+    if (!text.empty()) {
+      written.files.push_back(parse_manifest(text, "another rank's digests").files.front());
+    }
+  }
+  return written;
+}
+
+}  // namespace heddle

@@ -1,0 +1,76 @@
+#include "inspection/run/metrics.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+MetricSeries waves(std::size_t points) {
+  MetricSeries series;
+  for (std::size_t i = 0; i < points; ++i) {
+    series.steps.push_back(static_cast<double>(10 * i));
+    series.values.push_back(std::sin(0.37 * static_cast<double>(i)));
+  }
+  return series;
+}
+
+TEST(Downsample, KeepsBothEndsAndTheExtremesOfEachPart) {
+  MetricSeries series = waves(10007);
+  series.values[5003] = 40;
+  series.values[777] = -40;
+  constexpr std::size_t buckets = 100;
+  MetricSeries const kept = downsample(series, buckets);
+  EXPECT_LE(kept.steps.size(), 2 * buckets + 2);
+  EXPECT_TRUE(std::ranges::is_sorted(kept.steps, std::less_equal<>()));
+  EXPECT_EQ(kept.steps.front(), series.steps.front());
+  EXPECT_EQ(kept.steps.back(), series.steps.back());
+  double const width = series.steps.back() / static_cast<double>(buckets);
+  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+    double const from = width * static_cast<double>(bucket);
+    auto const extremes = [&](MetricSeries const& of) {
+      std::vector<double> inside;
+      for (std::size_t i = 0; i < of.steps.size(); ++i) {
+        if (of.steps[i] > from && of.steps[i] <= from + width) {
+          inside.push_back(of.values[i]);
+        }
+      }
+      auto const [least, greatest] = std::ranges::minmax(inside);
+      return std::pair(least, greatest);
+    };
+    EXPECT_EQ(extremes(kept), extremes(series)) << "part " << bucket;
+  }
+}
+
+TEST(Downsample, LeavesShortSeriesAsTheyAre) {
+  MetricSeries const series = waves(50);
+  EXPECT_EQ(downsample(series, 24).steps, series.steps);
+  EXPECT_LT(downsample(series, 20).steps.size(), series.steps.size());
+}
+
+TEST(ReadMetrics, TakesEveryNumberAndCountsTornLines) {
+  test::TemporaryDirectory const directory;
+  auto const path = directory.path() / "metrics.jsonl";
+  std::ofstream(path)
+      << R"({"step":10,"train_loss":4.5,"communication":{"tensor.all_reduce":{"operations":2,"bytes":64}}})"
+      << "\n"
+      << R"({"step":20,"train_loss":4.25,"valid_loss":4,"communication":{"tensor.all_reduce":{"bytes":36}}})"
+      << "\n[1]\n{\"step\":\"x\"}\n\n"
+      << R"({"step":30,"train_lo)";
+  RunMetrics const metrics = read_metrics(path);
+  EXPECT_EQ(metrics.lines, 2);
+  EXPECT_EQ(metrics.unreadable, 4);
+  EXPECT_EQ(metrics.series.at("train_loss").values, (std::vector<double>{4.5, 4.25}));
+  EXPECT_EQ(metrics.series.at("valid_loss").steps, (std::vector<double>{20}));
+  EXPECT_EQ(metrics.communicated_bytes.at("tensor.all_reduce"), 100);
+  EXPECT_THROW(read_metrics(directory.path()), DataError);
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,63 @@
+#include <gmock/gmock.h>
+
+#include <heddle/dist/planning/kernel_times.hpp>
+
+namespace heddle {
+namespace {
+
+Cost operations(double count) {
+  return {.operations = count, .bytes = 0};
+}
+
+TEST(KernelTimes, InterpolatesBetweenSizesAndScalesBeyondThem) {
+  KernelTimes times;
+  times.add("gemm forward, float32; 8 of 8", {operations(100), 1, 2});
+  times.add("gemm forward, float32; 8 of 8", {operations(300), 2, 4});
+  auto const seconds = [&](double count) {
+    return times.time("gemm forward, float32; 8 of 8", operations(count))->seconds;
+  };
+  EXPECT_DOUBLE_EQ(seconds(100), 1);
+  EXPECT_DOUBLE_EQ(seconds(200), 1.5);
+  EXPECT_DOUBLE_EQ(seconds(50), 0.5);
+  EXPECT_DOUBLE_EQ(seconds(600), 4);
+  EXPECT_DOUBLE_EQ(times.time("gemm forward, float32; 8 of 8", operations(200))->first_seconds, 3);
+}
+
+TEST(KernelTimes, ANewTimeOfOneSizeReplacesTheOld) {
+  KernelTimes times;
+  times.add("a; b", {operations(100), 1, 1});
+  times.add("a; b", {operations(100), 5, 5});
+  EXPECT_EQ(times.all().at("a; b").size(), 1U);
+  EXPECT_DOUBLE_EQ(times.time("a; b", operations(100))->seconds, 5);
+}
+
+TEST(KernelTimes, AnUnknownKindTakesTheRateOfItsFamily) {
+  KernelTimes times;
+  times.add("gemm forward, float32; 8 of 8", {operations(100), 1, 1});
+  times.add("gemm forward, float32; 64 of 64", {operations(10000), 50, 50});
+  times.add("gemm weight gradient, float32; 8 of 8", {operations(100), 9, 9});
+  EXPECT_DOUBLE_EQ(times.time("gemm forward, float32; 32 of 32", operations(20000))->seconds, 100);
+  EXPECT_DOUBLE_EQ(times.time("gemm forward, float32; 4 of 4", operations(50))->seconds, 0.5);
+  EXPECT_FALSE(times.time("gemm forward, bfloat16; 8 of 8", operations(100)));
+}
+
+TEST(KernelTimes, KnowsSizesThatAreNearOrBetween) {
+  KernelTimes times;
+  times.add("a; b", {operations(100), 1, 1});
+  EXPECT_TRUE(times.knows("a; b", operations(105), true));
+  EXPECT_FALSE(times.knows("a; b", operations(200), false));
+  EXPECT_FALSE(times.knows("a; c", operations(100), false));
+  times.add("a; b", {operations(400), 1, 1});
+  EXPECT_TRUE(times.knows("a; b", operations(200), false));
+  EXPECT_FALSE(times.knows("a; b", operations(200), true));
+  EXPECT_FALSE(times.knows("a; b", operations(800), false));
+}
+
+TEST(KernelTimes, CallsWithoutProductsCountByBytes) {
+  KernelTimes times;
+  times.add("add; x", {{.operations = 0, .bytes = 10}, 1, 1});
+  EXPECT_DOUBLE_EQ(times.time("add; x", {.operations = 0, .bytes = 30})->seconds, 3);
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,80 @@
+#include <gmock/gmock.h>
+
+#include <heddle/dist/planning/network_measurement.hpp>
+
+#include "dist_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr double latency = 2e-6;
+constexpr double per_byte = 1e-9;
+
+TEST(NetworkModel, ComputesTheTimesOfARing) {
+  NetworkModel const network = NetworkModel::uniform(latency, per_byte, "");
+  GroupPlace const four{.ranks = 4};
+  auto const seconds = [&](Verb verb, std::int64_t operations, std::int64_t bytes) {
+    return seconds_of(network, four, verb, {operations, bytes});
+  };
+  EXPECT_DOUBLE_EQ(seconds(Verb::all_reduce, 1, 1000), 2 * latency + 1500 * per_byte);
+  EXPECT_DOUBLE_EQ(seconds(Verb::all_gather, 3, 1000), 6 * latency + 750 * per_byte);
+  EXPECT_DOUBLE_EQ(seconds(Verb::reduce_scatter, 1, 1000), 2 * latency + 750 * per_byte);
+  EXPECT_DOUBLE_EQ(seconds(Verb::all_to_all, 1, 1000), 3 * latency + 750 * per_byte);
+  EXPECT_DOUBLE_EQ(seconds(Verb::receive, 2, 1000), 2 * latency + 1000 * per_byte);
+  EXPECT_DOUBLE_EQ(seconds_of(network, {.ranks = 1}, Verb::all_reduce, {1, 1000}), 0);
+}
+
+TEST(NetworkModel, KnowsWhichGroupsCrossNodes) {
+  LayoutChoice const layout{.sizes = {2, 4, 1, 2}};  // 16 ranks: tensor pairs, data beside, pipeline outside
+  auto const places = group_places(layout, {.nodes = 4, .ranks_per_node = 4});
+  GroupPlace const& pipeline = places[1];
+  GroupPlace const& data = places[2];
+  GroupPlace const& tensor = places[4];
+  EXPECT_TRUE(tensor.inside_node);
+  EXPECT_FALSE(data.inside_node);
+  EXPECT_EQ(data.sharers, 2) << "a node has two ranks of each data group";
+  EXPECT_FALSE(pipeline.inside_node);
+  EXPECT_EQ(pipeline.sharers, 4);
+  for (GroupPlace const& place : group_places(layout, {.nodes = 1, .ranks_per_node = 16})) {
+    EXPECT_TRUE(place.inside_node);
+  }
+}
+
+TEST(NetworkModel, FitsALine) {
+  std::vector<TimedMessage> messages;
+  for (double const bytes : {64.0, 4096.0, 1e6}) {
+    messages.push_back({2, bytes, 2 * latency + bytes * per_byte});
+  }
+  LinkModel const link = fit_link(messages);
+  EXPECT_NEAR(link.latency, latency, 1e-3 * latency);
+  EXPECT_NEAR(link.seconds_per_byte, per_byte, 1e-3 * per_byte);
+}
+
+TEST(NetworkModel, NeverFitsNegativeNumbers) {
+  std::vector<TimedMessage> const falling{{1, 100, 3e-6}, {1, 1e6, 1e-6}};
+  LinkModel const link = fit_link(falling);
+  EXPECT_GE(link.latency, 0);
+  EXPECT_GE(link.seconds_per_byte, 0);
+  EXPECT_GT(link.seconds(1000), 0);
+}
+
+class NetworkMeasurementTest : public DistTest {};
+
+TEST_F(NetworkMeasurementTest, EveryRankGetsTheSameTimes) {
+  Communicator const pair = world_.split(world_.rank() / 2, world_.rank());
+  if (world_.rank() >= 2) {
+    return;  // two ranks are enough
+  }
+  NetworkModel const network = measure_network(pair);
+  EXPECT_GT(network.inside_node.message.seconds(1000), 0);
+  EXPECT_GT(network.inside_node.reduction.seconds(1 << 20), 0);
+  double least = network.inside_node.all_reduce.seconds(1 << 20);
+  double most = least;
+  Tensor const both = tensor_of<double>({-least, most});
+  pair.all_reduce(both, ReduceOp::max);
+  auto const values = to_host<double>(both);
+  EXPECT_EQ(-values[0], values[1]);
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,131 @@
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <heddle/dist/trace/step_times.hpp>
+#include <heddle/dist/trace/trace_file.hpp>
+#include <numeric>
+#include <sstream>
+#include <thread>
+
+#include "dist_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+void sleep_for(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+class StepTimesTest : public DistTest {
+ protected:
+  bool last() const { return world_.rank() + 1 == world_.size(); }
+
+  StepTrace trace_{false};
+  StepTimes times_{&trace_};
+  Communicator measured_{times_.measured(session_.world_backend())};
+};
+
+TEST_F(StepTimesTest, WaitingForALateRankIsCommunication) {
+  Communicator const group = measured_.split(0, world_.rank(), "all");
+  group.barrier();
+  EXPECT_EQ(times_.seconds().communicating, 0) << "outside of steps nothing counts";
+  {
+    StepTimes::Step const step(times_, 1);
+    if (last()) {
+      sleep_for(0.3);
+    }
+    group.barrier();
+  }
+  auto const seconds = times_.seconds();
+  EXPECT_EQ(seconds.steps, 1);
+  EXPECT_GE(seconds.all, 0.29);
+  if (last()) {
+    EXPECT_GE(seconds.computing(), 0.29);
+    EXPECT_LT(seconds.communicating, 0.2);
+  } else {
+    EXPECT_GE(seconds.communicating, 0.15);
+    EXPECT_NEAR(times_.by_verb().at("all.barrier"), seconds.communicating, 1e-9);
+  }
+}
+
+TEST_F(StepTimesTest, VerbsInsideAWaitCountOnce) {
+  {
+    StepTimes::Step const step(times_, 1);
+    Tensor const numbers = tensor_of(std::vector<float>(1000, 1));
+    Transfer sum = measured_.start_all_reduce(numbers);
+    WorkScope const waiting(&times_, {WorkKind::waiting, "world.all_reduce"});
+    for (int looks = 0; !sum.progress() || looks < 6; ++looks) {
+      sleep_for(0.01);
+    }
+  }
+  auto const by_verb = times_.by_verb();
+  double const sum = std::accumulate(by_verb.begin(), by_verb.end(), 0.0,
+                                     [](double total, auto const& entry) { return total + entry.second; });
+  EXPECT_NEAR(sum, times_.seconds().communicating, 1e-9);
+  EXPECT_GE(by_verb.at("world.all_reduce"), 0.05);
+  EXPECT_LE(times_.seconds().communicating, times_.seconds().all);
+  EXPECT_EQ(by_verb.size(), 1U);
+}
+
+TEST_F(StepTimesTest, ReadingIsCountedWithoutItsMessages) {
+  {
+    StepTimes::Step const step(times_, 1);
+    StepTimes::Data const data(times_);
+    sleep_for(0.05);
+    if (last()) {
+      sleep_for(0.2);
+    }
+    measured_.barrier();
+  }
+  EXPECT_GE(times_.seconds().data, 0.049);
+  EXPECT_LT(times_.seconds().data, last() ? 0.4 : 0.15);
+}
+
+TEST_F(StepTimesTest, ClocksOfOneMachineAreEqual) {
+  EXPECT_LT(std::abs(clock_offset(measured_)), 20'000'000) << "nanoseconds";
+}
+
+TEST_F(StepTimesTest, TheTraceHasEveryRanksEvents) {
+  trace_.record(true);
+  {
+    StepTimes::Step const step(times_, 12);
+    WorkScope const layer(&trace_, {WorkKind::layer, "a \"quoted\" layer"});
+    measured_.barrier();
+    if (world_.size() > 1) {
+      Tensor const numbers = tensor_of(std::vector<float>(10, 1));
+      Transfer const sent = measured_.start_send(numbers, (world_.rank() + 1) % world_.size());
+      measured_.receive(numbers, (world_.rank() + world_.size() - 1) % world_.size());
+    }
+  }
+  trace_.record(false);
+  std::ostringstream output;
+  write_trace(measured_, trace_, 0, world_.rank() == 0 ? &output : nullptr);
+  if (world_.rank() != 0) {
+    return;
+  }
+  std::string const text = output.str();
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    std::string const place = "\"pid\":" + std::to_string(rank) + ",\"tid\":0,";
+    EXPECT_THAT(text, HasSubstr("\"cat\":\"step\",\"name\":\"step 12\"," + place));
+    EXPECT_THAT(text, HasSubstr("\"cat\":\"layer\",\"name\":\"a \\\"quoted\\\" layer\"," + place));
+    EXPECT_THAT(text, HasSubstr("\"cat\":\"communication\",\"name\":\"world.barrier\"," + place));
+    if (world_.size() > 1) {
+      EXPECT_THAT(text, HasSubstr("\"bytes\":40,\"peer\":" + std::to_string((rank + 1) % world_.size())));
+    }
+  }
+  EXPECT_THAT(text, Not(HasSubstr("\"pid\":" + std::to_string(world_.size()))));
+}
+
+TEST_F(StepTimesTest, AnOutputThatFailsFailsOnEveryRank) {
+  std::ostringstream output;
+  output.setstate(std::ios::badbit);
+  EXPECT_THAT(error_of([&] { write_trace(measured_, trace_, 0, world_.rank() == 0 ? &output : nullptr); }),
+              HasSubstr("the trace cannot be written"));
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# The page of `heddle inspect --html`: one file that needs no others, for runs, checkpoints and datasets; hostile text; mistakes.
+set -euo pipefail
+if ! command -v python3 > /dev/null; then
+  echo "NOT CHECKED: the page's data, because python3 is not here (apt-get install python3)"
+  exit 77
+fi
+source "$HEDDLE_SOURCE/tests/integration/inspected_run"
+
+page() { # page FILE ARGUMENTS...
+  local file=$1
+  shift
+  "$HEDDLE" inspect "$@" --html "$file" > log 2>&1 || fail "inspect $*"
+}
+# data FILE EXPRESSION: of the page's data, by Python.
+data() {
+  python3 - "$1" "$2" << 'PYTHON'
+import json, re, sys
+text = open(sys.argv[1], encoding="utf-8").read()
+page = json.loads(re.search(r'<script type="application/json" id="heddle-data">(.*?)</script>', text, re.S).group(1))
+sys.exit(0 if eval(sys.argv[2]) else 1)
+PYTHON
+}
+
+page run.html run --source "$hostile" --word "$hostile" --pairs pairs.tsv --compare other
+grep -qE '(src|href)="?(https?:|//|[a-z]+\.)' run.html && fail "the page names another file"
+[ "$(grep -c '<script' run.html)" = 2 ] || fail "the page has other scripts than its own"
+grep -qF '<img' run.html && fail "text became markup"
+data run.html 'len(page["runs"]) == 2 and len(page["model"]["sentences"]) == 3' || fail "runs and sentences"
+data run.html 'page["runs"][0]["metrics"]["series"]["valid_loss"]["steps"] == [10.0, 20.0, 30.0]' || fail "the curve of the validation loss"
+data run.html '{row[0] for row in page["differences"]} >= {"optimizer.learning_rate"}' || fail "differences"
+data run.html 'len(page["runs"][0]["norms"]) > 20 and all("update" in each for each in page["runs"][0]["norms"])' || fail "norms"
+data run.html '[each["path"] for each in page["model"]["sentences"][0]["attention"]] == ["encoder.layers.0.self_attention",
+  "encoder.layers.1.self_attention", "decoder.layers.0.self_attention", "decoder.layers.0.cross_attention"]' || fail "sublayers"
+data run.html 'page["runs"][0]["schedule"]["step"] == "step 2" and any("other/trace.json" in note for note in page["notes"])' || fail "it does not say how to get a trace"
+
+# Without sentences some of the validation data are taken; without data the page says so.
+page short.html run/checkpoints/step-00000020
+data short.html 'len(page["model"]["sentences"]) == 2 and page["runs"][0]["facts"][0] == ["step", "20"]' || fail "a checkpoint"
+mv data gone
+page nothing.html run
+data nothing.html '"model" not in page and any("--source" in note for note in page["notes"])' || fail "a run without data"
+mv gone data
+page data.html data
+data data.html 'len(page["datasets"]) == 2 and page["datasets"][0]["pack"]["sides"][1]["lengths"]' || fail "datasets"
+
+# A run of 10,000 steps, each with a line.
+mkdir long
+python3 -c '
+import json, math
+for step in range(1, 10001):
+    print(json.dumps({"step": step, "train_loss": 8 * step ** -0.2 + math.sin(step) / 9 + (100 if step == 4711 else 0), "learning_rate": 1 / step,
+                      "gradient_norm": 1 + math.cos(step), "tokens": 1, "tokens_per_second": 9e3 + step % 77, "seconds": step}))' > long/metrics.jsonl
+page long.html long
+data long.html 'max(page["runs"][0]["metrics"]["series"]["train_loss"]["values"]) > 100' || fail "a peak is lost"
+[ "$(stat -c %s long.html)" -lt 400000 ] || fail "the page of a long run has $(stat -c %s long.html) bytes"
+
+expect() { # expect CODE PATTERN ARGUMENTS...
+  local code=$1 pattern=$2 found=0
+  shift 2
+  "$HEDDLE" inspect "$@" > log 2>&1 || found=$?
+  [ "$found" = "$code" ] || fail "exit code $found instead of $code: $*"
+  grep -qe "$pattern" log || fail "no word of '$pattern': $*"
+}
+expect 64 'add --html PAGE' run --source x
+expect 64 'needs --source' run --target x --html x.html
+expect 65 'nor a metrics.jsonl' text --html x.html
+expect 64 'beam size 0' run --beam 0 --html x.html
+expect 65 'has no sentences' run --pairs /dev/null --html x.html
+expect 65 'nowhere: there is no such directory' run --compare nowhere --html x.html
+[ ! -e x.html ] || fail "a page was written"
+echo done

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# heddle plan and heddle train --dry-run: a layout is planned and written into run.toml, the run holds what was planned; limits are named;
+# a dry run writes nothing.
+source "$(dirname "${BASH_SOURCE[0]}")/small_run"
+export XDG_CACHE_HOME=$work/cache
+sed -i 's/^\[train\]/[parallel] # the layout\ntensor = 1  # heads\n[train]/; s/^steps = 60/steps = 8/' run.toml
+cp run.toml original.toml
+plan=("$HEDDLE" plan run.toml --measure-seconds 1)
+
+# Without MPI, for more ranks than there are: the layouts, and the limits of the others.
+ends 0 "${plan[@]}" --nodes 4 --ranks-per-node 4 --memory 64 --network 2e-6,1e-10
+grep -q "^  1 " log || fail "no layout is listed"
+grep -q "rejected by the model, with parallel.tensor" log || fail "the model's limit is not named"
+cmp run.toml original.toml || fail "plan without --write changed the file"
+ends 78 "${plan[@]}" --nodes 1 --ranks-per-node 2 --memory 0.001
+grep -q "rejected by memory of a node: [1-9]" log || fail "the memory's limit is not named"
+ends 64 "${plan[@]}" --nodes 0
+ends 64 "${plan[@]}" --network fast
+
+# Plan, write, train: the run resolves to the layout, and its memory is what was planned.
+ends 0 "${plan[@]}" --nodes 1 --ranks-per-node 2 --memory 64 --write
+sed -n 's/^run.toml: //p' log > written
+[ -s written ] || fail "nothing was written"
+sed 's/ *#.*//' run.toml > values
+while read -r key equals value; do
+  grep -qF "${key#*.} $equals $value" values || fail "$key is not in run.toml"
+done < written
+grep -q "^\[parallel\] # the layout" run.toml || fail "a comment was lost"
+grep -q "^tensor = [12] *# heads" run.toml || fail "the comment of a key was lost"
+largest() { sed -nE "s/^.*\b$1((  *[0-9.]+){6,7})$/\1/p" | awk '{ if ($6 > m) m = $6 } END { print m }'; }
+ends 0 "$HEDDLE" train run.toml --dry-run --ranks 2
+grep -q "It would start in run" log || fail "the dry run does not say that it would start"
+grep -Eq "step [0-9.]+ s" log || fail "no time of a step"
+[ ! -e run ] || fail "a dry run made the run's directory"
+sed '/^Memory with the data/,$d' log | largest predicted > planned_most
+sed -n '/^Memory with the data/,$p' log | largest predicted > planned
+ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml
+[ "$(largest predicted < run/log.txt)" = "$(cat planned_most)" ] || fail "the run plans another memory than the dry run"
+largest measured < run/log.txt > measured
+awk -v p="$(cat planned)" -v m="$(cat measured)" 'BEGIN { exit !(p > 0.98 * m && p < 1.02 * m) }' ||
+  fail "planned $(cat planned) MiB, measured $(cat measured)"
+ends 0 "$HEDDLE" train run.toml --dry-run --ranks 2
+grep -q "It is already at step 8: raise train.steps" log || fail "the dry run does not know the checkpoint"
+ends 78 "$HEDDLE" train run.toml --dry-run --ranks 2 --set train.seed=7
+ends 78 "$HEDDLE" train run.toml --dry-run --ranks 3 --set parallel.tensor=2 --set parallel.data=1
+ends 64 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" train run.toml --dry-run
+
+# Measured: messages and kernels, by the ranks of one node.
+ends 78 "$HEDDLE" plan run.toml --network measured --nodes 1 --ranks-per-node 2
+ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" plan --measure
+grep -q "inside a node measured with 2 ranks" log || fail "messages were not measured"
+ends 0 "$HEDDLE" plan run.toml --network measured --nodes 1 --ranks-per-node 2 --measure-seconds 0
+grep -q "network: inside a node measured with 2 ranks, between nodes assumed" log || fail "the measurement is not used"
+echo "planning: planned $(cat planned) MiB, measured $(cat measured) MiB"

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# The output and the files of a run: a short start, one verdict, log.txt, report.json and TensorBoard's files.
+source "$(dirname "${BASH_SOURCE[0]}")/small_run"
+train=("$HEDDLE" train run.toml)
+# value FILE KEY...: the first number after these keys, in this order, in a file of one line.
+value() {
+  local file=$1 text key
+  shift
+  text=$(cat "$file")
+  for key in "$@"; do text=${text#*"\"$key\":"}; done
+  sed 's/^\(null\|[-0-9.E+]*\).*/\1/' <<< "$text"
+}
+positive() { awk -v value="$1" 'BEGIN { exit !(value > 0) }' || fail "$2 is '$1'"; }
+
+# The terminal shows what differs, and ends with the verdict; tables are in log.txt.
+ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=run --set parallel.tensor=2 --set train.steps=40
+[ "$(grep -cv '^step ' log)" -le 25 ] || fail "$(grep -cv '^step ' log) lines beside those of steps"
+grep -q '^\[train\] steps = 40, batch_tokens = 1024' log || fail "no changed keys"
+! grep -q 'beta2' log || fail "keys that have their defaults are printed"
+! grep -q 'predicted' log || fail "tables are on the terminal"
+for line in '^done: step 40 of 40, [0-9]* tokens' '^best: validation loss [0-9.]* at step \(20\|40\)$' \
+  '^speed: [0-9]* tokens/s, parallel efficiency [0-9]* %' '^checkpoint: run/checkpoints/step-00000040$' \
+  '^to use it: heddle translate --checkpoint run < TEXT; to train longer: raise train.steps$'; do
+  tail -n 5 log | grep -q "$line" || fail "the verdict lacks '$line'"
+done
+grep -q '^== 20[0-9-]* [0-9:]* UTC: mpirun -np 2 heddle train run.toml --set run.directory=run' run/log.txt || fail "log.txt has no start"
+grep -Eq "^1 .* 1 +1 +24-47 +75-149$" run/log.txt || fail "the mesh does not say what rank 1 holds"
+[ "$(grep -c "predicted" run/log.txt)" -ge 2 ] || fail "no prediction of memory at the beginning and at the end"
+grep -Eq "measured( +[0-9.]+){7}$" run/log.txt || fail "no measured memory"
+grep -Eq "^tensor\.all_reduce +[1-9][0-9]* .* [1-9][0-9]* " run/log.txt || fail "no table of communication"
+grep -Eq "^parallel efficiency: [0-9.]+ % = load balance [0-9.]+ % x communication [0-9.]+ %" run/log.txt || fail "no efficiency"
+grep -q "^slowest: rank [01] on $(hostname); the other ranks waited" run/log.txt || fail "the slowest rank is not named"
+grep -q '^step 40/40 ' run/log.txt || fail "log.txt has no progress"
+grep -q '^done: step 40' run/log.txt || fail "log.txt has no verdict"
+
+# report.json.
+report=run/report.json
+[ "$(value $report version)" = 1 ] || fail "no version"
+grep -q '"state":"done"' $report || fail "no state"
+positive "$(value $report parameters)" parameters
+positive "$(value $report communication tensor.all_reduce seconds)" "the seconds of tensor.all_reduce"
+positive "$(value $report ranks rank memory measured total)" "measured memory"
+positive "$(value $report training tokens_per_second)" "the rate"
+grep -q '"rank":1,.*"heads":\[1,2\],"d_ff":\[24,48\]' $report || fail "it does not say what rank 1 holds"
+awk -v b="$(value $report efficiency load_balance)" -v c="$(value $report efficiency communication)" \
+  -v p="$(value $report efficiency parallel)" 'BEGIN { exit !(b > 0 && b <= 1 && c > 0 && c <= 1 && p - b * c < 1e-9 && b * c - p < 1e-9) }' ||
+  fail "efficiencies that are not a product"
+grep -Eq '"kernels":\[\{"operation":"[a-z_]+","problem":"[^"]+","implementation":"[a-z0-9_]+"\}' $report || fail "no kernels"
+grep -q '"joules":0[,}]' $report && fail "unknown energy is 0"
+grep -Eq '"energy":\{"joules":(null,.*"reason":"[^"]+"|[0-9.]+)' $report || fail "neither energy nor the reason"
+[ "$(value $report best step)" = 20 ] || [ "$(value $report best step)" = 40 ] || fail "no best step"
+
+# TensorBoard: one file for each start.
+[ "$(ls run/tensorboard/events.out.tfevents.* | wc -l)" -eq 1 ] || fail "not one event file"
+for tag in train/loss valid/loss norms/parameters norms/gradients; do
+  grep -aq "$tag" run/tensorboard/events.out.tfevents.* || fail "no $tag"
+done
+
+# A finished run says so, changes nothing, and ends with 0.
+cp $report before.json
+ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=run --set parallel.tensor=2 --set train.steps=40
+grep -q '^already at step 40; raise train.steps to train longer$' log || fail "a finished run does not say so"
+cmp -s $report before.json || fail "a finished run changed the report"
+[ "$(ls run/tensorboard/events.out.tfevents.* | wc -l)" -eq 1 ] || fail "a finished run made an event file"
+
+# With more ranks than an earlier start, computing is compared; a resume has its own event file.
+ends 0 "${train[@]}" --set run.directory=scaled --set train.steps=10 --set train.validate_bleu=true --set train.validate_every=10
+grep -aq 'valid/translations' scaled/tensorboard/events.out.tfevents.* || fail "no translations"
+ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=scaled --set train.steps=20 --set train.validate_every=0
+positive "$(value scaled/report.json efficiency computation_scaling)" "computation scaling"
+[ "$(value scaled/report.json reference ranks)" = 1 ] || fail "no reference"
+[ "$(ls scaled/tensorboard/events.out.tfevents.* | wc -l)" -eq 2 ] || fail "a resume appends to the old event file"
+[ "$(grep -c '^== ' scaled/log.txt)" -eq 2 ] || fail "log.txt was not continued"
+
+# SIGUSR1 is acknowledged at once, and the command that goes on is printed.
+"${train[@]}" --set run.directory=signalled --set train.steps=100000 > log 2>&1 &
+victim=$!
+wait_for_step signalled 5
+kill -USR1 "$victim"
+code=0
+wait "$victim" || code=$?
+[ "$code" -eq 75 ] || fail "SIGUSR1: exit code $code"
+grep -Eq "^heddle: SIGUSR1 in step [0-9]+: a checkpoint is written after this step" log || fail "SIGUSR1 is not acknowledged"
+grep -Eq "^stopped by SIGUSR1 after step [0-9]+ of 100000" log || fail "it is not said why it stopped"
+grep -q "^to go on: heddle train run.toml --set run.directory=signalled --set train.steps=100000$" log || fail "no command that goes on"
+grep -q '"state":"stopped by SIGUSR1"' signalled/report.json || fail "the report does not say why it stopped"
+echo "report: all as promised"

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# heddle train --trace: every rank's lanes are nested, transfers end, and the sums are those of the report.
+source "$(dirname "${BASH_SOURCE[0]}")/small_run"
+reader=$HEDDLE_BUILD/tests/integration/trace_reader
+
+# traced NAME RANKS SETTING...: a run of six steps, all of which are traced.
+traced() {
+  local name=$1 ranks=$2 setting arguments=(--trace 6)
+  shift 2
+  for setting in "run.directory=$name" train.steps=6 train.validate_every=0 "$@"; do
+    arguments+=(--set "$setting")
+  done
+  if [ "$ranks" -eq 1 ]; then
+    ends 0 "$HEDDLE" train run.toml "${arguments[@]}"
+  else
+    ends 0 "$HEDDLE_MPIRUN" -np "$ranks" "$HEDDLE" train run.toml "${arguments[@]}"
+  fi
+  grep -q "^the trace of 6 steps is in $name/trace.json" log || fail "$name: the trace is not announced"
+  "$reader" "$name/trace.json" "$name/report.json" "$ranks" 6 > log || fail "$name: the trace is wrong"
+  echo "$name: $(grep -c . log) sums agree, $(grep 'messages' log)"
+}
+traced single 1
+traced data 2
+traced stages 4 parallel.pipeline=2 parallel.tensor=2
+traced context 2 parallel.context=2 parallel.shard_optimizer=true
+[ "$(sed -n 's/messages in order: //p' log)" -gt 0 ] || fail "no messages between context ranks"
+
+# Only the first steps are traced, and a later trace replaces an earlier one.
+ends 0 "$HEDDLE" train run.toml --trace 2 --set run.directory=single --set train.steps=10 --set train.validate_every=0
+[ "$(grep -c '"cat":"step"' single/trace.json)" -eq 2 ] || fail "not two steps"
+grep -q '"cat":"step","name":"step 7"' single/trace.json || fail "not the first steps of this start"
+ends 64 "$HEDDLE" train run.toml --trace -1
+
+# The reader sees what is wrong.
+sed 's/"dur":[0-9.]*/"dur":1e9/' data/trace.json > wrong.json
+! "$reader" wrong.json data/report.json 2 6 > log || fail "overlaps are not seen"
+sed 's/"communicating":[0-9.E-]*/"communicating":1e3/g' data/report.json > wrong.json
+! "$reader" data/trace.json wrong.json 2 6 > log || fail "wrong sums are not seen"
+echo "trace: all as promised"

@@ -1,0 +1,174 @@
+#include <gmock/gmock.h>
+#include <sys/utsname.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/io/host_memory/memory_store.hpp>
+#include <memory>
+#include <random>
+
+#include "dist/synthetic_model.hpp"
+#include "temporary_directory.hpp"
+#include "torture.hpp"
+#include "watch/decorated_backend.hpp"
+
+namespace {
+
+/// A name that replaces this host's; "": none does.
+std::string virtual_host;
+
+}  // namespace
+
+extern "C" int gethostname(char* name, std::size_t size) noexcept {
+  utsname host{};
+  if (::uname(&host) != 0) {
+    return -1;
+  }
+  std::snprintf(name, size, "%s", virtual_host.empty() ? host.nodename : virtual_host.c_str());
+  return 0;
+}
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Flips a bit of the next message that this rank receives.
+struct Damage {
+  std::int64_t bit = -1;  ///< of the message, modulo its length; -1: none
+};
+
+class DamagingBackend final : public DecoratedBackend {
+ public:
+  DamagingBackend(std::shared_ptr<CommunicatorBackend> inner, std::shared_ptr<Damage> damage)
+      : DecoratedBackend(std::move(inner)), damage_(std::move(damage)) {}
+
+  void receive(Tensor const& tensor, int source, int tag) override {
+    DecoratedBackend::receive(tensor, source, tag);
+    if (damage_->bit >= 0) {
+      std::int64_t const bytes = tensor.bytes() - 3;  // the last ones fill a word
+      std::int64_t const bit = damage_->bit % (8 * bytes);
+      static_cast<std::uint8_t*>(tensor.raw())[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
+      damage_->bit = -1;
+    }
+  }
+
+ protected:
+  void before(VerbCall const& /*call*/) override {}
+  void after() noexcept override {}
+  std::unique_ptr<TransferBackend> around(VerbCall const& /*call*/,
+                                          std::unique_ptr<TransferBackend> transfer) override {
+    return transfer;
+  }
+  std::shared_ptr<CommunicatorBackend> decorate(std::shared_ptr<CommunicatorBackend> part, int /*color*/,
+                                                std::string const& /*name*/) override {
+    return part;
+  }
+
+ private:
+  std::shared_ptr<Damage> damage_;
+};
+
+/// Each rank is a host of its own, with a copy of its buddy's part of the checkpoint in memory.
+class MemoryCopies : public DistTest {
+ protected:
+  MemoryCopies() {
+    virtual_host = "host" + std::to_string(world_.rank());
+    if (world_.rank() == 0) {
+      made_ = std::make_unique<test::TemporaryDirectory>();
+    }
+    root_ = broadcast_text(world_, made_ ? made_->path().string() : "");
+    model_.step(0, 4);
+  }
+  ~MemoryCopies() override {
+    world_.barrier();
+    virtual_host.clear();
+  }
+
+  MemoryStore memory() const { return {damaged_, {.root = root_, .run = "runs/x", .identity = "0123456789abcdef"}}; }
+
+  /// The error of a save of `step`; "" if it succeeded.
+  std::string commit(std::int64_t step) {
+    ModelStream tensors(model_.parallel, model_.model, model_.parameters, model_.optimizer);
+    CheckpointContents contents;
+    contents.state.step = step;
+    return test::message_of<Error>([&] { memory().commit(contents, tensors, 0); });
+  }
+
+  /// The error of reading everything that is in memory; "" if it is what the model holds.
+  std::string read(std::int64_t step) {
+    auto checkpoint = memory().newest_verified([](std::string const&) {});
+    if (!checkpoint || checkpoint->state().step != step) {
+      return "it is not there";
+    }
+    std::vector<TensorSlice> slices;
+    for (Parameter const& parameter : model_.parameters.all()) {
+      for (TensorPart const part : all_tensor_parts) {
+        slices.push_back({parameter.spec.name, part});
+      }
+    }
+    std::string const error = test::message_of<Error>([&] { checkpoint->fetch(slices, damaged_); });
+    if (!error.empty()) {
+      return error;
+    }
+    bool same = true;
+    std::string const unread = test::message_of<Error>([&] {
+      for (Parameter const& parameter : model_.parameters.all()) {
+        same = same && checkpoint->read(parameter.spec.name, TensorPart::value) == to_host<float>(parameter.value);
+      }
+    });
+    return any_of(world_, !same || !unread.empty()) ? "it has other values" : "";
+  }
+
+  std::unique_ptr<test::TemporaryDirectory> made_;  ///< rank 0's
+  fs::path root_;
+  std::shared_ptr<Damage> damage_ = std::make_shared<Damage>();
+  Communicator damaged_{std::make_shared<DamagingBackend>(session_.world_backend(), damage_)};
+  SyntheticModel model_{make_parallel_state(world_, Mesh({1, world_.size(), 1, 1}, world_.rank(), world_.size())), {}};
+};
+
+TEST_F(MemoryCopies, ABlockThatArrivesDamagedAtTheBuddyIsRefused) {
+  ASSERT_EQ(commit(1), "");
+  ASSERT_EQ(read(1), "");
+  std::int64_t const cases = test::torture_count(10, 100);
+  std::mt19937 random(7);  // the same on all ranks
+  for (std::int64_t number = 0; number < cases; ++number) {
+    std::int64_t const bit = random();
+    damage_->bit = number % world_.size() == world_.rank() ? bit : -1;
+    EXPECT_THAT(commit(2), testing::HasSubstr("came damaged from rank")) << "bit " << bit;
+    EXPECT_EQ(damage_->bit, -1) << "nothing was received";
+    EXPECT_EQ(read(1), "") << "bit " << bit;
+  }
+  if (world_.rank() == 0) {
+    test::print_figures(fmt::format("{} bits flipped on the way to the buddy: {}", cases,
+                                    HasFailure() ? "not all refused" : "each refused, the older checkpoint is whole"));
+  }
+}
+
+TEST_F(MemoryCopies, ABlockThatArrivesDamagedFromTheBuddyIsRefused) {
+  std::int64_t const cases = test::torture_count(10, 100);
+  std::mt19937 random(8);  // the same on all ranks
+  fs::path const directory = memory().directory();
+  for (std::int64_t number = 0; number < cases; ++number) {
+    ASSERT_EQ(commit(1), "");
+    bool const lost = number % world_.size() == world_.rank();
+    if (lost) {
+      fs::remove_all(directory);
+    }
+    std::int64_t const bit = random();
+    damage_->bit = lost ? bit : -1;
+    EXPECT_THAT(read(1), testing::HasSubstr("came damaged from rank")) << "bit " << bit;
+    EXPECT_EQ(damage_->bit, -1) << "nothing was received";
+    EXPECT_EQ(read(1), "") << "undamaged, from the buddy alone";
+  }
+  if (world_.rank() == 0) {
+    test::print_figures(fmt::format("{} bits flipped on the way from it: {}", cases,
+                                    HasFailure() ? "not all refused" : "each refused"));
+  }
+}
+
+}  // namespace
+}  // namespace heddle
