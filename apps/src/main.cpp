@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "command_line/options.hpp"
 #include "commands/commands.hpp"
-#include "commands/options.hpp"
 
 namespace heddle {
 namespace {

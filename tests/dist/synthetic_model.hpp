@@ -136,7 +136,7 @@ class SyntheticModel {
     }
   }
 
-  /// Calls visit(local index, global index).
+  /// Passes the local and the global index of each element to `visit`.
   template <class Visitor>
   static void for_each_element(Parameter const& parameter, Visitor const& visit) {
     Shape const& global = parameter.spec.shape;

@@ -2,44 +2,39 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <boost/json.hpp>
 #include <ctime>
-#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <iostream>
-#include <map>
+#include <optional>
 #include <utility>
 
+#include "command_line/options.hpp"
 #include "commands.hpp"
-#include "options.hpp"
+#include "inspection/run/metrics.hpp"
+#include "run_directory/newest_step.hpp"
 
 namespace heddle {
 
 namespace {
 
-/// Losses after steps, as texts.
-using Losses = std::map<std::int64_t, std::string>;
+/// The metrics of the run that a checkpoint belongs to; empty if it is in no run's directory.
+RunMetrics metrics_beside(std::filesystem::path const& checkpoint) {
+  auto const path = std::filesystem::absolute(checkpoint).parent_path().parent_path() / metrics_name;
+  std::error_code problem;
+  return std::filesystem::is_regular_file(path, problem) ? read_metrics(path) : RunMetrics();
+}
 
-/// From the metrics of the run that a checkpoint belongs to; empty if there are none.
-Losses read_losses(std::filesystem::path const& checkpoint) {
-  std::ifstream metrics(std::filesystem::absolute(checkpoint).parent_path().parent_path() / "metrics.jsonl");
-  Losses losses;
-  for (std::string line; std::getline(metrics, line);) {
-    boost::system::error_code error;
-    boost::json::value const value = boost::json::parse(line, error);
-    auto const* const entry = error ? nullptr : value.if_object();
-    if (entry == nullptr || !entry->contains("step") || !entry->at("step").is_int64()) {
-      continue;
-    }
-    std::string& text = losses[entry->at("step").as_int64()];
-    for (auto const& [key, name] : {std::pair{"train_loss", "loss"}, std::pair{"valid_loss", "validation"}}) {
-      if (entry->contains(key) && entry->at(key).is_number()) {
-        text += fmt::format("  {} {:.4f}", name, entry->at(key).to_number<double>());
-      }
+/// "  loss 2.1234  validation 2.5678": the losses after a step that the metrics have.
+std::string losses_of(RunMetrics const& metrics, std::int64_t step) {
+  std::string text;
+  for (auto const& [key, name] : {std::pair{"train_loss", "loss"}, std::pair{"valid_loss", "validation"}}) {
+    auto const series = metrics.series.find(key);
+    if (auto const loss = series == metrics.series.end() ? std::nullopt : series->second.at(step)) {
+      text += fmt::format("  {} {:.4f}", name, *loss);
     }
   }
-  return losses;
+  return text;
 }
 
 /// Local date and time at which the checkpoint's directory was last changed, "" if that is unknown.
@@ -52,12 +47,11 @@ std::string date_of(std::filesystem::path const& directory) {
   return fmt::format("  {:%Y-%m-%d %H:%M}", local);
 }
 
-void print(CheckpointEntry const& entry, char const* sound, Losses const& losses) {
+void print(CheckpointEntry const& entry, char const* sound, RunMetrics const& metrics) {
   double const mebibytes = static_cast<double>(entry.bytes) / (1 << 20);
-  auto const loss = losses.find(entry.step);
   std::cout << fmt::format("{}  {:>9.1f} MiB{}  {}{}{}\n", entry.directory.filename().string(), mebibytes,
                            date_of(entry.directory), entry.problem.empty() ? sound : "rejected: " + entry.problem,
-                           loss == losses.end() ? "" : loss->second, entry.best ? "  (best)" : "");
+                           losses_of(metrics, entry.step), entry.best ? "  (best)" : "");
 }
 
 }  // namespace
@@ -89,9 +83,9 @@ int run_checkpoint(Arguments const& arguments) {
   auto const entries =
       list_checkpoints(directory, verify ? CheckpointStore::Check::all_bytes : CheckpointStore::Check::sizes);
   bool all_verify = !entries.empty();
-  Losses const losses = entries.empty() ? Losses() : read_losses(entries.front().directory);
+  RunMetrics const metrics = entries.empty() ? RunMetrics() : metrics_beside(entries.front().directory);
   for (CheckpointEntry const& entry : entries) {
-    print(entry, verify ? "verified" : "whole", losses);
+    print(entry, verify ? "verified" : "whole", metrics);
     all_verify = all_verify && entry.problem.empty();
   }
   if (entries.empty()) {

@@ -5,8 +5,8 @@
 #include <heddle/core/config/explain.hpp>
 #include <iostream>
 
+#include "command_line/options.hpp"
 #include "commands.hpp"
-#include "options.hpp"
 
 namespace heddle {
 namespace {

@@ -4,8 +4,8 @@
 #include <heddle/io/dataset/demo_data.hpp>
 #include <iostream>
 
+#include "command_line/options.hpp"
 #include "commands.hpp"
-#include "options.hpp"
 
 namespace heddle {
 

@@ -4,9 +4,9 @@
 #include <heddle/core/base/error.hpp>
 #include <iostream>
 
+#include "command_line/options.hpp"
 #include "commands.hpp"
 #include "doctor/examination.hpp"
-#include "options.hpp"
 
 namespace heddle {
 namespace {

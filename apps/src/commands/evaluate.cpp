@@ -12,8 +12,8 @@
 #include <numeric>
 #include <optional>
 
+#include "command_line/options.hpp"
 #include "commands.hpp"
-#include "options.hpp"
 #include "translation/text_evaluation.hpp"
 #include "translation/text_output.hpp"
 #include "translation/translation.hpp"

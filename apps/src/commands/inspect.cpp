@@ -12,9 +12,9 @@
 #include <iostream>
 #include <iterator>
 
+#include "command_line/options.hpp"
 #include "commands.hpp"
 #include "inspection/report.hpp"
-#include "options.hpp"
 #include "translation/trained_model.hpp"
 
 namespace heddle {

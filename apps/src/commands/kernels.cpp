@@ -13,12 +13,12 @@
 #include <string_view>
 #include <utility>
 
+#include "command_line/options.hpp"
 #include "commands.hpp"
 #include "kernels/benchmark.hpp"
 #include "kernels/cache.hpp"
 #include "kernels/check.hpp"
 #include "kernels/variants.hpp"
-#include "options.hpp"
 #include "registration.hpp"
 
 namespace heddle {

@@ -8,8 +8,8 @@
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/kernels/register.hpp>
 
+#include "command_line/options.hpp"
 #include "commands.hpp"
-#include "options.hpp"
 
 namespace heddle {
 namespace {

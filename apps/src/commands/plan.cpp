@@ -7,11 +7,11 @@
 #include <heddle/dist/planning/network_measurement.hpp>
 #include <heddle/dist/report/available_memory.hpp>
 #include <heddle/io/files/replace_file.hpp>
-#include <iostream>
 #include <sstream>
 
+#include "command_line/end_job.hpp"
+#include "command_line/options.hpp"
 #include "commands.hpp"
-#include "options.hpp"
 #include "planning/config_edit.hpp"
 #include "planning/plan_files.hpp"
 #include "planning/plan_session.hpp"
@@ -158,20 +158,17 @@ void print_plan(PlanOptions const& options, PlanSession& session, Plan const& pl
   }
 }
 
-ExitCode plan(PlanOptions const& options) {
+ExitCode plan(PlanOptions options) {
   Runtime runtime;
   Loaded loaded;
   load(options, runtime.execution(), loaded);
-  PlanSettings settings = options.settings;
-  settings.machines.node_memory = node_memory(options.memory);
-  PlanOptions printed = options;
-  printed.settings = settings;
-  PlanSession session(loaded.config, loaded.registries, runtime.execution(), settings);
+  options.settings.machines.node_memory = node_memory(options.memory);
+  PlanSession session(loaded.config, loaded.registries, runtime.execution(), options.settings);
   session.measure(session.candidates());
   Plan const found = session.planner().best_layouts(static_cast<std::size_t>(options.best));
-  print_plan(printed, session, found);
+  print_plan(options, session, found);
   if (found.best.empty()) {
-    throw ConfigError(fmt::format("no layout of {} ranks fits", settings.machines.ranks()));
+    throw ConfigError(fmt::format("no layout of {} ranks fits", options.settings.machines.ranks()));
   }
   if (options.write) {
     write_layout(options.config, found.best.front().layout);
@@ -245,12 +242,8 @@ int run_plan(Arguments const& arguments) {
   MpiSession const session;
   try {
     return static_cast<int>(measure(options, session.world()));
-  } catch (Error const& error) {
-    std::cerr << fmt::format("heddle: rank {}: {}\n", session.world().rank(), error.what()) << std::flush;
-    session.abort(static_cast<int>(error.code()));
   } catch (std::exception const& error) {
-    std::cerr << fmt::format("heddle: rank {}: {}\n", session.world().rank(), error.what()) << std::flush;
-    session.abort(static_cast<int>(ExitCode::failure));
+    end_job(session, error);
   }
 }
 

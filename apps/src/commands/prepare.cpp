@@ -4,8 +4,8 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <iostream>
 
+#include "command_line/options.hpp"
 #include "commands.hpp"
-#include "options.hpp"
 #include "report/warning.hpp"
 
 namespace heddle {

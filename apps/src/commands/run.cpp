@@ -6,9 +6,9 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 
+#include "command_line/train_options.hpp"
 #include "commands.hpp"
 #include "supervision/supervisor.hpp"
-#include "train_options.hpp"
 
 namespace heddle {
 namespace {

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 
-#include <chrono>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/host_name.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/runtime.hpp>
@@ -11,16 +9,15 @@
 #include <heddle/dist/trace/trace_file.hpp>
 #include <heddle/dist/watch/watch.hpp>
 #include <heddle/kernels/register.hpp>
-#include <iostream>
 #include <optional>
-#include <thread>
 
+#include "command_line/end_job.hpp"
+#include "command_line/train_options.hpp"
 #include "commands.hpp"
 #include "kernels/cache.hpp"
 #include "planning/dry_run.hpp"
 #include "registration.hpp"
 #include "report/warning.hpp"
-#include "train_options.hpp"
 #include "training/trainer.hpp"
 
 namespace heddle {
@@ -208,18 +205,6 @@ ExitCode train_dry(TrainOptions const& options) {
                   .new_data = options.new_data});
 }
 
-/// An error ends the whole job: MPI_Abort gives mpirun the exit code. Only rank 0 reports an error of all ranks: the
-/// others wait until its abort has ended them, and report only if it does not.
-[[noreturn]] void end_job(MpiSession const& session, int rank, std::string const& message, ExitCode code) {
-  if (rank == 0) {
-    std::cerr << "heddle: " << message << std::endl;
-  } else {
-    std::this_thread::sleep_for(std::chrono::seconds(2));
-    std::cerr << fmt::format("heddle: rank {} on {}: {}\n", rank, host_name(), message) << std::flush;
-  }
-  session.abort(static_cast<int>(code));
-}
-
 }  // namespace
 
 int run_train(Arguments const& arguments) {
@@ -243,15 +228,11 @@ int run_train(Arguments const& arguments) {
     return static_cast<int>(train(call, nullptr, signal, watch));
   }
   MpiSession const session;
-  int const rank = session.world().rank();
   try {
     return static_cast<int>(train(call, &session, signal, watch));
-  } catch (Error const& error) {
-    watch.reset();  // else it could end the job before the error is printed
-    end_job(session, rank, error.what(), error.code());
   } catch (std::exception const& error) {
-    watch.reset();
-    end_job(session, rank, error.what(), ExitCode::failure);
+    watch.reset();  // else it could end the job before the error is printed
+    end_job(session, error);
   }
 }
 

@@ -4,8 +4,8 @@
 #include <heddle/io/text/text.hpp>
 #include <iostream>
 
+#include "command_line/options.hpp"
 #include "commands.hpp"
-#include "options.hpp"
 #include "translation/line_window.hpp"
 #include "translation/text_output.hpp"
 #include "translation/translation.hpp"

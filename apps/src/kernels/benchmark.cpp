@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <heddle/core/measure/peaks.hpp>
 #include <heddle/core/model/layout.hpp>
+#include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/report/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/dataset/batches.hpp>
 #include <heddle/io/dataset/synthetic_batch.hpp>
+#include <heddle/io/dataset/training_data.hpp>
 #include <optional>
 
 #include "timed_kernels.hpp"
@@ -17,24 +19,10 @@ namespace heddle {
 
 namespace {
 
-/// One of each kind of layer that the stack has: one without settings of its own, and one of each range with some.
-void keep_one_of_each_kind(StackConfig& stack) {
-  std::int64_t plain = stack.layers;
-  std::int64_t kept = 0;
-  for (LayerOverride& override : stack.overrides) {
-    plain -= override.layers.count();
-    override.layers = {kept, kept + 1};
-    ++kept;
-  }
-  stack.layers = kept + (plain > 0 ? 1 : 0);
-}
-
 /// The model whose step is timed: of layers that are repeated, or split without changing a kernel's problem, it has
 /// one.
 Config small_config(Config config) {
-  for (StackKind const& kind : stack_kinds) {
-    keep_one_of_each_kind(config.model.*kind.config);
-  }
+  keep_one_of_each_kind(config.model);
   ParallelConfig parallel;
   parallel.tensor = config.parallel.tensor;
   parallel.data = 1;
@@ -71,29 +59,12 @@ struct Sample {
   Pack pack;
 };
 
-/// A step of only one sample. Keeps a reference to it.
-class OneMicroBatch final : public MicroBatchSource {
- public:
-  explicit OneMicroBatch(Sample const& sample) : sample_(sample) {}
-
-  std::int64_t count() const override { return 1; }
-  BatchTokens tokens() const override {
-    std::int64_t const source = sample_.pack.source_rows.tokens;
-    std::int64_t const target = sample_.pack.target_rows.tokens;
-    return {target > 0 ? target : source, source + target};
-  }
-  Pack micro_batch(std::int64_t /*index*/) const override { return sample_.pack; }
-
- private:
-  Sample const& sample_;
-};
-
 Sample read_sample(Config const& config, bool prefixes) {
   Dataset const data = Dataset::open(config.data.train);
   auto const samples = samples_for(config, data, {.prefixes = prefixes});
   BatchPlanner batches(*samples, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
   SampledMicroBatches const batch(*samples, batches.next(), {.most_tokens = config.train.micro_batch_tokens});
-  return {{data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()}, batch.micro_batch(0)};
+  return {vocabulary_sizes(data), batch.micro_batch(0)};
 }
 
 Sample make_up_sample(Config const& config, bool prefixes, std::int64_t vocabulary) {
@@ -122,7 +93,7 @@ TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, 
   TrainingEngine engine(
       {config, registries, parallel, benchmark.execution, sample.vocabulary, dtype_of(config.train.precision)});
   engine.parameters().initialize(config.train.seed);
-  engine.step(OneMicroBatch(sample), 0, config.optimizer.learning_rate);
+  engine.step(RepeatedPack(sample.pack), 0, config.optimizer.learning_rate);
   return timer.problems();
 }
 

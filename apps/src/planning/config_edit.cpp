@@ -67,11 +67,6 @@ void set(std::vector<std::string>& lines, std::string const& section, std::strin
   lines.insert(last, fmt::format("{} = {}", key, value));
 }
 
-/// A layout's values and nothing else count.
-bool reads_as(Config const& read, Config const& expected) {
-  return differences(read, expected).empty();
-}
-
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> layout_edits(Config const& before, Config const& after) {
@@ -94,7 +89,7 @@ std::string edited_config(std::string_view text, std::string const& source_name,
   std::string const result = fmt::format("{}\n", fmt::join(lines, "\n"));
   std::string problem;
   try {
-    if (reads_as(parse_config(result, source_name), expected)) {
+    if (differences(parse_config(result, source_name), expected).empty()) {
       return result;
     }
     problem = "the keys stand there in a form that is not one key a line below [section]";

@@ -11,8 +11,8 @@
 #include <heddle/io/checkpoint/store.hpp>
 
 #include "plan_session.hpp"
+#include "run_directory/run_directory.hpp"
 #include "training/checkpoint.hpp"
-#include "training/run_directory.hpp"
 
 namespace heddle {
 

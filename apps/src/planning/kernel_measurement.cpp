@@ -7,6 +7,7 @@
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/execution.hpp>
+#include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/report/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/files/kernel_timings_file.hpp>
@@ -27,22 +28,6 @@ double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
 }
-
-/// One micro-batch. Keeps a reference to it.
-class OnePack final : public MicroBatchSource {
- public:
-  explicit OnePack(Pack const& pack) : pack_(pack) {}
-
-  std::int64_t count() const override { return 1; }
-  BatchTokens tokens() const override {
-    std::int64_t const target = pack_.target_rows.tokens;
-    return {target > 0 ? target : pack_.source_rows.tokens, pack_.source_rows.tokens + target};
-  }
-  Pack micro_batch(std::int64_t /*index*/) const override { return pack_; }
-
- private:
-  Pack const& pack_;
-};
 
 /// Calls round(number) some times on all ranks of `world`.
 template <class Round>
@@ -91,19 +76,8 @@ class CallTimer final : public KernelObserver {
   Round round_;
 };
 
-/// One layer of each kind, where the rank's whole model would be large.
-void shorten(StackConfig& stack) {
-  std::int64_t plain = stack.layers;
-  std::int64_t kept = 0;
-  for (LayerOverride& override : stack.overrides) {
-    plain -= override.layers.count();
-    override.layers = {kept, kept + 1};
-    ++kept;
-  }
-  stack.layers = kept + (plain > 0 ? 1 : 0);
-}
-
-/// A configuration without pipeline and replicas: what their ranks compute, one rank computes here.
+/// A configuration without pipeline and replicas, whose work one rank does here. A rank with many elements keeps one
+/// layer of each kind.
 Config measured_config(KernelMeasurement const& measurement, LayoutChoice layout, std::int64_t elements) {
   layout.sizes[static_cast<std::size_t>(MeshAxis::pipeline)] = 1;
   layout.sizes[static_cast<std::size_t>(MeshAxis::data)] = 1;
@@ -111,9 +85,7 @@ Config measured_config(KernelMeasurement const& measurement, LayoutChoice layout
   Config config = with_layout(measurement.config, layout);
   config.train.deterministic = false;
   if (elements > most_elements) {
-    for (StackKind const& kind : stack_kinds) {
-      shorten(config.model.*kind.config);
-    }
+    keep_one_of_each_kind(config.model);
   }
   return config;
 }
@@ -169,11 +141,12 @@ std::vector<double> typical_seconds(std::vector<CallTimer::Round> const& rounds_
 /// Seconds of two micro-batches and an update, with nothing between them that watches.
 double unwatched_seconds(KernelMeasurement const& measurement, Config const& config, Pack const& pack) {
   LoneRank rank(measurement, config, nullptr);
+  RepeatedPack const batch(pack);
   std::vector<double> seconds;
   repeat_rounds(measurement.world, [&](int round) {
     auto const begin = SteadyClock::now();
-    rank.accumulate(OnePack(pack), round);
-    rank.accumulate(OnePack(pack), round);
+    rank.accumulate(batch, round);
+    rank.accumulate(batch, round);
     rank.update(round);
     measurement.execution.space.fence();
     if (round > 0) {
@@ -215,10 +188,11 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   {
     CallTimer timer;
     LoneRank rank(measurement, config, &timer);
+    RepeatedPack const batch(pack);
     repeat_rounds(measurement.world, [&](int round) {
-      rank.accumulate(OnePack(pack), round);
+      rank.accumulate(batch, round);
       CallTimer::Round const after_update = timer.take();
-      rank.accumulate(OnePack(pack), round);
+      rank.accumulate(batch, round);
       rank.update(round);
       if (round > 0) {
         first.push_back(after_update);

@@ -7,7 +7,9 @@
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/synthetic_batch.hpp>
+#include <heddle/io/dataset/training_data.hpp>
 #include <random>
+#include <utility>
 
 namespace heddle {
 
@@ -58,20 +60,9 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, ModelDescri
 }
 
 void PlannedData::take_dataset(Config const& config, ModelDescription const& model) {
-  std::vector<std::string> files;
-  for (std::string const& file : config.data.train) {
-    files.push_back(dataset_in(file, "train.h5"));
-  }
-  dataset_.emplace(Dataset::open(files));
-  if (config.train.validate_every > 0 && !config.data.valid.empty()) {
-    Dataset const valid = Dataset::open(dataset_in(config.data.valid, "valid.h5"));
-    if (valid.vocabulary_digest() != dataset_->vocabulary_digest()) {
-      throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
-                                  dataset_->name(), config.data.valid));
-    }
-  }
+  dataset_.emplace(std::move(open_training_data(config).train));
   samples_ = samples_for(config, *dataset_, {.prefixes = model.needs_prefixes()});
-  vocabulary_ = {dataset_->source_tokenizer().size(), dataset_->target_tokenizer().size(), dataset_->joint()};
+  vocabulary_ = vocabulary_sizes(*dataset_);
 }
 
 void PlannedData::take_random_pairs(Config const& config, ModelDescription const& model, std::int64_t vocabulary) {
@@ -84,10 +75,8 @@ void PlannedData::take_random_pairs(Config const& config, ModelDescription const
       random_pairs((random_batches + 1) * config.train.batch_tokens, longest, vocabulary), SyntheticBatch::special_ids);
 }
 
-std::unique_ptr<MicroBatchSource> PlannedData::cut(int batch, BatchCut const& cut) const {
-  return std::make_unique<SampledMicroBatches>(
-      *samples_, batches_[static_cast<std::size_t>(batch)],
-      MicroBatchCut{.most_tokens = cut.most_tokens, .data = cut.data, .equal = cut.equal, .context = cut.context});
+std::unique_ptr<MicroBatchSource> PlannedData::cut(int batch, MicroBatchCut const& cut) const {
+  return std::make_unique<SampledMicroBatches>(*samples_, batches_[static_cast<std::size_t>(batch)], cut);
 }
 
 std::string PlannedData::words() const {

@@ -25,7 +25,7 @@ class PlannedData final : public BatchSamples {
                                            std::int64_t vocabulary);
 
   int batches() const override { return static_cast<int>(batches_.size()); }
-  std::unique_ptr<MicroBatchSource> cut(int batch, BatchCut const& cut) const override;
+  std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const override;
 
   VocabularySizes const& vocabulary() const { return vocabulary_; }
   /// The dataset; null for random sentences.

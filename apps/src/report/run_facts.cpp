@@ -140,11 +140,6 @@ json::value training(RunFacts const& facts) {
                       {"tokens_per_second", steps.tokens_per_second()}};
 }
 
-std::optional<double> utilisation(RunFacts const& facts) {
-  return facts.peak() > 0 ? std::optional(facts.training->operations / facts.training->seconds / facts.peak())
-                          : std::nullopt;
-}
-
 json::value efficiency(RunFacts const& facts) {
   if (!facts.efficiency) {
     return nullptr;
@@ -158,7 +153,7 @@ json::value efficiency(RunFacts const& facts) {
       {"computation_scaling", known(facts.computation_scaling)},
       {"model_operations_per_second", steps.operations / steps.seconds},
       {"peak_operations_per_second", known(facts.peak() > 0 ? std::optional(facts.peak()) : std::nullopt)},
-      {"model_utilisation", known(utilisation(facts))}};
+      {"model_utilisation", known(facts.model_utilisation())}};
   object["slowest"] = json::object{{"rank", found.slowest},
                                    {"host", facts.hosts[static_cast<std::size_t>(found.slowest)]},
                                    {"seconds", found.waited_less}};
@@ -201,6 +196,11 @@ double RunFacts::peak() const {
   return sum;
 }
 
+std::optional<double> RunFacts::model_utilisation() const {
+  double const of_all = peak();
+  return of_all > 0 ? std::optional(training->operations / training->seconds / of_all) : std::nullopt;
+}
+
 json::object to_json(RunFacts const& facts) {
   json::array ranks;
   for (std::size_t rank = 0; rank < facts.hosts.size(); ++rank) {
@@ -234,10 +234,11 @@ json::object to_json(RunFacts const& facts) {
 std::string describe_speed(RunFacts const& facts) {
   TrainingFacts const& steps = *facts.training;
   Efficiency const& found = *facts.efficiency;
-  std::string text = fmt::format("speed: {:.0f} tokens/s; matrix products of the model: {:.1f} GFLOP/s, {}\n",
-                                 steps.tokens_per_second(), 1e-9 * steps.operations / steps.seconds,
-                                 facts.peak() > 0 ? fmt::format("{:.1f} % of the peak", 100 * *utilisation(facts))
-                                                  : "of an unknown peak (it is measured after a minute of training)");
+  std::string text =
+      fmt::format("speed: {:.0f} tokens/s; matrix products of the model: {:.1f} GFLOP/s, {}\n",
+                  steps.tokens_per_second(), 1e-9 * steps.operations / steps.seconds,
+                  facts.peak() > 0 ? fmt::format("{:.1f} % of the peak", 100 * *facts.model_utilisation())
+                                   : "of an unknown peak (it is measured after a minute of training)");
   if (facts.hosts.size() > 1) {
     text += fmt::format(
         "parallel efficiency: {:.1f} % = load balance {:.1f} % x communication {:.1f} %; computation scaling: {}\n"

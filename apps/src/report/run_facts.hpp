@@ -80,6 +80,9 @@ struct RunFacts {
   double best_valid_loss = 0;
 
   double peak() const;  ///< of all ranks together; 0: not measured
+  /// The share of the peak at which the model's matrix products ran in training, once it has ended; nothing if the peak
+  /// was not measured.
+  std::optional<double> model_utilisation() const;
 };
 
 /// The content of report.json, as docs/run-directory.md describes it.

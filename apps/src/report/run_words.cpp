@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <string_view>
 
@@ -36,14 +36,6 @@ std::string quoted_for_shell(std::string const& argument) {
   return quoted + "'";
 }
 
-std::string duration(double seconds) {
-  auto const whole = static_cast<std::int64_t>(seconds);
-  if (whole >= 3600) {
-    return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
-  }
-  return whole >= 60 ? fmt::format("{}m{:02}s", whole / 60, whole % 60) : fmt::format("{:.1f} s", seconds);
-}
-
 /// The command that uses a trained model.
 std::string use_of(Ending const& ending, ModelDescription const& model) {
   std::string const checkpoint = quoted_for_shell(ending.directory.string());
@@ -62,9 +54,8 @@ std::string best_line(Ending const& ending) {
 
 std::string speed_line(RunFacts const& facts) {
   std::string text = fmt::format("speed: {:.0f} tokens/s", facts.training->tokens_per_second());
-  if (facts.peak() > 0) {
-    text += fmt::format(", {:.1f} % of the peak",
-                        100 * facts.training->operations / facts.training->seconds / facts.peak());
+  if (auto const utilisation = facts.model_utilisation()) {
+    text += fmt::format(", {:.1f} % of the peak", 100 * *utilisation);
   }
   if (facts.hosts.size() > 1) {
     text += fmt::format(", parallel efficiency {:.0f} %", 100 * facts.efficiency->parallel);
@@ -99,12 +90,8 @@ std::string describe_changes(Config const& config) {
 }
 
 std::string command_line(std::string const& command, std::vector<std::string> const& arguments, int ranks) {
-  std::string text;
-  if (launched_by_mpi()) {
-    text = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ? fmt::format("mpirun -np {} ", ranks)
-                                                          : fmt::format("srun -n {} ", ranks);
-  }
-  text += "heddle " + command;
+  std::string const launcher = launcher_command(ranks);
+  std::string text = fmt::format("{}{}heddle {}", launcher, launcher.empty() ? "" : " ", command);
   for (std::string const& argument : arguments) {
     text += " " + quoted_for_shell(argument);
   }
@@ -114,7 +101,7 @@ std::string command_line(std::string const& command, std::vector<std::string> co
 std::string verdict(Ending const& ending, ModelDescription const& model, RunFacts const* facts) {
   bool const more = ending.how.starts_with("stopped by");
   std::string text = fmt::format("{}{} step {} of {}, {} tokens, {} of training\n", ending.how, more ? " after" : ":",
-                                 ending.step, ending.steps, ending.tokens, duration(ending.seconds));
+                                 ending.step, ending.steps, ending.tokens, readable_duration(ending.seconds));
   text += best_line(ending);
   text += facts == nullptr ? "" : speed_line(*facts);
   text += fmt::format("checkpoint: {}\n", ending.checkpoint.string());

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "child_process.hpp"
-#include "training/newest_step.hpp"
-#include "training/run_directory.hpp"
+#include "run_directory/newest_step.hpp"
+#include "run_directory/run_directory.hpp"
 
 namespace heddle {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "run_directory.hpp"
+#include "run_directory/run_directory.hpp"
 
 namespace heddle {
 

@@ -16,20 +16,14 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/report/available_memory.hpp>
 #include <heddle/dist/state/replica_check.hpp>
+#include <heddle/io/dataset/training_data.hpp>
+#include <utility>
 
 #include "checkpoint.hpp"
 #include "validation.hpp"
 #include "watched_micro_batches.hpp"
 
 namespace heddle {
-
-namespace {
-
-VocabularySizes vocabulary_sizes(Dataset const& data) {
-  return {data.source_tokenizer().size(), data.target_tokenizer().size(), data.joint()};
-}
-
-}  // namespace
 
 std::unique_ptr<Trainer> Trainer::create(TrainerSetup const& setup) {
   std::unique_ptr<Trainer> trainer(new Trainer(setup));
@@ -54,17 +48,10 @@ Trainer::Trainer(TrainerSetup const& setup)
 
 void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
-  std::vector<std::string> files;
-  for (std::string const& file : config_.data.train) {
-    files.push_back(dataset_in(file, "train.h5"));
-  }
-  train_data_.emplace(Dataset::open(files));
-  if (config_.train.validate_every > 0) {
-    valid_data_.emplace(Dataset::open(dataset_in(config_.data.valid, "valid.h5")));
-    if (valid_data_->vocabulary_digest() != train_data_->vocabulary_digest()) {
-      throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
-                                  train_data_->name(), config_.data.valid));
-    }
+  TrainingData data = open_training_data(config_);
+  train_data_.emplace(std::move(data.train));
+  valid_data_ = std::move(data.valid);
+  if (valid_data_) {
     valid_samples_ = samples_for(config_, *valid_data_, {.training = false, .prefixes = model.needs_prefixes()});
   }
   if (valid_samples_ && all_samples(*valid_samples_, config_.model.max_length).samples.empty()) {
@@ -280,7 +267,7 @@ StepReport Trainer::train_step() {
 
 MicroBatchSource const& Trainer::next_batch() {
   StepTimes::Data const timed(setup_.times);
-  return reader_->next(micro_batch_cut());
+  return reader_->next(micro_batch_cut(config_.train, setup_.parallel));
 }
 
 void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
@@ -309,15 +296,6 @@ void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
                    ? fmt::format("step {}: {}, twice: this batch is skipped", state_.step + 1, found)
                    : fmt::format("step {}: was not finite, and is finite when computed again", state_.step + 1));
   }
-}
-
-MicroBatchCut Trainer::micro_batch_cut() const {
-  MicroBatchCut cut{.most_tokens = config_.train.micro_batch_tokens, .context = engine_->context()};
-  if (!config_.train.deterministic) {
-    cut.data = {setup_.parallel.data.rank(), setup_.parallel.data.size()};
-    cut.equal = setup_.parallel.pipeline.size() > 1;
-  }
-  return cut;
 }
 
 void Trainer::after_step(StepReport const& report) {

@@ -16,9 +16,9 @@
 
 #include "checkpoint_keeper.hpp"
 #include "kernels/cache.hpp"
-#include "log.hpp"
 #include "report/run_report.hpp"
 #include "report/run_words.hpp"
+#include "run_directory/training_log.hpp"
 #include "stop_signal.hpp"
 
 namespace heddle {
@@ -85,8 +85,6 @@ class Trainer {
   MicroBatchSource const& next_batch();
   /// Reports a step that was not finite; throws Error with loss_not_finite if there were too many in a row.
   void report_not_finite(FiniteSteps::Outcome const& outcome);
-  /// The rule that cuts this rank's micro-batches from a global batch.
-  MicroBatchCut micro_batch_cut() const;
   /// Does the work after a step: validation, checkpoints.
   void after_step(StepReport const& report);
   bool finished() const;

@@ -4,7 +4,7 @@
 #include <heddle/dist/watch/watch.hpp>
 #include <heddle/io/dataset/batches.hpp>
 
-#include "log.hpp"
+#include "run_directory/training_log.hpp"
 
 namespace heddle {
 

@@ -335,6 +335,20 @@ KeyPlaces places_of_model(ConfigDocument const& document) {
   return places;
 }
 
+void keep_one_of_each_kind(ModelConfig& model) {
+  for (StackKind const& kind : stack_kinds) {
+    StackConfig& stack = model.*kind.config;
+    std::int64_t plain = stack.layers;
+    std::int64_t kept = 0;
+    for (LayerOverride& override : stack.overrides) {
+      plain -= override.layers.count();
+      override.layers = {kept, kept + 1};
+      ++kept;
+    }
+    stack.layers = kept + (plain > 0 ? 1 : 0);
+  }
+}
+
 std::vector<std::string> places_of_absent_stacks(ModelConfig const& model) {
   std::vector<std::string> found;
   for (auto const& [stack, member, predicts] : stack_kinds) {

@@ -81,6 +81,7 @@ class BeamSearch {
   void finish(Sentence& sentence, Tokens tokens, double log_probability) const;
   bool is_done(Sentence const& sentence, double best_live, std::int64_t length) const;
   double score(double log_probability, std::int64_t length) const;
+  void note(SearchStep& step, SearchStep::Extension const& extension) const;
   void report(SearchStep const& step) const;
 
   Arena& arena_;
@@ -241,7 +242,7 @@ void BeamSearch::advance(std::int64_t time, std::vector<RowRanking> const& ranki
     for (std::size_t row = first; row < last; ++row) {
       double const log_probability = live_[row].log_probability + rankings[row].end_log_probability;
       finish(sentence, std::move(live_[row].tokens), log_probability);
-      seen.extensions.push_back({row - first, model_.ids.target.end, log_probability, SearchStep::Fate::finished});
+      note(seen, {row - first, model_.ids.target.end, log_probability, SearchStep::Fate::finished});
     }
     report(seen);
   }
@@ -301,7 +302,7 @@ void BeamSearch::extend_sentence(std::size_t first, std::size_t last, std::int64
       next_.back().tokens.push_back(extension.token.token);
       parents_.push_back(static_cast<std::int32_t>(extension.row));
     }
-    seen.extensions.push_back({extension.row - first, extension.token.token, extension.log_probability, fate});
+    note(seen, {extension.row - first, extension.token.token, extension.log_probability, fate});
     ++rank;
   }
   report(seen);
@@ -341,6 +342,13 @@ bool BeamSearch::is_done(Sentence const& sentence, double best_live, std::int64_
 
 double BeamSearch::score(double log_probability, std::int64_t length) const {
   return log_probability / std::pow(static_cast<double>(length), options_.length_penalty);
+}
+
+/// Without an observer a step's extensions take no memory.
+void BeamSearch::note(SearchStep& step, SearchStep::Extension const& extension) const {
+  if (options_.observer != nullptr) {
+    step.extensions.push_back(extension);
+  }
 }
 
 void BeamSearch::report(SearchStep const& step) const {

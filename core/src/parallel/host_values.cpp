@@ -36,6 +36,17 @@ void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int 
   std::copy_n(std::as_bytes(std::span(words)).begin(), bytes.size(), bytes.begin());
 }
 
+void send_bytes(Communicator const& group, std::span<std::byte const> bytes, int to) {
+  Words words = words_of(bytes);
+  group.send(tensor_of(words), to);
+}
+
+void receive_bytes(Communicator const& group, std::span<std::byte> bytes, int from) {
+  Words words(std::max<std::size_t>(words_for(bytes.size()), 1));
+  group.receive(tensor_of(words), from);
+  std::copy_n(std::as_bytes(std::span(words)).begin(), bytes.size(), bytes.begin());
+}
+
 std::vector<std::byte> gather_bytes(Communicator const& group, std::span<std::byte const> own) {
   if (group.size() == 1) {
     return {own.begin(), own.end()};

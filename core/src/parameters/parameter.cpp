@@ -66,7 +66,7 @@ double initial_value(Initializer const& initializer, std::uint64_t key, std::uin
   return initializer.scale * std::sqrt(-2 * std::log(first)) * std::cos(angle);
 }
 
-/// Calls visit(local index, global index) for each element this rank holds.
+/// Passes the local and the global index of each element that this rank holds to `visit`.
 template <class Visitor>
 void for_each_element(Parameter const& parameter, Visitor const& visit) {
   Shape const& global = parameter.spec.shape;

@@ -56,6 +56,14 @@ bool launched_by_mpi() {
   return announced_ranks() > 0;
 }
 
+std::string launcher_command(int ranks) {
+  if (!launched_by_mpi()) {
+    return "";
+  }
+  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ? fmt::format("mpirun -np {}", ranks)
+                                                        : fmt::format("srun -n {}", ranks);
+}
+
 std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <map>
+#include <string>
 
 #include "planner_state.hpp"
 
@@ -10,7 +11,6 @@ namespace {
 
 /// The groups of ParallelState, in the order of traffic_report.hpp.
 enum Group : std::size_t { world, pipeline, data, context, tensor, replicas };
-constexpr std::array group_words{"world", "pipeline", "data", "context", "tensor", "replicas"};
 
 /// The rate of kernels that were never measured: that of a slow core.
 constexpr double assumed_operations_per_second = 5e10;
@@ -29,7 +29,7 @@ Traffic in_buckets(std::int64_t elements, std::int64_t element_bytes) {
 std::vector<GroupTraffic> no_traffic(std::array<GroupPlace, traffic_groups> const& places) {
   std::vector<GroupTraffic> groups;
   for (std::size_t group = 0; group < traffic_groups; ++group) {
-    groups.push_back({group_words[group], places[group]});
+    groups.push_back({std::string(traffic_group_name(group)), places[group]});
   }
   return groups;
 }

@@ -17,7 +17,7 @@ constexpr std::int64_t least_context_tokens = 16;
 /// Larger micro-batches than this make no kernel faster; a larger one is tried only if it is configured.
 constexpr std::int64_t most_micro_batch_tokens = 16384;
 
-/// Calls visit(sizes) for every division of the ranks.
+/// Passes the sizes of the four axes to `visit`, for every division of the ranks.
 template <class Visit>
 void for_each_mesh(int ranks, Visit const& visit) {
   for (int tensor = 1; tensor <= ranks; ++tensor) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/core/parallel/host_values.hpp>
@@ -76,7 +75,7 @@ void reduce_in_buckets(Communicator const& group, Tensor const& tensor) {
 
 NetworkModel::Links measured_links(Communicator const& group) {
   auto const ranks = static_cast<double>(group.size());
-  double const steps = std::ceil(std::log2(ranks));
+  double const steps = collective_steps(group.size());
   double const others = (ranks - 1) / ranks;
   NetworkModel::Links links;
   links.message = measured_message(group);

@@ -5,11 +5,6 @@ namespace heddle {
 
 namespace {
 
-/// Latencies of a collective: those of a tree.
-double steps_of(int ranks) {
-  return static_cast<double>(std::bit_width(static_cast<unsigned>(ranks - 1)));
-}
-
 /// A group whose ranks are `stride` apart, in blocks of `stride * size` ranks.
 GroupPlace place_of(int size, int stride, Machines const& machines) {
   int const block = stride * size;
@@ -24,6 +19,10 @@ GroupPlace place_of(int size, int stride, Machines const& machines) {
 }
 
 }  // namespace
+
+double collective_steps(int ranks) {
+  return static_cast<double>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+}
 
 NetworkModel NetworkModel::uniform(double latency, double seconds_per_byte, std::string source) {
   LinkModel const link{latency, seconds_per_byte};
@@ -61,7 +60,7 @@ double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb ver
   auto const bytes = static_cast<double>(traffic.bytes) * place.sharers;
   double const others = static_cast<double>(place.ranks - 1) / place.ranks;
   auto const collective = [&](LinkModel const& link, double share) {
-    return operations * steps_of(place.ranks) * link.latency + bytes * share * link.seconds_per_byte;
+    return operations * collective_steps(place.ranks) * link.latency + bytes * share * link.seconds_per_byte;
   };
   switch (verb) {
     case Verb::all_reduce:
@@ -78,7 +77,7 @@ double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb ver
     case Verb::receive:
       return operations * links.message.latency + bytes * links.message.seconds_per_byte;
     case Verb::barrier:
-      return operations * steps_of(place.ranks) * links.message.latency;
+      return operations * collective_steps(place.ranks) * links.message.latency;
   }
   return 0;
 }

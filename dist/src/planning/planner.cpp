@@ -125,8 +125,7 @@ RankWork const& Planner::work(LayoutChoice const& layout, int stage) {
   State& state = *state_;
   PipelinePlan const& plan = state.pipeline_plan(layout);
   auto const& parts = plan.parts[static_cast<std::size_t>(stage)];
-  std::string const key =
-      fmt::format("{} {} {}", key_of(layout), std::min(plan.stages(), 4), signature(state.model, parts));
+  std::string const key = fmt::format("{} {} {}", key_of(layout), plan.stages(), signature(state.model, parts));
   auto const known = state.works.find(key);
   if (known != state.works.end()) {
     return known->second;

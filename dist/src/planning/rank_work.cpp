@@ -26,9 +26,7 @@ class CallCounter final : public KernelObserver {
     } else {
       by_size.push_back({"", call.cost, 1});
     }
-    if (call.kept.bytes > 0) {
-      kept_[call.kept.name] = static_cast<std::int64_t>(call.kept.bytes);
-    }
+    kept_.add(call);
   }
 
   /// The calls since the last one of take.
@@ -43,17 +41,11 @@ class CallCounter final : public KernelObserver {
     calls_.clear();
     return all;
   }
-  std::int64_t kept_bytes() const {
-    std::int64_t sum = 0;
-    for (auto const& [name, bytes] : kept_) {
-      sum += bytes;
-    }
-    return sum;
-  }
+  std::int64_t kept_bytes() const { return kept_.bytes(); }
 
  private:
   std::map<std::string, std::vector<KernelCalls>> calls_;
-  std::map<std::string, std::int64_t> kept_;
+  KeptByKernels kept_;
 };
 
 /// A micro-batch's way through the parts of a rank.

@@ -2,10 +2,10 @@
 #include <fstream>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/report/memory_plan.hpp>
 #include <heddle/dist/report/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
-#include <map>
 #include <set>
 #include <string>
 
@@ -33,45 +33,23 @@ Pack full_pack(std::int64_t tokens, std::int64_t max_length, GroupMember split) 
   return pack;
 }
 
-/// One micro-batch, repeated.
-class Repeated final : public MicroBatchSource {
- public:
-  Repeated(Pack pack, std::int64_t count) : pack_(std::move(pack)), count_(count) {}
-
-  std::int64_t count() const override { return count_; }
-  BatchTokens tokens() const override { return {1, 1}; }
-  Pack micro_batch(std::int64_t /*index*/) const override { return pack_; }
-
- private:
-  Pack pack_;
-  std::int64_t count_;
-};
-
-/// Notes the selected kernels and adds up the memory that they would keep in a rehearsal's calls.
-class KeptByKernels final : public KernelObserver {
+/// Notes the selected kernels and the memory that they would keep in a rehearsal's calls.
+class RehearsedKernels final : public KernelObserver {
  public:
   void selected(KernelSelection const& selection) override {
     kernels_.insert({std::string(selection.operation), selection.problem, std::string(selection.implementation)});
   }
   void observe(Execution& execution, KernelCall const& call) override {
     static_cast<void>(execution);
-    if (call.kept.bytes > 0) {
-      bytes_by_name_[call.kept.name] = static_cast<std::int64_t>(call.kept.bytes);
-    }
+    kept_.add(call);
   }
 
   std::vector<SelectedKernel> kernels() const { return {kernels_.begin(), kernels_.end()}; }
-  std::int64_t bytes() const {
-    std::int64_t sum = 0;
-    for (auto const& [name, bytes] : bytes_by_name_) {
-      sum += bytes;
-    }
-    return sum;
-  }
+  std::int64_t kept_bytes() const { return kept_.bytes(); }
 
  private:
   std::set<SelectedKernel> kernels_;
-  std::map<std::string, std::int64_t> bytes_by_name_;
+  KeptByKernels kept_;
 };
 
 /// A step of one rank, and a validation if there is one.
@@ -79,7 +57,7 @@ class Rehearsal {
  public:
   Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries)
       : config_(config),
-        rank_(config, mesh, vocabulary, registries, kept_),
+        rank_(config, mesh, vocabulary, registries, kernels_),
         element_(static_cast<std::int64_t>(size_of(parameter_dtype(dtype_of(config.train.precision))))) {}
 
   MemoryPlan run(BatchSamples const* samples) {
@@ -92,8 +70,8 @@ class Rehearsal {
     }
     PipelineMemory pipeline = rank_.pipeline().peak_memory();
     use.activations = static_cast<std::int64_t>(pipeline.total());
-    use.kernels = kept_.bytes();  // once the step has made its calls
-    return {use, std::move(pipeline), kept_.kernels()};
+    use.kernels = kernels_.kept_bytes();  // once the step has made its calls
+    return {use, std::move(pipeline), kernels_.kernels()};
   }
 
  private:
@@ -121,8 +99,8 @@ class Rehearsal {
     // In deterministic mode each micro-batch passes the pipeline separately.
     std::int64_t const trained = deterministic ? 1 : std::min(divided_up(tokens, most_tokens), most_micro_batches);
     std::int64_t const evaluated = 2 * parallel.pipeline.size();
-    Repeated const packs(full_pack(most_tokens, config_.model.max_length, rank_.context()),
-                         std::max(trained, evaluated));
+    RepeatedPack const packs(full_pack(most_tokens, config_.model.max_length, rank_.context()),
+                             std::max(trained, evaluated));
     train(packs, {0, trained});
     if (config_.train.validate_every > 0) {
       rank_.pipeline().evaluate(packs, step({0, evaluated}));
@@ -131,11 +109,7 @@ class Rehearsal {
 
   void rehearse(BatchSamples const& samples) {
     ParallelState const& parallel = rank_.parallel();
-    BatchCut cut{.most_tokens = config_.train.micro_batch_tokens, .context = rank_.context()};
-    if (!config_.train.deterministic) {
-      cut.data = {parallel.data.rank(), parallel.data.size()};
-      cut.equal = parallel.pipeline.size() > 1;
-    }
+    MicroBatchCut const cut = micro_batch_cut(config_.train, parallel);
     for (int batch = 0; batch < samples.batches(); ++batch) {
       auto const micro_batches = samples.cut(batch, cut);
       if (!config_.train.deterministic) {
@@ -162,7 +136,7 @@ class Rehearsal {
   }
 
   Config const& config_;
-  KeptByKernels kept_;
+  RehearsedKernels kernels_;
   RehearsedRank rank_;
   std::int64_t element_;
 };

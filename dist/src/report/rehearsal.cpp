@@ -72,6 +72,20 @@ ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config
   return state;
 }
 
+void KeptByKernels::add(KernelCall const& call) {
+  if (call.kept.bytes > 0) {
+    bytes_by_name_[call.kept.name] = static_cast<std::int64_t>(call.kept.bytes);
+  }
+}
+
+std::int64_t KeptByKernels::bytes() const {
+  std::int64_t sum = 0;
+  for (auto const& [name, bytes] : bytes_by_name_) {
+    sum += bytes;
+  }
+  return sum;
+}
+
 struct RehearsedRank::State {
   State(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries,
         KernelObserver& observer)

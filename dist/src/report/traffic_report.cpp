@@ -21,7 +21,7 @@ std::string amount(std::int64_t bytes) {
   return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, units[unit]);
 }
 
-/// Calls visit(group, verb) for every pair.
+/// Passes every group and verb to `visit`, as indices.
 template <class Visit>
 void for_each_entry(Visit const& visit) {
   for (std::size_t group = 0; group < traffic_groups; ++group) {

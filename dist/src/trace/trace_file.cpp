@@ -27,27 +27,6 @@ struct RankEvents {
   std::int64_t offset = 0;
 };
 
-/// Bytes as the elements that every communicator moves, the last one filled up.
-std::vector<std::int32_t> words_for(std::size_t bytes) {
-  return std::vector<std::int32_t>(std::max<std::size_t>((bytes + 3) / 4, 1));
-}
-
-Tensor tensor_of(std::vector<std::int32_t>& words) {
-  return Tensor::borrow(words.data(), DType::int32, {static_cast<std::int64_t>(words.size())}, MemorySpace::host);
-}
-
-void send_bytes(Communicator const& world, std::span<std::byte const> bytes) {
-  auto words = words_for(bytes.size());
-  std::ranges::copy(bytes, std::as_writable_bytes(std::span(words)).begin());
-  world.send(tensor_of(words), 0);
-}
-
-void receive_bytes(Communicator const& world, int rank, std::span<std::byte> bytes) {
-  auto words = words_for(bytes.size());
-  world.receive(tensor_of(words), rank);
-  std::copy_n(std::as_bytes(std::span(words)).begin(), bytes.size(), bytes.begin());
-}
-
 /// The sizes of what follows.
 struct Sizes {
   std::int64_t events = 0;
@@ -61,24 +40,22 @@ void send_to_root(Communicator const& world, RankEvents const& own) {
     texts += '\n' + text;
   }
   Sizes const sizes{static_cast<std::int64_t>(own.events.size()), static_cast<std::int64_t>(texts.size()), own.offset};
-  std::array<std::byte, 4> go{};
-  receive_bytes(world, 0, go);  // rank 0 holds the events of one rank at a time
-  send_bytes(world, std::as_bytes(std::span(&sizes, 1)));
-  send_bytes(world, std::as_bytes(std::span(own.events)));
-  send_bytes(world, std::as_bytes(std::span(texts)));
+  receive_value<std::int32_t>(world, 0);  // rank 0 holds the events of one rank at a time
+  send_value(world, sizes, 0);
+  send_bytes(world, std::as_bytes(std::span(own.events)), 0);
+  send_bytes(world, std::as_bytes(std::span(texts)), 0);
 }
 
 RankEvents receive_from(Communicator const& world, int rank) {
-  std::vector<std::int32_t> go(1);
-  world.send(tensor_of(go), rank);
-  Sizes sizes;
-  receive_bytes(world, rank, std::as_writable_bytes(std::span(&sizes, 1)));
+  constexpr std::int32_t go = 1;
+  send_value(world, go, rank);
+  auto const sizes = receive_value<Sizes>(world, rank);
   RankEvents result;
   result.offset = sizes.offset;
   result.events.resize(static_cast<std::size_t>(sizes.events));
-  receive_bytes(world, rank, std::as_writable_bytes(std::span(result.events)));
+  receive_bytes(world, std::as_writable_bytes(std::span(result.events)), rank);
   std::string texts(static_cast<std::size_t>(sizes.text_bytes), '\0');
-  receive_bytes(world, rank, std::as_writable_bytes(std::span(texts)));
+  receive_bytes(world, std::as_writable_bytes(std::span(texts)), rank);
   std::size_t const end = texts.find('\n');
   result.host = texts.substr(0, end);
   for (std::size_t begin = end; begin != std::string::npos;) {

@@ -8,8 +8,8 @@
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <span>
 
-#include "files/together.hpp"
 #include "host_memory/spread_files.hpp"
+#include "parallel/together.hpp"
 #include "state_file.hpp"
 #include "tensors/block_reader.hpp"
 #include "tensors/tensor_files.hpp"

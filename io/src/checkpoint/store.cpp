@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "files/file_descriptor.hpp"
-#include "files/together.hpp"
+#include "parallel/together.hpp"
 #include "state_file.hpp"
 #include "tensors/tensor_writer.hpp"
 #include "writing.hpp"

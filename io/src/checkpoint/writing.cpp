@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "files/file_descriptor.hpp"
-#include "files/together.hpp"
+#include "parallel/together.hpp"
 
 namespace heddle {
 

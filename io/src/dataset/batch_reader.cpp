@@ -3,7 +3,7 @@
 #include <heddle/io/dataset/batch_reader.hpp>
 #include <utility>
 
-#include "files/together.hpp"
+#include "parallel/together.hpp"
 
 namespace heddle {
 

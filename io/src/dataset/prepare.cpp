@@ -21,8 +21,8 @@
 
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
-#include "files/progress_line.hpp"
 #include "format.hpp"
+#include "text/progress_line.hpp"
 
 namespace heddle {
 namespace {

@@ -20,7 +20,7 @@
 #include "block_message.hpp"
 #include "checkpoint/state_file.hpp"
 #include "files/file_descriptor.hpp"
-#include "files/together.hpp"
+#include "parallel/together.hpp"
 #include "spread_files.hpp"
 #include "tensors/hosts.hpp"
 #include "tensors/tensor_writer.hpp"

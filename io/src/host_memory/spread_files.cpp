@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "block_message.hpp"
-#include "files/together.hpp"
+#include "parallel/together.hpp"
 
 namespace heddle {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "files/direct_file.hpp"
-#include "files/thread_without_signals.hpp"
+#include "parallel/thread_without_signals.hpp"
 
 namespace heddle {
 

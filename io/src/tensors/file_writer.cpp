@@ -3,7 +3,7 @@
 #include <heddle/core/base/seconds.hpp>
 #include <utility>
 
-#include "files/thread_without_signals.hpp"
+#include "parallel/thread_without_signals.hpp"
 
 namespace heddle {
 

@@ -9,8 +9,8 @@
 
 #include "file_writer.hpp"
 #include "files/file_descriptor.hpp"
-#include "files/together.hpp"
 #include "hosts.hpp"
+#include "parallel/together.hpp"
 
 namespace heddle {
 

@@ -68,6 +68,9 @@ TEST(ReadMetrics, TakesEveryNumberAndCountsTornLines) {
   EXPECT_EQ(metrics.unreadable, 4);
   EXPECT_EQ(metrics.series.at("train_loss").values, (std::vector<double>{4.5, 4.25}));
   EXPECT_EQ(metrics.series.at("valid_loss").steps, (std::vector<double>{20}));
+  EXPECT_EQ(metrics.series.at("train_loss").at(20), 4.25);
+  EXPECT_EQ(metrics.series.at("valid_loss").at(10), std::nullopt);
+  EXPECT_EQ(metrics.series.at("valid_loss").at(30), std::nullopt);
   EXPECT_EQ(metrics.communicated_bytes.at("tensor.all_reduce"), 100);
   EXPECT_THROW(read_metrics(directory.path()), DataError);
 }

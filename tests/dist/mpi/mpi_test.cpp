@@ -53,6 +53,17 @@ bool launched_with(std::map<std::string, std::string> const& variables) {
   return launched_by_mpi();
 }
 
+std::string command_with(std::map<std::string, std::string> const& variables) {
+  LauncherEnvironment const environment(variables);
+  return launcher_command(4);
+}
+
+TEST(LaunchTest, NamesTheCommandThatStartsAsManyRanksAgain) {
+  EXPECT_EQ(command_with({}), "");
+  EXPECT_EQ(command_with({{"OMPI_COMM_WORLD_SIZE", "4"}, {"SLURM_PROCID", "3"}}), "mpirun -np 4");
+  EXPECT_EQ(command_with({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}}), "srun -n 4");
+}
+
 TEST(LaunchTest, IsSeenUnderMpirun) {
   EXPECT_TRUE(launched_by_mpi());
 }

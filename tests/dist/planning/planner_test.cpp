@@ -63,7 +63,7 @@ class RaggedSamples final : public BatchSamples {
   explicit RaggedSamples(bool equal) : equal_(equal) {}
 
   int batches() const override { return 1; }
-  std::unique_ptr<MicroBatchSource> cut(int /*batch*/, BatchCut const& cut) const override {
+  std::unique_ptr<MicroBatchSource> cut(int /*batch*/, MicroBatchCut const& cut) const override {
     auto const make = [equal = equal_, split = cut.context](std::int64_t index) {
       return make_pack(pairs_of(equal ? 0 : index), test_ids, split);
     };
@@ -217,6 +217,25 @@ TEST_F(PlannerTest, RejectsLayoutsByTheLimitThatTheyBreak) {
   EXPECT_TRUE(none.best.empty());
   EXPECT_EQ(none.fitting, 0);
   EXPECT_THAT(describe_best(none, 1000), HasSubstr("rejected by memory of a node"));
+}
+
+// Stages with equal layers share their work, but only those of equally long pipelines: the number of stages that hold
+// a shared table differs.
+TEST_F(PlannerTest, WorkDoesNotDependOnTheLayoutsPlannedBefore) {
+  Config config = small_config();
+  config.model.positions = Positions::relative_buckets;  // a table that all stages of a stack hold
+  config.model.encoder.layers = 8;
+  config.model.decoder.layers = 8;
+  RaggedSamples const samples(true);
+  Planner planner = planner_of(config, {}, samples);
+  for (int const stages : {12, 8, 6, 5}) {
+    LayoutChoice choice = choice_of({.sizes = {stages, 4, 1, 1}});
+    Planner fresh = planner_of(config, {}, samples);
+    for (int stage = 0; stage < stages; ++stage) {
+      EXPECT_EQ(planner.work(choice, stage).most_holders, fresh.work(choice, stage).most_holders)
+          << "stage " << stage << " of " << stages;
+    }
+  }
 }
 
 // One rank without communication: the step is the sum of its kernels' times.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/text/text.hpp>
 
 #include "inspection/model/masks.hpp"
@@ -16,18 +17,6 @@ namespace {
 
 constexpr std::size_t most_weights = 6'000'000;  ///< of a page: 16 MB of text
 constexpr std::int64_t longest_continuation = 40;
-
-/// One pack, as the micro-batches of a batch.
-class OnePack final : public MicroBatchSource {
- public:
-  explicit OnePack(Pack pack) : pack_(std::move(pack)) {}
-  std::int64_t count() const override { return 1; }
-  BatchTokens tokens() const override { return {}; }
-  Pack micro_batch(std::int64_t /*index*/) const override { return pack_; }
-
- private:
-  Pack pack_;
-};
 
 char const* name_of(Side side) {
   return side == Side::source ? "source" : "target";
@@ -186,7 +175,7 @@ boost::json::object ModelView::to_json(std::vector<SentenceText> const& texts, s
   }
   embedding_->take();
   attention_->start();
-  model_->loss(OnePack(make_pack_of(sentences)));
+  model_->loss(RepeatedPack(make_pack_of(sentences)));
   ObservedPositions const observed{embedding_->take(), attention_sublayers(description_), attention_->stop()};
   if (observed.calls.size() != observed.sublayers.size()) {
     notes.push_back(fmt::format("attention is not shown: the model has {} attention sublayers, which made {} calls",

@@ -11,7 +11,7 @@ constexpr std::size_t shown_neighbours = 12;
 constexpr std::size_t shown_examples = 6;
 constexpr std::string_view word_start = "\u2581";
 
-/// Of a vector with itself: the square of its length.
+/// The dot product of two vectors of equal length.
 double product(std::span<float const> a, std::span<double const> b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {

@@ -39,13 +39,21 @@ boost::json::array numbers(std::vector<double> const& values) {
   boost::json::array array;
   array.reserve(values.size());
   for (double const value : values) {
-    // Six digits are more than a chart shows.
+    // Seven digits are more than a chart shows.
     array.emplace_back(std::stod(fmt::format("{:.7g}", value)));
   }
   return array;
 }
 
 }  // namespace
+
+std::optional<double> MetricSeries::at(std::int64_t step) const {
+  auto const wanted = static_cast<double>(step);
+  auto const found = std::ranges::lower_bound(steps, wanted);
+  return found != steps.end() && *found == wanted
+             ? std::optional(values[static_cast<std::size_t>(found - steps.begin())])
+             : std::nullopt;
+}
 
 MetricSeries downsample(MetricSeries const& series, std::size_t buckets) {
   std::size_t const size = series.steps.size();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace heddle {
 struct MetricSeries {
   std::vector<double> steps;
   std::vector<double> values;
+
+  /// The value of exactly this step, if there is one.
+  std::optional<double> at(std::int64_t step) const;
 };
 
 /// At most 2 * buckets + 2 points: the first and the last, and the least and the greatest value of each of `buckets`

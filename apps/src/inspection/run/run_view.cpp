@@ -9,7 +9,7 @@
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_files.hpp"
-#include "training/newest_step.hpp"
+#include "run_directory/newest_step.hpp"
 #include "translation/trained_model.hpp"
 
 namespace heddle {

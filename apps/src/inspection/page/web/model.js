@@ -1,4 +1,4 @@
-// What a checkpoint holds: positions, neighbours of words, and norms by layer.
+// The content of a checkpoint: positions, neighbours of words, and norms by layer.
 
 function show_positions() {
   const all = page.model && page.model.positions || [];

@@ -156,6 +156,10 @@ ModelConfig layer_config(ModelConfig const& model, StackMember stack, std::int64
 LayerOptions layer_options(StackConfig const& stack, std::string const& stack_name, std::int64_t layer,
                            std::string const& sublayer);
 
+/// Leaves each stack one layer without settings of its own, if it has such layers, and one of each range with some: all
+/// that differs between layers.
+void keep_one_of_each_kind(ModelConfig& model);
+
 /// The places of keys that were given for a stack that model.stacks does not name.
 std::vector<std::string> places_of_absent_stacks(ModelConfig const& model);
 

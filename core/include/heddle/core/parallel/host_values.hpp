@@ -11,9 +11,9 @@
 
 namespace heddle {
 
-// Collectives over small values on the host: numbers, texts, plain structs. All are collective over the group, are
-// built on the communicator's tensor verbs, and keep every bit; a group of one rank needs no tensors. Values must have
-// the same meaning on every rank: no pointers.
+// Small values on the host that ranks exchange: numbers, texts, plain structs. All but sending and receiving are
+// collective over the group. They are built on the communicator's tensor verbs, and keep every bit; a group of one rank
+// needs no tensors. Values must have the same meaning on every rank: no pointers.
 
 /// bytes = those of rank `root`; every rank gives the same number.
 void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int root);
@@ -21,6 +21,12 @@ void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int 
 std::vector<std::byte> gather_bytes(Communicator const& group, std::span<std::byte const> own);
 /// Every rank's bytes: [rank]. Ranks may give different numbers of them.
 std::vector<std::vector<std::byte>> gather_uneven_bytes(Communicator const& group, std::span<std::byte const> own);
+
+/// Sends bytes to rank `to`, which calls receive_bytes for the same number of them. Both return when their bytes may be
+/// used again. Between these two ranks only, not collective.
+void send_bytes(Communicator const& group, std::span<std::byte const> bytes, int to);
+/// bytes = those that rank `from` sends.
+void receive_bytes(Communicator const& group, std::span<std::byte> bytes, int from);
 
 /// The text of rank `root`, on every rank.
 std::string broadcast_text(Communicator const& group, std::string text, int root = 0);
@@ -44,6 +50,20 @@ template <class T>
 T broadcast_value(Communicator const& group, T value, int root = 0) {
   static_assert(std::is_trivially_copyable_v<T>);
   broadcast_bytes(group, std::as_writable_bytes(std::span(&value, 1)), root);
+  return value;
+}
+
+/// A value for rank `to`, and the value that rank `from` sends: as send_bytes and receive_bytes.
+template <class T>
+void send_value(Communicator const& group, T const& value, int to) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  send_bytes(group, std::as_bytes(std::span(&value, 1)), to);
+}
+template <class T>
+T receive_value(Communicator const& group, int from) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  T value{};
+  receive_bytes(group, std::as_writable_bytes(std::span(&value, 1)), from);
   return value;
 }
 

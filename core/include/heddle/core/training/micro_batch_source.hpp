@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/tensor/pack.hpp>
+#include <utility>
 
 namespace heddle {
 
@@ -31,6 +34,32 @@ class MicroBatchSource {
   virtual BatchTokens tokens() const = 0;
   /// Micro-batch `index` of [0, count()), this context rank's part of it.
   virtual Pack micro_batch(std::int64_t index) const = 0;
+};
+
+/// The way in which a rank's micro-batches are cut from a global batch.
+struct MicroBatchCut {
+  std::int64_t most_tokens = 4096;  ///< of a micro-batch; a longer sample is a micro-batch by itself
+  GroupMember data{};               ///< whose contiguous share is taken; one rank: the whole batch
+  bool equal = false;               ///< micro-batches of about equal tokens, which suit pipeline stages best
+  GroupMember context{};            ///< whose part of each micro-batch is given
+};
+
+/// The cut by which a rank trains. In deterministic mode it takes the whole batch, of which the gradient tree then
+/// selects this rank's share.
+MicroBatchCut micro_batch_cut(TrainConfig const& train, ParallelState const& parallel);
+
+/// One micro-batch, `count` times: for rehearsals and measurements, and for a look at a model.
+class RepeatedPack final : public MicroBatchSource {
+ public:
+  explicit RepeatedPack(Pack pack, std::int64_t count = 1) : pack_(std::move(pack)), count_(count) {}
+
+  std::int64_t count() const override { return count_; }
+  BatchTokens tokens() const override;
+  Pack micro_batch(std::int64_t /*index*/) const override { return pack_; }
+
+ private:
+  Pack pack_;
+  std::int64_t count_;
 };
 
 }  // namespace heddle

@@ -12,6 +12,10 @@ namespace heddle {
 /// MPI: Communicator::self() is its world.
 bool launched_by_mpi();
 
+/// The beginning of a command line that starts this many ranks as this process was started: "mpirun -np 4",
+/// "srun -n 4", or "" for one that was started by hand.
+std::string launcher_command(int ranks);
+
 /// The MPI library in words, for example "Open MPI v4.1.4"; needs no MpiSession.
 std::string mpi_library();
 

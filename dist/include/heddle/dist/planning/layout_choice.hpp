@@ -29,7 +29,7 @@ struct LayoutChoice {
 Config with_layout(Config config, LayoutChoice const& layout);
 /// The layout that a configuration asks for on this many ranks. Throws as make_mesh does.
 LayoutChoice layout_of(Config const& config, ModelDescription const& model, int ranks);
-/// "tensor 2 × pipeline 4 interleaved × data 8, sequence parallel, optimizer sharded, micro-batches of 4096".
+/// "tensor 2 sequence-parallel × pipeline 4 interleaved × data 8, optimizer sharded, micro-batches of 4096".
 std::string describe(LayoutChoice const& layout);
 
 /// The machines that a run would get; ranks are numbered node by node.
@@ -59,10 +59,9 @@ struct LayoutCandidates {
 };
 
 /// Every division of the ranks over the four axes, with the switches that have an effect there and some sizes of
-/// micro-batches. Left out are layouts that the model refuses (layout_problem), tensor groups that span nodes,
-/// context groups whose ranks would have a few tokens of each sequence, and fewer micro-batches than data ranks ×
-/// pipeline stages. `longest_sequence`: as
-/// layout_problem. `batch_tokens`: of a global batch as the data have it.
+/// micro-batches. Left out are layouts that the model refuses (layout_problem), tensor groups that span nodes, context
+/// groups whose ranks would have a few tokens of each sequence, and fewer micro-batches than data ranks × pipeline
+/// stages. `longest_sequence`: as layout_problem. `batch_tokens`: of a global batch as the data have it.
 LayoutCandidates list_layouts(Config const& config, ModelDescription const& model, Machines const& machines,
                               std::int64_t longest_sequence, std::int64_t batch_tokens);
 

@@ -18,9 +18,12 @@ struct LinkModel {
   bool operator==(LinkModel const&) const = default;
 };
 
-/// The times of messages between ranks of one node, and between nodes. A collective of n ranks has steps(n) latencies,
-/// and moves a share of the bytes: of an all-reduce 2 (n - 1) / n, of an all-gather or a reduce-scatter (n - 1) / n,
-/// which is what a ring sends (Patarasuk & Yuan 2009).
+/// The latencies of a collective of this many ranks, at least 1: those of a tree, ⌈log₂ ranks⌉.
+double collective_steps(int ranks);
+
+/// The times of messages between ranks of one node, and between nodes. A collective of n ranks has
+/// collective_steps(n) latencies, and moves a share of the bytes: of an all-reduce 2 (n - 1) / n, of an all-gather or a
+/// reduce-scatter (n - 1) / n, which is what a ring sends (Patarasuk & Yuan 2009).
 struct NetworkModel {
   struct Links {
     LinkModel message;     ///< point to point, and all-to-all by messages

@@ -42,14 +42,6 @@ struct MemoryPlan {
   std::vector<SelectedKernel> kernels;  ///< sorted, each once; those of the model, not of the optimizer
 };
 
-/// The way in which a rank's micro-batches are cut from a global batch: see io's MicroBatchCut.
-struct BatchCut {
-  std::int64_t most_tokens = 4096;
-  GroupMember data{};
-  bool equal = false;
-  GroupMember context{};
-};
-
 /// Global batches that a plan is made for.
 class BatchSamples {
  public:
@@ -60,7 +52,7 @@ class BatchSamples {
 
   virtual int batches() const = 0;
   /// A rank's micro-batches of batch [0, batches()), as a run would cut them.
-  virtual std::unique_ptr<MicroBatchSource> cut(int batch, BatchCut const& cut) const = 0;
+  virtual std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const = 0;
 };
 
 /// Plans the memory of training on the mesh's rank, which need not run. Exact: parameters, gradients, moments and

@@ -5,7 +5,9 @@
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
+#include <map>
 #include <memory>
+#include <string>
 
 namespace heddle {
 
@@ -16,6 +18,17 @@ namespace heddle {
 /// The groups of a rank of `mesh`, whose other ranks need not exist: every verb checks its arguments and moves
 /// nothing.
 ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config);
+
+/// Adds up the memory that the kernels of a rehearsal would keep after its calls; memory that several calls name counts
+/// once.
+class KeptByKernels {
+ public:
+  void add(KernelCall const& call);
+  std::int64_t bytes() const;
+
+ private:
+  std::map<std::string, std::int64_t> bytes_by_name_;
+};
 
 /// A rank's model in such groups, with kernels that compute nothing. Its parameters only reserve addresses. Kokkos must
 /// be initialised.

@@ -64,14 +64,6 @@ std::vector<IndexRange> cut_by_tokens(std::span<std::int64_t const> costs, std::
 /// Exactly `parts` ranges of samples with about equal tokens, in order; some are empty if there are fewer samples.
 std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int parts);
 
-/// The rule that cuts a rank's micro-batches from a global batch.
-struct MicroBatchCut {
-  std::int64_t most_tokens = 4096;  ///< of a micro-batch; a longer sample is a micro-batch by itself
-  GroupMember data{};               ///< whose contiguous share is taken; one rank: the whole batch
-  bool equal = false;               ///< micro-batches of about equal tokens, which suit pipeline stages best
-  GroupMember context{};            ///< whose part of each micro-batch is given
-};
-
 /// Micro-batches of samples. Keeps a reference to the samples.
 class SampledMicroBatches final : public MicroBatchSource {
  public:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <heddle/core/base/readable.hpp>
 #include <iostream>
 #include <utility>
 
@@ -11,16 +12,6 @@ namespace heddle {
 namespace {
 
 using std::chrono::milliseconds;
-
-std::string with_commas(int64_t count) {
-  std::string const digits = std::to_string(count);
-  std::string text;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    text += i > 0 && (digits.size() - i) % 3 == 0 ? "," : "";
-    text += digits[i];
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -37,7 +28,7 @@ void ProgressLine::update(int64_t count, int64_t position) {
     return;
   }
   next_ = Clock::now() + milliseconds(interactive_ ? 200 : 5000);
-  std::string text = fmt::format("{}: {} lines", what_, with_commas(count));
+  std::string text = fmt::format("{}: {} lines", what_, readable_count(count));
   if (total_ > 0) {
     text += fmt::format(", {} %", std::min<int64_t>(100, position * 100 / total_));
   }
@@ -45,7 +36,7 @@ void ProgressLine::update(int64_t count, int64_t position) {
 }
 
 void ProgressLine::finish(int64_t count, std::string const& result) {
-  std::string const text = fmt::format("{}: {} lines{}", what_, with_commas(count), result);
+  std::string const text = fmt::format("{}: {} lines{}", what_, readable_count(count), result);
   out_ << (interactive_ ? fmt::format("\r{:<76}\n", text) : text + "\n") << std::flush;
 }
 

@@ -1,4 +1,4 @@
-#include "log.hpp"
+#include "training_log.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <string>
 #include <utility>
 
@@ -36,12 +37,6 @@ std::ofstream appended(std::filesystem::path const& path) {
     throw Error(fmt::format("{}: cannot be written", path.string()));
   }
   return file;
-}
-
-std::string remaining(double seconds) {
-  auto const whole = static_cast<std::int64_t>(seconds);
-  return whole >= 3600 ? fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60)
-                       : fmt::format("{}m{:02}s", whole / 60, whole % 60);
 }
 
 /// Formats traffic as {"tensor.all_reduce": {"operations": 3, "bytes": 96}, …}
@@ -178,7 +173,7 @@ void TrainingLog::progress(StepReport const& report, double loss, double rate) {
   double const left = static_cast<double>(start_.steps - report.step) * (seconds() - start_.seconds) / done;
   std::string const text =
       fmt::format("step {}/{}  loss {:.4f}  lr {:.3g}  |grad| {:.3g}  {:.0f} tokens/s  {} left", report.step,
-                  start_.steps, loss, report.learning_rate, report.gradient_norm, rate, remaining(left));
+                  start_.steps, loss, report.learning_rate, report.gradient_norm, rate, readable_duration(left));
   double const now = seconds();
   bool const due = now - last_progress_ >= seconds_between_lines || report.step == start_.steps;
   last_progress_ = due ? now : last_progress_;

@@ -1,0 +1,21 @@
+#include <heddle/core/training/micro_batch_source.hpp>
+
+namespace heddle {
+
+MicroBatchCut micro_batch_cut(TrainConfig const& train, ParallelState const& parallel) {
+  MicroBatchCut cut{.most_tokens = train.micro_batch_tokens,
+                    .context = {parallel.context.rank(), parallel.context.size()}};
+  if (!train.deterministic) {
+    cut.data = {parallel.data.rank(), parallel.data.size()};
+    cut.equal = parallel.pipeline.size() > 1;
+  }
+  return cut;
+}
+
+BatchTokens RepeatedPack::tokens() const {
+  std::int64_t const source = pack_.source_rows.tokens;
+  std::int64_t const target = pack_.target_rows.tokens;
+  return {count_ * (target > 0 ? target : source), count_ * (source + target)};  // an encoder alone predicts its source
+}
+
+}  // namespace heddle
