@@ -4,6 +4,7 @@
 
 #include <ctime>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <iostream>
 #include <optional>
@@ -49,9 +50,10 @@ std::string date_of(std::filesystem::path const& directory) {
 
 void print(CheckpointEntry const& entry, char const* sound, RunMetrics const& metrics) {
   double const mebibytes = static_cast<double>(entry.bytes) / (1 << 20);
-  std::cout << fmt::format("{}  {:>9.1f} MiB{}  {}{}{}\n", entry.directory.filename().string(), mebibytes,
-                           date_of(entry.directory), entry.problem.empty() ? sound : "rejected: " + entry.problem,
-                           losses_of(metrics, entry.step), entry.best ? "  (best)" : "");
+  std::cout << fmt::format("{}  {:>9} MiB{}  {}{}{}\n", entry.directory.filename().string(),
+                           readable_decimal(mebibytes, 1), date_of(entry.directory),
+                           entry.problem.empty() ? sound : "rejected: " + entry.problem, losses_of(metrics, entry.step),
+                           entry.best ? "  (best)" : "");
 }
 
 }  // namespace

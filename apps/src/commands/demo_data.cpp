@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
 #include <iostream>
 
@@ -33,7 +34,7 @@ int run_demo_data(Arguments const& arguments) {
   demo.directory = directory;
   write_demo_data(demo);
   std::cout << fmt::format("{}: {} training, {} validation and {} test pairs (.en, .de)\n", demo.directory.string(),
-                           demo.train, demo.valid, demo.test);
+                           readable_count(demo.train), readable_count(demo.valid), readable_count(demo.test));
   return static_cast<int>(ExitCode::done);
 }
 

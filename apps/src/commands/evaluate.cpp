@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/batches.hpp>
 #include <heddle/io/metrics/bleu.hpp>
 #include <heddle/io/metrics/chrf.hpp>
@@ -109,7 +110,7 @@ void require_equal_lines(std::string const& name, Lines const& lines, std::strin
                          Lines const& references) {
   if (lines.size() != references.size()) {
     throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other", name,
-                                lines.size(), reference_name, references.size()));
+                                readable_count(lines.size()), reference_name, readable_count(references.size())));
   }
   if (lines.empty()) {
     throw DataError(fmt::format("{} is empty: expected at least one line", name));
@@ -140,7 +141,8 @@ LossSums reference_loss(TrainedModel& model, Lines const& sources, Lines const& 
   MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
   GlobalBatch batch = all_samples(samples, model.config().model.max_length);
   if (std::size_t const left_out = sources.size() - batch.samples.size(); left_out > 0) {
-    std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n", left_out);
+    std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n",
+                             readable_count(left_out));
   }
   std::ranges::stable_sort(batch.samples, {}, [&](std::int64_t index) { return samples.cost(0, index).longer(); });
   return model.loss(SampledMicroBatches(samples, std::move(batch), {.most_tokens = pack_tokens}));
@@ -180,7 +182,7 @@ void evaluate_model(EvaluateOptions const& options, Lines const& sources, Lines 
   if (loss.tokens > 0) {
     double const mean = loss.negative_log_likelihood / loss.weight;
     std::cout << fmt::format("perplexity = {:.4f} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
-                             loss.tokens);
+                             readable_count(loss.tokens));
   }
   if (lost) {
     std::rethrow_exception(lost);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <iostream>
 
 #include "command_line/options.hpp"
@@ -95,7 +96,7 @@ Tokens encode_prompt(TrainedModel const& model, SourceLine const& line, bool end
   if (std::ssize(tokens) >= longest) {
     std::int64_t const kept = longest / 2;
     std::cerr << fmt::format("heddle: line {}: {} tokens; only the last {} are continued (model.max_length = {})\n",
-                             line.number, tokens.size(), kept, longest);
+                             line.number, readable_count(tokens.size()), readable_count(kept), longest);
     tokens.erase(tokens.begin(), tokens.end() - kept);
   }
   return tokens;

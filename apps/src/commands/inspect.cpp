@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/prepare.hpp>
@@ -73,14 +74,6 @@ CommandSyntax inspect_syntax(InspectOptions& options) {
   return syntax;
 }
 
-std::string count(std::int64_t number) {
-  std::string digits = std::to_string(number);
-  for (auto place = static_cast<std::ptrdiff_t>(digits.size()) - 3; place > 0; place -= 3) {
-    digits.insert(static_cast<std::size_t>(place), ",");
-  }
-  return digits;
-}
-
 /// Five numbers and a histogram of ten bins up to the 99th percentile, the rest in an eleventh.
 void print_lengths(char const* of, LengthCounts const& lengths) {
   std::int64_t samples = 0;
@@ -95,8 +88,8 @@ void print_lengths(char const* of, LengthCounts const& lengths) {
   };
   std::int64_t const longest = lengths.back().length;
   std::cout << fmt::format("{}: shortest {}, median {}, mean {:.1f}, 99 % up to {}, longest {}\n", of,
-                           lengths.front().length, quantile(0.5), sum / static_cast<double>(samples), quantile(0.99),
-                           longest);
+                           readable_count(lengths.front().length), readable_count(quantile(0.5)),
+                           sum / static_cast<double>(samples), readable_count(quantile(0.99)), readable_count(longest));
   constexpr std::int64_t bins = 10;
   std::int64_t const width = std::max<std::int64_t>(1, (quantile(0.99) + bins - 1) / bins);
   std::vector<std::int64_t> counts(bins + 1, 0);
@@ -106,11 +99,12 @@ void print_lengths(char const* of, LengthCounts const& lengths) {
   std::int64_t const most = *std::max_element(counts.begin(), counts.end());
   for (std::int64_t bin = 0; bin <= bins && bin * width < longest; ++bin) {
     std::int64_t const inside = counts[static_cast<std::size_t>(bin)];
-    std::string const range = bin == bins  ? fmt::format("over {}", bins * width)
-                              : width == 1 ? std::to_string(bin + 1)
-                                           : fmt::format("{} - {}", bin * width + 1, (bin + 1) * width);
+    std::string const range =
+        bin == bins  ? fmt::format("over {}", readable_count(bins * width))
+        : width == 1 ? std::to_string(bin + 1)
+                     : fmt::format("{} - {}", readable_count(bin * width + 1), readable_count((bin + 1) * width));
     constexpr std::int64_t bar = 50;
-    std::cout << fmt::format("  {:>13} {:>11}  {}\n", range, count(inside),
+    std::cout << fmt::format("  {:>13} {:>11}  {}\n", range, readable_count(inside),
                              std::string(static_cast<std::size_t>((inside * bar + most - 1) / most), '#'));
   }
 }
@@ -119,7 +113,7 @@ void print_lengths(char const* of, LengthCounts const& lengths) {
 void print_vocabulary(Vocabulary const& vocabulary, std::string const& digest, char const* shared = "joint, ") {
   auto const special = [](Tokenizer const& tokenizer) {
     std::int32_t const mask = tokenizer.special_ids().mask;
-    return fmt::format("{} pieces (padding {}, unknown {}, begin {}, end {}{})", count(tokenizer.size()),
+    return fmt::format("{} pieces (padding {}, unknown {}, begin {}, end {}{})", readable_count(tokenizer.size()),
                        tokenizer.pad_id(), tokenizer.unknown_id(), tokenizer.begin_id(), tokenizer.end_id(),
                        mask == SpecialIds::absent ? "" : fmt::format(", mask {}", mask));
   };
@@ -139,7 +133,7 @@ void print_samples(Dataset const& dataset, std::int64_t most, char const* name, 
   std::int64_t const shown = std::min(most, dataset.size());
   for (std::int64_t sample = 0; sample < shown; ++sample) {
     std::int64_t const index = sample * dataset.size() / shown;
-    std::cout << fmt::format("{} {}\n{}\n", name, count(index), decoded(index));
+    std::cout << fmt::format("{} {}\n{}\n", name, readable_count(index), decoded(index));
   }
 }
 
@@ -161,11 +155,13 @@ void inspect_lines(Dataset const& dataset, std::int64_t samples) {
 void inspect_dataset(fs::path const& path, InspectOptions const& options) {
   Dataset const dataset = Dataset::open(path);
   std::string const tokens =
-      dataset.has_lines() ? fmt::format("{} tokens", count(dataset.tokens(SampleLength::line)))
-                          : fmt::format("{} source and {} target tokens", count(dataset.tokens(SampleLength::source)),
-                                        count(dataset.tokens(SampleLength::target)));
-  std::cout << fmt::format("dataset {}: {} {}, {}, {:.1f} MiB\n", path.string(), count(dataset.size()),
-                           dataset.content(), tokens, static_cast<double>(fs::file_size(path)) / (1 << 20));
+      dataset.has_lines()
+          ? fmt::format("{} tokens", readable_count(dataset.tokens(SampleLength::line)))
+          : fmt::format("{} source and {} target tokens", readable_count(dataset.tokens(SampleLength::source)),
+                        readable_count(dataset.tokens(SampleLength::target)));
+  std::cout << fmt::format("dataset {}: {} {}, {}, {} MiB\n", path.string(), readable_count(dataset.size()),
+                           dataset.content(), tokens,
+                           readable_decimal(static_cast<double>(fs::file_size(path)) / (1 << 20), 1));
   std::cout << fmt::format("digest: {}\n", dataset.digest());
   print_vocabulary(dataset.vocabulary(), dataset.vocabulary_digest(), dataset.has_lines() ? "" : "joint, ");
   if (dataset.has_lines()) {
@@ -214,15 +210,17 @@ void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
     total += elements(tensor);
   }
   std::cout << fmt::format("checkpoint {}: every byte verified\n", checkpoint.directory().string());
-  std::cout << fmt::format(
-      "step {}; next: epoch {}, window {}, sample {}; {} tokens seen in {:.0f} s of training; seed {}\n",
-      count(state.step), state.epoch, state.position >> 32, count(state.position & 0xFFFF'FFFF), count(state.tokens),
-      state.seconds, state.seed);
+  std::cout << fmt::format("step {}; next: epoch {}, window {}, sample {}; {} tokens seen in {} of training; seed {}\n",
+                           readable_count(state.step), state.epoch, state.position >> 32,
+                           readable_count(state.position & 0xFFFF'FFFF), readable_count(state.tokens),
+                           readable_duration(state.seconds), state.seed);
   if (state.best_step > 0) {
     std::cout << fmt::format("best validation loss {:.4f}, at step {}; {} validations since without a better one\n",
-                             state.best_valid_loss, count(state.best_step), state.validations_without_improvement);
+                             state.best_valid_loss, readable_count(state.best_step),
+                             readable_count(state.validations_without_improvement));
   }
-  std::cout << fmt::format("{} parameters in {} tensors\n", count(total), checkpoint.tensors().size());
+  std::cout << fmt::format("{} parameters in {} tensors\n", readable_count(total),
+                           readable_count(checkpoint.tensors().size()));
   if (!checkpoint.instruction_set().empty()) {
     std::cout << fmt::format("computed with the instructions {}\n", checkpoint.instruction_set());
   }
@@ -265,7 +263,7 @@ void inspect_checkpoints(InspectOptions const& options) {
   }
   auto const opened = open_checkpoints(chosen, report);
   if (entries.size() > 1) {
-    std::cout << fmt::format("{} checkpoints:", entries.size());
+    std::cout << fmt::format("{} checkpoints:", readable_count(entries.size()));
     for (CheckpointEntry const& entry : entries) {
       std::cout << fmt::format(" {}{}", entry.directory.filename().string(), entry.best ? " (best)" : "");
     }
@@ -300,7 +298,7 @@ void write_page(InspectOptions& options, std::vector<fs::path> const& datasets) 
   }
   std::string const page = html_report(options.page);
   replace_file(options.html, page);
-  std::cout << fmt::format("wrote {} ({} KiB)\n", options.html, count(std::ssize(page) / 1024 + 1));
+  std::cout << fmt::format("wrote {} ({} KiB)\n", options.html, readable_count(std::ssize(page) / 1024 + 1));
 }
 
 void require_html(InspectOptions const& options) {

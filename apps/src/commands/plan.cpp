@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/planning/network_measurement.hpp>
 #include <heddle/dist/report/available_memory.hpp>
@@ -145,10 +146,11 @@ void write_layout(std::string const& path, LayoutChoice const& layout) {
 void print_plan(PlanOptions const& options, PlanSession& session, Plan const& plan) {
   Machines const& machines = options.settings.machines;
   auto const tokens = static_cast<std::int64_t>(session.data().tokens_of_a_step());
-  fmt::print("{} node{} of {} rank{}; {:.1f} GiB each; network: {}; data: {}; {} tokens a step\n", machines.nodes,
-             machines.nodes == 1 ? "" : "s", machines.ranks_per_node, machines.ranks_per_node == 1 ? "" : "s",
-             static_cast<double>(machines.node_memory) / (1 << 30), session.network().source, session.data().words(),
-             tokens);
+  fmt::print("{} node{} of {} rank{}; {} GiB each; network: {}; data: {}; {} tokens a step\n",
+             readable_count(machines.nodes), machines.nodes == 1 ? "" : "s", machines.ranks_per_node,
+             machines.ranks_per_node == 1 ? "" : "s",
+             readable_decimal(static_cast<double>(machines.node_memory) / (1 << 30), 1), session.network().source,
+             session.data().words(), readable_count(tokens));
   fmt::print("{}", describe_best(plan, tokens));
   for (std::size_t index = 0; index < plan.best.size() && (options.details || index == 0); ++index) {
     fmt::print("\n{}: {}\n{}", index + 1, describe(plan.best[index].layout), describe_plan(plan.best[index]));
@@ -168,7 +170,7 @@ ExitCode plan(PlanOptions options) {
   Plan const found = session.planner().best_layouts(static_cast<std::size_t>(options.best));
   print_plan(options, session, found);
   if (found.best.empty()) {
-    throw ConfigError(fmt::format("no layout of {} ranks fits", options.settings.machines.ranks()));
+    throw ConfigError(fmt::format("no layout of {} ranks fits", readable_count(options.settings.machines.ranks())));
   }
   if (options.write) {
     write_layout(options.config, found.best.front().layout);

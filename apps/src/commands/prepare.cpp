@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/prepare.hpp>
 #include <iostream>
 
@@ -85,14 +86,17 @@ void check_options(po::variables_map const& values) {
 void print_text(char const* name, PreparedText const& text, PrepareOptions const& options) {
   if (options.text) {
     std::cout << fmt::format("{}: {} lines, {} tokens, {} of them unknown, at most {} in a line; left out: {} empty\n",
-                             name, text.samples, text.tokens[0], text.unknown_tokens, text.most_tokens[0], text.empty);
+                             name, readable_count(text.samples), readable_count(text.tokens[0]),
+                             readable_count(text.unknown_tokens), readable_count(text.most_tokens[0]),
+                             readable_count(text.empty));
     return;
   }
   std::cout << fmt::format(
       "{}: {} pairs, {} source and {} target tokens, {} of them unknown; left out: {} with an empty side, {} with more "
       "than {} tokens\n",
-      name, text.samples, text.tokens[0], text.tokens[1], text.unknown_tokens, text.empty, text.too_long,
-      options.max_length);
+      name, readable_count(text.samples), readable_count(text.tokens[0]), readable_count(text.tokens[1]),
+      readable_count(text.unknown_tokens), readable_count(text.empty), readable_count(text.too_long),
+      readable_count(options.max_length));
 }
 
 /// Warns of texts from which a model learns nothing, or little.
@@ -115,10 +119,10 @@ void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report
       report.joint ? report.source_vocabulary_size : report.source_vocabulary_size + report.target_vocabulary_size;
   std::int64_t const tokens = report.train.tokens[0] + report.train.tokens[1];
   if (!options.source_model && tokens < rare * pieces) {
-    warn(
-        fmt::format("{} pieces in the vocabulary for {} tokens: a piece occurs {:.1f} times on average, too rarely to "
-                    "learn it well; a smaller --vocab-size has fewer such pieces",
-                    pieces, tokens, static_cast<double>(tokens) / static_cast<double>(pieces)));
+    warn(fmt::format(
+        "{} pieces in the vocabulary for {} tokens: a piece occurs {:.1f} times on average, too rarely to "
+        "learn it well; a smaller --vocab-size has fewer such pieces",
+        readable_count(pieces), readable_count(tokens), static_cast<double>(tokens) / static_cast<double>(pieces)));
   }
 }
 
@@ -138,9 +142,10 @@ int run_prepare(Arguments const& arguments) {
     print_text("valid", *report.valid, options);
   }
   std::cout << (report.joint ? fmt::format("{}vocabulary: {} pieces\n", options.text ? "" : "joint ",
-                                           report.source_vocabulary_size)
+                                           readable_count(report.source_vocabulary_size))
                              : fmt::format("vocabularies: {} source and {} target pieces\n",
-                                           report.source_vocabulary_size, report.target_vocabulary_size));
+                                           readable_count(report.source_vocabulary_size),
+                                           readable_count(report.target_vocabulary_size)));
   warn_of_doubtful(options, report);
   std::cout << fmt::format("wrote {}\n", options.directory.string());
   return static_cast<int>(ExitCode::done);

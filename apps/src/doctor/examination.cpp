@@ -10,6 +10,7 @@
 #include <fstream>
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/report/available_memory.hpp>
@@ -128,15 +129,17 @@ Finding memory(fs::path const& root) {
   if (available.host == AvailableMemory::unlimited) {
     return unknown("memory", "the system does not say what is available");
   }
-  std::string found = fmt::format("{:.1f} GiB are available", static_cast<double>(available.host) / gibibyte);
+  std::string found =
+      fmt::format("{} GiB are available", readable_decimal(static_cast<double>(available.host) / gibibyte, 1));
   if (available.group != AvailableMemory::unlimited) {
-    found += fmt::format(", {:.1f} GiB in the control group {}", static_cast<double>(available.group) / gibibyte,
-                         available.group_name);
+    found += fmt::format(", {} GiB in the control group {}",
+                         readable_decimal(static_cast<double>(available.group) / gibibyte, 1), available.group_name);
   }
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     return hurts("memory",
-                 fmt::format("{}; ulimit -v is {:.1f} GiB", found, static_cast<double>(limit.rlim_cur) / gibibyte),
+                 fmt::format("{}; ulimit -v is {} GiB", found,
+                             readable_decimal(static_cast<double>(limit.rlim_cur) / gibibyte, 1)),
                  "ulimit -v unlimited: arenas reserve address space that they do not fill");
   }
   return good("memory", found);
@@ -150,8 +153,8 @@ Finding shared_memory(fs::path const& directory) {
                  "ranks of one host exchange messages there: mount a tmpfs");
   }
   constexpr std::uintmax_t enough = std::uintmax_t{256} << 20;
-  std::string const found =
-      fmt::format("{} has {:.1f} GiB free", directory.string(), static_cast<double>(space.available) / gibibyte);
+  std::string const found = fmt::format("{} has {} GiB free", directory.string(),
+                                        readable_decimal(static_cast<double>(space.available) / gibibyte, 1));
   return space.available < enough ? hurts("shared memory", found,
                                           "in a container --shm-size=1g or more: messages between ranks go through it")
                                   : good("shared memory", found);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/measure/peaks.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
@@ -110,7 +111,7 @@ void print_line(std::string const& call, std::string const& name, double seconds
 /// The rate and the fraction of the peak; nothing if no such work is counted.
 void print_rate(double amount, double seconds, double peak) {
   double const rate = amount / seconds;
-  fmt::print("{}", amount > 0 ? fmt::format(" {:>9.1f} {:>6.0f} %", rate * 1e-9, 100 * rate / peak)
+  fmt::print("{}", amount > 0 ? fmt::format(" {:>9} {:>6.0f} %", readable_decimal(rate * 1e-9, 1), 100 * rate / peak)
                               : fmt::format(" {:>18}", ""));
 }
 
@@ -168,13 +169,14 @@ KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
                                                   : read_sample(config, prefixes);
   DType const dtype = dtype_of(config.train.precision);
   fmt::print("A step of the model with one layer of each kind: {}, {} + {} tokens{}, vocabulary {}{}\n", name_of(dtype),
-             sample.pack.source_rows.tokens, sample.pack.target_rows.tokens,
-             config.data.train.empty() ? " (synthetic)" : " of " + config.data.train.front(), sample.vocabulary.target,
+             readable_count(sample.pack.source_rows.tokens), readable_count(sample.pack.target_rows.tokens),
+             config.data.train.empty() ? " (synthetic)" : " of " + config.data.train.front(),
+             readable_count(sample.vocabulary.target),
              config.parallel.tensor > 1 ? fmt::format(", parallel.tensor = {}", config.parallel.tensor) : "");
   Peaks const peaks = measure_peaks(benchmark.registries.kernels, benchmark.execution, {dtype}, 1);
   MatmulPeak const& matmul = peaks.matmul(dtype);
-  fmt::print("Peak of multiplications: {:.1f} GFLOP/s ({}); of y += x", matmul.operations_per_second * 1e-9,
-             matmul.implementation);
+  fmt::print("Peak of multiplications: {} GFLOP/s ({}); of y += x",
+             readable_decimal(matmul.operations_per_second * 1e-9, 1), matmul.implementation);
   for (Bandwidth const& bandwidth : peaks.bandwidths) {
     fmt::print(" in {}: {:.1f} GB/s", bandwidth.level, bandwidth.bytes_per_second * 1e-9);
   }

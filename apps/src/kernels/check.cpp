@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/checks/check.hpp>
 
 namespace heddle {
@@ -84,7 +85,7 @@ ExitCode print_checks(Registries const& registries, std::string const& name, Exe
     }
   }
   print_lines(lines);
-  fmt::print("{} of {} passed\n", results.size() - wrong, counted(results.size()));
+  fmt::print("{} of {} passed\n", readable_count(results.size() - wrong), counted(results.size()));
   return wrong == 0 ? ExitCode::done : ExitCode::bad_config;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/report/available_memory.hpp>
@@ -38,9 +39,11 @@ void print_memory(PlanSession& session, LayoutPlan& plan) {
   std::int64_t const here = std::min(available.host, available.group);
   constexpr double gibibyte = 1 << 30;
   if (here != AvailableMemory::unlimited) {
-    fmt::print("{} rank{} on this machine: {:.2f} GiB of the {:.2f} GiB that are available{}\n", plan.layout.ranks(),
-               plan.layout.ranks() == 1 ? "" : "s together", static_cast<double>(plan.node_bytes) / gibibyte,
-               static_cast<double>(here) / gibibyte, plan.node_bytes > here ? ": the run would be refused here" : "");
+    fmt::print("{} rank{} on this machine: {} GiB of the {} GiB that are available{}\n",
+               readable_count(plan.layout.ranks()), plan.layout.ranks() == 1 ? "" : "s together",
+               readable_decimal(static_cast<double>(plan.node_bytes) / gibibyte, 2),
+               readable_decimal(static_cast<double>(here) / gibibyte, 2),
+               plan.node_bytes > here ? ": the run would be refused here" : "");
   }
 }
 
@@ -58,8 +61,9 @@ void print_checkpoint(DryRun const& run, PlanSession const& session) {
   std::int64_t const step = found->state().step;
   fmt::print("{} in {}\n",
              step < run.config.train.steps
-                 ? fmt::format("It would resume after step {} of {}", step, run.config.train.steps)
-                 : fmt::format("It is already at step {}: raise train.steps", step),
+                 ? fmt::format("It would resume after step {} of {}", readable_count(step),
+                               readable_count(run.config.train.steps))
+                 : fmt::format("It is already at step {}: raise train.steps", readable_count(step)),
              run.directory.string());
 }
 
@@ -81,8 +85,8 @@ ExitCode dry_run(DryRun const& run) {
   session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
   print_memory(session, plan);
-  fmt::print("Plan of a step on {}, {:.0f} tokens, network {}:\n{}", session.data().words(),
-             session.data().tokens_of_a_step(), session.network().source, describe_plan(plan));
+  fmt::print("Plan of a step on {}, {} tokens, network {}:\n{}", session.data().words(),
+             readable_count(session.data().tokens_of_a_step()), session.network().source, describe_plan(plan));
   for (std::string const& note : session.notes()) {
     fmt::print("note: {}\n", note);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/synthetic_batch.hpp>
@@ -80,7 +81,8 @@ std::unique_ptr<MicroBatchSource> PlannedData::cut(int batch, MicroBatchCut cons
 }
 
 std::string PlannedData::words() const {
-  return dataset_ ? samples_->words() : fmt::format("random sentence pairs, {} pieces", vocabulary_.target);
+  return dataset_ ? samples_->words()
+                  : fmt::format("random sentence pairs, {} pieces", readable_count(vocabulary_.target));
 }
 
 double PlannedData::tokens_of_a_step() const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/index_range.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <numeric>
 
 namespace heddle {
@@ -234,11 +235,11 @@ json::object to_json(RunFacts const& facts) {
 std::string describe_speed(RunFacts const& facts) {
   TrainingFacts const& steps = *facts.training;
   Efficiency const& found = *facts.efficiency;
-  std::string text =
-      fmt::format("speed: {:.0f} tokens/s; matrix products of the model: {:.1f} GFLOP/s, {}\n",
-                  steps.tokens_per_second(), 1e-9 * steps.operations / steps.seconds,
-                  facts.peak() > 0 ? fmt::format("{:.1f} % of the peak", 100 * *facts.model_utilisation())
-                                   : "of an unknown peak (it is measured after a minute of training)");
+  std::string text = fmt::format(
+      "speed: {} tokens/s; matrix products of the model: {} GFLOP/s, {}\n", readable_count(steps.tokens_per_second()),
+      readable_decimal(1e-9 * steps.operations / steps.seconds, 1),
+      facts.peak() > 0 ? fmt::format("{:.1f} % of the peak", 100 * *facts.model_utilisation())
+                       : "of an unknown peak (it is measured after a minute of training)");
   if (facts.hosts.size() > 1) {
     text += fmt::format(
         "parallel efficiency: {:.1f} % = load balance {:.1f} % x communication {:.1f} %; computation scaling: {}\n"
@@ -248,8 +249,8 @@ std::string describe_speed(RunFacts const& facts) {
                                   : "unknown (no start with fewer ranks)",
         found.slowest, facts.hosts[static_cast<std::size_t>(found.slowest)], found.waited_less);
   }
-  return text + (facts.joules ? fmt::format("energy: {:.0f} J, {:.1f} J per million tokens\n", *facts.joules,
-                                            *joules_per_million_tokens(facts))
+  return text + (facts.joules ? fmt::format("energy: {} J, {} J per million tokens\n", readable_count(*facts.joules),
+                                            readable_decimal(*joules_per_million_tokens(facts), 1))
                               : fmt::format("energy: unknown ({})\n", facts.no_energy));
 }
 

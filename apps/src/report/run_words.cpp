@@ -47,13 +47,13 @@ std::string use_of(Ending const& ending, ModelDescription const& model) {
 }
 
 std::string best_line(Ending const& ending) {
-  return ending.best_step == 0
-             ? ""
-             : fmt::format("best: validation loss {:.4f} at step {}\n", ending.best_valid_loss, ending.best_step);
+  return ending.best_step == 0 ? ""
+                               : fmt::format("best: validation loss {:.4f} at step {}\n", ending.best_valid_loss,
+                                             readable_count(ending.best_step));
 }
 
 std::string speed_line(RunFacts const& facts) {
-  std::string text = fmt::format("speed: {:.0f} tokens/s", facts.training->tokens_per_second());
+  std::string text = fmt::format("speed: {} tokens/s", readable_count(facts.training->tokens_per_second()));
   if (auto const utilisation = facts.model_utilisation()) {
     text += fmt::format(", {:.1f} % of the peak", 100 * *utilisation);
   }
@@ -101,7 +101,8 @@ std::string command_line(std::string const& command, std::vector<std::string> co
 std::string verdict(Ending const& ending, ModelDescription const& model, RunFacts const* facts) {
   bool const more = ending.how.starts_with("stopped by");
   std::string text = fmt::format("{}{} step {} of {}, {} tokens, {} of training\n", ending.how, more ? " after" : ":",
-                                 ending.step, ending.steps, ending.tokens, readable_duration(ending.seconds));
+                                 readable_count(ending.step), readable_count(ending.steps),
+                                 readable_count(ending.tokens), readable_duration(ending.seconds));
   text += best_line(ending);
   text += facts == nullptr ? "" : speed_line(*facts);
   text += fmt::format("checkpoint: {}\n", ending.checkpoint.string());
@@ -112,8 +113,9 @@ std::string verdict(Ending const& ending, ModelDescription const& model, RunFact
 
 std::string nothing_to_do(Ending const& ending, ModelDescription const& model) {
   std::string const why = ending.step >= ending.steps
-                              ? fmt::format("already at step {}", ending.step)
-                              : fmt::format("already stopped early, at step {} of {}", ending.step, ending.steps);
+                              ? fmt::format("already at step {}", readable_count(ending.step))
+                              : fmt::format("already stopped early, at step {} of {}", readable_count(ending.step),
+                                            readable_count(ending.steps));
   return fmt::format("{}; {} to train longer\n{}checkpoint: {}\nto use it: {}", why, to_go_further(ending),
                      best_line(ending), ending.checkpoint.string(), use_of(ending, model));
 }

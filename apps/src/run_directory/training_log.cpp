@@ -112,8 +112,8 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   if (validation) {
     line["valid_loss"] = validation->loss;
     line["valid_perplexity"] = std::exp(validation->loss);
-    std::string text = fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", report.step, validation->loss,
-                                   std::exp(validation->loss));
+    std::string text = fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", readable_count(report.step),
+                                   validation->loss, std::exp(validation->loss));
     if (validation->accuracy) {
       line["valid_accuracy"] = *validation->accuracy;
       text += fmt::format(", masked accuracy {:.2f} %", 100 * *validation->accuracy);
@@ -172,8 +172,9 @@ void TrainingLog::progress(StepReport const& report, double loss, double rate) {
   double const done = static_cast<double>(report.step - start_.step);
   double const left = static_cast<double>(start_.steps - report.step) * (seconds() - start_.seconds) / done;
   std::string const text =
-      fmt::format("step {}/{}  loss {:.4f}  lr {:.3g}  |grad| {:.3g}  {:.0f} tokens/s  {} left", report.step,
-                  start_.steps, loss, report.learning_rate, report.gradient_norm, rate, readable_duration(left));
+      fmt::format("step {}/{}  loss {:.4f}  lr {:.3g}  |grad| {:.3g}  {} tokens/s  {} left",
+                  readable_count(report.step), readable_count(start_.steps), loss, report.learning_rate,
+                  report.gradient_norm, readable_count(rate), readable_duration(left));
   double const now = seconds();
   bool const due = now - last_progress_ >= seconds_between_lines || report.step == start_.steps;
   last_progress_ = due ? now : last_progress_;

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <iostream>
 #include <optional>
 #include <set>
@@ -200,7 +201,8 @@ ProcessEnd Supervisor::run_once() {
 bool Supervisor::goes_on(ProcessEnd const& end) {
   std::int64_t const step = newest_step(supervision_.directory);
   std::string const reason = ended_for_host_ ? fmt::format("lost {}", silent_hosts_) : reason_of(end);
-  std::string why = fmt::format("{} after {}", reason, step < 0 ? "no step" : fmt::format("step {}", step));
+  std::string why =
+      fmt::format("{} after {}", reason, step < 0 ? "no step" : fmt::format("step {}", readable_count(step)));
   if (step > newest_) {
     newest_ = step;
     without_progress_ = 0;

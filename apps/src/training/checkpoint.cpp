@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 
 namespace heddle {
 
@@ -39,7 +40,7 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
                          DistributedOptimizer& optimizer) {
   if (static_cast<std::int64_t>(checkpoint.tensors().size()) != model.parameters()) {
     throw DataError(fmt::format("{}: holds {} parameters, the model has {}", checkpoint.directory().string(),
-                                checkpoint.tensors().size(), model.parameters()));
+                                readable_count(checkpoint.tensors().size()), readable_count(model.parameters())));
   }
   for (Parameter const& parameter : parameters.all()) {
     std::string const& name = parameter.spec.name;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <utility>
 
@@ -60,8 +61,8 @@ std::optional<Checkpoint> CheckpointKeeper::newest(CheckpointStore::Report const
   // One on disk that is not older was not verified: the next save does that.
   committed_step_ = on_disk < step ? on_disk : -1;
   if (speaks) {
-    report(fmt::format("going on from step {} in memory; the newest on disk is {}", step,
-                       on_disk < 0 ? "none" : fmt::format("of step {}", on_disk)));
+    report(fmt::format("going on from step {} in memory; the newest on disk is {}", readable_count(step),
+                       on_disk < 0 ? "none" : fmt::format("of step {}", readable_count(on_disk))));
   }
   return memory;
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <ctime>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
@@ -190,19 +191,20 @@ void Trainer::print_start() {
     texts_.say(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
                            setup_.directory.string()));
   }
-  texts_.say(fmt::format("{} parameters, training on {}{}", whole_model_->elements(), samples_->words(),
-                         batches_->totals().left_out > 0
-                             ? fmt::format(" ({} left out: longer than model.max_length)", batches_->totals().left_out)
-                             : ""));
+  texts_.say(fmt::format("{} parameters, training on {}{}", readable_count(whole_model_->elements()), samples_->words(),
+                         batches_->totals().left_out > 0 ? fmt::format(" ({} left out: longer than model.max_length)",
+                                                                       readable_count(batches_->totals().left_out))
+                                                         : ""));
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
     texts_.say(fmt::format(
         "note: train.deterministic deals out about {} micro-batches a step, fewer than the {} data ranks; lower "
         "train.micro_batch_tokens to occupy them all",
-        micro_batches, setup_.parallel.data.size()));
+        readable_count(micro_batches), readable_count(setup_.parallel.data.size())));
   }
-  texts_.say(fmt::format("{} in {}", state_.step > 0 ? fmt::format("resuming after step {}", state_.step) : "starting",
-                         setup_.directory.string()));
+  texts_.say(fmt::format(
+      "{} in {}", state_.step > 0 ? fmt::format("resuming after step {}", readable_count(state_.step)) : "starting",
+      setup_.directory.string()));
 }
 
 ExitCode Trainer::run(StopSignal const& signal) {
@@ -283,18 +285,19 @@ void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
   if (finite_steps_.hopeless()) {
     throw Error(fmt::format("step {}: {}, for {} batches in a row; nothing was changed by them. A lower "
                             "optimizer.learning_rate, a longer warm-up or optimizer.clip_norm may help; {}",
-                            state_.step + 1, found, FiniteSteps::most_skipped,
+                            readable_count(state_.step + 1), found, FiniteSteps::most_skipped,
                             checkpoints_.committed_step() < 0
                                 ? "there is no checkpoint yet"
                                 : fmt::format("the last checkpoint is of step {}; --resume-from STEP "
                                               "goes back to an earlier one",
-                                              checkpoints_.committed_step())),
+                                              readable_count(checkpoints_.committed_step()))),
                 ExitCode::loss_not_finite);
   }
   if (speaks()) {
     texts_.say(outcome.skipped
-                   ? fmt::format("step {}: {}, twice: this batch is skipped", state_.step + 1, found)
-                   : fmt::format("step {}: was not finite, and is finite when computed again", state_.step + 1));
+                   ? fmt::format("step {}: {}, twice: this batch is skipped", readable_count(state_.step + 1), found)
+                   : fmt::format("step {}: was not finite, and is finite when computed again",
+                                 readable_count(state_.step + 1)));
   }
 }
 
@@ -333,7 +336,8 @@ void Trainer::after_step(StepReport const& report) {
               .memory = due(config_.checkpoint.memory_every_steps)});
   if (stopped_early()) {
     texts_.say(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
-                           state_.best_valid_loss, state_.best_step, state_.validations_without_improvement));
+                           state_.best_valid_loss, readable_count(state_.best_step),
+                           readable_count(state_.validations_without_improvement)));
   }
 }
 
@@ -357,7 +361,7 @@ void Trainer::restore_directory() {
     texts_.say(
         fmt::format("{} was removed or replaced while training: it is made again, with a checkpoint of step {}; what "
                     "was in it is not",
-                    setup_.directory.string(), state_.step));
+                    setup_.directory.string(), readable_count(state_.step)));
     directory_.emplace(RunDirectory::open(setup_.directory));
     directory_->replace_file("config.toml", to_toml(config_));
     log_->reopen(*directory_);

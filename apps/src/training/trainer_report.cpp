@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/dist/trace/trace_file.hpp>
 
 #include "trainer.hpp"
@@ -50,7 +51,7 @@ void Trainer::finish_trace(bool last_step) {
   }
   try {
     write_trace(setup_.parallel.world, *setup_.trace, setup_.clock_offset, speaks() ? &file : nullptr);
-    texts_.say(fmt::format("the trace of {} steps is in {}", made.steps, path.string()));
+    texts_.say(fmt::format("the trace of {} steps is in {}", readable_count(made.steps), path.string()));
   } catch (Error const& error) {
     texts_.say(fmt::format("note: {}: {}", path.string(), error.what()));
   }

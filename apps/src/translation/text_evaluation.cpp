@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/batches.hpp>
 #include <heddle/io/dataset/text_samples.hpp>
 #include <heddle/io/text/text.hpp>
@@ -31,7 +32,7 @@ std::unique_ptr<TextLines> encode_lines(Tokenizer const& tokenizer, std::string 
     }
   }
   if (lines.empty()) {
-    throw DataError(fmt::format("{}: none of its {} lines has a token", text, reader.line_number()));
+    throw DataError(fmt::format("{}: none of its {} lines has a token", text, readable_count(reader.line_number())));
   }
   return std::make_unique<MemoryLines>(std::move(lines));
 }
@@ -51,12 +52,12 @@ void evaluate_text(TrainedModelOptions const& options, std::string const& text) 
   bool const masked = predicts_masked_tokens(config.model);
   if (masked) {
     std::cout << fmt::format("masked accuracy = {:.2f} % ({} of {} masked tokens)\n",
-                             100 * static_cast<double>(loss.correct) / static_cast<double>(loss.tokens), loss.correct,
-                             loss.tokens);
+                             100 * static_cast<double>(loss.correct) / static_cast<double>(loss.tokens),
+                             readable_count(loss.correct), readable_count(loss.tokens));
   }
   double const mean = loss.negative_log_likelihood / loss.weight;
   std::cout << fmt::format("perplexity = {:.4f} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
-                           loss.tokens, masked ? "masked " : "");
+                           readable_count(loss.tokens), masked ? "masked " : "");
 }
 
 }  // namespace heddle

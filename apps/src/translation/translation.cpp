@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/readable.hpp>
 #include <ostream>
 
 namespace heddle {
@@ -33,7 +34,8 @@ std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector
     }
     if (static_cast<std::int64_t>(tokens.size()) > model.longest_source()) {
       notes << fmt::format("heddle: line {}: {} tokens; only the first {} are translated (model.max_length = {})\n",
-                           lines[place].number, tokens.size(), model.longest_source(), model.longest_source() + 1);
+                           lines[place].number, readable_count(tokens.size()), readable_count(model.longest_source()),
+                           model.longest_source() + 1);
       tokens.resize(static_cast<std::size_t>(model.longest_source()));
     }
     sources.push_back(std::move(tokens));

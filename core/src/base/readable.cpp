@@ -1,16 +1,21 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <heddle/core/base/readable.hpp>
 
 namespace heddle {
 
-std::string readable_count(std::int64_t count) {
-  std::string text = fmt::format("{}", count);
-  std::size_t const first_digit = count < 0 ? 1 : 0;
-  for (std::size_t end = text.size(); end > first_digit + 3; end -= 3) {
-    text.insert(end - 3, ",");
+std::string in_groups(std::string number) {
+  std::size_t const first_digit = number.starts_with('-') ? 1 : 0;
+  for (std::size_t end = std::min(number.find('.'), number.size()); end > first_digit + 3; end -= 3) {
+    number.insert(end - 3, ",");
   }
-  return text;
+  return number;
+}
+
+std::string readable_decimal(double number, int decimals) {
+  return std::isfinite(number) ? in_groups(fmt::format("{:.{}f}", number, decimals)) : fmt::format("{}", number);
 }
 
 std::string readable_duration(double seconds) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/generation/generation.hpp>
 #include <limits>
 #include <numeric>
@@ -362,7 +363,7 @@ void require_short_enough(GenerationModel const& model, std::span<Tokens const> 
     if (static_cast<std::int64_t>(sources[index].size()) >= model.max_length) {
       throw DataError(
           fmt::format("source sentence {} has {} tokens; the model takes at most {} (model.max_length = {})", index,
-                      sources[index].size(), model.max_length - 1, model.max_length));
+                      readable_count(sources[index].size()), readable_count(model.max_length - 1), model.max_length));
     }
   }
 }

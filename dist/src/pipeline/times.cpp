@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/pipeline/times.hpp>
 #include <numeric>
@@ -38,7 +39,8 @@ std::string PipelineTimes::to_string() const {
                         1e3 * idle(stage), 1e3 * waited[index], 100 * idle(stage) / total);
   }
   return text + fmt::format("bubble {:.4f} measured, {:.4f} ideal: {} stages, {} micro-batches, {} part{} a stage\n",
-                            bubble(), ideal_bubble(), stages(), micro_batches, parts, parts == 1 ? "" : "s");
+                            bubble(), ideal_bubble(), stages(), readable_count(micro_batches), parts,
+                            parts == 1 ? "" : "s");
 }
 
 PipelineTimes gather_times(Communicator const& pipeline, std::vector<PipelineEvent> const& events) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
 
 namespace heddle {
@@ -146,7 +147,7 @@ std::string describe(LayoutChoice const& layout) {
   axis(MeshAxis::data, false, "");
   return fmt::format("{}{}, micro-batches of {}", axes.empty() ? "one rank" : fmt::format("{}", fmt::join(axes, " × ")),
                      layout.shard_optimizer && layout.replicas() > 1 ? ", optimizer sharded" : "",
-                     layout.micro_batch_tokens);
+                     readable_count(layout.micro_batch_tokens));
 }
 
 void reject(std::vector<Rejection>& rejections, std::string const& limit, std::string const& example,
@@ -179,8 +180,8 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
       int const context = layout.size(MeshAxis::context);
       if (context > 1 && longest_sequence < least_context_tokens * context) {
         reject(found.rejections, "sequences are long enough for parallel.context",
-               fmt::format("{} context ranks would share at most {} tokens, fewer than {} each", context,
-                           longest_sequence, least_context_tokens));
+               fmt::format("{} context ranks would share at most {} tokens, fewer than {} each",
+                           readable_count(context), readable_count(longest_sequence), least_context_tokens));
         continue;
       }
       auto const tokens = micro_batch_sizes(config, layout, batch_tokens);
@@ -198,8 +199,8 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
         reject(found.rejections, "micro-batches of a step",
                fmt::format("{} data ranks × {} stages need as many micro-batches of at least model.max_length = {} "
                            "tokens, and train.batch_tokens gives {} tokens",
-                           layout.size(MeshAxis::data), layout.size(MeshAxis::pipeline), config.model.max_length,
-                           batch_tokens));
+                           readable_count(layout.size(MeshAxis::data)), layout.size(MeshAxis::pipeline),
+                           config.model.max_length, readable_count(batch_tokens)));
       }
     }
   });

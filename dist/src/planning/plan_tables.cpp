@@ -1,20 +1,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/dist/planning/planner.hpp>
 
 namespace heddle {
 
 namespace {
 
-double mebibytes(std::int64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 20);
+std::string mebibytes(std::int64_t bytes) {
+  return readable_decimal(static_cast<double>(bytes) / (1 << 20), 1);
 }
 
 std::string memory_row(std::string const& name, MemoryUse const& use) {
-  return fmt::format("  {:<14} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>11.1f} {:>10.1f}\n", name,
-                     mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.moments),
-                     mebibytes(use.kernels), mebibytes(use.activations), mebibytes(use.total()));
+  return fmt::format("  {:<14} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10}\n", name, mebibytes(use.parameters),
+                     mebibytes(use.gradients), mebibytes(use.moments), mebibytes(use.kernels),
+                     mebibytes(use.activations), mebibytes(use.total()));
 }
 
 /// A line for adjacent stages with equal memory.
@@ -41,15 +42,15 @@ std::string percent(double part, double whole) {
 std::string describe_plan(LayoutPlan const& plan) {
   std::string text = fmt::format(
       "  {} micro-batches for each data rank; step {:.4f} s: kernels of the busiest stage {}, bubble {}, reading {}\n",
-      plan.micro_batches, plan.step_seconds, percent(plan.kernel_seconds, plan.step_seconds), percent(plan.bubble, 1),
-      percent(plan.reading_seconds, plan.step_seconds));
+      readable_count(plan.micro_batches), plan.step_seconds, percent(plan.kernel_seconds, plan.step_seconds),
+      percent(plan.bubble, 1), percent(plan.reading_seconds, plan.step_seconds));
   if (plan.assumed_share > 0.005) {
     text += fmt::format("  {} of the kernels' time is assumed, not measured\n", percent(plan.assumed_share, 1));
   }
   text += memory_table(plan.stages);
   for (GroupTraffic const& group : plan.groups) {
-    text += fmt::format("  {:<9} of {:>4} ranks {:<13}: {:>10.1f} MiB, {:>9.4f} s of messages in a step\n", group.name,
-                        group.place.ranks, group.place.inside_node ? "in a node" : "across nodes",
+    text += fmt::format("  {:<9} of {:>5} ranks {:<13}: {:>10} MiB, {:>9.4f} s of messages in a step\n", group.name,
+                        readable_count(group.place.ranks), group.place.inside_node ? "in a node" : "across nodes",
                         mebibytes(group.bytes), group.seconds);
   }
   return text;
@@ -63,16 +64,17 @@ std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
   }
   for (std::size_t index = 0; index < plan.best.size(); ++index) {
     LayoutPlan const& each = plan.best[index];
-    text += fmt::format("{:>3}  {:>10.4f} {:>12.0f} {:>5.0f} % {:>13.2f}  {}\n", index + 1, each.step_seconds,
-                        static_cast<double>(batch_tokens) / each.step_seconds, 100 * each.bubble,
-                        mebibytes(each.node_bytes) / 1024, describe(each.layout));
+    text += fmt::format("{:>3}  {:>10.4f} {:>12} {:>5.0f} % {:>13}  {}\n", index + 1, each.step_seconds,
+                        readable_count(static_cast<double>(batch_tokens) / each.step_seconds), 100 * each.bubble,
+                        readable_decimal(static_cast<double>(each.node_bytes) / (1 << 30), 2), describe(each.layout));
   }
   if (plan.fitting > static_cast<std::int64_t>(plan.best.size())) {
-    text += fmt::format("     {} more layouts fit\n", plan.fitting - static_cast<std::int64_t>(plan.best.size()));
+    text += fmt::format("     {} more layouts fit\n",
+                        readable_count(plan.fitting - static_cast<std::int64_t>(plan.best.size())));
   }
   for (Rejection const& rejection : plan.rejections) {
-    text += fmt::format("rejected by {}: {} layout{}, for example {}\n", rejection.limit, rejection.layouts,
-                        rejection.layouts == 1 ? "" : "s", rejection.example);
+    text += fmt::format("rejected by {}: {} layout{}, for example {}\n", rejection.limit,
+                        readable_count(rejection.layouts), rejection.layouts == 1 ? "" : "s", rejection.example);
   }
   return text;
 }

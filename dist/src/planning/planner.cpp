@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 
 #include "planner_state.hpp"
@@ -250,9 +251,9 @@ Plan Planner::best_layouts(std::size_t count) {
   auto const too_large = [&](LayoutPlan const& found) {
     constexpr double gibibyte = 1 << 30;
     reject(plan.rejections, "memory of a node",
-           fmt::format("{}: {:.1f} GiB of {:.1f} GiB", describe(found.layout),
-                       static_cast<double>(found.node_bytes) / gibibyte,
-                       static_cast<double>(request.machines.node_memory) / gibibyte));
+           fmt::format("{}: {} GiB of {} GiB", describe(found.layout),
+                       readable_decimal(static_cast<double>(found.node_bytes) / gibibyte, 1),
+                       readable_decimal(static_cast<double>(request.machines.node_memory) / gibibyte, 1)));
   };
   auto const limit = static_cast<double>(request.machines.node_memory);
   std::vector<LayoutPlan> plans;

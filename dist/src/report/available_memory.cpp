@@ -4,6 +4,7 @@
 #include <charconv>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/report/available_memory.hpp>
 #include <heddle/dist/report/mesh_report.hpp>
@@ -60,7 +61,7 @@ void limit_by_group(AvailableMemory& memory, Path const& root, GroupFiles const&
 }
 
 std::string gibibytes(std::int64_t bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
+  return readable_decimal(static_cast<double>(bytes) / (1 << 30), 1) + " GiB";
 }
 
 /// The ranks that share a limit.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/report/memory_plan.hpp>
 #include <iterator>
@@ -46,14 +47,14 @@ MemoryReport extreme(std::vector<MemoryReport> ranks, std::function<bool(std::in
   return result;
 }
 
-double mebibytes(std::int64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 20);
+std::string mebibytes(std::int64_t bytes) {
+  return readable_decimal(static_cast<double>(bytes) / (1 << 20), 1);
 }
 
 std::string row(std::string_view label, std::string_view kind, MemoryUse const& use) {
-  return fmt::format("{:<16} {:<9} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>11.1f} {:>10.1f}", label, kind,
-                     mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.moments),
-                     mebibytes(use.kernels), mebibytes(use.activations), mebibytes(use.total()));
+  return fmt::format("{:<16} {:<9} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10}", label, kind, mebibytes(use.parameters),
+                     mebibytes(use.gradients), mebibytes(use.moments), mebibytes(use.kernels),
+                     mebibytes(use.activations), mebibytes(use.total()));
 }
 
 /// True if the rows print the same, except for the resident memory of their processes.
@@ -104,7 +105,7 @@ std::string describe_memory(std::vector<MemoryReport> const& ranks) {
   for (Line const& line : lines_of(ranks)) {
     text += row(line.label, "predicted", line.report.predicted) + "\n";
     text += row("", "measured", line.report.measured) +
-            (line.report.resident > 0 ? fmt::format(" {:>10.1f}\n", mebibytes(line.report.resident)) : "\n");
+            (line.report.resident > 0 ? fmt::format(" {:>10}\n", mebibytes(line.report.resident)) : "\n");
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/base/index_range.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
@@ -220,8 +221,9 @@ std::string describe_mesh(Config const& config, ModelDescription const& model, M
   if (lines.size() > most_lines) {
     lines = folded(lines, false);
   }
-  std::string text = fmt::format("{} ranks on {}: {}{}\n{}", hosts.size(), describe_hosts(hosts), mesh.to_string(),
-                                 describe_modes(config, mesh), describe_stages(config, model, vocabulary));
+  std::string text =
+      fmt::format("{} ranks on {}: {}{}\n{}", readable_count(hosts.size()), describe_hosts(hosts), mesh.to_string(),
+                  describe_modes(config, mesh), describe_stages(config, model, vocabulary));
   if (config.parallel.sequence_parallel && mesh.size(MeshAxis::tensor) > 1) {
     text +=
         fmt::format("sequence parallel: between sublayers tensor rank r holds rows r/{0} to (r+1)/{0} of the stream\n",

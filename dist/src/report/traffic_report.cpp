@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
 #include <vector>
@@ -18,7 +19,7 @@ std::string amount(std::int64_t bytes) {
   for (; value >= 1024 && unit + 1 < units.size(); ++unit) {
     value /= 1024;
   }
-  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, units[unit]);
+  return fmt::format("{} {}", readable_decimal(value, unit == 0 ? 0 : 1), units[unit]);
 }
 
 /// Passes every group and verb to `visit`, as indices.
@@ -87,8 +88,8 @@ std::string describe_traffic(std::string const& rank, TrafficByGroup const& own,
     Traffic const& one = own[group][verb];
     Traffic const& sum = all[group][verb];
     if (sum.operations > 0) {
-      text += fmt::format("{:<24} {:>14} {:>12} {:>14} {:>12}\n", name_of(group, verb), one.operations,
-                          amount(one.bytes), sum.operations, amount(sum.bytes));
+      text += fmt::format("{:<24} {:>14} {:>12} {:>14} {:>12}\n", name_of(group, verb), readable_count(one.operations),
+                          amount(one.bytes), readable_count(sum.operations), amount(sum.bytes));
     }
   });
   return text;

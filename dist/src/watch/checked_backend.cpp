@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <map>
 #include <string_view>
 #include <vector>
@@ -45,7 +46,8 @@ std::string describe(Header const& header) {
   std::string const verb = header.verb.data();
   std::string text = fmt::format("{} as its collective {}", verb, header.sequence);
   if (header.elements > 0) {
-    text += fmt::format(", {} elements of {}", header.elements, name_of(static_cast<DType>(header.dtype)));
+    text +=
+        fmt::format(", {} elements of {}", readable_count(header.elements), name_of(static_cast<DType>(header.dtype)));
   }
   if (header.detail >= 0) {
     constexpr std::array reductions{"sum", "max", "min"};

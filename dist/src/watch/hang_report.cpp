@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/readable.hpp>
 #include <map>
 #include <set>
 #include <span>
@@ -81,7 +82,8 @@ std::string describe(HangEvidence const& evidence, std::map<Place, std::set<int>
   }
   if (status->waits) {
     std::string const whom = status->peer >= 0 ? fmt::format(" with rank {}", status->peer) : "";
-    std::string const size = status->elements > 0 ? fmt::format(" ({} elements)", status->elements) : "";
+    std::string const size =
+        status->elements > 0 ? fmt::format(" ({} elements)", readable_count(status->elements)) : "";
     return fmt::format("waiting in {}{}{} while {}{}", name_of(*status), whom, size, phase_of(*status), also);
   }
   std::string const last =

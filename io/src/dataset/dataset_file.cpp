@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <string_view>
 
@@ -123,7 +124,8 @@ void DatasetFile::open_sides() {
   }
   std::int64_t const targets = sides_.back().offsets->sentences();
   if (targets != size()) {
-    throw DataError(fmt::format("{}: {} source sentences but {} target sentences", file_.where(), size(), targets));
+    throw DataError(fmt::format("{}: {} source sentences but {} target sentences", file_.where(),
+                                readable_count(size()), readable_count(targets)));
   }
 }
 

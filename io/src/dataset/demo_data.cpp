@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
 #include <list>
 #include <random>
@@ -128,7 +129,8 @@ void check(DemoDataOptions const& options) {
     throw UsageError(
         fmt::format("{} training, {} validation and {} test numbers: expected at least 200, 1 and 1, and at most {} "
                     "together",
-                    options.train, options.valid, options.test, most));
+                    readable_count(options.train), readable_count(options.valid), readable_count(options.test),
+                    readable_count(most)));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/text/text.hpp>
@@ -67,7 +68,8 @@ void survey(Texts& texts, std::ostream& out) {
     int64_t const lines = survey(side, out);
     if (texts.lines != lines) {
       throw DataError(fmt::format("{} has {} lines but {} has {}: line n of one must translate line n of the other",
-                                  texts.sides.front().string(), texts.lines, side.string(), lines));
+                                  texts.sides.front().string(), readable_count(texts.lines), side.string(),
+                                  readable_count(lines)));
     }
   }
 }
@@ -103,7 +105,8 @@ Tokenizer load_model(Path const& path) {
 }
 
 Tokenizer train_model(PrepareOptions const& options, std::vector<Path> texts, std::ostream& out) {
-  out << fmt::format("learning a {} vocabulary of {} pieces\n", options.vocabulary_type, options.vocabulary_size)
+  out << fmt::format("learning a {} vocabulary of {} pieces\n", options.vocabulary_type,
+                     readable_count(options.vocabulary_size))
       << std::flush;
   TokenizerTraining training;
   training.texts = std::move(texts);
@@ -258,13 +261,17 @@ PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabular
   encoded.require_all_read();
   report.samples = files.samples();
   if (report.samples == 0) {
-    throw DataError(pairs ? fmt::format("{}: no sentence pair can be used: {} empty, {} longer than {} tokens",
-                                        texts.words(), report.empty, report.too_long, options.max_length)
-                          : fmt::format("{}: none of its {} lines has a token", texts.words(), report.empty));
+    throw DataError(
+        pairs ? fmt::format("{}: no sentence pair can be used: {} empty, {} longer than {} tokens", texts.words(),
+                            readable_count(report.empty), readable_count(report.too_long),
+                            readable_count(options.max_length))
+              : fmt::format("{}: none of its {} lines has a token", texts.words(), readable_count(report.empty)));
   }
-  progress.finish(texts.lines, pairs ? fmt::format(" -> {} pairs, {} empty and {} too long left out", report.samples,
-                                                   report.empty, report.too_long)
-                                     : fmt::format(" -> {} lines, {} empty left out", report.samples, report.empty));
+  progress.finish(texts.lines,
+                  pairs ? fmt::format(" -> {} pairs, {} empty and {} too long left out", readable_count(report.samples),
+                                      readable_count(report.empty), readable_count(report.too_long))
+                        : fmt::format(" -> {} lines, {} empty left out", readable_count(report.samples),
+                                      readable_count(report.empty)));
   return report;
 }
 

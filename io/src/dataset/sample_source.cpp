@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
 #include <heddle/io/dataset/text_samples.hpp>
 #include <numeric>
@@ -53,7 +54,7 @@ SampleTotals PairSource::totals(std::int64_t epoch, std::int64_t max_length) con
 }
 
 std::string PairSource::words() const {
-  return fmt::format("{} sentence pairs", size(0));
+  return fmt::format("{} sentence pairs", readable_count(size(0)));
 }
 
 DatasetSamples::DatasetSamples(Dataset const& dataset, PairForm form, std::optional<std::uint64_t> seed)
@@ -120,7 +121,7 @@ void DatasetSamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> 
 }
 
 std::string DatasetSamples::words() const {
-  return fmt::format("{} sentence pairs{}", dataset_.size(),
+  return fmt::format("{} sentence pairs{}", readable_count(dataset_.size()),
                      form_ == PairForm::prefixed ? ", the sources as prefixes of the targets" : "");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/base/random.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/text_samples.hpp>
 #include <limits>
 #include <numeric>
@@ -140,8 +141,11 @@ std::string TextSamples::words() const {
   for (auto const& [length, lines] : lines_->lengths()) {
     cut += length + 1 > rule_.max_length ? lines : 0;
   }
-  return fmt::format("{} lines of text, joined into sequences of at most {} tokens{}", lines_->size(), rule_.max_length,
-                     cut > 0 ? fmt::format("; {} of them are cut into pieces: longer than model.max_length", cut) : "");
+  return fmt::format(
+      "{} lines of text, joined into sequences of at most {} tokens{}", readable_count(lines_->size()),
+      readable_count(rule_.max_length),
+      cut > 0 ? fmt::format("; {} of them are cut into pieces: longer than model.max_length", readable_count(cut))
+              : "");
 }
 
 PrefixedTextSamples::PrefixedTextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/text/tokenizer.hpp>
@@ -84,17 +85,17 @@ class SampleIterator : public sentencepiece::SentenceIterator {
   std::smatch match;
   if (std::regex_search(message, match, std::regex(R"(<= (\d+)\.)"))) {
     throw UsageError(fmt::format("a vocabulary of {} pieces is too large for this text: the largest possible is {}",
-                                 training.vocabulary_size, match[1].str()));
+                                 readable_count(training.vocabulary_size), in_groups(match[1].str())));
   }
   if (message.find("smaller than required_chars") != std::string::npos &&
       std::regex_search(message, match, std::regex(R"((\d+) vs (\d+))"))) {
     throw UsageError(
         fmt::format("a vocabulary of {} pieces is too small: this text's characters and the special pieces "
                     "alone need {}",
-                    training.vocabulary_size, match[2].str()));
+                    readable_count(training.vocabulary_size), in_groups(match[2].str())));
   }
-  throw ConfigError(fmt::format("SentencePiece cannot train a vocabulary of {} {} pieces: {}", training.vocabulary_size,
-                                training.type, message));
+  throw ConfigError(fmt::format("SentencePiece cannot train a vocabulary of {} {} pieces: {}",
+                                readable_count(training.vocabulary_size), training.type, message));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <heddle/core/base/readable.hpp>
 #include <limits>
 
@@ -12,9 +13,19 @@ TEST(ReadableCount, GroupsThousands) {
   EXPECT_EQ(readable_count(1000), "1,000");
   EXPECT_EQ(readable_count(24096), "24,096");
   EXPECT_EQ(readable_count(1104764), "1,104,764");
+  EXPECT_EQ(readable_count(std::size_t{2000}), "2,000");
+  EXPECT_EQ(readable_count(3311.6), "3,312");
   EXPECT_EQ(readable_count(-100), "-100");
   EXPECT_EQ(readable_count(-100000), "-100,000");
   EXPECT_EQ(readable_count(std::numeric_limits<std::int64_t>::min()), "-9,223,372,036,854,775,808");
+}
+
+TEST(ReadableDecimal, GroupsThousandsOfTheWholePart) {
+  EXPECT_EQ(readable_decimal(999.96, 1), "1,000.0");
+  EXPECT_EQ(readable_decimal(12345.678, 2), "12,345.68");
+  EXPECT_EQ(readable_decimal(-0.1234, 3), "-0.123");
+  EXPECT_EQ(readable_decimal(123456, 0), "123,456");
+  EXPECT_EQ(readable_decimal(std::numeric_limits<double>::infinity(), 1), "inf");
 }
 
 TEST(ReadableDuration, TakesTheUnitsThatFit) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/text/text.hpp>
 
@@ -88,8 +89,8 @@ std::optional<ModelView::Sentence> ModelView::encode(SentenceText const& text, s
   std::size_t const tokens = has_source() ? std::max(sentence.source.size(), sentence.target.size())
                                           : sentence.source.size() + sentence.target.size();
   if (sentence.source.empty() || static_cast<std::int64_t>(tokens) > model_->longest_source()) {
-    notes.push_back(fmt::format("left out a sentence of {} tokens: the model takes from 1 to {}", tokens,
-                                model_->longest_source()));
+    notes.push_back(fmt::format("left out a sentence of {} tokens: the model takes from 1 to {}",
+                                readable_count(tokens), readable_count(model_->longest_source())));
     return std::nullopt;
   }
   if (!description_.generation_refusal().empty()) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/attention/attention_core.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <set>
 
@@ -44,10 +45,10 @@ void add_tables(boost::json::array& all, Config const& config, std::vector<Tenso
       continue;
     }
     std::int64_t const rows = std::min(added[index].dim(0), drawn_positions);
-    all.push_back(
-        table_entry(name_of(config.model.positions), fixed ? "all stacks" : config.model.stacks[index],
-                    to_doubles(added[index].rows(0, rows)), added[index].dim(1),
-                    fmt::format("added to the embeddings; the first {} of {} positions", rows, added[index].dim(0))));
+    all.push_back(table_entry(name_of(config.model.positions), fixed ? "all stacks" : config.model.stacks[index],
+                              to_doubles(added[index].rows(0, rows)), added[index].dim(1),
+                              fmt::format("added to the embeddings; the first {} of {} positions", readable_count(rows),
+                                          readable_count(added[index].dim(0)))));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <iostream>
 
@@ -48,12 +49,13 @@ boost::json::array facts_of(RunView const& run) {
     for (TensorInfo const& tensor : run.checkpoint->tensors()) {
       elements += tensor.elements();
     }
-    add("step", fmt::format("{}", state.step));
-    add("parameters", fmt::format("{}", elements));
-    add("tokens seen", fmt::format("{}", state.tokens));
-    add("seconds of training", fmt::format("{:.0f}", state.seconds));
+    add("step", readable_count(state.step));
+    add("parameters", readable_count(elements));
+    add("tokens seen", readable_count(state.tokens));
+    add("training time", readable_duration(state.seconds));
     if (state.best_step > 0) {
-      add("best validation loss", fmt::format("{:.4f} at step {}", state.best_valid_loss, state.best_step));
+      add("best validation loss",
+          fmt::format("{:.4f} at step {}", state.best_valid_loss, readable_count(state.best_step)));
     }
     add("checkpoint", run.checkpoint->directory().string());
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include <concepts>
 #include <string>
 
 namespace heddle {
@@ -8,8 +8,20 @@ namespace heddle {
 // Numbers in the form in which people read them: on the terminal, in log.txt and in tables, but not in files that
 // programs read.
 
-/// "1,104,764": in groups of three digits.
-std::string readable_count(std::int64_t count);
+/// A number as text, with or without sign and decimals; the digits of its whole part in groups of three.
+std::string in_groups(std::string number);
+
+/// "1,104,764".
+std::string readable_count(std::integral auto count) {
+  return in_groups(std::to_string(count));
+}
+/// The same for the nearest whole number.
+std::string readable_count(std::floating_point auto count) {
+  return in_groups(std::to_string(static_cast<long long>(count + (count < 0 ? -0.5 : 0.5))));
+}
+
+/// "12,345.6": with this many decimals.
+std::string readable_decimal(double number, int decimals);
 
 /// "2h05m", "3m20s" or "4.2 s"; `seconds` is not negative.
 std::string readable_duration(double seconds);

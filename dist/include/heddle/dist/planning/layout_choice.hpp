@@ -29,7 +29,7 @@ struct LayoutChoice {
 Config with_layout(Config config, LayoutChoice const& layout);
 /// The layout that a configuration asks for on this many ranks. Throws as make_mesh does.
 LayoutChoice layout_of(Config const& config, ModelDescription const& model, int ranks);
-/// "tensor 2 sequence-parallel × pipeline 4 interleaved × data 8, optimizer sharded, micro-batches of 4096".
+/// "tensor 2 sequence-parallel × pipeline 4 interleaved × data 8, optimizer sharded, micro-batches of 4,096".
 std::string describe(LayoutChoice const& layout);
 
 /// The machines that a run would get; ranks are numbered node by node.
