@@ -12,6 +12,8 @@
 #include <heddle/io/files/replace_file.hpp>
 #include <iostream>
 #include <iterator>
+#include <limits>
+#include <numeric>
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
@@ -179,27 +181,44 @@ std::int64_t elements(TensorInfo const& tensor) {
   return Shape(tensor.shape).size();
 }
 
+/// Mean, deviation and extremes of numbers that come in parts (Chan et al. 1983).
+struct Moments {
+  double count = 0;
+  double mean = 0;
+  double squares = 0;  ///< of the differences from the mean
+  float least = std::numeric_limits<float>::infinity();
+  float greatest = -std::numeric_limits<float>::infinity();
+
+  void add(std::vector<float> const& values) {
+    double const more = static_cast<double>(values.size());
+    double const own_mean = std::accumulate(values.begin(), values.end(), 0.0) / more;
+    double own_squares = 0;
+    for (float const value : values) {
+      own_squares += (static_cast<double>(value) - own_mean) * (static_cast<double>(value) - own_mean);
+      least = std::min(least, value);
+      greatest = std::max(greatest, value);
+    }
+    double const apart = own_mean - mean;
+    squares += own_squares + apart * apart * count * more / (count + more);
+    mean += apart * more / (count + more);
+    count += more;
+  }
+};
+
 void print_parameters(Checkpoint const& checkpoint) {
   std::cout << fmt::format("\n{:<48} {:<18} {:>11} {:>11} {:>11} {:>11}\n", "parameter", "shape", "mean", "deviation",
                            "least", "greatest");
   for (TensorInfo const& tensor : checkpoint.tensors()) {
-    auto const values = checkpoint.read(tensor.name, Checkpoint::Part::value);
-    if (values.empty()) {
+    if (tensor.elements() == 0) {
       continue;
     }
-    double sum = 0;
-    for (float const value : values) {
-      sum += static_cast<double>(value);
+    Moments moments;
+    for (TensorSlice const& slab : slabs_of(tensor)) {
+      moments.add(checkpoint.read(slab));
     }
-    double const mean = sum / static_cast<double>(values.size());
-    double squares = 0;
-    for (float const value : values) {
-      squares += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
-    }
-    auto const [least, greatest] = std::minmax_element(values.begin(), values.end());
     std::cout << fmt::format("{:<48} {:<18} {:>11.4g} {:>11.4g} {:>11.4g} {:>11.4g}\n", tensor.name,
-                             Shape(tensor.shape).to_string(), mean,
-                             std::sqrt(squares / static_cast<double>(values.size())), *least, *greatest);
+                             Shape(tensor.shape).to_string(), moments.mean, std::sqrt(moments.squares / moments.count),
+                             moments.least, moments.greatest);
   }
 }
 

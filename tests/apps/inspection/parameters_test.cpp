@@ -51,7 +51,12 @@ TEST(UpdateNorm, IsTheDistanceOfTheLastStep) {
       for (std::size_t i = 0; i < trained.after.size(); ++i) {
         squares += std::pow(trained.after[i] - trained.before[i], 2);
       }
-      double const norm = update_norm({trained.value, trained.first, trained.second}, optimizer, rule, steps, 100);
+      auto const squares_of = [&](std::size_t begin, std::size_t count) {
+        auto const part = [&](std::vector<float> const& all) { return std::span(all).subspan(begin, count); };
+        return squared_update_norm({part(trained.value), part(trained.first), part(trained.second)}, optimizer, rule,
+                                   steps, 100);
+      };
+      double const norm = std::sqrt(squares_of(0, 1) + squares_of(1, 3));
       EXPECT_NEAR(norm, std::sqrt(squares), 1e-6 * norm) << steps << " steps";
       EXPECT_GT(norm, 1e-3);
     }
@@ -65,20 +70,28 @@ TEST(NearestRows, AreThoseOfTheGreatestCosine) {
                                   -1, 0, 0,  //
                                   9,  1, 0,  //
                                   0,  0, 0};
-  EmbeddingRows const table{values, 3};
-  std::vector<std::int32_t> const of{0};
-  auto const nearest = nearest_rows(table, of, 3);
+  auto const nearest_to = [&](std::vector<std::int32_t> const& of, std::size_t count) {
+    std::vector<std::vector<float>> rows;
+    for (std::int32_t const id : of) {
+      rows.emplace_back(values.begin() + 3 * id, values.begin() + 3 * id + 3);
+    }
+    NearestRows search(mean_of(rows), of, count);
+    search.add({std::span(values).first(12), 3, 0});
+    search.add({std::span(values).subspan(12), 3, 4});
+    return search.found();
+  };
+  auto const nearest = nearest_to({0}, 3);
   ASSERT_EQ(nearest.size(), 3U);
   EXPECT_EQ(nearest[0].id, 4);
   EXPECT_NEAR(nearest[0].cosine, 9 / std::sqrt(82.0), 1e-12);
   EXPECT_EQ(nearest[1].id, 1);
   EXPECT_NEAR(nearest[1].cosine, std::sqrt(0.5), 1e-12);
   EXPECT_EQ(nearest[2].id, 2);  // 0, like row 5, with the lower id
-  EXPECT_EQ(nearest_rows(table, of, 99).size(), 5U);
-  EXPECT_EQ(nearest_rows(table, of, 99).back().id, 3);
-  std::vector<std::int32_t> const two{0, 2};
-  EXPECT_EQ(nearest_rows(table, two, 1).front().id, 4);
-  EXPECT_TRUE(nearest_rows(table, std::vector<std::int32_t>{0, 3}, 2).empty());  // their mean has no direction
+  EXPECT_EQ(nearest_to({0}, 99).size(), 5U);
+  EXPECT_EQ(nearest_to({0}, 99).back().id, 3);
+  EXPECT_EQ(nearest_to({0, 2}, 1).front().id, 4);
+  EXPECT_TRUE(nearest_to({0, 3}, 2).empty());  // their mean has no direction
+  EXPECT_TRUE(nearest_to({}, 2).empty());
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <heddle/io/text/text.hpp>
+#include <numeric>
+#include <utility>
 
 namespace heddle {
 namespace {
@@ -11,64 +14,79 @@ constexpr std::size_t shown_neighbours = 12;
 constexpr std::size_t shown_examples = 6;
 constexpr std::string_view word_start = "\u2581";
 
-/// The dot product of two vectors of equal length.
-double product(std::span<float const> a, std::span<double const> b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    sum += static_cast<double>(a[i]) * b[i];
-  }
-  return sum;
-}
-
-double length(std::span<float const> row) {
+double length(auto const& vector) {
   double squares = 0;
-  for (float const value : row) {
+  for (auto const value : vector) {
     squares += static_cast<double>(value) * static_cast<double>(value);
   }
   return std::sqrt(squares);
 }
 
-boost::json::object word_to_json(EmbeddingRows const& table, Tokenizer const& tokenizer, std::string const& word) {
-  auto const ids = tokenizer.encode(word);
+bool nearer(Neighbour const& a, Neighbour const& b) {
+  return a.cosine != b.cosine ? a.cosine > b.cosine : a.id < b.id;
+}
+
+/// A word, the pieces that it consists of, and the search for its neighbours.
+struct Word {
+  std::string text;
+  std::vector<std::int32_t> pieces;
+  NearestRows nearest;
+};
+
+Word word_of(Checkpoint const& checkpoint, TensorInfo const& table, Tokenizer const& tokenizer,
+             std::string const& text) {
+  std::vector<std::int32_t> const pieces = tokenizer.encode(text);
+  std::vector<std::vector<float>> rows;
+  for (std::int32_t const piece : pieces) {
+    rows.push_back(checkpoint.read(table.name, Checkpoint::Part::value, 0, piece, 1));
+  }
+  return {text, pieces, NearestRows(mean_of(rows), pieces, shown_neighbours)};
+}
+
+boost::json::object to_json(Word const& word, Tokenizer const& tokenizer) {
   boost::json::array pieces;
-  for (std::int32_t const id : ids) {
+  for (std::int32_t const id : word.pieces) {
     pieces.emplace_back(tokenizer.piece(id));
   }
   boost::json::array neighbours;
-  for (Neighbour const& neighbour : nearest_rows(table, ids, shown_neighbours)) {
+  for (Neighbour const& neighbour : word.nearest.found()) {
     neighbours.push_back(boost::json::array{tokenizer.piece(neighbour.id), neighbour.cosine});
   }
-  return {{"word", word}, {"pieces", std::move(pieces)}, {"neighbours", std::move(neighbours)}};
+  return {{"word", word.text}, {"pieces", std::move(pieces)}, {"neighbours", std::move(neighbours)}};
 }
 
 }  // namespace
 
-std::vector<Neighbour> nearest_rows(EmbeddingRows const& table, std::span<std::int32_t const> of, std::size_t count) {
-  std::vector<double> mean(static_cast<std::size_t>(table.columns));
-  for (std::int32_t const id : of) {
-    auto const row = table.row(id);
+NearestRows::NearestRows(std::vector<double> vector, std::vector<std::int32_t> leave_out, std::size_t count)
+    : vector_(std::move(vector)), leave_out_(std::move(leave_out)), count_(count), length_(length(vector_)) {}
+
+void NearestRows::add(EmbeddingRows const& rows) {
+  for (std::int64_t index = 0; index < rows.rows() && length_ > 0 && count_ > 0; ++index) {
+    Neighbour row{static_cast<std::int32_t>(rows.first + index), 0};
+    if (std::ranges::find(leave_out_, row.id) != leave_out_.end()) {
+      continue;
+    }
+    auto const values = rows.row(index);
+    if (double const lengths = length(values) * length_; lengths > 0) {
+      row.cosine = std::transform_reduce(values.begin(), values.end(), vector_.begin(), 0.0, std::plus<>(),
+                                         [](float one, double other) { return static_cast<double>(one) * other; }) /
+                   lengths;
+    }
+    if (found_.size() < count_ || nearer(row, found_.back())) {
+      found_.insert(std::ranges::upper_bound(found_, row, nearer), row);
+      found_.resize(std::min(found_.size(), count_));
+    }
+  }
+}
+
+std::vector<double> mean_of(std::vector<std::vector<float>> const& rows) {
+  std::vector<double> mean(rows.empty() ? 0 : rows.front().size());
+  for (std::vector<float> const& row : rows) {
     for (std::size_t i = 0; i < mean.size(); ++i) {
-      mean[i] += static_cast<double>(row[i]) / static_cast<double>(of.size());
+      mean[i] += static_cast<double>(row[i]) / static_cast<double>(rows.size());
     }
   }
-  double squares = 0;
-  for (double const value : mean) {
-    squares += value * value;
-  }
-  std::vector<Neighbour> all;
-  for (std::int64_t row = 0; row < table.rows() && squares > 0; ++row) {
-    auto const id = static_cast<std::int32_t>(row);
-    if (std::ranges::find(of, id) == of.end()) {
-      double const size = length(table.row(row)) * std::sqrt(squares);
-      all.push_back({id, size > 0 ? product(table.row(row), mean) / size : 0});
-    }
-  }
-  count = std::min(count, all.size());
-  std::ranges::partial_sort(all, all.begin() + static_cast<std::ptrdiff_t>(count), [](auto const& a, auto const& b) {
-    return a.cosine != b.cosine ? a.cosine > b.cosine : a.id < b.id;
-  });
-  all.resize(count);
-  return all;
+  return mean;
 }
 
 std::vector<std::string> example_words(Tokenizer const& tokenizer, std::size_t count) {
@@ -103,14 +121,22 @@ boost::json::array neighbours_to_json(Checkpoint const& checkpoint, Vocabulary c
       continue;
     }
     Tokenizer const& tokenizer = tensor.name.starts_with("decoder") ? vocabulary.target : vocabulary.source;
-    std::vector<float> const values = checkpoint.read(tensor.name, Checkpoint::Part::value);
-    EmbeddingRows const table{values, tensor.shape[1]};
-    if (table.rows() != tokenizer.size()) {
+    if (tensor.shape.front() != tokenizer.size()) {
       continue;
     }
-    boost::json::array entries;
+    std::vector<Word> found;
     for (std::string const& word : words.empty() ? example_words(tokenizer, shown_examples) : words) {
-      entries.push_back(word_to_json(table, tokenizer, word));
+      found.push_back(word_of(checkpoint, tensor, tokenizer, word));
+    }
+    for (TensorSlice const& slab : slabs_of(tensor)) {
+      std::vector<float> const values = checkpoint.read(slab);
+      for (Word& word : found) {
+        word.nearest.add({values, tensor.shape[1], slab.begin});
+      }
+    }
+    boost::json::array entries;
+    for (Word const& word : found) {
+      entries.push_back(to_json(word, tokenizer));
     }
     tables.push_back({{"table", tensor.name}, {"words", std::move(entries)}});
   }

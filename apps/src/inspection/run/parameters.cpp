@@ -7,8 +7,8 @@
 
 namespace heddle {
 
-double update_norm(ParameterValues const& values, OptimizerConfig const& optimizer, UpdateRule const& rule,
-                   std::int64_t step, std::int64_t total_steps) {
+double squared_update_norm(ParameterValues const& values, OptimizerConfig const& optimizer, UpdateRule const& rule,
+                           std::int64_t step, std::int64_t total_steps) {
   auto const t = static_cast<double>(step);
   double const rate = learning_rate(optimizer, step - 1, total_steps) * rule.learning_rate_factor;
   double const correction1 = 1 - std::pow(optimizer.beta1, t);
@@ -23,29 +23,50 @@ double update_norm(ParameterValues const& values, OptimizerConfig const& optimiz
     double const decayed = decay * (static_cast<double>(values.value[i]) + gained) / (1 - decay);
     squares += (gained + decayed) * (gained + decayed);
   }
-  return std::sqrt(squares);
+  return squares;
 }
 
-std::vector<ParameterNorm> parameter_norms(Checkpoint const& checkpoint, Config const& config) {
+namespace {
+
+/// Adds up the norms of a parameter, slab by slab.
+ParameterNorm norm_of(Checkpoint const& checkpoint, TensorInfo const& tensor, Config const& config) {
   std::int64_t const step = checkpoint.state().step;
-  std::vector<ParameterNorm> norms;
-  for (TensorInfo const& tensor : checkpoint.tensors()) {
-    ParameterNorm norm{tensor.name, tensor.shape, tensor.elements(), 0, 0, std::nullopt};
-    std::vector<float> const value = checkpoint.read(tensor.name, Checkpoint::Part::value);
-    double squares = 0;
+  UpdateRule const rule = update_rule(config.optimizer, tensor.name);
+  bool const updated = tensor.has_moments && step > 0 && !rule.frozen;
+  ParameterNorm norm{tensor.name, tensor.shape, tensor.elements(), 0, 0, std::nullopt};
+  double squares = 0;
+  double update = 0;
+  for (TensorSlice const& slab : slabs_of(tensor)) {
+    std::vector<float> const value = checkpoint.read(slab);
     for (float const each : value) {
       double const size = std::abs(static_cast<double>(each));
       squares += size * size;
       norm.greatest = std::max(norm.greatest, size);
     }
-    norm.norm = std::sqrt(squares);
-    UpdateRule const rule = update_rule(config.optimizer, tensor.name);
-    if (tensor.has_moments && step > 0 && !rule.frozen) {
-      auto const first = checkpoint.read(tensor.name, Checkpoint::Part::first_moment);
-      auto const second = checkpoint.read(tensor.name, Checkpoint::Part::second_moment);
-      norm.update = update_norm({value, first, second}, config.optimizer, rule, step, config.train.steps);
+    if (updated) {
+      auto const moment = [&](TensorPart part) {
+        TensorSlice of_moment = slab;
+        of_moment.part = part;
+        return checkpoint.read(of_moment);
+      };
+      auto const first = moment(TensorPart::first_moment);
+      auto const second = moment(TensorPart::second_moment);
+      update += squared_update_norm({value, first, second}, config.optimizer, rule, step, config.train.steps);
     }
-    norms.push_back(std::move(norm));
+  }
+  norm.norm = std::sqrt(squares);
+  if (updated) {
+    norm.update = std::sqrt(update);
+  }
+  return norm;
+}
+
+}  // namespace
+
+std::vector<ParameterNorm> parameter_norms(Checkpoint const& checkpoint, Config const& config) {
+  std::vector<ParameterNorm> norms;
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    norms.push_back(norm_of(checkpoint, tensor, config));
   }
   return norms;
 }

@@ -27,12 +27,12 @@ struct ParameterValues {
   std::span<float const> second_moment{};
 };
 
-/// The norm of Adam's (Kingma & Ba 2015) last update, number `step` from 1, as the moments give it after that update,
-/// with decoupled weight decay for adamw.
-double update_norm(ParameterValues const& values, OptimizerConfig const& optimizer, UpdateRule const& rule,
-                   std::int64_t step, std::int64_t total_steps);
+/// The square of the norm of Adam's (Kingma & Ba 2015) last update, number `step` from 1, as the moments give it after
+/// that update, with decoupled weight decay for adamw. Those of a tensor's parts add up to the whole's.
+double squared_update_norm(ParameterValues const& values, OptimizerConfig const& optimizer, UpdateRule const& rule,
+                           std::int64_t step, std::int64_t total_steps);
 
-/// Reads one tensor at a time.
+/// Reads one slab of a tensor at a time.
 std::vector<ParameterNorm> parameter_norms(Checkpoint const& checkpoint, Config const& config);
 
 boost::json::array to_json(std::vector<ParameterNorm> const& norms);
