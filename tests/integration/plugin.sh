@@ -44,13 +44,64 @@ grep -q '2 - sigmoid' source/wrong/wrong.cpp || fail "the wrong plug-in is not w
 "$HEDDLE" new-plugin source/crash --kind activation > log 2>&1 || fail "heddle new-plugin crash"
 sed -i 's/value \* (1 - sigmoid)/*static_cast<volatile Real*>(nullptr) * (1 - sigmoid)/' source/crash/crash.cpp
 grep -q 'nullptr' source/crash/crash.cpp || fail "the plug-in that should crash does not"
+# One whose layer forgets that with sequence parallelism each tensor rank has only some rows.
+mkdir source/forgetful
+echo 'find_package(heddle REQUIRED)
+heddle_add_plugin(forgetful forgetful.cpp)' > source/forgetful/CMakeLists.txt
+cat > source/forgetful/forgetful.cpp << 'CPP'
+#include <heddle/core/layers/layer.hpp>
+#include <heddle/core/plugins/entry.hpp>
+
+namespace {
+
+using namespace heddle;
+
+class Shift final : public Layer {
+ public:
+  explicit Shift(LayerSpec const& spec)
+      : shift_(spec.parameters.declare({spec.name + ".shift", {spec.model.d_model}, Initializer::zeros(), {}, {}})) {}
+
+  HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved&) const override {
+    Tensor const output = context.arena.allocate(input.hidden.dtype(), input.hidden.shape());
+    for (std::int64_t row = 0; row < output.dim(0); ++row) {
+      auto const* const from = input.hidden.rows(row, 1).data<float>();
+      for (std::int64_t column = 0; column < output.dim(1); ++column) {
+        output.rows(row, 1).data<float>()[column] = from[column] + shift_.value.data<float>()[column];
+      }
+    }
+    return {output, input.memory};
+  }
+
+  HiddenStates backward(LayerContext&, HiddenStates const& grad_output, Saved const&) const override {
+    for (std::int64_t row = 0; row < grad_output.hidden.dim(0); ++row) {
+      auto const* const from = grad_output.hidden.rows(row, 1).data<float>();
+      for (std::int64_t column = 0; column < grad_output.hidden.dim(1); ++column) {
+        shift_.gradient.data<float>()[column] += from[column];
+      }
+    }
+    return grad_output;
+  }
+
+ private:
+  Parameter const& shift_;
+};
+
+void register_all(Registries& registries) {
+  registries.layers.add(
+      "shift", [](LayerSpec const& spec) { return std::make_unique<Shift>(spec); }, {});
+}
+
+}  // namespace
+
+HEDDLE_PLUGIN(register_all)
+CPP
 # One build for all of them, with little optimisation.
 cat > source/CMakeLists.txt << 'CMAKE'
 cmake_minimum_required(VERSION 3.22)
 project(plugins LANGUAGES CXX)
 enable_testing()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard erf wrong crash)
+foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard erf wrong crash forgetful)
   add_subdirectory(${name})
 endforeach()
 CMAKE
@@ -177,6 +228,14 @@ for sequence_parallel in false true; do
     'BEGIN { gap = one - two; if (gap < 0) gap = -gap; exit !(one > 0 && gap < 0.002 * one) }' ||
     fail "a loss of $(loss_of whole) on one rank and $(loss_of $spread) on two"
 done
+
+# The layer that forgets to declare what its gradient is: the copies of its parameter part, and the message says why.
+code=0
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set run.directory=forgetful --plugin $plugin --plugin build/forgetful.so \
+  --set 'model.encoder_sublayers=["self_attention","shift"]' --set parallel.tensor=2 \
+  --set parallel.sequence_parallel=true > log 2>&1 || code=$?
+[ "$code" -eq 70 ] && grep -q 'replicas diverged: parameter encoder.layers.0.shift.shift differs' log &&
+  grep -q 'gradient_partial_over = {MeshAxis::tensor}, or spec.stream_axes()' log || fail "a forgotten declaration: exit code $code"
 
 # The checkpoint knows its plug-in.
 head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole > translated 2> log || fail "translate"

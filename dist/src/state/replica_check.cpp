@@ -6,6 +6,7 @@
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/optimizer/buffer_parts.hpp>
 #include <heddle/dist/state/replica_check.hpp>
@@ -35,6 +36,19 @@ std::string describe_groups(std::map<std::uint64_t, std::vector<int>> const& ran
   }
   return text;
 }
+
+constexpr std::string_view wrong_numbers =
+    "A rank computed or received something wrong (its memory, its processor or the network may be faulty): go on from "
+    "the last checkpoint";
+
+/// For tensor ranks that differ while replicas, if there are any, are equal: a fault of one rank would show there, too.
+constexpr std::string_view undeclared_sum =
+    "If a plug-in's layer has this parameter, and each tensor rank computes a part of its gradient, the parts were not "
+    "added up: declare the parameter with gradient_partial_over = {MeshAxis::tensor}, or spec.stream_axes() where it "
+    "is "
+    "applied to rows of the stream (docs/kernels-and-plugins.md). Otherwise a rank computed or received something "
+    "wrong "
+    "(its memory, its processor or the network may be faulty): go on from the last checkpoint";
 
 /// A tensor, or the piece of one that is on this rank, with a name that is the same on every rank that holds it.
 struct NamedDigest {
@@ -115,16 +129,19 @@ class Digests {
   /// Compares everything before it throws, so that no rank waits for one that has thrown.
   void compare(ParallelState const& parallel) const {
     int const world_rank = parallel.world.rank();
-    auto differing = differences(parallel.replicas, world_rank, all_);
-    differing.merge(differences(parallel.tensor, world_rank, on_each_tensor_rank_));
+    auto const among_replicas = differences(parallel.replicas, world_rank, all_);
+    auto const among_tensor_ranks = differences(parallel.tensor, world_rank, on_each_tensor_rank_);
+    auto differing = among_replicas;
+    differing.insert(among_tensor_ranks.begin(), among_tensor_ranks.end());
     differing.merge(differences(parallel.pipeline, world_rank, on_several_stages_));
     for (NamedDigest const& tensor : all_) {
       if (auto const first = differing.find(tensor.name); first != differing.end()) {
+        bool const declaration = among_replicas.empty() && !among_tensor_ranks.empty();
         throw Error(
             fmt::format("replicas diverged: {} differs between ranks {} ({} of {} tensors differ); ranks that hold the "
-                        "same tensor must hold the same bits, so a rank computed or received something wrong: go on "
-                        "from the last checkpoint",
-                        first->first, first->second, differing.size(), all_.size()),
+                        "same tensor must hold the same bits. {}",
+                        first->first, first->second, readable_count(differing.size()), readable_count(all_.size()),
+                        declaration ? undeclared_sum : wrong_numbers),
             ExitCode::replicas_diverged);
       }
     }

@@ -71,6 +71,29 @@ TEST_F(ReplicaCheckTest, OneFlippedBitOnOneRankIsFoundAndNamed) {
   }
 }
 
+// Values that the ranks of a tensor group should share may also differ because a layer does not declare that its
+// gradient is a part of a sum. Replicas compute the same whatever a layer declares.
+TEST_F(ReplicaCheckTest, TensorRanksThatDifferMayLackADeclaration) {
+  for (bool const tensor : {true, false}) {
+    Mesh const mesh(tensor ? std::array{1, 1, 1, world_.size()} : std::array{1, world_.size(), 1, 1}, world_.rank(),
+                    world_.size());
+    ParameterSet parameters(mesh);
+    parameters.declare({"whole", {7}, Initializer::normal(1), {}, {}});
+    parameters.allocate(DType::float32);
+    parameters.initialize(7);
+    if (world_.rank() == 0) {
+      flip_bit(*parameters.find("whole"), 3, 4);
+    }
+    auto const error = check(make_parallel_state(world_, mesh), parameters);
+    ASSERT_EQ(error.has_value(), world_.size() > 1);
+    if (error) {
+      EXPECT_EQ(error->code(), ExitCode::replicas_diverged);
+      EXPECT_THAT(error->what(), HasSubstr("processor or the network may be faulty"));
+      EXPECT_EQ(std::string(error->what()).find("gradient_partial_over") != std::string::npos, tensor);
+    }
+  }
+}
+
 /// A parameter of each kind, on any mesh: "split" over tensor, "whole", "shared" by the first stage and the last.
 ParameterSet make_kinds(Mesh const& mesh) {
   ParameterSet parameters(mesh);
