@@ -39,13 +39,16 @@ constexpr GroupFiles version_2{"sys/fs/cgroup", "memory.max", "memory.current", 
 constexpr GroupFiles version_1{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file"};
 
+/// Version 1 writes about 2^63 where there is no limit, and version 2 a word.
+constexpr std::int64_t no_limit = std::int64_t{1} << 62;
+
 /// Lowers `memory` to the limits of a group and of those around it.
 void limit_by_group(AvailableMemory& memory, Path const& root, GroupFiles const& files, Path group) {
   while (true) {
     Path const directory = root / files.directory / group.relative_path();
     auto const limit = number_in(directory / files.limit);
     auto const usage = number_in(directory / files.usage);
-    if (limit && usage) {
+    if (limit && *limit < no_limit && usage) {
       std::int64_t const cached = number_in(directory / "memory.stat", files.cached).value_or(0);
       std::int64_t const free = std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, *usage - cached));
       if (free < memory.group) {

@@ -36,8 +36,10 @@ TEST_F(AvailableMemoryTest, IsReadFromMeminfoAndGroups) {
   EXPECT_EQ(available_memory(root.path()).group_name, "/job");
 
   write(root, "proc/self/cgroup", "4:cpu,cpuacct:/x\n3:memory:/old\n");
-  write(root, "sys/fs/cgroup/memory/old/memory.limit_in_bytes", "500\n");
+  write(root, "sys/fs/cgroup/memory/old/memory.limit_in_bytes", "9223372036854771712\n");
   write(root, "sys/fs/cgroup/memory/old/memory.usage_in_bytes", "520\n");
+  EXPECT_EQ(available_memory(root.path()).group, AvailableMemory::unlimited);
+  write(root, "sys/fs/cgroup/memory/old/memory.limit_in_bytes", "500\n");
   EXPECT_EQ(available_memory(root.path()).group, 0);
   EXPECT_EQ(available_memory(root.path()).group_name, "/old");
 }
