@@ -14,6 +14,10 @@ grep -q "rejected by the model, with parallel.tensor" log || fail "the model's l
 cmp run.toml original.toml || fail "plan without --write changed the file"
 ends 78 "${plan[@]}" --nodes 1 --ranks-per-node 2 --memory 0.001
 grep -q "rejected by memory of a node: [1-9]" log || fail "the memory's limit is not named"
+ends 0 "${plan[@]}" -q --nodes 4 --ranks-per-node 4 --memory 64 --network 2e-6,1e-10
+grep -q "^  1 " log && ! grep -q "MiB of a rank" log || fail "-q: not only the list"
+ends 0 "${plan[@]}" -v --nodes 4 --ranks-per-node 4 --memory 64 --network 2e-6,1e-10
+[ "$(grep -c "MiB of a rank" log)" -gt 1 ] && grep -q "^beta2 = 0.98$" log || fail "-v: neither details nor configuration"
 ends 64 "${plan[@]}" --nodes 0
 ends 64 "${plan[@]}" --network fast
 
@@ -27,11 +31,17 @@ while read -r key equals value; do
 done < written
 grep -q "^\[parallel\] # the layout" run.toml || fail "a comment was lost"
 grep -q "^tensor = [12] *# heads" run.toml || fail "the comment of a key was lost"
-largest() { sed -nE "s/^.*\b$1((  *[0-9.]+){6,7})$/\1/p" | awk '{ if ($6 > m) m = $6 } END { print m }'; }
+largest() { sed -nE "s/^.*\b$1((  *[0-9.,]+){6,7})$/\1/p" | tr -d , | awk '{ if ($6 > m) m = $6 } END { print m }'; }
 ends 0 "$HEDDLE" train run.toml --dry-run --ranks 2
 grep -q "It would start in run" log || fail "the dry run does not say that it would start"
 grep -Eq "step [0-9.]+ s" log || fail "no time of a step"
 [ ! -e run ] || fail "a dry run made the run's directory"
+cp log whole
+ends 0 "$HEDDLE" train run.toml --dry-run --ranks 2 -q
+[ "$(wc -l < log)" -le 3 ] && grep -q "^2 ranks together on this machine: " log && grep -q "It would start in run" log || fail "a quiet dry run"
+ends 0 "$HEDDLE" train run.toml --dry-run --ranks 2 -v
+grep -q "^beta2 = 0.98$" log && grep -q "MiB of a rank" log || fail "a verbose dry run"
+cp whole log
 sed '/^Memory with the data/,$d' log | largest predicted > planned_most
 sed -n '/^Memory with the data/,$p' log | largest predicted > planned
 ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml

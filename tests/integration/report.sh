@@ -18,20 +18,38 @@ ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=run --set parall
 grep -q '^\[train\] steps = 40, batch_tokens = 1024' log || fail "no changed keys"
 ! grep -q 'beta2' log || fail "keys that have their defaults are printed"
 ! grep -q 'predicted' log || fail "tables are on the terminal"
-for line in '^done: step 40 of 40, [0-9]* tokens' '^best: validation loss [0-9.]* at step \(20\|40\)$' \
-  '^speed: [0-9]* tokens/s, parallel efficiency [0-9]* %' '^checkpoint: run/checkpoints/step-00000040$' \
+for line in '^done: step 40 of 40, [0-9]*,[0-9]\{3\} tokens' '^best: validation loss [0-9.]* at step \(20\|40\)$' \
+  '^speed: [0-9,]* tokens/s, parallel efficiency [0-9]* %' '^checkpoint: run/checkpoints/step-00000040$' \
   '^to use it: heddle translate --checkpoint run < TEXT; to train longer: raise train.steps$'; do
   tail -n 5 log | grep -q "$line" || fail "the verdict lacks '$line'"
 done
 grep -q '^== 20[0-9-]* [0-9:]* UTC: mpirun -np 2 heddle train run.toml --set run.directory=run' run/log.txt || fail "log.txt has no start"
 grep -Eq "^1 .* 1 +1 +24-47 +75-149$" run/log.txt || fail "the mesh does not say what rank 1 holds"
 [ "$(grep -c "predicted" run/log.txt)" -ge 2 ] || fail "no prediction of memory at the beginning and at the end"
-grep -Eq "measured( +[0-9.]+){7}$" run/log.txt || fail "no measured memory"
-grep -Eq "^tensor\.all_reduce +[1-9][0-9]* .* [1-9][0-9]* " run/log.txt || fail "no table of communication"
+grep -Eq "measured( +[0-9.,]+){7}$" run/log.txt || fail "no measured memory"
+grep -Eq "^tensor\.all_reduce +[1-9][0-9,]* .* [1-9][0-9,]* " run/log.txt || fail "no table of communication"
 grep -Eq "^parallel efficiency: [0-9.]+ % = load balance [0-9.]+ % x communication [0-9.]+ %" run/log.txt || fail "no efficiency"
 grep -q "^slowest: rank [01] on $(hostname); the other ranks waited" run/log.txt || fail "the slowest rank is not named"
 grep -q '^step 40/40 ' run/log.txt || fail "log.txt has no progress"
 grep -q '^done: step 40' run/log.txt || fail "log.txt has no verdict"
+
+grep -Eq '^[1-9][0-9]*,[0-9]{3} parameters, training on [1-9],[0-9]{3} sentence pairs' log || fail "numbers are not in groups of three digits"
+grep -Eq '[0-9]{4,} (tokens|parameters|sentence)' log run/log.txt && fail "numbers without groups"
+
+# -q leaves warnings and the verdict, -v adds the whole configuration and the tables; the files are the same.
+ends 0 "${train[@]}" -q --set run.directory=quiet --set train.steps=10 --set optimizer.warmup_steps=0
+grep -q '^heddle: warning: optimizer.warmup_steps = 0' log || fail "-q hides a warning"
+grep -q '^done: step 10 of 10' log && [ "$(wc -l < log)" -le 6 ] || fail "-q prints more than warnings and the verdict"
+grep -q '^step 10/10 ' quiet/log.txt && grep -q 'predicted' quiet/log.txt && grep -q '^starting in quiet' quiet/log.txt || fail "-q: log.txt is not whole"
+ends 0 "${train[@]}" -v --set run.directory=verbose --set train.steps=10
+grep -q '^beta2 = 0.98$' log || fail "-v: not the whole configuration"
+grep -q ' predicted ' log && grep -q ' measured ' log && grep -q '^energy: ' log && grep -q '^done: step 10' log || fail "-v: no tables"
+ends 64 "${train[@]}" -q -v --set run.directory=both
+grep -q 'exclude each other' log && [ ! -e both ] || fail "-q with -v"
+ends 0 "$HEDDLE" run run.toml -q --set run.directory=quiet --set train.steps=12 -- "$HEDDLE_MPIRUN" -np 2
+grep -q '^done: step 12 of 12' log && ! grep -q '^resuming' log || fail "run does not pass -q on"
+ends 0 "$HEDDLE" prepare -q --source text/train.en --target text/train.de --vocab-size 150 --out prepared
+[ "$(cat log)" = "wrote prepared" ] || fail "prepare -q prints more than where the files are"
 
 # report.json.
 report=run/report.json
@@ -80,8 +98,8 @@ kill -USR1 "$victim"
 code=0
 wait "$victim" || code=$?
 [ "$code" -eq 75 ] || fail "SIGUSR1: exit code $code"
-grep -Eq "^heddle: SIGUSR1 in step [0-9]+: a checkpoint is written after this step" log || fail "SIGUSR1 is not acknowledged"
-grep -Eq "^stopped by SIGUSR1 after step [0-9]+ of 100000" log || fail "it is not said why it stopped"
+grep -Eq "^heddle: SIGUSR1 in step [0-9,]+: a checkpoint is written after this step" log || fail "SIGUSR1 is not acknowledged"
+grep -Eq "^stopped by SIGUSR1 after step [0-9,]+ of 100,000" log || fail "it is not said why it stopped"
 grep -q "^to go on: heddle train run.toml --set run.directory=signalled --set train.steps=100000$" log || fail "no command that goes on"
 grep -q '"state":"stopped by SIGUSR1"' signalled/report.json || fail "the report does not say why it stopped"
 echo "report: all as promised"

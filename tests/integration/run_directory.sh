@@ -13,7 +13,7 @@ for signal in TERM INT; do
   code=0
   wait "$victim" || code=$?
   [ "$code" -eq 75 ] || fail "SIG$signal: exit code $code instead of 75"
-  grep -Eq "^heddle: SIG$signal in step [0-9]+: .* of step [0-9]+ in alone_$signal/checkpoints; the same command" log ||
+  grep -Eq "^heddle: SIG$signal in step [0-9,]+: .* of step [0-9,]+ in alone_$signal/checkpoints; the same command" log ||
     fail "SIG$signal is not answered at once"
   grep -q "^stopped by SIG$signal after step" log || fail "SIG$signal: no orderly end"
 done
@@ -23,12 +23,12 @@ victim=$!
 wait_for_step mpirun 10
 kill -TERM "$victim"
 wait "$victim" && fail "SIGTERM to mpirun ended with 0" || code=$?
-grep -Eq "^heddle: SIGTERM in step [0-9]+: .*until then there is none" log || fail "SIGTERM to mpirun is not answered"
+grep -Eq "^heddle: SIGTERM in step [0-9,]+: .*until then there is none" log || fail "SIGTERM to mpirun is not answered"
 saved=$(basename "$(echo mpirun/checkpoints/step-*)")
 [ "$saved" != 'step-*' ] || fail "SIGTERM to mpirun: no checkpoint of a model that is saved in a moment"
 ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=mpirun --set train.steps=$((10#${saved#step-} + 2)) \
   --set train.validate_every=0
-grep -q "^resuming after step $((10#${saved#step-})) in mpirun" log || fail "a run that mpirun ended did not resume at $saved"
+grep -q "^resuming after step $(grouped $((10#${saved#step-}))) in mpirun" log || fail "a run that mpirun ended did not resume at $saved"
 
 # Beyond the limit of a file's size: named, code 1, and nothing half-written stays.
 code=0

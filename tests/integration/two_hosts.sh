@@ -51,7 +51,7 @@ warmup_steps = 4
 epsilon = 1e-5
 TOML
 "$HEDDLE" train run.toml --set run.directory=one > log 2>&1 || fail "the run of one rank"
-parameters=$(sed -n 's/^\([0-9]*\) parameters.*/\1/p' log)
+parameters=$(sed -n 's/^\([0-9,]*\) parameters.*/\1/p' log | tr -d ,)
 
 mkdir hosts
 "$hosts" start hosts host1 host2 > hosts/log 2>&1 &

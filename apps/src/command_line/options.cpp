@@ -83,6 +83,20 @@ std::string describe_surplus(std::string const& argument, po::variables_map cons
 
 }  // namespace
 
+Verbosity VerbosityOptions::verbosity() const {
+  if (quiet && verbose) {
+    throw UsageError("-q and -v exclude each other");
+  }
+  return quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal;
+}
+
+void add_verbosity(CommandSyntax& syntax, VerbosityOptions& options, char const* less, char const* more) {
+  syntax.options.add_options()("quiet,q", po::bool_switch(&options.quiet), less);
+  if (more != nullptr) {
+    syntax.options.add_options()("verbose,v", po::bool_switch(&options.verbose), more);
+  }
+}
+
 std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std::vector<std::string> const& arguments) {
   po::options_description options = syntax.options;
   options.add_options()("help,h", "print this and exit");

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "report/verbosity.hpp"
+
 namespace heddle {
 
 /// The command line of a subcommand: its options, their defaults, and the text of `--help`.
@@ -21,5 +23,16 @@ struct CommandSyntax {
 /// option (with the nearest known one), a missing value, a missing required option, a value of another type.
 std::optional<boost::program_options::variables_map> parse_options(CommandSyntax const& syntax,
                                                                    std::vector<std::string> const& arguments);
+
+/// The values of -q and -v.
+struct VerbosityOptions {
+  bool quiet = false;
+  bool verbose = false;
+
+  /// Throws UsageError if both were given.
+  Verbosity verbosity() const;
+};
+/// Adds -q and, where `more` is given, -v: `less` and `more` say for --help what is printed with them.
+void add_verbosity(CommandSyntax& syntax, VerbosityOptions& options, char const* less, char const* more = nullptr);
 
 }  // namespace heddle

@@ -17,6 +17,8 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
        "load plug-ins without checking their kernels and layers")  //
       ("fresh", po::bool_switch(&options.fresh),
        "start over in a new directory beside run.directory (which is left as it is)");
+  add_verbosity(syntax, options.verbosity, "print only warnings and the verdict; log.txt has the rest",
+                "print the whole resolved configuration and all tables, too");
   syntax.positional.add("config", 1);
 }
 

@@ -21,6 +21,7 @@ struct TrainOptions {
   std::int64_t trace = 0;         ///< of `train` only: steps
   bool dry_run = false;           ///< of `train` only
   int ranks = 1;                  ///< of a dry run
+  VerbosityOptions verbosity{};
 };
 
 void add_train_options(CommandSyntax& syntax, TrainOptions& options);

@@ -30,6 +30,7 @@ struct PlanOptions {
   double memory = 0;  ///< GiB of a node; 0: this machine's
   int best = 5;
   bool details = false;
+  VerbosityOptions verbosity{};
   bool write = false;
   bool measure = false;
 };
@@ -74,6 +75,8 @@ CommandSyntax plan_syntax(PlanOptions& options) {
       ("vocabulary", po::value(&settings.vocabulary)->value_name("PIECES")->default_value(settings.vocabulary),
        "where data.train is not set")  //
       ("measure", po::bool_switch(&options.measure), "measure instead of planning");
+  add_verbosity(syntax, options.verbosity, "print only warnings and the list of layouts",
+                "print the whole resolved configuration and the details, too");
   syntax.positional.add("config", 1);
   return syntax;
 }
@@ -143,16 +146,23 @@ void write_layout(std::string const& path, LayoutChoice const& layout) {
   }
 }
 
-void print_plan(PlanOptions const& options, PlanSession& session, Plan const& plan) {
+void print_plan(PlanOptions const& options, PlanSession& session, Config const& config, Plan const& plan) {
+  Verbosity const verbosity = options.verbosity.verbosity();
   Machines const& machines = options.settings.machines;
   auto const tokens = static_cast<std::int64_t>(session.data().tokens_of_a_step());
+  if (verbosity == Verbosity::quiet) {
+    fmt::print("{}", describe_best(plan, tokens));
+    return;
+  }
+  fmt::print("{}", verbosity == Verbosity::verbose ? to_toml(config) + "\n" : "");
+  bool const details = options.details || verbosity == Verbosity::verbose;
   fmt::print("{} node{} of {} rank{}; {} GiB each; network: {}; data: {}; {} tokens a step\n",
              readable_count(machines.nodes), machines.nodes == 1 ? "" : "s", machines.ranks_per_node,
              machines.ranks_per_node == 1 ? "" : "s",
              readable_decimal(static_cast<double>(machines.node_memory) / (1 << 30), 1), session.network().source,
              session.data().words(), readable_count(tokens));
   fmt::print("{}", describe_best(plan, tokens));
-  for (std::size_t index = 0; index < plan.best.size() && (options.details || index == 0); ++index) {
+  for (std::size_t index = 0; index < plan.best.size() && (details || index == 0); ++index) {
     fmt::print("\n{}: {}\n{}", index + 1, describe(plan.best[index].layout), describe_plan(plan.best[index]));
   }
   for (std::string const& note : session.notes()) {
@@ -168,7 +178,7 @@ ExitCode plan(PlanOptions options) {
   PlanSession session(loaded.config, loaded.registries, runtime.execution(), options.settings);
   session.measure(session.candidates());
   Plan const found = session.planner().best_layouts(static_cast<std::size_t>(options.best));
-  print_plan(options, session, found);
+  print_plan(options, session, loaded.config, found);
   if (found.best.empty()) {
     throw ConfigError(fmt::format("no layout of {} ranks fits", readable_count(options.settings.machines.ranks())));
   }
@@ -235,6 +245,7 @@ int run_plan(Arguments const& arguments) {
     return static_cast<int>(ExitCode::done);
   }
   check(options);
+  options.verbosity.verbosity();
   if (!options.measure) {
     return static_cast<int>(plan(options));
   }

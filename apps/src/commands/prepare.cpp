@@ -14,7 +14,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-CommandSyntax prepare_syntax(PrepareOptions& prepared) {
+CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosity) {
   CommandSyntax syntax;
   syntax.name = "prepare";
   syntax.usage = "(--source TEXT --target TEXT | --text TEXT) --out DIRECTORY [options]";
@@ -47,6 +47,7 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared) {
        "write the training dataset as train-00001.h5, train-00002.h5 …, each with at most N pairs or lines")  //
       ("out", path("DIRECTORY")->required(), "where the files go")                                            //
       ("overwrite", po::bool_switch(&prepared.overwrite), "replace what an earlier run left in DIRECTORY");
+  add_verbosity(syntax, verbosity, "print only warnings and where the files are");
   return syntax;
 }
 
@@ -99,6 +100,18 @@ void print_text(char const* name, PreparedText const& text, PrepareOptions const
       readable_count(options.max_length));
 }
 
+void print_report(PrepareReport const& report, PrepareOptions const& options) {
+  print_text("train", report.train, options);
+  if (report.valid) {
+    print_text("valid", *report.valid, options);
+  }
+  std::cout << (report.joint ? fmt::format("{}vocabulary: {} pieces\n", options.text ? "" : "joint ",
+                                           readable_count(report.source_vocabulary_size))
+                             : fmt::format("vocabularies: {} source and {} target pieces\n",
+                                           readable_count(report.source_vocabulary_size),
+                                           readable_count(report.target_vocabulary_size)));
+}
+
 /// Warns of texts from which a model learns nothing, or little.
 void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report) {
   auto const same = [](std::filesystem::path const& left, std::filesystem::path const& right) {
@@ -130,22 +143,18 @@ void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report
 
 int run_prepare(Arguments const& arguments) {
   PrepareOptions options;
-  auto const values = parse_options(prepare_syntax(options), arguments);
+  VerbosityOptions verbosity;
+  auto const values = parse_options(prepare_syntax(options, verbosity), arguments);
   if (!values) {
     return static_cast<int>(ExitCode::done);
   }
   check_options(*values);
   read_paths(*values, options);
-  PrepareReport const report = prepare(options, std::cerr);
-  print_text("train", report.train, options);
-  if (report.valid) {
-    print_text("valid", *report.valid, options);
+  std::ostream nothing(nullptr);
+  PrepareReport const report = prepare(options, verbosity.quiet ? nothing : std::cerr);
+  if (!verbosity.quiet) {
+    print_report(report, options);
   }
-  std::cout << (report.joint ? fmt::format("{}vocabulary: {} pieces\n", options.text ? "" : "joint ",
-                                           readable_count(report.source_vocabulary_size))
-                             : fmt::format("vocabularies: {} source and {} target pieces\n",
-                                           readable_count(report.source_vocabulary_size),
-                                           readable_count(report.target_vocabulary_size)));
   warn_of_doubtful(options, report);
   std::cout << fmt::format("wrote {}\n", options.directory.string());
   return static_cast<int>(ExitCode::done);

@@ -79,6 +79,9 @@ std::vector<std::string> training_command(TrainOptions const& options, std::file
   if (options.trust_plugins) {
     words.emplace_back("--trust-plugins");
   }
+  if (Verbosity const verbosity = options.verbosity.verbosity(); verbosity != Verbosity::normal) {
+    words.emplace_back(verbosity == Verbosity::quiet ? "-q" : "-v");
+  }
   if (options.fresh) {
     words.insert(words.end(), {"--set", fmt::format("run.directory={}", directory.string())});
   }

@@ -62,12 +62,12 @@ void require_same_config(Config config, Communicator const& world) {
 }
 
 /// The highest level that every rank can use; collective over `world`.
-CpuLevel common_cpu_level(Communicator const& world) {
+CpuLevel common_cpu_level(Communicator const& world, Verbosity verbosity) {
   auto const own = static_cast<std::int32_t>(usable_cpu_level());
   Tensor const least = from_host<std::int32_t>(std::span(&own, 1), {1});
   world.all_reduce(least, ReduceOp::min);
   auto const common = static_cast<CpuLevel>(to_host<std::int32_t>(least).front());
-  if (world.rank() == 0 && common < detected_cpu_level()) {
+  if (world.rank() == 0 && common < detected_cpu_level() && verbosity != Verbosity::quiet) {
     fmt::print("note: kernels are limited to {}, the highest level that every rank can and may use; rank 0 has {}\n",
                name_of(common), name_of(detected_cpu_level()));
   }
@@ -148,7 +148,7 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
   StepTimes times(trace ? &*trace : nullptr);
   Communicator const world = run_world(config, *watch, times, session);
   Registries registries;
-  CpuLevel const level = common_cpu_level(world);
+  CpuLevel const level = common_cpu_level(world, options.verbosity.verbosity());
   std::vector<PluginFile> const plugins = read_plugins(config.plugins);
   require_same_plugins(plugins, world);
   register_everything({.plugins = plugins, .trust_plugins = options.trust_plugins, .level = level}, registries,
@@ -177,7 +177,8 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
                                         .times = times,
                                         .trace = trace ? &*trace : nullptr,
                                         .traced_steps = options.trace,
-                                        .clock_offset = options.trace > 0 ? clock_offset(world) : 0});
+                                        .clock_offset = options.trace > 0 ? clock_offset(world) : 0,
+                                        .verbosity = options.verbosity.verbosity()});
   ExitCode const code = trainer->run(signal);
   watch->phase("leaving the run");
   return code;
@@ -202,7 +203,8 @@ ExitCode train_dry(TrainOptions const& options) {
                   .execution = runtime.execution(),
                   .directory = run_directory_for(config.run.directory, options.fresh),
                   .ranks = options.ranks,
-                  .new_data = options.new_data});
+                  .new_data = options.new_data,
+                  .verbosity = options.verbosity.verbosity()});
 }
 
 }  // namespace
@@ -218,6 +220,7 @@ int run_train(Arguments const& arguments) {
   if (options.trace < 0) {
     throw UsageError("train: --trace takes a number of steps");
   }
+  options.verbosity.verbosity();  // refuses -q with -v before anything is done
   if (options.dry_run) {
     return static_cast<int>(train_dry(options));
   }

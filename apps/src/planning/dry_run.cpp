@@ -29,12 +29,14 @@ std::vector<MemoryReport> reports_of(std::vector<MemoryUse> const& stages, int r
   return reports;
 }
 
-void print_memory(PlanSession& session, LayoutPlan& plan) {
+void print_memory(PlanSession& session, LayoutPlan& plan, bool tables) {
   session.planner().plan_exactly(plan);
-  fmt::print("Memory with the largest micro-batches that can occur:\n{}",
-             describe_prediction(reports_of(plan.stages, plan.layout.ranks())));
-  fmt::print("Memory with the data's first {} batches:\n{}", session.data().batches(),
-             describe_prediction(reports_of(session.planner().expected_memory(plan.layout), plan.layout.ranks())));
+  if (tables) {
+    fmt::print("Memory with the largest micro-batches that can occur:\n{}",
+               describe_prediction(reports_of(plan.stages, plan.layout.ranks())));
+    fmt::print("Memory with the data's first {} batches:\n{}", session.data().batches(),
+               describe_prediction(reports_of(session.planner().expected_memory(plan.layout), plan.layout.ranks())));
+  }
   AvailableMemory const available = available_memory();
   std::int64_t const here = std::min(available.host, available.group);
   constexpr double gibibyte = 1 << 30;
@@ -44,6 +46,12 @@ void print_memory(PlanSession& session, LayoutPlan& plan) {
                readable_decimal(static_cast<double>(plan.node_bytes) / gibibyte, 2),
                readable_decimal(static_cast<double>(here) / gibibyte, 2),
                plan.node_bytes > here ? ": the run would be refused here" : "");
+  }
+}
+
+void print_notes(std::vector<std::string> const& notes) {
+  for (std::string const& note : notes) {
+    fmt::print("note: {}\n", note);
   }
 }
 
@@ -78,17 +86,21 @@ ExitCode dry_run(DryRun const& run) {
   Mesh const mesh(layout.sizes, 0, run.ranks);
   require_long_enough(config, model, mesh, run.ranks, session.data().totals().longest);
   std::vector<std::string> const hosts(static_cast<std::size_t>(run.ranks), host_name());
-  fmt::print("{}", describe_mesh(config, model, mesh, session.data().vocabulary(), hosts));
-  for (std::string const& note : keys_without_effect(config, mesh)) {
-    fmt::print("note: {}\n", note);
+  bool const quiet = run.verbosity == Verbosity::quiet;
+  if (run.verbosity == Verbosity::verbose) {
+    fmt::print("{}\n", to_toml(config));
   }
-  session.measure({layout});
+  if (!quiet) {
+    fmt::print("{}", describe_mesh(config, model, mesh, session.data().vocabulary(), hosts));
+    print_notes(keys_without_effect(config, mesh));
+    session.measure({layout});
+  }
   LayoutPlan plan = session.planner().estimate(layout);
-  print_memory(session, plan);
-  fmt::print("Plan of a step on {}, {} tokens, network {}:\n{}", session.data().words(),
-             readable_count(session.data().tokens_of_a_step()), session.network().source, describe_plan(plan));
-  for (std::string const& note : session.notes()) {
-    fmt::print("note: {}\n", note);
+  print_memory(session, plan, !quiet);
+  if (!quiet) {
+    fmt::print("Plan of a step on {}, {} tokens, network {}:\n{}", session.data().words(),
+               readable_count(session.data().tokens_of_a_step()), session.network().source, describe_plan(plan));
+    print_notes(session.notes());
   }
   if (auto const holder = RunDirectory::holder(run.directory)) {
     fmt::print("note: {} trains in {}: another run would be refused\n", *holder, run.directory.string());

@@ -5,6 +5,8 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
 
+#include "report/verbosity.hpp"
+
 namespace heddle {
 
 struct Execution;
@@ -16,10 +18,12 @@ struct DryRun {
   std::filesystem::path directory;  ///< the run's
   int ranks = 1;                    ///< on one node
   bool new_data = false;
+  Verbosity verbosity = Verbosity::normal;
 };
 
 /// Prints what a run on so many ranks would do: its layout, what each rank holds, memory, communication, the time of a
-/// step, and the checkpoint that it would go on from. Opens the data and verifies the checkpoint; starts and writes
+/// step, and the checkpoint that it would go on from; if quiet only whether the memory suffices and the checkpoint, if
+/// verbose also the configuration. Opens the data and verifies the checkpoint; starts and writes
 /// nothing. Throws what training would throw for the configuration, the data and the checkpoint.
 ExitCode dry_run(DryRun const& run);
 

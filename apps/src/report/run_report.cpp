@@ -68,7 +68,7 @@ RunReport::RunReport(Setup const& setup)
   layout_line_ = layout.substr(0, end);
   std::size_t const warning = std::min(layout.find("warning: "), layout.size());
   layout_table_ = layout.substr(end, warning - end);
-  layout_line_ += layout.substr(warning);
+  layout_warning_ = layout.substr(warning);
 }
 
 RunReport RunReport::gather(Setup const& setup, std::int64_t largest_batch) {

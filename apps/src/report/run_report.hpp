@@ -33,6 +33,8 @@ class RunReport {
   MemoryPlan const& plan() const { return plan_; }
   /// The mesh in one line, with warnings if there are any.
   std::string const& layout_line() const { return layout_line_; }
+  /// Of tensor groups that span hosts; "" where none does.
+  std::string const& layout_warning() const { return layout_warning_; }
   /// A table of the stages and ranks with their parts; "" for one rank.
   std::string const& layout_table() const { return layout_table_; }
   /// The memory that training will need.
@@ -70,6 +72,7 @@ class RunReport {
   RunFacts facts_;
   MemoryPlan plan_;
   std::string layout_line_;
+  std::string layout_warning_;
   std::string layout_table_;
   std::string memory_;
   TrafficByGroup own_traffic_{};

@@ -24,19 +24,12 @@ void RunLog::open(RunDirectory const& directory) {
   file_ << std::exchange(kept_, "") << std::flush;
 }
 
-void RunLog::say(std::string const& text) {
-  if (!speaks_ || text.empty()) {
-    return;
-  }
+void RunLog::print(std::string const& text) {
   std::cout << (line_open_ ? "\n" : "") << with_line_break(text) << std::flush;
   line_open_ = false;
-  note(text);
 }
 
-void RunLog::note(std::string const& text) {
-  if (!speaks_) {
-    return;
-  }
+void RunLog::keep(std::string const& text) {
   if (file_.is_open()) {
     file_ << with_line_break(text) << std::flush;
   } else {
@@ -44,15 +37,46 @@ void RunLog::note(std::string const& text) {
   }
 }
 
+void RunLog::say_always(std::string const& text) {
+  if (speaks_ && !text.empty()) {
+    print(text);
+    keep(text);
+  }
+}
+
+void RunLog::say(std::string const& text) {
+  if (verbosity_ != Verbosity::quiet) {
+    say_always(text);
+  } else if (speaks_) {
+    keep(text);
+  }
+}
+
+void RunLog::note(std::string const& text) {
+  if (verbosity_ == Verbosity::verbose) {
+    say_always(text);
+  } else if (speaks_) {
+    keep(text);
+  }
+}
+
+void RunLog::show(std::string const& text) {
+  if (speaks_ && verbosity_ == Verbosity::verbose && !text.empty()) {
+    print(text);
+  }
+}
+
 void RunLog::progress(std::string const& text, bool due) {
-  if (terminal_) {
+  if (verbosity_ == Verbosity::quiet) {
+    // only in the file
+  } else if (terminal_) {
     std::cout << "\r\x1b[K" << text << std::flush;
     line_open_ = true;
   } else if (due) {
     std::cout << text << std::endl;
   }
   if (due) {
-    note(text);
+    keep(text);
   }
 }
 

@@ -74,6 +74,13 @@ Checkpoint CheckpointKeeper::go_back(std::int64_t step, CheckpointStore::Report 
   return found;
 }
 
+void CheckpointKeeper::Notes::add(CommitResult const& result) {
+  problems.insert(problems.end(), result.notes.begin(), result.notes.end());
+  if (!result.times.empty()) {
+    times.push_back(result.times);
+  }
+}
+
 CheckpointKeeper::Request CheckpointKeeper::left_of(Request const& asked, std::int64_t step) const {
   bool const memory = asked.memory && checkpoint().memory_every_steps > 0;
   return {asked.disk && committed_step_ != step, asked.best, memory, asked.wait};
@@ -107,7 +114,7 @@ void CheckpointKeeper::keep_on_disk(CheckpointContents const& contents, TensorSt
     return;
   }
   CommitResult const result = disk_.commit(setup_.world, contents, tensors, checkpoint().writers);
-  notes.insert(notes.end(), result.notes.begin(), result.notes.end());
+  notes.add(result);
   committed_step_ = step;
   if (request.best) {
     mark_best(step);
@@ -124,7 +131,9 @@ CheckpointKeeper::Notes CheckpointKeeper::finish() {
   if (best_in_flight_) {
     mark_best(step);
   }
-  return result.notes;
+  Notes notes;
+  notes.add(result);
+  return notes;
 }
 
 void CheckpointKeeper::mark_best(std::int64_t step) {
@@ -144,7 +153,7 @@ std::optional<MemoryCheckpoint> CheckpointKeeper::keep_in_memory(CheckpointConte
       throw;
     }
     if (!memory_failed_) {
-      notes.push_back(fmt::format("note: {}; if the next ones fail, too, that is not printed", error.what()));
+      notes.problems.push_back(fmt::format("note: {}; if the next ones fail, too, that is not printed", error.what()));
     }
     memory_failed_ = true;
     return std::nullopt;

@@ -45,7 +45,13 @@ class CheckpointKeeper {
     bool memory = false;
     bool wait = false;  ///< the one on disk is written on return, also with checkpoint.async
   };
-  using Notes = std::vector<std::string>;  ///< for the log
+  /// For the log.
+  struct Notes {
+    std::vector<std::string> problems;  ///< none of which kept the disk from getting the state
+    std::vector<std::string> times;     ///< of large checkpoints
+
+    void add(CommitResult const& result);
+  };
   /// The part of a request that is still to be done.
   Request left_of(Request const& asked, std::int64_t step) const;
   /// Writes the state; with checkpoint.async that on disk is only begun, and the one begun before is finished. Throws

@@ -40,13 +40,17 @@ class Line {
     size_ += count;
     return *this;
   }
+  /// As readable_count, which allocates memory.
   Line& add(std::int64_t number) {
-    std::array<char, 20> digits{};
+    std::array<char, 26> digits{};
     std::size_t begin = digits.size();
-    do {
+    for (int written = 0; written == 0 || number > 0; ++written) {
+      if (written > 0 && written % 3 == 0) {
+        digits[--begin] = ',';
+      }
       digits[--begin] = static_cast<char>('0' + number % 10);
       number /= 10;
-    } while (number > 0);
+    }
     return add({digits.data() + begin, digits.size() - begin});
   }
   void write_to(int descriptor) const { static_cast<void>(!::write(descriptor, text_.data(), size_)); }

@@ -45,7 +45,7 @@ Trainer::Trainer(TrainerSetup const& setup)
     : setup_(setup),
       config_(setup.config),
       checkpoints_({config_, setup.parallel.world, setup.directory}),
-      texts_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi()) {}
+      texts_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(), setup.verbosity) {}
 
 void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
@@ -73,6 +73,7 @@ void Trainer::open_data() {
 void Trainer::announce() {
   ParallelState const& parallel = setup_.parallel;
   texts_.note(fmt::format("== {:%Y-%m-%d %H:%M:%S} UTC: {}", fmt::gmtime(std::time(nullptr)), setup_.command));
+  texts_.show(to_toml(config_));
   texts_.say(describe_changes(config_));
   report_.emplace(RunReport::gather({.config = config_,
                                      .registries = setup_.registries,
@@ -82,6 +83,7 @@ void Trainer::announce() {
                                      .command = setup_.command},
                                     batches_->totals().tokens));
   texts_.say(report_->layout_line());
+  texts_.say_always(report_->layout_warning());
   texts_.note(report_->layout_table() + report_->memory_table());
   for (std::string const& note : keys_without_effect(config_, parallel.mesh)) {
     texts_.say("note: " + note);
@@ -214,7 +216,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
   }
   if (finished()) {
     keep_for_the_end();
-    texts_.say(nothing_to_do(ending("done"), report_->facts().model));
+    texts_.say_always(nothing_to_do(ending("done"), report_->facts().model));
     return ExitCode::done;
   }
   begin_report();
@@ -294,10 +296,10 @@ void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
                 ExitCode::loss_not_finite);
   }
   if (speaks()) {
-    texts_.say(outcome.skipped
-                   ? fmt::format("step {}: {}, twice: this batch is skipped", readable_count(state_.step + 1), found)
-                   : fmt::format("step {}: was not finite, and is finite when computed again",
-                                 readable_count(state_.step + 1)));
+    texts_.say_always(outcome.skipped ? fmt::format("step {}: {}, twice: this batch is skipped",
+                                                    readable_count(state_.step + 1), found)
+                                      : fmt::format("step {}: was not finite, and is finite when computed again",
+                                                    readable_count(state_.step + 1)));
   }
 }
 
@@ -358,7 +360,7 @@ Trainer::Requests Trainer::requests(StopSignal const& signal) const {
 
 void Trainer::restore_directory() {
   if (speaks()) {
-    texts_.say(
+    texts_.say_always(
         fmt::format("{} was removed or replaced while training: it is made again, with a checkpoint of step {}; what "
                     "was in it is not",
                     setup_.directory.string(), readable_count(state_.step)));
@@ -413,8 +415,11 @@ void Trainer::keep_for_the_end() {
 }
 
 void Trainer::say(CheckpointKeeper::Notes const& notes) {
-  for (std::string const& note : notes) {
-    texts_.say(note);
+  for (std::string const& problem : notes.problems) {
+    texts_.say_always(problem);
+  }
+  for (std::string const& times : notes.times) {
+    texts_.say(times);
   }
 }
 

@@ -41,6 +41,7 @@ struct TrainerSetup {
   StepTrace* trace = nullptr;       ///< observes the kernels; null: nothing is traced
   std::int64_t traced_steps = 0;    ///< of this start: the first ones
   std::int64_t clock_offset = 0;    ///< of this rank, see write_trace
+  Verbosity verbosity = Verbosity::normal;
 };
 
 /// One training run: batches, steps, validation, checkpoints. Made and run by all ranks together.

@@ -53,7 +53,7 @@ void Trainer::finish_trace(bool last_step) {
     write_trace(setup_.parallel.world, *setup_.trace, setup_.clock_offset, speaks() ? &file : nullptr);
     texts_.say(fmt::format("the trace of {} steps is in {}", readable_count(made.steps), path.string()));
   } catch (Error const& error) {
-    texts_.say(fmt::format("note: {}: {}", path.string(), error.what()));
+    texts_.say_always(fmt::format("note: {}: {}", path.string(), error.what()));
   }
 }
 
@@ -80,7 +80,7 @@ void Trainer::print_end(std::string const& how) {
   if (speaks()) {
     texts_.note(tables + describe_speed(report_->facts()));
     write_report();
-    texts_.say(verdict(ending(how), report_->facts().model, &report_->facts()));
+    texts_.say_always(verdict(ending(how), report_->facts().model, &report_->facts()));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
@@ -122,10 +123,10 @@ void note_times(WrittenTensors const& written, std::int64_t step, CommitResult& 
     return fmt::format("{:.1f} s ({:.2f} GB/s)", seconds, static_cast<double>(bytes) / 1e9 / std::max(seconds, 1e-9));
   };
   WriteTimes const& times = written.times;
-  result.notes.push_back(fmt::format(
+  result.times = fmt::format(
       "checkpoint of step {}: {:.2f} GB gathered and synced in {}: write and fsync {}, digest {}; read back in {}",
-      step, static_cast<double>(bytes) / 1e9, speed(times.all), speed(times.write), speed(times.digest),
-      speed(times.read_back)));
+      readable_count(step), static_cast<double>(bytes) / 1e9, speed(times.all), speed(times.write), speed(times.digest),
+      speed(times.read_back));
 }
 
 std::int64_t bytes_of(CheckpointContents const& contents, TensorFiles const& planned) {
@@ -415,6 +416,19 @@ std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report,
 }
 
 Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Communicator const& world) {
+  on_rank_0(world, [&] {
+    if (fs::exists(fs::symlink_status(path_of(step)))) {
+      return;
+    }
+    std::vector<std::int64_t> steps;
+    for (Step const& other : find_steps(directory_)) {
+      steps.push_back(other.step);
+    }
+    std::ranges::sort(steps);
+    throw DataError(fmt::format(
+        "{} has no checkpoint of step {}; {}", directory_.string(), step,
+        steps.empty() ? "it has none at all" : fmt::format("it has those of steps {}", fmt::join(steps, ", "))));
+  });
   Checkpoint chosen = Checkpoint::open(path_of(step), world);
   on_rank_0(world, [&] {
     for (Step const& newer : find_steps(directory_)) {

@@ -28,6 +28,7 @@ struct CommitResult {
   std::filesystem::path directory;
   bool already_there = false;      ///< a verified checkpoint of this step existed and was kept
   std::vector<std::string> notes;  ///< for the log: what was moved aside, cleaned up, or could not be removed
+  std::string times;               ///< for the log: how long a large checkpoint took; "" for others
 };
 
 struct CheckpointEntry {
