@@ -132,7 +132,15 @@ class SyntheticModel {
         return local;
       };
       copy_from_host(parameter.value, mine(whole.value).data());
-      optimizer.set_moments(parameter, mine(whole.first_moment), mine(whole.second_moment));
+      std::vector<float> const first = mine(whole.first_moment);
+      std::vector<float> const second = mine(whole.second_moment);
+      for (IndexRange const& kept : optimizer.kept_moments(parameter)) {
+        auto const piece = [&](std::vector<float> const& moments) {
+          return std::span(moments).subspan(static_cast<std::size_t>(kept.begin),
+                                            static_cast<std::size_t>(kept.count()));
+        };
+        optimizer.set_moments(parameter, kept, piece(first), piece(second));
+      }
     }
   }
 

@@ -78,6 +78,14 @@ kill -STOP "$stopped"
 wait "$supervisor" || fail "a run with a hang did not go on"
 grep -q "a rank hung (code 86) after step [0-9]*: starting again" log || fail "the hang is not named as the reason"
 
+# A launcher that waits after its ranks is ended: a run that was done is not trained again.
+printf '#!/bin/sh\n[ -e stuck/checkpoints ] && exec "$@"\n"$@"\nsleep 1000\n' > waiting && chmod +x waiting
+ends 0 "${run[@]}" --set run.directory=stuck --set train.steps=3 --launcher-ends-within 1 -- ./waiting "$HEDDLE_MPIRUN" -np 2
+grep -q "nobody has trained in stuck for [1-9]* s: ending the launcher" log || fail "a launcher that waits is not ended"
+grep -q "the launcher did not end after its ranks after step 3: starting again" log || fail "the reason is not named"
+grep -q "already at step 3" log || fail "the start after it does not know the checkpoint"
+ends 64 "${run[@]}" --launcher-ends-within 0 -- "$HEDDLE_MPIRUN" -np 2
+
 # Codes that a restart would not change end it at once.
 ends 78 "${run[@]}" --set run.directory=refused --set parallel.tensor=3 -- "$HEDDLE_MPIRUN" -np 2
 ! grep -q "starting again" log || fail "an impossible layout was tried again"

@@ -17,6 +17,7 @@ struct RunOptions {
   TrainOptions train;
   std::string ranks;
   std::string hosts;
+  double launcher_ends_within = 30;
 };
 
 CommandSyntax run_syntax(RunOptions& options) {
@@ -36,7 +37,12 @@ CommandSyntax run_syntax(RunOptions& options) {
       ("hosts", boost::program_options::value(&options.hosts)->value_name("HOST:SLOTS,…"),
        "hosts for {hosts} in the launcher's arguments: a start uses the first that answer, as many as {ranks} need; "
        "the "
-       "others are spare");
+       "others are spare")  //
+      ("launcher-ends-within",
+       boost::program_options::value(&options.launcher_ends_within)
+           ->value_name("SECONDS")
+           ->default_value(options.launcher_ends_within),
+       "a launcher that waits longer after its ranks have ended is ended");
   return syntax;
 }
 
@@ -109,6 +115,11 @@ int run_supervised(Arguments const& arguments) {
   if (supervision.hosts.empty() || !supervision.ranks.empty()) {
     require_both(supervision, ranks_place, "--ranks 8,6,4", !supervision.ranks.empty());
   }
+  if (!(options.launcher_ends_within > 0 && options.launcher_ends_within < 1e6)) {
+    throw UsageError("run: --launcher-ends-within takes a positive number of seconds");
+  }
+  supervision.launcher_ends_within =
+      std::chrono::milliseconds(static_cast<std::int64_t>(1000 * options.launcher_ends_within));
   Config const config = load_config(options.train.config, options.train.overrides);
   require_supported(config);
   supervision.directory = run_directory_for(config.run.directory, options.train.fresh);

@@ -95,6 +95,14 @@ std::optional<std::string> RunDirectory::holder(std::filesystem::path const& dir
   return result == FileLock::Result::busy ? std::optional(words_of(lock.description())) : std::nullopt;
 }
 
+std::string RunDirectory::last_holder(std::filesystem::path const& directory) {
+  std::string line;
+  if (std::filesystem::is_regular_file(directory / lock_name)) {
+    std::getline(std::ifstream(directory / lock_name), line);
+  }
+  return line;
+}
+
 bool RunDirectory::in_place() const {
   return lock_.in_place() && (!lease_ || lease_->held());
 }

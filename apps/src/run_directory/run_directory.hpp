@@ -19,6 +19,9 @@ class RunDirectory {
   static RunDirectory open(std::filesystem::path const& directory);
   /// The process that holds the directory, in words; nothing if none does. Changes nothing.
   static std::optional<std::string> holder(std::filesystem::path const& directory);
+  /// The process that has taken the directory's lock last, in words, whether it still holds it or not; empty if none
+  /// has. Reads only, so unlike `holder` it cannot be in the way of a process that is taking the lock.
+  static std::string last_holder(std::filesystem::path const& directory);
 
   std::filesystem::path const& path() const { return directory_; }
   /// False on a file system without locks.

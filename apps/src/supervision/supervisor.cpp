@@ -68,6 +68,11 @@ class Supervisor {
   bool choose_hosts();
   /// Ends a launcher that waits for a host which no longer answers.
   void look_after_hosts(ChildProcess const& child);
+  /// Ends a launcher that waits although nobody trains in the directory any more. Looks only after this start has taken
+  /// the directory's lock: an earlier look could be in the way of taking it.
+  void look_after_launcher(ChildProcess const& child);
+  /// First asks the launcher to end what it can in order; the next time, kills it.
+  void end_launcher(ChildProcess const& child, std::string const& reason, std::string const& message);
   /// Waits until no process trains in the directory; false if a signal came first. Before the first start it waits only
   /// for ranks that are about to end: `heddle train` itself refuses a directory in which another run trains.
   bool wait_for_directory(bool first_start);
@@ -85,8 +90,10 @@ class Supervisor {
   std::string silent_hosts_;  ///< those of them that do not answer
   std::chrono::steady_clock::time_point silent_since_;
   std::int64_t step_when_silent_ = -1;
-  bool ended_for_host_ = false;
-  std::string left_out_;  ///< hosts
+  std::string last_holder_;                                              ///< of the directory before this start
+  std::optional<std::chrono::steady_clock::time_point> given_up_since_;  ///< the directory, by this start
+  std::string ended_because_;  ///< why the launcher was ended; empty if it was not
+  std::string left_out_;       ///< hosts
   int without_progress_ = 0;
   int signals_received_ = 0;
 };
@@ -146,13 +153,33 @@ void Supervisor::look_after_hosts(ChildProcess const& child) {
     silent_since_ = now;
     step_when_silent_ = step;
   } else if (now - silent_since_ >= host_lost_after) {
-    if (!ended_for_host_) {
-      say(fmt::format("{} does not answer, and there is no new step: ending the launcher", silent));
-    }
-    // First what the launcher can still end in order, then the launcher, which waits for the host.
-    child.send(ended_for_host_ ? SIGKILL : SIGTERM);
-    ended_for_host_ = true;
+    end_launcher(child, fmt::format("lost {}", silent),
+                 fmt::format("{} does not answer, and there is no new step: ending the launcher", silent));
   }
+}
+
+void Supervisor::look_after_launcher(ChildProcess const& child) {
+  if (RunDirectory::last_holder(supervision_.directory) == last_holder_ ||
+      RunDirectory::holder(supervision_.directory)) {
+    given_up_since_.reset();
+    return;
+  }
+  auto const now = std::chrono::steady_clock::now();
+  given_up_since_ = given_up_since_.value_or(now);
+  if (now - *given_up_since_ >= supervision_.launcher_ends_within) {
+    end_launcher(
+        child, "the launcher did not end after its ranks",
+        fmt::format("nobody has trained in {} for {:.0f} s: ending the launcher, which still waits",
+                    supervision_.directory.string(), std::chrono::duration<double>(now - *given_up_since_).count()));
+  }
+}
+
+void Supervisor::end_launcher(ChildProcess const& child, std::string const& reason, std::string const& message) {
+  if (ended_because_.empty()) {
+    say(message);
+  }
+  child.send(ended_because_.empty() ? SIGTERM : SIGKILL);
+  ended_because_ = reason;
 }
 
 bool Supervisor::wait_for_directory(bool first_start) {
@@ -184,7 +211,9 @@ void Supervisor::pass_on(ChildProcess const& child, int signal) {
 
 ProcessEnd Supervisor::run_once() {
   silent_hosts_.clear();
-  ended_for_host_ = false;
+  ended_because_.clear();
+  given_up_since_.reset();
+  last_holder_ = RunDirectory::last_holder(supervision_.directory);
   ChildProcess child(command());
   while (true) {
     if (auto const end = child.ended()) {
@@ -194,13 +223,14 @@ ProcessEnd Supervisor::run_once() {
       pass_on(child, *signal);
     } else if (!signal) {
       look_after_hosts(child);
+      look_after_launcher(child);
     }
   }
 }
 
 bool Supervisor::goes_on(ProcessEnd const& end) {
   std::int64_t const step = newest_step(supervision_.directory);
-  std::string const reason = ended_for_host_ ? fmt::format("lost {}", silent_hosts_) : reason_of(end);
+  std::string const reason = ended_because_.empty() ? reason_of(end) : ended_because_;
   std::string why =
       fmt::format("{} after {}", reason, step < 0 ? "no step" : fmt::format("step {}", readable_count(step)));
   if (step > newest_) {
@@ -224,7 +254,7 @@ int Supervisor::run() {
       return static_cast<int>(ExitCode::requeue);
     }
     ProcessEnd const end = run_once();
-    if ((is_final(end) && !ended_for_host_) || signals_received_ > 0 || !goes_on(end)) {
+    if ((is_final(end) && ended_because_.empty()) || signals_received_ > 0 || !goes_on(end)) {
       return end.code;
     }
   }

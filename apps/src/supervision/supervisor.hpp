@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -20,14 +21,17 @@ struct Supervision {
   std::vector<int> ranks;             ///< the numbers to try, most first; empty: as many as the hosts have slots
   std::vector<Host> hosts;            ///< in the order in which they are used; more than needed are spare
   std::filesystem::path directory;    ///< of the run
+  /// A launcher that has not ended this long after the run's directory was given up by its ranks is ended.
+  std::chrono::milliseconds launcher_ends_within{30000};
 };
 
 /// Starts the training until it ends with a code that a restart would not change, or has ended four times without a
 /// new step; returns that code. A start without a new step moves on to the next number of ranks. A start uses the first
 /// hosts that answer; if they are too few, it moves on to the first number of ranks that they can run. A host that
-/// stops answering for three seconds in which no step was made is lost: the launcher is then ended. SIGUSR1 is passed
-/// on; the first SIGTERM, SIGINT or SIGHUP is passed on as SIGUSR1, so that a checkpoint is written, a second one as
-/// itself; after a signal nothing is started again. Throws Error if the launcher cannot be started.
+/// stops answering for three seconds in which no step was made is lost: the launcher is then ended, as is one that does
+/// not end after its ranks have. SIGUSR1 is passed on; the first SIGTERM, SIGINT or SIGHUP is passed on as SIGUSR1, so
+/// that a checkpoint is written, a second one as itself; after a signal nothing is started again. Throws Error if the
+/// launcher cannot be started.
 int supervise(Supervision const& supervision);
 
 }  // namespace heddle

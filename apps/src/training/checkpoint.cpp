@@ -19,18 +19,21 @@ CheckpointContents contents_for_checkpoint(TrainingState const& state, Config co
 
 namespace {
 
-TensorSlice own_slice(Parameter const& parameter, TensorPart part) {
+/// This rank's shard of a parameter's value or moment, or some elements of it.
+TensorSlice own_slice(Parameter const& parameter, TensorPart part, std::optional<IndexRange> elements = {}) {
   int const axis = parameter.spec.shard.axis;
-  return {parameter.spec.name, part, axis, parameter.shard_begin, axis < 0 ? 0 : parameter.local_shape[axis]};
+  return {parameter.spec.name, part, axis, parameter.shard_begin, axis < 0 ? 0 : parameter.local_shape[axis], elements};
 }
 
 }  // namespace
 
-std::vector<TensorSlice> own_slices(ParameterSet const& parameters) {
+std::vector<TensorSlice> own_slices(ParameterSet const& parameters, DistributedOptimizer const& optimizer) {
   std::vector<TensorSlice> slices;
   for (Parameter const& parameter : parameters.all()) {
-    for (TensorPart const part : all_tensor_parts) {
-      slices.push_back(own_slice(parameter, part));
+    slices.push_back(own_slice(parameter, TensorPart::value));
+    for (IndexRange const& kept : optimizer.kept_moments(parameter)) {
+      slices.push_back(own_slice(parameter, TensorPart::first_moment, kept));
+      slices.push_back(own_slice(parameter, TensorPart::second_moment, kept));
     }
   }
   return slices;
@@ -49,9 +52,11 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
                                   checkpoint.directory().string(), name,
                                   Shape(checkpoint.tensor(name).shape).to_string(), parameter.spec.shape.to_string()));
     }
-    auto const part = [&](TensorPart of) { return checkpoint.read(own_slice(parameter, of)); };
-    copy_from_host(parameter.value, part(TensorPart::value).data());
-    optimizer.set_moments(parameter, part(TensorPart::first_moment), part(TensorPart::second_moment));
+    copy_from_host(parameter.value, checkpoint.read(own_slice(parameter, TensorPart::value)).data());
+    for (IndexRange const& kept : optimizer.kept_moments(parameter)) {
+      auto const moment = [&](TensorPart of) { return checkpoint.read(own_slice(parameter, of, kept)); };
+      optimizer.set_moments(parameter, kept, moment(TensorPart::first_moment), moment(TensorPart::second_moment));
+    }
   }
   parameters.bump_versions();
 }

@@ -12,8 +12,8 @@ namespace heddle {
 /// The content of a checkpoint made now, without its tensors; `data` is what is trained on.
 CheckpointContents contents_for_checkpoint(TrainingState const& state, Config const& config, Dataset const& data);
 
-/// This rank's part of every parameter and of its moments.
-std::vector<TensorSlice> own_slices(ParameterSet const& parameters);
+/// This rank's part of every parameter, and the moments that it keeps.
+std::vector<TensorSlice> own_slices(ParameterSet const& parameters, DistributedOptimizer const& optimizer);
 
 /// Reads this rank's part of every parameter and of the moments that it keeps; the layout may differ from the one that
 /// wrote the checkpoint. Throws DataError for a parameter that is missing, superfluous or of another shape.

@@ -132,7 +132,7 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
   if (found) {
     check_same_run(*found, config_, *train_data_, setup_.new_data);
     try {
-      found->fetch(own_slices(engine_->parameters()), setup_.parallel.world);
+      found->fetch(own_slices(engine_->parameters(), engine_->optimizer()), setup_.parallel.world);
     } catch (Error const& error) {
       if (speaks()) {
         report(fmt::format("not from memory: {}", error.what()));

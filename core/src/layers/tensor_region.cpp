@@ -1,24 +1,30 @@
+#include <boost/container/small_vector.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
 
 namespace heddle {
 
-std::int64_t TensorRegion::stream_rows(LayerContext const& context, std::int64_t rows) {
-  return share(rows, context.row_split.rank, context.row_split.ranks).count();
-}
+namespace {
 
-std::vector<std::int64_t> TensorRegion::shares(LayerContext const& context) const {
-  std::vector<std::int64_t> counts;
-  for (int rank = 0; rank < context.row_split.ranks; ++rank) {
-    counts.push_back(share(rows(context), rank, context.row_split.ranks).count());
+/// Each rank's rows of the stream; no allocation in groups of ordinary size.
+boost::container::small_vector<std::int64_t, 32> shares(std::int64_t rows, int ranks) {
+  boost::container::small_vector<std::int64_t, 32> counts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    counts.push_back(share(rows, rank, ranks).count());
   }
   return counts;
+}
+
+}  // namespace
+
+std::int64_t TensorRegion::stream_rows(LayerContext const& context, std::int64_t rows) {
+  return share(rows, context.row_split.rank, context.row_split.ranks).count();
 }
 
 Tensor TensorRegion::enter(LayerContext& context, Tensor const& stream) const {
   Tensor const whole = partial_of(context, stream);
   if (context.row_split.ranks > 1) {
-    tensor_.all_gather_rows(stream, whole, shares(context));
+    tensor_.all_gather_rows(stream, whole, shares(rows(context), context.row_split.ranks));
   }
   return whole;
 }
@@ -29,7 +35,7 @@ Tensor TensorRegion::partial_of(LayerContext& context, Tensor const& stream) con
 
 void TensorRegion::leave(LayerContext& context, Tensor const& partial, Tensor const& stream) const {
   if (context.row_split.ranks > 1) {
-    tensor_.reduce_scatter_rows(partial, stream, shares(context));
+    tensor_.reduce_scatter_rows(partial, stream, shares(rows(context), context.row_split.ranks));
   } else if (split()) {
     tensor_.all_reduce(partial);
   }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/communicator.hpp>
@@ -76,8 +77,11 @@ void require_rows(Tensor const& whole, Tensor const& part, Communicator::Rows ro
   }
 }
 
-std::vector<std::int64_t> elements_of(Communicator::Rows rows, Tensor const& tensor) {
-  std::vector<std::int64_t> counts(rows.begin(), rows.end());
+/// One number for each rank; no allocation in groups of ordinary size.
+using CountOfRanks = boost::container::small_vector<std::int64_t, 32>;
+
+CountOfRanks elements_of(Communicator::Rows rows, Tensor const& tensor) {
+  CountOfRanks counts(rows.begin(), rows.end());
   for (std::int64_t& count : counts) {
     count *= row_width(tensor);
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
@@ -38,14 +39,18 @@ void copy_elements(Tensor const& from, std::int64_t from_element, Tensor const& 
   }
 }
 
-std::vector<std::int64_t> offsets_of(CommunicatorBackend::Counts counts) {
-  std::vector<std::int64_t> offsets(counts.size());
+/// One number for each rank; no allocation in groups of ordinary size.
+template <class Number>
+using OfRanks = boost::container::small_vector<Number, 32>;
+
+OfRanks<std::int64_t> offsets_of(CommunicatorBackend::Counts counts) {
+  OfRanks<std::int64_t> offsets(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::int64_t{0});
   return offsets;
 }
 
-std::vector<int> narrow(std::span<std::int64_t const> numbers) {
-  std::vector<int> result;
+OfRanks<int> narrow(std::span<std::int64_t const> numbers) {
+  OfRanks<int> result;
   for (std::int64_t const number : numbers) {
     result.push_back(static_cast<int>(number));
   }
@@ -131,7 +136,7 @@ MPI_Op MpiCommunicator::operation(ReduceOp op) {
   return MPI_OP_NULL;
 }
 
-std::unique_ptr<MpiTransfer> MpiCommunicator::transfer(char const* verb, std::vector<Tensor> kept) const {
+std::unique_ptr<MpiTransfer> MpiCommunicator::transfer(char const* verb, MpiTransfer::Kept kept) const {
   return std::make_unique<MpiTransfer>(shared_from_this(), verb, std::move(kept));
 }
 

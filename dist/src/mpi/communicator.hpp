@@ -55,7 +55,7 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   RankOrderReduction::Call all_reduce_call(Tensor const& tensor, ReduceOp op) const;
   std::vector<std::int64_t> shares(std::int64_t elements) const;
   static MPI_Op operation(ReduceOp op);
-  std::unique_ptr<MpiTransfer> transfer(char const* verb, std::vector<Tensor> kept) const;
+  std::unique_ptr<MpiTransfer> transfer(char const* verb, MpiTransfer::Kept kept) const;
   /// MPI's send buffer of a gather: `input`, or the mark that it is already in place.
   void const* gather_source(Tensor const& input, Tensor const& output, std::int64_t own_begin) const;
   void reduce_in_pieces(Tensor const& input, Tensor const& output, Counts counts, MPI_Op op) const;

@@ -22,16 +22,17 @@ std::byte* address(Tensor const& tensor, std::int64_t element) {
   return static_cast<std::byte*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-std::vector<Piece> pieces(std::int64_t elements, std::int64_t elements_per_call) {
-  std::vector<Piece> result;
-  for (std::int64_t begin = 0; begin < elements; begin += elements_per_call) {
-    result.push_back({begin, static_cast<int>(std::min(elements_per_call, elements - begin))});
-  }
-  return result;
+Piece Pieces::Iterator::operator*() const {
+  std::int64_t const begin = index_ * pieces_.elements_per_call_;
+  return {begin, static_cast<int>(std::min(pieces_.elements_per_call_, pieces_.elements_ - begin))};
 }
 
-std::vector<Piece> message_pieces(std::int64_t elements, std::int64_t elements_per_call) {
-  return elements == 0 ? std::vector<Piece>{{0, 0}} : pieces(elements, elements_per_call);
+Pieces pieces(std::int64_t elements, std::int64_t elements_per_call) {
+  return {elements, elements_per_call, (elements + elements_per_call - 1) / elements_per_call};
+}
+
+Pieces message_pieces(std::int64_t elements, std::int64_t elements_per_call) {
+  return elements == 0 ? Pieces{0, elements_per_call, 1} : pieces(elements, elements_per_call);
 }
 
 }  // namespace heddle

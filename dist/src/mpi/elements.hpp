@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <heddle/core/tensor/tensor.hpp>
-#include <vector>
 
 namespace heddle {
 
@@ -19,10 +18,39 @@ struct Piece {
   int count;
 };
 
-/// Cuts [0, elements) into pieces of at most `elements_per_call`; none if there are no elements.
-std::vector<Piece> pieces(std::int64_t elements, std::int64_t elements_per_call);
+/// [0, elements) in pieces of at most `elements_per_call`: a range to iterate over.
+class Pieces {
+ public:
+  Pieces(std::int64_t elements, std::int64_t elements_per_call, std::int64_t count)
+      : elements_(elements), elements_per_call_(elements_per_call), count_(count) {}
+
+  class Iterator {
+   public:
+    Iterator(Pieces const& pieces, std::int64_t index) : pieces_(pieces), index_(index) {}
+    Piece operator*() const;
+    Iterator& operator++() {
+      ++index_;
+      return *this;
+    }
+    bool operator==(Iterator const& other) const { return index_ == other.index_; }
+
+   private:
+    Pieces const& pieces_;
+    std::int64_t index_;
+  };
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, count_}; }
+
+ private:
+  std::int64_t elements_;
+  std::int64_t elements_per_call_;
+  std::int64_t count_;
+};
+
+/// None if there are no elements.
+Pieces pieces(std::int64_t elements, std::int64_t elements_per_call);
 
 /// As `pieces`, but at least one: an empty message between two ranks is also a message.
-std::vector<Piece> message_pieces(std::int64_t elements, std::int64_t elements_per_call);
+Pieces message_pieces(std::int64_t elements, std::int64_t elements_per_call);
 
 }  // namespace heddle

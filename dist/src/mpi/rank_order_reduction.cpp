@@ -97,7 +97,7 @@ std::byte* RankOrderReduction::received(int rank) const {
 
 void RankOrderReduction::start_exchange() {
   auto exchange =
-      std::make_unique<MpiTransfer>(channel_.owner, call_.verb, std::vector{call_.input, call_.output, buffer_});
+      std::make_unique<MpiTransfer>(channel_.owner, call_.verb, MpiTransfer::Kept{call_.input, call_.output, buffer_});
   DType const dtype = call_.input.dtype();
   auto const width = static_cast<std::int64_t>(size_of(dtype));
   for (int step = 1; step < ranks(); ++step) {
@@ -136,7 +136,7 @@ void RankOrderReduction::reduce() {
 }
 
 void RankOrderReduction::start_gather() {
-  auto gather = std::make_unique<MpiTransfer>(channel_.owner, call_.verb, std::vector{call_.input, call_.output});
+  auto gather = std::make_unique<MpiTransfer>(channel_.owner, call_.verb, MpiTransfer::Kept{call_.input, call_.output});
   DType const dtype = call_.input.dtype();
   for (int step = 1; step < ranks(); ++step) {
     int const source = (channel_.rank + ranks() - step) % ranks();

@@ -46,14 +46,14 @@ MessagePeer data_peer(MessagePeer const& peer, Tensor const& tensor, MessageRule
 struct MpiTransfer::State {
   std::shared_ptr<void const> group;
   char const* verb;
-  std::vector<Tensor> kept;
+  Kept kept;
   Header header{};
   std::optional<Expected> expected = std::nullopt;
-  std::vector<Request> requests = {};
+  boost::container::small_vector<Request, 2> requests = {};
   std::size_t completed = 0;
 };
 
-MpiTransfer::MpiTransfer(std::shared_ptr<void const> group, char const* verb, std::vector<Tensor> kept)
+MpiTransfer::MpiTransfer(std::shared_ptr<void const> group, char const* verb, Kept kept)
     : state_(std::make_unique<State>(State{std::move(group), verb, std::move(kept)})) {}
 
 MpiTransfer::~MpiTransfer() {

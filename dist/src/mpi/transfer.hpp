@@ -2,11 +2,11 @@
 
 #include <mpi.h>
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <exception>
 #include <heddle/core/parallel/communicator.hpp>
 #include <memory>
-#include <vector>
 
 #include "elements.hpp"
 
@@ -35,8 +35,11 @@ inline constexpr int first_element_tag = reserved_tag + 1 + 2 * reduction_tags;
 /// added.
 class MpiTransfer final : public TransferBackend {
  public:
+  /// The tensors that hold the bytes.
+  using Kept = boost::container::small_vector<Tensor, 3>;
+
   /// A transfer without requests. `group` owns the MPI communicator; `verb` names errors.
-  MpiTransfer(std::shared_ptr<void const> group, char const* verb, std::vector<Tensor> kept);
+  MpiTransfer(std::shared_ptr<void const> group, char const* verb, Kept kept);
   ~MpiTransfer() override;
   MpiTransfer(MpiTransfer const&) = delete;
   MpiTransfer& operator=(MpiTransfer const&) = delete;

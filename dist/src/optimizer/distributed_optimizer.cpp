@@ -73,24 +73,30 @@ std::int64_t DistributedOptimizer::moment_bytes() const {
   return optimizer_.first_moments().bytes() + optimizer_.second_moments().bytes();
 }
 
-void DistributedOptimizer::set_moments(Parameter const& parameter, std::span<float const> first,
-                                       std::span<float const> second) {
+std::vector<IndexRange> DistributedOptimizer::kept_moments(Parameter const& parameter) const {
   IndexRange const elements = elements_of(parameter);
+  std::vector<IndexRange> kept = intersection({elements}, optimizer_.parts());
+  for (IndexRange& piece : kept) {
+    piece = {piece.begin - elements.begin, piece.end - elements.begin};
+  }
+  return kept;
+}
+
+void DistributedOptimizer::set_moments(Parameter const& parameter, IndexRange const& elements,
+                                       std::span<float const> first, std::span<float const> second) {
   auto const expected = static_cast<std::size_t>(elements.count());
   if (first.size() != expected || second.size() != expected) {
-    throw Error(fmt::format("moments of {} and {} elements for parameter {}, which has {} here", first.size(),
-                            second.size(), parameter.spec.name, expected));
+    throw Error(fmt::format("moments of {} and {} elements for {} elements of parameter {}", first.size(),
+                            second.size(), expected, parameter.spec.name));
   }
-  for (IndexRange const& piece : intersection({elements}, optimizer_.parts())) {
-    auto const offset = static_cast<std::size_t>(piece.begin - elements.begin);
-    auto const set = [&](Tensor const& moments, std::span<float const> from) {
-      Tensor const kept = optimizer_.moments_in(moments, piece);
-      kept.require(DType::float32, {piece.count()}, "moments from a checkpoint");
-      copy_from_host(kept, from.subspan(offset).data());
-    };
-    set(optimizer_.first_moments(), first);
-    set(optimizer_.second_moments(), second);
-  }
+  std::int64_t const begin = elements_of(parameter).begin;
+  auto const set = [&](Tensor const& moments, std::span<float const> from) {
+    Tensor const kept = optimizer_.moments_in(moments, {begin + elements.begin, begin + elements.end});
+    kept.require(DType::float32, {elements.count()}, "moments from a checkpoint");
+    copy_from_host(kept, from.data());
+  };
+  set(optimizer_.first_moments(), first);
+  set(optimizer_.second_moments(), second);
 }
 
 }  // namespace heddle

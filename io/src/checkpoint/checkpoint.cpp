@@ -118,16 +118,9 @@ CheckpointIndex read_index(fs::path const& directory, std::string const& text, M
   return index;
 }
 
-/// A slice in its file: `count` runs of `bytes` bytes, the first at `offset`, each `stride` after the one before.
-struct Runs {
-  std::int64_t offset = 0;
-  std::int64_t bytes = 0;
-  std::int64_t stride = 0;
-  std::int64_t count = 0;
-};
-
-/// Throws DataError, which begins with `where`, if the tensor has no such elements.
-Runs runs_of(TensorInfo const& info, TensorSlice const& slice, std::string const& where) {
+/// The bytes of a slice in its file, in order; none of the ranges is empty. Throws DataError, which begins with
+/// `where`, if the tensor has no such elements.
+std::vector<IndexRange> bytes_of(TensorInfo const& info, TensorSlice const& slice, std::string const& where) {
   if (slice.part != TensorPart::value && !info.has_moments) {
     throw DataError(where + " has no " + part_name(slice.part) +
                     "; this is an exported model, from which training cannot resume");
@@ -146,10 +139,23 @@ Runs runs_of(TensorInfo const& info, TensorSlice const& slice, std::string const
   for (auto later = static_cast<std::size_t>(slice.axis + 1); later < info.shape.size(); ++later) {
     inner *= info.shape[later];
   }
-  std::int64_t const bytes = info.elements() * size;
   std::int64_t const run = wanted.count() * inner;
-  return {info.offsets[static_cast<std::size_t>(slice.part)] + wanted.begin * inner, run, extent * inner,
-          bytes == 0 || run == 0 ? 0 : bytes / (extent * inner)};
+  std::int64_t const bytes = extent == 0 ? 0 : info.elements() * size / extent * wanted.count();
+  IndexRange const kept =
+      slice.elements ? IndexRange{slice.elements->begin * size, slice.elements->end * size} : IndexRange{0, bytes};
+  if (kept.begin < 0 || kept.begin > kept.end || kept.end > bytes) {
+    throw DataError(where + " has " + std::to_string(bytes / size) + " elements there, not " +
+                    std::to_string(slice.elements->begin) + " to " + std::to_string(slice.elements->end));
+  }
+  std::vector<IndexRange> ranges;
+  std::int64_t const first = info.offsets[static_cast<std::size_t>(slice.part)] + wanted.begin * inner;
+  for (std::int64_t begin = kept.begin; begin < kept.end;) {
+    std::int64_t const in_file = first + begin / run * extent * inner + begin % run;
+    std::int64_t const count = std::min(run - begin % run, kept.end - begin);
+    ranges.push_back({in_file, in_file + count});
+    begin += count;
+  }
+  return ranges;
 }
 
 }  // namespace
@@ -238,15 +244,20 @@ std::vector<float> Checkpoint::read(std::string const& name, Part part) const {
 std::vector<float> Checkpoint::read(TensorSlice const& slice) const {
   TensorInfo const& info = tensor(slice.name);
   std::string const where = directory_.string() + ": parameter '" + slice.name + "'";
-  Runs const runs = runs_of(info, slice, where);
-  std::vector<float> numbers(static_cast<std::size_t>(runs.bytes * runs.count) / sizeof(float));
-  std::span left(reinterpret_cast<std::uint8_t*>(numbers.data()), numbers.size() * sizeof(float));
-  if (!left.empty() && files_[info.file] == nullptr) {
+  std::vector<IndexRange> const ranges = bytes_of(info, slice, where);
+  if (!ranges.empty() && files_[info.file] == nullptr) {
     throw Error(where + " is on another host, and was not fetched");
   }
-  for (std::int64_t offset = runs.offset; !left.empty(); offset += runs.stride) {
-    files_[info.file]->read(offset, left.first(static_cast<std::size_t>(runs.bytes)));
-    left = left.subspan(static_cast<std::size_t>(runs.bytes));
+  std::int64_t bytes = 0;
+  for (IndexRange const& range : ranges) {
+    bytes += range.count();
+  }
+  std::vector<float> numbers(static_cast<std::size_t>(bytes) / sizeof(float));
+  std::span left(reinterpret_cast<std::uint8_t*>(numbers.data()), numbers.size() * sizeof(float));
+  for (IndexRange const& range : ranges) {
+    auto const count = static_cast<std::size_t>(range.count());
+    files_[info.file]->read(range.begin, left.first(count));
+    left = left.subspan(count);
   }
   check_numbers(numbers, slice.part, where + "'s " + part_name(slice.part));
   return numbers;
@@ -264,11 +275,9 @@ void Checkpoint::fetch(std::vector<TensorSlice> const& slices, Communicator cons
   together(world, [&] {
     for (TensorSlice const& slice : slices) {
       TensorInfo const& info = tensor(slice.name);
-      Runs const runs = runs_of(info, slice, directory_.string() + ": parameter '" + slice.name + "'");
-      for (std::int64_t run = 0; run < runs.count; ++run) {
-        std::int64_t const begin = runs.offset + run * runs.stride;
-        std::int64_t const last = (begin + runs.bytes - 1) / manifest_block_bytes;
-        for (std::int64_t block = begin / manifest_block_bytes; block <= last; ++block) {
+      for (IndexRange const& bytes : bytes_of(info, slice, directory_.string() + ": parameter '" + slice.name + "'")) {
+        std::int64_t const last = (bytes.end - 1) / manifest_block_bytes;
+        for (std::int64_t block = bytes.begin / manifest_block_bytes; block <= last; ++block) {
           needed[info.file + 1][static_cast<std::size_t>(block)] = true;
         }
       }

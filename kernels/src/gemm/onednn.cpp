@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <cstdlib>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <unordered_map>
 
 #include "packed_weights.hpp"
 #include "support/factories.hpp"
@@ -30,6 +30,12 @@ dnnl::memory::data_type to_onednn(DType dtype) {
   return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
+/// A weight as oneDNN prefers it, and how it is made from the weight itself.
+struct PackedWeight {
+  dnnl::memory packed, source;
+  dnnl::reorder reorder;
+};
+
 /// One chunk's matmul. Strides are between stored rows.
 struct MatmulKey {
   DType dtype, output_dtype;
@@ -39,6 +45,17 @@ struct MatmulKey {
 
   auto operator<=>(MatmulKey const&) const = default;
 };
+
+/// A tensor of a primitive's call: DNNL_ARG_… and its memory.
+using Argument = dnnl_exec_arg_t;
+
+/// Waits for the result. The C++ interface would build two containers for each call.
+template <std::size_t count>
+void execute(dnnl::primitive const& primitive, dnnl::stream const& stream, std::array<Argument, count> const& arguments,
+             int used = count) {
+  dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive.get(), stream.get(), used, arguments.data()), "execute");
+  dnnl::error::wrap_c_api(dnnl_stream_wait(stream.get()), "wait");
+}
 
 struct Matmul {
   dnnl::matmul primitive;
@@ -124,7 +141,7 @@ class OneDnnGemm final : public Gemm {
     return problem.transpose_a ? 0 : packed_description(problem).get_size();
   }
   std::size_t kept_bytes() const override {
-    return weights_.bytes([](dnnl::memory const& packed) { return packed.get_desc().get_size(); });
+    return weights_.bytes([](PackedWeight const& weight) { return weight.packed.get_desc().get_size(); });
   }
 
   void multiply(Execution& execution, GemmCall const& call) override {
@@ -216,15 +233,12 @@ class OneDnnGemm final : public Gemm {
   void run(Execution& execution, Matmul& matmul, dnnl::memory const* packed) {
     ArenaScope const scope(execution.scratch);
     matmul.scratch.set_data_handle(execution.scratch.allocate(DType::int32, Shape{matmul.scratch_bytes / 4 + 1}).raw());
-    std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, matmul.a},
-                                                    {DNNL_ARG_WEIGHTS, packed != nullptr ? *packed : matmul.b},
-                                                    {DNNL_ARG_DST, matmul.c},
-                                                    {DNNL_ARG_SCRATCHPAD, matmul.scratch}};
-    if (matmul.bias) {
-      arguments.emplace(DNNL_ARG_BIAS, matmul.bias);
-    }
-    matmul.primitive.execute(stream_, arguments);
-    stream_.wait();
+    std::array<Argument, 5> const arguments{{{DNNL_ARG_SRC, matmul.a.get()},
+                                             {DNNL_ARG_WEIGHTS, (packed != nullptr ? *packed : matmul.b).get()},
+                                             {DNNL_ARG_DST, matmul.c.get()},
+                                             {DNNL_ARG_SCRATCHPAD, matmul.scratch.get()},
+                                             {DNNL_ARG_BIAS, matmul.bias.get(true)}}};
+    execute(matmul.primitive, stream_, arguments, matmul.bias ? 5 : 4);
   }
 
   Matmul make_matmul(MatmulKey const& key, dnnl::memory const* packed) const {
@@ -244,14 +258,17 @@ class OneDnnGemm final : public Gemm {
 
   /// b in the layout that oneDNN prefers for chunks of this n and k.
   dnnl::memory& packed_weight(GemmCall const& call, GemmProblem const& problem) {
-    auto const fill = [&](dnnl::memory& packed) {
-      dnnl::memory source(matrix(problem.b_dtype, problem.k, problem.n, call.b.row_stride(), problem.transpose_b),
-                          engine_, call.b.raw());
-      dnnl::reorder(source, packed).execute(stream_, source, packed);
-      stream_.wait();
+    auto const make = [&] {
+      dnnl::memory const packed(packed_description(problem), engine_);
+      dnnl::memory const source(matrix(problem.b_dtype, problem.k, problem.n, call.b.row_stride(), problem.transpose_b),
+                                engine_, call.b.raw());
+      return PackedWeight{packed, source, dnnl::reorder(source, packed)};
     };
-    return weights_.current(
-        call, problem, [&] { return dnnl::memory(packed_description(problem), engine_); }, fill);
+    auto const fill = [&](PackedWeight const& weight) {
+      execute(weight.reorder, stream_,
+              std::array<Argument, 2>{{{DNNL_ARG_FROM, weight.source.get()}, {DNNL_ARG_TO, weight.packed.get()}}});
+    };
+    return weights_.current(call, problem, make, fill).packed;
   }
 
   dnnl::memory::desc packed_description(GemmProblem const& problem) const {
@@ -301,7 +318,7 @@ class OneDnnGemm final : public Gemm {
   dnnl::stream stream_;
   bool threads_limited_ = false;
   LruCache<MatmulKey, Matmul> primitives_{most_primitives};
-  PackedWeights<dnnl::memory> weights_;
+  PackedWeights<PackedWeight> weights_;
 };
 
 }  // namespace

@@ -11,11 +11,14 @@ inline void load_state(SyntheticModel& model, Checkpoint const& checkpoint) {
   for (Parameter const& parameter : model.parameters.all()) {
     int const axis = parameter.spec.shard.axis;
     std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
-    auto const part = [&](TensorPart of) {
-      return checkpoint.read(parameter.spec.name, of, axis, parameter.shard_begin, count);
+    auto const read = [&](TensorPart of, std::optional<IndexRange> elements = {}) {
+      return checkpoint.read(TensorSlice{parameter.spec.name, of, axis, parameter.shard_begin, count, elements});
     };
-    copy_from_host(parameter.value, part(TensorPart::value).data());
-    model.optimizer.set_moments(parameter, part(TensorPart::first_moment), part(TensorPart::second_moment));
+    copy_from_host(parameter.value, read(TensorPart::value).data());
+    for (IndexRange const& kept : model.optimizer.kept_moments(parameter)) {
+      model.optimizer.set_moments(parameter, kept, read(TensorPart::first_moment, kept),
+                                  read(TensorPart::second_moment, kept));
+    }
   }
 }
 

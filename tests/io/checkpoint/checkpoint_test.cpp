@@ -63,6 +63,24 @@ TEST_F(CheckpointTest, SlabsAreTheWholeTensor) {
   }
 }
 
+TEST_F(CheckpointTest, ReadsSomeElementsOfASlice) {
+  Checkpoint const checkpoint = Checkpoint::open(commit(7).directory);
+  auto const read = [&](int axis, std::int64_t begin, std::int64_t count, IndexRange const& elements) {
+    return checkpoint.read(TensorSlice{"encoder.0.weight", Part::first_moment, axis, begin, count, elements});
+  };
+  auto const whole = checkpoint.read("encoder.0.weight", Part::first_moment);
+  expect_same_bits(read(-1, 0, 0, {5, 17}), std::span(whole).subspan(5, 12));
+  auto const columns = checkpoint.read("encoder.0.weight", Part::first_moment, 1, 1, 3);
+  ASSERT_THAT(columns, SizeIs(18));
+  for (IndexRange const& elements : {IndexRange{0, 18}, {1, 2}, {2, 3}, {2, 11}, {7, 18}, {9, 12}, {4, 4}}) {
+    expect_same_bits(read(1, 1, 3, elements), std::span(columns).subspan(static_cast<std::size_t>(elements.begin),
+                                                                         static_cast<std::size_t>(elements.count())));
+  }
+  EXPECT_THROW(read(1, 1, 3, {10, 19}), DataError);
+  EXPECT_THROW(read(1, 1, 3, {-1, 2}), DataError);
+  EXPECT_THROW(read(1, 1, 3, {3, 2}), DataError);
+}
+
 TEST_F(CheckpointTest, AModelWithoutMomentsCanBeReadButNotResumed) {
   SampleState sample(5);
   sample.add("exported", {4, 2}, 5, false);

@@ -30,8 +30,6 @@ class TensorRegion {
   bool first() const { return tensor_.rank() == 0; }
 
  private:
-  std::vector<std::int64_t> shares(LayerContext const& context) const;
-
   Communicator tensor_;
   Side side_;
 };

@@ -54,8 +54,13 @@ class DistributedOptimizer {
   std::int64_t bucket_elements() const { return bucket_elements_; }
   /// The bytes of both moments on this rank.
   std::int64_t moment_bytes() const;
-  /// Copies the part that this rank keeps from a parameter's moments, row major in its local shape.
-  void set_moments(Parameter const& parameter, std::span<float const> first, std::span<float const> second);
+  /// The elements of a parameter, row major in its local shape, whose moments this rank keeps: a sharded optimizer
+  /// keeps some ranges of them, another one all.
+  std::vector<IndexRange> kept_moments(Parameter const& parameter) const;
+  /// Sets the moments of these elements, which must lie within one of `kept_moments`. Throws Error otherwise, and if
+  /// the numbers are not as many.
+  void set_moments(Parameter const& parameter, IndexRange const& elements, std::span<float const> first,
+                   std::span<float const> second);
 
  private:
   void update_and_gather(Optimizer::Step const& step);

@@ -3,10 +3,12 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parallel/tensor_stream.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,13 +57,14 @@ class BlockReader;
 class SpreadFiles;
 
 /// Elements of one part of a tensor: `count` indices from `begin` along `axis`, all of the other axes; axis -1 is the
-/// whole tensor.
+/// whole tensor. With `elements` only these of them, numbered row major within the slice.
 struct TensorSlice {
   std::string name;
   TensorPart part = TensorPart::value;
   int axis = -1;
   std::int64_t begin = 0;
   std::int64_t count = 0;
+  std::optional<IndexRange> elements = {};
 };
 
 /// The slices along the first axis that, in this order, are the part of the tensor, each of at most `most_elements` or
