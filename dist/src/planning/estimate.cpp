@@ -12,10 +12,6 @@ namespace {
 enum Group : std::size_t { world, pipeline, data, context, tensor, replicas };
 constexpr std::array group_words{"world", "pipeline", "data", "context", "tensor", "replicas"};
 
-/// The rate of kernels that were never measured: that of a slow core.
-constexpr double assumed_operations_per_second = 5e10;
-constexpr double assumed_bytes_per_second = 1e10;
-
 double as_double(std::int64_t number) {
   return static_cast<double>(number);
 }
@@ -144,8 +140,7 @@ KernelSeconds Planner::State::seconds_of(std::vector<KernelCalls> const& kernels
       sum.usual += each.calls * time->seconds;
       sum.first_extra += each.calls * (time->first_seconds - time->seconds);
     } else {
-      double const seconds = each.calls * (each.cost.operations / assumed_operations_per_second +
-                                           each.cost.bytes / assumed_bytes_per_second);
+      double const seconds = each.calls * request.rates.seconds(each.cost);
       sum.usual += seconds;
       sum.assumed += seconds;
     }

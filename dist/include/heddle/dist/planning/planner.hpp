@@ -25,6 +25,7 @@ struct PlanRequest {
   NetworkModel const& network;
   KernelTimes const& times;
   double reading_seconds_per_token = 0;  ///< of making micro-batches
+  KernelRates rates{};                   ///< of kernels that `times` does not know
 };
 
 /// A group's traffic in a step, of the rank that waits for it longest.
