@@ -70,9 +70,11 @@ Options parse(int argc, char** argv) {
 }
 
 /// Large messages are not copied: nobody reads them. Others carry numbers that the engine needs.
-void copy_small_messages(simgrid::kernel::activity::CommImpl* message, void* data, std::size_t bytes) {
+void copy_small_messages(smx_activity_t message, void* data, std::size_t bytes) {
   constexpr std::size_t most = 16384;
-  smpi_comm_copy_buffer_callback(message, data, bytes > most ? 0 : bytes);
+  // Only messages come here; their class, which is not in SimGrid's headers, has the given one as its first base.
+  smpi_comm_copy_buffer_callback(reinterpret_cast<simgrid::kernel::activity::CommImpl*>(message), data,
+                                 bytes > most ? 0 : bytes);
 }
 
 /// Everything that the ranks have in common.
@@ -133,7 +135,7 @@ Simulated simulate(Run& run, MpiSession const& session) {
   world.barrier();
   Simulated result{.step_seconds = MPI_Wtime() - begin, .accumulate_seconds = accumulated - begin};
   std::array<double, 2> waits{waiting.pipeline() / world.size(), waiting.replicas() / world.size()};
-  all_reduce_values(world, std::span(waits));
+  all_reduce_values(world, std::span<double>(waits));
   result.pipeline_wait = waits[0];
   result.replicas_wait = waits[1];
   return result;
@@ -186,6 +188,8 @@ void write_results(Run const& run, Simulated const& simulated, LayoutPlan const&
 
 /// A rank's program.
 int main_of_rank(int argc, char** argv) {
+  // Not the session, since SimGrid's MPI promises no threads at all.
+  MPI_Init(&argc, &argv);
   MpiSession const session;
   int const rank = session.world().rank();
   try {
@@ -198,16 +202,18 @@ int main_of_rank(int argc, char** argv) {
     if (rank == 0) {
       write_results(*run, simulated, plan(*run, session.world().size()));
     }
-    return 0;
   } catch (std::exception const& error) {
     fmt::print(stderr, "simulated_training, rank {}: {}\n", rank, error.what());
     session.abort(1);
   }
+  return 0;
 }
 
 }  // namespace
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  return heddle::main_of_rank(argc, argv);
+  int const code = heddle::main_of_rank(argc, argv);
+  MPI_Finalize();
+  return code;
 }
