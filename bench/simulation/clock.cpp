@@ -1,7 +1,6 @@
 #include "clock.hpp"
 
 #include <simgrid/actor.h>
-#include <smpi/smpi.h>
 
 #include <unordered_map>
 
@@ -35,7 +34,7 @@ void charge(Cost const& work) {
   if (seconds >= shortest_computation) {
     double const now = seconds;
     seconds = 0;
-    smpi_execute(now);
+    sg_actor_sleep_for(now);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/program_options.hpp>
+#include <cstdlib>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
@@ -18,6 +19,7 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/planning/planner.hpp>
 #include <heddle/dist/training/training_engine.hpp>
+#include <limits>
 #include <optional>
 
 #include "clock.hpp"
@@ -36,6 +38,8 @@ struct Options {
   std::int64_t sentence_tokens = 128;
   std::int64_t vocabulary = 32000;
   double seconds_between_looks = 1e-4;
+  std::int64_t bucket_elements = GradientReducer::default_bucket;
+  std::int64_t message_elements = eager_elements;
   LinkModel inside_node;
   LinkModel between_nodes;
 };
@@ -55,6 +59,8 @@ Options parse(int argc, char** argv) {
       ("sentence", required(options.sentence_tokens), "tokens of each sentence")
       ("vocabulary", required(options.vocabulary), "pieces")
       ("look", required(options.seconds_between_looks), "seconds between two looks of a rank that waits")
+      ("bucket", required(options.bucket_elements), "elements of a bucket of gradients")
+      ("message", required(options.message_elements), "elements of a message of these")
       ("inside-latency", required(options.inside_node.latency), "for the planner: seconds of a message inside a node")
       ("inside-byte", required(options.inside_node.seconds_per_byte), "seconds of each byte")
       ("between-latency", required(options.between_nodes.latency), "the same between nodes")
@@ -121,7 +127,8 @@ Simulated simulate(Run& run, MpiSession const& session) {
                          .execution = execution,
                          .vocabulary = {run.options.vocabulary, run.options.vocabulary, true},
                          .dtype = dtype_of(run.config.train.precision),
-                         .observer = &waiting});
+                         .observer = &waiting,
+                         .bucket_elements = run.options.bucket_elements});
   auto const batch = run.batches.cut(0, {.most_tokens = run.config.train.micro_batch_tokens,
                                          .data = {mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data)},
                                          .equal = mesh.size(MeshAxis::pipeline) > 1,
@@ -158,7 +165,8 @@ LayoutPlan plan(Run const& run, int ranks) {
                    .longest_sequence = options.sentence_tokens,
                    .network = network,
                    .times = nothing_measured,
-                   .rates = options.rates});
+                   .rates = options.rates,
+                   .bucket_elements = options.bucket_elements});
   return planner.estimate(layout_of(run.config, model, ranks));
 }
 
@@ -190,14 +198,19 @@ void write_results(Run const& run, Simulated const& simulated, LayoutPlan const&
 int main_of_rank(int argc, char** argv) {
   // Not the session, since SimGrid's MPI promises no threads at all.
   MPI_Init(&argc, &argv);
-  MpiSession const session;
-  int const rank = session.world().rank();
+  // The ranks are in one process: the first makes what they share.
+  static std::optional<Run> run;
   try {
-    // The ranks are in one process: the first makes what they share.
-    static std::optional<Run> run;
     if (!run) {
       run.emplace(parse(argc, argv));
     }
+  } catch (std::exception const& error) {
+    fmt::print(stderr, "simulated_training: {}\n", error.what());
+    std::_Exit(1);
+  }
+  MpiSession const session(std::numeric_limits<int>::max(), run->options.message_elements);
+  int const rank = session.world().rank();
+  try {
     Simulated const simulated = simulate(*run, session);
     if (rank == 0) {
       write_results(*run, simulated, plan(*run, session.world().size()));

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <map>
 
 #include "planner_state.hpp"
@@ -17,9 +16,8 @@ double as_double(std::int64_t number) {
 }
 
 /// Bytes of a rank's optimizer buckets, by one verb each.
-Traffic in_buckets(std::int64_t elements, std::int64_t element_bytes) {
-  std::int64_t const buckets = (elements + GradientReducer::default_bucket - 1) / GradientReducer::default_bucket;
-  return {buckets, elements * element_bytes};
+Traffic in_buckets(std::int64_t elements, std::int64_t element_bytes, std::int64_t bucket_elements) {
+  return {(elements + bucket_elements - 1) / bucket_elements, elements * element_bytes};
 }
 
 std::vector<GroupTraffic> no_traffic(std::array<GroupPlace, traffic_groups> const& places) {
@@ -222,7 +220,7 @@ StageTimes Planner::Estimate::stage_times(RankWork const& work, std::vector<Grou
 
 double Planner::Estimate::reduction(RankWork const& work, double backward, std::vector<GroupTraffic>& groups) const {
   auto const element = static_cast<std::int64_t>(size_of(work.parameter_dtype));
-  Traffic const buckets = in_buckets(work.parameters, element);
+  Traffic const buckets = in_buckets(work.parameters, element, state_.request.bucket_elements);
   double seconds = 0;
   if (layout_.replicas() > 1) {
     double const whole =
@@ -236,7 +234,7 @@ double Planner::Estimate::reduction(RankWork const& work, double backward, std::
   seconds +=
       add(groups, tensor, Verb::all_reduce, {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});
   if (work.most_holders > 1) {
-    Traffic const tables = in_buckets(work.shared_elements, element);
+    Traffic const tables = in_buckets(work.shared_elements, element, state_.request.bucket_elements);
     std::int64_t const others = work.most_holders - 1;
     seconds += add(groups, pipeline, Verb::receive, {2 * tables.operations * others, tables.bytes * others});
   }
@@ -260,7 +258,7 @@ double Planner::Estimate::update(RankWork const& work, std::vector<GroupTraffic>
   if (layout_.shard_optimizer && layout_.replicas() > 1) {
     seconds += add(groups, replicas, Verb::all_reduce, number);
     auto const element = static_cast<std::int64_t>(size_of(work.parameter_dtype));
-    seconds += add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element));
+    seconds += add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element, state_.request.bucket_elements));
   }
   return seconds;
 }
