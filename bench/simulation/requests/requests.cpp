@@ -1,6 +1,6 @@
-// Preloaded into SimGrid 3.32: MPI_Test without a call of the simulator. SimGrid's own keeps each request that it completes in a list
-// of the rank, which it later searches from end to end: a run of 100,000 messages a rank would take days. Here a request that the
-// simulator has ended is completed by MPI_Wait, which takes it off that list.
+// Preloaded into SimGrid 3.32: MPI_Test without a call of the simulator. SimGrid's own keeps each request that it
+// completes in a list of the rank, which it later searches from end to end: a run of 100,000 messages a rank would take
+// days. Here a request that the simulator has ended is completed by MPI_Wait, which takes it off that list.
 #include <dlfcn.h>
 #include <smpi/smpi.h>
 

@@ -5,8 +5,8 @@
 
 namespace heddle {
 
-// The only file of core that takes memory from the system. A program that computes nothing links another implementation,
-// whose memory is no more than addresses: bench/simulation.
+// The only file of core that takes memory from the system. A program that computes nothing links another
+// implementation, whose memory is no more than addresses: bench/simulation.
 
 /// Zeroed memory that kernels compute in, 64-byte aligned.
 std::shared_ptr<void> take_zeroed(std::size_t bytes);

@@ -61,7 +61,8 @@ std::shared_ptr<MpiCommunicator> MpiCommunicator::duplicate(MPI_Comm parent, std
   }
   MPI_Comm handle = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(parent, &handle), "duplicate");
-  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(handle, {elements_per_call, std::min(elements_per_call, elements_while_computing), largest_tag(parent)}));
+  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(
+      handle, {elements_per_call, std::min(elements_per_call, elements_while_computing), largest_tag(parent)}));
 }
 
 MpiCommunicator::MpiCommunicator(MPI_Comm handle, MessageRules const& rules) : handle_(handle), rules_(rules) {
@@ -102,7 +103,8 @@ RankOrderReduction::Call MpiCommunicator::all_reduce_call(Tensor const& tensor, 
 }
 
 std::unique_ptr<TransferBackend> MpiCommunicator::start_all_reduce(Tensor const& tensor, ReduceOp op) {
-  return std::make_unique<RankOrderReduction>(next_channel(rules_.elements_while_computing), all_reduce_call(tensor, op));
+  return std::make_unique<RankOrderReduction>(next_channel(rules_.elements_while_computing),
+                                              all_reduce_call(tensor, op));
 }
 
 std::unique_ptr<TransferBackend> MpiCommunicator::start_reduce_scatter(Tensor const& input, Tensor const& output,

@@ -258,7 +258,8 @@ double Planner::Estimate::update(RankWork const& work, std::vector<GroupTraffic>
   if (layout_.shard_optimizer && layout_.replicas() > 1) {
     seconds += add(groups, replicas, Verb::all_reduce, number);
     auto const element = static_cast<std::int64_t>(size_of(work.parameter_dtype));
-    seconds += add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element, state_.request.bucket_elements));
+    seconds +=
+        add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element, state_.request.bucket_elements));
   }
   return seconds;
 }
