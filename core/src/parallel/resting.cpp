@@ -10,4 +10,8 @@ void wait_resting(Transfer& transfer) {
   }
 }
 
+void yield_core() {
+  std::this_thread::yield();
+}
+
 }  // namespace heddle

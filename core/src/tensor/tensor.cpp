@@ -4,9 +4,8 @@
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/tensor.hpp>
-#include <new>
 
-#include "huge_pages.hpp"
+#include "system_memory.hpp"
 
 namespace heddle {
 
@@ -16,11 +15,9 @@ using Memory = Kokkos::DefaultExecutionSpace::memory_space;
 using Bytes = Kokkos::View<unsigned char*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 using HostBytes = Kokkos::View<unsigned char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
-constexpr std::size_t alignment = 64;
-
 /// At least one cache line, because a tensor without elements must not be "empty" (not given).
 std::size_t bytes_of(DType dtype, Shape const& shape) {
-  return std::max(alignment, static_cast<std::size_t>(shape.size()) * size_of(dtype));
+  return std::max<std::size_t>(64, static_cast<std::size_t>(shape.size()) * size_of(dtype));
 }
 
 }  // namespace
@@ -54,23 +51,14 @@ std::string Shape::to_string() const {
 }
 
 Tensor Tensor::allocate(DType dtype, Shape const& shape) {
-  // Zeroes words, because Kokkos would zero element by element.
-  std::size_t const bytes = bytes_of(dtype, shape);
-  using Words = Kokkos::View<std::uint64_t*, Memory>;
-  Words const view(Kokkos::view_alloc("heddle::Tensor", Kokkos::WithoutInitializing),
-                   (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
-  if constexpr (std::is_same_v<Memory, Kokkos::HostSpace>) {
-    advise_huge_pages(view.data(), view.size() * sizeof(std::uint64_t));
-  }
-  Kokkos::deep_copy(view, std::uint64_t{0});
-  Tensor tensor = borrow(view.data(), dtype, shape);
-  tensor.owner_ = std::make_shared<Words>(view);
+  std::shared_ptr<void> owner = take_zeroed(bytes_of(dtype, shape));
+  Tensor tensor = borrow(owner.get(), dtype, shape);
+  tensor.owner_ = std::move(owner);
   return tensor;
 }
 
 Tensor Tensor::allocate_on_host(DType dtype, Shape const& shape) {
-  auto const free_aligned = [](void* data) { ::operator delete(data, std::align_val_t(alignment)); };
-  std::shared_ptr<void> owner(::operator new(bytes_of(dtype, shape), std::align_val_t(alignment)), free_aligned);
+  std::shared_ptr<void> owner = take_on_host(bytes_of(dtype, shape));
   Tensor tensor = borrow(owner.get(), dtype, shape, MemorySpace::host);
   tensor.owner_ = std::move(owner);
   return tensor;

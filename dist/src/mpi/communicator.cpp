@@ -59,18 +59,16 @@ OfRanks<int> narrow(std::span<std::int64_t const> numbers) {
 
 }  // namespace
 
-std::shared_ptr<MpiCommunicator> MpiCommunicator::duplicate(MPI_Comm parent, std::int64_t elements_per_call) {
-  if (elements_per_call < 1 || elements_per_call > std::numeric_limits<int>::max()) {
+std::shared_ptr<MpiCommunicator> MpiCommunicator::duplicate(MPI_Comm parent, std::int64_t elements_per_call,
+                                                            std::int64_t elements_while_computing) {
+  if (elements_per_call < 1 || elements_per_call > std::numeric_limits<int>::max() || elements_while_computing < 1) {
     throw Error(fmt::format("one MPI call cannot move {} elements", elements_per_call));
   }
   MPI_Comm handle = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(parent, &handle), "duplicate");
-  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(handle, {elements_per_call, largest_tag(parent)}));
+  return std::shared_ptr<MpiCommunicator>(new MpiCommunicator(
+      handle, {elements_per_call, std::min(elements_per_call, elements_while_computing), largest_tag(parent)}));
 }
-
-// Elements of at most 4 bytes in a message that Open MPI sends over TCP without asking the receiver first (below
-// 64 KiB): while ranks compute, each question would wait for their next MPI call, behind the bytes of other messages.
-constexpr std::int64_t eager_elements = 15'000;
 
 MpiCommunicator::MpiCommunicator(MPI_Comm handle, MessageRules const& rules) : handle_(handle), rules_(rules) {
   check_mpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "start");
@@ -83,10 +81,6 @@ MpiCommunicator::~MpiCommunicator() {
   if (!unwinding && mpi_is_running()) {
     MPI_Comm_free(&handle_);
   }
-}
-
-std::int64_t MpiCommunicator::elements_while_computing() const {
-  return std::min(rules_.elements_per_call, eager_elements);
 }
 
 RankOrderReduction::Channel MpiCommunicator::next_channel(std::int64_t elements_per_call) {
@@ -114,13 +108,14 @@ RankOrderReduction::Call MpiCommunicator::all_reduce_call(Tensor const& tensor, 
 }
 
 std::unique_ptr<TransferBackend> MpiCommunicator::start_all_reduce(Tensor const& tensor, ReduceOp op) {
-  return std::make_unique<RankOrderReduction>(next_channel(elements_while_computing()), all_reduce_call(tensor, op));
+  return std::make_unique<RankOrderReduction>(next_channel(rules_.elements_while_computing),
+                                              all_reduce_call(tensor, op));
 }
 
 std::unique_ptr<TransferBackend> MpiCommunicator::start_reduce_scatter(Tensor const& input, Tensor const& output,
                                                                        ReduceOp op) {
   return std::make_unique<RankOrderReduction>(
-      next_channel(elements_while_computing()),
+      next_channel(rules_.elements_while_computing),
       RankOrderReduction::Call{"reduce_scatter", input, output, shares(input.size()), op, false});
 }
 

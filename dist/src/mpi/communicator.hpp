@@ -18,7 +18,8 @@ namespace heddle {
 class MpiCommunicator final : public CommunicatorBackend, public std::enable_shared_from_this<MpiCommunicator> {
  public:
   /// A duplicate of `parent`; collective over it.
-  static std::shared_ptr<MpiCommunicator> duplicate(MPI_Comm parent, std::int64_t elements_per_call);
+  static std::shared_ptr<MpiCommunicator> duplicate(MPI_Comm parent, std::int64_t elements_per_call,
+                                                    std::int64_t elements_while_computing);
   ~MpiCommunicator() override;
   MpiCommunicator(MpiCommunicator const&) = delete;
   MpiCommunicator& operator=(MpiCommunicator const&) = delete;
@@ -47,8 +48,6 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   /// Takes ownership of `handle`.
   MpiCommunicator(MPI_Comm handle, MessageRules const& rules);
 
-  /// The elements of a message while ranks compute, not wait.
-  std::int64_t elements_while_computing() const;
   /// For a reduction whose messages have at most `elements_per_call` elements.
   RankOrderReduction::Channel next_channel(std::int64_t elements_per_call);
   void reduce_in_rank_order(RankOrderReduction::Call call);

@@ -80,7 +80,8 @@ struct MpiSession::State {
   int exceptions_at_start = std::uncaught_exceptions();
 };
 
-MpiSession::MpiSession(std::int64_t elements_per_call) : state_(std::make_unique<State>()) {
+MpiSession::MpiSession(std::int64_t elements_per_call, std::int64_t elements_while_computing)
+    : state_(std::make_unique<State>()) {
   int started = 0;
   check_mpi(MPI_Initialized(&started), "start");
   if (started == 0) {
@@ -92,7 +93,7 @@ MpiSession::MpiSession(std::int64_t elements_per_call) : state_(std::make_unique
     }
   }
   check_mpi(MPI_Comm_set_errhandler(state_->native_world, MPI_ERRORS_RETURN), "start");
-  state_->backend = MpiCommunicator::duplicate(state_->native_world, elements_per_call);
+  state_->backend = MpiCommunicator::duplicate(state_->native_world, elements_per_call, elements_while_computing);
   state_->world = Communicator(state_->backend);
   require_announced_ranks(state_->world.size());
 }

@@ -1,58 +1,11 @@
 #include "rank_order_reduction.hpp"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
+#include "combining.hpp"
+
 namespace heddle {
-
-namespace {
-
-constexpr std::int64_t block = 2048;
-
-/// The type in which elements are added.
-template <class Element>
-struct SumOf {
-  using Type = Element;
-};
-template <>
-struct SumOf<BFloat16> {
-  using Type = float;
-};
-
-template <class Element, class Combine>
-void combine_parts(std::vector<void const*> const& parts, void* result, std::int64_t count, Combine const& combine) {
-  using Sum = typename SumOf<Element>::Type;
-  std::array<Sum, block> sums;
-  for (std::int64_t begin = 0; begin < count; begin += block) {
-    std::int64_t const here = std::min(block, count - begin);
-    auto const of = [&](std::size_t part) { return static_cast<Element const*>(parts[part]) + begin; };
-    std::transform(of(0), of(0) + here, sums.begin(), [](Element element) { return static_cast<Sum>(element); });
-    for (std::size_t part = 1; part < parts.size(); ++part) {
-      Element const* const addends = of(part);
-      for (std::int64_t index = 0; index < here; ++index) {
-        auto& sum = sums[static_cast<std::size_t>(index)];
-        sum = combine(sum, static_cast<Sum>(addends[index]));
-      }
-    }
-    std::transform(sums.begin(), sums.begin() + here, static_cast<Element*>(result) + begin,
-                   [](Sum sum) { return static_cast<Element>(sum); });
-  }
-}
-
-template <class Element>
-void combine_parts(std::vector<void const*> const& parts, void* result, std::int64_t count, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return combine_parts<Element>(parts, result, count, [](auto left, auto right) { return left + right; });
-    case ReduceOp::max:
-      return combine_parts<Element>(parts, result, count, [](auto left, auto right) { return std::max(left, right); });
-    case ReduceOp::min:
-      return combine_parts<Element>(parts, result, count, [](auto left, auto right) { return std::min(left, right); });
-  }
-}
-
-}  // namespace
 
 Tensor BufferPool::take(DType dtype, std::int64_t elements) {
   auto const bytes = elements * static_cast<std::int64_t>(size_of(dtype));
@@ -122,17 +75,7 @@ void RankOrderReduction::reduce() {
   for (int rank = 0; rank < ranks(); ++rank) {
     parts.push_back(rank == channel_.rank ? address(call_.input, offset(rank)) : received(rank));
   }
-  std::int64_t const elements = count(channel_.rank);
-  switch (call_.input.dtype()) {
-    case DType::float32:
-      return combine_parts<float>(parts, call_.output.raw(), elements, call_.op);
-    case DType::bfloat16:
-      return combine_parts<BFloat16>(parts, call_.output.raw(), elements, call_.op);
-    case DType::int32:
-      return combine_parts<std::int32_t>(parts, call_.output.raw(), elements, call_.op);
-    case DType::float64:
-      return combine_parts<double>(parts, call_.output.raw(), elements, call_.op);
-  }
+  combine_parts({call_.input.dtype(), call_.op}, parts, call_.output.raw(), count(channel_.rank));
 }
 
 void RankOrderReduction::start_gather() {

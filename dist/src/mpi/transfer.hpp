@@ -22,6 +22,7 @@ struct MessagePeer {
 /// Limits that are the same on both ends of a message.
 struct MessageRules {
   std::int64_t elements_per_call;
+  std::int64_t elements_while_computing;  ///< of reductions that progress while ranks compute
   int largest_tag;
 };
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/resting.hpp>
 #include <heddle/dist/optimizer/bucket_reduction.hpp>
 #include <heddle/dist/optimizer/buffer_parts.hpp>
-#include <thread>
 
 namespace heddle {
 
@@ -88,7 +88,7 @@ void BucketReduction::progress() {
 void BucketReduction::finish() {
   finishing_ = true;
   for (progress(); !under_way_.empty() || next_ < buckets_.size(); progress()) {
-    std::this_thread::yield();
+    yield_core();
   }
   finishing_ = false;
   next_ = 0;

@@ -2,11 +2,11 @@
 #include <chrono>
 #include <deque>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/parallel/resting.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <map>
 #include <numeric>
 #include <span>
-#include <thread>
 
 #include "arena_slots.hpp"
 
@@ -128,7 +128,7 @@ class Pipeline::Run {
     WorkScope const work(step_.observer, {WorkKind::waiting, "pipeline.receive"});
     while (!receive.progress()) {
       step_.gradients->progress();
-      std::this_thread::yield();
+      yield_core();
     }
   }
 

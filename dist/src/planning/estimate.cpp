@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <map>
 #include <string>
 
@@ -12,18 +11,13 @@ namespace {
 /// The groups of ParallelState, in the order of traffic_report.hpp.
 enum Group : std::size_t { world, pipeline, data, context, tensor, replicas };
 
-/// The rate of kernels that were never measured: that of a slow core.
-constexpr double assumed_operations_per_second = 5e10;
-constexpr double assumed_bytes_per_second = 1e10;
-
 double as_double(std::int64_t number) {
   return static_cast<double>(number);
 }
 
 /// Bytes of a rank's optimizer buckets, by one verb each.
-Traffic in_buckets(std::int64_t elements, std::int64_t element_bytes) {
-  std::int64_t const buckets = (elements + GradientReducer::default_bucket - 1) / GradientReducer::default_bucket;
-  return {buckets, elements * element_bytes};
+Traffic in_buckets(std::int64_t elements, std::int64_t element_bytes, std::int64_t bucket_elements) {
+  return {(elements + bucket_elements - 1) / bucket_elements, elements * element_bytes};
 }
 
 std::vector<GroupTraffic> no_traffic(std::array<GroupPlace, traffic_groups> const& places) {
@@ -145,8 +139,7 @@ KernelSeconds Planner::State::seconds_of(std::vector<KernelCalls> const& kernels
       sum.usual += each.calls * time->seconds;
       sum.first_extra += each.calls * (time->first_seconds - time->seconds);
     } else {
-      double const seconds = each.calls * (each.cost.operations / assumed_operations_per_second +
-                                           each.cost.bytes / assumed_bytes_per_second);
+      double const seconds = each.calls * request.rates.seconds(each.cost);
       sum.usual += seconds;
       sum.assumed += seconds;
     }
@@ -228,7 +221,7 @@ StageTimes Planner::Estimate::stage_times(RankWork const& work, std::vector<Grou
 
 double Planner::Estimate::reduction(RankWork const& work, double backward, std::vector<GroupTraffic>& groups) const {
   auto const element = static_cast<std::int64_t>(size_of(work.parameter_dtype));
-  Traffic const buckets = in_buckets(work.parameters, element);
+  Traffic const buckets = in_buckets(work.parameters, element, state_.request.bucket_elements);
   double seconds = 0;
   if (layout_.replicas() > 1) {
     double const whole =
@@ -242,7 +235,7 @@ double Planner::Estimate::reduction(RankWork const& work, double backward, std::
   seconds +=
       add(groups, tensor, Verb::all_reduce, {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});
   if (work.most_holders > 1) {
-    Traffic const tables = in_buckets(work.shared_elements, element);
+    Traffic const tables = in_buckets(work.shared_elements, element, state_.request.bucket_elements);
     std::int64_t const others = work.most_holders - 1;
     seconds += add(groups, pipeline, Verb::receive, {2 * tables.operations * others, tables.bytes * others});
   }
@@ -266,7 +259,8 @@ double Planner::Estimate::update(RankWork const& work, std::vector<GroupTraffic>
   if (layout_.shard_optimizer && layout_.replicas() > 1) {
     seconds += add(groups, replicas, Verb::all_reduce, number);
     auto const element = static_cast<std::int64_t>(size_of(work.parameter_dtype));
-    seconds += add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element));
+    seconds +=
+        add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element, state_.request.bucket_elements));
   }
   return seconds;
 }

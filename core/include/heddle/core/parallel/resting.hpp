@@ -8,4 +8,7 @@ namespace heddle {
 /// urgent, while other processes need the core.
 void wait_resting(Transfer& transfer);
 
+/// Lets other threads and processes use the core, between two calls of `progress` where the wait's end is urgent.
+void yield_core();
+
 }  // namespace heddle

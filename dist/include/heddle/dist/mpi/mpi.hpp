@@ -19,6 +19,10 @@ std::string launcher_command(int ranks);
 /// The MPI library in words, for example "Open MPI v4.1.4"; needs no MpiSession.
 std::string mpi_library();
 
+/// Elements of at most 4 bytes in a message that Open MPI sends over TCP without asking the receiver first (below
+/// 64 KiB): while ranks compute, each question would wait for their next MPI call, behind the bytes of other messages.
+inline constexpr std::int64_t eager_elements = 15'000;
+
 /// Initialises MPI and finalises it on destruction: at most one at a time, made and destroyed by the main thread, on
 /// every rank of the job. If MPI is already initialised, it is used and left so. Communicators may outlive it: they
 /// notice that MPI is finalised.
@@ -26,7 +30,9 @@ class MpiSession {
  public:
   /// `elements_per_call` bounds the count of one MPI call, which is an int in MPI 3; larger tensors are sent in
   /// pieces. Throws ConfigError if the launcher started several ranks of which MPI sees one, and Error if MPI fails.
-  explicit MpiSession(std::int64_t elements_per_call = std::numeric_limits<int>::max());
+  /// `elements_while_computing` bounds it further for the reductions that progress while ranks compute.
+  explicit MpiSession(std::int64_t elements_per_call = std::numeric_limits<int>::max(),
+                      std::int64_t elements_while_computing = eager_elements);
   /// Finalises MPI; collective. While an exception passes it does not, since the other ranks may be waiting in a verb;
   /// the rank's exit (better: `abort`) then ends the job.
   ~MpiSession();

@@ -18,6 +18,16 @@ std::string kind_of(KernelCall const& call);
 /// The kind without the problem's sizes: "gemm forward, float32".
 std::string_view family_of(std::string_view kind);
 
+/// The rates of kernels that were never measured: by default those of a slow core.
+struct KernelRates {
+  double operations_per_second = 5e10;
+  double bytes_per_second = 1e10;
+
+  double seconds(Cost const& cost) const {
+    return cost.operations / operations_per_second + cost.bytes / bytes_per_second;
+  }
+};
+
 /// A measured call.
 struct TimedWork {
   Cost cost;

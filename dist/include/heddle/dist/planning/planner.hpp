@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/layers/registries.hpp>
+#include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <heddle/dist/planning/kernel_times.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
 #include <heddle/dist/planning/network_model.hpp>
@@ -25,6 +26,8 @@ struct PlanRequest {
   NetworkModel const& network;
   KernelTimes const& times;
   double reading_seconds_per_token = 0;  ///< of making micro-batches
+  KernelRates rates{};                   ///< of kernels that `times` does not know
+  std::int64_t bucket_elements = GradientReducer::default_bucket;
 };
 
 /// A group's traffic in a step, of the rank that waits for it longest.
