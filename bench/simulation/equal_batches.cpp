@@ -52,7 +52,7 @@ Pack const& pack_of(std::int64_t sentences, std::int64_t tokens, GroupMember con
 
 }  // namespace
 
-std::unique_ptr<MicroBatchSource> EqualBatches::cut(int batch, BatchCut const& cut) const {
+std::unique_ptr<MicroBatchSource> EqualBatches::cut(int batch, MicroBatchCut const& cut) const {
   static_cast<void>(batch);
   std::int64_t const each = cut.most_tokens * cut.data.ranks;
   if (cut.most_tokens % sentence_tokens_ != 0 || batch_tokens_ % each != 0) {

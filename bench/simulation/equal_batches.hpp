@@ -15,7 +15,7 @@ class EqualBatches final : public BatchSamples {
   int batches() const override { return 1; }
   /// The packs are shared by all ranks of a process. Throws ConfigError where the data ranks' micro-batches would not
   /// be equal.
-  std::unique_ptr<MicroBatchSource> cut(int batch, BatchCut const& cut) const override;
+  std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const override;
 
  private:
   std::int64_t batch_tokens_;
