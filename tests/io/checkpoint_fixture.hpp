@@ -133,6 +133,14 @@ class CheckpointTest : public ::testing::Test {
     std::ofstream(path, std::ios::binary) << content;
   }
 
+  /// Flips a bit in the middle of a checkpoint's state file.
+  void damage(std::int64_t step) const {
+    std::filesystem::path const state = run_ / "checkpoints" / checkpoint_directory_name(step) / "state.h5";
+    std::string bytes = read_whole(state);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    write_file(state, bytes);
+  }
+
   /// Every number and byte of the checkpoint is that of SampleState(step), bit by bit.
   static void expect_whole(Checkpoint const& checkpoint, std::int64_t step) {
     SampleState const expected(step);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <ctime>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
@@ -11,6 +12,7 @@
 #include <heddle/io/files/replace_file.hpp>
 #include <iomanip>
 #include <random>
+#include <thread>
 #include <utility>
 
 namespace heddle {
@@ -30,8 +32,14 @@ FileLock open_lock(std::filesystem::path const& directory) {
   }
 }
 
+/// A process that looks who holds the directory has the lock for a moment, so that a busy lock is tried once more.
 FileLock::Result take(FileLock& lock, std::filesystem::path const& directory) {
   try {
+    FileLock::Result const first = lock.try_take(FileLock::Kind::exclusive);
+    if (first != FileLock::Result::busy) {
+      return first;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
     return lock.try_take(FileLock::Kind::exclusive);
   } catch (Error const& problem) {
     throw ConfigError(

@@ -21,7 +21,8 @@ void CheckpointKeeper::find_memory(RunDirectory const* directory) {
   memory_.emplace(setup_.world, place);
 }
 
-void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors) {
+void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors,
+                            CheckpointStore::Report const& report) {
   find_memory(directory);
   if (!uses_memory()) {
     memory_->remove();
@@ -30,11 +31,29 @@ void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedT
   memory_->remove_strangers();
   // The one being written, the one before, and one that is on its way to the disk.
   bool const both = checkpoint().async && checkpoint().memory_every_steps > 0;
-  memory_->require_room(tensors, memory_writers(), both ? 3 : 2);
+  bool const speaks = setup_.world.rank() == 0;
+  bool const goes_on = broadcast_value(setup_.world, speaks && disk_.newest_step().has_value());
+  try {
+    memory_->require_room(tensors, memory_writers(), both ? 3 : 2);
+  } catch (ConfigError const& lack) {
+    if (!goes_on) {
+      throw;
+    }
+    if (speaks) {
+      report(fmt::format("note: {}. The run goes on: a checkpoint that memory has no room for is on disk only",
+                         lack.what()));
+    }
+  }
 }
 
 std::optional<Checkpoint> CheckpointKeeper::newest_on_disk(CheckpointStore::Report const& report) {
-  std::optional<Checkpoint> found = disk_.newest_verified(report, setup_.world);
+  std::optional<Checkpoint> found = [&] {
+    try {
+      return disk_.newest_verified(report, setup_.world);
+    } catch (DataError const& none) {
+      throw DataError(fmt::format("{}\n  To start over in a directory beside this one: --fresh", none.what()));
+    }
+  }();
   committed_step_ = found ? found->state().step : -1;
   return found;
 }
@@ -60,6 +79,7 @@ std::optional<Checkpoint> CheckpointKeeper::newest(CheckpointStore::Report const
   }
   // One on disk that is not older was not verified: the next save does that.
   committed_step_ = on_disk < step ? on_disk : -1;
+  memory_step_ = step;
   if (speaks) {
     report(fmt::format("going on from step {} in memory; the newest on disk is {}", readable_count(step),
                        on_disk < 0 ? "none" : fmt::format("of step {}", readable_count(on_disk))));
@@ -70,6 +90,7 @@ std::optional<Checkpoint> CheckpointKeeper::newest(CheckpointStore::Report const
 Checkpoint CheckpointKeeper::go_back(std::int64_t step, CheckpointStore::Report const& report) {
   Checkpoint found = disk_.go_back(step, report, setup_.world);
   memory_->remove();
+  memory_step_ = -1;
   committed_step_ = step;
   return found;
 }
@@ -147,6 +168,7 @@ std::optional<MemoryCheckpoint> CheckpointKeeper::keep_in_memory(CheckpointConte
   try {
     MemoryCheckpoint made = memory_->commit(contents, tensors, memory_writers());
     memory_failed_ = false;
+    memory_step_ = contents.state.step;
     return made;
   } catch (Error const& error) {
     if (error.code() == ExitCode::loss_not_finite) {
@@ -164,6 +186,7 @@ void CheckpointKeeper::start_over(RunDirectory const* directory) {
   in_flight_.reset();
   memory_->remove();
   find_memory(directory);
+  memory_step_ = -1;
   committed_step_ = -1;
 }
 

@@ -28,9 +28,13 @@ class CheckpointKeeper {
 
   explicit CheckpointKeeper(Setup const& setup);
 
-  /// Finds the memory of the directory, which is given on rank 0. Throws Error with
-  /// ExitCode::bad_config if a host has no room for what will be kept there.
-  void open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors);
+  /// Finds the memory of the directory, which is given on rank 0. Throws Error with ExitCode::bad_config if a host has
+  /// no room for what will be kept there; a run that has checkpoints goes on without, which is reported on rank 0.
+  void open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors,
+            CheckpointStore::Report const& report);
+  /// Until the next call no checkpoint that a run whose loss has risen since `step` can go back to is removed: see
+  /// CheckpointStore::spare.
+  void spare(std::optional<std::int64_t> step) { disk_.spare(step); }
 
   /// The newest verified checkpoint, in memory or on disk; nothing if there are none. Reports, on rank 0, why newer
   /// ones are not used. Throws DataError if there are some on disk and none verifies.
@@ -72,6 +76,8 @@ class CheckpointKeeper {
 
   /// The newest step on disk, -1 if there is none.
   std::int64_t committed_step() const { return committed_step_; }
+  /// The newest step in memory, -1 if there is none.
+  std::int64_t memory_step() const { return memory_step_; }
   std::filesystem::path const& directory() const { return disk_.directory(); }
 
  private:
@@ -90,6 +96,7 @@ class CheckpointKeeper {
   std::optional<MemoryStore> memory_;
   bool memory_failed_ = false;  ///< the last one could not be kept
   std::int64_t committed_step_ = -1;
+  std::int64_t memory_step_ = -1;
   std::unique_ptr<BackgroundCommit> in_flight_;
   bool best_in_flight_ = false;
 };

@@ -22,6 +22,7 @@ struct Notice {
   std::atomic<bool> armed = false;
   std::atomic<std::int64_t> computing = 0;
   std::atomic<std::int64_t> saved = -1;
+  std::atomic<std::int64_t> in_memory = -1;
   std::array<char, 1024> checkpoints{};
 };
 Notice notice;
@@ -64,8 +65,12 @@ void print_notice(int signal) {
   Line line;
   line.add("\nheddle: ").add(signal_name(signal)).add(" in step ").add(notice.computing.load());
   line.add(": a checkpoint is written after this step if there is time; ");
-  if (std::int64_t const saved = notice.saved.load(); saved >= 0) {
-    line.add("the newest one until then is of step ").add(saved).add(" in ").add(notice.checkpoints.data());
+  std::int64_t const saved = notice.saved.load();
+  std::int64_t const in_memory = notice.in_memory.load();
+  if (saved >= 0 || in_memory >= 0) {
+    bool const memory = in_memory > saved;
+    line.add("the newest one until then is of step ").add(memory ? in_memory : saved).add(" in ");
+    line.add(memory ? "memory" : notice.checkpoints.data());
     line.add("; the same command goes on from there\n");
   } else {
     line.add("until then there is none, and the same command starts over\n");
@@ -128,9 +133,10 @@ StopNotice::~StopNotice() {
   notice.armed.store(false);
 }
 
-void StopNotice::set_steps(std::int64_t computing, std::int64_t saved) {
-  notice.computing.store(computing);
-  notice.saved.store(saved);
+void StopNotice::set_steps(Steps const& steps) {
+  notice.computing.store(steps.computing);
+  notice.saved.store(steps.saved);
+  notice.in_memory.store(steps.in_memory);
   notice.armed.store(true);
 }
 

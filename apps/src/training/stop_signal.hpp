@@ -30,8 +30,12 @@ class StopNotice {
   StopNotice(StopNotice const&) = delete;
   StopNotice& operator=(StopNotice const&) = delete;
 
-  /// The step that is being computed, and that of the newest checkpoint (-1: there is none).
-  void set_steps(std::int64_t computing, std::int64_t saved);
+  struct Steps {
+    std::int64_t computing = 0;
+    std::int64_t saved = -1;      ///< of the newest checkpoint on disk; -1: there is none
+    std::int64_t in_memory = -1;  ///< of the newest one in memory
+  };
+  void set_steps(Steps const& steps);
 };
 
 }  // namespace heddle

@@ -116,7 +116,8 @@ void Trainer::take_directory() {
 }
 
 void Trainer::resume_or_start() {
-  checkpoints_.open(directory_ ? &*directory_ : nullptr, stream().tensors());
+  auto const report = [this](std::string const& note) { texts_.say_always(note); };
+  checkpoints_.open(directory_ ? &*directory_ : nullptr, stream().tensors(), report);
   if (auto const found = find_checkpoint()) {
     take_up(*found);
   } else {
@@ -225,7 +226,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
   }
   while (!finished()) {
     if (notice) {
-      notice->set_steps(state_.step + 1, checkpoints_.committed_step());
+      notice->set_steps({state_.step + 1, checkpoints_.committed_step(), checkpoints_.memory_step()});
     }
     after_step(train_step());
     finish_trace(finished());
@@ -327,6 +328,10 @@ void Trainer::after_step(StepReport const& report) {
   }
   if (speaks()) {
     log_->step(report, validation);
+    if (auto const rise = loss_watch_.add(report.step, report.loss)) {
+      texts_.say_always("warning: " + *rise);
+    }
+    checkpoints_.spare(loss_watch_.risen_since());
   }
   std::int64_t const check_every = config_.train.check_every_steps;
   if (check_every > 0 && state_.step % check_every == 0) {
@@ -364,6 +369,7 @@ void Trainer::restore_directory() {
         fmt::format("{} was removed or replaced while training: it is made again, with a checkpoint of step {}; what "
                     "was in it is not",
                     setup_.directory.string(), readable_count(state_.step)));
+    directory_.reset();  // its lock may still be the one on the directory's name
     directory_.emplace(RunDirectory::open(setup_.directory));
     directory_->replace_file("config.toml", to_toml(config_));
     log_->reopen(*directory_);

@@ -16,6 +16,7 @@
 
 #include "checkpoint_keeper.hpp"
 #include "kernels/cache.hpp"
+#include "loss_watch.hpp"
 #include "report/run_report.hpp"
 #include "report/run_words.hpp"
 #include "run_directory/training_log.hpp"
@@ -124,6 +125,7 @@ class Trainer {
   CheckpointKeeper checkpoints_;
   TrainingState state_;
   FiniteSteps finite_steps_;
+  LossWatch loss_watch_;                   ///< rank 0's
   std::optional<RunDirectory> directory_;  ///< rank 0's
   RunLog texts_;
   std::optional<TrainingLog> log_;  ///< rank 0's

@@ -54,6 +54,17 @@ std::vector<Step> find_steps(fs::path const& directory) {
   return steps;
 }
 
+/// The newest of these steps that is not after `step`.
+std::optional<std::int64_t> newest_up_to(std::optional<std::int64_t> step, std::vector<Step> const& steps) {
+  std::optional<std::int64_t> newest;
+  for (Step const& each : steps) {
+    if (step && each.step <= *step) {
+      newest = each.step;
+    }
+  }
+  return newest;
+}
+
 bool has_rejected(fs::path const& directory) {
   return fs::exists(directory) &&
          std::any_of(fs::directory_iterator(directory), fs::directory_iterator(),
@@ -316,14 +327,16 @@ void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) c
   try {
     auto steps = find_steps(directory_);
     std::optional<std::int64_t> const best = best_step();
+    std::optional<std::int64_t> const spared = newest_up_to(spared_, steps);
     std::int64_t kept = 0;
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-      // A visibly torn checkpoint neither counts as kept nor is deleted. The same holds for one that is newer than the
-      // one just written: the run did not continue from it, so it did not verify.
-      if (step->step > committed_step || !problem_of(step->directory, Check::sizes).empty()) {
+      // A visibly torn checkpoint neither counts as kept nor is deleted. The same holds for one that did not verify,
+      // and for one that is newer than the one just written: the run did not continue from it.
+      bool const rejected = step->step != committed_step && rejected_.contains(step->step);
+      if (step->step > committed_step || rejected || !problem_of(step->directory, Check::sizes).empty()) {
         continue;
       }
-      if (++kept <= keep_ || step->step == committed_step || step->step == best) {
+      if (++kept <= keep_ || step->step == committed_step || step->step == best || step->step == spared) {
         continue;
       }
       // The name is removed first, so that a crash in the middle leaves no checkpoint with files missing.
@@ -377,7 +390,7 @@ std::optional<std::int64_t> CheckpointStore::newest_step() const {
   return steps.empty() ? std::nullopt : std::optional(steps.back().step);
 }
 
-std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report, Communicator const& world) const {
+std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report, Communicator const& world) {
   std::vector<Step> steps;  // rank 0's, as what is there may change while others look
   bool expected = false;
   on_rank_0(world, [&] {
@@ -403,6 +416,7 @@ std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report,
       throw;
     } catch (std::exception const& error) {
       rejected.push_back(directory.filename().string() + " rejected: " + error.what());
+      rejected_.insert(checkpoint_step(directory.filename().string()).value_or(-1));
     }
   }
   if (broadcast_value(world, expected)) {

@@ -73,8 +73,11 @@ struct FileLease::State {
   State& operator=(State const&) = delete;
 
   bool ours() const {
-    auto const now = read(path);
-    return now && now->owner == content.owner;
+    if (auto const now = read(path)) {
+      return now->owner == content.owner;
+    }
+    std::error_code unknown;
+    return std::filesystem::status(path, unknown).type() != std::filesystem::file_type::not_found;
   }
   void start() {
     thread = std::jthread([this](std::stop_token const& stop) { renew(stop); });

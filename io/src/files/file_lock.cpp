@@ -40,8 +40,10 @@ FileLock::Result FileLock::take(Kind kind) {
 bool FileLock::in_place() const {
   struct stat opened {};
   struct stat named {};
-  return ::fstat(file_->get(), &opened) == 0 && ::stat(path_.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
-         opened.st_ino == named.st_ino;
+  if (::stat(path_.c_str(), &named) != 0) {
+    return errno != ENOENT && errno != ENOTDIR;  // a server that does not answer has removed nothing
+  }
+  return ::fstat(file_->get(), &opened) != 0 || (opened.st_dev == named.st_dev && opened.st_ino == named.st_ino);
 }
 
 void FileLock::describe(std::string_view text) {

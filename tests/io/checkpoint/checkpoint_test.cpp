@@ -329,17 +329,36 @@ TEST_F(CheckpointTest, DamagedOnesThatTheRunDidNotGoOnFromDoNotCountAsKept) {
   for (std::int64_t const step : {10, 20, 30}) {
     commit(step);
   }
-  for (char const* const damaged : {"step-00000020", "step-00000030"}) {
-    fs::path const state = run_ / "checkpoints" / damaged / "state.h5";
-    std::string bytes = read_whole(state);
-    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
-    write_file(state, bytes);
-  }
+  damage(20);
+  damage(30);
   EXPECT_EQ(store().newest_verified({})->state().step, 10);
   commit(15, 2);
   EXPECT_THAT(names(), ElementsAre("step-00000010", "step-00000015", "step-00000020", "step-00000030"));
   commit(17, 2);
   EXPECT_THAT(names(), ElementsAre("step-00000015", "step-00000017", "step-00000020", "step-00000030"));
+}
+
+TEST_F(CheckpointTest, DamagedOnesAreStillKnownWhenTheRunHasPassedThem) {
+  for (std::int64_t const step : {70, 80, 85}) {
+    commit(step);
+  }
+  damage(85);
+  CheckpointStore kept = store(2);
+  EXPECT_EQ(kept.newest_verified({})->state().step, 80);
+  SampleState(120).commit_to(kept);
+  EXPECT_THAT(names(), ElementsAre("step-00000080", "step-00000085", "step-00000120"));
+}
+
+TEST_F(CheckpointTest, SparesTheNewestUpToAStep) {
+  CheckpointStore kept = store(2);
+  kept.spare(25);
+  for (std::int64_t const step : {10, 20, 30, 40, 50}) {
+    SampleState(step).commit_to(kept);
+  }
+  EXPECT_THAT(names(), ElementsAre("step-00000020", "step-00000040", "step-00000050"));
+  kept.spare(std::nullopt);
+  SampleState(60).commit_to(kept);
+  EXPECT_THAT(names(), ElementsAre("step-00000050", "step-00000060"));
 }
 
 TEST_F(CheckpointTest, KeepsAVerifiedCheckpointOfTheSameStep) {

@@ -6,6 +6,7 @@
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,13 +75,16 @@ class CheckpointStore {
   void mark_best(std::int64_t step);
   std::optional<std::int64_t> best_step() const;
 
+  /// Pruning also leaves the newest checkpoint that is not newer than this step; nothing: none. Of rank 0 only.
+  void spare(std::optional<std::int64_t> step) { spared_ = step; }
+
   /// The newest step by the names of the checkpoints; nothing is read.
   std::optional<std::int64_t> newest_step() const;
 
   /// The newest checkpoint whose bytes all verify; each newer one is reported with the reason why it does not. Nothing
-  /// if there are no checkpoints; throws DataError (exit 65) if there are some and none verifies.
-  std::optional<Checkpoint> newest_verified(Report const& report,
-                                            Communicator const& world = Communicator::self()) const;
+  /// if there are no checkpoints; throws DataError (exit 65) if there are some and none verifies. Those that do not
+  /// verify are neither counted nor removed when this object prunes.
+  std::optional<Checkpoint> newest_verified(Report const& report, Communicator const& world = Communicator::self());
 
   /// Opens the checkpoint of `step`, then moves newer ones aside to `rejected-…`, so that the run continues from there.
   /// Throws DataError, and moves nothing, if that checkpoint does not verify or there is none. Reports what it moves on
@@ -106,6 +110,8 @@ class CheckpointStore {
 
   std::filesystem::path directory_;
   std::int64_t keep_;
+  std::set<std::int64_t> rejected_;  ///< steps whose checkpoints did not verify
+  std::optional<std::int64_t> spared_;
 };
 
 /// Opens the named or the newest verified checkpoint. `place` is a checkpoint's own directory (or the link `best`), a

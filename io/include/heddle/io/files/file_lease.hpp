@@ -30,7 +30,7 @@ class FileLease {
   FileLease(FileLease&&) noexcept;
   FileLease& operator=(FileLease&&) noexcept;
 
-  /// False if the file is gone or another process has taken it over.
+  /// False if the file is gone or another process has taken it over; true if that cannot be found out now.
   bool held() const;
 
  private:

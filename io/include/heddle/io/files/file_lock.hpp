@@ -29,7 +29,7 @@ class FileLock {
   /// As try_take, but waits for other holders.
   Result take(Kind kind);
 
-  /// True while the path still names the file that was opened.
+  /// False once the path names no file, or another than the one that was opened; true if that cannot be found out now.
   bool in_place() const;
 
   /// Replaces the file's content, which readers who find it locked may print. Throws Error if it cannot be written.

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+namespace heddle {
+
+/// Notices a loss that has risen far above its best and stays there: training that has gone astray, from which no later
+/// checkpoint leads back. Looks at means over `window` steps; the steps of one start of the run count.
+class LossWatch {
+ public:
+  static constexpr std::size_t window = 20;
+  static constexpr double far = 1.0;              ///< nats per token: e times the perplexity
+  static constexpr std::int64_t long_steps = 20;  ///< for which the mean must stay there
+
+  /// Adds a step's loss. Returns a message, once for each rise.
+  std::optional<std::string> add(std::int64_t step, double loss);
+  /// The step of the best mean while the mean is far above it; nothing at other times.
+  std::optional<std::int64_t> risen_since() const;
+
+ private:
+  std::deque<double> losses_;
+  double sum_ = 0;
+  double best_ = 0;
+  std::int64_t best_step_ = -1;  ///< -1: there is no mean yet
+  std::int64_t risen_steps_ = 0;
+};
+
+}  // namespace heddle
