@@ -19,7 +19,7 @@ grep -q '^\[train\] steps = 40, batch_tokens = 1024' log || fail "no changed key
 ! grep -q 'beta2' log || fail "keys that have their defaults are printed"
 ! grep -q 'predicted' log || fail "tables are on the terminal"
 for line in '^done: step 40 of 40, [0-9]*,[0-9]\{3\} tokens' '^best: validation loss [0-9.]* at step \(20\|40\)$' \
-  '^speed: [0-9,]* tokens/s, parallel efficiency [0-9]* %' '^checkpoint: run/checkpoints/step-00000040$' \
+  '^speed: [0-9,]* tokens/s, \([0-9.]* % of the peak, \)\?parallel efficiency [0-9]* %' '^checkpoint: run/checkpoints/step-00000040$' \
   '^to use it: heddle translate --checkpoint run < TEXT; to train longer: raise train.steps$'; do
   tail -n 5 log | grep -q "$line" || fail "the verdict lacks '$line'"
 done

@@ -93,8 +93,8 @@ ExitCode dry_run(DryRun const& run) {
   if (!quiet) {
     fmt::print("{}", describe_mesh(config, model, mesh, session.data().vocabulary(), hosts));
     print_notes(keys_without_effect(config, mesh));
-    session.measure({layout});
   }
+  session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
   print_memory(session, plan, !quiet);
   if (!quiet) {
