@@ -1,7 +1,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -186,6 +188,12 @@ std::vector<int> MemoryStore::choose_writers(std::int64_t writers) const {
   }
   std::sort(chosen.begin(), chosen.end());
   return chosen;
+}
+
+bool MemoryStore::is_in_memory(fs::path const& directory) {
+  struct statfs status {};
+  return ::statfs(directory.c_str(), &status) == 0 &&
+         (status.f_type == TMPFS_MAGIC || status.f_type == static_cast<long>(RAMFS_MAGIC));
 }
 
 void MemoryStore::require_room(std::vector<StreamedTensor> const& tensors, std::int64_t writers,

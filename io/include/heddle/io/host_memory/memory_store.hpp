@@ -37,6 +37,9 @@ class MemoryStore {
   MemoryStore(Communicator const& world, Place const& place);
   ~MemoryStore();
 
+  /// True if a directory is on a file system in memory, false if not or not known.
+  static bool is_in_memory(std::filesystem::path const& directory);
+
   /// This host's directory.
   std::filesystem::path const& directory() const { return directory_; }
 
