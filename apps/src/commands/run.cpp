@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
@@ -18,31 +20,45 @@ struct RunOptions {
   std::string ranks;
   std::string hosts;
   double launcher_ends_within = 30;
+  double start_within = 600;
 };
+
+/// Options of `train` that act once; a restart goes on without them.
+void add_first_start_options(CommandSyntax& syntax, TrainOptions& options) {
+  syntax.options.add_options()  //
+      ("resume-from", boost::program_options::value(&options.resume_from)->value_name("STEP"),
+       "begin by going back to the checkpoint of this step; newer ones are moved aside to rejected-...")  //
+      ("new-data", boost::program_options::bool_switch(&options.new_data),
+       "resume on another dataset than the checkpoint's, from its beginning")  //
+      ("trace", boost::program_options::value(&options.trace)->value_name("N"),
+       "write the first N steps of the first start to trace.json in the run's directory");
+}
 
 CommandSyntax run_syntax(RunOptions& options) {
   CommandSyntax syntax;
   syntax.name = "run";
-  syntax.usage = "RUN.toml [options of train] [--hosts HOST:SLOTS,…] [--ranks N,…] -- LAUNCHER [ARGUMENT]...";
+  syntax.usage = "RUN.toml [options of train] [--hosts HOST:SLOTS,...] [--ranks N,...] -- LAUNCHER [ARGUMENT]...";
   syntax.summary =
-      "Starts `LAUNCHER ARGUMENT... heddle train RUN.toml ...` and, after a lost rank, launcher or node or a hang, "
-      "starts\n"
-      "it again: it goes on from the newest checkpoint. Gives up after three restarts without a new step.";
+      "Starts `LAUNCHER ARGUMENT... heddle train RUN.toml ...` and starts it again after a lost rank, launcher or "
+      "node\n"
+      "or a hang: it goes on from the newest checkpoint. Gives up after three restarts without a new step.";
   add_train_options(syntax, options.train);
+  add_first_start_options(syntax, options.train);
   syntax.options.add_options()  //
-      ("ranks", boost::program_options::value(&options.ranks)->value_name("N,…"),
-       "numbers of ranks for {ranks} in the launcher's arguments, most first: a start that makes no step moves on to "
-       "the "
-       "next")  //
-      ("hosts", boost::program_options::value(&options.hosts)->value_name("HOST:SLOTS,…"),
-       "hosts for {hosts} in the launcher's arguments: a start uses the first that answer, as many as {ranks} need; "
-       "the "
-       "others are spare")  //
+      ("ranks", boost::program_options::value(&options.ranks)->value_name("N,..."),
+       "numbers of ranks for {ranks} in the launcher's arguments, most first: "
+       "a start that makes no step moves on to the next")  //
+      ("hosts", boost::program_options::value(&options.hosts)->value_name("HOST:SLOTS,..."),
+       "hosts for {hosts} in the launcher's arguments: "
+       "a start uses the first that answer, as many as {ranks} need; the others are spare")  //
       ("launcher-ends-within",
        boost::program_options::value(&options.launcher_ends_within)
            ->value_name("SECONDS")
            ->default_value(options.launcher_ends_within),
-       "a launcher that waits longer after its ranks have ended is ended");
+       "a launcher that waits longer after its ranks have ended is ended")  //
+      ("start-within",
+       boost::program_options::value(&options.start_within)->value_name("SECONDS")->default_value(options.start_within),
+       "a launcher none of whose ranks has begun to train by then is ended");
   return syntax;
 }
 
@@ -62,18 +78,75 @@ std::vector<int> parse_ranks(std::string const& text) {
   return ranks;
 }
 
+/// Leaves out the numbers of ranks that all hosts together could not run. Throws UsageError if none is left.
+void require_slots(Supervision& supervision, RunOptions const& options) {
+  if (supervision.ranks.empty() || supervision.hosts.empty()) {
+    return;
+  }
+  int const slots = slots_of(supervision.hosts);
+  int const fewest = std::ranges::min(supervision.ranks);
+  if (fewest > slots) {
+    throw UsageError(fmt::format("run: --hosts {} has {} slots together, and --ranks {} needs at least {}",
+                                 options.hosts, slots, options.ranks, fewest));
+  }
+  std::erase_if(supervision.ranks, [&](int ranks) { return ranks > slots; });
+}
+
+/// A launcher's arguments for an error message.
+std::string example_arguments(Supervision const& supervision) {
+  return supervision.hosts.empty()   ? fmt::format("mpirun -np {}", ranks_place)
+         : supervision.ranks.empty() ? fmt::format("mpirun --host {}", hosts_place)
+                                     : fmt::format("mpirun --host {} -np {}", hosts_place, ranks_place);
+}
+
 /// Throws UsageError unless an option and its place are both given or both not.
 void require_both(Supervision const& supervision, std::string_view place, std::string_view option, bool given) {
   bool const has_place = std::ranges::any_of(
       supervision.launcher, [&](std::string const& word) { return word.find(place) != std::string::npos; });
   if (has_place != given) {
     throw UsageError(has_place ? fmt::format("run: {} in the launcher's arguments needs {}", place, option)
-                               : fmt::format("run: {} needs {} in the launcher's arguments: mpirun --host {} -np {}",
-                                             option, place, hosts_place, ranks_place));
+                               : fmt::format("run: {} needs {} in the launcher's arguments: {}", option, place,
+                                             example_arguments(supervision)));
+  }
+}
+
+std::chrono::milliseconds milliseconds_of(double seconds, std::string_view option) {
+  if (!(seconds > 0 && seconds < 1e6)) {
+    throw UsageError(fmt::format("run: {} takes a positive number of seconds", option));
+  }
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds));
+}
+
+/// Slurm starts a job that it queues again with the same command line: to go back once more would lose what it has
+/// made.
+bool queued_again() {
+  char const* const restarts = std::getenv("SLURM_RESTART_COUNT");
+  return restarts != nullptr && std::string_view(restarts) != "0";
+}
+
+/// Fills in what happens at the begin only: going back to a checkpoint, and the trace.
+void set_first_start(Supervision& supervision, TrainOptions const& options) {
+  if (options.resume_from != -1 && (options.resume_from < 0 || options.fresh)) {
+    throw UsageError("run: --resume-from takes the step of a checkpoint, at least 0, and no --fresh beside it");
+  }
+  if (options.trace < 0) {
+    throw UsageError("run: --trace takes a number of steps");
+  }
+  if (options.resume_from >= 0 && queued_again()) {
+    fmt::print(stderr, "heddle run: the job was queued again: it goes on where it was, not --resume-from {}\n",
+               options.resume_from);
+  } else if (options.resume_from >= 0) {
+    supervision.resume_from = options.resume_from;
+    supervision.at_first.insert(supervision.at_first.end(), {"--resume-from", std::to_string(options.resume_from)});
+  }
+  if (options.trace > 0) {
+    supervision.at_first.insert(supervision.at_first.end(), {"--trace", std::to_string(options.trace)});
   }
 }
 
 /// The command that the launcher starts. --fresh holds for the first start only, so the directory is named instead.
+/// --new-data holds for all: until there is a checkpoint on the new data, a restart needs it, too, and then it means
+/// nothing.
 std::vector<std::string> training_command(TrainOptions const& options, std::filesystem::path const& directory) {
   std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string(), "train", options.config};
   for (std::string const& override : options.overrides) {
@@ -84,6 +157,9 @@ std::vector<std::string> training_command(TrainOptions const& options, std::file
   }
   if (options.trust_plugins) {
     words.emplace_back("--trust-plugins");
+  }
+  if (options.new_data) {
+    words.emplace_back("--new-data");
   }
   if (Verbosity const verbosity = options.verbosity.verbosity(); verbosity != Verbosity::normal) {
     words.emplace_back(verbosity == Verbosity::quiet ? "-q" : "-v");
@@ -115,11 +191,10 @@ int run_supervised(Arguments const& arguments) {
   if (supervision.hosts.empty() || !supervision.ranks.empty()) {
     require_both(supervision, ranks_place, "--ranks 8,6,4", !supervision.ranks.empty());
   }
-  if (!(options.launcher_ends_within > 0 && options.launcher_ends_within < 1e6)) {
-    throw UsageError("run: --launcher-ends-within takes a positive number of seconds");
-  }
-  supervision.launcher_ends_within =
-      std::chrono::milliseconds(static_cast<std::int64_t>(1000 * options.launcher_ends_within));
+  require_slots(supervision, options);
+  set_first_start(supervision, options.train);
+  supervision.launcher_ends_within = milliseconds_of(options.launcher_ends_within, "--launcher-ends-within");
+  supervision.start_within = milliseconds_of(options.start_within, "--start-within");
   Config const config = load_config(options.train.config, options.train.overrides);
   require_supported(config);
   supervision.directory = run_directory_for(config.run.directory, options.train.fresh);

@@ -56,7 +56,7 @@ void print_notes(std::vector<std::string> const& notes) {
 }
 
 void print_checkpoint(DryRun const& run, PlanSession const& session) {
-  CheckpointStore const store(run.directory / "checkpoints", run.config.checkpoint.keep);
+  CheckpointStore store(run.directory / "checkpoints", run.config.checkpoint.keep);
   auto const found = store.newest_verified([](std::string const& message) { fmt::print("note: {}\n", message); });
   if (!found) {
     fmt::print("It would start in {}\n", run.directory.string());

@@ -17,22 +17,44 @@ std::int64_t step_of_line(std::string const& line) {
   return number != nullptr ? *number : -1;
 }
 
-std::int64_t newest_step(std::filesystem::path const& run_directory) {
+namespace {
+
+/// -1 if there are no metrics, or they are no regular file: to open a FIFO would wait for a writer.
+std::int64_t newest_step_of_metrics(std::filesystem::path const& path) {
   // Lines are in the order of their steps, and the last ones suffice; they have at most a few kilobytes.
   constexpr std::streamoff enough = 1 << 16;
   std::int64_t newest = -1;
-  std::ifstream metrics(run_directory / metrics_name, std::ios::ate);
+  std::error_code problem;
+  if (!std::filesystem::is_regular_file(path, problem)) {
+    return newest;
+  }
+  std::ifstream metrics(path, std::ios::ate);
   if (metrics) {
     metrics.seekg(std::max<std::streamoff>(metrics.tellg() - enough, 0));
     for (std::string line; std::getline(metrics, line);) {
       newest = std::max(newest, step_of_line(line));
     }
   }
-  std::error_code none;
-  for (auto const& entry : std::filesystem::directory_iterator(run_directory / "checkpoints", none)) {
-    newest = std::max(newest, checkpoint_step(entry.path().filename().string()).value_or(-1));
+  return newest;
+}
+
+/// -1 also if the directory cannot be read; what was read of it before an error counts.
+std::int64_t newest_step_of_checkpoints(std::filesystem::path const& directory) {
+  std::int64_t newest = -1;
+  std::error_code problem;
+  std::filesystem::directory_iterator entry(directory, problem);
+  while (!problem && entry != std::filesystem::directory_iterator()) {
+    newest = std::max(newest, checkpoint_step(entry->path().filename().string()).value_or(-1));
+    entry.increment(problem);
   }
   return newest;
+}
+
+}  // namespace
+
+std::int64_t newest_step(std::filesystem::path const& run_directory) {
+  return std::max(newest_step_of_metrics(run_directory / metrics_name),
+                  newest_step_of_checkpoints(run_directory / "checkpoints"));
 }
 
 }  // namespace heddle

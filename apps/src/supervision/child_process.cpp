@@ -12,6 +12,7 @@
 #include <cstring>
 #include <ctime>
 #include <heddle/core/base/error.hpp>
+#include <thread>
 
 namespace heddle {
 
@@ -88,7 +89,15 @@ ChildProcess::ChildProcess(std::vector<std::string> const& command) {
 }
 
 ChildProcess::~ChildProcess() {
-  if (!end_) {
+  constexpr int looks = 100;
+  constexpr std::chrono::milliseconds between_looks(50);
+  if (!ended()) {
+    ::kill(process_, SIGTERM);
+  }
+  for (int look = 0; look < looks && !ended(); ++look) {
+    std::this_thread::sleep_for(between_looks);
+  }
+  if (!ended()) {
     ::kill(process_, SIGKILL);
     ::waitpid(process_, nullptr, 0);
   }

@@ -33,7 +33,7 @@ class ChildProcess {
  public:
   /// `command` is searched in PATH. Throws Error if it cannot be started.
   explicit ChildProcess(std::vector<std::string> const& command);
-  /// Kills it if it has not ended.
+  /// Ends it if it has not ended: by SIGTERM, so that a launcher can end its ranks, and after five seconds by SIGKILL.
   ~ChildProcess();
   ChildProcess(ChildProcess const&) = delete;
   ChildProcess& operator=(ChildProcess const&) = delete;

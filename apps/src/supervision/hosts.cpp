@@ -28,13 +28,16 @@ class Call {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
-    if (::getaddrinfo(host.c_str(), "22", &hints, &found) != 0) {
+    if (int const problem = ::getaddrinfo(host.c_str(), "22", &hints, &found); problem != 0) {
+      answered_ = problem == EAI_SYSTEM || problem == EAI_MEMORY;  // this machine's fault, not the host's
       return;
     }
     std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> const addresses(found, &::freeaddrinfo);
     socket_ = ::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (socket_ >= 0) {
       judge(::connect(socket_, found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno);
+    } else {
+      answered_ = true;  // too many open files here say nothing about the host
     }
   }
   Call(Call&& other) noexcept : socket_(std::exchange(other.socket_, -1)), answered_(other.answered_) {}

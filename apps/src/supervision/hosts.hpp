@@ -20,7 +20,8 @@ std::string to_string(std::vector<Host> const& hosts);
 int slots_of(std::vector<Host> const& hosts);
 
 /// The hosts that answer within this time: something, also a refusal, to the begin of a TCP connection to port 22. If
-/// none does, a firewall may swallow all, and nothing is known: then all are returned.
+/// none does, a firewall may swallow all, and nothing is known: then all are returned. One that cannot be called, as
+/// this machine has no memory or files left, counts as answering.
 std::vector<Host> answering(std::vector<Host> const& hosts, std::chrono::milliseconds patience);
 
 /// The first of the hosts that have so many slots together; nothing if all of them have fewer.

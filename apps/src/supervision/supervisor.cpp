@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <iostream>
@@ -11,6 +12,7 @@
 #include <set>
 
 #include "child_process.hpp"
+#include "reported_end.hpp"
 #include "run_directory/newest_step.hpp"
 #include "run_directory/run_directory.hpp"
 
@@ -28,10 +30,16 @@ void say(std::string const& text) {
   std::cerr << "heddle run: " << text << std::endl;
 }
 
-/// Codes that the same command would end with again, and those of an end on request.
-bool is_final(ProcessEnd const& end) {
-  static std::set<int> const codes{0, 64, 65, 70, 71, 75, 78, 128 + SIGINT, 128 + SIGTERM};
+/// Codes that Heddle ends with, and would end with again.
+bool is_certain(ProcessEnd const& end) {
+  static std::set<int> const codes{64, 65, 71, 75, 78};
   return end.signal == 0 && codes.contains(end.code);
+}
+
+/// Codes of an end on request, too. A launcher may have them while the run's report knows more.
+bool is_final(ProcessEnd const& end) {
+  static std::set<int> const codes{0, 128 + SIGINT, 128 + SIGTERM};
+  return is_certain(end) || (end.signal == 0 && codes.contains(end.code));
 }
 
 std::string reason_of(ProcessEnd const& end) {
@@ -41,10 +49,30 @@ std::string reason_of(ProcessEnd const& end) {
   if (end.code == static_cast<int>(ExitCode::rank_hung)) {
     return "a rank hung (code 86)";
   }
+  if (end.code == static_cast<int>(ExitCode::replicas_diverged)) {
+    return "replicas diverged (code 70)";
+  }
+  if (end.code == 0) {
+    return "the launcher ended with code 0";
+  }
   if (end.code > 128 && end.code < 128 + NSIG) {
     return fmt::format("a rank was lost (code {}: {})", end.code, strsignal(end.code - 128));
   }
   return fmt::format("it failed with code {}", end.code);
+}
+
+double seconds_of(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+/// A look at the run's directory. Nothing where the file system fails: it may be well a second later.
+template <typename Look>
+auto look_at(Look const& look) -> std::optional<decltype(look())> {
+  try {
+    return std::optional<decltype(look())>(std::in_place, look());
+  } catch (std::exception const&) {
+    return std::nullopt;
+  }
 }
 
 void replace(std::string& word, std::string_view place, std::string const& text) {
@@ -57,7 +85,8 @@ void replace(std::string& word, std::string_view place, std::string const& text)
 class Supervisor {
  public:
   explicit Supervisor(Supervision const& supervision)
-      : supervision_(supervision), newest_(newest_step(supervision.directory)) {}
+      : supervision_(supervision),
+        newest_(supervision.resume_from >= 0 ? supervision.resume_from : newest_step(supervision.directory)) {}
 
   int run();
 
@@ -68,16 +97,24 @@ class Supervisor {
   bool choose_hosts();
   /// Ends a launcher that waits for a host which no longer answers.
   void look_after_hosts(ChildProcess const& child);
-  /// Ends a launcher that waits although nobody trains in the directory any more. Looks only after this start has taken
-  /// the directory's lock: an earlier look could be in the way of taking it.
+  /// Ends a launcher whose ranks do not begin, or that waits although nobody trains in the directory any more.
   void look_after_launcher(ChildProcess const& child);
+  /// Whether this start has taken the directory's lock; nothing where that is not known: where the file system fails,
+  /// or has no locks.
+  std::optional<bool> has_locked() const;
   /// First asks the launcher to end what it can in order; the next time, kills it.
   void end_launcher(ChildProcess const& child, std::string const& reason, std::string const& message);
-  /// Waits until no process trains in the directory; false if a signal came first. Before the first start it waits only
-  /// for ranks that are about to end: `heddle train` itself refuses a directory in which another run trains.
+  /// Waits until no process trains in the directory, or that is not known; false if a signal came first. Before the
+  /// first start it waits only for ranks that are about to end: `heddle train` itself refuses a directory in which
+  /// another run trains.
   bool wait_for_directory(bool first_start);
   ProcessEnd run_once();
   void pass_on(ChildProcess const& child, int signal);
+  std::string reason_of_end(ProcessEnd const& end) const;
+  /// The launcher's code, but 1 for the 0 of one that was ended.
+  int code_of(ProcessEnd const& end) const;
+  /// The code of the run after this end; nothing if it may be started again.
+  std::optional<int> final_code(ProcessEnd const& end) const;
   /// Prints why it starts again; false if it gives up.
   bool goes_on(ProcessEnd const& end);
 
@@ -89,8 +126,11 @@ class Supervisor {
   std::vector<Host> hosts_;   ///< of this start
   std::string silent_hosts_;  ///< those of them that do not answer
   std::chrono::steady_clock::time_point silent_since_;
-  std::int64_t step_when_silent_ = -1;
-  std::string last_holder_;                                              ///< of the directory before this start
+  std::int64_t step_seen_ = -1;             ///< by the last look after the hosts
+  bool begun_ = false;                      ///< to train, by any start
+  ReportStamp report_before_;               ///< this start
+  std::optional<std::string> last_holder_;  ///< of the directory before this start; nothing if that is not known
+  std::chrono::steady_clock::time_point started_;
   std::optional<std::chrono::steady_clock::time_point> given_up_since_;  ///< the directory, by this start
   std::string ended_because_;  ///< why the launcher was ended; empty if it was not
   std::string left_out_;       ///< hosts
@@ -105,6 +145,9 @@ std::vector<std::string> Supervisor::command() const {
     replace(word, hosts_place, to_string(hosts_));
   }
   words.insert(words.end(), supervision_.training.begin(), supervision_.training.end());
+  if (!begun_) {
+    words.insert(words.end(), supervision_.at_first.begin(), supervision_.at_first.end());
+  }
   return words;
 }
 
@@ -132,8 +175,10 @@ bool Supervisor::choose_hosts() {
       return true;
     }
     if (look % looks_between_messages == 0) {
-      say(fmt::format("waiting for hosts: {} do not answer, and {} slots are too few for {} ranks",
-                      missing_from(supervision_.hosts, present), slots_of(present), ranks_));
+      std::string const missing = missing_from(supervision_.hosts, present);
+      say(fmt::format("waiting for hosts: {}, and {} slots are too few for {} ranks",
+                      missing.empty() ? "all answer" : fmt::format("no answer from {}", missing), slots_of(present),
+                      ranks_));
     }
     if (auto const signal = signals_.wait(milliseconds(1000)); signal && *signal != SIGCHLD) {
       return false;
@@ -145,32 +190,57 @@ void Supervisor::look_after_hosts(ChildProcess const& child) {
   if (hosts_.empty()) {
     return;
   }
+  if (std::int64_t const step = newest_step(supervision_.directory); step != step_seen_) {
+    step_seen_ = step;  // whoever makes steps has its hosts: they need not be called
+    silent_hosts_.clear();
+    return;
+  }
   auto const now = std::chrono::steady_clock::now();
   std::string const silent = missing_from(hosts_, answering(hosts_, patience_with_hosts));
-  std::int64_t const step = silent.empty() ? -1 : newest_step(supervision_.directory);
-  if (silent.empty() || silent_hosts_.empty() || step > step_when_silent_) {
+  if (silent.empty() || silent_hosts_.empty()) {
     silent_hosts_ = silent;
     silent_since_ = now;
-    step_when_silent_ = step;
   } else if (now - silent_since_ >= host_lost_after) {
     end_launcher(child, fmt::format("lost {}", silent),
                  fmt::format("{} does not answer, and there is no new step: ending the launcher", silent));
   }
 }
 
+std::optional<bool> Supervisor::has_locked() const {
+  auto const& directory = supervision_.directory;
+  auto const last = look_at([&] { return RunDirectory::last_holder(directory); });
+  if (!last || !last_holder_) {
+    return std::nullopt;
+  }
+  if (*last != *last_holder_) {
+    return true;
+  }
+  std::error_code problem;
+  bool const lease = std::filesystem::exists(directory / ".lease", problem) || problem ||
+                     (last->empty() && (std::filesystem::exists(directory / ".lock", problem) || problem));
+  return lease ? std::nullopt : std::optional(false);
+}
+
 void Supervisor::look_after_launcher(ChildProcess const& child) {
-  if (RunDirectory::last_holder(supervision_.directory) == last_holder_ ||
-      RunDirectory::holder(supervision_.directory)) {
+  auto const now = std::chrono::steady_clock::now();
+  std::optional<bool> const locked = has_locked();
+  if (locked == false && now - started_ >= supervision_.start_within) {
+    std::string const reason =
+        fmt::format("no rank has begun to train within {} s", seconds_of(supervision_.start_within));
+    end_launcher(child, reason, reason + ": ending the launcher");
+  }
+  // Looks only after this start has taken the lock: an earlier look could be in the way of taking it.
+  auto const holder =
+      locked == true ? look_at([&] { return RunDirectory::holder(supervision_.directory); }) : std::nullopt;
+  if (!holder || *holder) {
     given_up_since_.reset();
     return;
   }
-  auto const now = std::chrono::steady_clock::now();
   given_up_since_ = given_up_since_.value_or(now);
   if (now - *given_up_since_ >= supervision_.launcher_ends_within) {
-    end_launcher(
-        child, "the launcher did not end after its ranks",
-        fmt::format("nobody has trained in {} for {:.0f} s: ending the launcher, which still waits",
-                    supervision_.directory.string(), std::chrono::duration<double>(now - *given_up_since_).count()));
+    end_launcher(child, "the launcher did not end after its ranks",
+                 fmt::format("nobody has trained in {} for {:.0f} s: ending the launcher, which still waits",
+                             supervision_.directory.string(), seconds_of(now - *given_up_since_)));
   }
 }
 
@@ -186,12 +256,12 @@ bool Supervisor::wait_for_directory(bool first_start) {
   constexpr int looks_between_messages = 600;
   constexpr int looks_before_first_start = 100;
   for (int look = 0;; ++look) {
-    auto const holder = RunDirectory::holder(supervision_.directory);
-    if (!holder || (first_start && look == looks_before_first_start)) {
-      return true;
+    auto const holder = look_at([&] { return RunDirectory::holder(supervision_.directory); });
+    if (!holder || !*holder || (first_start && look == looks_before_first_start)) {
+      return true;  // where nothing is known, training itself decides
     }
     if (look % looks_between_messages == 0) {
-      say(fmt::format("waiting for {}: it is still locked by {}", supervision_.directory.string(), *holder));
+      say(fmt::format("waiting for {}: it is still locked by {}", supervision_.directory.string(), **holder));
     }
     if (auto const signal = signals_.wait(milliseconds(50)); signal && *signal != SIGCHLD) {
       return false;
@@ -211,9 +281,12 @@ void Supervisor::pass_on(ChildProcess const& child, int signal) {
 
 ProcessEnd Supervisor::run_once() {
   silent_hosts_.clear();
+  step_seen_ = -1;
   ended_because_.clear();
   given_up_since_.reset();
-  last_holder_ = RunDirectory::last_holder(supervision_.directory);
+  last_holder_ = look_at([&] { return RunDirectory::last_holder(supervision_.directory); });
+  report_before_ = report_stamp(supervision_.directory);
+  started_ = std::chrono::steady_clock::now();
   ChildProcess child(command());
   while (true) {
     if (auto const end = child.ended()) {
@@ -228,11 +301,34 @@ ProcessEnd Supervisor::run_once() {
   }
 }
 
+std::string Supervisor::reason_of_end(ProcessEnd const& end) const {
+  return ended_because_.empty() ? reason_of(end) : ended_because_;
+}
+
+int Supervisor::code_of(ProcessEnd const& end) const {
+  return end.code == 0 && !ended_because_.empty() ? static_cast<int>(ExitCode::failure) : end.code;
+}
+
+std::optional<int> Supervisor::final_code(ProcessEnd const& end) const {
+  if (is_certain(end) && ended_because_.empty()) {
+    return end.code;
+  }
+  if (auto const reported = reported_end(supervision_.directory, report_before_)) {
+    auto const code = static_cast<int>(*reported);
+    if (code != end.code) {
+      say(fmt::format("{}, but before that the run {}: ending with {}", reason_of_end(end),
+                      *reported == ExitCode::done ? "was done" : "was stopped by a signal, with a checkpoint", code));
+    }
+    return code;
+  }
+  bool const ends = signals_received_ > 0 || (is_final(end) && ended_because_.empty());
+  return ends ? std::optional(code_of(end)) : std::nullopt;
+}
+
 bool Supervisor::goes_on(ProcessEnd const& end) {
   std::int64_t const step = newest_step(supervision_.directory);
-  std::string const reason = ended_because_.empty() ? reason_of(end) : ended_because_;
-  std::string why =
-      fmt::format("{} after {}", reason, step < 0 ? "no step" : fmt::format("step {}", readable_count(step)));
+  std::string why = fmt::format("{} after {}", reason_of_end(end),
+                                step < 0 ? "no step" : fmt::format("step {}", readable_count(step)));
   if (step > newest_) {
     newest_ = step;
     without_progress_ = 0;
@@ -254,8 +350,12 @@ int Supervisor::run() {
       return static_cast<int>(ExitCode::requeue);
     }
     ProcessEnd const end = run_once();
-    if ((is_final(end) && ended_because_.empty()) || signals_received_ > 0 || !goes_on(end)) {
-      return end.code;
+    begun_ = begun_ || report_stamp(supervision_.directory) != report_before_;
+    if (auto const code = final_code(end)) {
+      return *code;
+    }
+    if (!goes_on(end)) {
+      return code_of(end);
     }
   }
 }

@@ -477,7 +477,7 @@ Checkpoint open_checkpoint(fs::path const& place, CheckpointStore::Report const&
   if (is_one_checkpoint(place)) {
     return Checkpoint::open(place);
   }
-  CheckpointStore const store = store_at(place);
+  CheckpointStore store = store_at(place);
   if (auto newest = store.newest_verified(report)) {
     return std::move(*newest);
   }

@@ -123,7 +123,7 @@ TEST_F(CheckpointLayoutsTest, ABitFlippedInOneRanksReadsRejectsTheCheckpointOnAl
   SyntheticModel model(state_of({world_.size(), 1, 1, 1}), {});
   commit(model, "run", world_.size(), 1);
   commit(model, "run", world_.size(), 2);
-  CheckpointStore const store(directory_ / "run", 9);
+  CheckpointStore store(directory_ / "run", 9);
   {
     std::unique_ptr<test::FileFault> const fault =
         world_.rank() == world_.size() - 1
