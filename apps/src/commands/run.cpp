@@ -39,9 +39,9 @@ CommandSyntax run_syntax(RunOptions& options) {
   syntax.name = "run";
   syntax.usage = "RUN.toml [options of train] [--hosts HOST:SLOTS,...] [--ranks N,...] -- LAUNCHER [ARGUMENT]...";
   syntax.summary =
-      "Starts `LAUNCHER ARGUMENT... heddle train RUN.toml ...` and starts it again after a lost rank, launcher or "
-      "node\n"
-      "or a hang: it goes on from the newest checkpoint. Gives up after three restarts without a new step.";
+      "Starts `LAUNCHER ARGUMENT... heddle train RUN.toml ...` and starts it again after a lost rank, launcher or\n"
+      "node or a hang: it goes on from the newest checkpoint. Gives up after three restarts without a new step.\n"
+      "--resume-from and --trace hold for the first start only.";
   add_train_options(syntax, options.train);
   add_first_start_options(syntax, options.train);
   syntax.options.add_options()  //

@@ -40,8 +40,8 @@ void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedT
   bool const goes_on = broadcast_value(setup_.world, speaks && disk_.newest_step().has_value());
   try {
     memory_->require_room(tensors, memory_writers(), both ? 3 : 2);
-  } catch (ConfigError const& lack) {
-    if (!goes_on) {
+  } catch (Error const& lack) {
+    if (!goes_on || lack.code() != ExitCode::bad_config) {
       throw;
     }
     if (speaks) {
