@@ -9,7 +9,7 @@ namespace heddle::clock {
 namespace {
 
 /// Each call of the simulator costs real time, so that shorter computations wait for the next ones.
-constexpr double shortest_computation = 1e-4;
+constexpr double shortest_computation = 1e-3;
 
 struct Rates {
   KernelRates kernels;

@@ -49,24 +49,23 @@ Options parse(int argc, char** argv) {
   Options options;
   po::options_description description("simulated_training");
   auto const required = [](auto& value) { return po::value(&value)->required(); };
-  description.add_options()                                            //
-      ("config", required(options.config), "model, training, layout")  //
-      ("set", po::value(&options.overrides)->composing(), "a key's value in place of the file's")(
-          "out", required(options.out), "the file for results, which shows that the run came to its end")(
-          "operations", required(options.rates.operations_per_second),
-          "matrix products: operations a second of a rank")("bytes", required(options.rates.bytes_per_second),
-                                                            "other kernels: bytes a second of a rank")(
-          "ranks-per-node", required(options.ranks_per_node), "")("sentence", required(options.sentence_tokens),
-                                                                  "tokens of each sentence")(
-          "vocabulary", required(options.vocabulary), "pieces")("look", required(options.seconds_between_looks),
-                                                                "seconds between two looks of a rank that waits")(
-          "bucket", required(options.bucket_elements), "elements of a bucket of gradients")(
-          "message", required(options.message_elements), "elements of a message of these")(
-          "inside-latency", required(options.inside_node.latency),
-          "for the planner: seconds of a message inside a node")(
-          "inside-byte", required(options.inside_node.seconds_per_byte), "seconds of each byte")(
-          "between-latency", required(options.between_nodes.latency), "the same between nodes")(
-          "between-byte", required(options.between_nodes.seconds_per_byte), "");
+  description.add_options()                                                                                    //
+      ("config", required(options.config), "model, training, layout")                                          //
+      ("set", po::value(&options.overrides)->composing(), "a key's value in place of the file's")              //
+      ("out", required(options.out), "the file for results, which shows that the run came to its end")         //
+      ("operations", required(options.rates.operations_per_second), "of matrix products, a second of a rank")  //
+      ("bytes", required(options.rates.bytes_per_second), "of other kernels, a second of a rank")              //
+      ("ranks-per-node", required(options.ranks_per_node), "")                                                 //
+      ("sentence", required(options.sentence_tokens), "tokens of each sentence")                               //
+      ("vocabulary", required(options.vocabulary), "pieces")                                                   //
+      ("look", required(options.seconds_between_looks), "seconds between two looks of a rank that waits")      //
+      ("bucket", required(options.bucket_elements), "elements of a bucket of gradients")                       //
+      ("message", required(options.message_elements), "elements of a message of these")                        //
+      ("inside-latency", required(options.inside_node.latency),
+       "seconds of a message inside a node, for the planner")                                  //
+      ("inside-byte", required(options.inside_node.seconds_per_byte), "seconds of each byte")  //
+      ("between-latency", required(options.between_nodes.latency), "the same between nodes")   //
+      ("between-byte", required(options.between_nodes.seconds_per_byte), "");
   po::variables_map values;
   try {
     po::store(po::parse_command_line(argc, argv, description), values);

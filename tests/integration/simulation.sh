@@ -11,7 +11,7 @@ command -v python3 > /dev/null || skip "python3 is not installed"
 work=$(mktemp -d "$HEDDLE_BUILD/simulation.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 simulate() { # FILE OPTION...: the results go into FILE
-  "$HEDDLE_SOURCE/bench/simulate_scaling" "$HEDDLE_BUILD" --models tiny --ranks 16 --json "$@"
+  "$HEDDLE_SOURCE/bench/simulate_scaling" "$HEDDLE_BUILD" --models tiny --ranks 16 --bucket 262144 --message 15000 --look 1e-4 --json "$@"
 }
 simulate "$work/first" || fail "the simulation did not end"
 simulate "$work/again" > "$work/log" || fail "the second simulation did not end"
