@@ -33,9 +33,8 @@ void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedT
   bool const both = checkpoint().async && checkpoint().memory_every_steps > 0;
   bool const speaks = setup_.world.rank() == 0;
   if (speaks && !MemoryStore::is_in_memory(checkpoint().memory_directory)) {
-    report(fmt::format(
-        "note: checkpoint.memory_directory = \"{}\" is on no file system in memory: it is as slow as a disk",
-        checkpoint().memory_directory));
+    report(fmt::format("note: checkpoint.memory_directory = \"{}\" is on no tmpfs: it may be as slow as a disk",
+                       checkpoint().memory_directory));
   }
   bool const goes_on = broadcast_value(setup_.world, speaks && disk_.newest_step().has_value());
   try {
