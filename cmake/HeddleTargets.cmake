@@ -18,18 +18,33 @@ function(heddle_target_options target)
   endif()
 endfunction()
 
-# heddle_precompile(TARGET headers...): these headers, which most files of the target include, are parsed once. nvcc cannot read
-# another compiler's precompiled headers. The presets debug and sanitize precompile nothing, and so find missing includes.
+# heddle_precompile(TARGET headers...): these headers, which most files of the target include, are parsed once.
+# heddle_precompile(TARGET LIKE other): the target uses the headers that `other` has precompiled, with its own, equal options
+# (-O1 to -O3 and definitions that these headers do not read may differ; the compiler checks it). nvcc cannot read another
+# compiler's precompiled headers. The presets debug and sanitize precompile nothing, and so find missing includes.
 function(heddle_precompile target)
-  if(HEDDLE_PRECOMPILE AND NOT HEDDLE_KOKKOS_HAS_DEVICE)
-    target_precompile_headers(${target} PRIVATE ${ARGN})
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>) # without it ccache cannot keep them
+  cmake_parse_arguments(ARG "" "LIKE" "" ${ARGN})
+  if(NOT HEDDLE_PRECOMPILE OR HEDDLE_KOKKOS_HAS_DEVICE)
+    return()
   endif()
+  if(ARG_LIKE)
+    target_precompile_headers(${target} REUSE_FROM ${ARG_LIKE})
+  else()
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>) # without it ccache cannot keep them
 endfunction()
 
-# The standard library's headers, and {fmt}'s, for heddle_precompile.
-set(HEDDLE_COMMON_HEADERS <algorithm> <cstdint> <functional> <map> <memory> <optional> <span> <string> <string_view> <utility>
-  <vector> <fmt/format.h>)
+# heddle_common_headers: an empty library that precompiles the headers which most files of core, dist and io include: the
+# standard library's, {fmt}'s, and what a layer is.
+set(HEDDLE_COMMON_HEADERS <algorithm> <array> <cstdint> <deque> <filesystem> <functional> <map> <memory> <optional> <span>
+  <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <heddle/core/base/error.hpp> <heddle/core/layers/layer.hpp>)
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/common_headers.cpp" CONTENT "")
+add_library(heddle_common_headers OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/common_headers.cpp")
+target_include_directories(heddle_common_headers PRIVATE "${PROJECT_SOURCE_DIR}/core/include")
+target_link_libraries(heddle_common_headers PRIVATE fmt::fmt)
+heddle_target_options(heddle_common_headers)
+heddle_precompile(heddle_common_headers ${HEDDLE_COMMON_HEADERS})
 
 # heddle_add_room(NAME [SHARED]): one library per room, from the *.cpp below its src, known as heddle::NAME.
 function(heddle_add_room room)
@@ -50,6 +65,6 @@ function(heddle_add_room room)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   heddle_target_options(heddle_${room})
   if(NOT room STREQUAL "kernels") # which has its own
-    heddle_precompile(heddle_${room} ${HEDDLE_COMMON_HEADERS})
+    heddle_precompile(heddle_${room} LIKE heddle_common_headers)
   endif()
 endfunction()
