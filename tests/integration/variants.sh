@@ -34,9 +34,14 @@ paste -d '|' <(exponents "$work/documented") <(exponents "$work/printed") | awk 
   END { exit wrong }'
 
 # A choice of kernels is measured: other rounding errors, and no errors where the kernel does not support the variant.
-"$HEDDLE" kernels --variants --set kernels.attention=kokkos > "$work/chosen"
-[ "$(rows "$work/chosen" | wc -l)" -eq "$(wc -l < "$work/printed")" ] || fail "a choice of kernels changes the rows"
-! diff <(rows "$work/chosen") "$work/printed" > /dev/null || fail "kernels.attention = kokkos changes no error"
+# The one that runs here without a choice changes nothing: kokkos, or simd where the processor has AVX-512.
+changed=0
+for choice in kokkos reference; do
+  "$HEDDLE" kernels --variants --set kernels.attention=$choice > "$work/chosen"
+  [ "$(rows "$work/chosen" | wc -l)" -eq "$(wc -l < "$work/printed")" ] || fail "a choice of kernels changes the rows"
+  diff <(rows "$work/chosen") "$work/printed" > /dev/null || changed=1
+done
+[ "$changed" -eq 1 ] || fail "neither kokkos nor reference as kernels.attention changes an error"
 "$HEDDLE" kernels --variants --set kernels.residual_norm=simd > "$work/chosen"
 grep -q '^| norm: RMSNorm | - | - | yes ' "$work/chosen" || fail "a kernel that refuses a variant has errors"
 grep -q "^- norm: RMSNorm: .*kernels.residual_norm = 'simd' does not support" "$work/chosen" ||

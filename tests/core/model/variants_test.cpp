@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
@@ -291,6 +292,10 @@ TEST(Variants, PositionsThatCannotBeAreRefused) {
 }
 
 TEST(Variants, AKernelThatLacksAVariantIsRefusedWithTheLayer) {
+  auto const names = TestBench(ModelConfig(), DType::float64).registries().kernels.of<Attention>().names();
+  if (std::ranges::find(names, "simd") == names.end()) {
+    GTEST_SKIP() << "simd attention, which lacks float64, needs AVX-512";
+  }
   KernelChoices choices;
   choices.choose("attention", "simd");
   EXPECT_THAT([&] { TestModel(small_model("positions = \"relative\""), vocabulary, DType::float64, choices); },
