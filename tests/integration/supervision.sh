@@ -78,13 +78,50 @@ kill -STOP "$stopped"
 wait "$supervisor" || fail "a run with a hang did not go on"
 grep -q "a rank hung (code 86) after step [0-9]*: starting again" log || fail "the hang is not named as the reason"
 
-# A launcher that waits after its ranks is ended: a run that was done is not trained again.
-printf '#!/bin/sh\n[ -e stuck/checkpoints ] && exec "$@"\n"$@"\nsleep 1000\n' > waiting && chmod +x waiting
-ends 0 "${run[@]}" --set run.directory=stuck --set train.steps=3 --launcher-ends-within 1 -- ./waiting "$HEDDLE_MPIRUN" -np 2
+# --resume-from goes back once: the start after a lost rank goes on where the first one was.
+"${run[@]}" --set run.directory=hung --set train.steps=100 --resume-from 25 -- "$HEDDLE_MPIRUN" -np 2 > log 2>&1 &
+supervisor=$!
+wait_for_step hung 40
+kill -KILL "$(rank_of hung 1)"
+wait "$supervisor" || fail "a run from an earlier checkpoint did not go on"
+[ "$(grep -c "resuming after step 25 " log)" -eq 1 ] || fail "it did not go back to step 25 once"
+[ "$(grep -c "resuming after step" log)" -eq 2 ] || fail "it did not go on after that"
+compgen -G "hung/checkpoints/rejected-*" > /dev/null || fail "no newer checkpoint was moved aside"
+SLURM_RESTART_COUNT=1 ends 0 "${run[@]}" --set run.directory=hung --set train.steps=100 --resume-from 90 -- "$HEDDLE_MPIRUN" -np 2
+grep -q "already at step 100" log || fail "a job that was queued again went back again"
+ends 64 "${run[@]}" --resume-from 25 --fresh -- "$HEDDLE_MPIRUN" -np 2
+
+# A launcher that waits after its ranks is ended, and the run's own report counts: done, or stopped by the signal.
+cat > lagging << 'SH'
+#!/bin/sh
+trap 'kill -USR1 $ranks' USR1
+"$@" &
+ranks=$!
+wait $ranks
+wait $ranks
+exec sleep 100
+SH
+chmod +x lagging
+ends 0 "${run[@]}" --set run.directory=stuck --set train.steps=3 --launcher-ends-within 1 -- ./lagging "$HEDDLE_MPIRUN" -np 2
 grep -q "nobody has trained in stuck for [1-9]* s: ending the launcher" log || fail "a launcher that waits is not ended"
-grep -q "the launcher did not end after its ranks after step 3: starting again" log || fail "the reason is not named"
-grep -q "already at step 3" log || fail "the start after it does not know the checkpoint"
+grep -q "the launcher did not end after its ranks, but before that the run was done: ending with 0" log ||
+  fail "the reason is not named"
+! grep -q "starting again" log || fail "a run that was done was started again"
+"${run[@]}" --set run.directory=late --set train.steps=100000 --launcher-ends-within 1 -- ./lagging "$HEDDLE_MPIRUN" -np 2 \
+  > log 2>&1 &
+supervisor=$!
+wait_for_step late 3
+kill -USR1 "$supervisor"
+code=0
+wait "$supervisor" || code=$?
+[ "$code" -eq 75 ] || fail "SIGUSR1 with a launcher that waits: exit code $code instead of 75"
 ends 64 "${run[@]}" --launcher-ends-within 0 -- "$HEDDLE_MPIRUN" -np 2
+
+# A start that hangs before any rank has locked the directory.
+printf '#!/bin/sh\nexec sleep 100\n' > hanging && chmod +x hanging
+ends 143 "${run[@]}" --set run.directory=never --start-within 0.5 -- ./hanging
+[ "$(grep -c "no rank has begun to train within 0.5 s: ending the launcher" log)" -eq 4 ] || fail "a start that hangs is not ended"
+grep -q "giving up after 3 restarts" log || fail "it does not give up starts that hang"
 
 # Codes that a restart would not change end it at once.
 ends 78 "${run[@]}" --set run.directory=refused --set parallel.tensor=3 -- "$HEDDLE_MPIRUN" -np 2
@@ -92,6 +129,9 @@ ends 78 "${run[@]}" --set run.directory=refused --set parallel.tensor=3 -- "$HED
 ends 78 "${run[@]}" --set train.nonsense=1 -- "$HEDDLE_MPIRUN" -np 2
 ends 64 "${run[@]}"
 ends 64 "${run[@]}" --ranks 4,2 -- "$HEDDLE_MPIRUN" -np 2
+grep -q "in the launcher's arguments: mpirun -np {ranks}\$" log || fail "the example does not fit"
+ends 64 "${run[@]}" --hosts localhost:3 --ranks 4,8 -- "$HEDDLE_MPIRUN" --host '{hosts}' -np '{ranks}'
+grep -q "localhost:3 has 3 slots together, and --ranks 4,8 needs at least 4" log || fail "the slots are not named"
 ends 64 "${run[@]}" --hosts n1:2,n2:2 -- "$HEDDLE_MPIRUN" -np 2
 ends 64 "${run[@]}" --hosts n1:two -- "$HEDDLE_MPIRUN" --host '{hosts}' -np 2
 ends 64 "${run[@]}" -- "$HEDDLE_MPIRUN" --host '{hosts}' -np 2
@@ -104,6 +144,9 @@ ends 137 "${run[@]}" --set run.directory=lost -- ./losing
 [ "$(wc -l < starts)" -eq 4 ] || fail "$(wc -l < starts) starts without progress instead of 4"
 grep -q "giving up after 3 restarts without a new step" log || fail "it does not say that it gives up"
 ends 1 "${run[@]}" --set run.directory=lost -- ./missing
+# A directory with other things in place of its files does not stop it.
+mkdir odd && mkfifo odd/metrics.jsonl odd/report.json && : > odd/checkpoints
+ends 137 timeout 20 "${run[@]}" --set run.directory=odd -- ./losing
 
 # Fewer ranks where the first number makes no step.
 cat > two_at_most << SH
@@ -127,5 +170,16 @@ for signal in USR1 TERM INT; do
   [ "$code" -eq 75 ] || fail "SIG$signal to heddle run: exit code $code instead of 75"
   compgen -G "signalled_$signal/checkpoints/step-*" > /dev/null || fail "SIG$signal to heddle run: no checkpoint"
 done
+
+# Signals to mpirun itself, which ends with 1.
+OMPI_MCA_odls_base_sigkill_timeout=2 "${run[@]}" --set run.directory=ended --set train.steps=100000 -- "$HEDDLE_MPIRUN" -np 2 \
+  > log 2>&1 &
+supervisor=$!
+wait_for_step ended 5
+kill -TERM "$(launcher_of "$supervisor")"
+code=0
+wait "$supervisor" || code=$?
+[ "$code" -eq 75 ] || fail "SIGTERM to mpirun: exit code $code instead of 75"
+grep -q "but before that the run was stopped by a signal, with a checkpoint: ending with 75" log || fail "the stop is not named"
 
 sort -n recoveries | awk '{ t[NR] = $1 } END { printf "supervision: %d kills, bitwise the undisturbed runs; seconds to the next finished step: median %s, worst %s\n", NR, t[int((NR + 1) / 2)], t[NR] }'

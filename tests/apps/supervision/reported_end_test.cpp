@@ -1,0 +1,53 @@
+#include "supervision/reported_end.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <heddle/io/files/replace_file.hpp>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(ReportedEnd, IsThatOfANewReport) {
+  test::TemporaryDirectory const run;
+  fs::path const report = run.path() / "report.json";
+  ReportStamp const none = report_stamp(run.path());
+  EXPECT_EQ(none, ReportStamp());
+  EXPECT_EQ(reported_end(run.path(), none), std::nullopt);
+  replace_file(report, R"({"state": "done"})");
+  EXPECT_EQ(reported_end(run.path(), none), ExitCode::done);
+  ReportStamp const earlier = report_stamp(run.path());
+  EXPECT_EQ(reported_end(run.path(), earlier), std::nullopt);
+  replace_file(report, R"({"state": "done"})");
+  EXPECT_EQ(reported_end(run.path(), earlier), ExitCode::done);
+  replace_file(report, R"({"state": "stopped early"})");
+  EXPECT_EQ(reported_end(run.path(), earlier), ExitCode::done);
+  replace_file(report, R"({"state": "stopped by SIGUSR1"})");
+  EXPECT_EQ(reported_end(run.path(), earlier), ExitCode::requeue);
+  replace_file(report, R"({"state": "training"})");
+  EXPECT_EQ(reported_end(run.path(), earlier), std::nullopt);
+}
+
+TEST(ReportedEnd, IsUnknownInADamagedReport) {
+  test::TemporaryDirectory const run;
+  fs::path const report = run.path() / "report.json";
+  for (char const* const text : {"", "{", "[]", "7", R"({"state": 7})", R"({"state": "done)", R"({"State": "done"})"}) {
+    std::ofstream(report) << text;
+    EXPECT_EQ(reported_end(run.path(), {}), std::nullopt) << text;
+  }
+  fs::remove(report);
+  ASSERT_EQ(::mkfifo(report.c_str(), 0600), 0);
+  EXPECT_EQ(reported_end(run.path(), {}), std::nullopt);
+  fs::remove(report);
+  fs::create_directory(report);
+  EXPECT_EQ(reported_end(run.path(), {}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace heddle
