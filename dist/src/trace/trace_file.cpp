@@ -67,7 +67,7 @@ RankEvents receive_from(Communicator const& world, int rank) {
 }
 
 /// Names of layers and kernels may be a plug-in's.
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
   std::string result = "\"";
   for (char const letter : text) {
     if (letter == '"' || letter == '\\') {
@@ -109,7 +109,7 @@ class Writer {
 
   void metadata(std::string_view kind, int lane, std::string const& name) {
     item(fmt::format(R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})", kind, rank_, lane,
-                     quoted(name)));
+                     json_text(name)));
   }
 
   std::string head(TraceEvent const& event, int lane, std::int64_t at) const {
@@ -117,7 +117,7 @@ class Writer {
     std::string_view const direction = event.direction == Direction::forward ? "forward" : "backward";
     return fmt::format(R"("cat":"{}","name":{},"pid":{},"tid":{},"ts":{:.3f})",
                        categories[static_cast<std::size_t>(event.kind)],
-                       quoted(pass ? direction : std::string_view(text(event.name))), rank_, lane,
+                       json_text(pass ? direction : std::string_view(text(event.name))), rank_, lane,
                        1e-3 * static_cast<double>(at - from_->offset - origin_));
   }
 
@@ -129,11 +129,11 @@ class Writer {
         return fmt::format(R"(,"args":{{"pass":"{}"}})",
                            event.direction == Direction::forward ? "forward" : "backward");
       case TraceKind::kernel:
-        return fmt::format(R"(,"args":{{"extents":{}}})", quoted(text(event.detail)));
+        return fmt::format(R"(,"args":{{"extents":{}}})", json_text(text(event.detail)));
       case TraceKind::communication:
       case TraceKind::waiting:
       case TraceKind::transfer:
-        return fmt::format(R"(,"args":{{"group":{}{}{}}})", quoted(text(event.detail)),
+        return fmt::format(R"(,"args":{{"group":{}{}{}}})", json_text(text(event.detail)),
                            event.number >= 0 ? fmt::format(R"(,"bytes":{})", event.number) : "",
                            event.place >= 0 ? fmt::format(R"(,"peer":{})", event.place) : "");
       case TraceKind::step:
