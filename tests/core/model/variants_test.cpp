@@ -6,6 +6,7 @@
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/model.hpp>
+#include <heddle/core/operations/attention.hpp>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
