@@ -42,10 +42,15 @@ for choice in kokkos reference; do
   diff <(rows "$work/chosen") "$work/printed" > /dev/null || changed=1
 done
 [ "$changed" -eq 1 ] || fail "neither kokkos nor reference as kernels.attention changes an error"
-"$HEDDLE" kernels --variants --set kernels.residual_norm=simd > "$work/chosen"
-grep -q '^| norm: RMSNorm | - | - | yes ' "$work/chosen" || fail "a kernel that refuses a variant has errors"
-grep -q "^- norm: RMSNorm: .*kernels.residual_norm = 'simd' does not support" "$work/chosen" ||
-  fail "no note gives the reason of a refusal"
+left_out=
+if "$HEDDLE" kernels 2> /dev/null | sed -n '/^ *residual_norm$/,/^ *activation$/p' | grep -q ' simd '; then
+  "$HEDDLE" kernels --variants --set kernels.residual_norm=simd > "$work/chosen"
+  grep -q '^| norm: RMSNorm | - | - | yes ' "$work/chosen" || fail "a kernel that refuses a variant has errors"
+  grep -q "^- norm: RMSNorm: .*kernels.residual_norm = 'simd' does not support" "$work/chosen" ||
+    fail "no note gives the reason of a refusal"
+else
+  left_out="; without AVX-512 there is no kernel that refuses a variant: that was LEFT OUT"
+fi
 
 # refused ARGUMENTS...: exit 64, because they would change nothing.
 refused() {
@@ -56,4 +61,4 @@ refused() {
 refused --set model.heads=2
 refused --set kernels.cache=file
 refused --config run.toml
-echo "variants: $(wc -l < "$work/printed") rows"
+echo "variants: $(wc -l < "$work/printed") rows$left_out"
