@@ -241,7 +241,7 @@ bool CheckpointStore::prepare(Communicator const& world, Writing& writing, std::
   return true;
 }
 
-void CheckpointStore::publish(Writing& writing, Observer const& reached) const {
+void CheckpointStore::publish(Writing& writing, Observer const& reached) {
   writing.unfinished->rename_to(writing.result.directory);
   reached("renamed");
   sync_to_disk(directory_);
@@ -323,7 +323,8 @@ void CheckpointStore::remove_leftovers(FileLock& lock, CommitResult& result) con
   lock.take(FileLock::Kind::shared);
 }
 
-void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) const {
+void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) {
+  rejected_.erase(committed_step);  // written again
   try {
     auto steps = find_steps(directory_);
     std::optional<std::int64_t> const best = best_step();
@@ -332,7 +333,7 @@ void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) c
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
       // A visibly torn checkpoint neither counts as kept nor is deleted. The same holds for one that did not verify,
       // and for one that is newer than the one just written: the run did not continue from it.
-      bool const rejected = step->step != committed_step && rejected_.contains(step->step);
+      bool const rejected = rejected_.contains(step->step);
       if (step->step > committed_step || rejected || !problem_of(step->directory, Check::sizes).empty()) {
         continue;
       }

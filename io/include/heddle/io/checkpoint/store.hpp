@@ -101,12 +101,12 @@ class CheckpointStore {
   /// Makes room, and the directory to write in; false if the step's checkpoint is there already and verifies.
   bool prepare(Communicator const& world, Writing& writing, std::int64_t bytes, Observer const& reached) const;
   /// Gives the directory its name. Called on rank 0 only.
-  void publish(Writing& writing, Observer const& reached) const;
+  void publish(Writing& writing, Observer const& reached);
   void move_best_aside() const;
   bool keep_existing(Communicator const& world, std::int64_t step, CommitResult& result) const;
   std::filesystem::path move_aside(std::filesystem::path const& checkpoint) const;
   void remove_leftovers(FileLock& lock, CommitResult& result) const;
-  void prune(std::int64_t committed_step, CommitResult& result) const;
+  void prune(std::int64_t committed_step, CommitResult& result);
 
   std::filesystem::path directory_;
   std::int64_t keep_;
