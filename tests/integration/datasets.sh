@@ -77,4 +77,8 @@ done
 mkdir fifo
 mkfifo fifo/metrics.jsonl
 expect 65 'fifo/metrics.jsonl: is no regular file' "$HEDDLE" train run.toml --set run.directory=fifo
+rm -r fifo && mkdir fifo && mkfifo fifo/checkpoints
+expect 65 'fifo/checkpoints: is no directory; move it away' "$HEDDLE" train run.toml --set run.directory=fifo
+rm -r fifo && mkdir fifo && mkfifo fifo/.lock
+expect 78 'run.directory fifo: fifo/.lock: is no regular file; move it away' "$HEDDLE" train run.toml --set run.directory=fifo
 

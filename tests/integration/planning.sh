@@ -53,6 +53,10 @@ awk -v p="$(cat planned)" -v m="$(cat measured)" 'BEGIN { exit !(p > 0.98 * m &&
   fail "planned $(cat planned) MiB, measured $(cat measured)"
 ends 0 "$HEDDLE" train run.toml --dry-run --ranks 2
 grep -q "It is already at step 8: raise train.steps" log || fail "the dry run does not know the checkpoint"
+ends 0 "$HEDDLE" train run.toml --dry-run --ranks 2 --resume-from 8 --set train.steps=9
+grep -q "It would resume after step 8 of 9" log || fail "the dry run does not go back to a step"
+ends 65 "$HEDDLE" train run.toml --dry-run --ranks 2 --resume-from 7
+grep -q "has no checkpoint of step 7" log || fail "the dry run knows a checkpoint that there is not"
 ends 78 "$HEDDLE" train run.toml --dry-run --ranks 2 --set train.seed=7
 ends 78 "$HEDDLE" train run.toml --dry-run --ranks 3 --set parallel.tensor=2 --set parallel.data=1
 ends 64 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" train run.toml --dry-run

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <heddle/core/base/error.hpp>
+
 namespace heddle {
 
 namespace po = boost::program_options;
@@ -16,10 +18,28 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
       ("trust-plugins", po::bool_switch(&options.trust_plugins),
        "load plug-ins without checking their kernels and layers")  //
       ("fresh", po::bool_switch(&options.fresh),
-       "start over in a new directory beside run.directory (which is left as it is)");
+       "start over in a new directory beside run.directory (which is left as it is)")  //
+      ("resume-from",
+       po::value<std::int64_t>()->value_name("STEP")->notifier([&](std::int64_t step) { options.resume_from = step; }),
+       "go back to the checkpoint of this step; newer ones are moved aside to rejected-…")  //
+      ("new-data", po::bool_switch(&options.new_data),
+       "resume on another dataset than the checkpoint's, from its beginning")  //
+      ("trace", po::value(&options.trace)->value_name("N"),
+       "write the first N steps of the first start to trace.json in the run's directory: docs/run-directory.md");
   add_verbosity(syntax, options.verbosity, "print only warnings and the verdict; log.txt has the rest",
                 "print the whole resolved configuration and all tables, too");
   syntax.positional.add("config", 1);
+}
+
+void require_valid(TrainOptions const& options, std::string_view command) {
+  if (options.resume_from && (*options.resume_from < 0 || options.fresh)) {
+    throw UsageError(
+        fmt::format("{}: --resume-from takes the step of a checkpoint, at least 0, and no --fresh beside it", command));
+  }
+  if (options.trace < 0) {
+    throw UsageError(fmt::format("{}: --trace takes a number of steps", command));
+  }
+  options.verbosity.verbosity();  // refuses -q with -v
 }
 
 std::filesystem::path run_directory_for(std::filesystem::path name, bool fresh) {

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "options.hpp"
@@ -16,7 +18,7 @@ struct TrainOptions {
   std::vector<std::string> plugins;
   bool trust_plugins = false;
   bool fresh = false;
-  std::int64_t resume_from = -1;  ///< -1: from the newest checkpoint
+  std::optional<std::int64_t> resume_from;  ///< the step to go back to; none: the newest checkpoint's
   bool new_data = false;
   std::int64_t trace = 0;  ///< steps
   bool dry_run = false;    ///< of `train` only
@@ -24,8 +26,11 @@ struct TrainOptions {
   VerbosityOptions verbosity{};
 };
 
-/// Adds those that mean the same to both. The others each command adds with its own words.
+/// Adds those of both commands.
 void add_train_options(CommandSyntax& syntax, TrainOptions& options);
+
+/// Throws UsageError where a value of them is none, or two exclude each other.
+void require_valid(TrainOptions const& options, std::string_view command);
 
 /// The path run.directory, or with `fresh` the first of NAME-2, NAME-3, … that does not exist on this machine.
 std::filesystem::path run_directory_for(std::filesystem::path name, bool fresh);

@@ -23,17 +23,6 @@ struct RunOptions {
   double start_within = 600;
 };
 
-/// Options of `train` that act once; a restart goes on without them.
-void add_first_start_options(CommandSyntax& syntax, TrainOptions& options) {
-  syntax.options.add_options()  //
-      ("resume-from", boost::program_options::value(&options.resume_from)->value_name("STEP"),
-       "begin by going back to the checkpoint of this step; newer ones are moved aside to rejected-...")  //
-      ("new-data", boost::program_options::bool_switch(&options.new_data),
-       "resume on another dataset than the checkpoint's, from its beginning")  //
-      ("trace", boost::program_options::value(&options.trace)->value_name("N"),
-       "write the first N steps of the first start to trace.json in the run's directory");
-}
-
 CommandSyntax run_syntax(RunOptions& options) {
   CommandSyntax syntax;
   syntax.name = "run";
@@ -43,7 +32,6 @@ CommandSyntax run_syntax(RunOptions& options) {
       "node or a hang: it goes on from the newest checkpoint. Gives up after three restarts without a new step.\n"
       "--resume-from and --trace hold for the first start only.";
   add_train_options(syntax, options.train);
-  add_first_start_options(syntax, options.train);
   syntax.options.add_options()  //
       ("ranks", boost::program_options::value(&options.ranks)->value_name("N,..."),
        "numbers of ranks for {ranks} in the launcher's arguments, most first: "
@@ -126,18 +114,12 @@ bool queued_again() {
 
 /// Fills in what happens at the begin only: going back to a checkpoint, and the trace.
 void set_first_start(Supervision& supervision, TrainOptions const& options) {
-  if (options.resume_from != -1 && (options.resume_from < 0 || options.fresh)) {
-    throw UsageError("run: --resume-from takes the step of a checkpoint, at least 0, and no --fresh beside it");
-  }
-  if (options.trace < 0) {
-    throw UsageError("run: --trace takes a number of steps");
-  }
-  if (options.resume_from >= 0 && queued_again()) {
+  if (options.resume_from && queued_again()) {
     fmt::print(stderr, "heddle run: the job was queued again: it goes on where it was, not --resume-from {}\n",
-               options.resume_from);
-  } else if (options.resume_from >= 0) {
+               *options.resume_from);
+  } else if (options.resume_from) {
     supervision.resume_from = options.resume_from;
-    supervision.at_first.insert(supervision.at_first.end(), {"--resume-from", std::to_string(options.resume_from)});
+    supervision.at_first.insert(supervision.at_first.end(), {"--resume-from", std::to_string(*options.resume_from)});
   }
   if (options.trace > 0) {
     supervision.at_first.insert(supervision.at_first.end(), {"--trace", std::to_string(options.trace)});
@@ -192,6 +174,7 @@ int run_supervised(Arguments const& arguments) {
     require_both(supervision, ranks_place, "--ranks 8,6,4", !supervision.ranks.empty());
   }
   require_slots(supervision, options);
+  require_valid(options.train, "run");
   set_first_start(supervision, options.train);
   supervision.launcher_ends_within = milliseconds_of(options.launcher_ends_within, "--launcher-ends-within");
   supervision.start_within = milliseconds_of(options.start_within, "--start-within");

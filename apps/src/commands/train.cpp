@@ -38,12 +38,7 @@ CommandSyntax train_syntax(TrainOptions& options) {
       "parameters not finite; 75 checkpointed after a signal, the same command goes on; 78 wrong configuration; 86 a\n"
       "rank hung; 1 another error.";
   add_train_options(syntax, options);
-  syntax.options.add_options()("resume-from", boost::program_options::value(&options.resume_from)->value_name("STEP"),
-                               "go back to the checkpoint of this step; newer ones are moved aside to rejected-…")  //
-      ("new-data", boost::program_options::bool_switch(&options.new_data),
-       "resume on another dataset than the checkpoint's, from its beginning")  //
-      ("trace", boost::program_options::value(&options.trace)->value_name("N"),
-       "write the first N steps of this start to trace.json in the run's directory: docs/run-directory.md")  //
+  syntax.options.add_options()  //
       ("dry-run", boost::program_options::bool_switch(&options.dry_run),
        "print layout, memory and the time of a step, and start nothing")  //
       ("ranks", boost::program_options::value(&options.ranks)->value_name("N")->default_value(options.ranks),
@@ -203,6 +198,7 @@ ExitCode train_dry(TrainOptions const& options) {
                   .execution = runtime.execution(),
                   .directory = run_directory_for(config.run.directory, options.fresh),
                   .ranks = options.ranks,
+                  .resume_from = options.resume_from,
                   .new_data = options.new_data,
                   .verbosity = options.verbosity.verbosity()});
 }
@@ -214,13 +210,7 @@ int run_train(Arguments const& arguments) {
   if (!parse_options(train_syntax(options), arguments)) {
     return static_cast<int>(ExitCode::done);
   }
-  if (options.resume_from != -1 && (options.resume_from < 0 || options.fresh)) {
-    throw UsageError("train: --resume-from takes the step of a checkpoint, at least 0, and no --fresh beside it");
-  }
-  if (options.trace < 0) {
-    throw UsageError("train: --trace takes a number of steps");
-  }
-  options.verbosity.verbosity();  // refuses -q with -v before anything is done
+  require_valid(options, "train");
   if (options.dry_run) {
     return static_cast<int>(train_dry(options));
   }

@@ -57,7 +57,8 @@ void print_notes(std::vector<std::string> const& notes) {
 
 void print_checkpoint(DryRun const& run, PlanSession const& session) {
   CheckpointStore store(run.directory / "checkpoints", run.config.checkpoint.keep);
-  auto const found = store.newest_verified([](std::string const& message) { fmt::print("note: {}\n", message); });
+  auto const note = [](std::string const& message) { fmt::print("note: {}\n", message); };
+  auto const found = run.resume_from ? store.of_step(*run.resume_from) : store.newest_verified(note);
   if (!found) {
     fmt::print("It would start in {}\n", run.directory.string());
     return;

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
+#include <optional>
 
 #include "report/verbosity.hpp"
 
@@ -15,8 +17,9 @@ struct DryRun {
   Config const& config;
   Registries& registries;
   Execution& execution;
-  std::filesystem::path directory;  ///< the run's
-  int ranks = 1;                    ///< on one node
+  std::filesystem::path directory;            ///< the run's
+  int ranks = 1;                              ///< on one node
+  std::optional<std::int64_t> resume_from{};  ///< the step to go back to
   bool new_data = false;
   Verbosity verbosity = Verbosity::normal;
 };

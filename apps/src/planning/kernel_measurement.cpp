@@ -19,9 +19,9 @@ namespace heddle {
 
 namespace {
 
-constexpr int most_rounds = 5;  ///< of two micro-batches and an update; the first warms up
+constexpr int most_rounds = 9;  ///< of two micro-batches and an update; the first warms up
 constexpr int fewest_rounds = 3;
-constexpr double enough_seconds = 0.5;  ///< of rounds, after the fewest
+constexpr double enough_seconds = 1.5;  ///< of rounds, after the fewest
 constexpr std::int64_t most_elements = std::int64_t{64} << 20;
 
 double median(std::vector<double> values) {
@@ -118,27 +118,30 @@ class LoneRank {
   std::optional<TrainingEngine> engine_;
 };
 
-/// The medians over the rounds of each call's mean seconds, in the order of `calls`, on average over the ranks.
+/// The medians over the rounds of each call's mean seconds, in the order of `calls`, on the slowest rank of each round:
+/// ranks wait for each other, and cores of one node differ by some percent, now this one and now that one being slower.
 std::vector<double> typical_seconds(std::vector<CallTimer::Round> const& rounds_done,
                                     std::map<CallKey, CallTimer::Sum> const& calls, Communicator const& world) {
-  std::vector<double> seconds;
-  for (auto const& [key, any] : calls) {
-    std::vector<double> means;
-    for (CallTimer::Round const& round : rounds_done) {
-      if (auto const found = round.calls.find(key); found != round.calls.end()) {
-        means.push_back(found->second.seconds / found->second.calls);
-      }
+  std::vector<double> means;  // by round and call
+  for (CallTimer::Round const& round : rounds_done) {
+    for (auto const& [key, any] : calls) {
+      auto const found = round.calls.find(key);
+      means.push_back(found == round.calls.end() ? 0 : found->second.seconds / found->second.calls);
     }
-    seconds.push_back(means.empty() ? 0 : median(means));
   }
-  all_reduce_values(world, std::span(seconds));
-  for (double& each : seconds) {
-    each /= world.size();
+  all_reduce_values(world, std::span(means), ReduceOp::max);
+  std::vector<double> seconds;
+  for (std::size_t call = 0; call < calls.size(); ++call) {
+    std::vector<double> of_rounds;
+    for (std::size_t index = call; index < means.size(); index += calls.size()) {
+      of_rounds.push_back(means[index]);
+    }
+    seconds.push_back(median(of_rounds));
   }
   return seconds;
 }
 
-/// Seconds of two micro-batches and an update, with nothing between them that watches.
+/// Seconds of two micro-batches and an update on the slowest rank, with nothing between them that watches.
 double unwatched_seconds(KernelMeasurement const& measurement, Config const& config, Pack const& pack) {
   LoneRank rank(measurement, config, nullptr);
   RepeatedPack const batch(pack);
@@ -153,9 +156,8 @@ double unwatched_seconds(KernelMeasurement const& measurement, Config const& con
       seconds.push_back(seconds_since(begin));
     }
   });
-  double sum = median(seconds);
-  all_reduce_values(measurement.world, std::span(&sum, 1));
-  return sum / measurement.world.size();
+  all_reduce_values(measurement.world, std::span(seconds), ReduceOp::max);
+  return median(seconds);
 }
 
 }  // namespace

@@ -111,6 +111,17 @@ std::string RunDirectory::last_holder(std::filesystem::path const& directory) {
   return line;
 }
 
+std::optional<bool> RunDirectory::taken_since(std::filesystem::path const& directory, std::string const& last_holder) {
+  std::string const last = RunDirectory::last_holder(directory);
+  if (last != last_holder) {
+    return true;
+  }
+  // Who holds a lease has described itself there, not in the lock.
+  bool const lease = std::filesystem::exists(directory / lease_name) ||
+                     (last.empty() && std::filesystem::exists(directory / lock_name));
+  return lease ? std::nullopt : std::optional(false);
+}
+
 bool RunDirectory::in_place() const {
   return lock_.in_place() && (!lease_ || lease_->held());
 }

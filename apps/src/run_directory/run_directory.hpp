@@ -22,6 +22,9 @@ class RunDirectory {
   /// The process that has taken the directory's lock last, in words, whether it still holds it or not; empty if none
   /// has. Reads only, so unlike `holder` it cannot be in the way of a process that is taking the lock.
   static std::string last_holder(std::filesystem::path const& directory);
+  /// Whether a process has taken the directory's lock since last_holder returned this; nothing where that is not known,
+  /// as the file system has no locks. Reads only.
+  static std::optional<bool> taken_since(std::filesystem::path const& directory, std::string const& last_holder);
 
   std::filesystem::path const& path() const { return directory_; }
   /// False on a file system without locks.

@@ -86,7 +86,7 @@ class Supervisor {
  public:
   explicit Supervisor(Supervision const& supervision)
       : supervision_(supervision),
-        newest_(supervision.resume_from >= 0 ? supervision.resume_from : newest_step(supervision.directory)) {}
+        newest_(supervision.resume_from ? *supervision.resume_from : newest_step(supervision.directory)) {}
 
   int run();
 
@@ -207,18 +207,11 @@ void Supervisor::look_after_hosts(ChildProcess const& child) {
 }
 
 std::optional<bool> Supervisor::has_locked() const {
-  auto const& directory = supervision_.directory;
-  auto const last = look_at([&] { return RunDirectory::last_holder(directory); });
-  if (!last || !last_holder_) {
+  if (!last_holder_) {
     return std::nullopt;
   }
-  if (*last != *last_holder_) {
-    return true;
-  }
-  std::error_code problem;
-  bool const lease = std::filesystem::exists(directory / ".lease", problem) || problem ||
-                     (last->empty() && (std::filesystem::exists(directory / ".lock", problem) || problem));
-  return lease ? std::nullopt : std::optional(false);
+  auto const look = look_at([&] { return RunDirectory::taken_since(supervision_.directory, *last_holder_); });
+  return look.value_or(std::nullopt);
 }
 
 void Supervisor::look_after_launcher(ChildProcess const& child) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,10 +22,10 @@ struct Supervision {
   std::vector<std::string> training;  ///< the command that it launches: "heddle", "train", …
   /// Further words of that command until a start has begun to train: what is to happen only once.
   std::vector<std::string> at_first;
-  std::vector<int> ranks;           ///< the numbers to try, most first; empty: as many as the hosts have slots
-  std::vector<Host> hosts;          ///< in the order in which they are used; more than needed are spare
-  std::filesystem::path directory;  ///< of the run
-  std::int64_t resume_from = -1;    ///< the step to which `at_first` goes back; -1: it does not
+  std::vector<int> ranks;                   ///< the numbers to try, most first; empty: as many as the hosts have slots
+  std::vector<Host> hosts;                  ///< in the order in which they are used; more than needed are spare
+  std::filesystem::path directory;          ///< of the run
+  std::optional<std::int64_t> resume_from;  ///< the step to which `at_first` goes back
   /// A launcher that has not ended this long after the run's directory was given up by its ranks is ended.
   std::chrono::milliseconds launcher_ends_within{30000};
   /// A launcher none of whose ranks has locked the run's directory for this long is ended.

@@ -129,7 +129,7 @@ void Trainer::resume_or_start() {
 std::optional<Checkpoint> Trainer::find_checkpoint() {
   auto const report = [](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); };
   std::optional<Checkpoint> found =
-      setup_.resume_from >= 0 ? checkpoints_.go_back(setup_.resume_from, report) : checkpoints_.newest(report);
+      setup_.resume_from ? checkpoints_.go_back(*setup_.resume_from, report) : checkpoints_.newest(report);
   if (found) {
     check_same_run(*found, config_, *train_data_, setup_.new_data);
     try {

@@ -34,7 +34,7 @@ struct TrainerSetup {
   Watch& watch;
   std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been checked
   std::string instruction_set;      ///< of the kernels, in words
-  std::int64_t resume_from = -1;    ///< the step to go back to; -1: the newest checkpoint's
+  std::optional<std::int64_t> resume_from;  ///< the step to go back to; none: the newest checkpoint's
   bool new_data = false;            ///< go on with another dataset than the checkpoint's
   std::string program;              ///< with its version
   std::string command;              ///< the whole command line

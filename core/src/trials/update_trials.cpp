@@ -113,7 +113,7 @@ Trial<TensorOps> rotate_trial(PairLayout layout, bool back, TrialTensors& tensor
   constexpr std::int64_t positions = 40;
   std::vector<std::int32_t> position;
   for (std::int32_t row = 0; row < rows; ++row) {
-    position.push_back(row * 7 % positions);
+    position.push_back(static_cast<std::int32_t>(row * 7 % positions));
   }
   Rotation const rotation{.position = tensors.integers(position),
                           .table = tensors.input(statistics_dtype(dtype), {positions, width}),

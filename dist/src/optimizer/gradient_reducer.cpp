@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 
 namespace heddle {
@@ -11,16 +13,21 @@ void require_loss_sums(Tensor const& loss_sums) {
 
 }  // namespace
 
+std::int64_t GradientReducer::bucket_for(int replicas) {
+  return std::max(default_bucket, replicas * eager_elements);
+}
+
 GradientReducer::GradientReducer(ParallelState const& parallel, ParameterSet& parameters,
                                  std::shared_ptr<TensorOps> operations, Execution& execution, Options const& options)
     : parallel_(parallel),
       parameters_(parameters),
       options_(options),
       parts_(placed_parameters(parameters), options.bucket_elements, parallel.replicas.size()),
-      whole_buckets_(BufferParts(placed_parameters(parameters), options.bucket_elements, 1).buckets()),
       everything_{{0, parameters.size()}},
       own_(parts_.parts_of(parallel.replicas.rank())),
-      buckets_(parallel.replicas, parameters, execution, options.scatter ? parts_.buckets() : whole_buckets_,
+      buckets_(parallel.replicas, parameters, execution,
+               options.scatter ? parts_.buckets()
+                               : BufferParts(placed_parameters(parameters), options.bucket_elements, 1).buckets(),
                options.scatter ? own_ : std::vector<IndexRange>()),
       partial_sums_(parallel, parameters, operations, execution, options.bucket_elements),
       tree_(parallel.data, operations, execution) {}
@@ -35,8 +42,10 @@ void GradientReducer::reduce(Tensor const& loss_sums) {
 }
 
 void GradientReducer::sum_over_context() const {
-  for (IndexRange const& bucket : whole_buckets_) {
-    parallel_.context.all_reduce(parameters_.gradients().rows(bucket.begin, bucket.count()));
+  // MPI may choose its order by size: the same pieces for any number of data ranks.
+  Tensor const& gradients = parameters_.gradients();
+  for (std::int64_t begin = 0; begin < gradients.size(); begin += default_bucket) {
+    parallel_.context.all_reduce(gradients.rows(begin, std::min(default_bucket, gradients.size() - begin)));
   }
 }
 

@@ -219,9 +219,13 @@ StageTimes Planner::Estimate::stage_times(RankWork const& work, std::vector<Grou
   return times;
 }
 
+std::int64_t Planner::Estimate::bucket_elements() const {
+  return state_.request.bucket_elements.value_or(GradientReducer::bucket_for(layout_.replicas()));
+}
+
 double Planner::Estimate::reduction(RankWork const& work, double backward, std::vector<GroupTraffic>& groups) const {
   auto const element = static_cast<std::int64_t>(size_of(work.parameter_dtype));
-  Traffic const buckets = in_buckets(work.parameters, element, state_.request.bucket_elements);
+  Traffic const buckets = in_buckets(work.parameters, element, bucket_elements());
   double seconds = 0;
   if (layout_.replicas() > 1) {
     double const whole =
@@ -235,7 +239,7 @@ double Planner::Estimate::reduction(RankWork const& work, double backward, std::
   seconds +=
       add(groups, tensor, Verb::all_reduce, {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});
   if (work.most_holders > 1) {
-    Traffic const tables = in_buckets(work.shared_elements, element, state_.request.bucket_elements);
+    Traffic const tables = in_buckets(work.shared_elements, element, bucket_elements());
     std::int64_t const others = work.most_holders - 1;
     seconds += add(groups, pipeline, Verb::receive, {2 * tables.operations * others, tables.bytes * others});
   }
@@ -259,8 +263,7 @@ double Planner::Estimate::update(RankWork const& work, std::vector<GroupTraffic>
   if (layout_.shard_optimizer && layout_.replicas() > 1) {
     seconds += add(groups, replicas, Verb::all_reduce, number);
     auto const element = static_cast<std::int64_t>(size_of(work.parameter_dtype));
-    seconds +=
-        add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element, state_.request.bucket_elements));
+    seconds += add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element, bucket_elements()));
   }
   return seconds;
 }

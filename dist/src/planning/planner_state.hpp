@@ -82,6 +82,7 @@ class Planner::Estimate {
   StageTimes stage_times(RankWork const& work, std::vector<GroupTraffic>& groups, KernelSeconds& kernels) const;
   /// The reduction of a stage's gradients, as far as the last backward pass does not hide it.
   double reduction(RankWork const& work, double backward, std::vector<GroupTraffic>& groups) const;
+  std::int64_t bucket_elements() const;
   double update(RankWork const& work, std::vector<GroupTraffic>& groups, KernelSeconds& kernels) const;
   MemoryUse memory(RankWork const& work, int stage) const;
   std::int64_t owned(RankWork const& work) const;

@@ -82,7 +82,8 @@ class Rehearsal {
       return parameters.size();
     }
     Communicator const& replicas = rank_.parallel().replicas;
-    BufferParts const parts(placed_parameters(parameters), GradientReducer::default_bucket, replicas.size());
+    BufferParts const parts(placed_parameters(parameters), GradientReducer::bucket_for(replicas.size()),
+                            replicas.size());
     std::int64_t elements = 0;
     for (IndexRange const& part : parts.parts_of(replicas.rank())) {
       elements += part.count();

@@ -27,8 +27,9 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   parameters_.allocate(parameter_dtype(setup.dtype));
   KernelSource const kernels = kernels_of(setup);
   pipeline_.emplace(setup.parallel.pipeline, *model_, kernels.select<TensorOps>({setup.dtype}), setup.execution);
-  DistributedOptimizer::Options const options{.shard = config.parallel.shard_optimizer,
-                                              .bucket_elements = setup.bucket_elements};
+  DistributedOptimizer::Options const options{
+      .shard = config.parallel.shard_optimizer,
+      .bucket_elements = setup.bucket_elements.value_or(GradientReducer::bucket_for(setup.parallel.replicas.size()))};
   optimizer_.emplace(config.optimizer, kernels, setup.parallel, parameters_, setup.execution, options);
   loss_sum_ = Tensor::allocate(DType::float64, {1});
 }

@@ -44,6 +44,9 @@ struct Step {
 std::vector<Step> find_steps(fs::path const& directory) {
   std::vector<Step> steps;
   if (fs::exists(directory)) {
+    if (!fs::is_directory(directory)) {
+      throw DataError(directory.string() + ": is no directory; move it away");
+    }
     for (auto const& entry : fs::directory_iterator(directory)) {
       if (auto const step = checkpoint_step(entry.path().filename().string())) {
         steps.push_back({*step, entry.path()});
@@ -430,7 +433,7 @@ std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report,
   return std::nullopt;
 }
 
-Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Communicator const& world) {
+Checkpoint CheckpointStore::of_step(std::int64_t step, Communicator const& world) const {
   on_rank_0(world, [&] {
     if (fs::exists(fs::symlink_status(path_of(step)))) {
       return;
@@ -444,7 +447,11 @@ Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Com
         "{} has no checkpoint of step {}; {}", directory_.string(), step,
         steps.empty() ? "it has none at all" : fmt::format("it has those of steps {}", fmt::join(steps, ", "))));
   });
-  Checkpoint chosen = Checkpoint::open(path_of(step), world);
+  return Checkpoint::open(path_of(step), world);
+}
+
+Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Communicator const& world) {
+  Checkpoint chosen = of_step(step, world);
   on_rank_0(world, [&] {
     for (Step const& newer : find_steps(directory_)) {
       if (newer.step > step) {

@@ -30,10 +30,6 @@ class BucketReduction final : public GradientProgress {
   /// over the replicas.
   void finish();
 
-  /// The number of buckets that travel at once. A slow link's queues hold megabytes, and the messages that start the
-  /// next transfer wait behind them: only many buckets in flight keep such a link busy.
-  static constexpr std::size_t most_under_way = 64;
-
  private:
   struct Bucket {
     IndexRange range;
@@ -55,6 +51,7 @@ class BucketReduction final : public GradientProgress {
   ParameterSet const& parameters_;
   std::vector<Bucket> buckets_;  ///< in the order in which their reductions start
   std::unordered_map<Parameter const*, Member> members_;
+  std::size_t most_under_way_;  ///< buckets that travel at once
   std::deque<Transfer> under_way_;
   std::size_t next_ = 0;
   bool finishing_ = false;

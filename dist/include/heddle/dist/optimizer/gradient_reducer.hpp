@@ -25,6 +25,9 @@ class GradientReducer {
  public:
   /// Elements of a bucket: 1 MiB of float32, so that the first starts soon and the last does not take long.
   static constexpr std::int64_t default_bucket = std::int64_t{1} << 18;
+  /// More of them where the part of one among so many replicas, which is a message, would be less than what travels
+  /// while ranks compute.
+  static std::int64_t bucket_for(int replicas);
 
   struct Options {
     std::int64_t bucket_elements = default_bucket;
@@ -61,8 +64,7 @@ class GradientReducer {
   ParallelState parallel_;
   ParameterSet& parameters_;
   Options options_;
-  BufferParts parts_;                      ///< among the replicas
-  std::vector<IndexRange> whole_buckets_;  ///< the same for any number of replicas
+  BufferParts parts_;  ///< among the replicas
   std::vector<IndexRange> everything_;
   std::vector<IndexRange> own_;
   BucketReduction buckets_;

@@ -9,6 +9,7 @@
 #include <heddle/dist/report/memory_plan.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,9 @@ struct PlanRequest {
   std::int64_t longest_sequence = 0;  ///< of the data
   NetworkModel const& network;
   KernelTimes const& times;
-  double reading_seconds_per_token = 0;  ///< of making micro-batches
-  KernelRates rates{};                   ///< of kernels that `times` does not know
-  std::int64_t bucket_elements = GradientReducer::default_bucket;
+  double reading_seconds_per_token = 0;                        ///< of making micro-batches
+  KernelRates rates{};                                         ///< of kernels that `times` does not know
+  std::optional<std::int64_t> bucket_elements = std::nullopt;  ///< none: GradientReducer::bucket_for
 };
 
 /// A group's traffic in a step, of the rank that waits for it longest.

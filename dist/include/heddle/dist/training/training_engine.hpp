@@ -27,8 +27,8 @@ class TrainingEngine {
     VocabularySizes vocabulary;
     DType dtype = DType::float32;      ///< of activations; parameters are float32 beside bfloat16
     WorkObserver* observer = nullptr;  ///< of passes, layers and waiting; null: none
-    /// Of a bucket of gradients. Each rank sends every other replica its part of it.
-    std::int64_t bucket_elements = GradientReducer::default_bucket;
+    /// Of a bucket of gradients; none: GradientReducer::bucket_for.
+    std::optional<std::int64_t> bucket_elements = std::nullopt;
   };
 
   /// Leaves values uninitialised: parameters().initialize or a checkpoint fills them. Throws ConfigError for an

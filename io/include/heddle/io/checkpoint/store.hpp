@@ -86,9 +86,11 @@ class CheckpointStore {
   /// verify are neither counted nor removed when this object prunes.
   std::optional<Checkpoint> newest_verified(Report const& report, Communicator const& world = Communicator::self());
 
+  /// Opens the checkpoint of `step`. Throws DataError if it does not verify or there is none.
+  Checkpoint of_step(std::int64_t step, Communicator const& world = Communicator::self()) const;
+
   /// Opens the checkpoint of `step`, then moves newer ones aside to `rejected-…`, so that the run continues from there.
-  /// Throws DataError, and moves nothing, if that checkpoint does not verify or there is none. Reports what it moves on
-  /// rank 0.
+  /// Throws DataError, and moves nothing, as of_step does. Reports what it moves on rank 0.
   Checkpoint go_back(std::int64_t step, Report const& report, Communicator const& world);
 
   enum class Check { sizes, all_bytes };
