@@ -97,6 +97,7 @@ std::map<int, Rank> ranks_of(json::value const& trace) {
       continue;
     }
     rank.lanes.insert(lane);
+    require(event.at("ts").to_number<double>() >= 0, "an event is before 0, where Perfetto drops it");
     if (phase != "X") {
       add_transfer(rank, event, lane);
       continue;
