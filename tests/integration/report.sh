@@ -83,12 +83,43 @@ cmp -s $report before.json || fail "a finished run changed the report"
 
 # With more ranks than an earlier start, computing is compared; a resume has its own event file.
 ends 0 "${train[@]}" --set run.directory=scaled --set train.steps=10 --set train.validate_bleu=true --set train.validate_every=10
-grep -aq 'valid/translations' scaled/tensorboard/events.out.tfevents.* || fail "no translations"
+for tag in valid/translations attention/decoder.layers.0.cross_attention attention/tokens; do
+  grep -aq "$tag" scaled/tensorboard/events.out.tfevents.* || fail "no $tag"
+done
 ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=scaled --set train.steps=20 --set train.validate_every=0
 positive "$(value scaled/report.json efficiency computation_scaling)" "computation scaling"
 [ "$(value scaled/report.json reference ranks)" = 1 ] || fail "no reference"
 [ "$(ls scaled/tensorboard/events.out.tfevents.* | wc -l)" -eq 2 ] || fail "a resume appends to the old event file"
 [ "$(grep -c '^== ' scaled/log.txt)" -eq 2 ] || fail "log.txt was not continued"
+
+# Images of attention also where each rank has some of the heads, and none where no rank has the whole model.
+translated=(--set train.steps=4 --set train.validate_every=4 --set train.validate_bleu=true)
+for axis in tensor pipeline; do
+  ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=$axis --set parallel.$axis=2 "${translated[@]}"
+  grep -aq 'valid/translations' $axis/tensorboard/events.out.tfevents.* || fail "$axis: no translations"
+done
+grep -aq 'attention/decoder.layers.0.cross_attention' tensor/tensorboard/events.out.tfevents.* || fail "no attention over a tensor group"
+! grep -aq 'attention/' pipeline/tensorboard/events.out.tfevents.* || fail "attention of a part of the model"
+
+# Where the hosts have no counters of energy, inspect asks Slurm's accounting for the step in which the run was.
+grep -q '"slurm":null,' $report || fail "a run outside of Slurm is in one"
+ends 0 env SLURM_JOB_ID=17 SLURM_STEP_ID=3 "${train[@]}" --set run.directory=step --set train.steps=10 --set train.validate_every=0
+grep -q '"slurm":{"job":"17","step":"3"}' step/report.json || fail "the report does not name the step"
+sed -i 's/"energy":{[^}]*}/"energy":{"joules":null,"joules_per_million_tokens":null,"source":null,"reason":"no counters"}/' step/report.json
+mkdir bin
+inspected() { # inspected ANSWER: energy as `inspect` shows it where sacct answers this
+  printf '#!/bin/sh\n[ "$*" = "-j 17.3 --format=ConsumedEnergyRaw --noheader --parsable2" ] && printf %%s "%s"\n' "$1" > bin/sacct
+  chmod +x bin/sacct
+  ends 0 env PATH="$work/bin:$PATH" "$HEDDLE" inspect step
+  sed -n 's/^energy of the last start: //p' log
+}
+tokens=$(value step/report.json training tokens)
+rate=$(awk -v tokens="$tokens" 'BEGIN { printf "%.1f", 1e6 * 52 / tokens }')
+shown=$(inspected 52)
+[ "$(tr -d , <<< "$shown")" = "52 J $rate J per million tokens (Slurm's accounting of step 17.3)" ] || fail "Slurm's energy: $shown"
+for answer in 0 ''; do
+  [ "$(inspected "$answer")" = "unknown (no counters; sacct knows no energy of step 17.3)" ] || fail "an energy of '$answer' is known"
+done
 
 # SIGUSR1 is acknowledged at once, and the command that goes on is printed.
 "${train[@]}" --set run.directory=signalled --set train.steps=100000 > log 2>&1 &

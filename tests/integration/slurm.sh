@@ -93,6 +93,7 @@ grep -q "^stopped by SIGUSR1 after step" cut.log || fail "cut was not stopped by
 grep -q "^training ended with exit code 75" cut.log || fail "cut did not end with 75"
 grep -q "^resuming after step" cut.log || fail "cut did not resume"
 [ "$(grep -c "^job $cut, restart [01], on n\[1-4\]" cut.log)" -eq 2 ] || fail "cut did not run twice on four nodes"
+grep -q "\"slurm\":{\"job\":\"$cut\",\"step\":\"[0-9]*\"}" cut/report.json || fail "the report of cut does not name its step"
 [ "$(grep -c "$layout" cut.log)" -eq 2 ] || fail "cut was not sharded as $layout"
 # If the comparison could not detect different runs it would prove nothing: step 100 is not step 200.
 state() { echo "$1"/checkpoints/step-00000"$2"/tensors-*.h5; }

@@ -1,5 +1,6 @@
 // trace_reader TRACE.json REPORT.json RANKS STEPS: checks a trace of all steps of a run against its report. Prints the
-// sums that it compared; prints the first fault and ends with 1 if there is one.
+// sums that it compared and the number of slices, as Perfetto counts them; prints the first fault and ends with 1 if
+// there is one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -96,6 +97,7 @@ std::map<int, Rank> ranks_of(json::value const& trace) {
       continue;
     }
     rank.lanes.insert(lane);
+    require(event.at("ts").to_number<double>() >= 0, "an event is before 0, where Perfetto drops it");
     if (phase != "X") {
       add_transfer(rank, event, lane);
       continue;
@@ -203,6 +205,15 @@ double sum_of(Rank const& rank, auto const& which) {
   return sum;
 }
 
+/// The number of complete events and transfers of all ranks.
+std::size_t slices(std::map<int, Rank> const& ranks) {
+  std::size_t sum = 0;
+  for (auto const& [number, rank] : ranks) {
+    sum += rank.spans.size() + rank.transfers.size();
+  }
+  return sum;
+}
+
 /// Within 2 %, and the resolution of short sums.
 void require_equal(std::string const& name, double traced, double reported) {
   fmt::print("{}: {:.6f} s traced, {:.6f} s reported\n", name, traced, reported);
@@ -246,6 +257,7 @@ void check(char const* trace_path, char const* report_path, int ranks, int steps
     check_sums(number, rank, report.at("ranks").as_array().at(static_cast<std::size_t>(number)).as_object());
   }
   fmt::print("messages in order: {}\n", check_messages(found));
+  fmt::print("slices: {}\n", slices(found));
 }
 
 }  // namespace

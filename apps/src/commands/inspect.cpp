@@ -18,6 +18,9 @@
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "inspection/report.hpp"
+#include "inspection/run/energy.hpp"
+#include "inspection/run/run_files.hpp"
+#include "inspection/run/run_view.hpp"
 #include "translation/trained_model.hpp"
 
 namespace heddle {
@@ -268,6 +271,17 @@ std::vector<fs::path> datasets_at(fs::path const& path) {
   return found;
 }
 
+/// The energy of the run that the path lies in, where it has a report.
+void print_energy(fs::path const& path) {
+  std::vector<std::string> notes;
+  fs::path const directory = run_directory_of(path);
+  auto report = directory.empty() ? std::nullopt : read_run_file(directory / "report.json", "", notes);
+  if (report) {
+    add_slurm_energy(*report);
+    std::cout << fmt::format("energy of the last start: {}\n", describe_energy(*report));
+  }
+}
+
 void inspect_checkpoints(InspectOptions const& options) {
   auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
   TrainedModelOptions chosen;
@@ -288,6 +302,7 @@ void inspect_checkpoints(InspectOptions const& options) {
     }
     std::cout << '\n';
   }
+  print_energy(options.path);
   inspect_checkpoint(opened.front(), options.parameters);
 }
 

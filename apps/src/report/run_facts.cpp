@@ -168,6 +168,14 @@ std::optional<double> joules_per_million_tokens(RunFacts const& facts) {
   return 1e6 * *facts.joules / static_cast<double>(facts.training->tokens - facts.training->tokens_of_first);
 }
 
+json::value slurm(RunFacts const& facts) {
+  if (!facts.slurm) {
+    return nullptr;
+  }
+  std::string const& step = facts.slurm->step;
+  return json::object{{"job", facts.slurm->job}, {"step", step.empty() ? json::value(nullptr) : json::value(step)}};
+}
+
 json::value energy(RunFacts const& facts) {
   if (!facts.training) {
     return nullptr;
@@ -175,7 +183,7 @@ json::value energy(RunFacts const& facts) {
   json::value const none(nullptr);
   return json::object{{"joules", known(facts.joules)},
                       {"joules_per_million_tokens", known(joules_per_million_tokens(facts))},
-                      {"source", facts.joules ? json::value("RAPL") : none},
+                      {"source", facts.joules ? json::value(facts.energy_source) : none},
                       {"reason", facts.joules ? none : json::value(facts.no_energy)}};
 }
 
@@ -212,6 +220,7 @@ json::object to_json(RunFacts const& facts) {
                       {"command", facts.command},
                       {"started", facts.started},
                       {"state", facts.state},
+                      {"slurm", slurm(facts)},
                       {"parameters", facts.parameters},
                       {"layout", layout(facts)},
                       {"stages", stages(facts)},
@@ -249,9 +258,10 @@ std::string describe_speed(RunFacts const& facts) {
                                   : "unknown (no start with fewer ranks)",
         found.slowest, facts.hosts[static_cast<std::size_t>(found.slowest)], found.waited_less);
   }
-  return text + (facts.joules ? fmt::format("energy: {} J, {} J per million tokens\n", readable_count(*facts.joules),
-                                            readable_decimal(*joules_per_million_tokens(facts), 1))
-                              : fmt::format("energy: unknown ({})\n", facts.no_energy));
+  return text + (facts.joules
+                     ? fmt::format("energy: {} J, {} J per million tokens ({})\n", readable_count(*facts.joules),
+                                   readable_decimal(*joules_per_million_tokens(facts), 1), facts.energy_source)
+                     : fmt::format("energy: unknown ({})\n", facts.no_energy));
 }
 
 }  // namespace heddle

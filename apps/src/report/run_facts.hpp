@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "slurm_step.hpp"
+
 namespace heddle {
 
 /// A group's communication on one rank.
@@ -65,6 +67,7 @@ struct RunFacts {
   std::string program;  ///< with its version
   std::string command;
   std::string started;  ///< in UTC
+  std::optional<SlurmStep> slurm = {};
   std::string state = "training";
   std::optional<Reference> reference = {};
 
@@ -75,6 +78,7 @@ struct RunFacts {
   std::optional<Efficiency> efficiency = {};
   std::optional<double> computation_scaling = {};
   std::optional<double> joules = {};
+  std::string energy_source = {};
   std::string no_energy = {};  ///< the reason, where joules are not known
   std::int64_t best_step = 0;  ///< 0: nothing was validated
   double best_valid_loss = 0;

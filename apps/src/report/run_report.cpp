@@ -12,6 +12,7 @@
 #include <heddle/dist/report/mesh_report.hpp>
 #include <iterator>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace heddle {
@@ -59,7 +60,8 @@ RunReport::RunReport(Setup const& setup)
              .kernels = {},
              .program = setup.program,
              .command = setup.command,
-             .started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+             .started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
+             .slurm = own_slurm_step()},
       first_on_host_(is_first_on_host(facts_.hosts, setup.parallel.world.rank())) {
   facts_.plan = plan_pipeline(facts_.model, setup.config.parallel, setup.vocabulary.target);
   facts_.ranks.resize(facts_.hosts.size());
@@ -191,14 +193,17 @@ void RunReport::measure_peak(Execution& execution) {
 }
 
 void RunReport::gather_energy() {
+  std::string source;
   std::string reason;
   double joules = 0;
   if (energy_) {
     energy_->sample();
+    source = energy_->source();
     reason = energy_->reason();
     joules = energy_->joules();
   }
   Communicator const& world = setup_.parallel.world;
+  auto const sources = gather_texts(world, source);
   auto const reasons = gather_texts(world, reason);
   double const sum = sums_of(world, std::vector{joules}).front();
   auto const unknown = std::ranges::find_if(reasons, [](std::string const& each) { return !each.empty(); });
@@ -206,6 +211,9 @@ void RunReport::gather_energy() {
     facts_.no_energy = "one step is too short to measure";
   } else if (unknown == reasons.end()) {
     facts_.joules = sum;
+    std::set<std::string> different(sources.begin(), sources.end());
+    different.erase("");  // of ranks that measure nothing
+    facts_.energy_source = fmt::format("{}", fmt::join(different, " and "));
   } else {
     facts_.no_energy =
         fmt::format("on {}: {}", facts_.hosts[static_cast<std::size_t>(unknown - reasons.begin())], *unknown);

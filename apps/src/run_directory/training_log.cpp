@@ -159,6 +159,12 @@ void TrainingLog::write_events(StepReport const& report, double loss, double rat
       events_->scalar(step, "valid/bleu", *validation->bleu);
       events_->text(step, "valid/translations", validation->translations);
     }
+    for (NamedImage const& each : validation->attention) {
+      events_->image(step, "attention/" + each.name, each.image);
+    }
+    if (!validation->attention.empty()) {
+      events_->text(step, "attention/tokens", validation->attention_tokens);
+    }
     if (validation->accuracy) {
       events_->scalar(step, "valid/accuracy", *validation->accuracy);
     }

@@ -10,11 +10,18 @@
 #include <heddle/io/tensorboard/event_file.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "run_directory.hpp"
 #include "run_log.hpp"
 
 namespace heddle {
+
+/// An image of a validation, with the name under which TensorBoard shows it.
+struct NamedImage {
+  std::string name;
+  GreyImage image;
+};
 
 /// A validation's result.
 struct ValidationResult {
@@ -23,6 +30,9 @@ struct ValidationResult {
   std::optional<double> accuracy{};  ///< of masked tokens
   std::string translations{};        ///< some of them, beside their references, in Markdown; "" without BLEU
   LayerNorms norms{};
+  // Of rank 0, with BLEU and where they can be had:
+  std::vector<NamedImage> attention{};  ///< of the first short pair, one image for each cross-attention sublayer
+  std::string attention_tokens{};       ///< their rows and columns, in Markdown
 };
 
 /// One optimizer step, with the numbers that the log uses.

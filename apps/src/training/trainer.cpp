@@ -314,8 +314,8 @@ void Trainer::after_step(StepReport const& report) {
       log_->pause();
     }
     setup_.watch.phase("validating after step", state_.step);
-    validation = validate({config_, *valid_data_, *valid_samples_, *engine_, setup_.parallel, setup_.execution,
-                           setup_.watch, *whole_model_});
+    validation = validate({config_, setup_.registries, *valid_data_, *valid_samples_, *engine_, setup_.parallel,
+                           setup_.execution, setup_.watch, *whole_model_});
     best = std::isfinite(validation->loss) && (state_.best_step == 0 || validation->loss < state_.best_valid_loss);
     state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
     if (best) {

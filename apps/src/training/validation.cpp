@@ -8,10 +8,12 @@
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/io/dataset/training_data.hpp>
 #include <heddle/io/metrics/bleu.hpp>
 #include <string>
 #include <vector>
 
+#include "attention_maps.hpp"
 #include "watched_micro_batches.hpp"
 
 namespace heddle {
@@ -84,6 +86,49 @@ void translate(ValidationSetup const& setup, std::vector<std::int64_t> const& pa
   result.translations = table(setup, pairs, hypotheses, references);
 }
 
+/// The first pair whose sides have at most 64 tokens, so that images stay small and cheap; nothing if there is none.
+std::optional<SentencePair> short_pair(Dataset const& dataset, std::vector<std::int64_t> const& pairs) {
+  constexpr std::size_t most = 64;
+  for (std::int64_t const index : pairs) {
+    SentencePair pair{0, dataset.source(index), dataset.target(index)};
+    if (std::max(pair.source.size(), pair.target.size()) <= most) {
+      return pair;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The tokens of an image's rows and columns, in Markdown.
+std::string describe_tokens(Dataset const& dataset, SentencePair const& pair, SideIds const& ids) {
+  auto const pieces = [](Tokenizer const& tokenizer, std::vector<std::int32_t> const& tokens) {
+    std::string text;
+    for (std::int32_t const token : tokens) {
+      text += fmt::format(" {}", cell(tokenizer.piece(token)));
+    }
+    return text;
+  };
+  Tokenizer const& source = dataset.source_tokenizer();
+  Tokenizer const& target = dataset.target_tokenizer();
+  return fmt::format("| | tokens |\n| --- | --- |\n| rows, from above |{}{} |\n| columns, from the left |{}{} |\n",
+                     pieces(target, {ids.target.begin}), pieces(target, pair.target), pieces(source, pair.source),
+                     pieces(source, {ids.source.end}));
+}
+
+/// Sets the images of a result on the ranks that can compute them.
+void draw_attention(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs, ValidationResult& result) {
+  auto const pair = has_attention_maps(setup.parallel) ? short_pair(setup.dataset, pairs) : std::nullopt;
+  if (!pair) {
+    return;
+  }
+  SideIds const ids = setup.dataset.vocabulary().special_ids();
+  for (AttentionMap const& map : attention_maps({setup.config, setup.registries, setup.engine, setup.parallel,
+                                                 setup.execution, vocabulary_sizes(setup.dataset), ids},
+                                                *pair)) {
+    result.attention.push_back({map.path, draw(map)});
+  }
+  result.attention_tokens = describe_tokens(setup.dataset, *pair, ids);
+}
+
 }  // namespace
 
 ValidationResult validate(ValidationSetup const& setup) {
@@ -95,6 +140,7 @@ ValidationResult validate(ValidationSetup const& setup) {
   }
   if (setup.config.train.validate_bleu) {
     translate(setup, batch.samples, result);
+    draw_attention(setup, batch.samples, result);
   }
   auto const operations =
       setup.engine.kernels().select<TensorOps>(setup.config.kernels, {setup.engine.parameters().values().dtype()});

@@ -44,9 +44,19 @@ std::string name_of_domain(fs::path const& directory) {
 
 }  // namespace
 
-EnergyMeter::EnergyMeter(fs::path const& root) {
+EnergyMeter::EnergyMeter(Places const& places) {
+  fs::path const counter = places.node / "energy";  // "1234567 J 1700000000000000 us"
+  if (auto const joules = number_in(counter)) {
+    source_ = "the nodes' counters";
+    domains_.push_back({counter, 0, *joules, 1'000'000});
+  } else {
+    find_domains(places.powercap);
+  }
+}
+
+void EnergyMeter::find_domains(fs::path const& powercap) {
   // A machine's domains are listed twice where links to those inside a package stand beside it.
-  for (fs::path const& package : domains_in(root)) {
+  for (fs::path const& package : domains_in(powercap)) {
     if (name_of_domain(package).starts_with("package")) {
       add_domain(package);
       for (fs::path const& part : domains_in(package)) {
@@ -57,7 +67,7 @@ EnergyMeter::EnergyMeter(fs::path const& root) {
     }
   }
   if (domains_.empty() && reason_.empty()) {
-    reason_ = fmt::format("no counters of energy in {}", root.string());
+    reason_ = fmt::format("no counters of energy in {}", powercap.string());
   }
 }
 
@@ -79,7 +89,11 @@ void EnergyMeter::sample() {
       return;
     }
     // One that is smaller than before has begun again.
-    microjoules_ += *value - domain.last + (*value < domain.last ? domain.range : 0);
+    if (*value < domain.last && domain.range == 0) {
+      reason_ = fmt::format("{} has begun again", domain.counter.string());
+      return;
+    }
+    microjoules_ += domain.microjoules * (*value - domain.last + (*value < domain.last ? domain.range : 0));
     domain.last = *value;
   }
 }

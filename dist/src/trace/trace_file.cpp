@@ -7,6 +7,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/trace/trace_file.hpp>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <ostream>
 #include <span>
@@ -64,6 +65,15 @@ RankEvents receive_from(Communicator const& world, int rank) {
     begin = next;
   }
   return result;
+}
+
+/// The begin of the earliest event of all ranks, by rank 0's clock. Collective over `world`.
+std::int64_t earliest(Communicator const& world, RankEvents const& own) {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  for (TraceEvent const& event : own.events) {
+    first = std::min(first, event.begin - own.offset);
+  }
+  return -max_of(world, -first);
 }
 
 /// Names of layers and kernels may be a plug-in's.
@@ -166,9 +176,10 @@ class Writer {
 
 void write_trace(Communicator const& world, StepTrace const& trace, std::int64_t offset, std::ostream* output) {
   RankEvents own{trace.events(), trace.texts(), host_name(), offset};
+  // Perfetto drops events before 0, and rank 0 may not be the first to begin.
+  std::int64_t const origin = earliest(world, own);
   bool failed = false;
   if (world.rank() == 0) {
-    std::int64_t const origin = own.events.empty() ? 0 : own.events.front().begin;
     *output << R"({"displayTimeUnit":"ms","traceEvents":[)";
     Writer writer(*output, origin);
     writer.write(0, own);

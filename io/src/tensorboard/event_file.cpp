@@ -29,12 +29,16 @@ namespace session_log {
 constexpr int status = 1, status_start = 1;
 }
 namespace value {
-constexpr int summary = 1, tag = 1, simple_value = 2, histogram = 5, tensor = 8, metadata = 9;
+constexpr int summary = 1, tag = 1, simple_value = 2, image = 4, histogram = 5, tensor = 8, metadata = 9;
 constexpr int plugin_data = 1, plugin_name = 1;
 }  // namespace value
 namespace histogram {
 constexpr int least = 1, most = 2, count = 3, sum = 4, sum_of_squares = 5, bucket_limits = 6, buckets = 7;
 }
+namespace image {
+constexpr int height = 1, width = 2, colorspace = 3, encoded = 4;
+constexpr int grey = 1;  // a colorspace
+}  // namespace image
 namespace tensor {
 constexpr int dtype = 1, dtype_string = 7, shape = 2, dimension = 2, size = 1, string_value = 8;
 }
@@ -158,6 +162,15 @@ void EventFile::text(std::int64_t step, std::string_view tag, std::string_view w
                           .bytes(value::tensor, content.content())
                           .bytes(value::metadata, metadata.content())
                           .content());
+}
+
+void EventFile::image(std::int64_t step, std::string_view tag, GreyImage const& picture) {
+  Message const content = Message()
+                              .integer(image::height, picture.height)
+                              .integer(image::width, picture.width)
+                              .integer(image::colorspace, image::grey)
+                              .bytes(image::encoded, to_png(picture));
+  write_summary(step, Message().bytes(value::tag, tag).bytes(value::image, content.content()).content());
 }
 
 void EventFile::flush() {

@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A tree such as /sys/class/powercap.
+/// A tree such as /sys/class/powercap, in which pm_counters is one such as /sys/cray/pm_counters.
 class EnergyMeterTest : public testing::Test {
  protected:
   void write(std::string const& file, std::string const& text) {
@@ -25,6 +25,8 @@ class EnergyMeterTest : public testing::Test {
     write(directory + "/max_energy_range_uj", "262143328850");
   }
 
+  EnergyMeter begin() const { return EnergyMeter({root_.path() / "pm_counters", root_.path()}); }
+
   test::TemporaryDirectory root_;
 };
 
@@ -36,7 +38,7 @@ TEST_F(EnergyMeterTest, AddsUpPackagesAndTheirMemory) {
   make_domain("intel-rapl:1", "package-1", 0);
   make_domain("intel-rapl:2", "psys", 0);                    // the whole machine, packages included
   make_domain("intel-rapl-mmio:0", "package-0", 5'000'000);  // the same counter by another way
-  EnergyMeter meter(root_.path());
+  EnergyMeter meter = begin();
   EXPECT_EQ(meter.joules(), 0);
   write("intel-rapl:0/energy_uj", "8500000");
   write("intel-rapl:0/intel-rapl:0:0/energy_uj", "3000000");
@@ -51,7 +53,7 @@ TEST_F(EnergyMeterTest, AddsUpPackagesAndTheirMemory) {
 
 TEST_F(EnergyMeterTest, CountersThatOverflowBeginAgain) {
   make_domain("intel-rapl:0", "package-0", 262'143'000'000);
-  EnergyMeter meter(root_.path());
+  EnergyMeter meter = begin();
   write("intel-rapl:0/energy_uj", "671150");
   meter.sample();
   EXPECT_NEAR(meter.joules(), 1.0, 1e-9);
@@ -60,19 +62,35 @@ TEST_F(EnergyMeterTest, CountersThatOverflowBeginAgain) {
   EXPECT_NEAR(meter.joules(), 3.0, 1e-9);
 }
 
+TEST_F(EnergyMeterTest, ANodesOwnCounterIsUsedInsteadOfItsProcessors) {
+  make_domain("intel-rapl:0", "package-0", 5'000'000);
+  EXPECT_EQ(begin().source(), "RAPL");
+  write("pm_counters/energy", "123456 J 1700000000000000 us");
+  EnergyMeter meter = begin();
+  EXPECT_EQ(meter.source(), "the nodes' counters");
+  write("intel-rapl:0/energy_uj", "9000000");
+  write("pm_counters/energy", "123706 J 1700000001000000 us");
+  meter.sample();
+  EXPECT_EQ(meter.reason(), "");
+  EXPECT_DOUBLE_EQ(meter.joules(), 250);
+  write("pm_counters/energy", "4 J 1700000002000000 us");  // the controller has been started again
+  meter.sample();
+  EXPECT_THAT(meter.reason(), HasSubstr("pm_counters/energy has begun again"));
+}
+
 TEST_F(EnergyMeterTest, WithoutCountersTheEnergyIsUnknown) {
-  EXPECT_THAT(EnergyMeter(root_.path()).reason(), HasSubstr("no counters of energy in "));
-  EXPECT_THAT(EnergyMeter(root_.path() / "nowhere").reason(), HasSubstr("no counters of energy in "));
+  EXPECT_THAT(begin().reason(), HasSubstr("no counters of energy in "));
+  EXPECT_THAT(EnergyMeter({root_.path(), root_.path() / "nowhere"}).reason(), HasSubstr("no counters of energy in "));
 }
 
 TEST_F(EnergyMeterTest, ACounterThatCannotBeReadMakesItUnknown) {
   make_domain("intel-rapl:0", "package-0", 1);
   make_domain("intel-rapl:1", "package-1", 1);
   std::filesystem::remove(root_.path() / "intel-rapl:1/energy_uj");
-  EXPECT_THAT(EnergyMeter(root_.path()).reason(), HasSubstr("intel-rapl:1/energy_uj cannot be read"));
+  EXPECT_THAT(begin().reason(), HasSubstr("intel-rapl:1/energy_uj cannot be read"));
 
   make_domain("intel-rapl:1", "package-1", 1);
-  EnergyMeter meter(root_.path());
+  EnergyMeter meter = begin();
   EXPECT_EQ(meter.reason(), "");
   std::filesystem::remove(root_.path() / "intel-rapl:0/energy_uj");
   meter.sample();

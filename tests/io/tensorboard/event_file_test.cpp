@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
+#include <zlib.h>
 
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <heddle/core/base/error.hpp>
 #include <heddle/io/tensorboard/event_file.hpp>
 #include <iterator>
 #include <limits>
@@ -22,13 +24,13 @@ using testing::SizeIs;
 
 // A reader of event files that shares nothing with the writer but the format's description.
 
-/// CRC-32C bit by bit.
-std::uint32_t checksum(std::string const& bytes) {
+/// A reflected CRC of 32 bits, bit by bit; by default CRC-32C.
+std::uint32_t checksum(std::string const& bytes, std::uint32_t polynomial = 0x82f63b78U) {
   std::uint32_t crc = ~0U;
   for (unsigned char const byte : bytes) {
     for (unsigned bit = 0; bit < 8; ++bit) {
       bool const odd = ((crc ^ (byte >> bit)) & 1U) != 0;
-      crc = (crc >> 1U) ^ (odd ? 0x82f63b78U : 0U);
+      crc = (crc >> 1U) ^ (odd ? polynomial : 0U);
     }
   }
   return ~crc;
@@ -114,6 +116,25 @@ std::vector<double> numbers_in(std::string const& packed) {
     numbers.push_back(value_at<double>(packed, place));
   }
   return numbers;
+}
+
+/// The chunks of a PNG file by type, each with a right checksum.
+std::map<std::string, std::string> chunks_of(std::string const& file) {
+  if (!file.starts_with("\x89PNG\r\n\x1a\n")) {
+    throw std::runtime_error("no signature");
+  }
+  auto const big_endian = [&](std::size_t place) { return __builtin_bswap32(value_at<std::uint32_t>(file, place)); };
+  std::map<std::string, std::string> chunks;
+  for (std::size_t place = 8; place < file.size();) {
+    std::size_t const size = big_endian(place);
+    std::string const checked = file.substr(place + 4, 4 + size);
+    if (big_endian(place + 8 + size) != checksum(checked, 0xedb88320U)) {
+      throw std::runtime_error("a checksum is wrong");
+    }
+    chunks[checked.substr(0, 4)] = checked.substr(4);
+    place += 12 + size;
+  }
+  return chunks;
 }
 
 class EventFileTest : public testing::Test {
@@ -212,6 +233,33 @@ TEST_F(EventFileTest, Text) {
   EXPECT_EQ(fields_of(fields_of(tensor.one(2)).one(2)).integers.at(1), 1U) << "one text";
   EXPECT_EQ(tensor.one(8), words);
   EXPECT_EQ(fields_of(fields_of(value.one(9)).one(1)).one(1), "text") << "the plug-in that shows it";
+}
+
+TEST_F(EventFileTest, Images) {
+  GreyImage const image{3, 2, {0, 128, 255, 1, 2, 3}};
+  file_.image(7, "attention/decoder", image);
+  auto const all = events(300);
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(value_of(all[0]).one(1), "attention/decoder");
+  Fields const content = fields_of(value_of(all[0]).one(4));
+  EXPECT_EQ(content.integers, (std::map<int, std::uint64_t>{{1, 2}, {2, 3}, {3, 1}})) << "height, width, one channel";
+  auto const chunks = chunks_of(content.one(4));
+  using std::string_literals::operator""s;
+  EXPECT_EQ(chunks.at("IHDR"), "\0\0\0\3\0\0\0\2\x08\0\0\0\0"s);
+  EXPECT_EQ(chunks.at("IEND"), "");
+  std::string const& data = chunks.at("IDAT");
+  std::string rows(100, 'x');
+  uLongf size = rows.size();
+  ASSERT_EQ(uncompress(reinterpret_cast<Bytef*>(rows.data()), &size, reinterpret_cast<Bytef const*>(data.data()),
+                       data.size()),
+            Z_OK);
+  EXPECT_EQ(rows.substr(0, size), "\0\0\x80\xff\0\1\2\3"s);
+}
+
+TEST_F(EventFileTest, ImagesWithoutPixelsOrWithOthersAreRefused) {
+  EXPECT_THROW(file_.image(1, "a", {}), Error);
+  EXPECT_THROW(file_.image(1, "a", {2, 2, {1, 2, 3}}), Error);
+  EXPECT_THROW(file_.image(1, "a", {-2, -1, {1, 2}}), Error);
 }
 
 TEST_F(EventFileTest, ADamagedFileIsSeen) {

@@ -7,6 +7,7 @@
 #include <heddle/io/checkpoint/store.hpp>
 #include <iostream>
 
+#include "inspection/run/energy.hpp"
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_files.hpp"
@@ -17,18 +18,6 @@ namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The run's directory that a path lies in: itself, or up to two levels above it.
-fs::path run_directory_of(fs::path const& path) {
-  std::error_code problem;
-  fs::path at = fs::weakly_canonical(path, problem);
-  for (int level = 0; level < 3; ++level, at = at.parent_path()) {
-    if (fs::exists(at / metrics_name, problem)) {
-      return at;
-    }
-  }
-  return {};
-}
 
 bool has_checkpoints(fs::path const& path) {
   try {
@@ -64,6 +53,7 @@ boost::json::array facts_of(RunView const& run) {
 
 void add_run_files(boost::json::object& result, fs::path const& directory, std::vector<std::string>& notes) {
   if (auto report = read_run_file(directory / "report.json", "a run of this version writes it", notes)) {
+    add_slurm_energy(*report);
     result["report"] = std::move(*report);
   }
   auto const trace = read_run_file(directory / "trace.json", "`heddle train … --trace 3` writes it", notes);
@@ -73,6 +63,17 @@ void add_run_files(boost::json::object& result, fs::path const& directory, std::
 }
 
 }  // namespace
+
+fs::path run_directory_of(fs::path const& path) {
+  std::error_code problem;
+  fs::path at = fs::weakly_canonical(path, problem);
+  for (int level = 0; level < 3; ++level, at = at.parent_path()) {
+    if (fs::exists(at / metrics_name, problem)) {
+      return at;
+    }
+  }
+  return {};
+}
 
 RunView open_run(std::string const& path, std::string const& which) {
   std::error_code problem;

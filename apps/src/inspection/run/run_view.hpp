@@ -19,6 +19,9 @@ struct RunView {
   std::optional<Config> config;
 };
 
+/// The run's directory that a path lies in: itself, or up to two levels above it; empty: none.
+std::filesystem::path run_directory_of(std::filesystem::path const& path);
+
 /// Opens what `path` names: a run's directory, its checkpoints directory, or one checkpoint's. Throws DataError where
 /// there is neither a checkpoint nor a metrics.jsonl, or where no checkpoint verifies.
 RunView open_run(std::string const& path, std::string const& which);

@@ -139,7 +139,7 @@ function efficiency_card(report) {
     ['steps', training ? `${training.first_step} to ${training.last_step}` : '–'], ['tokens per second', number_text(training ? training.tokens_per_second : null)],
     ['load balance', percent(each.load_balance)], ['communication efficiency', percent(each.communication)], ['parallel efficiency', percent(each.parallel)],
     ['computation scaling', percent(each.computation_scaling)], ['model FLOP utilisation', percent(each.model_utilisation)],
-    ['energy for a million tokens', energy && energy.joules_per_million_tokens ? `${number_text(energy.joules_per_million_tokens)} J` : 'unknown'],
+    ['energy for a million tokens', energy && energy.joules_per_million_tokens ? `${number_text(energy.joules_per_million_tokens)} J (${energy.source})` : 'unknown'],
     each.slowest ? ['slowest rank', `${each.slowest.rank} on ${each.slowest.host}`] : null,
   ].filter(Boolean);
   return card('Efficiency', html('dl', {class: 'facts'}, ...facts.map(([label, text]) => html('div', {}, html('dt', {}, label), html('dd', {}, String(text))))));

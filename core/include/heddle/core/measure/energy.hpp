@@ -7,16 +7,27 @@
 
 namespace heddle {
 
-/// The energy that this machine's processors and their memory take, by the counters of RAPL (running average power
-/// limit) that Linux shows below /sys/class/powercap. Other processes count, too.
+/// The energy that this machine takes. On HPE Cray nodes it is that of the whole node, by the counter of its
+/// controller; elsewhere that of the processors and their memory, by the counters of RAPL (running average power limit)
+/// that Linux shows. Other processes count, too.
 class EnergyMeter {
  public:
-  /// Begins to measure: finds the domains "package-…" and "dram" below `root`.
-  explicit EnergyMeter(std::filesystem::path const& root = "/sys/class/powercap");
+  /// The directories of the counters.
+  struct Places {
+    std::filesystem::path node = "/sys/cray/pm_counters";
+    std::filesystem::path powercap = "/sys/class/powercap";
+  };
+
+  /// Begins to measure: with the file "energy" in `node` or, where that cannot be read, with the domains "package-…"
+  /// and "dram" below `powercap`.
+  explicit EnergyMeter(Places const& places);
+  EnergyMeter() : EnergyMeter(Places()) {}
 
   /// Reads the counters. Must be called more often than they overflow, which takes some minutes at full power.
   void sample();
 
+  /// The kind of counters: "RAPL" or "the nodes' counters".
+  std::string const& source() const { return source_; }
   /// Why the energy is not known; "" if it is.
   std::string const& reason() const { return reason_; }
   /// The energy between the begin and the last sample, where it is known.
@@ -25,13 +36,16 @@ class EnergyMeter {
  private:
   struct Domain {
     std::filesystem::path counter;
-    std::int64_t range = 0;  ///< the greatest value, after which the counter begins again at 0
+    std::int64_t range = 0;  ///< the greatest value, after which the counter begins again at 0; 0: it does not
     std::int64_t last = 0;
+    std::int64_t microjoules = 1;  ///< the counter's unit
   };
+  void find_domains(std::filesystem::path const& powercap);
   void add_domain(std::filesystem::path const& directory);
 
   std::vector<Domain> domains_;
   std::int64_t microjoules_ = 0;
+  std::string source_ = "RAPL";
   std::string reason_;
 };
 

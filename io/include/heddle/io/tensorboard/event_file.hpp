@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <heddle/io/tensorboard/grey_image.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ class EventFile {
   void histogram(std::int64_t step, std::string_view tag, std::span<double const> values);
   /// Text in Markdown.
   void text(std::int64_t step, std::string_view tag, std::string_view text);
+  /// Throws Error as to_png does.
+  void image(std::int64_t step, std::string_view tag, GreyImage const& picture);
   /// Throws Error if something could not be written.
   void flush();
 

@@ -1,0 +1,144 @@
+#include "training/attention_maps.hpp"
+
+#include <gmock/gmock.h>
+
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/training/micro_batch_source.hpp>
+#include <heddle/dist/report/rehearsal.hpp>
+#include <numeric>
+
+#include "golden_model.hpp"
+#include "inspection/model/probe.hpp"
+#include "test_ids.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pointwise;
+using testing::SizeIs;
+
+constexpr VocabularySizes vocabulary{20, 20, true};
+
+Config tiny_config(std::string const& keys = "") {
+  Config config = parse_config("[model]\ndecoder_layers = 2\nencoder_layers = 1\n" + keys, "test");
+  config.model.d_model = 8;
+  config.model.d_ff = 8;
+  config.model.heads = 4;
+  config.model.dropout = 0.3;
+  return config;
+}
+
+class AttentionMapsTest : public testing::Test {
+ protected:
+  explicit AttentionMapsTest(Config config = tiny_config())
+      : config_(std::move(config)),
+        bench_(config_.model, DType::float32),
+        engine_({config_, bench_.registries(), parallel_, bench_.execution(), vocabulary}) {
+    engine_.parameters().initialize(7);
+  }
+  std::vector<AttentionMap> maps() {
+    return attention_maps({config_, bench_.registries(), engine_, parallel_, bench_.execution(), vocabulary, test_ids},
+                          pair_);
+  }
+  /// The mean over heads of the weights that the engine's own calls have, where it is built with a probe.
+  std::vector<double> expected(std::size_t call, std::uint64_t seed) {
+    Registries registries = bench_.registries();
+    Config config = config_;
+    auto const probe = AttentionProbe::install(registries.kernels, config.kernels);
+    TrainingEngine engine({config, registries, parallel_, bench_.execution(), vocabulary});
+    engine.parameters().initialize(seed);
+    probe->start();
+    engine.evaluate(RepeatedPack(make_pack(std::span(&pair_, 1), test_ids)));
+    auto const calls = probe->stop();
+    SequenceAttention const& sequence = calls.at(call).sequences.front();
+    auto const size = static_cast<std::size_t>(sequence.queries * sequence.keys);
+    std::vector<double> mean(size);
+    for (std::size_t index = 0; index < sequence.weights.size(); ++index) {
+      mean[index % size] += sequence.weights[index] / 4;
+    }
+    return mean;
+  }
+
+  Config config_;
+  TestBench bench_;
+  ParallelState parallel_;
+  TrainingEngine engine_;
+  SentencePair const pair_{0, {5, 9, 4, 7}, {6, 3}};
+};
+
+TEST_F(AttentionMapsTest, AreThoseOfTheModelThatTrains) {
+  for (std::uint64_t const seed : {7U, 8U}) {
+    engine_.parameters().initialize(seed);
+    auto const found = maps();
+    ASSERT_THAT(found, SizeIs(2));
+    EXPECT_EQ(found[0].path, "decoder.layers.0.cross_attention");
+    EXPECT_EQ(found[1].path, "decoder.layers.1.cross_attention");
+    for (AttentionMap const& map : found) {
+      ASSERT_EQ(map.queries, 3) << "begin and the target's tokens";
+      ASSERT_EQ(map.keys, 5) << "the source's tokens and end";
+      for (auto row = map.weights.begin(); row != map.weights.end(); row += map.keys) {
+        EXPECT_NEAR(std::accumulate(row, row + map.keys, 0.0), 1, 1e-9);
+      }
+    }
+    // The encoder's layer is call 0, then each layer of the decoder attends to itself first.
+    EXPECT_THAT(found[0].weights, Pointwise(DoubleNear(1e-6), expected(2, seed)));
+    EXPECT_THAT(found[1].weights, Pointwise(DoubleNear(1e-6), expected(4, seed)));
+  }
+}
+
+TEST_F(AttentionMapsTest, ChangeNothingInTheModelThatTrains) {
+  auto const before = to_host<float>(engine_.parameters().values());
+  auto const kernels = bench_.registries().kernels.of<Attention>().names();
+  maps();
+  EXPECT_EQ(to_host<float>(engine_.parameters().values()), before);
+  EXPECT_EQ(bench_.registries().kernels.of<Attention>().names(), kernels) << "the probe is not registered";
+}
+
+class RecomputedMapsTest : public AttentionMapsTest {
+ protected:
+  RecomputedMapsTest() : AttentionMapsTest(tiny_config("recompute = \"layer\"\n")) {}
+};
+
+TEST_F(RecomputedMapsTest, AreThoseOfLayersThatKeepNothing) {
+  auto const found = maps();
+  ASSERT_THAT(found, SizeIs(2));
+  EXPECT_THAT(found[1].weights, Pointwise(DoubleNear(1e-6), expected(4, 7)));
+}
+
+class DecoderAloneMapsTest : public AttentionMapsTest {
+ protected:
+  DecoderAloneMapsTest() : AttentionMapsTest(tiny_config("stacks = [\"decoder\"]\n")) {}
+};
+
+TEST_F(DecoderAloneMapsTest, DoNotExist) {
+  EXPECT_THAT(maps(), IsEmpty());
+}
+
+TEST(AttentionMapTest, EachWeightIsASquare) {
+  GreyImage const image = draw({"a", 1, 2, {0.2, 1}});
+  EXPECT_EQ(image.width, 24);
+  EXPECT_EQ(image.height, 12);
+  ASSERT_THAT(image.pixels, SizeIs(24 * 12));
+  for (std::size_t pixel = 0; pixel < image.pixels.size(); ++pixel) {
+    ASSERT_EQ(image.pixels[pixel], pixel % 24 < 12 ? 51 : 255) << pixel;
+  }
+}
+
+TEST(AttentionMapTest, RanksThatHaveAPartOfTheModelOrOfASentenceHaveNone) {
+  // Of four ranks, pipeline x data x context x tensor.
+  auto const has = [](std::array<int, mesh_axes> const& sizes, int rank) {
+    return has_attention_maps(idle_parallel_state(Mesh(sizes, rank, 4), {}));
+  };
+  bool const on_host = kernel_memory_space() == MemorySpace::host;
+  EXPECT_EQ(has({1, 2, 1, 2}, 0), on_host);
+  EXPECT_EQ(has({1, 2, 1, 2}, 1), on_host) << "it has the other heads";
+  EXPECT_FALSE(has({1, 2, 1, 2}, 2)) << "it has the same as rank 0";
+  EXPECT_FALSE(has({2, 1, 1, 2}, 0));
+  EXPECT_FALSE(has({1, 1, 2, 2}, 0));
+}
+
+}  // namespace
+}  // namespace heddle
