@@ -13,7 +13,7 @@ for signal in TERM INT; do
   code=0
   wait "$victim" || code=$?
   [ "$code" -eq 75 ] || fail "SIG$signal: exit code $code instead of 75"
-  grep -Eq "^heddle: SIG$signal in step [0-9,]+: .* of step [0-9,]+ in alone_$signal/checkpoints; the same command" log ||
+  grep -Eq "^heddle: SIG$signal in step [0-9,]+: .* of step [0-9,]+ in alone_$signal/checkpoints; the next start" log ||
     fail "SIG$signal is not answered at once"
   grep -q "^stopped by SIG$signal after step" log || fail "SIG$signal: no orderly end"
 done

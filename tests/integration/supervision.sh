@@ -119,7 +119,7 @@ ends 64 "${run[@]}" --launcher-ends-within 0 -- "$HEDDLE_MPIRUN" -np 2
 
 # A start that hangs before any rank has locked the directory.
 printf '#!/bin/sh\nexec sleep 100\n' > hanging && chmod +x hanging
-ends 143 "${run[@]}" --set run.directory=never --start-within 0.5 -- ./hanging
+ends 143 "${run[@]}" --pause 0.1 --set run.directory=never --start-within 0.5 -- ./hanging
 [ "$(grep -c "no rank has begun to train within 0.5 s: ending the launcher" log)" -eq 4 ] || fail "a start that hangs is not ended"
 grep -q "giving up after 3 restarts" log || fail "it does not give up starts that hang"
 
@@ -140,13 +140,29 @@ ends 71 "${run[@]}" --set run.directory=diverged --set optimizer.learning_rate=1
 
 # A launcher that loses its ranks before their first step: three restarts, then its own code.
 printf '#!/bin/sh\necho start >> starts\nexit 137\n' > losing && chmod +x losing
-ends 137 "${run[@]}" --set run.directory=lost -- ./losing
+ends 137 "${run[@]}" --pause 0.1 --set run.directory=lost -- ./losing
+grep -q "it begins in 0.3 s" log || fail "the third restart does not wait"
 [ "$(wc -l < starts)" -eq 4 ] || fail "$(wc -l < starts) starts without progress instead of 4"
 grep -q "giving up after 3 restarts without a new step" log || fail "it does not say that it gives up"
 ends 1 "${run[@]}" --set run.directory=lost -- ./missing
 # A directory with other things in place of its files does not stop it.
 mkdir odd && mkfifo odd/metrics.jsonl odd/report.json && : > odd/checkpoints
-ends 137 timeout 20 "${run[@]}" --set run.directory=odd -- ./losing
+ends 137 timeout 20 "${run[@]}" --pause 0.1 --set run.directory=odd -- ./losing
+# A launcher's 0 is no proof that the run was done.
+ends 1 "${run[@]}" --pause 0.1 --set run.directory=nothing -- true
+grep -q "but the run's report does not say that it was done, after no step: starting again" log || fail "it believed a launcher"
+# A script that leaves its launcher behind: it ends with it.
+printf '#!/bin/sh\nsleep 1000 & echo $! > left\nexit 137\n' > leaving && chmod +x leaving
+ends 137 "${run[@]}" --pause 0.1 --set run.directory=left_behind -- ./leaving
+! kill -0 "$(cat left)" 2> /dev/null || fail "a process of the launcher's group was left behind"
+# A signal before training begins ends the launcher: 75.
+printf '#!/bin/sh\nexec sleep 1000\n' > slow && chmod +x slow
+"${run[@]}" --set run.directory=early -- ./slow > log 2>&1 &
+supervisor=$!
+sleep 0.5
+kill -TERM "$supervisor"
+code=0 && wait "$supervisor" || code=$?
+[ "$code" -eq 75 ] || fail "a signal before training began ended with $code"
 
 # Fewer ranks where the first number makes no step.
 cat > two_at_most << SH

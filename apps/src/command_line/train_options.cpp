@@ -42,6 +42,29 @@ void require_valid(TrainOptions const& options, std::string_view command) {
   options.verbosity.verbosity();  // refuses -q with -v
 }
 
+std::vector<std::string> arguments_to_go_on(TrainOptions const& options, std::filesystem::path const& directory) {
+  std::vector<std::string> words{options.config};
+  for (std::string const& override : options.overrides) {
+    words.insert(words.end(), {"--set", override});
+  }
+  for (std::string const& plugin : options.plugins) {
+    words.insert(words.end(), {"--plugin", plugin});
+  }
+  if (options.trust_plugins) {
+    words.emplace_back("--trust-plugins");
+  }
+  if (options.new_data) {
+    words.emplace_back("--new-data");
+  }
+  if (Verbosity const verbosity = options.verbosity.verbosity(); verbosity != Verbosity::normal) {
+    words.emplace_back(verbosity == Verbosity::quiet ? "-q" : "-v");
+  }
+  if (options.fresh) {
+    words.insert(words.end(), {"--set", fmt::format("run.directory={}", directory.string())});
+  }
+  return words;
+}
+
 std::filesystem::path run_directory_for(std::filesystem::path name, bool fresh) {
   name = name.lexically_normal();
   if (!name.has_filename()) {

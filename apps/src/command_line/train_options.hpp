@@ -32,6 +32,11 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options);
 /// Throws UsageError where a value of them is none, or two exclude each other.
 void require_valid(TrainOptions const& options, std::string_view command);
 
+/// The words behind `train` with which a later start goes on in this directory: without what is to happen only once.
+/// --new-data stays, because a run that is lost before its first checkpoint on the new data needs it again; after that
+/// it means nothing. With --fresh the directory is named.
+std::vector<std::string> arguments_to_go_on(TrainOptions const& options, std::filesystem::path const& directory);
+
 /// The path run.directory, or with `fresh` the first of NAME-2, NAME-3, … that does not exist on this machine.
 std::filesystem::path run_directory_for(std::filesystem::path name, bool fresh);
 

@@ -21,6 +21,7 @@ struct RunOptions {
   std::string hosts;
   double launcher_ends_within = 30;
   double start_within = 600;
+  double pause = 10;
 };
 
 CommandSyntax run_syntax(RunOptions& options) {
@@ -30,7 +31,9 @@ CommandSyntax run_syntax(RunOptions& options) {
   syntax.summary =
       "Starts `LAUNCHER ARGUMENT... heddle train RUN.toml ...` and starts it again after a lost rank, launcher or\n"
       "node or a hang: it goes on from the newest checkpoint. Gives up after three restarts without a new step.\n"
-      "--resume-from and --trace hold for the first start only.";
+      "--resume-from and --trace hold until a start has begun to train. Ends with the launcher's code, unless the "
+      "run's\n"
+      "report says more; after a signal with 75.";
   add_train_options(syntax, options.train);
   syntax.options.add_options()  //
       ("ranks", boost::program_options::value(&options.ranks)->value_name("N,..."),
@@ -46,7 +49,9 @@ CommandSyntax run_syntax(RunOptions& options) {
        "a launcher that waits longer after its ranks have ended is ended")  //
       ("start-within",
        boost::program_options::value(&options.start_within)->value_name("SECONDS")->default_value(options.start_within),
-       "a launcher none of whose ranks has begun to train by then is ended");
+       "a launcher none of whose ranks has begun to train by then is ended")  //
+      ("pause", boost::program_options::value(&options.pause)->value_name("SECONDS")->default_value(options.pause),
+       "before the second restart without a new step; before the third it is three times as long");
   return syntax;
 }
 
@@ -126,29 +131,11 @@ void set_first_start(Supervision& supervision, TrainOptions const& options) {
   }
 }
 
-/// The command that the launcher starts. --fresh holds for the first start only, so the directory is named instead.
-/// --new-data holds for all: until there is a checkpoint on the new data, a restart needs it, too, and then it means
-/// nothing.
+/// The command that the launcher starts.
 std::vector<std::string> training_command(TrainOptions const& options, std::filesystem::path const& directory) {
-  std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string(), "train", options.config};
-  for (std::string const& override : options.overrides) {
-    words.insert(words.end(), {"--set", override});
-  }
-  for (std::string const& plugin : options.plugins) {
-    words.insert(words.end(), {"--plugin", plugin});
-  }
-  if (options.trust_plugins) {
-    words.emplace_back("--trust-plugins");
-  }
-  if (options.new_data) {
-    words.emplace_back("--new-data");
-  }
-  if (Verbosity const verbosity = options.verbosity.verbosity(); verbosity != Verbosity::normal) {
-    words.emplace_back(verbosity == Verbosity::quiet ? "-q" : "-v");
-  }
-  if (options.fresh) {
-    words.insert(words.end(), {"--set", fmt::format("run.directory={}", directory.string())});
-  }
+  std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
+  std::vector<std::string> const arguments = arguments_to_go_on(options, directory);
+  words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }
 
@@ -178,6 +165,7 @@ int run_supervised(Arguments const& arguments) {
   set_first_start(supervision, options.train);
   supervision.launcher_ends_within = milliseconds_of(options.launcher_ends_within, "--launcher-ends-within");
   supervision.start_within = milliseconds_of(options.start_within, "--start-within");
+  supervision.pause = milliseconds_of(options.pause, "--pause");
   Config const config = load_config(options.train.config, options.train.overrides);
   require_supported(config);
   supervision.directory = run_directory_for(config.run.directory, options.train.fresh);

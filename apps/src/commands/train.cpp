@@ -157,23 +157,25 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
   if (trace) {
     registries.kernels.observe(*trace);
   }
-  auto const trainer = Trainer::create({.config = config,
-                                        .registries = registries,
-                                        .kernels = kernels,
-                                        .parallel = parallel,
-                                        .execution = runtime.execution(),
-                                        .watch = *watch,
-                                        .directory = directory,
-                                        .instruction_set = describe_instruction_sets(level),
-                                        .resume_from = options.resume_from,
-                                        .new_data = options.new_data,
-                                        .program = "heddle " HEDDLE_VERSION,
-                                        .command = command_line("train", call.arguments, world.size()),
-                                        .times = times,
-                                        .trace = trace ? &*trace : nullptr,
-                                        .traced_steps = options.trace,
-                                        .clock_offset = options.trace > 0 ? clock_offset(world) : 0,
-                                        .verbosity = options.verbosity.verbosity()});
+  auto const trainer =
+      Trainer::create({.config = config,
+                       .registries = registries,
+                       .kernels = kernels,
+                       .parallel = parallel,
+                       .execution = runtime.execution(),
+                       .watch = *watch,
+                       .directory = directory,
+                       .instruction_set = describe_instruction_sets(level),
+                       .resume_from = options.resume_from,
+                       .new_data = options.new_data,
+                       .program = "heddle " HEDDLE_VERSION,
+                       .command = command_line("train", call.arguments, world.size()),
+                       .command_to_go_on = command_line("train", arguments_to_go_on(options, directory), world.size()),
+                       .times = times,
+                       .trace = trace ? &*trace : nullptr,
+                       .traced_steps = options.trace,
+                       .clock_offset = options.trace > 0 ? clock_offset(world) : 0,
+                       .verbosity = options.verbosity.verbosity()});
   ExitCode const code = trainer->run(signal);
   watch->phase("leaving the run");
   return code;

@@ -136,7 +136,15 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   if (!metrics_) {
     throw Error("metrics.jsonl cannot be written (is the disk full?)");
   }
-  write_events(report, loss, rate, validation);
+  if (events_work_) {
+    try {
+      write_events(report, loss, rate, validation);
+    } catch (std::exception const& problem) {  // a curve less is no reason to lose a run
+      events_work_ = false;
+      events_.reset();
+      texts_.say(fmt::format("warning: no more event files for TensorBoard in this start: {}", problem.what()));
+    }
+  }
   window_steps_ = window_tokens_ = window_repeated_ = window_skipped_ = 0;
   window_loss_ = 0;
   traffic_ = traffic;

@@ -88,6 +88,7 @@ class TrainingLog {
   std::ofstream metrics_;
   RunLog& texts_;
   std::optional<EventFile> events_;  ///< from the first line on
+  bool events_work_ = true;
   std::int64_t tokens_;
   double busy_seconds_ = 0;  ///< before busy_since_
   bool busy_ = true;

@@ -101,6 +101,13 @@ ChildProcess::~ChildProcess() {
     ::kill(process_, SIGKILL);
     ::waitpid(process_, nullptr, 0);
   }
+  // A script that does not `exec` its last command leaves it behind.
+  int signal = SIGTERM;
+  for (int look = 0; look < looks && ::kill(-process_, signal) == 0; ++look) {
+    std::this_thread::sleep_for(between_looks);
+    signal = 0;
+  }
+  ::kill(-process_, SIGKILL);
 }
 
 void ChildProcess::send(int signal) const {

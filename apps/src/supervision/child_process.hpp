@@ -33,7 +33,8 @@ class ChildProcess {
  public:
   /// `command` is searched in PATH. Throws Error if it cannot be started.
   explicit ChildProcess(std::vector<std::string> const& command);
-  /// Ends it if it has not ended: by SIGTERM, so that a launcher can end its ranks, and after five seconds by SIGKILL.
+  /// Ends it if it has not ended, and what it has left in its group: by SIGTERM, so that a launcher can end its ranks,
+  /// and after five seconds by SIGKILL.
   ~ChildProcess();
   ChildProcess(ChildProcess const&) = delete;
   ChildProcess& operator=(ChildProcess const&) = delete;

@@ -53,7 +53,7 @@ std::string reason_of(ProcessEnd const& end) {
     return "replicas diverged (code 70)";
   }
   if (end.code == 0) {
-    return "the launcher ended with code 0";
+    return "the launcher ended with code 0, but the run's report does not say that it was done,";
   }
   if (end.code > 128 && end.code < 128 + NSIG) {
     return fmt::format("a rank was lost (code {}: {})", end.code, strsignal(end.code - 128));
@@ -110,6 +110,8 @@ class Supervisor {
   bool wait_for_directory(bool first_start);
   ProcessEnd run_once();
   void pass_on(ChildProcess const& child, int signal);
+  /// Waits before a restart if earlier ones did not help; false if a signal came first.
+  bool pause();
   std::string reason_of_end(ProcessEnd const& end) const;
   /// The launcher's code, but 1 for the 0 of one that was ended.
   int code_of(ProcessEnd const& end) const;
@@ -264,7 +266,16 @@ bool Supervisor::wait_for_directory(bool first_start) {
 
 void Supervisor::pass_on(ChildProcess const& child, int signal) {
   ++signals_received_;
-  if (signal == SIGUSR1 || signals_received_ > 1) {
+  if (signals_received_ > 1) {
+    child.send(signal);
+    return;
+  }
+  if (has_locked() == false) {  // a launcher that has not started its ranks loses SIGUSR1, or dies of it
+    end_launcher(child, "a signal came before training began",
+                 fmt::format("{}: this start has not begun to train: ending the launcher", strsignal(signal)));
+    return;
+  }
+  if (signal == SIGUSR1) {
     child.send(signal);
     return;
   }
@@ -314,6 +325,13 @@ std::optional<int> Supervisor::final_code(ProcessEnd const& end) const {
     }
     return code;
   }
+  if (signals_received_ == 1) {
+    return static_cast<int>(ExitCode::requeue);
+  }
+  if (end.code == 0 && ended_because_.empty() && signals_received_ == 0) {
+    // A launcher may end before its ranks, or have started none. Of a run that was done before there is no new report.
+    return reported_end(supervision_.directory, {}) == ExitCode::done ? std::optional(0) : std::nullopt;
+  }
   bool const ends = signals_received_ > 0 || (is_final(end) && ended_because_.empty());
   return ends ? std::optional(code_of(end)) : std::nullopt;
 }
@@ -337,6 +355,20 @@ bool Supervisor::goes_on(ProcessEnd const& end) {
   return true;
 }
 
+bool Supervisor::pause() {
+  if (without_progress_ < 2) {
+    return true;
+  }
+  milliseconds const time = without_progress_ == 2 ? supervision_.pause : 3 * supervision_.pause;
+  say(fmt::format("it begins in {} s", seconds_of(time)));
+  for (auto const begin = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - begin < time;) {
+    if (auto const signal = signals_.wait(milliseconds(100)); signal && *signal != SIGCHLD) {
+      return false;
+    }
+  }
+  return true;
+}
+
 int Supervisor::run() {
   for (bool first_start = true;; first_start = false) {
     if (!wait_for_directory(first_start) || !choose_hosts()) {
@@ -348,7 +380,10 @@ int Supervisor::run() {
       return *code;
     }
     if (!goes_on(end)) {
-      return code_of(end);
+      return end.code == 0 ? static_cast<int>(ExitCode::failure) : code_of(end);
+    }
+    if (!pause()) {
+      return static_cast<int>(ExitCode::requeue);
     }
   }
 }

@@ -30,6 +30,8 @@ struct Supervision {
   std::chrono::milliseconds launcher_ends_within{30000};
   /// A launcher none of whose ranks has locked the run's directory for this long is ended.
   std::chrono::milliseconds start_within{600000};
+  /// Before the second restart without a new step; before the third it is three times as long.
+  std::chrono::milliseconds pause{10000};
 };
 
 /// Starts the training until it ends with a code that a restart would not change, or has ended four times without a

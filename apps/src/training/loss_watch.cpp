@@ -27,7 +27,8 @@ std::optional<std::string> LossWatch::add(std::int64_t step, double loss) {
   }
   return fmt::format(
       "the loss is {:.4f} on average, far above its best, {:.4f} at step {}: the learning rate may be too high, or its "
-      "warm-up too short. --resume-from STEP goes back; the newest checkpoint up to step {} is kept",
+      "warm-up too short. --resume-from STEP goes back; while this start runs, the newest checkpoint up to step {} is "
+      "kept",
       mean, best_, readable_count(best_step_), readable_count(best_step_));
 }
 

@@ -71,9 +71,9 @@ void print_notice(int signal) {
     bool const memory = in_memory > saved;
     line.add("the newest one until then is of step ").add(memory ? in_memory : saved).add(" in ");
     line.add(memory ? "memory" : notice.checkpoints.data());
-    line.add("; the same command goes on from there\n");
+    line.add("; the next start goes on from there\n");
   } else {
-    line.add("until then there is none, and the same command starts over\n");
+    line.add("until then there is none, and the next start begins anew\n");
   }
   line.write_to(STDERR_FILENO);
 }

@@ -32,16 +32,17 @@ struct TrainerSetup {
   ParallelState const& parallel;
   Execution& execution;
   Watch& watch;
-  std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been checked
-  std::string instruction_set;      ///< of the kernels, in words
+  std::filesystem::path directory;          ///< of the run; made once the configuration and the data have been checked
+  std::string instruction_set;              ///< of the kernels, in words
   std::optional<std::int64_t> resume_from;  ///< the step to go back to; none: the newest checkpoint's
-  bool new_data = false;            ///< go on with another dataset than the checkpoint's
-  std::string program;              ///< with its version
-  std::string command;              ///< the whole command line
-  StepTimes& times;                 ///< of the world's communicator
-  StepTrace* trace = nullptr;       ///< observes the kernels; null: nothing is traced
-  std::int64_t traced_steps = 0;    ///< of this start: the first ones
-  std::int64_t clock_offset = 0;    ///< of this rank, see write_trace
+  bool new_data = false;                    ///< go on with another dataset than the checkpoint's
+  std::string program;                      ///< with its version
+  std::string command;                      ///< the whole command line
+  std::string command_to_go_on;             ///< without what is to happen only once
+  StepTimes& times;                         ///< of the world's communicator
+  StepTrace* trace = nullptr;               ///< observes the kernels; null: nothing is traced
+  std::int64_t traced_steps = 0;            ///< of this start: the first ones
+  std::int64_t clock_offset = 0;            ///< of this rank, see write_trace
   Verbosity verbosity = Verbosity::normal;
 };
 

@@ -67,7 +67,7 @@ Ending Trainer::ending(std::string const& how) const {
           .best_valid_loss = state_.best_valid_loss,
           .directory = setup_.directory,
           .checkpoint = checkpoints_.directory() / checkpoint_directory_name(checkpoints_.committed_step()),
-          .command = setup_.command};
+          .command = setup_.command_to_go_on};
 }
 
 void Trainer::print_end(std::string const& how) {

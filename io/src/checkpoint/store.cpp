@@ -43,7 +43,7 @@ struct Step {
 /// All entries named like checkpoints, oldest first; an empty list if the store does not exist.
 std::vector<Step> find_steps(fs::path const& directory) {
   std::vector<Step> steps;
-  if (fs::exists(directory)) {
+  if (fs::exists(fs::symlink_status(directory))) {
     if (!fs::is_directory(directory)) {
       throw DataError(directory.string() + ": is no directory; move it away");
     }

@@ -147,8 +147,10 @@ TEST(Dataset, AMillionPairsOpenAndAreSoughtAtOnce) {
   GlobalBatch const batch = planner.next();
   double const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   int64_t const grown = resident_bytes() - memory;
+#ifndef __SANITIZE_ADDRESS__  // which has time and memory of its own
   EXPECT_LT(seconds, 1.0);
   EXPECT_LT(grown, kept + (int64_t{10} << 20)) << "offsets alone have 16 MB";
+#endif
   std::cout << fmt::format("opened and sought in {:.3f} s with {:.1f} MiB\n", seconds,
                            static_cast<double>(grown) / (1 << 20));
   int64_t usable = 0;
