@@ -319,7 +319,7 @@ std::optional<int> Supervisor::final_code(ProcessEnd const& end) const {
   }
   if (auto const reported = reported_end(supervision_.directory, report_before_)) {
     auto const code = static_cast<int>(*reported);
-    if (code != end.code) {
+    if (code != end.code && signals_received_ == 0) {
       say(fmt::format("{}, but before that the run {}: ending with {}", reason_of_end(end),
                       *reported == ExitCode::done ? "was done" : "was stopped by a signal, with a checkpoint", code));
     }
