@@ -204,6 +204,9 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
     files = open_tensor_files(directory, manifest);
     index = read_index(directory, texts.state, manifest);
     verify_share(files, world);
+  });
+  // Only then: HDF5 would say of a damaged block that it cannot be read, and not why.
+  together(world, [&] {
     for (auto number = static_cast<std::size_t>(world.rank()); number < files.size();
          number += static_cast<std::size_t>(world.size())) {
       check_tensor_file(files[number], files[number]->path().string(), index.tensors, number);
