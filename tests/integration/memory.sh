@@ -70,6 +70,8 @@ for file in state.h5 tensors-00000.h5 tensors-00001.h5 MANIFEST.json; do
   if [ $file != MANIFEST.json ]; then
     grep -Eq "step-[0-9]+ in memory rejected: no host has a whole copy of $file; on $(hostname), .*$file: bytes .* do not have the SHA-256" log ||
       fail "a damaged $file is not named"
+  else
+    grep -Eq "step-[0-9]+ in memory on $(hostname) rejected: .*MANIFEST.json" log || fail "a damaged manifest is not named"
   fi
   grep -q "resuming after step 20 in damaged" log || fail "it did not go on from the disk"
   same whole_data damaged $steps

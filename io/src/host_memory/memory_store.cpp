@@ -63,9 +63,14 @@ struct Candidate {
   auto operator<=>(Candidate const&) const = default;
 };
 
-/// The manifests in a host's directory; those that cannot be read are left out, as they are never used.
-std::map<Candidate, std::string> find_manifests(fs::path const& directory) {
-  std::map<Candidate, std::string> found;
+/// The manifests in a host's directory. Those that cannot be read are left out, as they are never used.
+struct FoundManifests {
+  std::map<Candidate, std::string> texts;
+  std::string rejected;  ///< the reasons for those that are left out; empty: none is
+};
+
+FoundManifests find_manifests(fs::path const& directory) {
+  FoundManifests found;
   if (!is_own_directory(directory)) {
     return found;
   }
@@ -74,9 +79,10 @@ std::map<Candidate, std::string> find_manifests(fs::path const& directory) {
     if (auto const step = checkpoint_step(entry.path().filename().string())) {
       try {
         std::string const text = manifest_text(read_manifest(entry.path()));
-        found[{*step, sha256_bytes({reinterpret_cast<std::uint8_t const*>(text.data()), text.size()})}] = text;
-      } catch (Error const&) {
-        continue;
+        found.texts[{*step, sha256_bytes({reinterpret_cast<std::uint8_t const*>(text.data()), text.size()})}] = text;
+      } catch (Error const& error) {
+        found.rejected += fmt::format("{}{} in memory on {} rejected: {}", found.rejected.empty() ? "" : "; ",
+                                      entry.path().filename().string(), host_name(), error.what());
       }
     }
   }
@@ -317,7 +323,12 @@ MemoryCheckpoint MemoryStore::commit(CheckpointContents const& contents, TensorS
 }
 
 std::optional<Checkpoint> MemoryStore::newest_verified(CheckpointStore::Report const& report) const {
-  std::map<Candidate, std::string> const own = find_manifests(directory_);
+  auto const [own, rejected] = find_manifests(directory_);
+  for (std::string const& text : gather_texts(world_, hosts_->leads() ? rejected : "")) {
+    if (world_.rank() == 0 && !text.empty()) {
+      report(text);
+    }
+  }
   std::vector<Candidate> listed;
   if (hosts_->leads()) {
     for (auto const& [candidate, text] : own) {

@@ -76,6 +76,15 @@ TEST_F(MemoryStoreTest, ADamagedOneIsNamedAndNotUsed) {
   }
 }
 
+TEST_F(MemoryStoreTest, ADamagedManifestIsNamedAndNotUsed) {
+  fs::path const path = commit_to_memory(4).directory / "MANIFEST.json";
+  write_file(path, read_whole(path).substr(9));
+  EXPECT_FALSE(newest().has_value());
+  ASSERT_THAT(reports_, SizeIs(1));
+  EXPECT_THAT(reports_.front(), HasSubstr("step-00000004 in memory on "));
+  EXPECT_THAT(reports_.front(), HasSubstr("MANIFEST.json"));
+}
+
 TEST_F(MemoryStoreTest, AMissingFileIsNamedAndTheOthersNotUsed) {
   fs::remove(commit_to_memory(4).directory / "tensors-00000.h5");
   EXPECT_FALSE(newest().has_value());
