@@ -57,10 +57,10 @@ Outcome run_one(std::function<bool(std::int64_t)> const& run, std::int64_t numbe
 }
 
 [[noreturn]] void run_child(Shared const& shared, std::int64_t cases, std::function<bool(std::int64_t)> const& run) {
-#if !defined(__SANITIZE_ADDRESS__)  // whose own memory is larger than that
-  rlimit const limit{most_memory, RLIM_INFINITY};
-  ::setrlimit(RLIMIT_AS, &limit);
-#endif
+  if (memory_is_ours) {
+    rlimit const limit{most_memory, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_AS, &limit);
+  }
   for (std::int64_t number = shared.current->load(); number < cases; ++number) {
     shared.current->store(number);
     shared.outcomes[number] = run_one(run, number);

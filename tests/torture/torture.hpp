@@ -10,6 +10,13 @@
 /// Helpers of the parts of scripts/torture.
 namespace heddle::test {
 
+/// False under AddressSanitizer, which has memory of its own: limits of memory and time mean nothing there.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr bool memory_is_ours = false;
+#else
+inline constexpr bool memory_is_ours = true;
+#endif
+
 /// `big` under `scripts/torture --big`, else `small`.
 /// Whether the counts are the big ones.
 bool torture_is_big();

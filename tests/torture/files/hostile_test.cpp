@@ -34,7 +34,7 @@ void attack(std::string const& what, std::string const& original, std::int64_t s
   test::print_figures(results.text(what));
   EXPECT_TRUE(results.good());
   EXPECT_GT(results.count(test::Outcome::refused), 0);
-  EXPECT_LT(results.largest_memory, std::int64_t{256} << 20);
+  EXPECT_TRUE(!test::memory_is_ours || results.largest_memory < std::int64_t{256} << 20) << results.largest_memory;
 }
 
 /// A checkpoint whose file has these bytes, with the manifest that belongs to them.
