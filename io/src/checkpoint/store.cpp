@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "files/file_descriptor.hpp"
+#include "found_steps.hpp"
 #include "parallel/together.hpp"
 #include "state_file.hpp"
 #include "tensors/tensor_writer.hpp"
@@ -34,39 +35,6 @@ constexpr char const* best_name = "best";
 constexpr char const* lock_name = ".lock";
 constexpr std::int64_t least_kept = 2;
 constexpr auto leftover_age = std::chrono::hours(24);
-
-struct Step {
-  std::int64_t step;
-  fs::path directory;
-};
-
-/// All entries named like checkpoints, oldest first; an empty list if the store does not exist.
-std::vector<Step> find_steps(fs::path const& directory) {
-  std::vector<Step> steps;
-  if (fs::exists(fs::symlink_status(directory))) {
-    if (!fs::is_directory(directory)) {
-      throw DataError(directory.string() + ": is no directory; move it away");
-    }
-    for (auto const& entry : fs::directory_iterator(directory)) {
-      if (auto const step = checkpoint_step(entry.path().filename().string())) {
-        steps.push_back({*step, entry.path()});
-      }
-    }
-  }
-  std::sort(steps.begin(), steps.end(), [](Step const& a, Step const& b) { return a.step < b.step; });
-  return steps;
-}
-
-/// The newest of these steps that is not after `step`.
-std::optional<std::int64_t> newest_up_to(std::optional<std::int64_t> step, std::vector<Step> const& steps) {
-  std::optional<std::int64_t> newest;
-  for (Step const& each : steps) {
-    if (step && each.step <= *step) {
-      newest = each.step;
-    }
-  }
-  return newest;
-}
 
 bool has_rejected(fs::path const& directory) {
   return fs::exists(directory) &&
@@ -395,7 +363,7 @@ std::optional<std::int64_t> CheckpointStore::newest_step() const {
 }
 
 std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report, Communicator const& world) {
-  std::vector<Step> steps;  // rank 0's, as what is there may change while others look
+  std::vector<FoundStep> steps;  // rank 0's, as what is there may change while others look
   bool expected = false;
   on_rank_0(world, [&] {
     steps = find_steps(directory_);
@@ -439,7 +407,7 @@ Checkpoint CheckpointStore::of_step(std::int64_t step, Communicator const& world
       return;
     }
     std::vector<std::int64_t> steps;
-    for (Step const& other : find_steps(directory_)) {
+    for (FoundStep const& other : find_steps(directory_)) {
       steps.push_back(other.step);
     }
     std::ranges::sort(steps);
@@ -453,7 +421,7 @@ Checkpoint CheckpointStore::of_step(std::int64_t step, Communicator const& world
 Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Communicator const& world) {
   Checkpoint chosen = of_step(step, world);
   on_rank_0(world, [&] {
-    for (Step const& newer : find_steps(directory_)) {
+    for (FoundStep const& newer : find_steps(directory_)) {
       if (newer.step > step) {
         report("moved aside to " + move_aside(newer.directory).filename().string() + ": the run goes back to step " +
                std::to_string(step));
@@ -474,7 +442,7 @@ Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Com
 std::vector<CheckpointEntry> CheckpointStore::list(Check check) const {
   std::optional<std::int64_t> const best = best_step();
   std::vector<CheckpointEntry> entries;
-  for (Step const& step : find_steps(directory_)) {
+  for (FoundStep const& step : find_steps(directory_)) {
     entries.push_back(
         {step.step, step.directory, bytes_in(step.directory), step.step == best, problem_of(step.directory, check)});
   }

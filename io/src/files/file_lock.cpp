@@ -24,7 +24,7 @@ FileLock::FileLock(std::filesystem::path path)
   if (!file_->is_open()) {
     fail_with_errno(path_, "open the file");
   }
-  if (struct stat opened {}; ::fstat(file_->get(), &opened) == 0 && !S_ISREG(opened.st_mode)) {
+  if (struct stat opened{}; ::fstat(file_->get(), &opened) == 0 && !S_ISREG(opened.st_mode)) {
     throw Error(path_.string() + ": is no regular file; move it away");
   }
 }
