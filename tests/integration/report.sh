@@ -122,7 +122,7 @@ for answer in 0 ''; do
 done
 
 # SIGUSR1 is acknowledged at once, and the command that goes on is printed.
-"${train[@]}" --set run.directory=signalled --set train.steps=100000 > log 2>&1 &
+"${train[@]}" --set run.directory=signalled --set train.steps=100000 --trace 1 > log 2>&1 &
 victim=$!
 wait_for_step signalled 5
 kill -USR1 "$victim"

@@ -154,7 +154,8 @@ grep -q "but the run's report does not say that it was done, after no step: star
 # A script that leaves its launcher behind: it ends with it.
 printf '#!/bin/sh\nsleep 1000 & echo $! > left\nexit 137\n' > leaving && chmod +x leaving
 ends 137 "${run[@]}" --pause 0.1 --set run.directory=left_behind -- ./leaving
-! kill -0 "$(cat left)" 2> /dev/null || fail "a process of the launcher's group was left behind"
+left=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$(cat left)/status" 2> /dev/null || true)
+[ -z "$left" ] || [ "$left" = Z ] || fail "a process of the launcher's group was left behind"
 # A signal before training begins ends the launcher: 75.
 printf '#!/bin/sh\nexec sleep 1000\n' > slow && chmod +x slow
 "${run[@]}" --set run.directory=early -- ./slow > log 2>&1 &
@@ -163,6 +164,7 @@ sleep 0.5
 kill -TERM "$supervisor"
 code=0 && wait "$supervisor" || code=$?
 [ "$code" -eq 75 ] || fail "a signal before training began ended with $code"
+grep -q "this start has not begun to train: ending the launcher" log || fail "the launcher was not ended"
 
 # Fewer ranks where the first number makes no step.
 cat > two_at_most << SH

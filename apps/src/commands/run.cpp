@@ -31,9 +31,8 @@ CommandSyntax run_syntax(RunOptions& options) {
   syntax.summary =
       "Starts `LAUNCHER ARGUMENT... heddle train RUN.toml ...` and starts it again after a lost rank, launcher or\n"
       "node or a hang: it goes on from the newest checkpoint. Gives up after three restarts without a new step.\n"
-      "--resume-from and --trace hold until a start has begun to train. Ends with the launcher's code, unless the "
-      "run's\n"
-      "report says more; after a signal with 75.";
+      "--resume-from and --trace hold until a start has begun to train. Ends with the launcher's code, unless the\n"
+      "run's report says more; after a signal with 75.";
   add_train_options(syntax, options.train);
   syntax.options.add_options()  //
       ("ranks", boost::program_options::value(&options.ranks)->value_name("N,..."),

@@ -35,7 +35,7 @@ CommandSyntax train_syntax(TrainOptions& options) {
       "resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint after the step.\n"
       "The keys of RUN.toml: docs/config.md, `heddle config --defaults` and `heddle config --explain KEY`.\n\n"
       "Exit codes: 0 done; 64 wrong command line; 65 no valid checkpoint, or bad data; 70 replicas differ; 71 loss or\n"
-      "parameters not finite; 75 checkpointed after a signal, the same command goes on; 78 wrong configuration; 86 a\n"
+      "parameters not finite; 75 checkpointed after a signal, the next start goes on; 78 wrong configuration; 86 a\n"
       "rank hung; 1 another error.";
   add_train_options(syntax, options);
   syntax.options.add_options()  //

@@ -119,7 +119,8 @@ class LoneRank {
 };
 
 /// The medians over the rounds of each call's mean seconds, in the order of `calls`, on the slowest rank of each round:
-/// ranks wait for each other, and cores of one node differ by some percent, now this one and now that one being slower.
+/// ranks wait for each other, and the cores of a node are not equally fast at all times. 0 for calls that were not
+/// made. Collective over `world`.
 std::vector<double> typical_seconds(std::vector<CallTimer::Round> const& rounds_done,
                                     std::map<CallKey, CallTimer::Sum> const& calls, Communicator const& world) {
   std::vector<double> means;  // by round and call

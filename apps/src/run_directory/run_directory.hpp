@@ -23,7 +23,7 @@ class RunDirectory {
   /// has. Reads only, so unlike `holder` it cannot be in the way of a process that is taking the lock.
   static std::string last_holder(std::filesystem::path const& directory);
   /// Whether a process has taken the directory's lock since last_holder returned this; nothing where that is not known,
-  /// as the file system has no locks. Reads only.
+  /// as the file system has no locks. Reads only. Throws std::filesystem::filesystem_error where the file system fails.
   static std::optional<bool> taken_since(std::filesystem::path const& directory, std::string const& last_holder);
 
   std::filesystem::path const& path() const { return directory_; }

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <thread>
 
@@ -88,26 +89,32 @@ ChildProcess::ChildProcess(std::vector<std::string> const& command) {
   }
 }
 
-ChildProcess::~ChildProcess() {
+namespace {
+
+/// Whether this comes true within five seconds.
+bool comes_true(std::function<bool()> const& condition) {
   constexpr int looks = 100;
   constexpr std::chrono::milliseconds between_looks(50);
+  for (int look = 0; look < looks && !condition(); ++look) {
+    std::this_thread::sleep_for(between_looks);
+  }
+  return condition();
+}
+
+}  // namespace
+
+ChildProcess::~ChildProcess() {
   if (!ended()) {
     ::kill(process_, SIGTERM);
   }
-  for (int look = 0; look < looks && !ended(); ++look) {
-    std::this_thread::sleep_for(between_looks);
-  }
-  if (!ended()) {
+  if (!comes_true([&] { return ended().has_value(); })) {
     ::kill(process_, SIGKILL);
     ::waitpid(process_, nullptr, 0);
   }
   // A script that does not `exec` its last command leaves it behind.
-  int signal = SIGTERM;
-  for (int look = 0; look < looks && ::kill(-process_, signal) == 0; ++look) {
-    std::this_thread::sleep_for(between_looks);
-    signal = 0;
+  if (::kill(-process_, SIGTERM) == 0 && !comes_true([&] { return ::kill(-process_, 0) != 0; })) {
+    ::kill(-process_, SIGKILL);
   }
-  ::kill(-process_, SIGKILL);
 }
 
 void ChildProcess::send(int signal) const {

@@ -38,7 +38,7 @@ bool is_certain(ProcessEnd const& end) {
 
 /// Codes of an end on request, too. A launcher may have them while the run's report knows more.
 bool is_final(ProcessEnd const& end) {
-  static std::set<int> const codes{0, 128 + SIGINT, 128 + SIGTERM};
+  static std::set<int> const codes{128 + SIGINT, 128 + SIGTERM};
   return is_certain(end) || (end.signal == 0 && codes.contains(end.code));
 }
 
@@ -325,15 +325,17 @@ std::optional<int> Supervisor::final_code(ProcessEnd const& end) const {
     }
     return code;
   }
-  if (signals_received_ == 1) {
-    return static_cast<int>(ExitCode::requeue);
+  if (signals_received_ > 0) {
+    return signals_received_ == 1 ? static_cast<int>(ExitCode::requeue) : code_of(end);
   }
-  if (end.code == 0 && ended_because_.empty() && signals_received_ == 0) {
+  if (!ended_because_.empty()) {
+    return std::nullopt;
+  }
+  if (end.code == 0) {
     // A launcher may end before its ranks, or have started none. Of a run that was done before there is no new report.
     return reported_end(supervision_.directory, {}) == ExitCode::done ? std::optional(0) : std::nullopt;
   }
-  bool const ends = signals_received_ > 0 || (is_final(end) && ended_because_.empty());
-  return ends ? std::optional(code_of(end)) : std::nullopt;
+  return is_final(end) ? std::optional(end.code) : std::nullopt;
 }
 
 bool Supervisor::goes_on(ProcessEnd const& end) {

@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "checkpoint.hpp"
-#include "validation.hpp"
+#include "validation/validation.hpp"
 #include "watched_micro_batches.hpp"
 
 namespace heddle {

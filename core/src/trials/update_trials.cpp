@@ -110,10 +110,10 @@ Trial<TensorOps> add_gathered_columns_trial(TrialTensors& tensors, DType dtype) 
 
 Trial<TensorOps> rotate_trial(PairLayout layout, bool back, TrialTensors& tensors, DType dtype) {
   constexpr std::int64_t width = 6;
-  constexpr std::int64_t positions = 40;
+  constexpr std::int32_t positions = 40;
   std::vector<std::int32_t> position;
   for (std::int32_t row = 0; row < rows; ++row) {
-    position.push_back(static_cast<std::int32_t>(row * 7 % positions));
+    position.push_back(row * 7 % positions);
   }
   Rotation const rotation{.position = tensors.integers(position),
                           .table = tensors.input(statistics_dtype(dtype), {positions, width}),

@@ -63,8 +63,9 @@ LinkModel measured_message(Communicator const& group) {
 void reduce_in_buckets(Communicator const& group, Tensor const& tensor) {
   constexpr std::size_t most_under_way = 4;
   std::vector<Transfer> under_way;
-  for (std::int64_t begin = 0; begin < tensor.size(); begin += GradientReducer::default_bucket) {
-    std::int64_t const count = std::min(GradientReducer::default_bucket, tensor.size() - begin);
+  std::int64_t const bucket = GradientReducer::bucket_for(group.size());
+  for (std::int64_t begin = 0; begin < tensor.size(); begin += bucket) {
+    std::int64_t const count = std::min(bucket, tensor.size() - begin);
     under_way.push_back(group.start_all_reduce(tensor.rows(begin, count)));
     while (under_way.size() >= most_under_way) {
       std::erase_if(under_way, [](Transfer& transfer) { return transfer.progress(); });

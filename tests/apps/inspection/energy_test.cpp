@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "inspection/run/command_output.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
@@ -88,11 +87,6 @@ TEST_F(SlurmEnergyTest, IsNotAskedForWithoutNeedOrStep) {
   EXPECT_EQ(described(report(R"({"job": "17", "step": null})")),
             "unknown (no counters; the run was not started by srun, as a step of its own)");
   EXPECT_THAT(described(report(R"({"job": "--help", "step": "3"})")), HasSubstr("was not started by srun"));
-}
-
-TEST(CommandOutputTest, IsWhatTheProgramWrites) {
-  EXPECT_EQ(output_of({"printf", "%s", "a b"}, std::chrono::minutes(1)).text, "a b");
-  EXPECT_EQ(output_of({"false"}, std::chrono::minutes(1)).problem, "false failed");
 }
 
 }  // namespace

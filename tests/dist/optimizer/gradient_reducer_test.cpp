@@ -107,6 +107,13 @@ struct Bench {
   GradientReducer reducer;
 };
 
+TEST(GradientBucketTest, BucketsGrowWithTheReplicasOnceTheirPartsWouldBeSmallMessages) {
+  for (int const few : {1, 2, 17}) {
+    EXPECT_EQ(GradientReducer::bucket_for(few), GradientReducer::default_bucket);
+  }
+  EXPECT_EQ(GradientReducer::bucket_for(64), 64 * 15'000);
+}
+
 TEST(ShareTest, SharesFollowEachOtherAndDifferByAtMostOne) {
   for (std::int64_t count = 1; count <= 40; ++count) {
     for (int ranks = 1; ranks <= 13; ++ranks) {

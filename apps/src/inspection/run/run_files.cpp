@@ -8,6 +8,8 @@
 #include <map>
 #include <string_view>
 
+#include "json_values.hpp"
+
 namespace heddle {
 namespace {
 
@@ -24,21 +26,6 @@ struct WorkEvent {
 
   double end() const { return begin + duration; }
 };
-
-double number_of(boost::json::object const& object, std::string_view key) {
-  auto const* const value = object.if_contains(key);
-  return value != nullptr && value->is_number() ? value->to_number<double>() : 0;
-}
-
-std::string_view text_of(boost::json::object const& object, std::string_view key) {
-  auto const* const value = object.if_contains(key);
-  return value != nullptr && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
-}
-
-boost::json::object const* object_of(boost::json::object const& object, std::string_view key) {
-  auto const* const value = object.if_contains(key);
-  return value == nullptr ? nullptr : value->if_object();
-}
 
 /// Steps first among those that begin together, so that what is in them follows them.
 std::vector<WorkEvent> work_events(boost::json::array const& events) {

@@ -1,4 +1,4 @@
-#include "training/attention_maps.hpp"
+#include "validation/attention_maps.hpp"
 
 #include <gmock/gmock.h>
 

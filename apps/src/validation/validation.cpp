@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "attention_maps.hpp"
-#include "watched_micro_batches.hpp"
+#include "training/watched_micro_batches.hpp"
 
 namespace heddle {
 
