@@ -106,6 +106,9 @@ MpiSession::~MpiSession() {
   state_->world = Communicator::self();
   state_->backend = nullptr;
   if (state_->owns_mpi) {
+    // While a rank waits in MPI_Finalize, an mpirun whose job fails crashes or hangs (Open MPI 4.1 with PMIx 4.2, one
+    // in five on a busy machine). So no rank enters it before all can.
+    MPI_Barrier(state_->native_world);
     MPI_Finalize();
   }
 }

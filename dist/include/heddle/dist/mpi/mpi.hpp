@@ -33,8 +33,8 @@ class MpiSession {
   /// `elements_while_computing` bounds it further for the reductions that progress while ranks compute.
   explicit MpiSession(std::int64_t elements_per_call = std::numeric_limits<int>::max(),
                       std::int64_t elements_while_computing = eager_elements);
-  /// Finalises MPI; collective. While an exception passes it does not, since the other ranks may be waiting in a verb;
-  /// the rank's exit (better: `abort`) then ends the job.
+  /// Waits for all ranks and finalises MPI; collective. While an exception passes it does not, since the other ranks
+  /// may be waiting in a verb; the rank's exit (better: `abort`) then ends the job.
   ~MpiSession();
   MpiSession(MpiSession const&) = delete;
   MpiSession& operator=(MpiSession const&) = delete;
