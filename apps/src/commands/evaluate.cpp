@@ -181,7 +181,7 @@ void evaluate_model(EvaluateOptions const& options, Lines const& sources, Lines 
   LossSums const loss = reference_loss(*model, sources, references);
   if (loss.tokens > 0) {
     double const mean = loss.negative_log_likelihood / loss.weight;
-    std::cout << fmt::format("perplexity = {:.4f} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
+    std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
                              readable_count(loss.tokens));
   }
   if (lost) {

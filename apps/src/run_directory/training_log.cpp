@@ -112,7 +112,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   if (validation) {
     line["valid_loss"] = validation->loss;
     line["valid_perplexity"] = std::exp(validation->loss);
-    std::string text = fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", readable_count(report.step),
+    std::string text = fmt::format("step {}: validation loss {:.4f}, perplexity {:.5g}", readable_count(report.step),
                                    validation->loss, std::exp(validation->loss));
     if (validation->accuracy) {
       line["valid_accuracy"] = *validation->accuracy;

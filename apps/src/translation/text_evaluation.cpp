@@ -56,7 +56,7 @@ void evaluate_text(TrainedModelOptions const& options, std::string const& text) 
                              readable_count(loss.correct), readable_count(loss.tokens));
   }
   double const mean = loss.negative_log_likelihood / loss.weight;
-  std::cout << fmt::format("perplexity = {:.4f} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
+  std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
                            readable_count(loss.tokens), masked ? "masked " : "");
 }
 
