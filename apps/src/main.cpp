@@ -91,6 +91,15 @@ void require_printed() {
 }  // namespace
 }  // namespace heddle
 
+namespace {
+
+/// In one piece: ranks may print at the same time.
+void print_error(std::exception const& error) {
+  std::cerr << fmt::format("heddle: {}\n", error.what());
+}
+
+}  // namespace
+
 int main(int argument_count, char** argument_values) {
   // Beyond the limit of a file's size (ulimit -f) a write is to fail with a message, not to end the process.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -101,10 +110,10 @@ int main(int argument_count, char** argument_values) {
     }
     return code;
   } catch (heddle::Error const& error) {
-    std::cerr << "heddle: " << error.what() << '\n';
+    print_error(error);
     return static_cast<int>(error.code());
   } catch (std::exception const& error) {
-    std::cerr << "heddle: " << error.what() << '\n';
+    print_error(error);
     return static_cast<int>(heddle::ExitCode::failure);
   }
 }

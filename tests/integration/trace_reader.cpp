@@ -166,7 +166,7 @@ void check_passes(int number, Rank const& rank) {
 
 /// Messages do not arrive before they were sent, by the aligned clocks.
 int check_messages(std::map<int, Rank> const& ranks) {
-  constexpr double tolerance = 2000;  // microseconds
+  constexpr double tolerance = 10'000;  // microseconds; clocks are aligned while other processes run
   std::map<std::tuple<int, int, std::string>, std::vector<Transfer>> sent;
   std::map<std::tuple<int, int, std::string>, std::vector<Transfer>> received;
   for (auto const& [number, rank] : ranks) {

@@ -37,7 +37,19 @@ void require_valid(TrainOptions const& options, std::string_view command) {
         fmt::format("{}: --resume-from takes the step of a checkpoint, at least 0, and no --fresh beside it", command));
   }
   if (options.trace < 0) {
-    throw UsageError(fmt::format("{}: --trace takes a number of steps", command));
+    throw UsageError(fmt::format("{}: --trace {}: expected a number of steps, at least 0", command, options.trace));
+  }
+  if (options.ranks && !options.dry_run) {
+    throw UsageError(
+        fmt::format("{0}: --ranks is an option of --dry-run; to train on {1} ranks: mpirun -np {1} heddle "
+                    "train …",
+                    command, *options.ranks));
+  }
+  if (options.ranks && *options.ranks < 1) {
+    throw UsageError(fmt::format("{}: --ranks {}: expected at least 1", command, *options.ranks));
+  }
+  if (options.dry_run && options.trace > 0) {
+    throw UsageError(fmt::format("{}: a dry run makes no step that --trace could record", command));
   }
   options.verbosity.verbosity();  // refuses -q with -v
 }

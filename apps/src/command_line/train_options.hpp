@@ -20,9 +20,9 @@ struct TrainOptions {
   bool fresh = false;
   std::optional<std::int64_t> resume_from;  ///< the step to go back to; none: the newest checkpoint's
   bool new_data = false;
-  std::int64_t trace = 0;  ///< steps
-  bool dry_run = false;    ///< of `train` only
-  int ranks = 1;           ///< of a dry run
+  std::int64_t trace = 0;    ///< steps
+  bool dry_run = false;      ///< of `train` only
+  std::optional<int> ranks;  ///< of a dry run; none: 1
   VerbosityOptions verbosity{};
 };
 

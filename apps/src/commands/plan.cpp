@@ -75,20 +75,30 @@ CommandSyntax plan_syntax(PlanOptions& options) {
       ("vocabulary", po::value(&settings.vocabulary)->value_name("PIECES")->default_value(settings.vocabulary),
        "where data.train is not set")  //
       ("measure", po::bool_switch(&options.measure), "measure instead of planning");
-  add_verbosity(syntax, options.verbosity, "print only warnings and the list of layouts",
+  add_verbosity(syntax, options.verbosity,
+                "print only warnings, the list of layouts and the limits that rejected others",
                 "print the whole resolved configuration and the details, too");
   syntax.positional.add("config", 1);
   return syntax;
 }
 
+void require_at_least(std::string_view option, double value, double least) {
+  if (!(value >= least)) {
+    throw UsageError(fmt::format("plan: {} {}: expected at least {}", option, value, least));
+  }
+}
+
 void check(PlanOptions const& options) {
   Machines const& machines = options.settings.machines;
+  require_at_least("--nodes", machines.nodes, 1);
+  require_at_least("--ranks-per-node", machines.ranks_per_node, 1);
+  require_at_least("--best", options.best, 1);
+  require_at_least("--memory", options.memory, 0);
+  require_at_least("--vocabulary", static_cast<double>(options.settings.vocabulary), 4);
   constexpr int most = 1 << 20;
-  bool const counts = machines.nodes >= 1 && machines.ranks_per_node >= 1 && machines.nodes <= most &&
-                      machines.ranks_per_node <= most / machines.nodes;
-  if (!counts || options.best < 1 || options.memory < 0 || options.settings.vocabulary < 4) {
-    throw UsageError(
-        "plan: --nodes, --ranks-per-node and --best are at least 1, --memory is not below 0, --vocabulary at least 4");
+  if (machines.ranks_per_node > most / machines.nodes) {
+    throw UsageError(fmt::format("plan: {} nodes of {} ranks: expected at most {} ranks", machines.nodes,
+                                 machines.ranks_per_node, readable_count(most)));
   }
   if (options.config.empty() && !options.measure) {
     throw UsageError("plan: RUN.toml is missing");
@@ -156,10 +166,9 @@ void print_plan(PlanOptions const& options, PlanSession& session, Config const& 
   }
   fmt::print("{}", verbosity == Verbosity::verbose ? to_toml(config) + "\n" : "");
   bool const details = options.details || verbosity == Verbosity::verbose;
-  fmt::print("{} node{} of {} rank{}; {} GiB each; network: {}; data: {}; {} tokens a step\n",
+  fmt::print("{} node{} of {} rank{}; {} each; network: {}; data: {}; {} tokens a step\n",
              readable_count(machines.nodes), machines.nodes == 1 ? "" : "s", machines.ranks_per_node,
-             machines.ranks_per_node == 1 ? "" : "s",
-             readable_decimal(static_cast<double>(machines.node_memory) / (1 << 30), 1), session.network().source,
+             machines.ranks_per_node == 1 ? "" : "s", readable_size(machines.node_memory), session.network().source,
              session.data().words(), readable_count(tokens));
   fmt::print("{}", describe_best(plan, tokens));
   for (std::size_t index = 0; index < plan.best.size() && (details || index == 0); ++index) {

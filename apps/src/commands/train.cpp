@@ -41,8 +41,10 @@ CommandSyntax train_syntax(TrainOptions& options) {
   syntax.options.add_options()  //
       ("dry-run", boost::program_options::bool_switch(&options.dry_run),
        "print layout, memory and the time of a step, and start nothing")  //
-      ("ranks", boost::program_options::value(&options.ranks)->value_name("N")->default_value(options.ranks),
-       "of a dry run, which needs no mpirun");
+      ("ranks", boost::program_options::value<int>()->value_name("N")->notifier([&options](int ranks) {
+        options.ranks = ranks;
+      }),
+       "of a dry run, which needs no mpirun; 1 without it");
   return syntax;
 }
 
@@ -182,8 +184,9 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
 }
 
 ExitCode train_dry(TrainOptions const& options) {
-  if (launched_by_mpi() || options.ranks < 1) {
-    throw UsageError("train: --dry-run is started without mpirun; --ranks N, at least 1, says how many there would be");
+  if (launched_by_mpi()) {
+    throw UsageError(
+        "train: --dry-run is started without mpirun or srun; --ranks N says how many ranks there would be");
   }
   Config config = load_config(options.config, options.overrides);
   find_plugins(config.plugins, options.config);
@@ -199,7 +202,7 @@ ExitCode train_dry(TrainOptions const& options) {
                   .registries = registries,
                   .execution = runtime.execution(),
                   .directory = run_directory_for(config.run.directory, options.fresh),
-                  .ranks = options.ranks,
+                  .ranks = options.ranks.value_or(1),
                   .resume_from = options.resume_from,
                   .new_data = options.new_data,
                   .verbosity = options.verbosity.verbosity()});

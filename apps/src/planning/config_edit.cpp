@@ -87,17 +87,16 @@ std::string edited_config(std::string_view text, std::string const& source_name,
     by_hand.push_back(fmt::format("{} = {}", name, value));
   }
   std::string const result = fmt::format("{}\n", fmt::join(lines, "\n"));
-  std::string problem;
   try {
     if (differences(parse_config(result, source_name), expected).empty()) {
       return result;
     }
-    problem = "the keys stand there in a form that is not one key a line below [section]";
-  } catch (ConfigError const& error) {
-    problem = error.what();
+  } catch (ConfigError const&) {
+    // A key or section stands there in another form, and now twice.
   }
   throw ConfigError(
-      fmt::format("{} was not changed: {}; set there by hand: {}", source_name, problem, fmt::join(by_hand, ", ")));
+      fmt::format("{} was not changed, as its keys are not one a line below [section]; set there by hand: {}",
+                  source_name, fmt::join(by_hand, ", ")));
 }
 
 }  // namespace heddle

@@ -39,12 +39,9 @@ void print_memory(PlanSession& session, LayoutPlan& plan, bool tables) {
   }
   AvailableMemory const available = available_memory();
   std::int64_t const here = std::min(available.host, available.group);
-  constexpr double gibibyte = 1 << 30;
   if (here != AvailableMemory::unlimited) {
-    fmt::print("{} rank{} on this machine: {} GiB of the {} GiB that are available{}\n",
-               readable_count(plan.layout.ranks()), plan.layout.ranks() == 1 ? "" : "s together",
-               readable_decimal(static_cast<double>(plan.node_bytes) / gibibyte, 2),
-               readable_decimal(static_cast<double>(here) / gibibyte, 2),
+    fmt::print("{} rank{} on this machine: {} of the {} that are available{}\n", readable_count(plan.layout.ranks()),
+               plan.layout.ranks() == 1 ? "" : "s together", readable_size(plan.node_bytes), readable_size(here),
                plan.node_bytes > here ? ": the run would be refused here" : "");
   }
 }
@@ -68,12 +65,12 @@ void print_checkpoint(DryRun const& run, PlanSession const& session) {
     fmt::print("changed since the checkpoint: {}\n", change);
   }
   std::int64_t const step = found->state().step;
-  fmt::print("{} in {}\n",
-             step < run.config.train.steps
-                 ? fmt::format("It would resume after step {} of {}", readable_count(step),
-                               readable_count(run.config.train.steps))
-                 : fmt::format("It is already at step {}: raise train.steps", readable_count(step)),
-             run.directory.string());
+  if (step < run.config.train.steps) {
+    fmt::print("It would resume after step {} of {} in {}\n", readable_count(step),
+               readable_count(run.config.train.steps), run.directory.string());
+  } else {
+    fmt::print("{} is already at step {}: raise train.steps\n", run.directory.string(), readable_count(step));
+  }
 }
 
 }  // namespace
@@ -102,6 +99,8 @@ ExitCode dry_run(DryRun const& run) {
     fmt::print("Plan of a step on {}, {} tokens, network {}:\n{}", session.data().words(),
                readable_count(session.data().tokens_of_a_step()), session.network().source, describe_plan(plan));
     print_notes(session.notes());
+  } else {
+    fmt::print("a step: {:.4f} s\n", plan.step_seconds);
   }
   if (auto const holder = RunDirectory::holder(run.directory)) {
     fmt::print("note: {} trains in {}: another run would be refused\n", *holder, run.directory.string());

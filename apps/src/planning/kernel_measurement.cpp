@@ -19,7 +19,7 @@ namespace heddle {
 
 namespace {
 
-constexpr int most_rounds = 9;  ///< of two micro-batches and an update; the first warms up
+constexpr int most_rounds = 9;  ///< of two micro-batches and an update; the first of several warms up
 constexpr int fewest_rounds = 3;
 constexpr double enough_seconds = 1.5;  ///< of rounds, after the fewest
 constexpr std::int64_t most_elements = std::int64_t{64} << 20;
@@ -29,17 +29,27 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Calls round(number) some times on all ranks of `world`.
+/// Calls round(number) some times on all ranks of `world`; only once where that takes more than `most_seconds`.
 template <class Round>
-void repeat_rounds(Communicator const& world, Round const& round) {
+void repeat_rounds(Communicator const& world, double most_seconds, Round const& round) {
   auto const begin = SteadyClock::now();
   for (int number = 0; number < most_rounds; ++number) {
-    if (number >= fewest_rounds && broadcast_value(world, seconds_since(begin)) > enough_seconds) {
+    double const passed = broadcast_value(world, seconds_since(begin));
+    if (number > 0 && passed > (number < fewest_rounds ? most_seconds : enough_seconds)) {
       break;
     }
     world.barrier();
     round(number);
   }
+}
+
+/// The rounds without the first, which warms up; it stays where there is no other.
+template <class Round>
+std::vector<Round> without_warm_up(std::vector<Round> rounds) {
+  if (rounds.size() > 1) {
+    rounds.erase(rounds.begin());
+  }
+  return rounds;
 }
 
 /// A kind of call and its cost.
@@ -143,20 +153,20 @@ std::vector<double> typical_seconds(std::vector<CallTimer::Round> const& rounds_
 }
 
 /// Seconds of two micro-batches and an update on the slowest rank, with nothing between them that watches.
-double unwatched_seconds(KernelMeasurement const& measurement, Config const& config, Pack const& pack) {
+double unwatched_seconds(KernelMeasurement const& measurement, Config const& config, Pack const& pack,
+                         double most_seconds) {
   LoneRank rank(measurement, config, nullptr);
   RepeatedPack const batch(pack);
   std::vector<double> seconds;
-  repeat_rounds(measurement.world, [&](int round) {
+  repeat_rounds(measurement.world, most_seconds, [&](int round) {
     auto const begin = SteadyClock::now();
     rank.accumulate(batch, round);
     rank.accumulate(batch, round);
     rank.update(round);
     measurement.execution.space.fence();
-    if (round > 0) {
-      seconds.push_back(seconds_since(begin));
-    }
+    seconds.push_back(seconds_since(begin));
   });
+  seconds = without_warm_up(std::move(seconds));
   all_reduce_values(measurement.world, std::span(seconds), ReduceOp::max);
   return median(seconds);
 }
@@ -178,7 +188,8 @@ std::string call_circumstances(std::string const& machine, KernelChoices const& 
 }
 
 void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
-                   KernelTimes& times) {
+                   double most_seconds, KernelTimes& times) {
+  auto const begin = SteadyClock::now();
   std::int64_t const elements = [&] {
     LayoutChoice alone = layout;
     alone.sizes = {1, 1, layout.size(MeshAxis::context), layout.size(MeshAxis::tensor)};
@@ -192,18 +203,16 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
     CallTimer timer;
     LoneRank rank(measurement, config, &timer);
     RepeatedPack const batch(pack);
-    repeat_rounds(measurement.world, [&](int round) {
+    repeat_rounds(measurement.world, most_seconds, [&](int round) {
       rank.accumulate(batch, round);
-      CallTimer::Round const after_update = timer.take();
+      first.push_back(timer.take());
       rank.accumulate(batch, round);
       rank.update(round);
-      if (round > 0) {
-        first.push_back(after_update);
-        usual.push_back(timer.take());
-      }
-      timer.take();
+      usual.push_back(timer.take());
     });
   }
+  first = without_warm_up(std::move(first));
+  usual = without_warm_up(std::move(usual));
   auto const usual_seconds = typical_seconds(usual, usual.front().calls, measurement.world);
   auto const first_seconds = typical_seconds(first, usual.front().calls, measurement.world);
   double watched = 0;
@@ -216,48 +225,56 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
     calls += sum.calls + of_first;
     ++index;
   }
-  // The time between kernels is shared out among them.
-  double const between = (unwatched_seconds(measurement, config, pack) - watched) / calls;
+  // The time between kernels is shared out among them. Where kernels take that long it does not matter.
+  double const left = broadcast_value(measurement.world, most_seconds - seconds_since(begin));
+  double const between = left > 0 ? (unwatched_seconds(measurement, config, pack, left) - watched) / calls : 0;
   index = 0;
   for (auto const& [key, sum] : usual.front().calls) {
     auto const& [kind, operations, bytes] = key;
     double const seconds = usual_seconds[index];
     double const at_first = first_seconds[index] > 0 ? first_seconds[index] : seconds;
     ++index;
+    if (measurement.only_unknown && times.knows(kind, {operations, bytes}, false)) {
+      continue;
+    }
     times.add(kind, {.cost = {operations, bytes},
                      .seconds = std::max(seconds + between, 0.5 * seconds),
                      .first_seconds = std::max(at_first + between, 0.5 * at_first)});
   }
 }
 
-int measure_unknown(KernelMeasurement const& measurement, Planner& planner, std::vector<LayoutChoice> layouts,
-                    double seconds, KernelTimes& times) {
+MeasuredLayouts measure_unknown(KernelMeasurement const& measurement, Planner& planner,
+                                std::vector<LayoutChoice> layouts, double seconds, KernelTimes& times) {
   auto const begin = SteadyClock::now();
   auto const kind_of_work = [](LayoutChoice const& layout) {
     return std::make_tuple(layout.size(MeshAxis::tensor), layout.size(MeshAxis::context), layout.sequence_parallel,
                            layout.context_mode);
   };
-  // A single layout is measured as it is. Of many, the smallest micro-batches of every kind come first, then the
-  // largest: between them times are interpolated.
-  bool const exactly = layouts.size() == 1;
+  auto const configured = [&](LayoutChoice const& layout) {
+    return layout.micro_batch_tokens == measurement.config.train.micro_batch_tokens;
+  };
+  // The smallest micro-batches of every kind come first, then the configured ones, then the largest: between them times
+  // are interpolated.
   std::ranges::stable_sort(layouts, {}, &LayoutChoice::micro_batch_tokens);
   std::set<decltype(kind_of_work(layouts.front()))> smallest;
-  auto const rest = std::stable_partition(layouts.begin(), layouts.end(), [&](LayoutChoice const& layout) {
+  auto const others = std::stable_partition(layouts.begin(), layouts.end(), [&](LayoutChoice const& layout) {
     return smallest.insert(kind_of_work(layout)).second;
   });
-  std::reverse(rest, layouts.end());
-  int measured = 0;
+  std::reverse(std::stable_partition(others, layouts.end(), configured), layouts.end());
+  MeasuredLayouts count;
   for (LayoutChoice const& layout : layouts) {
-    if (planner.knows_times(layout, exactly)) {
+    if (planner.knows_times(layout, configured(layout) && !measurement.only_unknown)) {
       continue;
     }
-    if (broadcast_value(measurement.world, seconds_since(begin)) > seconds) {
-      break;
+    double const left = broadcast_value(measurement.world, seconds - seconds_since(begin));
+    if (left <= 0) {
+      ++count.left;
+      continue;
     }
-    measure_calls(measurement, layout, planner.typical_pack(layout), times);
-    ++measured;
+    measure_calls(measurement, layout, planner.typical_pack(layout), left, times);
+    ++count.measured;
   }
-  return measured;
+  return count;
 }
 
 }  // namespace heddle

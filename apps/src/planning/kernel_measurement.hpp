@@ -17,19 +17,26 @@ struct KernelMeasurement {
   Registries const& registries;
   Execution& execution;
   VocabularySizes vocabulary;
-  Communicator const& world;  ///< its ranks measure at the same time; the results are their means
+  Communicator const& world;  ///< its ranks measure at the same time; of each call the slowest rank's time counts
+  bool only_unknown = false;  ///< calls that are known, also by interpolation, keep their times
 };
 
 /// Runs micro-batches and updates of a rank of this layout with real kernels and without its other ranks, and adds the
 /// times of all its kernels' calls: calls in their surroundings, with the caches as a step leaves them. Of a model with
 /// more than `most_elements` parameters of a rank it takes one layer of each kind. `pack`: the rank's part of a
-/// micro-batch. Collective over the world.
+/// micro-batch. After `most_seconds` a begun micro-batch pair and its update are the last. Collective over the world.
 void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
-                   KernelTimes& times);
+                   double most_seconds, KernelTimes& times);
 
-/// Measures layouts whose kernels' times are not known, until `seconds` have passed; returns how many were measured.
-/// Collective over the world.
-int measure_unknown(KernelMeasurement const& measurement, Planner& planner, std::vector<LayoutChoice> layouts,
-                    double seconds, KernelTimes& times);
+struct MeasuredLayouts {
+  int measured = 0;
+  int left = 0;  ///< whose kernels' times are not all known, as there was no time
+};
+
+/// Measures layouts whose kernels' times are not known, until `seconds` have passed. Of layouts with the configured
+/// micro_batch_tokens every size is measured, unless `only_unknown`; of others some are interpolated. Collective over
+/// the world.
+MeasuredLayouts measure_unknown(KernelMeasurement const& measurement, Planner& planner,
+                                std::vector<LayoutChoice> layouts, double seconds, KernelTimes& times);
 
 }  // namespace heddle

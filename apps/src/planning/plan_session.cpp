@@ -82,6 +82,7 @@ void PlanSession::read_times(KernelTimings const& timings) {
   };
   circumstances_ = circumstances(world_.size() > 1 ? world_.size() : ranks);
   times_ = read_call_times(file, circumstances_);
+  times_need_others_ = !times_.empty() && world_.size() == 1 && ranks > 1;
   if (times_.empty() && world_.size() == 1 && ranks > 1) {
     notes_.push_back(fmt::format(
         "kernels are timed alone; `mpirun -np {} heddle plan RUN.toml --measure` times them as {} ranks of a node "
@@ -97,13 +98,27 @@ std::vector<LayoutChoice> PlanSession::candidates() const {
 }
 
 void PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
-  int const measured = measure_unknown({.config = config_,
-                                        .registries = registries_,
-                                        .execution = execution_,
-                                        .vocabulary = data_->vocabulary(),
-                                        .world = world_},
-                                       *planner_, layouts, settings_.measure_seconds, times_);
+  auto const [measured, left] = measure_unknown({.config = config_,
+                                                 .registries = registries_,
+                                                 .execution = execution_,
+                                                 .vocabulary = data_->vocabulary(),
+                                                 .world = world_,
+                                                 .only_unknown = times_need_others_},
+                                                *planner_, layouts, settings_.measure_seconds, times_);
+  if (left > 0 && settings_.measure_seconds > 0) {
+    notes_.push_back(
+        fmt::format("kernels of {} layout{} were not measured within {} s (--measure-seconds): their times "
+                    "are scaled from others'",
+                    left, left == 1 ? "" : "s", settings_.measure_seconds));
+  }
   auto const file = plan_file(config_.kernels.cache, call_times_file_name);
+  if (measured > 0 && times_need_others_) {
+    notes_.push_back(
+        fmt::format("the ranks of a node have not timed all kernels of {} layout{} together: the others are "
+                    "timed alone",
+                    measured, measured == 1 ? "" : "s"));
+    return;
+  }
   if (measured > 0 && world_.rank() == 0 && settings_.keep_times && !file.empty()) {
     write_call_times(file, circumstances_, times_);
     notes_.push_back(fmt::format("kernels of {} layout{} were measured; the times are kept in {}", measured,

@@ -35,7 +35,8 @@ class PlanSession {
   std::vector<std::string> const& notes() const { return notes_; }
 
   /// Measures the kernels of layouts whose times are not known, for at most PlanSettings::measure_seconds, and keeps
-  /// the times where PlanSettings::keep_times says so. Collective over the world.
+  /// the times where PlanSettings::keep_times says so. Times of ranks that computed together are only completed by a
+  /// process that is alone. Collective over the world.
   void measure(std::vector<LayoutChoice> const& layouts);
   /// Every layout of the machines' ranks that the model allows.
   std::vector<LayoutChoice> candidates() const;
@@ -54,6 +55,7 @@ class PlanSession {
   NetworkModel network_ = NetworkModel::assumed();
   std::string circumstances_;
   KernelTimes times_;
+  bool times_need_others_ = false;  ///< they are of several ranks that computed together, and this process is alone
   std::optional<Planner> planner_;
   std::vector<std::string> notes_;
 };

@@ -228,7 +228,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
     if (notice) {
       notice->set_steps({state_.step + 1, checkpoints_.committed_step(), checkpoints_.memory_step()});
     }
-    after_step(train_step());
+    after_step(traced_step());
     finish_trace(finished());
     setup_.watch.phase("ending step", state_.step);
     auto const [stop, restore, finish] = requests(signal);
@@ -268,6 +268,17 @@ StepReport Trainer::train_step() {
       return {state_.step, outcome.result.loss, rate, outcome.result.gradient_norm, batch.tokens()};
     }
   }
+}
+
+StepReport Trainer::traced_step() {
+  if (tracing_) {
+    setup_.trace->record(true);
+  }
+  StepReport const report = train_step();
+  if (tracing_) {
+    setup_.trace->record(false);
+  }
+  return report;
 }
 
 MicroBatchSource const& Trainer::next_batch() {

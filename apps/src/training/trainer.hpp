@@ -85,6 +85,8 @@ class Trainer {
   /// Writes the trace if its last step has been made, or no more steps are; collective over the world.
   void finish_trace(bool last_step);
   StepReport train_step();
+  /// The same, recorded while the run is traced: a validation between two steps is not.
+  StepReport traced_step();
   MicroBatchSource const& next_batch();
   /// Reports a step that was not finite; throws Error with loss_not_finite if there were too many in a row.
   void report_not_finite(FiniteSteps::Outcome const& outcome);
@@ -130,6 +132,7 @@ class Trainer {
   std::optional<RunDirectory> directory_;  ///< rank 0's
   RunLog texts_;
   std::optional<TrainingLog> log_;  ///< rank 0's
+  bool tracing_ = false;            ///< until the trace is written
 };
 
 }  // namespace heddle

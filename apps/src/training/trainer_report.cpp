@@ -23,9 +23,7 @@ void Trainer::begin_report() {
     report_->compare_with(setup_.directory / report_name);
     write_report();
   }
-  if (setup_.trace != nullptr) {
-    setup_.trace->record(setup_.traced_steps > 0);
-  }
+  tracing_ = setup_.trace != nullptr && setup_.traced_steps > 0;
 }
 
 void Trainer::write_report() const {
@@ -34,11 +32,11 @@ void Trainer::write_report() const {
 
 void Trainer::finish_trace(bool last_step) {
   StepTimes::Seconds const made = setup_.times.seconds();
-  if (setup_.trace == nullptr || !setup_.trace->recording() || !(last_step || made.steps >= setup_.traced_steps)) {
+  if (!tracing_ || !(last_step || made.steps >= setup_.traced_steps)) {
     return;
   }
   setup_.watch.phase("writing the trace after step", state_.step);
-  setup_.trace->record(false);
+  tracing_ = false;
   std::filesystem::path const path = setup_.directory / "trace.json";
   std::ofstream file;
   try {

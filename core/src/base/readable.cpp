@@ -18,6 +18,15 @@ std::string readable_decimal(double number, int decimals) {
   return std::isfinite(number) ? in_groups(fmt::format("{:.{}f}", number, decimals)) : fmt::format("{}", number);
 }
 
+std::string readable_size(std::int64_t bytes) {
+  constexpr std::int64_t gibibyte = 1 << 30;
+  constexpr std::int64_t mebibyte = 1 << 20;
+  bool const large = bytes >= gibibyte;
+  return fmt::format("{} {}",
+                     readable_decimal(static_cast<double>(bytes) / static_cast<double>(large ? gibibyte : mebibyte), 1),
+                     large ? "GiB" : "MiB");
+}
+
 std::string readable_duration(double seconds) {
   auto const whole = static_cast<std::int64_t>(seconds);
   if (whole >= 3600) {

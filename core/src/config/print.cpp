@@ -276,12 +276,47 @@ std::string describe_config() {
   return visited<Describer>(Config{});
 }
 
-std::string explain_config(std::string const& name) {
+namespace {
+
+Explainer explained(std::string const& name) {
   Explainer explainer(name);
   Config const defaults;
   config_keys::visit_config(explainer, defaults);
+  return explainer;
+}
+
+/// Explains a key of a stack or layer ("model.decoder.layer.4-6.d_ff", also the options of a sublayer) or of a group of
+/// parameters; empty if it is neither.
+std::string explain_part(std::string const& name) {
+  Describer block;
+  auto const is_in = [&](std::string const& place) { return name == place || name.starts_with(place + "."); };
+  if (is_in("optimizer.group")) {
+    block.groups({});
+    return block.result();
+  }
+  for (StackKind const& kind : stack_kinds) {
+    std::string const place = fmt::format("model.{}", kind.name);
+    if (!is_in(place)) {
+      continue;
+    }
+    std::string const rest = name.substr(std::min(name.size(), place.size() + 1));
+    std::string const key = explained("model." + rest.substr(rest.rfind('.') + 1)).result();
+    bool const own = rest.empty() || rest == "layers" || rest == "sublayers" || rest.find('.') != std::string::npos;
+    block.stacks({});
+    return own || !key.empty() ? key + block.result() : "";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string explain_config(std::string const& name) {
+  Explainer const explainer = explained(name);
   if (!explainer.result().empty()) {
     return explainer.result();
+  }
+  if (std::string part = explain_part(name); !part.empty()) {
+    return part;
   }
   std::vector<std::string> near;
   for (std::string const& known : explainer.names()) {

@@ -66,7 +66,7 @@ std::vector<std::int64_t> micro_batch_sizes(Config const& config, LayoutChoice c
 }
 
 /// The layouts with these sizes, with every combination of switches that has an effect.
-std::vector<LayoutChoice> variants_of(Sizes const& sizes) {
+std::vector<LayoutChoice> variants_of(Sizes const& sizes, ModelDescription const& model) {
   std::vector<LayoutChoice> variants{{.sizes = sizes}};
   auto const also = [&](bool has_effect, auto const& change) {
     for (std::size_t index = 0, before = variants.size(); has_effect && index < before; ++index) {
@@ -78,7 +78,7 @@ std::vector<LayoutChoice> variants_of(Sizes const& sizes) {
   LayoutChoice const plain = variants.front();
   also(plain.size(MeshAxis::tensor) > 1, [](LayoutChoice& layout) { layout.sequence_parallel = true; });
   also(plain.size(MeshAxis::context) > 1, [](LayoutChoice& layout) { layout.context_mode = ContextMode::ulysses; });
-  also(plain.size(MeshAxis::pipeline) > 1,
+  also(plain.size(MeshAxis::pipeline) > 1 && model.stacks.size() > 1,
        [](LayoutChoice& layout) { layout.pipeline_schedule = PipelineSchedule::interleaved; });
   also(plain.replicas() > 1, [](LayoutChoice& layout) { layout.shard_optimizer = true; });
   return variants;
@@ -164,7 +164,7 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
                               std::int64_t longest_sequence, std::int64_t batch_tokens) {
   LayoutCandidates found;
   for_each_mesh(machines.ranks(), [&](Sizes const& sizes) {
-    for (LayoutChoice layout : variants_of(sizes)) {
+    for (LayoutChoice layout : variants_of(sizes, model)) {
       std::string const problem = layout_problem(with_layout(config, layout), model, layout.sizes, longest_sequence);
       if (!problem.empty()) {
         reject(found.rejections, limit_of(config, model, layout, longest_sequence), problem);
@@ -172,14 +172,14 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
       }
       int const tensor = layout.size(MeshAxis::tensor);
       if (machines.ranks_per_node % tensor != 0) {
-        reject(found.rejections, "tensor groups stay inside a node",
+        reject(found.rejections, "the ranks of a node, with parallel.tensor",
                fmt::format("parallel.tensor = {} does not divide the {} ranks of a node", tensor,
                            machines.ranks_per_node));
         continue;
       }
       int const context = layout.size(MeshAxis::context);
       if (context > 1 && longest_sequence < least_context_tokens * context) {
-        reject(found.rejections, "sequences are long enough for parallel.context",
+        reject(found.rejections, "the length of sequences, with parallel.context",
                fmt::format("{} context ranks would share at most {} tokens, fewer than {} each",
                            readable_count(context), readable_count(longest_sequence), least_context_tokens));
         continue;
@@ -196,7 +196,7 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
         }
       }
       if (!any) {
-        reject(found.rejections, "micro-batches of a step",
+        reject(found.rejections, "the number of micro-batches in a step",
                fmt::format("{} data ranks × {} stages need as many micro-batches of at least model.max_length = {} "
                            "tokens, and train.batch_tokens gives {} tokens",
                            readable_count(layout.size(MeshAxis::data)), layout.size(MeshAxis::pipeline),

@@ -59,22 +59,21 @@ std::string describe_plan(LayoutPlan const& plan) {
 std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
   std::string text;
   if (!plan.best.empty()) {
-    text = fmt::format("{:>3}  {:>10} {:>12} {:>7} {:>13}  layout\n", "", "step, s", "tokens/s", "bubble",
-                       "GiB of a node");
+    text = fmt::format("{:>3}  {:>10} {:>12} {:>7} {:>13}  layout\n", "", "step, s", "tokens/s", "bubble", "of a node");
   }
   for (std::size_t index = 0; index < plan.best.size(); ++index) {
     LayoutPlan const& each = plan.best[index];
     text += fmt::format("{:>3}  {:>10.4f} {:>12} {:>5.0f} % {:>13}  {}\n", index + 1, each.step_seconds,
                         readable_count(static_cast<double>(batch_tokens) / each.step_seconds), 100 * each.bubble,
-                        readable_decimal(static_cast<double>(each.node_bytes) / (1 << 30), 2), describe(each.layout));
+                        readable_size(each.node_bytes), describe(each.layout));
   }
   if (plan.fitting > static_cast<std::int64_t>(plan.best.size())) {
     text += fmt::format("     {} more layouts fit\n",
                         readable_count(plan.fitting - static_cast<std::int64_t>(plan.best.size())));
   }
   for (Rejection const& rejection : plan.rejections) {
-    text += fmt::format("rejected by {}: {} layout{}, for example {}\n", rejection.limit,
-                        readable_count(rejection.layouts), rejection.layouts == 1 ? "" : "s", rejection.example);
+    text += fmt::format("{} layout{} rejected by {}; for example {}\n", readable_count(rejection.layouts),
+                        rejection.layouts == 1 ? "" : "s", rejection.limit, rejection.example);
   }
   return text;
 }

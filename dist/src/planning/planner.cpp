@@ -249,11 +249,9 @@ Plan Planner::best_layouts(std::size_t count) {
       list_layouts(request.config, state_->model, request.machines, request.longest_sequence, request.batch_tokens);
   Plan plan{.rejections = std::move(candidates.rejections)};
   auto const too_large = [&](LayoutPlan const& found) {
-    constexpr double gibibyte = 1 << 30;
-    reject(plan.rejections, "memory of a node",
-           fmt::format("{}: {} GiB of {} GiB", describe(found.layout),
-                       readable_decimal(static_cast<double>(found.node_bytes) / gibibyte, 1),
-                       readable_decimal(static_cast<double>(request.machines.node_memory) / gibibyte, 1)));
+    reject(plan.rejections, "the memory of a node",
+           fmt::format("{}: {} of {}", describe(found.layout), readable_size(found.node_bytes),
+                       readable_size(request.machines.node_memory)));
   };
   auto const limit = static_cast<double>(request.machines.node_memory);
   std::vector<LayoutPlan> plans;
@@ -268,7 +266,7 @@ Plan Planner::best_layouts(std::size_t count) {
     } catch (ConfigError const&) {
       throw;
     } catch (Error const& error) {  // an arena is full
-      reject(plan.rejections, "memory of a node", fmt::format("{}: {}", describe(layout), error.what()));
+      reject(plan.rejections, "the memory of a node", fmt::format("{}: {}", describe(layout), error.what()));
     }
   }
   std::ranges::stable_sort(plans, {}, &LayoutPlan::step_seconds);

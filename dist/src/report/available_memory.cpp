@@ -63,10 +63,6 @@ void limit_by_group(AvailableMemory& memory, Path const& root, GroupFiles const&
   }
 }
 
-std::string gibibytes(std::int64_t bytes) {
-  return readable_decimal(static_cast<double>(bytes) / (1 << 30), 1) + " GiB";
-}
-
 /// The ranks that share a limit.
 struct Sharers {
   int ranks = 0;
@@ -88,9 +84,9 @@ struct Sharers {
       "parallel.tensor and parallel.pipeline divide parameters, parallel.shard_optimizer the moments; other hosts or "
       "fewer ranks on each help, too. The plan's activations are of the largest micro-batches that can occur: with "
       "train.reserve_memory = false the run starts without this check",
-      place, sharers.ranks, gibibytes(planned.total()), gibibytes(planned.parameters), gibibytes(planned.gradients),
-      gibibytes(planned.moments), gibibytes(planned.kernels), gibibytes(planned.activations),
-      gibibytes(sharers.available)));
+      place, sharers.ranks, readable_size(planned.total()), readable_size(planned.parameters),
+      readable_size(planned.gradients), readable_size(planned.moments), readable_size(planned.kernels),
+      readable_size(planned.activations), readable_size(sharers.available)));
 }
 
 }  // namespace

@@ -204,19 +204,19 @@ TEST_F(PlannerTest, RejectsLayoutsByTheLimitThatTheyBreak) {
   ASSERT_EQ(roomy.best.size(), 5U);
   EXPECT_GT(roomy.fitting, 5);
   EXPECT_TRUE(std::ranges::is_sorted(roomy.best, {}, &LayoutPlan::step_seconds));
-  EXPECT_THAT(roomy.rejections, Contains(Field(&Rejection::limit, "tensor groups stay inside a node")));
+  EXPECT_THAT(roomy.rejections, Contains(Field(&Rejection::limit, "the ranks of a node, with parallel.tensor")));
   EXPECT_THAT(roomy.rejections, Contains(Field(&Rejection::limit, "the model, with parallel.tensor")));  // 8 heads
-  EXPECT_THAT(roomy.rejections, Not(Contains(Field(&Rejection::limit, "memory of a node"))));
+  EXPECT_THAT(roomy.rejections, Not(Contains(Field(&Rejection::limit, "the memory of a node"))));
 
   Plan const tight = best(roomy.best.front().node_bytes - 1);
-  EXPECT_THAT(tight.rejections, Contains(Field(&Rejection::limit, "memory of a node")));
+  EXPECT_THAT(tight.rejections, Contains(Field(&Rejection::limit, "the memory of a node")));
   for (LayoutPlan const& plan : tight.best) {
     EXPECT_LT(plan.node_bytes, roomy.best.front().node_bytes);
   }
   Plan const none = best(1000);
   EXPECT_TRUE(none.best.empty());
   EXPECT_EQ(none.fitting, 0);
-  EXPECT_THAT(describe_best(none, 1000), HasSubstr("rejected by memory of a node"));
+  EXPECT_THAT(describe_best(none, 1000), HasSubstr("rejected by the memory of a node"));
 }
 
 // Stages with equal layers share their work, but only those of equally long pipelines: the number of stages that hold

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <string>
 
 namespace heddle {
@@ -22,6 +23,9 @@ std::string readable_count(std::floating_point auto count) {
 
 /// "12,345.6": with this many decimals.
 std::string readable_decimal(double number, int decimals);
+
+/// "1.5 GiB", or "2.3 MiB" of less.
+std::string readable_size(std::int64_t bytes);
 
 /// "2h05m", "3m20s" or "4.2 s"; `seconds` is not negative.
 std::string readable_duration(double seconds);
