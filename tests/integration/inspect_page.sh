@@ -64,7 +64,7 @@ data lines.html '[side["name"] for each in page["datasets"] for side in each["pa
 head -n 2 pairs.tsv | cut -f 1 > alone.txt
 page decoder.html decoder --pairs alone.txt
 data decoder.html 'page["dataset"]["pack"]["sides"][0]["name"] == "lines, joined to at most 40 tokens"' || fail "the pack's name"
-data decoder.html 'all(20 < length <= 40 for length in page["dataset"]["pack"]["sides"][0]["lengths"])' || fail "lines are not joined"
+data decoder.html 'all(20 < length <= 40 for length in page["dataset"]["pack"]["sides"][0]["lengths"][:-1])' || fail "lines are not joined"
 data decoder.html '[mask["mask"] for mask in page["model"]["masks"]] == ["window of 5 tokens before"]' || fail "the words of a window"
 data decoder.html '[(bias["first_column"], bias["matrix"]["columns"]) for bias in page["model"]["positions"]] == [(-39, 40)]' || fail "a bias of hidden keys"
 
