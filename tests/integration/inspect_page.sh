@@ -55,6 +55,19 @@ page long.html long
 data long.html 'max(page["runs"][0]["metrics"]["series"]["train_loss"]["values"]) > 100' || fail "a peak is lost"
 [ "$(stat -c %s long.html)" -lt 400000 ] || fail "the page of a long run has $(stat -c %s long.html) bytes"
 
+# A decoder of a text: the pack has the sequences that the lines are joined to.
+"$HEDDLE" prepare --text text/train.en --valid-text text/valid.en --vocab-size 90 --out lines > log 2>&1 || fail "prepare --text"
+"$HEDDLE" train run.toml --set 'model.stacks=["decoder"]' --set run.directory=decoder --set data.train=lines/train.h5 --set data.valid=lines/valid.h5 \
+  --set model.max_length=40 --set model.decoder.self_attention.window=5 --set model.positions=alibi --set train.steps=2 > log 2>&1 || fail "train a decoder"
+page lines.html lines
+data lines.html '[side["name"] for each in page["datasets"] for side in each["pack"]["sides"]] == 2 * ["lines, before they are joined"]' || fail "lines"
+head -n 2 pairs.tsv | cut -f 1 > alone.txt
+page decoder.html decoder --pairs alone.txt
+data decoder.html 'page["dataset"]["pack"]["sides"][0]["name"] == "lines, joined to at most 40 tokens"' || fail "the pack's name"
+data decoder.html 'all(20 < length <= 40 for length in page["dataset"]["pack"]["sides"][0]["lengths"][:-1])' || fail "lines are not joined"
+data decoder.html '[mask["mask"] for mask in page["model"]["masks"]] == ["window of 5 tokens before"]' || fail "the words of a window"
+data decoder.html '[(bias["first_column"], bias["matrix"]["columns"]) for bias in page["model"]["positions"]] == [(-39, 40)]' || fail "a bias of hidden keys"
+
 expect() { # expect CODE PATTERN ARGUMENTS...
   local code=$1 pattern=$2 found=0
   shift 2
@@ -65,7 +78,15 @@ expect() { # expect CODE PATTERN ARGUMENTS...
 expect 64 'add --html PAGE' run --source x
 expect 64 'needs --source' run --target x --html x.html
 expect 65 'nor a metrics.jsonl' text --html x.html
-expect 64 'beam size 0' run --beam 0 --html x.html
+expect 64 '--beam is 0; expected at least 1' run --beam 0 --html x.html
+expect 64 '--html is "-"; expected the name of a file' run --html -
+expect 1 'there is no directory missing$' run --html missing/x.html
+expect 64 '--source, --compare are for a run or a checkpoint, but data/train.h5 has datasets' data/train.h5 --html x.html --compare run --source text
+expect 65 'data: has datasets, not a run; --compare takes the directory of a run' run --compare data --html x.html
+expect 65 'data/train.h5: is a file' run --compare data/train.h5 --html x.html
+expect 65 'long: the run has no checkpoint yet; with --html PAGE its curves are drawn' long
+expect 64 'has one stack, which reads a text without a translation' decoder --source one --target eins --html x.html
+expect 64 'has one stack' decoder --pairs pairs.tsv --html x.html
 expect 65 'has no sentences' run --pairs /dev/null --html x.html
 expect 65 'nowhere: there is no such directory' run --compare nowhere --html x.html
 [ ! -e x.html ] || fail "a page was written"

@@ -1,7 +1,7 @@
 """page_in_browser.py DRIVER BROWSER PAGE [METRICS] [--pictures DIRECTORY]: opens the page and checks it.
 
-No message on the console, charts with the data's values, heads chosen by pointer and keyboard, themes, no overflow on a
-phone. Speaks the WebDriver protocol itself. With --pictures it only takes pictures of the sections.
+No message on the console, charts with the data's values, heads chosen by pointer and keyboard, themes, no overflow and
+readable tables on a phone. Speaks the WebDriver protocol itself. With --pictures it only takes pictures of the sections.
 """
 
 import base64
@@ -218,6 +218,28 @@ def check_looks(browser):
         check(wide[0] <= wide[1], f"a page of {wide[0]} in a window of {wide[1]}")
 
 
+def check_comparison(browser, data):
+    """At 390 pixels the cells of the differences are readable; titles name the run where only one is shown."""
+    browser.size(390, 900)
+    cells = browser.run("const card = [...document.querySelectorAll('#comparison .card')].find((each) => each.textContent.startsWith('Configuration'));"
+                        "const box = card.getBoundingClientRect();"
+                        "return [...card.querySelectorAll('th, td')].map((cell) => { const at = cell.getBoundingClientRect();"
+                        " return [cell.textContent, at.width, at.left >= box.left && at.right <= box.right]; })")
+    check(len(cells) == 3 + 3 * len(data["differences"]), f"{len(cells)} cells of differences")
+    for text, width, inside in cells:
+        check(inside and width > 60, f"the cell '{text}' is {width} wide, inside the card: {inside}")
+    for section in ("attention", "search", "packs", "positions", "embeddings", "data-0", "configuration"):
+        title = browser.run("return document.querySelector(`#${arguments[0]} h2`).textContent", section)
+        check(title.endswith(" of " + data["runs"][0]["name"]), f"the title '{title}' names no run")
+    browser.size(1100, 900)
+    hidden = browser.run("const nav = document.getElementById('contents'); const box = nav.getBoundingClientRect();"
+                         "return [...nav.children].filter((each) => each.getBoundingClientRect().right > box.right + 1).length")
+    check(hidden == 0, f"{hidden} entries of the contents are cut off")
+    steps = browser.run("return [...document.querySelectorAll(\"[data-chart='Validation loss'] text[data-step]\")].map((each) => Number(each.dataset.step))")
+    curve = data["runs"][0]["metrics"]["series"]["valid_loss"]["steps"]
+    check([steps[0], steps[-1]] == [curve[0], curve[-1]], f"the axis has the steps {steps}")
+
+
 def take_pictures(browser, directory):
     for name, width, theme in [("light", 1280, "light"), ("dark", 1280, "dark"), ("narrow", 390, "light")]:
         browser.size(width, 1000)
@@ -244,6 +266,7 @@ def main():
             check_rest(browser, data)
             check_ranks(browser, data)
             check_looks(browser)
+            check_comparison(browser, data)
         messages = browser.messages()
         check(not messages, f"the console has {messages}")
     finally:

@@ -57,6 +57,7 @@ report=run/report.json
 grep -q '"state":"done"' $report || fail "no state"
 positive "$(value $report parameters)" parameters
 positive "$(value $report communication tensor.all_reduce seconds)" "the seconds of tensor.all_reduce"
+grep -Eq '"seconds":0(E0|\.0)?[,}]' $report && fail "seconds that nothing was timed for are 0"
 positive "$(value $report ranks rank memory measured total)" "measured memory"
 positive "$(value $report training tokens_per_second)" "the rate"
 grep -q '"rank":1,.*"heads":\[1,2\],"d_ff":\[24,48\]' $report || fail "it does not say what rank 1 holds"

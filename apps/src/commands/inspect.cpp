@@ -288,6 +288,10 @@ void inspect_checkpoints(InspectOptions const& options) {
   chosen.checkpoint = options.path;
   chosen.which = options.which;
   auto const entries = list_checkpoints(options.path, CheckpointStore::Check::sizes);
+  if (entries.empty() && !run_directory_of(options.path).empty()) {
+    throw DataError(
+        fmt::format("{}: the run has no checkpoint yet; with --html PAGE its curves are drawn", options.path));
+  }
   if (entries.empty()) {
     throw DataError(
         fmt::format("{}: holds neither datasets nor checkpoints; expected a directory that `heddle prepare` "
@@ -321,12 +325,47 @@ std::vector<SentenceText> sentences_of(InspectOptions const& options) {
   return sentences;
 }
 
+/// The given options of the page that are for a run or a model, not for datasets.
+std::vector<std::string> model_options(InspectOptions const& options) {
+  std::vector<std::string> given;
+  auto const add = [&](char const* name, bool is_given) {
+    if (is_given) {
+      given.emplace_back(name);
+    }
+  };
+  add("--source", !options.source.empty());
+  add("--target", !options.target.empty());
+  add("--pairs", !options.pairs.empty());
+  add("--word", !options.page.words.empty());
+  add("--compare", !options.page.compare.empty());
+  return given;
+}
+
+/// Refuses a page that cannot be written, before anything is computed.
+void require_place(std::string const& page) {
+  if (page == "-") {
+    throw UsageError("inspect: --html is \"-\"; expected the name of a file, as page.html");
+  }
+  fs::path const directory = fs::path(page).parent_path();
+  std::error_code problem;
+  if (!directory.empty() && !fs::is_directory(directory, problem)) {
+    throw Error(fmt::format("{}: cannot be written: there is no directory {}", page, directory.string()));
+  }
+}
+
 void write_page(InspectOptions& options, std::vector<fs::path> const& datasets) {
+  require_place(options.html);
+  if (auto const given = model_options(options); !given.empty() && !datasets.empty()) {
+    throw UsageError(fmt::format("inspect: {} {} for a run or a checkpoint, but {} has datasets",
+                                 fmt::join(given, ", "), given.size() == 1 ? "is" : "are", options.path));
+  }
   options.page.path = options.path;
   options.page.which = options.which;
   options.page.examples = options.samples;
   options.page.sentences = sentences_of(options);
-  require_valid({.beam_size = options.page.beam_size, .n_best = options.page.beam_size});
+  if (options.page.beam_size < 1) {
+    throw UsageError(fmt::format("inspect: --beam is {}; expected at least 1", options.page.beam_size));
+  }
   for (fs::path const& dataset : datasets) {
     options.page.datasets.push_back(dataset.string());
   }
@@ -336,9 +375,7 @@ void write_page(InspectOptions& options, std::vector<fs::path> const& datasets) 
 }
 
 void require_html(InspectOptions const& options) {
-  bool const wanted = !options.pairs.empty() || !options.source.empty() || !options.target.empty() ||
-                      !options.page.words.empty() || !options.page.compare.empty();
-  if (options.html.empty() && wanted) {
+  if (options.html.empty() && !model_options(options).empty()) {
     throw UsageError("inspect: --source, --target, --pairs, --word and --compare are for a page; add --html PAGE");
   }
 }

@@ -1,6 +1,11 @@
 #include "dataset_view.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <heddle/core/base/readable.hpp>
+#include <string>
+#include <utility>
 
 namespace heddle {
 namespace {
@@ -41,9 +46,26 @@ boost::json::array histogram(LengthCounts const& lengths) {
   return bins;
 }
 
+/// A side of a pack and the lengths of its sequences.
+struct PackedSide {
+  std::string name;
+  boost::json::array lengths = {};
+};
+
+boost::json::object to_json(std::vector<PackedSide> sides) {
+  boost::json::array packed;
+  for (PackedSide& side : sides) {
+    packed.push_back({{"name", side.name}, {"lengths", std::move(side.lengths)}});
+  }
+  return {{"sides", std::move(packed)}};
+}
+
 /// The lengths of the first samples that together have packed_tokens on their longer side, with the end token.
-boost::json::object pack_to_json(Dataset const& dataset, std::vector<DatasetSide> const& sides) {
-  std::vector<boost::json::array> lengths(sides.size());
+boost::json::object pack_of_dataset(Dataset const& dataset, std::vector<DatasetSide> const& sides) {
+  std::vector<PackedSide> packed;
+  for (DatasetSide const& side : sides) {
+    packed.push_back({dataset.has_lines() ? "lines, before they are joined" : side.name});
+  }
   std::int64_t tokens = 0;
   for (std::int64_t index = 0; index < dataset.size(); ++index) {
     std::int64_t longer = 0;
@@ -55,14 +77,10 @@ boost::json::object pack_to_json(Dataset const& dataset, std::vector<DatasetSide
     }
     tokens += longer;
     for (std::size_t side = 0; side < sides.size(); ++side) {
-      lengths[side].emplace_back(length_of(dataset, sides[side].length, index) + 1);
+      packed[side].lengths.emplace_back(length_of(dataset, sides[side].length, index) + 1);
     }
   }
-  boost::json::array packed;
-  for (std::size_t side = 0; side < sides.size(); ++side) {
-    packed.push_back({{"name", sides[side].name}, {"lengths", std::move(lengths[side])}});
-  }
-  return {{"sides", std::move(packed)}};
+  return to_json(std::move(packed));
 }
 
 boost::json::array text_of(Dataset const& dataset, std::int64_t index) {
@@ -74,6 +92,34 @@ boost::json::array text_of(Dataset const& dataset, std::int64_t index) {
 }
 
 }  // namespace
+
+boost::json::object pack_of_samples(SampleSource const& samples, Dataset const& dataset, std::int64_t max_length) {
+  std::string const joined = fmt::format("lines, joined to at most {} tokens", readable_count(max_length));
+  PackedSide source{dataset.has_lines() ? joined : "source"};
+  PackedSide target{dataset.has_lines() ? joined : "target"};
+  SampleCost all;
+  for (std::int64_t const index : samples.window(0, 0)) {
+    SampleCost const cost = samples.cost(0, index);
+    if (cost.longer() > max_length) {
+      continue;
+    }
+    if (all.longer() > 0 && all.longer() + cost.longer() > packed_tokens) {
+      break;
+    }
+    all.source += cost.source;
+    all.target += cost.target;
+    source.lengths.emplace_back(cost.source);
+    target.lengths.emplace_back(cost.target);
+  }
+  std::vector<PackedSide> sides;
+  if (all.source > 0) {
+    sides.push_back(std::move(source));
+  }
+  if (all.target > 0) {
+    sides.push_back(std::move(target));
+  }
+  return to_json(std::move(sides));
+}
 
 boost::json::object to_json(Dataset const& dataset, std::int64_t examples) {
   auto const sides = sides_of(dataset);
@@ -88,8 +134,9 @@ boost::json::object to_json(Dataset const& dataset, std::int64_t examples) {
   for (std::int64_t example = 0; example < shown; ++example) {
     texts.push_back(text_of(dataset, example * dataset.size() / shown));
   }
-  return {{"name", dataset.name()},           {"content", dataset.content()}, {"samples", dataset.size()},
-          {"sides", std::move(side_entries)}, {"examples", std::move(texts)}, {"pack", pack_to_json(dataset, sides)}};
+  return {{"name", dataset.name()},       {"content", dataset.content()},
+          {"samples", dataset.size()},    {"sides", std::move(side_entries)},
+          {"examples", std::move(texts)}, {"pack", pack_of_dataset(dataset, sides)}};
 }
 
 std::vector<SentenceText> example_sentences(Dataset const& dataset, std::size_t count) {

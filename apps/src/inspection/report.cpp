@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <iostream>
@@ -40,11 +41,50 @@ std::optional<Dataset> data_of(Config const& config, Notes& notes) {
   return std::nullopt;
 }
 
-/// Adds what the model makes of sentences. Without sentences given by the user, a model that cannot be opened is a
-/// note.
+/// A translation is read by models with two stacks and by prefix models of pairs.
+void require_targets_are_read(HtmlReportOptions const& options, Config const& config, bool reads_pairs) {
+  bool const given =
+      std::ranges::any_of(options.sentences, [](SentenceText const& text) { return text.target.has_value(); });
+  if (given && config.model.stacks.size() == 1 && !reads_pairs) {
+    throw UsageError(
+        "inspect: the model has one stack, which reads a text without a translation; give --source without --target, "
+        "and --pairs with lines without a tab");
+  }
+}
+
+/// Replaces the dataset's pack by the one that the model's training makes.
+void add_pack(boost::json::object& data, Config const& config, Dataset const& dataset, bool prefixes, Notes& notes) {
+  try {
+    auto const samples = samples_for(config, dataset, {.training = false, .prefixes = prefixes});
+    data["dataset"].as_object()["pack"] = pack_of_samples(*samples, dataset, config.model.max_length);
+  } catch (Error const& error) {
+    notes.push_back(fmt::format("the pack is not that of the model: {}", error.what()));
+  }
+}
+
+/// The model; without sentences given by the user, nothing and a note where it cannot be opened.
+std::optional<ModelView> open_model(HtmlReportOptions const& options, RunView const& run, Notes& notes) {
+  TrainedModelOptions model;
+  model.checkpoint = run.checkpoint->directory().string();
+  model.plugins = options.plugins;
+  model.trust_plugins = options.trust_plugins;
+  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
+  try {
+    return ModelView::open(model, report);
+  } catch (Error const& error) {
+    if (!options.sentences.empty()) {
+      throw;
+    }
+    notes.push_back(fmt::format("the model cannot be computed with here: {}", error.what()));
+    return std::nullopt;
+  }
+}
+
+/// Adds the run's dataset and what the model makes of sentences.
 void add_model(boost::json::object& data, HtmlReportOptions const& options, RunView const& run, Notes& notes) {
   std::vector<SentenceText> sentences = options.sentences;
-  if (auto const dataset = data_of(*run.config, notes)) {
+  auto const dataset = data_of(*run.config, notes);
+  if (dataset) {
     data["dataset"] = to_json(*dataset, options.examples);
     if (sentences.empty()) {
       sentences = example_sentences(*dataset, example_pairs);
@@ -52,15 +92,18 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
   }
   if (sentences.empty()) {
     notes.emplace_back("attention needs sentences: give --source and --target, or --pairs");
+  }
+  auto view = sentences.empty() ? std::nullopt : open_model(options, run, notes);
+  bool const prefixes = view && view->description().needs_prefixes();
+  if (dataset) {
+    add_pack(data, *run.config, *dataset, prefixes, notes);
+  }
+  if (!view) {
     return;
   }
-  TrainedModelOptions model;
-  model.checkpoint = run.checkpoint->directory().string();
-  model.plugins = options.plugins;
-  model.trust_plugins = options.trust_plugins;
-  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
+  require_targets_are_read(options, *run.config, prefixes && !(dataset && dataset->has_lines()));
   try {
-    data["model"] = ModelView::open(model, report).to_json(sentences, options.beam_size, notes);
+    data["model"] = view->to_json(sentences, options.beam_size, notes);
   } catch (Error const& error) {
     if (!options.sentences.empty()) {
       throw;

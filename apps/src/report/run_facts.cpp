@@ -70,7 +70,7 @@ json::object communication(RankFacts const& rank) {
   json::object object;
   for (std::size_t group = 0; group < traffic_groups; ++group) {
     if (GroupFacts const& own = rank.communication[group]; own.bytes > 0) {
-      object[traffic_group_name(group)] = json::object{{"bytes", own.bytes}, {"seconds", own.seconds}};
+      object[traffic_group_name(group)] = json::object{{"bytes", own.bytes}, {"seconds", known(own.seconds)}};
     }
   }
   return object;
@@ -112,8 +112,10 @@ json::object all_communication(RunFacts const& facts) {
     for (std::size_t verb = 0; verb < verbs; ++verb) {
       Traffic const& traffic = facts.traffic[group][verb];
       if (traffic.operations > 0) {
-        object[fmt::format("{}.{}", traffic_group_name(group), name_of(static_cast<Verb>(verb)))] = json::object{
-            {"operations", traffic.operations}, {"bytes", traffic.bytes}, {"seconds", facts.seconds[group][verb]}};
+        object[fmt::format("{}.{}", traffic_group_name(group), name_of(static_cast<Verb>(verb)))] =
+            json::object{{"operations", traffic.operations},
+                         {"bytes", traffic.bytes},
+                         {"seconds", known(facts.seconds[group][verb])}};
       }
     }
   }

@@ -20,7 +20,7 @@ namespace heddle {
 /// A group's communication on one rank.
 struct GroupFacts {
   std::int64_t bytes = 0;
-  double seconds = 0;
+  std::optional<double> seconds = {};  ///< in its steps; nothing where it was in none of the verbs during a step
 };
 
 /// One rank's part of a report.
@@ -74,7 +74,8 @@ struct RunFacts {
   // Once training has ended:
   std::optional<TrainingFacts> training = {};
   TrafficByGroup traffic{};  ///< of all ranks
-  std::array<std::array<double, verbs>, traffic_groups> seconds{};
+  /// Of all ranks in their steps; nothing where no rank was in the verb during a step.
+  std::array<std::array<std::optional<double>, verbs>, traffic_groups> seconds{};
   std::optional<Efficiency> efficiency = {};
   std::optional<double> computation_scaling = {};
   std::optional<double> joules = {};

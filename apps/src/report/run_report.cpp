@@ -35,7 +35,9 @@ std::array<GroupFacts, traffic_groups> by_group(TrafficByGroup const& traffic,
       groups[group].bytes += verb.bytes;
     }
     for (auto const& [name, spent] : seconds) {
-      groups[group].seconds += name.starts_with(prefix) ? spent : 0;
+      if (name.starts_with(prefix)) {
+        groups[group].seconds = groups[group].seconds.value_or(0) + spent;
+      }
     }
   }
   return groups;
@@ -166,15 +168,20 @@ void RunReport::gather_traffic(StepTimes const& times) {
   facts_.traffic = sum_over_ranks(world, own_traffic_);
   auto const own = times.by_verb();
   std::vector<double> seconds;
+  std::vector<double> timed;  // 1 where this rank was in the verb during a step
   for (std::size_t group = 0; group < traffic_groups; ++group) {
     for (std::size_t verb = 0; verb < verbs; ++verb) {
       auto const found = own.find(fmt::format("{}.{}", traffic_group_name(group), name_of(static_cast<Verb>(verb))));
       seconds.push_back(found == own.end() ? 0 : found->second);
+      timed.push_back(found == own.end() ? 0 : 1);
     }
   }
   seconds = sums_of(world, seconds);
+  timed = sums_of(world, timed);
   for (std::size_t index = 0; index < seconds.size(); ++index) {
-    facts_.seconds[index / verbs][index % verbs] = seconds[index];
+    if (timed[index] > 0) {
+      facts_.seconds[index / verbs][index % verbs] = seconds[index];
+    }
   }
 }
 

@@ -1,6 +1,9 @@
 #include "masks.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <heddle/core/base/readable.hpp>
 
 #include "inspection/page/matrix.hpp"
 
@@ -33,13 +36,48 @@ boost::json::object drawn(AttentionMask const& mask) {
       }
     }
   }
-  return {{"mask", describe(mask)},
+  return {{"mask", mask_words(mask)},
           {"positions", positions},
           {"prefix", prefix},
           {"matrix", matrix_to_json(share, cells, {0, 1})}};
 }
 
+/// "5 tokens before", "4 tokens on each side", "5 tokens before and 3 after".
+std::string reach_words(AttentionMask const& mask, std::string const& unit) {
+  std::string const before = fmt::format("{}{}", readable_count(mask.left), unit);
+  if (mask.right == 0) {
+    return before + " before";
+  }
+  return mask.left == mask.right ? before + " on each side"
+                                 : fmt::format("{} before and {} after", before, readable_count(mask.right));
+}
+
+/// The rest of a local mask, where it is not the usual one.
+std::string more_words(AttentionMask const& mask) {
+  std::string words;
+  if (mask.global_tokens > 0) {
+    words += fmt::format(", {} global token{}", readable_count(mask.global_tokens), mask.global_tokens > 1 ? "s" : "");
+  }
+  if (mask.hides_later && mask.right > 0) {
+    words += ", none later than the query";
+  } else if (mask.is(MaskKind::blocks) && !mask.hides_later && mask.right == 0) {
+    words += ", the whole of the query's block";
+  }
+  return words;
+}
+
 }  // namespace
+
+std::string mask_words(AttentionMask const& mask) {
+  if (!mask.is_local()) {
+    return describe(mask);
+  }
+  if (mask.is(MaskKind::window)) {
+    return fmt::format("window of {}{}", reach_words(mask, mask.left == 1 ? " token" : " tokens"), more_words(mask));
+  }
+  return fmt::format("blocks of {} token{}, {}{}", readable_count(mask.block), mask.block == 1 ? "" : "s",
+                     reach_words(mask, ""), more_words(mask));
+}
 
 boost::json::array masks_to_json(std::vector<AttentionSublayer> const& sublayers,
                                  std::vector<ObservedAttention> const& calls) {

@@ -40,7 +40,7 @@ boost::json::array attention_to_json(std::vector<AttentionSublayer> const& subla
     all.push_back({{"path", sublayers[index].path},
                    {"queries", name_of(sublayers[index].queries)},
                    {"keys", name_of(sublayers[index].keys)},
-                   {"mask", describe(call.mask)},
+                   {"mask", mask_words(call.mask)},
                    {"heads", call.heads},
                    {"matrix", matrix_to_json(sequence.weights, sequence.keys, {0, 1})}});
   }

@@ -60,23 +60,39 @@ std::int64_t head_columns(ModelConfig const& model) {
       .head_dim;
 }
 
-/// The bias [heads, 2 r + 1] of a stack, as far as drawn_distance.
-boost::json::object bias_entry(std::string const& kind, std::string const& stack, ObservedAttention const& call) {
+bool hides_later_keys(AttentionMask const& mask) {
+  return mask.is(MaskKind::causal) || mask.hides_later;
+}
+
+/// The note beside a bias of distances up to `reach`, of which those up to `drawn` are drawn.
+std::string bias_note(std::int64_t reach, std::int64_t drawn, std::int64_t max_length, bool causal) {
+  std::string note = "added to the scores of each head by the distance of key and query";
+  if (drawn < reach) {
+    note += fmt::format("; drawn as far as {}", drawn);
+  }
+  if (reach < max_length - 1) {
+    note += fmt::format("; keys that are farther away than {} have the bias of {}", readable_count(reach),
+                        readable_count(reach));
+  }
+  return note + (causal ? "; later keys, which the mask hides, are left out" : "");
+}
+
+/// The bias [heads, 2 r + 1] of a stack, as far as drawn_distance; without later keys where the stack is `causal`.
+boost::json::object bias_entry(std::string const& kind, std::string const& stack, ObservedAttention const& call,
+                               std::int64_t max_length, bool causal) {
   auto const columns = static_cast<std::int64_t>(call.bias.size()) / call.heads;
   std::int64_t const reach = columns / 2;
   std::int64_t const drawn = std::min(reach, drawn_distance);
+  std::int64_t const after = causal ? 0 : drawn;
   std::vector<double> values;
   for (std::int64_t head = 0; head < call.heads; ++head) {
     auto const middle = call.bias.begin() + head * columns + reach;
-    values.insert(values.end(), middle - drawn, middle + drawn + 1);
+    values.insert(values.end(), middle - drawn, middle + after + 1);
   }
   boost::json::object result =
-      entry(kind, stack, "head", "distance = key - query",
-            fmt::format("added to the scores of each head by the distance of key and query; distances beyond {} "
-                        "have its bias",
-                        reach));
+      entry(kind, stack, "head", "distance = key - query", bias_note(reach, drawn, max_length, causal));
   result["first_column"] = -drawn;
-  result["matrix"] = matrix_to_json(values, 2 * drawn + 1, around_zero(values));
+  result["matrix"] = matrix_to_json(values, drawn + after + 1, around_zero(values));
   return result;
 }
 
@@ -105,12 +121,22 @@ boost::json::array positions_to_json(Config const& config, ObservedPositions con
                               head_dim / 2,
                               "the cosine of the angle by which each pair of columns of queries and keys turns"));
   }
-  std::set<std::string> seen;
-  for (std::size_t index = 0; index < std::min(observed.sublayers.size(), observed.calls.size()); ++index) {
+  std::size_t const calls = std::min(observed.sublayers.size(), observed.calls.size());
+  auto const stack_of = [&](std::size_t index) {
     std::string const& path = observed.sublayers[index].path;
-    std::string const stack = path.substr(0, path.find('.'));
+    return path.substr(0, path.find('.'));
+  };
+  std::set<std::string> not_causal;
+  for (std::size_t index = 0; index < calls; ++index) {
+    if (!observed.calls[index].bias.empty() && !hides_later_keys(observed.calls[index].mask)) {
+      not_causal.insert(stack_of(index));
+    }
+  }
+  std::set<std::string> seen;
+  for (std::size_t index = 0; index < calls; ++index) {
+    std::string const stack = stack_of(index);
     if (!observed.calls[index].bias.empty() && seen.insert(stack).second) {
-      all.push_back(bias_entry(kind, stack, observed.calls[index]));
+      all.push_back(bias_entry(kind, stack, observed.calls[index], model.max_length, !not_causal.contains(stack)));
     }
   }
   return all;

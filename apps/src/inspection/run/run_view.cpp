@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/dataset/prepare.hpp>
 #include <iostream>
 
 #include "inspection/run/energy.hpp"
@@ -25,6 +27,14 @@ bool has_checkpoints(fs::path const& path) {
   } catch (DataError const&) {
     return false;
   }
+}
+
+bool has_datasets(fs::path const& path) {
+  auto const files = fs::directory_iterator(path);
+  return std::any_of(fs::begin(files), fs::end(files), [](fs::directory_entry const& entry) {
+    std::string const name = entry.path().filename().string();
+    return is_training_file(name) || name == "valid.h5";
+  });
 }
 
 boost::json::array facts_of(RunView const& run) {
@@ -77,6 +87,9 @@ fs::path run_directory_of(fs::path const& path) {
 
 RunView open_run(std::string const& path, std::string const& which) {
   std::error_code problem;
+  if (fs::is_regular_file(path, problem)) {
+    throw DataError(fmt::format("{}: is a file; expected the directory of a run", path));
+  }
   if (!fs::is_directory(path, problem)) {
     throw DataError(fmt::format("{}: there is no such directory", path));
   }
@@ -88,6 +101,8 @@ RunView open_run(std::string const& path, std::string const& which) {
     auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
     run.checkpoint = std::move(open_checkpoints(options, report).front());
     run.config = parse_config(run.checkpoint->config(), run.checkpoint->directory().string() + ": its config");
+  } else if (run.directory.empty() && has_datasets(path)) {
+    throw DataError(fmt::format("{}: has datasets, not a run; --compare takes the directory of a run", path));
   } else if (run.directory.empty()) {
     throw DataError(
         fmt::format("{}: holds neither datasets nor checkpoints nor a {}; expected a directory that `heddle prepare` "

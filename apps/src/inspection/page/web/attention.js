@@ -24,7 +24,7 @@ function show_attention() {
     return;
   }
   const node = section('attention', 'Attention', 'How much each query (row) takes from each key (column), for every head; '
-    + 'computed in float64 from the checkpoint’s queries and keys. Choose a head; arrow keys move from head to head, and in the large map from cell to cell.');
+    + 'computed in float64 from the checkpoint’s queries and keys. Choose a head; arrow keys move from head to head, and in the large map from cell to cell.', of_first_run());
   const holder = html('div');
   const title = (sentence) => shortened((sentence.source.length > 0 ? sentence.source : sentence.target).map(piece_text).join(' '), 60);
   node.append(html('div', {class: 'controls'}, menu('Sentence', sentences.map(title), (index) => show_sentence(sentences[index]))), holder);

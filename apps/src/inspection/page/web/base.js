@@ -75,10 +75,10 @@ function decoded(matrix) {
   return {...matrix, values};
 }
 
-/** A section of the page with an entry in its contents. */
-function section(id, title, lead) {
+/** A section of the page with an entry in its contents. `of` names the run in the title where it shows only one. */
+function section(id, title, lead, of = '') {
   document.getElementById('contents').append(html('a', {href: `#${id}`}, title));
-  const node = html('section', {id, 'aria-label': title}, html('h2', {}, title), lead ? html('p', {class: 'lead'}, lead) : null);
+  const node = html('section', {id, 'aria-label': title + of}, html('h2', {}, title + of), lead ? html('p', {class: 'lead'}, lead) : null);
   document.getElementById('main').append(node);
   return node;
 }

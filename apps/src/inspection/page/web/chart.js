@@ -27,6 +27,12 @@ function log_ticks(least, greatest) {
   return result;
 }
 
+/** Places of labels from `least` to `greatest`: both ends, and the round numbers that keep `room` pixels from them. */
+function axis_labels(least, greatest, count, x, room) {
+  const inner = ticks(least, greatest, count).filter((value) => x(value) - x(least) >= room && x(greatest) - x(value) >= room);
+  return greatest > least ? [least, ...inner, greatest] : [least];
+}
+
 /** Maps [least, greatest] to [from, to]. */
 function scale_of(least, greatest, from, to, log) {
   const place = log ? Math.log10 : (value) => value;
@@ -108,8 +114,8 @@ function line_chart(options) {
       drawing.append(shape('line', {class: 'gridline', x1: left, x2: width - right, y1: y(value), y2: y(value)}),
         shape('text', {x: left - 6, y: y(value) + 4, 'text-anchor': 'end'}, number_text(value)));
     }
-    for (const value of ticks(...steps_extent, Math.max(2, Math.floor(width / 110)))) {
-      drawing.append(shape('text', {x: x(value), y: height - 7, 'text-anchor': x(value) > width - 30 ? 'end' : 'middle'}, number_text(value)));
+    for (const value of axis_labels(...steps_extent, Math.max(2, Math.floor(width / 110)), x, 48)) {
+      drawing.append(shape('text', {'data-step': value, x: x(value), y: height - 7, 'text-anchor': x(value) > width - 30 ? 'end' : 'middle'}, number_text(value)));
     }
     drawing.append(shape('line', {class: 'axis', x1: left, x2: width - right, y1: height - bottom, y2: height - bottom}));
     all.forEach((series, index) => drawing.append(curve(series, index, x, y)));

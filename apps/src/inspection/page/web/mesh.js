@@ -95,7 +95,7 @@ function rank_details(report, rank) {
     rank.chunks ? ['chunks of every sequence', rank.chunks.join(' and ')] : null,
     rank.memory && rank.memory.resident ? ['resident memory', bytes_text(rank.memory.resident)] : null,
     rank.seconds ? ['seconds of computing and of communicating', `${number_text(rank.seconds.computing)} and ${number_text(rank.seconds.communicating)}`] : null,
-    ...Object.entries(rank.communication || {}).map(([group, each]) => [`${group} group`, `${bytes_text(each.bytes)} in ${number_text(each.seconds)} s`]),
+    ...Object.entries(rank.communication || {}).map(([group, each]) => [`${group} group`, `${bytes_text(each.bytes)}${each.seconds > 0 ? ` in ${number_text(each.seconds)} s` : ', outside steps'}`]),
   ].filter(Boolean);
   return [html('h3', {}, `Rank ${rank.rank}`), html('dl', {class: 'facts'}, ...facts.map(([label, text]) => html('div', {}, html('dt', {}, label), html('dd', {}, String(text)))))];
 }
@@ -126,8 +126,13 @@ function memory_card(ranks) {
   return card(shown[0].memory.measured ? 'Measured memory of each rank' : 'Planned memory of each rank', ...rows, legend);
 }
 
+/** Steps' seconds; reports of earlier versions have 0 where no step had any. */
+function seconds_text(seconds) {
+  return seconds > 0 ? number_text(seconds) : 'outside steps';
+}
+
 function traffic_card(report) {
-  const rows = Object.entries(report.communication || {}).map(([name, each]) => [name, grouped(each.operations), bytes_text(each.bytes), each.seconds === undefined ? '' : number_text(each.seconds)]);
+  const rows = Object.entries(report.communication || {}).map(([name, each]) => [name, grouped(each.operations), bytes_text(each.bytes), each.seconds === undefined ? '' : seconds_text(each.seconds)]);
   return rows.length > 0 ? card('Communication of all ranks', plain_table(['group and verb', 'operations', 'bytes', 'seconds'], rows, [1, 2, 3])) : null;
 }
 

@@ -5,7 +5,7 @@ function show_positions() {
   if (all.length === 0) {
     return;
   }
-  const node = section('positions', 'Positions', 'The positional encodings that the model computes with, as a map and as waves.');
+  const node = section('positions', 'Positions', 'The positional encodings that the model computes with, as a map and as waves.', of_first_run());
   all.forEach((encoding) => node.append(...position_cards(encoding)));
 }
 
@@ -45,7 +45,7 @@ function show_embeddings() {
   if (tables.length === 0) {
     return;
   }
-  const node = section('embeddings', 'Embeddings', 'The pieces of the vocabulary whose embeddings point most in the direction of a word’s (the mean of its pieces), by the cosine of the angle.');
+  const node = section('embeddings', 'Embeddings', 'The pieces of the vocabulary whose embeddings point most in the direction of a word’s (the mean of its pieces), by the cosine of the angle.', of_first_run());
   for (const table of tables) {
     const holder = html('div');
     const show = (index) => {
@@ -114,7 +114,7 @@ function show_norms() {
   const holder = html('div');
   const show = (index) => holder.replaceChildren(norm_map(runs[0].norms, norm_quantities[index]));
   const shown = norm_quantities.slice(0, updates ? 4 : 3);
-  node.append(html('div', {class: 'card', style: 'margin-top: 0.9rem'}, html('h3', {}, 'Every parameter of the layers'), choices('Quantity', shown.map((each) => each.name), show), holder));
+  node.append(html('div', {class: 'card', style: 'margin-top: 0.9rem'}, html('h3', {}, `Every parameter of the layers${runs[0].path === page.runs[0].path ? of_first_run() : ` of ${run_name(1)}`}`), choices('Quantity', shown.map((each) => each.name), show), holder));
   show(0);
 }
 

@@ -68,7 +68,7 @@ function show_packs() {
   if (sentences.length === 0 && masks.length === 0 && !data) {
     return;
   }
-  const node = section('packs', 'Pack and masks', 'No padding is computed: a micro-batch is one row of tokens per side, and attention stays inside each sequence, where a mask says which keys a query sees.');
+  const node = section('packs', 'Pack and masks', 'No padding is computed: a micro-batch is one row of tokens per side, and attention stays inside each sequence, where a mask says which keys a query sees.', of_first_run());
   if (data) {
     node.append(pack_card(`The beginning of ${data.name}`, data.pack.sides));
   } else if (sentences.length > 0) {
@@ -106,7 +106,8 @@ function histogram(side) {
 function show_datasets() {
   const all = page.datasets || (page.dataset ? [page.dataset] : []);
   all.forEach((data, index) => {
-    const node = section(`data-${index}`, all.length > 1 ? data.name.split('/').pop() : 'Data', `${data.name}: ${grouped(data.samples)} ${data.content}.`);
+    const node = section(`data-${index}`, all.length > 1 ? data.name.split('/').pop() : 'Data', `${data.name}: ${grouped(data.samples)} ${data.content}.`,
+      page.dataset ? of_first_run() : '');
     node.append(html('div', {class: 'grid'}, ...data.sides.map(histogram)));
     if (page.datasets) {
       node.append(pack_card('A pack of its first samples', data.pack.sides));

@@ -11,6 +11,11 @@ function run_name(index) {
   return names.indexOf(names[index]) === names.lastIndexOf(names[index]) ? names[index] : `${names[index]} (${index + 1})`;
 }
 
+/** " of RUN" where two runs are shown, for the titles of what shows only the first. */
+function of_first_run() {
+  return page.runs && page.runs.length > 1 ? ` of ${run_name(0)}` : '';
+}
+
 function show_facts() {
   const title = page.runs ? page.runs.map((_, index) => run_name(index)).join(' and ') : page.path;
   document.getElementById('main').append(html('h1', {}, title));
@@ -45,7 +50,8 @@ function show_curves() {
     series: page.runs.map((run, index) => ({...(run.metrics && run.metrics.series[key] || {steps: [], values: []}), name: run_name(index), colour: series_colour(index)})),
   }))));
   if (unreadable > 0) {
-    node.append(note(`${unreadable} lines of metrics.jsonl are not readable and are left out.`));
+    node.append(note(unreadable === 1 ? 'One line of metrics.jsonl is not readable and is left out.'
+      : `${grouped(unreadable)} lines of metrics.jsonl are not readable and are left out.`));
   }
 }
 
@@ -71,7 +77,7 @@ function show_comparison() {
 function show_configuration() {
   const run = (page.runs || [])[0];
   if (run && run.config) {
-    section('configuration', 'Configuration').append(card('', html('details', {},
+    section('configuration', 'Configuration', '', of_first_run()).append(card('', html('details', {},
       html('summary', {}, 'the checkpoint’s whole configuration'), html('pre', {class: 'config'}, run.config))));
   }
 }

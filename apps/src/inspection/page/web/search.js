@@ -8,7 +8,7 @@ function show_search() {
     return;
   }
   const node = section('search', 'Beam search', 'Every hypothesis that the search ranked, step by step: kept ones go on, squares are finished, '
-    + 'small faint ones were dropped. A node shows its token; its tooltip the log-probability so far.');
+    + 'small faint ones were dropped. A node shows its token; its tooltip the log-probability so far.', of_first_run());
   const holder = html('div', {class: 'card'});
   node.append(html('div', {class: 'controls'}, menu('Sentence', sentences.map((sentence) => shortened(sentence.source.map(piece_text).join(' ') || sentence.target.map(piece_text).join(' '), 60)),
     (index) => show_tree(sentences[index].search, holder))), holder);
@@ -61,7 +61,7 @@ function show_tree(search, holder) {
       mark.style.opacity = fate === 'dropped' ? 0.45 : 1;
     }
   }
-  const names = search.hypotheses.map((hypothesis) => `${hypothesis.score.toFixed(3)}  ${hypothesis.text}`);
+  const names = search.hypotheses.map((hypothesis) => `${hypothesis.score.toFixed(3)}  ${hypothesis.text || '(empty)'}`);
   holder.replaceChildren(html('h3', {}, 'Finished hypotheses, by their score'), choices('Hypotheses', names, highlight),
     html('div', {class: 'scroll', tabindex: 0, 'aria-label': 'Tree'}, drawing));
   if (search.hypotheses.length > 0) {
