@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 
 #include "kernels/cache.hpp"
 #include "plan_files.hpp"
@@ -109,20 +110,20 @@ void PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
     notes_.push_back(
         fmt::format("kernels of {} layout{} were not measured within {} s (--measure-seconds): their times "
                     "are scaled from others'",
-                    left, left == 1 ? "" : "s", settings_.measure_seconds));
+                    readable_count(left), left == 1 ? "" : "s", settings_.measure_seconds));
   }
   auto const file = plan_file(config_.kernels.cache, call_times_file_name);
   if (measured > 0 && times_need_others_) {
     notes_.push_back(
         fmt::format("the ranks of a node have not timed all kernels of {} layout{} together: the others are "
                     "timed alone",
-                    measured, measured == 1 ? "" : "s"));
+                    readable_count(measured), measured == 1 ? "" : "s"));
     return;
   }
   if (measured > 0 && world_.rank() == 0 && settings_.keep_times && !file.empty()) {
     write_call_times(file, circumstances_, times_);
-    notes_.push_back(fmt::format("kernels of {} layout{} were measured; the times are kept in {}", measured,
-                                 measured == 1 ? "" : "s", file.string()));
+    notes_.push_back(fmt::format("kernels of {} layout{} were measured; the times are kept in {}",
+                                 readable_count(measured), measured == 1 ? "" : "s", file.string()));
   }
 }
 
