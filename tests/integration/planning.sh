@@ -21,6 +21,9 @@ grep -q "^  1 " log && ! grep -q "MiB of a rank" log || fail "-q: not only the l
 ends 0 "${plan[@]}" -v --nodes 4 --ranks-per-node 4 --memory 64 --network 2e-6,1e-10
 [ "$(grep -c "MiB of a rank" log)" -gt 1 ] && grep -q "^beta2 = 0.98$" log || fail "-v: neither details nor configuration"
 ends 64 "${plan[@]}" --nodes 0
+grep -q -- "plan: --nodes 0: expected at least 1" log || fail "the message does not name the number that is wrong"
+ends 64 "${plan[@]}" --ranks-per-node 0
+grep -q -- "plan: --ranks-per-node 0: expected at least 1" log || fail "the message does not name the number that is wrong"
 ends 64 "${plan[@]}" --network fast
 
 # Plan, write, train: the run resolves to the layout, and its memory is what was planned.
@@ -67,4 +70,13 @@ ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" plan --measure
 grep -q "inside a node measured with 2 ranks" log || fail "messages were not measured"
 ends 0 "$HEDDLE" plan run.toml --network measured --nodes 1 --ranks-per-node 2 --measure-seconds 0
 grep -q "network: inside a node measured with 2 ranks, between nodes assumed" log || fail "the measurement is not used"
+
+# Kernels that ranks timed together keep their times where a process alone adds others.
+ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" plan run.toml --measure --measure-seconds 2
+times=$XDG_CACHE_HOME/heddle/call-times.json
+cp "$times" together.json
+ends 0 "${plan[@]}" --nodes 1 --ranks-per-node 2 --set model.d_ff=4096
+grep -q "the ranks of a node have not timed all kernels of [1-9][0-9]* layouts* together: the others are timed alone" log ||
+  fail "it is not said that kernels are timed alone"
+cmp "$times" together.json || fail "a process alone changed the times of ranks together"
 echo "planning: planned $(cat planned) MiB, measured $(cat measured) MiB"

@@ -209,9 +209,6 @@ void RunReport::gather_energy() {
     reason = energy_->reason();
     joules = energy_->joules();
   }
-  if (!source.empty() && reason.empty() && joules <= 0) {
-    reason = fmt::format("the counters of {} do not advance", source);
-  }
   Communicator const& world = setup_.parallel.world;
   auto const sources = gather_texts(world, source);
   auto const reasons = gather_texts(world, reason);

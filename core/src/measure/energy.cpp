@@ -98,4 +98,8 @@ void EnergyMeter::sample() {
   }
 }
 
+std::string EnergyMeter::reason() const {
+  return reason_.empty() && microjoules_ == 0 ? fmt::format("the energy by {} did not advance", source_) : reason_;
+}
+
 }  // namespace heddle

@@ -8,6 +8,7 @@ namespace heddle {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 TEST(ArgumentsToGoOn, LeaveOutWhatIsToHappenOnce) {
   TrainOptions options;
@@ -37,6 +38,37 @@ TEST(TrainOptionsTest, AStepThatIsNoneOrBesideFreshIsRefused) {
   options.fresh = false;
   options.resume_from = -1;
   EXPECT_THROW(require_valid(options, "train"), UsageError);
+}
+
+/// Words of the message with which options are refused; "" if they are not.
+std::string refusal(TrainOptions const& options) {
+  try {
+    require_valid(options, "train");
+  } catch (UsageError const& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TrainOptionsTest, RanksAreThoseOfADryRun) {
+  TrainOptions options;
+  options.ranks = 4;
+  EXPECT_THAT(refusal(options), HasSubstr("--ranks is an option of --dry-run; to train on 4 ranks: mpirun -np 4"));
+  options.dry_run = true;
+  EXPECT_EQ(refusal(options), "");
+  options.ranks = 0;
+  EXPECT_THAT(refusal(options), HasSubstr("--ranks 0: expected at least 1"));
+}
+
+TEST(TrainOptionsTest, ATraceHasSteps) {
+  TrainOptions options;
+  options.trace = 3;
+  EXPECT_EQ(refusal(options), "");
+  options.dry_run = true;
+  EXPECT_THAT(refusal(options), HasSubstr("a dry run makes no step"));
+  options.dry_run = false;
+  options.trace = -1;
+  EXPECT_THAT(refusal(options), HasSubstr("--trace -1"));
 }
 
 }  // namespace

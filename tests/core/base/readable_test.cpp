@@ -28,6 +28,14 @@ TEST(ReadableDecimal, GroupsThousandsOfTheWholePart) {
   EXPECT_EQ(readable_decimal(std::numeric_limits<double>::infinity(), 1), "inf");
 }
 
+TEST(ReadableSize, TakesGibibytesFromOneOn) {
+  EXPECT_EQ(readable_size(0), "0.0 MiB");
+  EXPECT_EQ(readable_size(3 << 19), "1.5 MiB");
+  EXPECT_EQ(readable_size((std::int64_t{1} << 30) - 1), "1,024.0 MiB");
+  EXPECT_EQ(readable_size(std::int64_t{1} << 30), "1.0 GiB");
+  EXPECT_EQ(readable_size(std::int64_t{5} << 40), "5,120.0 GiB");
+}
+
 TEST(ReadableDuration, TakesTheUnitsThatFit) {
   EXPECT_EQ(readable_duration(0), "0.0 s");
   EXPECT_EQ(readable_duration(59.4), "59.4 s");

@@ -83,6 +83,16 @@ TEST_F(EnergyMeterTest, WithoutCountersTheEnergyIsUnknown) {
   EXPECT_THAT(EnergyMeter({root_.path(), root_.path() / "nowhere"}).reason(), HasSubstr("no counters of energy in "));
 }
 
+TEST_F(EnergyMeterTest, CountersThatStandStillMakeItUnknown) {
+  make_domain("intel-rapl:0", "package-0", 5'000'000);
+  EnergyMeter meter = begin();
+  meter.sample();
+  EXPECT_EQ(meter.reason(), "the energy by RAPL did not advance");
+  write("intel-rapl:0/energy_uj", "5000001");
+  meter.sample();
+  EXPECT_EQ(meter.reason(), "");
+}
+
 TEST_F(EnergyMeterTest, ACounterThatCannotBeReadMakesItUnknown) {
   make_domain("intel-rapl:0", "package-0", 1);
   make_domain("intel-rapl:1", "package-1", 1);
@@ -91,6 +101,8 @@ TEST_F(EnergyMeterTest, ACounterThatCannotBeReadMakesItUnknown) {
 
   make_domain("intel-rapl:1", "package-1", 1);
   EnergyMeter meter = begin();
+  write("intel-rapl:0/energy_uj", "2");
+  meter.sample();
   EXPECT_EQ(meter.reason(), "");
   std::filesystem::remove(root_.path() / "intel-rapl:0/energy_uj");
   meter.sample();

@@ -18,6 +18,7 @@ using testing::Contains;
 using testing::Field;
 using testing::HasSubstr;
 using testing::Not;
+using testing::Truly;
 
 constexpr VocabularySizes vocabulary{501, 403, false};
 constexpr std::int64_t micro_batches = 6;  // of each data rank
@@ -217,6 +218,22 @@ TEST_F(PlannerTest, RejectsLayoutsByTheLimitThatTheyBreak) {
   EXPECT_TRUE(none.best.empty());
   EXPECT_EQ(none.fitting, 0);
   EXPECT_THAT(describe_best(none, 1000), HasSubstr("rejected by the memory of a node"));
+}
+
+// Interleaved stages hold a part of the encoder and one of the decoder.
+TEST_F(PlannerTest, OnlyModelsOfTwoStacksAreInterleaved) {
+  Config config = small_config();
+  auto const interleaved = [&] {
+    auto const layouts = list_layouts(config, describe_model(config.model, bench_.registries().layers),
+                                      {.ranks_per_node = 4}, config.model.max_length, 16 * micro_batch_tokens)
+                             .layouts;
+    EXPECT_THAT(layouts,
+                Contains(Truly([](LayoutChoice const& layout) { return layout.size(MeshAxis::pipeline) > 1; })));
+    return std::ranges::count(layouts, PipelineSchedule::interleaved, &LayoutChoice::pipeline_schedule);
+  };
+  EXPECT_GT(interleaved(), 0);
+  config.model.stacks = {"decoder"};
+  EXPECT_EQ(interleaved(), 0);
 }
 
 // Stages with equal layers share their work, but only those of equally long pipelines: the number of stages that hold

@@ -86,7 +86,14 @@ TEST_F(StepTimesTest, ReadingIsCountedWithoutItsMessages) {
 }
 
 TEST_F(StepTimesTest, ClocksOfOneMachineAreEqual) {
-  EXPECT_LT(std::abs(clock_offset(measured_)), 20'000'000) << "nanoseconds";
+  EXPECT_EQ(clock_offset(measured_), 0);
+}
+
+TEST_F(StepTimesTest, ClocksOfSeveralMachinesAreAligned) {
+  constexpr std::int64_t second = 1'000'000'000;
+  std::int64_t const ahead = world_.rank() * second;
+  std::int64_t const found = clock_offset(measured_, [&] { return StepTrace::now() + ahead; });
+  EXPECT_LT(std::abs(found - ahead), second / 5) << "nanoseconds";
 }
 
 TEST_F(StepTimesTest, TheTraceHasEveryRanksEvents) {

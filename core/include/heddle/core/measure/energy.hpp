@@ -28,8 +28,9 @@ class EnergyMeter {
 
   /// The kind of counters: "RAPL" or "the nodes' counters".
   std::string const& source() const { return source_; }
-  /// Why the energy is not known; "" if it is.
-  std::string const& reason() const { return reason_; }
+  /// Why the energy between the begin and the last sample is not known; "" if it is. Counters that stand still, as
+  /// those of some virtual machines, know nothing.
+  std::string reason() const;
   /// The energy between the begin and the last sample, where it is known.
   double joules() const { return 1e-6 * static_cast<double>(microjoules_); }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <heddle/core/measure/step_trace.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <iosfwd>
@@ -8,9 +9,12 @@
 
 namespace heddle {
 
-/// The nanoseconds by which this rank's steady clock is ahead of rank 0's, from the shortest of a few exchanges of
-/// messages. Collective over `world`.
-std::int64_t clock_offset(Communicator const& world);
+/// Reads a clock, in nanoseconds.
+using Clock = std::function<std::int64_t()>;
+
+/// The nanoseconds by which this rank's clock is ahead of rank 0's, from the shortest of a few exchanges of messages; 0
+/// where the two may be one clock. Collective over `world`.
+std::int64_t clock_offset(Communicator const& world, Clock const& now = StepTrace::now);
 
 /// Writes the events of all ranks in Chrome's trace format (docs/run-directory.md) to `output` of rank 0, which holds
 /// the events of one rank at a time; null on the others. `offset` is this rank's clock_offset. Collective over `world`;
