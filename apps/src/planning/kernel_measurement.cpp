@@ -62,10 +62,7 @@ class CallTimer final : public KernelObserver {
     double seconds = 0;
     double calls = 0;
   };
-  struct Round {
-    std::map<CallKey, Sum> calls;
-    double seconds = 0;
-  };
+  using Calls = std::map<CallKey, Sum>;
 
   void observe(Execution& execution, KernelCall const& call) override {
     CallKey key{kind_of(call), call.cost.operations, call.cost.bytes};
@@ -74,16 +71,25 @@ class CallTimer final : public KernelObserver {
     call.make();
     execution.space.fence();
     double const seconds = seconds_since(begin);
-    Sum& sum = round_.calls[std::move(key)];
-    sum.seconds += seconds;
-    sum.calls += 1;
-    round_.seconds += seconds;
+    add(std::move(key), {seconds, 1});
   }
   /// The calls since the last one of take.
-  Round take() { return std::exchange(round_, {}); }
+  Calls take() { return std::exchange(calls_, {}); }
+  /// Counts earlier calls as if they were made again.
+  void repeat(Calls const& earlier) {
+    for (auto const& [key, sum] : earlier) {
+      add(key, sum);
+    }
+  }
 
  private:
-  Round round_;
+  void add(CallKey key, Sum const& sum) {
+    Sum& known = calls_[std::move(key)];
+    known.seconds += sum.seconds;
+    known.calls += sum.calls;
+  }
+
+  Calls calls_;
 };
 
 /// A configuration without pipeline and replicas, whose work one rank does here. A rank with many elements keeps one
@@ -131,13 +137,13 @@ class LoneRank {
 /// The medians over the rounds of each call's mean seconds, in the order of `calls`, on the slowest rank of each round:
 /// ranks wait for each other, and the cores of a node are not equally fast at all times. 0 for calls that were not
 /// made. Collective over `world`.
-std::vector<double> typical_seconds(std::vector<CallTimer::Round> const& rounds_done,
-                                    std::map<CallKey, CallTimer::Sum> const& calls, Communicator const& world) {
+std::vector<double> typical_seconds(std::vector<CallTimer::Calls> const& rounds, CallTimer::Calls const& calls,
+                                    Communicator const& world) {
   std::vector<double> means;  // by round and call
-  for (CallTimer::Round const& round : rounds_done) {
+  for (CallTimer::Calls const& round : rounds) {
     for (auto const& [key, any] : calls) {
-      auto const found = round.calls.find(key);
-      means.push_back(found == round.calls.end() ? 0 : found->second.seconds / found->second.calls);
+      auto const found = round.find(key);
+      means.push_back(found == round.end() ? 0 : found->second.seconds / found->second.calls);
     }
   }
   all_reduce_values(world, std::span(means), ReduceOp::max);
@@ -198,7 +204,7 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
         .parameters;
   }();
   Config const config = measured_config(measurement, layout, elements);
-  std::vector<CallTimer::Round> first, usual, whole;
+  std::vector<CallTimer::Calls> first, usual;
   {
     CallTimer timer;
     LoneRank rank(measurement, config, &timer);
@@ -206,21 +212,25 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
     repeat_rounds(measurement.world, most_seconds, [&](int round) {
       rank.accumulate(batch, round);
       first.push_back(timer.take());
-      rank.accumulate(batch, round);
+      if (broadcast_value(measurement.world, most_seconds - seconds_since(begin)) > 0) {
+        rank.accumulate(batch, round);
+      } else {
+        timer.repeat(first.back());
+      }
       rank.update(round);
       usual.push_back(timer.take());
     });
   }
   first = without_warm_up(std::move(first));
   usual = without_warm_up(std::move(usual));
-  auto const usual_seconds = typical_seconds(usual, usual.front().calls, measurement.world);
-  auto const first_seconds = typical_seconds(first, usual.front().calls, measurement.world);
+  auto const usual_seconds = typical_seconds(usual, usual.front(), measurement.world);
+  auto const first_seconds = typical_seconds(first, usual.front(), measurement.world);
   double watched = 0;
   double calls = 0;
   std::size_t index = 0;
-  for (auto const& [key, sum] : usual.front().calls) {
-    auto const in_first = first.front().calls.find(key);
-    double const of_first = in_first == first.front().calls.end() ? 0 : in_first->second.calls;
+  for (auto const& [key, sum] : usual.front()) {
+    auto const in_first = first.front().find(key);
+    double const of_first = in_first == first.front().end() ? 0 : in_first->second.calls;
     watched += usual_seconds[index] * sum.calls + first_seconds[index] * of_first;
     calls += sum.calls + of_first;
     ++index;
@@ -229,7 +239,7 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   double const left = broadcast_value(measurement.world, most_seconds - seconds_since(begin));
   double const between = left > 0 ? (unwatched_seconds(measurement, config, pack, left) - watched) / calls : 0;
   index = 0;
-  for (auto const& [key, sum] : usual.front().calls) {
+  for (auto const& [key, sum] : usual.front()) {
     auto const& [kind, operations, bytes] = key;
     double const seconds = usual_seconds[index];
     double const at_first = first_seconds[index] > 0 ? first_seconds[index] : seconds;

@@ -24,7 +24,7 @@ struct KernelMeasurement {
 /// Runs micro-batches and updates of a rank of this layout with real kernels and without its other ranks, and adds the
 /// times of all its kernels' calls: calls in their surroundings, with the caches as a step leaves them. Of a model with
 /// more than `most_elements` parameters of a rank it takes one layer of each kind. `pack`: the rank's part of a
-/// micro-batch. After `most_seconds` a begun micro-batch pair and its update are the last. Collective over the world.
+/// micro-batch. After `most_seconds` a begun micro-batch and an update are the last. Collective over the world.
 void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
                    double most_seconds, KernelTimes& times);
 

@@ -18,18 +18,24 @@ template <class Element>
 Tensor sinusoids(std::int64_t length, std::int64_t d_model, PairLayout layout) {
   bool const interleaved = layout == PairLayout::interleaved;
   std::int64_t const half = d_model / 2;
+  std::int64_t const pairs = interleaved ? d_model - half : half;
   double const steps =
       interleaved ? static_cast<double>(d_model) / 2 : static_cast<double>(std::max<std::int64_t>(half - 1, 1));
   std::vector<Element> host(static_cast<std::size_t>(length * d_model));
+  std::vector<double> frequencies;
+  for (std::int64_t pair = 0; pair < pairs; ++pair) {
+    frequencies.push_back(std::exp(static_cast<double>(pair) * -std::log(10000.0) / steps));
+  }
   for (std::int64_t position = 0; position < length; ++position) {
-    for (std::int64_t column = 0; column < d_model; ++column) {
-      std::int64_t const pair = interleaved ? column / 2 : column % std::max<std::int64_t>(half, 1);
-      bool const sine = interleaved ? column % 2 == 0 : column < half;
-      double const angle =
-          static_cast<double>(position) * std::exp(static_cast<double>(pair) * -std::log(10000.0) / steps);
-      bool const left_over = !interleaved && column >= 2 * half;
-      host[static_cast<std::size_t>(position * d_model + column)] =
-          static_cast<Element>(left_over ? 0 : (sine ? std::sin(angle) : std::cos(angle)));
+    Element* const row = host.data() + position * d_model;
+    for (std::int64_t pair = 0; pair < pairs; ++pair) {
+      double const angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(pair)];
+      double const sine = std::sin(angle);
+      double const cosine = std::cos(angle);
+      row[interleaved ? 2 * pair : pair] = static_cast<Element>(sine);
+      if (std::int64_t const column = interleaved ? 2 * pair + 1 : half + pair; column < d_model) {
+        row[column] = static_cast<Element>(cosine);
+      }
     }
   }
   return from_host<Element>(host, {length, d_model});
