@@ -349,10 +349,11 @@ template <class Real, class Body>
 void for_each_with_scratch(Execution& execution, char const* name, std::int64_t items, std::int64_t elements,
                            Body const& body) {
   using Policy = Kokkos::TeamPolicy<Kokkos::DefaultExecutionSpace>;
+  using ScratchBytes = decltype(decltype(Kokkos::PerTeam(0))::value);  // int or std::size_t, by the version of Kokkos
   auto const bytes = static_cast<std::size_t>(elements) * sizeof(Real);
   constexpr std::size_t alignment = 64;
   auto const policy = Policy(execution.space, static_cast<int>(items), 1)
-                          .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes + alignment)));
+                          .set_scratch_size(1, Kokkos::PerTeam(static_cast<ScratchBytes>(bytes + alignment)));
   if (items > 0) {
     Kokkos::parallel_for(
         loop_name(name), policy, KOKKOS_LAMBDA(typename Policy::member_type const& member) {

@@ -9,6 +9,7 @@ namespace heddle {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -226,7 +227,8 @@ TEST_F(CommunicatorTest, AMessageMayBeEmpty) {
 TEST_F(CommunicatorTest, ErrorsOfMpiNameTheVerb) {
   Tensor const tensor = Tensor::allocate(DType::float32, {1});
   EXPECT_THAT([&] { world_.send(tensor, 0, -7); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("send: MPI error"), HasSubstr("MPI_ERR_TAG"))));
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("send: MPI error"), AnyOf(HasSubstr("MPI_ERR_TAG"), HasSubstr("Invalid tag")))));
   EXPECT_THAT([&] { world_.send(tensor, world_.size(), 0); }, ThrowsMessage<Error>(HasSubstr("there is no rank")));
   EXPECT_THAT([&] { world_.receive(tensor, 0, 8192); }, ThrowsMessage<Error>(HasSubstr("receive: tag 8192")));
 }
