@@ -235,9 +235,12 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
     calls += sum.calls + of_first;
     ++index;
   }
-  // The time between kernels is shared out among them. Where kernels take that long it does not matter.
+  // The times must add up to those of rounds that nothing watches: the time between kernels is shared out among them.
+  // Kernels that took longer are shortened alike: by watching them, or because not always the same rank was slow.
   double const left = broadcast_value(measurement.world, most_seconds - seconds_since(begin));
-  double const between = left > 0 ? (unwatched_seconds(measurement, config, pack, left) - watched) / calls : 0;
+  double const unwatched = left > 0 ? unwatched_seconds(measurement, config, pack, left) : watched;
+  double const between = std::max(unwatched - watched, 0.0) / calls;
+  double const shorter = std::min(unwatched / watched, 1.0);
   index = 0;
   for (auto const& [key, sum] : usual.front()) {
     auto const& [kind, operations, bytes] = key;
@@ -248,8 +251,8 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
       continue;
     }
     times.add(kind, {.cost = {operations, bytes},
-                     .seconds = std::max(seconds + between, 0.5 * seconds),
-                     .first_seconds = std::max(at_first + between, 0.5 * at_first)});
+                     .seconds = shorter * seconds + between,
+                     .first_seconds = shorter * at_first + between});
   }
 }
 
