@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <heddle/core/checks/kernel_check.hpp>
 #include <heddle/core/trials/trials.hpp>
 
@@ -19,9 +17,10 @@ class ChecksTest : public BuiltInKernelsTest, public testing::WithParamInterface
 TEST_P(ChecksTest, EveryImplementationPassesItsTrials) {
   AnyKernelRegistry const* const registry = registries_.registry(GetParam());
   ASSERT_NE(registry, nullptr);
+  std::string left_out;
   for (Implementation const& implementation : registry->implementations()) {
     if (implementation.name == "simd" && GetParam() == "residual_norm" && execution_.space.concurrency() > 1) {
-      fmt::print("NOT CHECKED: residual_norm simd, which computes on one thread only\n");
+      left_out = "simd computes on one thread only";
       continue;
     }
     std::vector<CheckResult> const results =
@@ -33,6 +32,9 @@ TEST_P(ChecksTest, EveryImplementationPassesItsTrials) {
     EXPECT_GE(results.size(), runs_everything ? registry->trials().size() : 1) << implementation.name;
   }
   EXPECT_EQ(scratch_.mark(), 0U);
+  if (!left_out.empty()) {
+    GTEST_SKIP() << left_out << "; the other implementations were checked";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Operations, ChecksTest, testing::ValuesIn(operation_names),

@@ -236,7 +236,7 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
     ++index;
   }
   // The times must add up to those of rounds that nothing watches: the time between kernels is shared out among them.
-  // Kernels that took longer are shortened alike: by watching them, or because not always the same rank was slow.
+  // Where watching slowed kernels, or not always the same rank was the slow one, all are shortened alike.
   double const left = broadcast_value(measurement.world, most_seconds - seconds_since(begin));
   double const unwatched = left > 0 ? unwatched_seconds(measurement, config, pack, left) : watched;
   double const between = std::max(unwatched - watched, 0.0) / calls;
