@@ -45,6 +45,8 @@ traced context 2 parallel.context=2 parallel.shard_optimizer=true
 ends 0 "$HEDDLE" train run.toml --trace 2 --set run.directory=single --set train.steps=10 --set train.validate_every=0
 [ "$(grep -c '"cat":"step"' single/trace.json)" -eq 2 ] || fail "not two steps"
 grep -q '"cat":"step","name":"step 7"' single/trace.json || fail "not the first steps of this start"
+ends 0 "$HEDDLE" train run.toml --trace 2 --set run.directory=single --set train.steps=10 --set train.validate_every=0
+grep -q "^note: no step was made, so there is nothing to trace$" log || fail "a finished run is silent about its trace"
 ends 64 "$HEDDLE" train run.toml --trace -1
 
 # The reader sees what is wrong.

@@ -84,7 +84,7 @@ std::string pipeline_problem(Config const& config, ModelDescription const& model
   }
   std::string const of_ranks = ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
   throw ConfigError(layouts.empty() ? fmt::format("{}; no layout of {} works for this model", reason, of_ranks)
-                                    : fmt::format("{}; layouts of {} that work{}: {}", reason, of_ranks, without,
+                                    : fmt::format("{}; with {}, these layouts work{}: {}", reason, of_ranks, without,
                                                   list_layouts(layouts)));
 }
 

@@ -58,7 +58,7 @@ TEST(Layout, AProductThatIsNotTheRanksIsRefusedWithLayoutsThatWork) {
 }
 
 TEST(Layout, MoreRanksThanCanBeCountedAreRefused) {
-  EXPECT_THAT(refused(config_with(65536, 0, 65536, 1), 2), HasSubstr("layouts of 2 ranks that work"));
+  EXPECT_THAT(refused(config_with(65536, 0, 65536, 1), 2), HasSubstr("with 2 ranks, these layouts work"));
   EXPECT_THAT(refused(config_with(5, 1 << 20, 64, 4), 2), HasSubstr("needs 1342177280 ranks, but 2 run"));
   Config many_heads = config_with(1, 1 << 20, 64, 64);
   many_heads.model.heads = 64;
@@ -69,7 +69,7 @@ TEST(Layout, MoreRanksThanCanBeCountedAreRefused) {
 TEST(Layout, HeadsAndColumnsThatDoNotDivideAreRefusedWithNumbersThatWouldDo) {
   EXPECT_THAT(refused(config_with(1, 1, 1, 3), 3),
               AllOf(HasSubstr("model.heads = 4 cannot be divided among parallel.tensor = 3, which may be 1, 2 and 4"),
-                    HasSubstr("layouts of 3 ranks that work: parallel.")));
+                    HasSubstr("with 3 ranks, these layouts work: parallel.")));
   Config odd = config_with(1, 1, 1, 2);
   odd.model.d_ff = 21;
   EXPECT_THAT(refused(odd, 2), AllOf(HasSubstr("model.d_ff"), HasSubstr("which may be 1, 3, 7 and 21")));
@@ -110,7 +110,7 @@ TEST(Layout, KeysWithoutEffectAreNoted) {
 }
 
 TEST(Layout, MoreStagesThanLayersAreRefused) {
-  EXPECT_THAT(refused(config_with(6, 1, 1, 1), 6), HasSubstr("layouts of 6 ranks that work"));
+  EXPECT_THAT(refused(config_with(6, 1, 1, 1), 6), HasSubstr("with 6 ranks, these layouts work"));
   Config interleaved = config_with(3, 1, 1, 1);
   interleaved.parallel.pipeline_schedule = PipelineSchedule::interleaved;
   EXPECT_NE(refused(interleaved, 3), "accepted") << "three stages, two encoder layers";
@@ -160,7 +160,7 @@ TEST(Layout, OptionsThatCannotBeSplitAreNamedWithLayoutsThatWork) {
   EXPECT_THAT(refused(with_option("self_attention.kv_heads", 2, 1, 4), 4),
               AllOf(HasSubstr("run.toml:8:1: model.decoder.layer.3.self_attention.kv_heads = 2 cannot be divided among "
                               "parallel.tensor = 4, which may be 1 and 2 (decoder.layers.2.self_attention)"),
-                    HasSubstr("layouts of 4 ranks that work: parallel.")));
+                    HasSubstr("with 4 ranks, these layouts work: parallel.")));
   EXPECT_EQ(refused(with_option("self_attention.kv_heads", 2, 1, 2), 2), "accepted");
   Config one_key_head = with_option("cross_attention.kv_heads", 1, 2, 1);
   EXPECT_EQ(refused(one_key_head, 2), "accepted");
@@ -169,7 +169,7 @@ TEST(Layout, OptionsThatCannotBeSplitAreNamedWithLayoutsThatWork) {
       refused(one_key_head, 2),
       AllOf(HasSubstr("run.toml:8:1: model.decoder.layer.3.cross_attention.kv_heads = 1: in ulysses each context "
                       "rank computes some of the heads"),
-            HasSubstr("parallel.context_mode = \"ring\""), HasSubstr("layouts of 2 ranks that work: parallel.")));
+            HasSubstr("parallel.context_mode = \"ring\""), HasSubstr("with 2 ranks, these layouts work: parallel.")));
   EXPECT_EQ(refused(with_option("self_attention.window", 8, 2, 1), 2), "accepted");
   EXPECT_EQ(refused(with_option("self_attention.window", 8, 1, 2), 2), "accepted");
 }
