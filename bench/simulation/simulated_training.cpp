@@ -152,8 +152,8 @@ Simulated simulate(Run& run, MpiSession const& session) {
 /// The planner's estimate of the same step, with the same rates and a network of the same links.
 LayoutPlan plan(Run const& run, int ranks) {
   Options const& options = run.options;
-  auto const links = [](LinkModel const& link) { return NetworkModel::Links{link, link, link, link}; };
-  NetworkModel const network{links(options.inside_node), links(options.between_nodes), "of the platform"};
+  NetworkModel const network{NetworkModel::Links::uniform(options.inside_node),
+                             NetworkModel::Links::uniform(options.between_nodes), "of the platform"};
   KernelTimes const nothing_measured;
   ModelDescription const model = describe_model(run.config.model, run.registries.layers);
   Planner planner({.config = run.config,

@@ -189,7 +189,8 @@ ExitCode plan(PlanOptions options) {
   Plan const found = session.planner().best_layouts(static_cast<std::size_t>(options.best));
   print_plan(options, session, loaded.config, found);
   if (found.best.empty()) {
-    throw ConfigError(fmt::format("no layout of {} ranks fits", readable_count(options.settings.machines.ranks())));
+    std::int64_t const ranks = options.settings.machines.ranks();
+    throw ConfigError(fmt::format("no layout of {} rank{} fits", readable_count(ranks), ranks == 1 ? "" : "s"));
   }
   if (options.write) {
     write_layout(options.config, found.best.front().layout);
@@ -198,14 +199,11 @@ ExitCode plan(PlanOptions options) {
 }
 
 void print_links(char const* place, NetworkModel::Links const& links) {
-  auto const line = [&](char const* name, LinkModel const& link) {
-    fmt::print("{:<14} {:<12} {:>9.2f} us {:>9.2f} GB/s\n", place, name, 1e6 * link.latency,
+  for (auto const& [name, member] : named_links()) {
+    LinkModel const& link = links.*member;
+    fmt::print("{:<14} {:<24} {:>9.2f} us {:>9.2f} GB/s\n", place, name, 1e6 * link.latency,
                link.seconds_per_byte > 0 ? 1e-9 / link.seconds_per_byte : 0.0);
-  };
-  line("message", links.message);
-  line("all_reduce", links.all_reduce);
-  line("all_gather", links.all_gather);
-  line("reduction", links.reduction);
+  }
 }
 
 /// Collective over `world`.

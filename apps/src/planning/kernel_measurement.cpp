@@ -12,6 +12,7 @@
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/files/kernel_timings_file.hpp>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -21,21 +22,23 @@ namespace {
 
 constexpr int most_rounds = 9;  ///< of two micro-batches and an update; the first of several warms up
 constexpr int fewest_rounds = 3;
-constexpr double enough_seconds = 1.5;  ///< of rounds, after the fewest
+constexpr double enough_seconds = 1.5;  ///< of rounds, after the fewest, where there is no more time than for them
+constexpr double enough_share = 0.1;    ///< of the time that is left
 constexpr std::int64_t most_elements = std::int64_t{64} << 20;
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
-  return values[values.size() / 2];
+  return std::midpoint(values[(values.size() - 1) / 2], values[values.size() / 2]);
 }
 
 /// Calls round(number) some times on all ranks of `world`; only once where that takes more than `most_seconds`.
 template <class Round>
 void repeat_rounds(Communicator const& world, double most_seconds, Round const& round) {
   auto const begin = SteadyClock::now();
+  double const enough = std::max(enough_seconds, enough_share * most_seconds);
   for (int number = 0; number < most_rounds; ++number) {
     double const passed = broadcast_value(world, seconds_since(begin));
-    if (number > 0 && passed > (number < fewest_rounds ? most_seconds : enough_seconds)) {
+    if (number > 0 && passed > (number < fewest_rounds ? most_seconds : enough)) {
       break;
     }
     world.barrier();

@@ -19,20 +19,12 @@ namespace {
 namespace json = boost::json;
 namespace fs = std::filesystem;
 
-constexpr std::string_view network_format = "heddle network, version 1";
+constexpr std::string_view network_format = "heddle network, version 2";
 constexpr std::string_view times_format = "heddle times of kernels' calls, version 1";
-
-struct NamedLink {
-  char const* name;
-  LinkModel NetworkModel::Links::*link;
-};
-constexpr std::array links{
-    NamedLink{"message", &NetworkModel::Links::message}, NamedLink{"all_reduce", &NetworkModel::Links::all_reduce},
-    NamedLink{"all_gather", &NetworkModel::Links::all_gather}, NamedLink{"reduction", &NetworkModel::Links::reduction}};
 
 json::object to_json(NetworkModel::Links const& of) {
   json::object object;
-  for (auto const& [name, link] : links) {
+  for (auto const& [name, link] : named_links()) {
     object[name] = json::array{(of.*link).latency, (of.*link).seconds_per_byte};
   }
   return object;
@@ -48,7 +40,7 @@ double number_of(json::value const& value) {
 
 NetworkModel::Links links_of(json::value const& value) {
   NetworkModel::Links of;
-  for (auto const& [name, link] : links) {
+  for (auto const& [name, link] : named_links()) {
     json::array const& numbers = value.at(name).as_array();
     of.*link = {number_of(numbers.at(0)), number_of(numbers.at(1))};
   }

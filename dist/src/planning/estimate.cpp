@@ -165,8 +165,8 @@ PricedWork const& Planner::State::priced(RankWork const& work) {
 }
 
 double Planner::Estimate::add(std::vector<GroupTraffic>& groups, std::size_t group, Verb verb, Traffic const& traffic,
-                              bool gradients) const {
-  double const seconds = heddle::seconds_of(state_.request.network, places_[group], verb, traffic, gradients);
+                              SumKind sums) const {
+  double const seconds = heddle::seconds_of(state_.request.network, places_[group], verb, traffic, sums);
   if (places_[group].ranks > 1) {
     groups[group].bytes += traffic.bytes;
     groups[group].seconds += seconds;
@@ -176,16 +176,18 @@ double Planner::Estimate::add(std::vector<GroupTraffic>& groups, std::size_t gro
 
 double Planner::Estimate::messages(TrafficByGroup const& traffic, double times,
                                    std::vector<GroupTraffic>& groups) const {
+  SumKind const sums =
+      state_.request.config.train.precision == Precision::bfloat16 ? SumKind::bfloat16 : SumKind::float32;
   double seconds = 0;
   for (std::size_t group = 0; group < traffic_groups; ++group) {
     for (std::size_t verb = 0; verb < verbs; ++verb) {
       Traffic const one = traffic[group][verb];
       Traffic const scaled{one.operations, static_cast<std::int64_t>(as_double(one.bytes) * scale_)};
-      seconds += heddle::seconds_of(state_.request.network, places_[group], static_cast<Verb>(verb), scaled);
+      seconds += heddle::seconds_of(state_.request.network, places_[group], static_cast<Verb>(verb), scaled, sums);
       if (one.operations > 0) {
         Traffic const all{static_cast<std::int64_t>(as_double(scaled.operations) * times),
                           static_cast<std::int64_t>(as_double(scaled.bytes) * times)};
-        add(groups, group, static_cast<Verb>(verb), all);
+        add(groups, group, static_cast<Verb>(verb), all, sums);
       }
     }
   }
@@ -228,8 +230,8 @@ double Planner::Estimate::reduction(RankWork const& work, double backward, std::
   Traffic const buckets = in_buckets(work.parameters, element, bucket_elements());
   double seconds = 0;
   if (layout_.replicas() > 1) {
-    double const whole =
-        add(groups, replicas, layout_.shard_optimizer ? Verb::reduce_scatter : Verb::all_reduce, buckets, true);
+    double const whole = add(groups, replicas, layout_.shard_optimizer ? Verb::reduce_scatter : Verb::all_reduce,
+                             buckets, SumKind::gradients);
     // Inside a node the cores that compute also move the bytes; a network moves them beside the last backward pass,
     // but for the last bucket.
     seconds = places_[replicas].inside_node

@@ -15,12 +15,13 @@ namespace {
 
 constexpr std::array<std::int64_t, 6> element_counts{16, 1 << 10, 1 << 14, 1 << 17, 1 << 19, 1 << 21};
 constexpr int repetitions = 7;
-constexpr double element_bytes = sizeof(float);
 
-/// The median seconds of `work` on the slowest rank. Collective over the group.
-double median_seconds(Communicator const& group, std::function<void()> const& work) {
+/// The median seconds of `work` on the slowest rank, each time after `prepare`. Collective over the group.
+double median_seconds(Communicator const& group, std::function<void()> const& prepare,
+                      std::function<void()> const& work) {
   std::vector<double> seconds;
   for (int repetition = 0; repetition <= repetitions; ++repetition) {
+    prepare();
     group.barrier();
     auto const begin = SteadyClock::now();
     work();
@@ -31,29 +32,40 @@ double median_seconds(Communicator const& group, std::function<void()> const& wo
   return seconds[seconds.size() / 2];
 }
 
-/// Measures `verb` with tensors of several sizes; `share`: of its bytes, as NetworkModel says.
-LinkModel measured(Communicator const& group, double steps, double share,
-                   std::function<void(Tensor const&)> const& verb) {
+/// A verb to measure: its latencies, the share of its bytes that moves, as NetworkModel says, and the elements.
+struct MeasuredVerb {
+  double steps = 1;
+  double share = 1;
+  DType dtype = DType::float32;
+};
+
+/// A verb between two tensors of one size, of which all or a part is read and written.
+using Call = std::function<void(Tensor const& tensor, Tensor const& received)>;
+
+/// Measures `call` with tensors of several sizes.
+LinkModel measured(Communicator const& group, MeasuredVerb const& verb, Call const& call) {
   std::vector<TimedMessage> messages;
   for (std::int64_t const count : element_counts) {
     std::int64_t const elements = count * group.size();  // equal parts
-    Tensor const tensor = Tensor::allocate(DType::float32, {elements});
-    std::vector<float> const ones(static_cast<std::size_t>(elements), 1.0F);
-    copy_from_host(tensor, ones.data());
-    double const seconds = median_seconds(group, [&] { verb(tensor); });
-    messages.push_back({steps, share * element_bytes * static_cast<double>(elements), seconds});
+    Tensor const tensor = Tensor::allocate(verb.dtype, {elements});
+    Tensor const received = Tensor::allocate(verb.dtype, {elements});
+    // Written anew each time, as kernels do: what another core has just written takes longer to read.
+    std::vector<std::byte> const zeros(static_cast<std::size_t>(tensor.bytes()));
+    double const seconds = median_seconds(
+        group, [&] { copy_from_host(tensor, zeros.data()); }, [&] { call(tensor, received); });
+    messages.push_back({verb.steps, verb.share * static_cast<double>(tensor.bytes()), seconds});
   }
   return fit_link(messages);
 }
 
 /// There and back between the first two ranks.
 LinkModel measured_message(Communicator const& group) {
-  return measured(group, 2, 2, [&](Tensor const& tensor) {
+  return measured(group, {2, 2}, [&](Tensor const& tensor, Tensor const& received) {
     if (group.rank() == 0) {
       group.send(tensor, 1);
-      group.receive(tensor, 1);
+      group.receive(received, 1);
     } else if (group.rank() == 1) {
-      group.receive(tensor, 0);
+      group.receive(received, 0);
       group.send(tensor, 0);
     }
   });
@@ -80,12 +92,26 @@ NetworkModel::Links measured_links(Communicator const& group) {
   double const others = (ranks - 1) / ranks;
   NetworkModel::Links links;
   links.message = measured_message(group);
-  links.all_reduce = measured(group, steps, 2 * others, [&](Tensor const& tensor) { group.all_reduce(tensor); });
-  links.all_gather = measured(group, steps, others, [&](Tensor const& tensor) {
+  auto const own_part = [&](Tensor const& tensor) {
     std::int64_t const part = tensor.size() / group.size();
-    group.all_gather(tensor.rows(part * group.rank(), part), tensor);
+    return tensor.rows(part * group.rank(), part);
+  };
+  Call const all_reduce = [&](Tensor const& tensor, Tensor const&) { group.all_reduce(tensor); };
+  Call const reduce_scatter = [&](Tensor const& tensor, Tensor const& received) {
+    group.reduce_scatter(tensor, own_part(received));
+  };
+  links.all_reduce = measured(group, {steps, 2 * others}, all_reduce);
+  links.reduce_scatter = measured(group, {steps, others}, reduce_scatter);
+  links.bfloat16_all_reduce = measured(group, {steps, 2 * others, DType::bfloat16}, all_reduce);
+  links.bfloat16_reduce_scatter = measured(group, {steps, others, DType::bfloat16}, reduce_scatter);
+  links.all_gather = measured(group, {steps, others}, [&](Tensor const& tensor, Tensor const& received) {
+    group.all_gather(own_part(tensor), received);
   });
-  links.reduction = measured(group, steps, 2 * others, [&](Tensor const& tensor) { reduce_in_buckets(group, tensor); });
+  links.all_to_all = measured(group, {ranks - 1, others}, [&](Tensor const& tensor, Tensor const& received) {
+    group.all_to_all(tensor, received);
+  });
+  links.reduction = measured(group, {steps, 2 * others},
+                             [&](Tensor const& tensor, Tensor const&) { reduce_in_buckets(group, tensor); });
   return links;
 }
 

@@ -18,22 +18,45 @@ GroupPlace place_of(int size, int stride, Machines const& machines) {
   return place;
 }
 
+constexpr std::array link_names{NamedLink{"message", &NetworkModel::Links::message},
+                                NamedLink{"all_reduce", &NetworkModel::Links::all_reduce},
+                                NamedLink{"reduce_scatter", &NetworkModel::Links::reduce_scatter},
+                                NamedLink{"bfloat16_all_reduce", &NetworkModel::Links::bfloat16_all_reduce},
+                                NamedLink{"bfloat16_reduce_scatter", &NetworkModel::Links::bfloat16_reduce_scatter},
+                                NamedLink{"all_gather", &NetworkModel::Links::all_gather},
+                                NamedLink{"all_to_all", &NetworkModel::Links::all_to_all},
+                                NamedLink{"reduction", &NetworkModel::Links::reduction}};
+
+LinkModel const& all_reduce_link(NetworkModel::Links const& links, SumKind sums) {
+  return sums == SumKind::gradients  ? links.reduction
+         : sums == SumKind::bfloat16 ? links.bfloat16_all_reduce
+                                     : links.all_reduce;
+}
+
+LinkModel const& reduce_scatter_link(NetworkModel::Links const& links, SumKind sums) {
+  return sums == SumKind::gradients  ? links.reduction
+         : sums == SumKind::bfloat16 ? links.bfloat16_reduce_scatter
+                                     : links.reduce_scatter;
+}
+
 }  // namespace
+
+std::span<NamedLink const> named_links() {
+  return link_names;
+}
 
 double collective_steps(int ranks) {
   return static_cast<double>(std::bit_width(static_cast<unsigned>(ranks - 1)));
 }
 
 NetworkModel NetworkModel::uniform(double latency, double seconds_per_byte, std::string source) {
-  LinkModel const link{latency, seconds_per_byte};
-  Links const links{link, link, link, link};
+  Links const links = Links::uniform({latency, seconds_per_byte});
   return {links, links, std::move(source)};
 }
 
 NetworkModel NetworkModel::assumed() {
   NetworkModel network = uniform(2e-6, 1.0 / 4e9, "assumed, not measured");
-  LinkModel const outside{5e-6, 1.0 / 10e9};
-  network.between_nodes = {outside, outside, outside, outside};
+  network.between_nodes = Links::uniform({5e-6, 1.0 / 10e9});
   return network;
 }
 
@@ -51,7 +74,7 @@ std::array<GroupPlace, traffic_groups> group_places(LayoutChoice const& layout, 
 }
 
 double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb verb, Traffic const& traffic,
-                  bool gradients) {
+                  SumKind sums) {
   if (place.ranks == 1 || traffic.operations == 0) {
     return 0;
   }
@@ -64,14 +87,15 @@ double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb ver
   };
   switch (verb) {
     case Verb::all_reduce:
-      return collective(gradients ? links.reduction : links.all_reduce, 2 * others);
+      return collective(all_reduce_link(links, sums), 2 * others);
     case Verb::reduce_scatter:
-      return collective(gradients ? links.reduction : links.all_gather, others);
+      return collective(reduce_scatter_link(links, sums), others);
     case Verb::all_gather:
     case Verb::broadcast:
       return collective(links.all_gather, others);
     case Verb::all_to_all:
-      return operations * (place.ranks - 1) * links.message.latency + bytes * others * links.message.seconds_per_byte;
+      return operations * (place.ranks - 1) * links.all_to_all.latency +
+             bytes * others * links.all_to_all.seconds_per_byte;
     case Verb::send:
       return 0;  // counted at the receiver
     case Verb::receive:

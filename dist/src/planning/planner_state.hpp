@@ -87,7 +87,7 @@ class Planner::Estimate {
   MemoryUse memory(RankWork const& work, int stage) const;
   std::int64_t owned(RankWork const& work) const;
   double add(std::vector<GroupTraffic>& groups, std::size_t group, Verb verb, Traffic const& traffic,
-             bool gradients = false) const;
+             SumKind sums = SumKind::float32) const;
 
   Planner& planner_;
   State& state_;

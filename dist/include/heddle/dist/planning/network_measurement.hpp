@@ -15,9 +15,9 @@ struct TimedMessage {
 /// The α and β, neither below 0, with the least relative errors (least squares). At least one message.
 LinkModel fit_link(std::span<TimedMessage const> messages);
 
-/// Measures messages, all-reduces, all-gathers and the reductions of gradients between the ranks of `world`: inside the
-/// node with most ranks, and between nodes by one rank of each. What there is only one rank for is `assumed`. Takes
-/// some seconds; collective over `world`, and the result is the same on every rank.
+/// Measures each of named_links between the ranks of `world`: inside the node with most ranks, and between nodes by one
+/// rank of each. What there is only one rank for is `assumed`. Takes some seconds; collective over `world`, and the
+/// result is the same on every rank.
 NetworkModel measure_network(Communicator const& world);
 
 }  // namespace heddle

@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <heddle/dist/planning/layout_choice.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
-#include <map>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace heddle {
 
@@ -26,11 +27,17 @@ double collective_steps(int ranks);
 /// reduce-scatter (n - 1) / n, which is what a ring sends (Patarasuk & Yuan 2009).
 struct NetworkModel {
   struct Links {
-    LinkModel message;     ///< point to point, and all-to-all by messages
-    LinkModel all_reduce;  ///< per step, and per byte that moves
-    LinkModel all_gather;  ///< also reduce-scatter and broadcast
-    LinkModel reduction;   ///< of gradients: the non-blocking all-reduce and reduce-scatter of buckets
+    LinkModel message;         ///< point to point
+    LinkModel all_reduce;      ///< per step, and per byte that moves
+    LinkModel reduce_scatter;  ///< likewise
+    LinkModel bfloat16_all_reduce;
+    LinkModel bfloat16_reduce_scatter;
+    LinkModel all_gather;  ///< also broadcast
+    LinkModel all_to_all;
+    LinkModel reduction;  ///< of gradients: the non-blocking all-reduce and reduce-scatter of buckets
 
+    /// The same α and β for every verb.
+    static Links uniform(LinkModel const& link) { return {link, link, link, link, link, link, link, link}; }
     bool operator==(Links const&) const = default;
   };
   Links inside_node;
@@ -41,6 +48,20 @@ struct NetworkModel {
   static NetworkModel uniform(double latency, double seconds_per_byte, std::string source);
   /// Guesses for a node's memory and a usual cluster network.
   static NetworkModel assumed();
+};
+
+/// A link and its name in files and tables.
+struct NamedLink {
+  std::string_view name;
+  LinkModel NetworkModel::Links::*link;
+};
+std::span<NamedLink const> named_links();
+
+/// The sums of an all-reduce or a reduce-scatter; other verbs take the same time for each.
+enum class SumKind {
+  float32,
+  bfloat16,
+  gradients,  ///< by the non-blocking verbs
 };
 
 /// A group of ranks as a network sees it.
@@ -55,8 +76,8 @@ struct GroupPlace {
 /// The places of a layout's groups, in the order of ParallelState (traffic_report.hpp).
 std::array<GroupPlace, traffic_groups> group_places(LayoutChoice const& layout, Machines const& machines);
 
-/// Seconds that this traffic of one verb takes on each of the group's ranks; `gradients`: by the non-blocking verbs.
+/// Seconds that this traffic of one verb takes on each of the group's ranks.
 double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb verb, Traffic const& traffic,
-                  bool gradients = false);
+                  SumKind sums = SumKind::float32);
 
 }  // namespace heddle
