@@ -31,14 +31,15 @@ double median(std::vector<double> values) {
   return std::midpoint(values[(values.size() - 1) / 2], values[values.size() / 2]);
 }
 
-/// Calls round(number) some times on all ranks of `world`; only once where that takes more than `most_seconds`.
+/// Calls round(number) some times on all ranks of `world`: once, and again as long as `most_seconds` are not exceeded
+/// by a round that takes as long as those before.
 template <class Round>
 void repeat_rounds(Communicator const& world, double most_seconds, Round const& round) {
   auto const begin = SteadyClock::now();
   double const enough = std::max(enough_seconds, enough_share * most_seconds);
   for (int number = 0; number < most_rounds; ++number) {
     double const passed = broadcast_value(world, seconds_since(begin));
-    if (number > 0 && passed > (number < fewest_rounds ? most_seconds : enough)) {
+    if (number > 0 && passed + passed / number > (number < fewest_rounds ? most_seconds : enough)) {
       break;
     }
     world.barrier();
@@ -213,9 +214,11 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
     LoneRank rank(measurement, config, &timer);
     RepeatedPack const batch(pack);
     repeat_rounds(measurement.world, most_seconds, [&](int round) {
+      auto const at_first = SteadyClock::now();
       rank.accumulate(batch, round);
+      double const taken = seconds_since(at_first);
       first.push_back(timer.take());
-      if (broadcast_value(measurement.world, most_seconds - seconds_since(begin)) > 0) {
+      if (broadcast_value(measurement.world, most_seconds - seconds_since(begin) - taken) > 0) {
         rank.accumulate(batch, round);
       } else {
         timer.repeat(first.back());
@@ -241,7 +244,7 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   // The times must add up to those of rounds that nothing watches: the time between kernels is shared out among them.
   // Where watching slowed kernels, or not always the same rank was the slow one, all are shortened alike.
   double const left = broadcast_value(measurement.world, most_seconds - seconds_since(begin));
-  double const unwatched = left > 0 ? unwatched_seconds(measurement, config, pack, left) : watched;
+  double const unwatched = left > watched ? unwatched_seconds(measurement, config, pack, left) : watched;
   double const between = std::max(unwatched - watched, 0.0) / calls;
   double const shorter = std::min(unwatched / watched, 1.0);
   index = 0;
