@@ -42,7 +42,7 @@ set(HEDDLE_COMMON_HEADERS <algorithm> <array> <cstdint> <deque> <filesystem> <fu
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/common_headers.cpp" CONTENT "")
 add_library(heddle_common_headers OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/common_headers.cpp")
 target_include_directories(heddle_common_headers PRIVATE "${PROJECT_SOURCE_DIR}/core/include")
-target_link_libraries(heddle_common_headers PRIVATE fmt::fmt)
+target_link_libraries(heddle_common_headers PRIVATE fmt::fmt Kokkos::kokkos) # with OpenMP its flag must be the same
 heddle_target_options(heddle_common_headers)
 heddle_precompile(heddle_common_headers ${HEDDLE_COMMON_HEADERS})
 
