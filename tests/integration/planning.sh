@@ -68,6 +68,24 @@ ends 64 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" train run.toml --dry-run
 ends 78 "$HEDDLE" plan run.toml --network measured --nodes 1 --ranks-per-node 2
 ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" plan --measure
 grep -q "inside a node measured with 2 ranks" log || fail "messages were not measured"
+ends 64 "$HEDDLE" plan run.toml --measure-seconds -1
+ends 64 "$HEDDLE" plan run.toml --memory 1e30
+ends 64 "$HEDDLE" plan run.toml --network 1e400,1
+ends 64 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" plan run.toml
+ends 64 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" plan --measure --set kernels.cache=elsewhere/kernels.json
+ends 64 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" plan run.toml --measure --write
+ends 0 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" plan --measure
+grep -q "one rank: there are no messages to measure" log || fail "nothing is said of one rank"
+# A cache that cannot be written costs no plan.
+ends 0 "${plan[@]}" --set kernels.cache=/proc/none/kernels.json
+grep -q "the times are not kept: .*; set kernels.cache or XDG_CACHE_HOME" log || fail "times that are not kept are not named"
+network=$XDG_CACHE_HOME/heddle/network.json
+cp "$network" kept.json
+sed -i 's/version 2/version 1/' "$network"
+ends 65 "$HEDDLE" plan run.toml --nodes 1 --ranks-per-node 2 --measure-seconds 0
+grep -q 'is not a file of "heddle network, version 2" (it has another format); remove it, and measure again' log ||
+  fail "the file of another version is not named"
+cp kept.json "$network"
 ends 0 "$HEDDLE" plan run.toml --network measured --nodes 1 --ranks-per-node 2 --measure-seconds 0
 grep -q "network: inside a node measured with 2 ranks, between nodes assumed" log || fail "the measurement is not used"
 

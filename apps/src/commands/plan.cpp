@@ -8,6 +8,7 @@
 #include <heddle/dist/planning/network_measurement.hpp>
 #include <heddle/dist/report/available_memory.hpp>
 #include <heddle/io/files/replace_file.hpp>
+#include <optional>
 #include <sstream>
 
 #include "command_line/end_job.hpp"
@@ -28,6 +29,7 @@ struct PlanOptions {
   bool trust_plugins = false;
   PlanSettings settings;
   double memory = 0;  ///< GiB of a node; 0: this machine's
+  std::optional<double> measure_seconds;
   int best = 5;
   bool details = false;
   VerbosityOptions verbosity{};
@@ -70,8 +72,8 @@ CommandSyntax plan_syntax(PlanOptions& options) {
        "only")                                                                            //
       ("write", po::bool_switch(&options.write), "write the first layout into RUN.toml")  //
       ("measure-seconds",
-       po::value(&settings.measure_seconds)->value_name("SECONDS")->default_value(settings.measure_seconds),
-       "at most so long for kernels that were not yet timed on this machine")  //
+       po::value<double>()->value_name("SECONDS")->notifier([&](double value) { options.measure_seconds = value; }),
+       "at most so long for kernels that were not yet timed on this machine (default: 5, with --measure 60)")  //
       ("vocabulary", po::value(&settings.vocabulary)->value_name("PIECES")->default_value(settings.vocabulary),
        "where data.train is not set")  //
       ("measure", po::bool_switch(&options.measure), "measure instead of planning");
@@ -94,14 +96,27 @@ void check(PlanOptions const& options) {
   require_at_least("--ranks-per-node", machines.ranks_per_node, 1);
   require_at_least("--best", options.best, 1);
   require_at_least("--memory", options.memory, 0);
+  constexpr double most_memory = 1e9;
+  if (options.memory > most_memory) {
+    throw UsageError(fmt::format("plan: --memory {}: expected GiB of one node", options.memory));
+  }
+  require_at_least("--measure-seconds", options.measure_seconds.value_or(0), 0);
   require_at_least("--vocabulary", static_cast<double>(options.settings.vocabulary), 4);
   constexpr int most = 1 << 20;
   if (machines.ranks_per_node > most / machines.nodes) {
     throw UsageError(fmt::format("plan: {} nodes of {} ranks: expected at most {} ranks", machines.nodes,
                                  machines.ranks_per_node, readable_count(most)));
   }
-  if (options.config.empty() && !options.measure) {
+  if (options.config.empty() && !(options.measure && options.overrides.empty())) {
     throw UsageError("plan: RUN.toml is missing");
+  }
+  if (options.measure && options.write) {
+    throw UsageError("plan: --measure makes no plan; leave it out to --write one");
+  }
+  if (!options.measure && launched_by_mpi()) {
+    throw UsageError(
+        "plan: is started without mpirun or srun, but for --measure; --nodes and --ranks-per-node say how "
+        "many ranks there would be");
   }
 }
 
@@ -184,6 +199,7 @@ ExitCode plan(PlanOptions options) {
   Loaded loaded;
   load(options, runtime.execution(), loaded);
   options.settings.machines.node_memory = node_memory(options.memory);
+  options.settings.measure_seconds = options.measure_seconds.value_or(options.settings.measure_seconds);
   PlanSession session(loaded.config, loaded.registries, runtime.execution(), options.settings);
   session.measure(session.candidates());
   Plan const found = session.planner().best_layouts(static_cast<std::size_t>(options.best));
@@ -206,6 +222,15 @@ void print_links(char const* place, NetworkModel::Links const& links) {
   }
 }
 
+void keep_network(std::filesystem::path const& file, NetworkModel const& network) {
+  try {
+    write_network(file, network);
+    fmt::print("kept in {}\n", file.string());
+  } catch (Error const& error) {
+    fmt::print("note: nothing is kept: {}; set kernels.cache or XDG_CACHE_HOME\n", error.what());
+  }
+}
+
 /// Collective over `world`.
 ExitCode measure(PlanOptions const& options, Communicator const& world) {
   Runtime runtime;
@@ -214,7 +239,9 @@ ExitCode measure(PlanOptions const& options, Communicator const& world) {
   if (!options.config.empty()) {
     load(options, runtime.execution(), loaded);
   }
-  if (world.size() > 1) {
+  if (world.size() == 1) {
+    fmt::print("one rank: there are no messages to measure; mpirun -np N heddle plan --measure measures them\n");
+  } else {
     NetworkModel const network = measure_network(world);
     auto const file = plan_file(loaded.config.kernels.cache, network_file_name);
     if (speaks) {
@@ -224,17 +251,20 @@ ExitCode measure(PlanOptions const& options, Communicator const& world) {
       if (file.empty()) {
         fmt::print("note: kernels.cache = \"\": nothing is kept\n");
       } else {
-        write_network(file, network);
-        fmt::print("kept in {}\n", file.string());
+        keep_network(file, network);
       }
     }
   }
   if (!options.config.empty()) {
     PlanSettings settings = options.settings;
     settings.machines = {.nodes = 1, .ranks_per_node = world.size(), .node_memory = AvailableMemory::unlimited};
-    settings.measure_seconds = std::max(settings.measure_seconds, 60.0);
+    settings.measure_seconds = options.measure_seconds.value_or(60);
     PlanSession session(loaded.config, loaded.registries, runtime.execution(), settings, world);
-    session.measure(session.candidates());
+    bool const known = session.measure(session.candidates()) == MeasuredLayouts{};
+    if (known && speaks) {
+      fmt::print("note: the times of all these kernels are known; remove {} to measure them anew\n",
+                 plan_file(loaded.config.kernels.cache, call_times_file_name).string());
+    }
     for (std::string const& note : session.notes()) {
       if (speaks) {
         fmt::print("note: {}\n", note);

@@ -31,8 +31,8 @@ double median(std::vector<double> values) {
   return std::midpoint(values[(values.size() - 1) / 2], values[values.size() / 2]);
 }
 
-/// Calls round(number) some times on all ranks of `world`: once, and again as long as `most_seconds` are not exceeded
-/// by a round that takes as long as those before.
+/// Calls round(number) on all ranks of `world` once, and again while another round of the mean length fits: the first
+/// three into `most_seconds`, later ones into a share of them.
 template <class Round>
 void repeat_rounds(Communicator const& world, double most_seconds, Round const& round) {
   auto const begin = SteadyClock::now();

@@ -31,6 +31,8 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
 struct MeasuredLayouts {
   int measured = 0;
   int left = 0;  ///< whose kernels' times are not all known, as there was no time
+
+  bool operator==(MeasuredLayouts const&) const = default;
 };
 
 /// Measures layouts whose kernels' times are not known, until `seconds` have passed. Of layouts with the configured

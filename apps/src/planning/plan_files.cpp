@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <boost/json.hpp>
+#include <boost/system/system_error.hpp>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/replace_file.hpp>
@@ -47,6 +47,12 @@ NetworkModel::Links links_of(json::value const& value) {
   return of;
 }
 
+/// The words of an error, without the places in Boost's sources.
+std::string words_of(std::exception const& error) {
+  auto const* const of_boost = dynamic_cast<boost::system::system_error const*>(&error);
+  return of_boost != nullptr ? of_boost->code().message() : error.what();
+}
+
 /// The file's value; nothing if there is no such file.
 std::optional<json::value> read_json(fs::path const& path, std::string_view format) {
   std::error_code problem;
@@ -59,12 +65,12 @@ std::optional<json::value> read_json(fs::path const& path, std::string_view form
     text << file.rdbuf();
     json::value value = json::parse(text.str());
     if (value.at("format").as_string() != format) {
-      throw std::invalid_argument("another format");
+      throw std::invalid_argument("it has another format");
     }
     return value;
   } catch (std::exception const& error) {
-    throw DataError(fmt::format("{}: is no file of {} ({}); remove it, and measure again", path.string(),
-                                format.substr(0, format.find(',')), error.what()));
+    throw DataError(fmt::format("{}: is not a file of \"{}\" ({}); remove it, and measure again", path.string(), format,
+                                words_of(error)));
   }
 }
 
@@ -108,7 +114,7 @@ auto understood(fs::path const& path, Read const& read) {
     throw;
   } catch (std::exception const& error) {
     throw DataError(fmt::format("{}: holds something else than measurements ({}); remove it, and measure again",
-                                path.string(), error.what()));
+                                path.string(), words_of(error)));
   }
 }
 

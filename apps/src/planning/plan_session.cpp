@@ -20,7 +20,9 @@ NetworkModel network_of(std::string const& text) {
   bool whole = end != text.c_str() && *end == ',';
   char const* const second = whole ? end + 1 : end;
   double const seconds_per_byte = std::strtod(second, &end);
-  whole = whole && end != second && *end == '\0' && latency >= 0 && seconds_per_byte >= 0;
+  constexpr double most = 1e6;  // seconds
+  auto const possible = [](double value) { return value >= 0 && value <= most; };
+  whole = whole && end != second && *end == '\0' && possible(latency) && possible(seconds_per_byte);
   if (!whole) {
     throw UsageError(fmt::format(
         "plan: --network {} is not understood; expected measured, or ALPHA,BETA: the seconds of an empty message and "
@@ -98,7 +100,7 @@ std::vector<LayoutChoice> PlanSession::candidates() const {
   return list_layouts(config_, model_, settings_.machines, data_->totals().longest, data_->batch_tokens()).layouts;
 }
 
-void PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
+MeasuredLayouts PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
   auto const [measured, left] = measure_unknown({.config = config_,
                                                  .registries = registries_,
                                                  .execution = execution_,
@@ -118,13 +120,19 @@ void PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
         fmt::format("the ranks of a node have not timed all kernels of {} layout{} together: the others are "
                     "timed alone",
                     readable_count(measured), measured == 1 ? "" : "s"));
-    return;
+    return {measured, left};
   }
   if (measured > 0 && world_.rank() == 0 && settings_.keep_times && !file.empty()) {
-    write_call_times(file, circumstances_, times_);
-    notes_.push_back(fmt::format("kernels of {} layout{} were measured; the times are kept in {}",
-                                 readable_count(measured), measured == 1 ? "" : "s", file.string()));
+    std::string kept = fmt::format("are kept in {}", file.string());
+    try {
+      write_call_times(file, circumstances_, times_);
+    } catch (Error const& error) {
+      kept = fmt::format("are not kept: {}; set kernels.cache or XDG_CACHE_HOME", error.what());
+    }
+    notes_.push_back(fmt::format("kernels of {} layout{} were measured; the times {}", readable_count(measured),
+                                 measured == 1 ? "" : "s", kept));
   }
+  return {measured, left};
 }
 
 }  // namespace heddle

@@ -37,7 +37,7 @@ class PlanSession {
   /// Measures the kernels of layouts whose times are not known, for at most PlanSettings::measure_seconds, and keeps
   /// the times where PlanSettings::keep_times says so. Times of ranks that computed together are only completed by a
   /// process that is alone. Collective over the world.
-  void measure(std::vector<LayoutChoice> const& layouts);
+  MeasuredLayouts measure(std::vector<LayoutChoice> const& layouts);
   /// Every layout of the machines' ranks that the model allows.
   std::vector<LayoutChoice> candidates() const;
 

@@ -217,10 +217,10 @@ ExitCode Trainer::run(StopSignal const& signal) {
   }
   if (finished()) {
     keep_for_the_end();
-    texts_.say_always(nothing_to_do(ending("done"), report_->facts().model));
     if (setup_.traced_steps > 0) {
       texts_.say_always("note: no step was made, so there is nothing to trace");
     }
+    texts_.say_always(nothing_to_do(ending("done"), report_->facts().model));
     return ExitCode::done;
   }
   begin_report();

@@ -32,7 +32,7 @@ double median_seconds(Communicator const& group, std::function<void()> const& pr
   return seconds[seconds.size() / 2];
 }
 
-/// A verb to measure: its latencies, the share of its bytes that moves, as NetworkModel says, and the elements.
+/// A verb to measure: its latencies, the share of its bytes that moves, as NetworkModel says, and the elements' type.
 struct MeasuredVerb {
   double steps = 1;
   double share = 1;

@@ -24,6 +24,33 @@ TEST(NetworkModel, ComputesTheTimesOfARing) {
   EXPECT_DOUBLE_EQ(seconds_of(network, {.ranks = 1}, Verb::all_reduce, {1, 1000}), 0);
 }
 
+TEST(NetworkModel, EachVerbAndSumHasItsOwnLink) {
+  NetworkModel network;
+  double factor = 1;
+  for (NamedLink const& link : named_links()) {
+    network.inside_node.*link.link = {factor * latency, factor * per_byte};
+    factor *= 2;
+  }
+  NetworkModel::Links const& links = network.inside_node;
+  auto const uses = [&](Verb verb, SumKind sums, LinkModel const& link) {
+    // Two ranks: one latency, and half of the bytes moves; twice that in an all-reduce, all of it in a message.
+    double const share = verb == Verb::all_reduce || verb == Verb::receive ? 1 : 0.5;
+    EXPECT_DOUBLE_EQ(seconds_of(network, {.ranks = 2}, verb, {1, 1000}, sums), link.seconds(share * 1000));
+  };
+  uses(Verb::all_reduce, SumKind::float32, links.all_reduce);
+  uses(Verb::all_reduce, SumKind::bfloat16, links.bfloat16_all_reduce);
+  uses(Verb::all_reduce, SumKind::gradients, links.reduction);
+  uses(Verb::reduce_scatter, SumKind::float32, links.reduce_scatter);
+  uses(Verb::reduce_scatter, SumKind::bfloat16, links.bfloat16_reduce_scatter);
+  uses(Verb::reduce_scatter, SumKind::gradients, links.reduction);
+  for (SumKind const sums : {SumKind::float32, SumKind::bfloat16, SumKind::gradients}) {
+    uses(Verb::all_gather, sums, links.all_gather);
+    uses(Verb::broadcast, sums, links.all_gather);
+    uses(Verb::all_to_all, sums, links.all_to_all);
+    uses(Verb::receive, sums, links.message);
+  }
+}
+
 TEST(NetworkModel, KnowsWhichGroupsCrossNodes) {
   LayoutChoice const layout{.sizes = {2, 4, 1, 2}};  // 16 ranks: tensor pairs, data beside, pipeline outside
   auto const places = group_places(layout, {.nodes = 4, .ranks_per_node = 4});
@@ -66,8 +93,9 @@ TEST_F(NetworkMeasurementTest, EveryRankGetsTheSameTimes) {
     return;  // two ranks are enough
   }
   NetworkModel const network = measure_network(pair);
-  EXPECT_GT(network.inside_node.message.seconds(1000), 0);
-  EXPECT_GT(network.inside_node.reduction.seconds(1 << 20), 0);
+  for (auto const& [name, link] : named_links()) {
+    EXPECT_GT((network.inside_node.*link).seconds(1 << 20), 0) << name;
+  }
   double least = network.inside_node.all_reduce.seconds(1 << 20);
   double most = least;
   Tensor const both = tensor_of<double>({-least, most});

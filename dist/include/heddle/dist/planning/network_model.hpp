@@ -23,8 +23,8 @@ struct LinkModel {
 double collective_steps(int ranks);
 
 /// The times of messages between ranks of one node, and between nodes. A collective of n ranks has
-/// collective_steps(n) latencies, and moves a share of the bytes: of an all-reduce 2 (n - 1) / n, of an all-gather or a
-/// reduce-scatter (n - 1) / n, which is what a ring sends (Patarasuk & Yuan 2009).
+/// collective_steps(n) latencies, an all-to-all n - 1, and moves a share of the bytes: of an all-reduce 2 (n - 1) / n,
+/// of an all-gather or a reduce-scatter (n - 1) / n, which is what a ring sends (Patarasuk & Yuan 2009).
 struct NetworkModel {
   struct Links {
     LinkModel message;         ///< point to point
@@ -34,7 +34,7 @@ struct NetworkModel {
     LinkModel bfloat16_reduce_scatter;
     LinkModel all_gather;  ///< also broadcast
     LinkModel all_to_all;
-    LinkModel reduction;  ///< of gradients: the non-blocking all-reduce and reduce-scatter of buckets
+    LinkModel reduction;  ///< of gradients: non-blocking, in buckets; measured as an all-reduce
 
     /// The same α and β for every verb.
     static Links uniform(LinkModel const& link) { return {link, link, link, link, link, link, link, link}; }
