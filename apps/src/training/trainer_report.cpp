@@ -49,7 +49,8 @@ void Trainer::finish_trace(bool last_step) {
   }
   try {
     write_trace(setup_.parallel.world, *setup_.trace, setup_.clock_offset, speaks() ? &file : nullptr);
-    texts_.say(fmt::format("the trace of {} steps is in {}", readable_count(made.steps), path.string()));
+    texts_.say(fmt::format("the trace of {} step{} is in {}", readable_count(made.steps), made.steps == 1 ? "" : "s",
+                           path.string()));
   } catch (Error const& error) {
     texts_.say_always(fmt::format("note: {}: {}", path.string(), error.what()));
   }

@@ -41,9 +41,10 @@ std::string percent(double part, double whole) {
 
 std::string describe_plan(LayoutPlan const& plan) {
   std::string text = fmt::format(
-      "  {} micro-batches for each data rank; step {:.4f} s: kernels of the busiest stage {}, bubble {}, reading {}\n",
-      readable_count(plan.micro_batches), plan.step_seconds, percent(plan.kernel_seconds, plan.step_seconds),
-      percent(plan.bubble, 1), percent(plan.reading_seconds, plan.step_seconds));
+      "  {} micro-batch{} for each data rank; step {:.4f} s: kernels of the busiest stage {}, bubble {}, reading {}\n",
+      readable_count(plan.micro_batches), plan.micro_batches == 1 ? "" : "es", plan.step_seconds,
+      percent(plan.kernel_seconds, plan.step_seconds), percent(plan.bubble, 1),
+      percent(plan.reading_seconds, plan.step_seconds));
   if (plan.assumed_share > 0.005) {
     text += fmt::format("  {} of the kernels' time is assumed, not measured\n", percent(plan.assumed_share, 1));
   }
