@@ -36,7 +36,7 @@ class PlanSession {
 
   /// Measures the kernels of layouts whose times are not known, for at most PlanSettings::measure_seconds, and keeps
   /// the times where PlanSettings::keep_times says so. Times of ranks that computed together are only completed by a
-  /// process that is alone. Collective over the world.
+  /// process that is alone; returns how many layouts were measured, and left. Collective over the world.
   MeasuredLayouts measure(std::vector<LayoutChoice> const& layouts);
   /// Every layout of the machines' ranks that the model allows.
   std::vector<LayoutChoice> candidates() const;
