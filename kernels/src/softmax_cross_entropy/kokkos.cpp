@@ -73,46 +73,6 @@ void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call,
       });
 }
 
-template <class Real>
-void combine_statistics(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) {
-  auto const* const in = part_statistics.data<Real>();
-  auto const out = kernels::rows_of<Real>(statistics);
-  std::int64_t const part_count = part_statistics.dim(0);
-  std::int64_t const stride = part_statistics.dim(1) * SoftmaxCrossEntropy::statistics_columns;
-  kernels::for_each(
-      execution, "cross entropy combination", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Real const* const of_row = in + row * SoftmaxCrossEntropy::statistics_columns;
-        Real maximum = of_row[0];
-        for (std::int64_t part = 1; part < part_count; ++part) {
-          Real const other = of_row[part * stride];
-          maximum = other > maximum ? other : maximum;
-        }
-        Real sums[3] = {0, 0, 0};
-        for (std::int64_t part = 0; part < part_count; ++part) {
-          Real const* const one = of_row + part * stride;
-          sums[0] += one[1] * std::exp(one[0] - maximum);
-          sums[1] += one[2];
-          sums[2] += one[3];
-        }
-        out[row][0] = maximum;
-        for (int column = 0; column < 3; ++column) {
-          out[row][column + 1] = sums[column];
-        }
-      });
-}
-
-template <class Real>
-void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
-                  Tensor const& losses) {
-  auto const in = kernels::rows_of<Real>(statistics);
-  auto const out = kernels::rows_of<Real>(losses);
-  LossRule<Real> const rule(call);
-  kernels::RowWeights<Real> const weights(call);
-  kernels::for_each(
-      execution, "cross entropy losses", statistics.dim(0),
-      KOKKOS_LAMBDA(std::int64_t row) { rule.write_losses(in[row], weights[row], out[row]); });
-}
-
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics, double scale) {
   auto const logits = kernels::rows_of<Element>(call.logits);
@@ -201,13 +161,14 @@ class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
                            [&]<class Element>(Element) { write_statistics<Element>(execution, call, statistics); });
   }
   void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
-    kernels::with_real(statistics.dtype(),
-                       [&](auto real) { combine_statistics<decltype(real)>(execution, part_statistics, statistics); });
+    kernels::with_real(statistics.dtype(), [&](auto real) {
+      kernels::combine_statistics<decltype(real)>(execution, part_statistics, statistics);
+    });
   }
   void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
               Tensor const& losses) override {
     kernels::with_real(statistics.dtype(),
-                       [&](auto real) { write_losses<decltype(real)>(execution, call, statistics, losses); });
+                       [&](auto real) { kernels::write_losses<decltype(real)>(execution, call, statistics, losses); });
   }
   void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
                   Tensor const& sums) override {

@@ -100,4 +100,46 @@ struct LossRule {
   }
 };
 
+/// Statistics of the whole vocabulary from those of its parts: SoftmaxCrossEntropy::combine.
+template <class Real>
+void combine_statistics(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) {
+  auto const* const in = part_statistics.data<Real>();
+  auto const out = rows_of<Real>(statistics);
+  std::int64_t const part_count = part_statistics.dim(0);
+  std::int64_t const stride = part_statistics.dim(1) * SoftmaxCrossEntropy::statistics_columns;
+  for_each(
+      execution, "cross entropy combination", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        Real const* const of_row = in + row * SoftmaxCrossEntropy::statistics_columns;
+        Real maximum = of_row[0];
+        for (std::int64_t part = 1; part < part_count; ++part) {
+          Real const other = of_row[part * stride];
+          maximum = other > maximum ? other : maximum;
+        }
+        Real sums[3] = {0, 0, 0};
+        for (std::int64_t part = 0; part < part_count; ++part) {
+          Real const* const one = of_row + part * stride;
+          sums[0] += one[1] * std::exp(one[0] - maximum);
+          sums[1] += one[2];
+          sums[2] += one[3];
+        }
+        out[row][0] = maximum;
+        for (int column = 0; column < 3; ++column) {
+          out[row][column + 1] = sums[column];
+        }
+      });
+}
+
+/// Both losses of each row: SoftmaxCrossEntropy::losses.
+template <class Real>
+void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                  Tensor const& losses) {
+  auto const in = rows_of<Real>(statistics);
+  auto const out = rows_of<Real>(losses);
+  LossRule<Real> const rule(call);
+  RowWeights<Real> const weights(call);
+  for_each(
+      execution, "cross entropy losses", statistics.dim(0),
+      KOKKOS_LAMBDA(std::int64_t row) { rule.write_losses(in[row], weights[row], out[row]); });
+}
+
 }  // namespace heddle::kernels

@@ -18,6 +18,10 @@ namespace heddle {
 namespace speeds {
 
 constexpr int reference = 0;
+/// Of kernels whose rows are computed by teams of threads: the fastest on a device, and slower than loops on the host.
+inline int teams() {
+  return kernel_memory_space() == MemorySpace::device ? 18 : 5;
+}
 constexpr int portable = 10;
 constexpr int simd = 15;
 constexpr int vendor = 20;

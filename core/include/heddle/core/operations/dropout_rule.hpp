@@ -101,14 +101,17 @@ struct DropoutRule {
     }
   }
 
+  /// The random words of columns 8 group, …, 8 group + 7 of the whole matrix: 16 bits of each, two in a word, the lower
+  /// half first.
+  KOKKOS_INLINE_FUNCTION Philox::Counter words(std::int64_t row, std::int64_t group) const {
+    return Philox::words(key,
+                         {static_cast<std::uint32_t>(sample[row]), static_cast<std::uint32_t>(position[row]),
+                          static_cast<std::uint32_t>(group), step},
+                         Philox::dropout_rounds);
+  }
   /// The factor of one element, exactly by the rule: `group` = column / 8 and `lane` = column % 8.
   KOKKOS_INLINE_FUNCTION double multiplier(std::int64_t row, std::int64_t group, std::int64_t lane) const {
-    auto const words =
-        Philox::words(key,
-                      {static_cast<std::uint32_t>(sample[row]), static_cast<std::uint32_t>(position[row]),
-                       static_cast<std::uint32_t>(group), step},
-                      Philox::dropout_rounds);
-    std::uint32_t const word = words[static_cast<std::size_t>(lane / 2)];
+    std::uint32_t const word = words(row, group)[static_cast<std::size_t>(lane / 2)];
     std::uint32_t const half = lane % 2 == 0 ? word & 0xffffU : word >> 16;
     return half < threshold ? scale : 0.0;
   }

@@ -1,0 +1,233 @@
+#include <heddle/core/operations/row_lanes.hpp>
+
+#include "support/factories.hpp"
+#include "support/partial_sums.hpp"
+
+namespace heddle {
+
+namespace {
+
+using kernels::ColumnGroup;
+using kernels::Group;
+using kernels::group_columns;
+using kernels::RowLanes;
+using kernels::Rows;
+
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+void run_forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
+  auto const table = kernels::rows_of<Real>(call.table);
+  auto const positions = kernels::rows_of<Real>(call.positions);
+  auto const outputs = kernels::rows_of<Element>(output);
+  std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
+  std::int32_t const* const position = call.rows.position.data<std::int32_t>();
+  kernels::DropoutRule const dropout(call.dropout);
+  std::int64_t const columns = call.table.dim(1);
+  std::int64_t const vocabulary = call.table.dim(0);
+  std::int64_t const first_token = call.first_token;
+  auto const scale = static_cast<Real>(call.scale);
+  kernels::for_each_row(
+      execution, "embedding", output.dim(0), columns, KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
+        std::int64_t const token = id[row] - first_token;
+        bool const here = token >= 0 && token < vocabulary;
+        lanes.for_each_group(columns, [&](ColumnGroup const& at) {
+          auto const embedding = at.load_or(Real{0}, here ? table[token] : nullptr);
+          auto const place = at.load_or(Real{0}, positions ? positions[position[row]] : nullptr);
+          auto const kept = at.template multipliers<Real>(dropout, row);
+          Group<Real> y;
+          for (int i = 0; i < group_columns; ++i) {
+            y[i] = (scale * embedding[i] + place[i]) * kept[i];
+          }
+          at.store(y, outputs[row]);
+        });
+      });
+}
+
+/// group of `row` += sum.
+template <class Real>
+KOKKOS_INLINE_FUNCTION void add_to_row(ColumnGroup const& at, Group<Real> const& sum, Real* row) {
+  auto value = at.template load<Real>(row);
+  for (int i = 0; i < group_columns; ++i) {
+    value[i] += sum[i];
+  }
+  at.store(value, row);
+}
+
+/// The table's gradient: rows sorted by their token are cut into pieces of equal length, so that a frequent token is
+/// the work of many teams. A piece adds tokens that lie in it alone to the table. Of a token that it shares with its
+/// neighbours it keeps a partial sum: of its first token, which began before it, in `partial` [piece][0]; of its last
+/// one, which begins in it and goes on behind it, in [piece][1].
+template <class Element>
+struct TableGradient {
+  using Real = kernels::ArithmeticType<Element>;
+
+  Rows<Element> grads;
+  Rows<Real> table;
+  std::int32_t const* id;
+  std::int32_t const* order;
+  kernels::DropoutRule dropout;
+  std::int64_t rows, columns, vocabulary, first_token, pieces;
+  Real scale;
+  Real* partial;  ///< [pieces, 2, columns]
+
+  TableGradient(EmbeddingCall const& call, Tensor const& grad, Tensor const& grad_table, Arena& scratch)
+      : grads(kernels::rows_of<Element>(grad)),
+        table(kernels::rows_of<Real>(grad_table)),
+        id(call.tokens.id.data<std::int32_t>()),
+        order(call.tokens.row_order.data<std::int32_t>()),
+        dropout(call.dropout),
+        rows(grad.dim(0)),
+        columns(grad.dim(1)),
+        vocabulary(grad_table.dim(0)),
+        first_token(call.first_token),
+        pieces((rows + kernels::rows_per_partial - 1) / kernels::rows_per_partial),
+        scale(static_cast<Real>(call.scale)),
+        partial(scratch.allocate(DTypeOf<Real>::value, Shape{pieces, 2, columns}).template data<Real>()) {}
+
+  /// The token of a place in the sorted order; none at its ends.
+  KOKKOS_INLINE_FUNCTION std::int64_t token(std::int64_t place) const {
+    constexpr std::int64_t none = std::int64_t{1} << 40;
+    return place < 0 || place >= rows ? none : std::int64_t{id[order[place]]};
+  }
+  KOKKOS_INLINE_FUNCTION bool here(std::int64_t token) const {
+    return token >= first_token && token < first_token + vocabulary;
+  }
+  KOKKOS_INLINE_FUNCTION std::int64_t begin(std::int64_t piece) const { return piece * kernels::rows_per_partial; }
+  KOKKOS_INLINE_FUNCTION std::int64_t end(std::int64_t piece) const {
+    return begin(piece + 1) < rows ? begin(piece + 1) : rows;
+  }
+  KOKKOS_INLINE_FUNCTION Real* shared_sum(std::int64_t piece, int slot) const {
+    return partial + (2 * piece + slot) * columns;
+  }
+
+  /// sum += the gradient of the row at a place in the sorted order.
+  KOKKOS_INLINE_FUNCTION void add(ColumnGroup const& at, std::int64_t place, Group<Real>& sum) const {
+    std::int64_t const row = order[place];
+    auto const grad = at.template load<Real>(grads[row]);
+    auto const kept = at.template multipliers<Real>(dropout, row);
+    for (int i = 0; i < group_columns; ++i) {
+      sum[i] += scale * kept[i] * grad[i];
+    }
+  }
+
+  KOKKOS_INLINE_FUNCTION void sum_piece(ColumnGroup const& at, std::int64_t piece) const {
+    std::int64_t const last = end(piece);
+    for (std::int64_t place = begin(piece); place < last;) {
+      std::int64_t const current = token(place);
+      bool const began_before = token(place - 1) == current;
+      Group<Real> sum{};
+      for (; place < last && token(place) == current; ++place) {
+        if (here(current)) {
+          add(at, place, sum);
+        }
+      }
+      if (began_before || token(place) == current) {
+        at.store(sum, shared_sum(piece, began_before ? 0 : 1));
+      } else if (here(current)) {
+        add_to_row(at, sum, table[current - first_token]);
+      }
+    }
+  }
+
+  /// Whether the piece's last token begins in it and goes on behind it: the piece adds that token's partial sums.
+  KOKKOS_INLINE_FUNCTION bool adds_shared_sums(std::int64_t piece) const {
+    std::int64_t const last = token(end(piece) - 1);
+    return here(last) && token(end(piece)) == last && token(begin(piece) - 1) != last;
+  }
+
+  KOKKOS_INLINE_FUNCTION void add_shared_sums(ColumnGroup const& at, std::int64_t piece) const {
+    std::int64_t const last = token(end(piece) - 1);
+    auto sum = at.template load<Real>(shared_sum(piece, 1));
+    for (std::int64_t next = piece + 1; next < pieces && token(begin(next)) == last; ++next) {
+      add_to_group(at, shared_sum(next, 0), sum);
+    }
+    add_to_row(at, sum, table[last - first_token]);
+  }
+
+ private:
+  KOKKOS_INLINE_FUNCTION static void add_to_group(ColumnGroup const& at, Real const* row, Group<Real>& sum) {
+    auto const more = at.template load<Real>(row);
+    for (int i = 0; i < group_columns; ++i) {
+      sum[i] += more[i];
+    }
+  }
+};
+
+template <class Element>
+void add_to_table(Execution& execution, EmbeddingCall const& call, Tensor const& grad, Tensor const& grad_table) {
+  ArenaScope const scope(execution.scratch);
+  TableGradient<Element> const gradient(call, grad, grad_table, execution.scratch);
+  std::int64_t const columns = gradient.columns;
+  kernels::for_each_row(
+      execution, "embedding gradient", gradient.pieces, columns,
+      KOKKOS_LAMBDA(std::int64_t piece, RowLanes const& lanes) {
+        lanes.for_each_group(columns, [&](ColumnGroup const& at) { gradient.sum_piece(at, piece); });
+      });
+  kernels::for_each_row(
+      execution, "embedding gradient, frequent tokens", gradient.pieces, columns,
+      KOKKOS_LAMBDA(std::int64_t piece, RowLanes const& lanes) {
+        if (gradient.adds_shared_sums(piece)) {
+          lanes.for_each_group(columns, [&](ColumnGroup const& at) { gradient.add_shared_sums(at, piece); });
+        }
+      });
+}
+
+/// One row of lanes a position; it looks at all rows.
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+void add_to_positions(Execution& execution, EmbeddingCall const& call, Tensor const& grad,
+                      Tensor const& grad_positions) {
+  auto const grads = kernels::rows_of<Element>(grad);
+  auto const sums = kernels::rows_of<Real>(grad_positions);
+  std::int32_t const* const positions = call.rows.position.data<std::int32_t>();
+  kernels::DropoutRule const dropout(call.dropout);
+  std::int64_t const rows = grad.dim(0);
+  std::int64_t const columns = grad.dim(1);
+  kernels::for_each_row(
+      execution, "position gradient", grad_positions.dim(0), columns,
+      KOKKOS_LAMBDA(std::int64_t position, RowLanes const& lanes) {
+        lanes.for_each_group(columns, [&](ColumnGroup const& at) {
+          Group<Real> sum{};
+          for (std::int64_t row = 0; row < rows; ++row) {
+            if (positions[row] == position) {
+              auto const from = at.template load<Real>(grads[row]);
+              auto const kept = at.template multipliers<Real>(dropout, row);
+              for (int i = 0; i < group_columns; ++i) {
+                sum[i] += kept[i] * from[i];
+              }
+            }
+          }
+          add_to_row(at, sum, sums[position]);
+        });
+      });
+}
+
+class TeamEmbedding final : public Embedding {
+ public:
+  bool supports(EmbeddingProblem const& problem) const override {
+    return problem.dtype != DType::int32 && problem.table_dtype == statistics_dtype(problem.dtype);
+  }
+
+  void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) override {
+    kernels::with_floating(output.dtype(),
+                           [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
+  }
+
+  void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
+                Tensor const& grad_positions) override {
+    kernels::with_floating(grad_output.dtype(), [&]<class Element>(Element) {
+      if (grad_output.dim(0) > 0) {
+        add_to_table<Element>(execution, call, grad_output, grad_table);
+      }
+      if (!grad_positions.empty()) {
+        add_to_positions<Element>(execution, call, grad_output, grad_positions);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+void add_team_embedding_kernels(KernelRegistries& registries) {
+  registries.of<Embedding>().add("teams", speeds::teams(), std::make_shared<TeamEmbedding>());
+}
+
+}  // namespace heddle

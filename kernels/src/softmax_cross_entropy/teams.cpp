@@ -1,0 +1,248 @@
+#include <heddle/core/operations/row_lanes.hpp>
+
+#include "support/factories.hpp"
+#include "terms.hpp"
+
+namespace heddle {
+namespace {
+
+using kernels::ColumnGroup;
+using kernels::group_columns;
+using kernels::LossRule;
+using kernels::RowLanes;
+
+/// A row's maximum x, Σ exp(x - maximum) and Σ x, computed in one pass (Milakov & Gimelshein 2018).
+template <class Real>
+struct SoftmaxSums {
+  Real maximum = -std::numeric_limits<Real>::infinity();
+  Real exponentials = 0;
+  Real total = 0;
+
+  /// exp(x - highest) for x ≤ highest; 0 where no x was seen.
+  KOKKOS_INLINE_FUNCTION static Real relative(Real x, Real highest) {
+    return x == -std::numeric_limits<Real>::infinity() ? Real{0} : exp_of_negative(x - highest);
+  }
+  KOKKOS_INLINE_FUNCTION void raise(Real highest) {
+    exponentials *= relative(maximum, highest);
+    maximum = highest;
+  }
+  KOKKOS_INLINE_FUNCTION void join(SoftmaxSums const& other) {
+    raise(other.maximum > maximum ? other.maximum : maximum);
+    exponentials += other.exponentials * relative(other.maximum, maximum);
+    total += other.total;
+  }
+
+  template <class Element>
+  KOKKOS_INLINE_FUNCTION void add(ColumnGroup const& at, Element const* row) {
+    auto const x = at.template load<Real>(row);
+    Real highest = maximum;
+    at.for_each([&](int i) { highest = x[i] > highest ? x[i] : highest; });
+    raise(highest);
+    at.for_each([&](int i) {
+      exponentials += relative(x[i], highest);
+      total += x[i];
+    });
+  }
+};
+
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+KOKKOS_INLINE_FUNCTION SoftmaxSums<Real> sums_of(RowLanes const& lanes, Element const* row, std::int64_t columns) {
+  return lanes.template reduce_groups<SoftmaxSums<Real>>(
+      columns, [&](ColumnGroup const& at, SoftmaxSums<Real>& partial) { partial.add(at, row); });
+}
+
+/// The pointers of a call.
+template <class Element>
+struct LogitsView {
+  using Real = kernels::ArithmeticType<Element>;
+
+  kernels::Rows<Element> logits;
+  std::int32_t const* targets;
+  std::int64_t columns, first_token;
+  LossRule<Real> rule;
+  kernels::RowWeights<Real> weights;
+
+  explicit LogitsView(SoftmaxCrossEntropyCall const& call, double scale = 1)
+      : logits(kernels::rows_of<Element>(call.logits)),
+        targets(call.targets.data<std::int32_t>()),
+        columns(call.logits.dim(1)),
+        first_token(call.first_token),
+        rule(call, scale),
+        weights(call) {}
+
+  /// The target's column; below 0 or at least `columns` where it is elsewhere.
+  KOKKOS_INLINE_FUNCTION std::int64_t target(std::int64_t row) const { return targets[row] - first_token; }
+  KOKKOS_INLINE_FUNCTION Real target_logit(std::int64_t row) const {
+    std::int64_t const column = target(row);
+    return column >= 0 && column < columns ? kernels::wide<Real>(logits[row][column]) : Real{0};
+  }
+
+  /// Replaces the row's logits by their gradient.
+  KOKKOS_INLINE_FUNCTION void write_gradient(RowLanes const& lanes, std::int64_t row, Real maximum,
+                                             Real exponentials) const {
+    Real const weight = weights[row];
+    Real const factor = rule.probability_factor(maximum, exponentials, weight);
+    Real const wanted_of_all = weight * rule.wanted_of_all;
+    Real const wanted_of_target = weight * rule.wanted_of_target;
+    std::int64_t const of_target = target(row);
+    lanes.for_each_group(columns, [&](ColumnGroup const& at) {
+      auto x = at.template load<Real>(logits[row]);
+      at.for_each([&](int i) {
+        Real const wanted = wanted_of_all + (at.begin + i == of_target ? wanted_of_target : Real{0});
+        x[i] = exp_of_negative(x[i] - maximum) * factor - wanted;
+      });
+      at.store(x, logits[row]);
+    });
+  }
+};
+
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
+  LogitsView<Element> const view(call);
+  auto const out = kernels::rows_of<Real>(statistics);
+  kernels::for_each_row(
+      execution, "cross entropy statistics", call.logits.dim(0), view.columns,
+      KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
+        auto const sums = sums_of<Element>(lanes, view.logits[row], view.columns);
+        lanes.once([&] {
+          out[row][0] = sums.maximum;
+          out[row][1] = sums.exponentials;
+          out[row][2] = view.target_logit(row);
+          out[row][3] = sums.total;
+        });
+      });
+}
+
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics, double scale) {
+  LogitsView<Element> const view(call, scale);
+  auto const in = kernels::rows_of<Real>(statistics);
+  kernels::for_each_row(
+      execution, "cross entropy gradient", call.logits.dim(0), view.columns,
+      KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
+        view.write_gradient(lanes, row, in[row][0], in[row][1]);
+      });
+}
+
+template <class Element, class Real = kernels::ArithmeticType<Element>>
+void write_losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                               Tensor const& losses) {
+  LogitsView<Element> const view(call, scale);
+  auto const out = kernels::rows_of<Real>(losses);
+  kernels::for_each_row(
+      execution, "cross entropy losses and gradient", call.logits.dim(0), view.columns,
+      KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
+        auto const sums = sums_of<Element>(lanes, view.logits[row], view.columns);
+        lanes.once([&] {
+          Real const statistics[] = {sums.maximum, sums.exponentials, view.target_logit(row), sums.total};
+          view.rule.write_losses(statistics, view.weights[row], out[row]);
+        });
+        lanes.wait();  // the target's logit was read
+        view.write_gradient(lanes, row, sums.maximum, sums.exponentials);
+      });
+}
+
+/// Sums of rows' losses, as SoftmaxCrossEntropy::add_losses and add_correct count them.
+struct LossTotals {
+  double smoothed = 0, plain = 0, rows = 0, weight = 0, correct = 0;
+
+  KOKKOS_INLINE_FUNCTION void join(LossTotals const& other) {
+    smoothed += other.smoothed;
+    plain += other.plain;
+    rows += other.rows;
+    weight += other.weight;
+    correct += other.correct;
+  }
+};
+
+/// sums += `add(row, totals)` over all rows, which one team adds.
+template <class Add>
+void add_up(Execution& execution, char const* name, std::int64_t rows, Tensor const& sums, Add const& add) {
+  double* const totals = sums.data<double>();
+  kernels::for_each_row(
+      execution, name, 1, kernels::whole_team, KOKKOS_LAMBDA(std::int64_t, RowLanes const& lanes) {
+        auto const all = lanes.template reduce<LossTotals>(rows, add);
+        lanes.once([&] {
+          totals[0] += all.smoothed;
+          totals[1] += all.plain;
+          totals[2] += all.rows;
+          totals[3] += all.weight;
+          totals[4] += all.correct;
+        });
+      });
+}
+
+template <class Real>
+void add_losses_of(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
+                   Tensor const& sums) {
+  auto const in = kernels::rows_of<Real>(losses);
+  kernels::RowWeights<Real> const weights(call);
+  add_up(
+      execution, "cross entropy sums", losses.dim(0), sums, KOKKOS_LAMBDA(std::int64_t row, LossTotals & totals) {
+        totals.smoothed += static_cast<double>(in[row][0]);
+        totals.plain += static_cast<double>(in[row][1]);
+        totals.rows += weights.ignored(row) ? 0 : 1;
+        totals.weight += static_cast<double>(weights[row]);
+      });
+}
+
+template <class Real>
+void add_correct_of(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                    Tensor const& sums) {
+  auto const in = kernels::rows_of<Real>(statistics);
+  kernels::RowWeights<Real> const weights(call);
+  add_up(
+      execution, "cross entropy correct", statistics.dim(0), sums,
+      KOKKOS_LAMBDA(std::int64_t row, LossTotals & totals) {
+        totals.correct += !weights.ignored(row) && in[row][2] >= in[row][0] ? 1 : 0;
+      });
+}
+
+/// Reading and writing a row's few numbers is left to the portable kernel: one thread a row.
+class TeamSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
+ public:
+  bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }
+  void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
+    kernels::with_floating(call.logits.dtype(),
+                           [&]<class Element>(Element) { write_statistics<Element>(execution, call, statistics); });
+  }
+  void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
+    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
+      kernels::combine_statistics<Real>(execution, part_statistics, statistics);
+    });
+  }
+  void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+              Tensor const& losses) override {
+    kernels::with_real(statistics.dtype(),
+                       [&]<class Real>(Real) { kernels::write_losses<Real>(execution, call, statistics, losses); });
+  }
+  void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
+                  Tensor const& sums) override {
+    kernels::with_real(losses.dtype(), [&]<class Real>(Real) { add_losses_of<Real>(execution, call, losses, sums); });
+  }
+  void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                   Tensor const& sums) override {
+    kernels::with_real(statistics.dtype(),
+                       [&]<class Real>(Real) { add_correct_of<Real>(execution, call, statistics, sums); });
+  }
+  void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                           Tensor const& losses) override {
+    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+      write_losses_and_gradient<Element>(execution, call, scale, losses);
+    });
+  }
+  void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                double scale) override {
+    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+      write_gradient<Element>(execution, call, statistics, scale);
+    });
+  }
+};
+
+}  // namespace
+
+void add_team_softmax_cross_entropy_kernels(KernelRegistries& registries) {
+  registries.of<SoftmaxCrossEntropy>().add("teams", speeds::teams(), std::make_shared<TeamSoftmaxCrossEntropy>());
+}
+
+}  // namespace heddle
