@@ -9,7 +9,7 @@ namespace heddle::testing_support {
 namespace {
 
 using kernels::ColumnGroup;
-using kernels::Group;
+
 using kernels::RowLanes;
 
 /// Row lengths: none, less than a group, groups with and without a rest, and the longest of one thread and beyond.

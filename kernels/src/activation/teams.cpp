@@ -9,8 +9,8 @@ namespace heddle {
 namespace {
 
 using kernels::ColumnGroup;
-using kernels::Group;
 using kernels::group_columns;
+using kernels::GroupValues;
 using kernels::RowLanes;
 
 template <class Function, class Element, class Real = kernels::ArithmeticType<Element>>
@@ -27,7 +27,7 @@ void run_forward(Execution& execution, ActivationCall const& call, Tensor const&
           auto const x = at.template load<Real>(input[row]);
           auto const gate = at.load_or(Real{1}, gates ? gates[row] : nullptr);
           auto const kept = at.template multipliers<Real>(dropout, row);
-          Group<Real> y;
+          GroupValues<Real> y;
           for (int i = 0; i < group_columns; ++i) {
             y[i] = Function::value(x[i]) * kept[i] * gate[i];
           }
@@ -63,7 +63,7 @@ void differentiate(Execution& execution, ActivationCall const& call, BackwardRow
           auto const gate = at.load_or(Real{1}, rows.gate ? rows.gate[row] : nullptr);
           auto const kept = at.template multipliers<Real>(dropout, row);
           auto grad = at.template load<Real>(rows.grad_output[row]);
-          Group<Real> of_gate;
+          GroupValues<Real> of_gate;
           for (int i = 0; i < group_columns; ++i) {
             grad[i] *= kept[i];
             of_gate[i] = grad[i] * Function::value(x[i]);

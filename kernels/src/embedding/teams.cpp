@@ -8,8 +8,8 @@ namespace heddle {
 namespace {
 
 using kernels::ColumnGroup;
-using kernels::Group;
 using kernels::group_columns;
+using kernels::GroupValues;
 using kernels::RowLanes;
 using kernels::Rows;
 
@@ -33,7 +33,7 @@ void run_forward(Execution& execution, EmbeddingCall const& call, Tensor const& 
           auto const embedding = at.load_or(Real{0}, here ? table[token] : nullptr);
           auto const place = at.load_or(Real{0}, positions ? positions[position[row]] : nullptr);
           auto const kept = at.template multipliers<Real>(dropout, row);
-          Group<Real> y;
+          GroupValues<Real> y;
           for (int i = 0; i < group_columns; ++i) {
             y[i] = (scale * embedding[i] + place[i]) * kept[i];
           }
@@ -44,7 +44,7 @@ void run_forward(Execution& execution, EmbeddingCall const& call, Tensor const& 
 
 /// group of `row` += sum.
 template <class Real>
-KOKKOS_INLINE_FUNCTION void add_to_row(ColumnGroup const& at, Group<Real> const& sum, Real* row) {
+KOKKOS_INLINE_FUNCTION void add_to_row(ColumnGroup const& at, GroupValues<Real> const& sum, Real* row) {
   auto value = at.template load<Real>(row);
   for (int i = 0; i < group_columns; ++i) {
     value[i] += sum[i];
@@ -100,7 +100,7 @@ struct TableGradient {
   }
 
   /// sum += the gradient of the row at a place in the sorted order.
-  KOKKOS_INLINE_FUNCTION void add(ColumnGroup const& at, std::int64_t place, Group<Real>& sum) const {
+  KOKKOS_INLINE_FUNCTION void add(ColumnGroup const& at, std::int64_t place, GroupValues<Real>& sum) const {
     std::int64_t const row = order[place];
     auto const grad = at.template load<Real>(grads[row]);
     auto const kept = at.template multipliers<Real>(dropout, row);
@@ -114,7 +114,7 @@ struct TableGradient {
     for (std::int64_t place = begin(piece); place < last;) {
       std::int64_t const current = token(place);
       bool const began_before = token(place - 1) == current;
-      Group<Real> sum{};
+      GroupValues<Real> sum{};
       for (; place < last && token(place) == current; ++place) {
         if (here(current)) {
           add(at, place, sum);
@@ -144,7 +144,7 @@ struct TableGradient {
   }
 
  private:
-  KOKKOS_INLINE_FUNCTION static void add_to_group(ColumnGroup const& at, Real const* row, Group<Real>& sum) {
+  KOKKOS_INLINE_FUNCTION static void add_to_group(ColumnGroup const& at, Real const* row, GroupValues<Real>& sum) {
     auto const more = at.template load<Real>(row);
     for (int i = 0; i < group_columns; ++i) {
       sum[i] += more[i];
@@ -185,7 +185,7 @@ void add_to_positions(Execution& execution, EmbeddingCall const& call, Tensor co
       execution, "position gradient", grad_positions.dim(0), columns,
       KOKKOS_LAMBDA(std::int64_t position, RowLanes const& lanes) {
         lanes.for_each_group(columns, [&](ColumnGroup const& at) {
-          Group<Real> sum{};
+          GroupValues<Real> sum{};
           for (std::int64_t row = 0; row < rows; ++row) {
             if (positions[row] == position) {
               auto const from = at.template load<Real>(grads[row]);

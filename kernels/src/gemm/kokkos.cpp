@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "oriented.hpp"
 #include "packed_weights.hpp"
 #include "support/factories.hpp"
 #include "types.hpp"
@@ -9,6 +10,7 @@ namespace heddle {
 namespace {
 
 using Index = std::int64_t;
+using kernels::Oriented;
 
 /// The micro-tile of c that stays in registers: 8 rows by 128 bytes. The compiler turns multiply_panel's loops into
 /// fused multiply-adds on whole vectors only for such sizes; run bench/gemm_benchmark.cpp before changing them.
@@ -22,19 +24,6 @@ constexpr Index block_depth = 128;
 /// are complete and rounded once.
 constexpr Index block_rows = 32;
 constexpr Index block_panels = 4;
-
-/// A matrix that may be transposed: element (i, j) is data[i * row_stride + j * column_stride].
-template <class Element>
-struct Oriented {
-  Element const* data;
-  Index row_stride;
-  Index column_stride;
-
-  Oriented(Tensor const& tensor, bool transposed)
-      : data(tensor.data<Element>()),
-        row_stride(transposed ? 1 : tensor.row_stride()),
-        column_stride(transposed ? tensor.row_stride() : 1) {}
-};
 
 /// op(b) in panels of tile_columns columns and block_depth rows, so that the innermost loop reads it in order; columns
 /// beyond n are zero.

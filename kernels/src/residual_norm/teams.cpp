@@ -7,8 +7,8 @@ namespace heddle {
 namespace {
 
 using kernels::ColumnGroup;
-using kernels::Group;
 using kernels::group_columns;
+using kernels::GroupValues;
 using kernels::RowLanes;
 using kernels::Rows;
 using kernels::Sum;
@@ -45,7 +45,7 @@ struct NormView {
   KOKKOS_INLINE_FUNCTION Element const* normed(std::int64_t row) const { return sum ? sum[row] : residual[row]; }
 
   /// A group of residual + dropout(branch), rounded as it is stored in `sum`.
-  KOKKOS_INLINE_FUNCTION Group<Real> add(ColumnGroup const& at, std::int64_t row) const {
+  KOKKOS_INLINE_FUNCTION GroupValues<Real> add(ColumnGroup const& at, std::int64_t row) const {
     auto x = at.template load<Real>(residual[row]);
     if (branch) {
       auto const added = at.template load<Real>(branch[row]);
@@ -153,8 +153,8 @@ struct GradientView {
   }
 
   /// The gradient of a group of the sum, which has the row's `sums`.
-  KOKKOS_INLINE_FUNCTION Group<Real> gradient(ColumnGroup const& at, std::int64_t row,
-                                              GradientSums<Real> const& sums) const {
+  KOKKOS_INLINE_FUNCTION GroupValues<Real> gradient(ColumnGroup const& at, std::int64_t row,
+                                                    GradientSums<Real> const& sums) const {
     auto value = at.load_or(Real{0}, grad_sum ? grad_sum[row] : nullptr);
     if (grad_normalized) {
       auto const x = at.template load<Real>(forward.sum[row]);
@@ -190,8 +190,8 @@ struct GradientView {
   /// A group's gradients of weight and bias, summed over rows [first, last).
   KOKKOS_INLINE_FUNCTION void sum_weight_gradients(ColumnGroup const& at, std::int64_t first, std::int64_t last,
                                                    Real* weight_sums, Real* bias_sums) const {
-    Group<Real> of_weight{};
-    Group<Real> of_bias{};
+    GroupValues<Real> of_weight{};
+    GroupValues<Real> of_bias{};
     for (std::int64_t row = first; row < last; ++row) {
       auto const x = at.template load<Real>(forward.sum[row]);
       auto const grad = at.template load<Real>(grad_normalized[row]);

@@ -14,7 +14,7 @@ constexpr int group_columns = 8;
 
 /// A group's elements in a lane's registers.
 template <class Real>
-struct Group {
+struct GroupValues {
   Real values[group_columns];
 
   KOKKOS_INLINE_FUNCTION Real& operator[](int i) { return values[i]; }
@@ -42,8 +42,8 @@ struct ColumnGroup {
 
   /// The group of a row, as Real; 0 beyond its end.
   template <class Real, class Element>
-  KOKKOS_INLINE_FUNCTION Group<Real> load(Element const* row) const {
-    Group<Real> result{};
+  KOKKOS_INLINE_FUNCTION GroupValues<Real> load(Element const* row) const {
+    GroupValues<Real> result{};
     if (is_whole(row)) {
       Element elements[group_columns];
       void const* const place = row + begin;
@@ -58,11 +58,11 @@ struct ColumnGroup {
   }
   /// The same of a row that may be null: a group of `otherwise`.
   template <class Real, class Element>
-  KOKKOS_INLINE_FUNCTION Group<Real> load_or(Real otherwise, Element const* row) const {
+  KOKKOS_INLINE_FUNCTION GroupValues<Real> load_or(Real otherwise, Element const* row) const {
     if (row != nullptr) {
       return load<Real>(row);
     }
-    Group<Real> result;
+    GroupValues<Real> result;
     for (int i = 0; i < group_columns; ++i) {
       result[i] = otherwise;
     }
@@ -70,7 +70,7 @@ struct ColumnGroup {
   }
   /// row[begin + i] = the Element nearest to group[i].
   template <class Element, class Real>
-  KOKKOS_INLINE_FUNCTION void store(Group<Real> const& group, Element* row) const {
+  KOKKOS_INLINE_FUNCTION void store(GroupValues<Real> const& group, Element* row) const {
     if (is_whole(row)) {
       Element elements[group_columns];
       for (int i = 0; i < group_columns; ++i) {
@@ -85,8 +85,8 @@ struct ColumnGroup {
 
   /// Multipliers of dropout for the group's elements of `row`; 1 where dropout is off.
   template <class Real>
-  KOKKOS_INLINE_FUNCTION Group<Real> multipliers(DropoutRule const& dropout, std::int64_t row) const {
-    Group<Real> result;
+  KOKKOS_INLINE_FUNCTION GroupValues<Real> multipliers(DropoutRule const& dropout, std::int64_t row) const {
+    GroupValues<Real> result;
     std::int64_t const first = dropout.first_column + begin;
     if (dropout.active && first % group_columns == 0) {
       auto const words = dropout.words(row, first / group_columns);
