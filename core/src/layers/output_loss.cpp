@@ -8,9 +8,15 @@ namespace heddle {
 
 namespace {
 
-/// The number of tokens whose logits exist at once: enough for an efficient multiplication, few enough to stay in
-/// cache.
-constexpr std::int64_t chunk_tokens = 256;
+/// The number of tokens, `columns` logits each, whose logits exist at once. On the host few enough to stay in cache,
+/// and enough for an efficient multiplication. A device needs far more rows to be busy, and has no such cache: there it
+/// is all that fit in 512 MiB.
+std::int64_t chunk_tokens(std::int64_t columns, DType dtype) {
+  constexpr std::int64_t least = 256;
+  constexpr std::int64_t device_bytes = std::int64_t{512} << 20;
+  std::int64_t const row_bytes = std::max<std::int64_t>(1, columns * static_cast<std::int64_t>(size_of(dtype)));
+  return kernel_memory_space() == MemorySpace::host ? least : std::max(least, device_bytes / row_bytes / least * least);
+}
 
 }  // namespace
 
@@ -37,10 +43,11 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
     : tensor_(spec.parallel.tensor),
       region_(spec.parallel, spec.side),
       table_(table),
+      chunk_tokens_(chunk_tokens(table.local_shape[0], spec.dtype)),
       gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
                                        .b_dtype = parameter_dtype(spec.dtype),
                                        .output_dtype = spec.dtype,
-                                       .m = chunk_tokens,
+                                       .m = chunk_tokens_,
                                        .n = table.local_shape[0],
                                        .k = spec.model.d_model,
                                        .transpose_b = true,
@@ -111,9 +118,9 @@ void OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, RowTarget
   Tensor const whole = region_.enter(context, hidden);
   Tensor const grad_whole = with_gradient ? region_.partial_of(context, grad_hidden) : Tensor();
   RowTargets const rows = converted(context, targets, statistics_dtype(hidden.dtype()));
-  for (std::int64_t begin = 0; begin < whole.dim(0); begin += chunk_tokens) {
+  for (std::int64_t begin = 0; begin < whole.dim(0); begin += chunk_tokens_) {
     ArenaScope const scope(context.arena);
-    std::int64_t const count = std::min(chunk_tokens, whole.dim(0) - begin);
+    std::int64_t const count = std::min(chunk_tokens_, whole.dim(0) - begin);
     Tensor const chunk = whole.rows(begin, count);
     Tensor const chunk_logits = logits(context, chunk, chunk.dtype());
     RowTargets const chunk_targets{rows.id.rows(begin, count),

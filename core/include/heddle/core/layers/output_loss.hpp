@@ -63,6 +63,7 @@ class OutputLoss {
   TensorRegion region_;
   Parameter& table_;
   Parameter* bias_ = nullptr;  ///< [vocabulary], where the model has one
+  std::int64_t chunk_tokens_;
   std::shared_ptr<Gemm> gemm_;
   std::shared_ptr<TensorOps> tensor_ops_;
   std::shared_ptr<SoftmaxCrossEntropy> cross_entropy_;

@@ -116,6 +116,16 @@ KOKKOS_INLINE_FUNCTION std::int64_t group_count(std::int64_t columns) {
   return (columns + group_columns - 1) / group_columns;
 }
 
+/// Calls `body(row, group)` for all groups of all rows, in parallel, each by a thread of its own: for passes that need
+/// no sums of a row. Neighbouring threads have neighbouring groups.
+template <class Body>
+void for_each_group(Execution& execution, char const* name, std::int64_t rows, std::int64_t columns, Body const& body) {
+  std::int64_t const groups = group_count(columns);
+  for_each(
+      execution, name, rows * groups,
+      KOKKOS_LAMBDA(std::int64_t index) { body(index / groups, ColumnGroup(index % groups, columns)); });
+}
+
 /// Reduces values of a class whose default is the neutral element and which has `join(other)`.
 template <class Value>
 class Joining {
