@@ -1,9 +1,19 @@
 # Compile and link options of Heddle's targets for the Kokkos that was found. Sets HEDDLE_KOKKOS_HAS_DEVICE: whether
-# Kokkos computes on a device; HEDDLE_KOKKOS_HAS_THREADS: whether it computes with several threads of the host.
+# Kokkos computes on a device, or on an emulated one; HEDDLE_KERNEL_MEMORY: the file of core/src/tensor/memory for the memory that it
+# computes in; HEDDLE_KOKKOS_HAS_THREADS: whether it computes with several threads of the host.
 string(TOUPPER "${Kokkos_DEVICES}" heddle_kokkos_devices)
 set(HEDDLE_KOKKOS_HAS_DEVICE OFF)
+set(HEDDLE_KERNEL_MEMORY host)
 if(heddle_kokkos_devices MATCHES "CUDA|HIP|SYCL|OPENMPTARGET|OPENACC")
   set(HEDDLE_KOKKOS_HAS_DEVICE ON)
+  set(HEDDLE_KERNEL_MEMORY kokkos_device)
+  if(HEDDLE_EMULATE_DEVICE)
+    message(FATAL_ERROR "HEDDLE_EMULATE_DEVICE needs a Kokkos that computes on the host, but the one in ${Kokkos_DIR} has "
+      "${Kokkos_DEVICES}.")
+  endif()
+elseif(HEDDLE_EMULATE_DEVICE)
+  set(HEDDLE_KOKKOS_HAS_DEVICE ON)
+  set(HEDDLE_KERNEL_MEMORY emulated_device)
 endif()
 set(HEDDLE_KOKKOS_HAS_THREADS OFF)
 if(heddle_kokkos_devices MATCHES "OPENMP(;|$)|THREADS|HPX")

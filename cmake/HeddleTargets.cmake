@@ -24,7 +24,7 @@ endfunction()
 # compiler's precompiled headers. The presets debug and sanitize precompile nothing, and so find missing includes.
 function(heddle_precompile target)
   cmake_parse_arguments(ARG "" "LIKE" "" ${ARGN})
-  if(NOT HEDDLE_PRECOMPILE OR HEDDLE_KOKKOS_HAS_DEVICE)
+  if(NOT HEDDLE_PRECOMPILE OR HEDDLE_KERNEL_MEMORY STREQUAL "kokkos_device")
     return()
   endif()
   if(ARG_LIKE)

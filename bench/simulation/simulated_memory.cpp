@@ -1,4 +1,4 @@
-// In place of core/src/tensor/system_memory.cpp: large tensors are addresses of one range, which all ranks share and
+// In place of core/src/tensor/memory/host.cpp: large tensors are addresses of one range, which all ranks share and
 // nobody writes to, so that they take no memory. A rank's own tensors do not overlap, because the pipeline compares
 // addresses.
 #include <simgrid/actor.h>
@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/device_work.hpp>
+#include <heddle/core/tensor/tensor.hpp>
 #include <map>
 #include <new>
 #include <unordered_map>
@@ -82,12 +84,23 @@ std::shared_ptr<void> take(std::size_t bytes) {
 
 }  // namespace
 
+MemorySpace kernel_memory_space() {
+  return MemorySpace::host;
+}
+
+void start_kernel_memory() {}
+void end_kernel_memory() {}
+
 std::shared_ptr<void> take_zeroed(std::size_t bytes) {
   return take(bytes);
 }
 
 std::shared_ptr<void> take_on_host(std::size_t bytes) {
   return take(bytes);
+}
+
+std::size_t default_block_bytes() {
+  return std::size_t{1} << 36;
 }
 
 ArenaBlock map_block(std::size_t wanted) {
@@ -102,5 +115,29 @@ void take_pages(ArenaBlock const& block, std::size_t bytes) {
   static_cast<void>(block);
   static_cast<void>(bytes);
 }
+
+void copy_in(void* to, void const* from_host, std::size_t bytes, Execution const*) {
+  std::memcpy(to, from_host, bytes);
+}
+
+void copy_out(void* to_host, void const* from, std::size_t bytes, Execution const*) {
+  std::memcpy(to_host, from, bytes);
+}
+
+void start_copy_in(void* to, void const* from_host, std::size_t bytes) {
+  std::memcpy(to, from_host, bytes);
+}
+
+void copy_within(void* to, void const* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+void wait_for_kernels(Execution const*) {}
+
+std::optional<DeviceWork> device_work() {
+  return std::nullopt;
+}
+
+void reset_device_work() {}
 
 }  // namespace heddle

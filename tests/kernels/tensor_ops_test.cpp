@@ -2,6 +2,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/tensor/doubles.hpp>
 
 #include "kernel_fixture.hpp"
 
@@ -95,9 +96,12 @@ TEST_F(TensorOpsTest, SumOfSquaresIsPreciseAndRepeatable) {
       for (double const value : values(tensor)) {
         expected += value * value;
       }
-      double const sum = ops.sum_of_squares(execution_, tensor);
+      double const sum = sum_of_squares(ops, execution_, tensor);
       EXPECT_NEAR(sum, expected, 1e-9) << what;
-      EXPECT_EQ(sum, ops.sum_of_squares(execution_, tensor)) << what;
+      EXPECT_EQ(sum, sum_of_squares(ops, execution_, tensor)) << what;
+      Tensor const added = from_doubles({1000}, DType::float64, {1});
+      ops.add_sum_of_squares(execution_, tensor, added);
+      EXPECT_EQ(values(added), std::vector<double>{1000 + sum}) << what;
       EXPECT_EQ(scratch_.mark(), 0U);
     }
   });
@@ -213,7 +217,8 @@ TEST_F(TensorOpsTest, WhatDoesNotFitIsAnError) {
     Tensor const three = Tensor::allocate(dtype, Shape{3, 2});
     EXPECT_THROW(ops.add(execution_, two, three), Error);
     EXPECT_THROW(ops.copy(execution_, two, three), Error);
-    EXPECT_THROW(ops.sum_of_squares(execution_, two.columns(0, 2)), Error);
+    EXPECT_THROW(sum_of_squares(ops, execution_, two.columns(0, 2)), Error);
+    EXPECT_THROW(ops.add_sum_of_squares(execution_, two, Tensor::allocate(DType::float64, {2})), Error);
     EXPECT_THROW(ops.gather_rows(execution_, two, int_tensor({0, 1, 1}), three), Error);
   });
 }

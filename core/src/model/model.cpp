@@ -36,9 +36,9 @@ void require_declared(ModelDescription const& description, ParallelState const& 
 }
 
 /// For one micro-batch, from the arena.
-Tensor zeroed_loss_sums(LayerContext& context) {
+Tensor zeroed_loss_sums(LayerContext& context, TensorOps& operations) {
   Tensor const sums = context.arena.allocate(DType::float64, {1, SoftmaxCrossEntropy::sums_size});
-  copy_from_host(sums, std::array<double, SoftmaxCrossEntropy::sums_size>{}.data());
+  operations.fill(context.execution, sums, 0);
   return sums;
 }
 
@@ -93,7 +93,7 @@ ModelPart const& Model::only_part() const {
 
 LossSums Model::forward_backward(LayerContext& context, OutputLoss::Training training) const {
   ArenaScope const scope(context.arena);
-  training.sums = zeroed_loss_sums(context);
+  training.sums = zeroed_loss_sums(context, *tensor_ops_);
   Saved saved;
   only_part().forward(context, {}, saved, training);
   only_part().backward(context, {}, saved);
@@ -102,7 +102,7 @@ LossSums Model::forward_backward(LayerContext& context, OutputLoss::Training tra
 
 LossSums Model::forward(LayerContext& context, double label_smoothing, double z_loss) const {
   ArenaScope const scope(context.arena);
-  Tensor const sums = zeroed_loss_sums(context);
+  Tensor const sums = zeroed_loss_sums(context, *tensor_ops_);
   Saved saved;
   only_part().forward(context, {}, saved, {label_smoothing, 0, sums, z_loss});
   return fetch_loss_sums(sums).front();

@@ -46,12 +46,14 @@ Cost cost(AdamProblem const& problem, double elements) {
   return {0, elements * (7 * static_cast<double>(size_of(problem.dtype)) + copied)};
 }
 
+std::array<double, adam_scalars::count> adam_scalars_of(double beta1, double beta2, AdamStep const& step) {
+  auto const at = static_cast<double>(step.step);
+  return {step.learning_rate, step.gradient_scale, 1 - std::pow(beta1, at), 1 - std::pow(beta2, at)};
+}
+
 void write_adam_scalars(AdamCall const& call, AdamStep const& step) {
   call.scalars.require(DType::float64, {adam_scalars::count}, "Adam's scalars");
-  auto const at = static_cast<double>(step.step);
-  std::array<double, adam_scalars::count> const scalars = {step.learning_rate, step.gradient_scale,
-                                                           1 - std::pow(call.beta1, at), 1 - std::pow(call.beta2, at)};
-  copy_from_host(call.scalars, scalars.data());
+  copy_from_host(call.scalars, adam_scalars_of(call.beta1, call.beta2, step).data());
 }
 
 std::shared_ptr<Adam> Adam::observed(ObservedSelection<Adam> selection) {

@@ -40,12 +40,10 @@ class ObservedTensorOps final : public ObservedKernel<TensorOps> {
         },
         [=, &execution](TensorOps& kernel) { kernel.add_column_sums(execution, matrix, sums); });
   }
-  double sum_of_squares(Execution& execution, Tensor const& tensor) override {
-    auto const sum = std::make_shared<double>();
+  void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& sum) override {
     pass(
         execution, [&] { return description("sum of squares", {tensor}); },
-        [=, &execution](TensorOps& kernel) { *sum = kernel.sum_of_squares(execution, tensor); });
-    return *sum;
+        [=, &execution](TensorOps& kernel) { kernel.add_sum_of_squares(execution, tensor, sum); });
   }
   void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
     pass(
@@ -105,6 +103,12 @@ std::string timing_key(TensorOpsProblem const& problem) {
 
 std::shared_ptr<TensorOps> TensorOps::observed(ObservedSelection<TensorOps> selection) {
   return std::make_shared<ObservedTensorOps>(std::move(selection));
+}
+
+double sum_of_squares(TensorOps& operations, Execution& execution, Tensor const& tensor) {
+  Tensor const sum = Tensor::allocate(DType::float64, {1});
+  operations.add_sum_of_squares(execution, tensor, sum);
+  return to_host<double>(sum).front();
 }
 
 }  // namespace heddle

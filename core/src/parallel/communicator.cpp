@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "staging.hpp"
+#include "tensor/memory/system_memory.hpp"
 
 namespace heddle {
 
@@ -90,12 +91,16 @@ CountOfRanks elements_of(Communicator::Rows rows, Tensor const& tensor) {
 
 /// Every verb that moves data, for a group of one rank.
 void copy_to_self(Tensor const& input, Tensor const& output) {
-  if (input.raw() == output.raw()) {
+  if (input.raw() == output.raw() || input.bytes() == 0) {
     return;
   }
-  std::vector<unsigned char> host(static_cast<std::size_t>(input.bytes()));
-  copy_to_host(host.data(), input);
-  copy_from_host(output, host.data());
+  if (output.space() == MemorySpace::host) {
+    copy_to_host(output.raw(), input);
+  } else if (input.space() == MemorySpace::host) {
+    copy_from_host(output, input.raw());
+  } else {
+    copy_within(output.raw(), input.raw(), static_cast<std::size_t>(input.bytes()));
+  }
 }
 
 }  // namespace

@@ -57,12 +57,13 @@ Staged::Staged(Tensor const& tensor, Role role, CommunicatorBackend const& backe
   if (tensor.space() == MemorySpace::host) {
     return;
   }
-  fence(execution);
-  if (!backend.reads(tensor.space())) {
-    staged_ = Tensor::allocate_on_host(tensor.dtype(), tensor.shape());
-    if (role != Role::output) {
-      copy_to_host(staged_.raw(), tensor);
-    }
+  if (backend.reads(tensor.space())) {
+    fence(execution);
+    return;
+  }
+  staged_ = Tensor::allocate_on_host(tensor.dtype(), tensor.shape());
+  if (role != Role::output) {
+    copy_to_host(staged_.raw(), tensor, execution);
   }
 }
 

@@ -5,13 +5,14 @@
 
 namespace heddle {
 
-/// A tensor in memory that a backend can read: itself, or a copy in host memory. Earlier kernels that use the tensor
-/// have finished.
+/// A tensor in memory that a backend can read: itself, or a copy in host memory. Earlier kernels that use it have
+/// finished.
 class Staged {
  public:
   enum class Role : std::uint8_t { input, output, both };
 
-  /// Waits for the kernels of `execution`, for all kernels if it is null; then copies an input's elements.
+  /// Waits for the kernels of `execution`, for all kernels if it is null, except where it is a copy for output; then
+  /// copies an input's elements.
   Staged(Tensor const& tensor, Role role, CommunicatorBackend const& backend, Execution const* execution);
 
   Tensor const& tensor() const { return staged_; }

@@ -1,14 +1,27 @@
-#include <heddle/core/tensor/execution.hpp>
+#include <atomic>
 #include <heddle/core/tensor/fence.hpp>
+
+#include "memory/system_memory.hpp"
 
 namespace heddle {
 
+namespace {
+
+std::atomic<std::uint64_t> waits = 0;
+
+}  // namespace
+
 void fence(Execution const* execution) {
-  if (execution != nullptr) {
-    execution->space.fence();
-  } else {
-    Kokkos::fence();
-  }
+  wait_for_kernels(execution);
+  count_wait();
+}
+
+std::uint64_t waits_for_kernels() {
+  return waits;
+}
+
+void count_wait() {
+  ++waits;
 }
 
 }  // namespace heddle

@@ -5,7 +5,9 @@
 #include <bit>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
+#include <heddle/core/tensor/fence.hpp>
 #include <heddle/core/tensor/pack.hpp>
+#include <heddle/core/tensor/uploaded_tensor.hpp>
 #include <numeric>
 
 namespace heddle {
@@ -64,10 +66,22 @@ std::int64_t aligned(std::size_t elements) {
 
 }  // namespace
 
+/// Memory for the arrays of one pack.
+struct PackSlab {
+  UploadedTensor memory;    ///< int32
+  std::uint64_t waits = 0;  ///< waits_for_kernels() at its upload
+
+  /// No pack has it, and its host memory has been read.
+  bool free() const {
+    bool const read = memory.tensor().space() == MemorySpace::host || waits_for_kernels() > waits;
+    return memory.tensor().sole_owner() && read;
+  }
+};
+
 struct PackMemory::Buffers {
   HostRows rows;
   Integers scratch, order, from_whole, to_whole;
-  std::vector<Tensor> slabs;  ///< int32; of all packs that were alive at once
+  std::vector<PackSlab> slabs;  ///< of all packs that were alive at once
 };
 
 PackMemory::PackMemory() : buffers_(std::make_unique<Buffers>()) {}
@@ -77,7 +91,7 @@ PackMemory::~PackMemory() = default;
 class PackWriter {
  public:
   PackWriter(PackTokens const& tokens, PackMemory* memory)
-      : tokens_(tokens), buffers_(*(memory == nullptr ? own_ : *memory).buffers_) {}
+      : tokens_(tokens), kept_(memory != nullptr), buffers_(*(kept_ ? *memory : own_).buffers_) {}
 
   /// This rank's part.
   Pack write(GroupMember split) {
@@ -88,6 +102,7 @@ class PackWriter {
         fill_side(pack, side, split);
       }
     }
+    upload_slab();
     return pack;
   }
 
@@ -105,25 +120,33 @@ class PackWriter {
       elements += shards * (2 * sequences + 4 * aligned_elements) + (shards > 0 ? 2 * sequences + 6 * tokens : 0);
     }
     auto& slabs = buffers_.slabs;
-    auto const fits = [&](Tensor const& slab) { return slab.sole_owner() && slab.size() >= elements; };
-    auto const found = std::ranges::find_if(slabs, fits);
+    auto const fits = [&](PackSlab const& slab) { return slab.memory.tensor().size() >= elements && slab.free(); };
+    auto found = std::ranges::find_if(slabs, fits);
     if (found == slabs.end()) {
       // Smaller ones that are free will not be needed again.
-      std::erase_if(slabs, [](Tensor const& slab) { return slab.sole_owner(); });
-      slabs.push_back(Tensor::allocate(
-          DType::int32, {static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(elements)))}));
-      slab_ = slabs.back();
-    } else {
-      slab_ = *found;
+      std::erase_if(slabs, [](PackSlab const& slab) { return slab.free(); });
+      auto const size = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(elements)));
+      slabs.push_back({UploadedTensor(DType::int32, {size})});
+      found = std::prev(slabs.end());
     }
+    slab_ = &*found;
   }
 
   Tensor place(Integers const& integers) {
     auto const count = static_cast<std::int64_t>(integers.size());
-    Tensor const tensor = slab_.rows(used_, count);
-    copy_from_host(tensor, integers.data());
+    copy_from_host(slab_->memory.host().rows(used_, count), integers.data());
+    Tensor const tensor = slab_->memory.tensor().rows(used_, count);
     used_ += aligned(integers.size());
     return tensor;
+  }
+
+  /// One copy for all arrays.
+  void upload_slab() {
+    slab_->memory.upload(used_);
+    slab_->waits = waits_for_kernels();
+    if (!kept_ && slab_->memory.tensor().space() != MemorySpace::host) {
+      fence(nullptr);  // the host memory is freed
+    }
   }
 
   /// The entries of `values` for the tokens of the rank's rows.
@@ -204,8 +227,9 @@ class PackWriter {
 
   PackTokens const& tokens_;
   PackMemory own_;
+  bool kept_;  ///< the buffers outlive the writer
   PackMemory::Buffers& buffers_;
-  Tensor slab_;
+  PackSlab* slab_ = nullptr;
   std::int64_t used_ = 0;  ///< elements of it
 };
 

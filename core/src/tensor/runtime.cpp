@@ -6,6 +6,8 @@
 
 #include <heddle/core/tensor/execution.hpp>
 
+#include "memory/system_memory.hpp"
+
 namespace heddle {
 
 struct Runtime::Guard {
@@ -20,8 +22,10 @@ struct Runtime::Guard {
 #else
     Kokkos::initialize(Kokkos::InitArguments());
 #endif
+    start_kernel_memory();
   }
   ~Guard() {
+    end_kernel_memory();
     Kokkos::finalize();
   }
 };

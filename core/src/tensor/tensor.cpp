@@ -1,19 +1,15 @@
 #include <fmt/format.h>
 
-#include <Kokkos_Core.hpp>
+#include <algorithm>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 
-#include "system_memory.hpp"
+#include "memory/system_memory.hpp"
 
 namespace heddle {
 
 namespace {
-
-using Memory = Kokkos::DefaultExecutionSpace::memory_space;
-using Bytes = Kokkos::View<unsigned char*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-using HostBytes = Kokkos::View<unsigned char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 /// At least one cache line, because a tensor without elements must not be "empty" (not given).
 std::size_t bytes_of(DType dtype, Shape const& shape) {
@@ -21,10 +17,6 @@ std::size_t bytes_of(DType dtype, Shape const& shape) {
 }
 
 }  // namespace
-
-MemorySpace kernel_memory_space() {
-  return std::is_same_v<Memory, Kokkos::HostSpace> ? MemorySpace::host : MemorySpace::device;
-}
 
 Shape::Shape(std::span<std::int64_t const> extents) : rank_(static_cast<int>(extents.size())) {
   if (extents.size() > max_rank) {
@@ -128,7 +120,7 @@ void Tensor::require_dtype(DType dtype) const {
   }
 }
 
-void copy_from_host(Tensor const& destination, void const* source) {
+void copy_from_host(Tensor const& destination, void const* source, Execution const* execution) {
   if (!destination.contiguous()) {
     throw Error("copy_from_host needs a contiguous tensor");
   }
@@ -136,12 +128,12 @@ void copy_from_host(Tensor const& destination, void const* source) {
   if (bytes > 0 && destination.space() == MemorySpace::host) {
     std::memcpy(destination.raw(), source, bytes);
   } else if (bytes > 0) {
-    HostBytes const host(static_cast<unsigned char*>(const_cast<void*>(source)), bytes);
-    Kokkos::deep_copy(Bytes(static_cast<unsigned char*>(destination.raw()), bytes), host);
+    copy_in(destination.raw(), source, bytes, execution);
+    count_wait();
   }
 }
 
-void copy_to_host(void* destination, Tensor const& source) {
+void copy_to_host(void* destination, Tensor const& source, Execution const* execution) {
   if (!source.contiguous()) {
     throw Error("copy_to_host needs a contiguous tensor");
   }
@@ -149,8 +141,24 @@ void copy_to_host(void* destination, Tensor const& source) {
   if (bytes > 0 && source.space() == MemorySpace::host) {
     std::memcpy(destination, source.raw(), bytes);
   } else if (bytes > 0) {
-    HostBytes const host(static_cast<unsigned char*>(destination), bytes);
-    Kokkos::deep_copy(host, Bytes(static_cast<unsigned char*>(source.raw()), bytes));
+    copy_out(destination, source.raw(), bytes, execution);
+    count_wait();
+  }
+}
+
+void upload(Tensor const& destination, Tensor const& source) {
+  if (!destination.contiguous() || !source.contiguous() || source.bytes() != destination.bytes() ||
+      source.space() != MemorySpace::host) {
+    throw Error("upload needs contiguous tensors of equal size, the source in host memory");
+  }
+  auto const bytes = static_cast<std::size_t>(destination.bytes());
+  if (bytes == 0 || destination.raw() == source.raw()) {
+    return;
+  }
+  if (destination.space() == MemorySpace::host) {
+    std::memcpy(destination.raw(), source.raw(), bytes);
+  } else {
+    start_copy_in(destination.raw(), source.raw(), bytes);
   }
 }
 

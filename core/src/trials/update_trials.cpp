@@ -76,11 +76,9 @@ Trial<TensorOps> column_sums_trial(TrialTensors& tensors, DType dtype) {
 
 Trial<TensorOps> squares_trial(TrialTensors& tensors, DType dtype) {
   Tensor const vector = tensors.input(dtype, {12301});
-  Tensor const sum = tensors.output(DType::float64, {1});
-  return ops_trial(dtype, sum, [=](TensorOps& ops, Execution& execution) {
-    double const result = ops.sum_of_squares(execution, vector);
-    copy_from_host(sum, &result);
-  });
+  Tensor const sum = tensors.sums(DType::float64, {1});
+  return ops_trial(dtype, sum,
+                   [=](TensorOps& ops, Execution& execution) { ops.add_sum_of_squares(execution, vector, sum); });
 }
 
 Trial<TensorOps> gather_trial(TrialTensors& tensors, DType dtype) {

@@ -120,6 +120,9 @@ bool MpiTransfer::progress() {
 }
 
 void MpiTransfer::wait() {
+  if (!mpi_is_running()) {
+    throw Error(fmt::format("{}: MPI has ended before the transfer", state_->verb));
+  }
   advance(true);
 }
 
@@ -178,7 +181,7 @@ void MpiTransfer::check_header() {
     check_mpi(MPI_Wait(&requests.back().handle, MPI_STATUS_IGNORE), state_->verb);
   }
   // It is received all the same: the sender may be waiting.
-  state_->kept.push_back(Tensor::allocate(dtype, {elements}));
+  state_->kept.push_back(Tensor::allocate_on_host(dtype, {elements}));
   post_data(state_->kept.back());
 }
 

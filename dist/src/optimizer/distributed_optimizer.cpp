@@ -29,7 +29,8 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
       norm_(parallel, parameters, operations_, execution),
       optimizer_(
           config, kernels, parameters,
-          sharded_ ? reducer_.parts().parts_of(replicas_.rank()) : std::vector<IndexRange>{{0, parameters.size()}}) {
+          sharded_ ? reducer_.parts().parts_of(replicas_.rank()) : std::vector<IndexRange>{{0, parameters.size()}}),
+      sum_of_squares_(Tensor::allocate(DType::float64, {1})) {
   std::ranges::copy_if(parts().buckets(), std::back_inserter(updated_buckets_),
                        [&](IndexRange const& bucket) { return !is_frozen(parameters_, bucket); });
 }
@@ -38,29 +39,44 @@ void DistributedOptimizer::zero_gradients() {
   operations_->fill(execution_, parameters_.gradients(), 0);
 }
 
+void DistributedOptimizer::add_sum_of_squares(Tensor const& sum) const {
+  if (reducer_.scattered()) {
+    norm_.add_parts(reducer_.reduced(), sum);
+  } else {
+    norm_.add_whole(sum);
+  }
+}
+
 double DistributedOptimizer::update(double learning_rate, std::int64_t step) {
-  double const norm = reducer_.scattered() ? norm_.of_parts(reducer_.reduced()) : norm_.of_whole();
+  operations_->fill(execution_, sum_of_squares_, 0);
+  add_sum_of_squares(sum_of_squares_);
+  double own = 0;
+  copy_to_host(&own, sum_of_squares_, &execution_);
+  return update(own, learning_rate, step);
+}
+
+double DistributedOptimizer::update(double own_sum_of_squares, double learning_rate, std::int64_t step) {
+  double const norm = reducer_.scattered() ? norm_.of_parts(own_sum_of_squares) : norm_.of_whole(own_sum_of_squares);
   if (!std::isfinite(norm)) {
     return norm;
   }
-  Optimizer::Step const how{
-      .learning_rate = learning_rate, .gradient_scale = optimizer_.gradient_scale(norm), .step = step};
+  optimizer_.begin({.learning_rate = learning_rate, .gradient_scale = optimizer_.gradient_scale(norm), .step = step});
   if (sharded_) {
-    update_and_gather(how);
+    update_and_gather();
   } else {
-    optimizer_.apply(execution_, {0, parameters_.size()}, how);
+    optimizer_.apply(execution_, {0, parameters_.size()});
   }
   parameters_.bump_versions();
   return norm;
 }
 
-void DistributedOptimizer::update_and_gather(Optimizer::Step const& step) {
+void DistributedOptimizer::update_and_gather() {
   Tensor const& values = parameters_.values();
   Transfer gather;
   for (IndexRange const& bucket : updated_buckets_) {
     IndexRange const own = parts().part(bucket, replicas_.rank());
     for (std::int64_t begin = own.begin; begin < own.end; begin += elements_between_looks) {
-      optimizer_.apply(execution_, {begin, std::min(begin + elements_between_looks, own.end)}, step);
+      optimizer_.apply(execution_, {begin, std::min(begin + elements_between_looks, own.end)});
       gather.progress();
     }
     gather.wait();

@@ -43,24 +43,26 @@ GradientNorm::GradientNorm(ParallelState const& parallel, ParameterSet const& pa
   }
 }
 
-double GradientNorm::of_whole() const {
-  return norm(sum_of_squares(counted_));
+void GradientNorm::add_whole(Tensor const& sum) const {
+  add(counted_, sum);
 }
 
-double GradientNorm::of_parts(std::vector<IndexRange> const& own) const {
-  return norm(summed_over(parallel_.replicas, sum_of_squares(intersection(counted_, own))));
+void GradientNorm::add_parts(std::vector<IndexRange> const& own, Tensor const& sum) const {
+  add(intersection(counted_, own), sum);
 }
 
-double GradientNorm::sum_of_squares(std::vector<IndexRange> const& ranges) const {
-  double sum = 0;
+void GradientNorm::add(std::vector<IndexRange> const& ranges, Tensor const& sum) const {
   for (IndexRange const& range : ranges) {
-    sum += operations_->sum_of_squares(execution_, parameters_.gradients().rows(range.begin, range.count()));
+    operations_->add_sum_of_squares(execution_, parameters_.gradients().rows(range.begin, range.count()), sum);
   }
-  return sum;
 }
 
-double GradientNorm::norm(double own_sum_of_squares) const {
+double GradientNorm::of_whole(double own_sum_of_squares) const {
   return std::sqrt(summed_over(parallel_.pipeline, summed_over(parallel_.tensor, own_sum_of_squares)));
+}
+
+double GradientNorm::of_parts(double own_sum_of_squares) const {
+  return of_whole(summed_over(parallel_.replicas, own_sum_of_squares));
 }
 
 }  // namespace heddle

@@ -15,16 +15,6 @@ std::int64_t cut(IndexRange const& node) {
   return node.begin + static_cast<std::int64_t>(std::bit_floor(count - 1));
 }
 
-/// Adds on the host, also if the losses are in device memory: there are few of them.
-void add_on_host(Tensor const& into, Tensor const& from) {
-  auto sum = to_host<double>(into);
-  auto const addend = to_host<double>(from);
-  for (std::size_t index = 0; index < sum.size(); ++index) {
-    sum[index] += addend[index];
-  }
-  copy_from_host(into, sum.data());
-}
-
 }  // namespace
 
 GradientTree::GradientTree(Communicator const& data, std::shared_ptr<TensorOps> operations, Execution& execution)
@@ -134,17 +124,17 @@ int GradientTree::owner(std::int64_t micro_batch) const {
 
 void GradientTree::zero() const {
   operations_->fill(execution_, sums_.gradients, 0);
-  copy_from_host(sums_.losses, std::vector<double>(static_cast<std::size_t>(sums_.losses.size())).data());
+  operations_->fill(execution_, sums_.losses, 0);
 }
 
 void GradientTree::add(Sums const& into, Sums const& from) const {
   operations_->add(execution_, into.gradients, from.gradients);
-  add_on_host(into.losses, from.losses);
+  operations_->add(execution_, into.losses, from.losses);
 }
 
 void GradientTree::copy(Sums const& from, Sums const& to) const {
   operations_->copy(execution_, from.gradients, to.gradients);
-  copy_from_host(to.losses, to_host<double>(from.losses).data());
+  operations_->copy(execution_, from.losses, to.losses);
 }
 
 }  // namespace heddle

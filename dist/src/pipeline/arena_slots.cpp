@@ -1,16 +1,25 @@
 #include "arena_slots.hpp"
 
 #include <algorithm>
+#include <heddle/dist/pipeline/pipeline.hpp>
 
 namespace heddle {
 
 ArenaSlots::Slot& ArenaSlots::take() {
   collect();
   if (free_.empty()) {
-    free_.push_back(&slots_.emplace_back());
+    free_.push_back(&add());
   }
   Slot& slot = *free_.back();
   free_.pop_back();
+  return slot;
+}
+
+ArenaSlots::Slot& ArenaSlots::add() {
+  Slot& slot = slots_.emplace_back(kind_);
+  if (planned_ > 0) {
+    slot.arena.plan(planned_);
+  }
   return slot;
 }
 
@@ -45,9 +54,10 @@ std::vector<std::size_t> ArenaSlots::peaks() const {
 }
 
 void ArenaSlots::reserve(std::vector<std::size_t> const& bytes) {
+  planned_ = bytes.empty() ? 0 : with_margin(std::ranges::max(bytes));
   // The last of the free ones is taken first.
   for (auto peak = bytes.rbegin(); peak != bytes.rend(); ++peak) {
-    Slot& slot = slots_.emplace_back();
+    Slot& slot = add();
     slot.arena.reserve(*peak);
     free_.push_back(&slot);
   }

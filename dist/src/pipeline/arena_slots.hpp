@@ -11,9 +11,13 @@ namespace heddle {
 class ArenaSlots {
  public:
   struct Slot {
+    explicit Slot(Arena::Kind kind) : arena(Arena::default_capacity(kind), kind) {}
+
     Arena arena;
     std::vector<Transfer> sends;  ///< from the arena's tensors
   };
+
+  explicit ArenaSlots(Arena::Kind kind) : kind_(kind) {}
 
   /// A slot with an empty arena.
   Slot& take();
@@ -23,12 +27,16 @@ class ArenaSlots {
   void finish(std::size_t most = 0);
   /// The most bytes ever used in each arena.
   std::vector<std::size_t> peaks() const;
-  /// Takes the pages of as many arenas, which must be free, from the system now.
+  /// Takes the pages of as many new arenas from the system now. On a device every arena has the capacity of the
+  /// largest: messages decide which one is free first.
   void reserve(std::vector<std::size_t> const& bytes);
 
  private:
   void collect();
+  Slot& add();
 
+  Arena::Kind kind_;
+  std::size_t planned_ = 0;  ///< capacity of each arena on a device; 0: not planned
   std::deque<Slot> slots_;
   std::vector<Slot*> free_;    ///< the last one is reused first: its pages are in cache
   std::deque<Slot*> leaving_;  ///< the oldest first

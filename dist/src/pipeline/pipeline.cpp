@@ -50,7 +50,8 @@ class Pipeline::Run {
     }
   }
 
-  std::vector<LossSums> act(std::span<PipelineAction const> actions) {
+  /// Returns the micro-batches' sums, in kernels' memory.
+  Tensor act(std::span<PipelineAction const> actions) {
     pipeline_.events_.clear();
     std::size_t next = 0;
     for (std::size_t index = 0; index < actions.size(); ++index) {
@@ -68,9 +69,7 @@ class Pipeline::Run {
     }
     pipeline_.messages_->finish();
     pipeline_.activations_->finish();
-    // Fetched once, with no wait for the device between micro-batches.
-    return pipeline_.model_.parts().back().ends_model() ? fetch_loss_sums(sums_)
-                                                        : std::vector<LossSums>(micro_batch_count());
+    return sums_;
   }
 
  private:
@@ -98,7 +97,6 @@ class Pipeline::Run {
 
   int stages() const { return pipeline_.pipeline_.size(); }
   int parts() const { return static_cast<int>(pipeline_.model_.parts().size()); }
-  std::size_t micro_batch_count() const { return static_cast<std::size_t>(step_.micro_batches.count()); }
   int virtual_stage(PipelineAction const& action) const { return action.part * stages() + pipeline_.pipeline_.rank(); }
   ModelPart const& part(PipelineAction const& action) const {
     return pipeline_.model_.parts()[static_cast<std::size_t>(action.part)];
@@ -261,20 +259,25 @@ class Pipeline::Run {
 };
 
 Pipeline::Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
-                   Execution& execution)
+                   Execution& execution, Arena::Kind arenas)
     : pipeline_(pipeline),
       model_(model),
       tensor_ops_(std::move(tensor_ops)),
       execution_(execution),
-      activations_(std::make_unique<ArenaSlots>()),
-      messages_(std::make_unique<ArenaSlots>()) {}
+      activations_(std::make_unique<ArenaSlots>(arenas)),
+      messages_(std::make_unique<ArenaSlots>(arenas)),
+      temporary_(Arena::default_capacity(arenas), arenas) {}
 
 Pipeline::~Pipeline() = default;
 
-LossSums Pipeline::train(MicroBatchSource const& source, PipelineStep const& step) {
+Tensor Pipeline::launch_training(MicroBatchSource const& source, PipelineStep const& step) {
   PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
+  return Run(*this, source, step, true).act(training_actions(place, step.micro_batches.count()));
+}
+
+LossSums Pipeline::train(MicroBatchSource const& source, PipelineStep const& step) {
   LossSums sums;
-  for (LossSums const& loss : Run(*this, source, step, true).act(training_actions(place, step.micro_batches.count()))) {
+  for (LossSums const& loss : fetched(launch_training(source, step))) {
     sums += loss;
   }
   return sums;
@@ -282,7 +285,13 @@ LossSums Pipeline::train(MicroBatchSource const& source, PipelineStep const& ste
 
 std::vector<LossSums> Pipeline::evaluate(MicroBatchSource const& source, PipelineStep const& step) {
   PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
-  return Run(*this, source, step, false).act(forward_actions(place, step.micro_batches.count()));
+  return fetched(Run(*this, source, step, false).act(forward_actions(place, step.micro_batches.count())));
+}
+
+std::vector<LossSums> Pipeline::fetched(Tensor const& sums) const {
+  // Once for all micro-batches, with no wait for the kernels between them.
+  return model_.parts().back().ends_model() ? fetch_loss_sums(sums)
+                                            : std::vector<LossSums>(static_cast<std::size_t>(sums.dim(0)));
 }
 
 Saved Pipeline::take_saved(int part) {
@@ -313,7 +322,12 @@ PipelineMemory Pipeline::peak_memory() const {
 void Pipeline::reserve(PipelineMemory const& memory) {
   activations_->reserve(memory.activations);
   messages_->reserve(memory.messages);
+  temporary_.plan(with_margin(memory.temporary));
   temporary_.reserve(memory.temporary);
+}
+
+std::size_t with_margin(std::size_t planned_bytes) {
+  return planned_bytes + planned_bytes / 8 + (std::size_t{1} << 16);
 }
 
 std::size_t PipelineMemory::total() const {

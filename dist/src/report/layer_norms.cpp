@@ -30,7 +30,7 @@ LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, P
     }
   }
   std::size_t const count = norms.layers.size();
-  std::vector<double> sums(2 * count, 0.0);  // of squares: parameters, then gradients
+  Tensor const own_sums = Tensor::allocate(DType::float64, {2 * static_cast<std::int64_t>(count)});
   bool const sharded = optimizer.sharded();
   for (Parameter const& parameter : parameters.all()) {
     if (!counts_here(parameter.spec, parallel.mesh)) {
@@ -38,19 +38,21 @@ LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, P
     }
     std::size_t const layer = index.at(layer_of(parameter.spec.name));
     IndexRange const elements = elements_of(parameter);
-    auto const squares = [&](Tensor const& buffer, IndexRange const& range) {
-      return operations.sum_of_squares(execution, buffer.rows(range.begin, range.count()));
+    auto const add_squares = [&](Tensor const& buffer, IndexRange const& range, std::size_t place) {
+      operations.add_sum_of_squares(execution, buffer.rows(range.begin, range.count()),
+                                    own_sums.rows(static_cast<std::int64_t>(place), 1));
     };
     if (!sharded || parallel.replicas.rank() == 0) {
-      sums[layer] += squares(parameters.values(), elements);
+      add_squares(parameters.values(), elements, layer);
     }
     if (!parameter.rule.frozen) {
       // Where the optimizer is sharded each replica has its part of the sum.
       for (IndexRange const& range : intersection({elements}, optimizer.moments().parts())) {
-        sums[count + layer] += squares(parameters.gradients(), range);
+        add_squares(parameters.gradients(), range, count + layer);
       }
     }
   }
+  auto sums = to_host<double>(own_sums);  // of squares: parameters, then gradients
   all_reduce_values(parallel.tensor, std::span(sums));
   all_reduce_values(parallel.pipeline, std::span(sums));
   if (sharded) {

@@ -21,6 +21,7 @@ class IdleBackend : public CommunicatorBackend {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  bool reads(MemorySpace) const override { return true; }  // so that nothing is staged
   void all_reduce(Tensor const&, ReduceOp) override {}
   void reduce_scatter(Tensor const&, Tensor const&, ReduceOp) override {}
   void reduce_scatter_uneven(Tensor const&, Tensor const&, Counts) override {}
@@ -101,21 +102,23 @@ struct RehearsedRank::State {
                .parameters = parameters},
               registries.layers, vocabulary,
               plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
-        pipeline(parallel.pipeline, model, KernelSource{kernels, config.kernels}.select<TensorOps>({dtype}),
-                 execution) {
+        pipeline(parallel.pipeline, model, KernelSource{kernels, config.kernels}.select<TensorOps>({dtype}), execution,
+                 arenas) {
     parameters.arrange();
     Shape const buffer{parameters.size()};
     std::size_t const bytes = static_cast<std::size_t>(parameters.size()) * size_of(parameter_dtype(dtype));
-    values.emplace(2 * (bytes + 64));
+    values.emplace(2 * (bytes + 64), arenas);
     parameters.bind(values->allocate(parameter_dtype(dtype), buffer), values->allocate(parameter_dtype(dtype), buffer));
   }
+
+  static constexpr Arena::Kind arenas = Arena::Kind::addresses;
 
   KernelRegistries kernels;
   DType dtype;
   ParallelState parallel;
   ParameterSet parameters;
   std::optional<Arena> values;
-  Arena scratch;
+  Arena scratch{Arena::default_capacity(arenas), arenas};
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
   Model model;
   Pipeline pipeline;

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/dist/training/training_engine.hpp>
@@ -26,12 +27,15 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   model_->observe(setup.observer);
   parameters_.allocate(parameter_dtype(setup.dtype));
   KernelSource const kernels = kernels_of(setup);
-  pipeline_.emplace(setup.parallel.pipeline, *model_, kernels.select<TensorOps>({setup.dtype}), setup.execution);
+  tensor_ops_ = kernels.select<TensorOps>({setup.dtype});
+  pipeline_.emplace(setup.parallel.pipeline, *model_, tensor_ops_, setup.execution);
   DistributedOptimizer::Options const options{
       .shard = config.parallel.shard_optimizer,
       .bucket_elements = setup.bucket_elements.value_or(GradientReducer::bucket_for(setup.parallel.replicas.size()))};
   optimizer_.emplace(config.optimizer, kernels, setup.parallel, parameters_, setup.execution, options);
-  loss_sum_ = Tensor::allocate(DType::float64, {1});
+  results_ = Tensor::allocate(DType::float64, {2});
+  loss_sum_ = results_.rows(0, 1);
+  sum_of_squares_ = results_.rows(1, 1);
 }
 
 LayerSpec TrainingEngine::layer_spec() {
@@ -44,20 +48,30 @@ LayerSpec TrainingEngine::layer_spec() {
 }
 
 StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t steps_done, double learning_rate) {
-  double const loss = accumulate(batch, steps_done);
-  return {loss, std::isfinite(loss) ? update(learning_rate, steps_done + 1) : loss};
+  launch(batch, steps_done);
+  optimizer_->add_sum_of_squares(sum_of_squares_);
+  // The step's only wait for the kernels, if there is one rank.
+  std::array<double, 2> results{};
+  copy_to_host(results.data(), results_, &setup_.execution);
+  double const loss = results[0] / batch.tokens().loss_weight();
+  return {loss, std::isfinite(loss) ? optimizer_->update(results[1], learning_rate, steps_done + 1) : loss};
 }
 
 double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t steps_done) {
-  double const loss_weight = batch.tokens().loss_weight();
+  launch(batch, steps_done);
+  return to_host<double>(loss_sum_).front() / batch.tokens().loss_weight();
+}
+
+void TrainingEngine::launch(MicroBatchSource const& batch, std::int64_t steps_done) {
   PipelineStep step{.micro_batches = {0, batch.count()},
                     .loss = {.label_smoothing = setup_.config.train.label_smoothing,
-                             .scale = 1 / loss_weight,
+                             .scale = 1 / batch.tokens().loss_weight(),
                              .z_loss = setup_.config.train.z_loss},
                     .seed = setup_.config.train.seed,
                     .step = static_cast<std::uint32_t>(steps_done),
                     .row_split = row_split_,
                     .observer = setup_.observer};
+  tensor_ops_->fill(setup_.execution, results_, 0);
   if (setup_.config.train.deterministic) {
     // A micro-batch is a leaf of the tree, so each passes the pipeline separately.
     IndexRange const mine = optimizer_->begin_tree(batch.count(), loss_sum_);
@@ -68,14 +82,11 @@ double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t st
     }
     optimizer_->finish_tree();
   } else {
-    double const zero = 0;
-    copy_from_host(loss_sum_, &zero);
     optimizer_->zero_gradients();
     step.gradients = &optimizer_->progress();
     train(batch, step);
     reduce();
   }
-  return to_host<double>(loss_sum_).front() / loss_weight;
 }
 
 void TrainingEngine::reduce() {
@@ -86,8 +97,11 @@ void TrainingEngine::reduce() {
 }
 
 void TrainingEngine::train(MicroBatchSource const& batch, PipelineStep const& step) {
-  double const loss = to_host<double>(loss_sum_).front() + pipeline_->train(batch, step).smoothed;
-  copy_from_host(loss_sum_, &loss);
+  Tensor const sums = pipeline_->launch_training(batch, step);
+  for (std::int64_t index = 0; index < sums.dim(0); ++index) {
+    Tensor const smoothed = sums.rows(index, 1).columns(0, 1).reshaped({1});
+    tensor_ops_->add(setup_.execution, loss_sum_, smoothed);
+  }
 }
 
 LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches) {

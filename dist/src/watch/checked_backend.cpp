@@ -68,8 +68,8 @@ void CheckedBackend::before(VerbCall const& call) {
     return;
   }
   Header const own = header_of(call, ++calls_);
-  Tensor const mine = Tensor::allocate(DType::int32, {header_words});
-  Tensor const all = Tensor::allocate(DType::int32, {header_words * size()});
+  Tensor const mine = Tensor::allocate_on_host(DType::int32, {header_words});
+  Tensor const all = Tensor::allocate_on_host(DType::int32, {header_words * size()});
   copy_from_host(mine, &own);
   inner().all_gather(mine, all);
   std::vector<Header> headers(static_cast<std::size_t>(size()));
@@ -97,8 +97,8 @@ void CheckedBackend::before_exchange(Counts send, Counts receive) {
   own.insert(own.end(), receive.begin(), receive.end());
   std::vector<std::int64_t> all(own.size() * ranks);
   constexpr std::int64_t words = sizeof(std::int64_t) / sizeof(std::int32_t);
-  Tensor const mine = Tensor::allocate(DType::int32, {std::ssize(own) * words});
-  Tensor const gathered = Tensor::allocate(DType::int32, {std::ssize(all) * words});
+  Tensor const mine = Tensor::allocate_on_host(DType::int32, {std::ssize(own) * words});
+  Tensor const gathered = Tensor::allocate_on_host(DType::int32, {std::ssize(all) * words});
   copy_from_host(mine, own.data());
   inner().all_gather(mine, gathered);
   copy_to_host(all.data(), gathered);

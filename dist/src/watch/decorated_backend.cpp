@@ -12,8 +12,8 @@ NamedGroup world_group(CommunicatorBackend const& world) {
 }
 
 NamedGroup group_of(CommunicatorBackend& part, int world_rank, std::string const& name) {
-  Tensor const own = Tensor::allocate(DType::int32, {1});
-  Tensor const all = Tensor::allocate(DType::int32, {part.size()});
+  Tensor const own = Tensor::allocate_on_host(DType::int32, {1});
+  Tensor const all = Tensor::allocate_on_host(DType::int32, {part.size()});
   copy_from_host(own, &world_rank);
   part.all_gather(own, all);
   return {name, to_host<std::int32_t>(all)};

@@ -28,10 +28,11 @@ inline void require_same_shape(Tensor const& from, Tensor const& to, char const*
   }
 }
 
-inline void require_contiguous(Tensor const& tensor, char const* operation) {
+inline void require_sum_of_squares(Tensor const& tensor, Tensor const& sum) {
   if (!tensor.contiguous()) {
-    throw Error(std::string(operation) + " of a tensor with strided rows: it must be contiguous");
+    throw Error("add_sum_of_squares of a tensor with strided rows: it must be contiguous");
   }
+  sum.require(DType::float64, {1}, "add_sum_of_squares' sum");
 }
 
 inline void require_rotation(Tensor const& matrix, Rotation const& rotation) {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <heddle/core/operations/kernel_author.hpp>
-#include <numeric>
 
 #include "kinds.hpp"
 #include "support/factories.hpp"
@@ -129,7 +128,7 @@ void add_column_sums_as(Execution& execution, Tensor const& matrix, Tensor const
 }
 
 template <class Element>
-double sum_of_squares_as(Execution& execution, Tensor const& tensor) {
+void add_sum_of_squares_as(Execution& execution, Tensor const& tensor, Tensor const& into) {
   Element const* const elements = tensor.data<Element>();
   Index const size = tensor.size();
   Index const blocks = (size + block - 1) / block;
@@ -146,9 +145,15 @@ double sum_of_squares_as(Execution& execution, Tensor const& tensor) {
         }
         sums[item] = sum;
       });
-  execution.space.fence();
-  std::vector<double> const host = to_host<double>(partial);
-  return std::accumulate(host.begin(), host.end(), 0.0);
+  double* const total = into.data<double>();
+  kernels::for_each(
+      execution, "heddle::add_sum_of_squares", 1, KOKKOS_LAMBDA(Index) {
+        double sum = 0;
+        for (Index i = 0; i < blocks; ++i) {
+          sum += sums[i];
+        }
+        *total += sum;
+      });
 }
 
 template <class Element>
@@ -263,12 +268,10 @@ class KokkosTensorOps final : public TensorOps {
                            [&]<class Element>(Element) { add_column_sums_as<Element>(execution, matrix, sums); });
   }
 
-  double sum_of_squares(Execution& execution, Tensor const& tensor) override {
-    kernels::require_contiguous(tensor, "sum_of_squares");
-    double sum = 0;
+  void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& sum) override {
+    kernels::require_sum_of_squares(tensor, sum);
     kernels::with_floating(tensor.dtype(),
-                           [&]<class Element>(Element) { sum = sum_of_squares_as<Element>(execution, tensor); });
-    return sum;
+                           [&]<class Element>(Element) { add_sum_of_squares_as<Element>(execution, tensor, sum); });
   }
 
   void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {

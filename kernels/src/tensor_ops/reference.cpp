@@ -68,22 +68,18 @@ void add_column_sums_as(Execution& execution, Tensor const& matrix, Tensor const
 }
 
 template <class Element>
-double sum_of_squares_as(Execution& execution, Tensor const& tensor) {
+void add_sum_of_squares_as(Execution& execution, Tensor const& tensor, Tensor const& into) {
   Element const* const elements = tensor.data<Element>();
   std::int64_t const size = tensor.size();
-  ArenaScope const scope(execution.scratch);
-  Tensor const total = execution.scratch.allocate(DType::float64, Shape{1});
-  double* const result = total.data<double>();
+  double* const result = into.data<double>();
   kernels::for_each(
       execution, "heddle::reference_squares", 1, KOKKOS_LAMBDA(std::int64_t) {
         double sum = 0;
         for (std::int64_t i = 0; i < size; ++i) {
           sum += wide(elements[i]) * wide(elements[i]);
         }
-        result[0] = sum;
+        result[0] += sum;
       });
-  execution.space.fence();
-  return to_host<double>(total)[0];
 }
 
 template <class Element>
@@ -185,12 +181,10 @@ class ReferenceTensorOps final : public TensorOps {
                            [&]<class Element>(Element) { add_column_sums_as<Element>(execution, matrix, sums); });
   }
 
-  double sum_of_squares(Execution& execution, Tensor const& tensor) override {
-    kernels::require_contiguous(tensor, "sum_of_squares");
-    double sum = 0;
+  void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& sum) override {
+    kernels::require_sum_of_squares(tensor, sum);
     kernels::with_floating(tensor.dtype(),
-                           [&]<class Element>(Element) { sum = sum_of_squares_as<Element>(execution, tensor); });
-    return sum;
+                           [&]<class Element>(Element) { add_sum_of_squares_as<Element>(execution, tensor, sum); });
   }
 
   void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {

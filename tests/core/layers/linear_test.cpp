@@ -45,7 +45,9 @@ std::vector<double> gradients(GradientProgress* progress) {
 TEST(Linear, LargeProductsLetCommunicationProgressInBetween) {
   CountedProgress progress;
   auto const in_parts = gradients(&progress);
-  EXPECT_GE(progress.calls, 3) << "after the weight gradient, and after at least two parts of the input gradient";
+  // A device does not keep the host waiting, so that there the input gradient is one part.
+  int const parts = kernel_memory_space() == MemorySpace::host ? 2 : 1;
+  EXPECT_GE(progress.calls, 1 + parts) << "after the weight gradient, and after the parts of the input gradient";
   EXPECT_THAT(in_parts, testing::Pointwise(testing::DoubleNear(1e-3), gradients(nullptr)));
 }
 

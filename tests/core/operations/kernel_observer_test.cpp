@@ -203,7 +203,7 @@ TEST_F(KernelObserverTest, NoMethodIsLeftToADefault) {
   EXPECT_EQ(directions, log_);
 }
 
-TEST_F(KernelObserverTest, WhatAKernelReturnsComesBack) {
+TEST_F(KernelObserverTest, ASumThatAKernelAddsToComesBack) {
   class Sum final : public TensorOps {
    public:
     bool supports(TensorOpsProblem const&) const override { return true; }
@@ -211,7 +211,10 @@ TEST_F(KernelObserverTest, WhatAKernelReturnsComesBack) {
     void add(Execution&, Tensor const&, Tensor const&) override {}
     void copy(Execution&, Tensor const&, Tensor const&) override {}
     void add_column_sums(Execution&, Tensor const&, Tensor const&) override {}
-    double sum_of_squares(Execution&, Tensor const& tensor) override { return static_cast<double>(tensor.size()); }
+    void add_sum_of_squares(Execution&, Tensor const& tensor, Tensor const& sum) override {
+      auto const size = static_cast<double>(tensor.size());
+      copy_from_host(sum, &size);
+    }
     void gather_rows(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
     void gather_columns(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
     void add_gathered_columns(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
@@ -220,7 +223,8 @@ TEST_F(KernelObserverTest, WhatAKernelReturnsComesBack) {
   registries_.of<TensorOps>().add("only", 0, std::make_shared<Sum>());
   registries_.observe(recorder_);
   Tensor const tensor = Tensor::allocate(DType::float32, {7});
-  EXPECT_EQ(registries_.select<TensorOps>(KernelChoices("auto"), {})->sum_of_squares(execution_, tensor), 7);
+  auto const operations = registries_.select<TensorOps>(KernelChoices("auto"), {});
+  EXPECT_EQ(sum_of_squares(*operations, execution_, tensor), 7);
   EXPECT_EQ(recorder_.calls.front().bytes, 28);
 }
 

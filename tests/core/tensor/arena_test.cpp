@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -33,7 +33,8 @@ void leave_address_space(std::size_t bytes) {
   Arena second;
   for (Arena* const arena : {&first, &second}) {
     Tensor const tensor = arena->allocate(DType::float32, {1 << 20});
-    tensor.data<float>()[(1 << 20) - 1] = 1;
+    float const one = 1;
+    copy_from_host(tensor.rows((1 << 20) - 1, 1), &one);
   }
   std::_Exit(first.peak() == second.peak() ? 0 : 1);
 }
@@ -50,7 +51,14 @@ void leave_address_space(std::size_t bytes) {
   std::_Exit(0);
 }
 
-using ArenaDeathTest = testing::Test;
+class ArenaDeathTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (kernel_memory_space() != MemorySpace::host) {
+      GTEST_SKIP() << "on a device an arena takes none of the host's addresses";
+    }
+  }
+};
 
 TEST_F(ArenaDeathTest, TakesLessWhereAddressSpaceIsLimited) {
   EXPECT_EXIT(use_two_arenas_in_little_address_space(), testing::ExitedWithCode(0), "");
@@ -78,6 +86,25 @@ TEST(Arena, AReservedOneCausesNoPageFaults) {
   std::fill_n(tensor.data<float>(), tensor.size(), 1.0F);
   EXPECT_LT(page_faults() - before, 8);
   EXPECT_THROW(arena.reserve(2 * Arena::default_capacity()), Error);
+}
+
+TEST(Arena, HasThePlannedCapacityOnADevice) {
+  Arena arena;
+  arena.plan(1 << 12);
+  arena.allocate(DType::float32, {1000});
+  try {
+    arena.allocate(DType::float32, {1000});
+    EXPECT_EQ(kernel_memory_space(), MemorySpace::host);
+  } catch (Error const& error) {
+    EXPECT_EQ(kernel_memory_space(), MemorySpace::device);
+    EXPECT_THAT(error.what(), testing::HasSubstr("as the memory plan says"));
+  }
+}
+
+TEST(Arena, OfAddressesCanBeLarge) {
+  Arena arena(Arena::default_capacity(Arena::Kind::addresses), Arena::Kind::addresses);
+  arena.allocate(DType::float32, {std::int64_t{1} << 33});
+  EXPECT_EQ(arena.peak(), std::size_t{1} << 35);
 }
 
 TEST(Arena, ReleasesToAMarkAndRefusesWhatDoesNotFit) {

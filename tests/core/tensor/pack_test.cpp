@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/fence.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <optional>
 #include <set>
@@ -43,6 +44,7 @@ TEST(PackTest, MemoryIsUsedAgainOnceAPackHasGone) {
   Pack const second = make_pack(tokens, {}, &memory);
   EXPECT_NE(second.source.id.raw(), place) << "the first one is alive";
   first.reset();
+  fence(nullptr);  // on a device the pack's upload may not be done before
   fill_tokens(tokens, std::vector<SentencePair>{{3, {4}, {9, 9}}}, ids);
   Pack const third = make_pack(tokens, {}, &memory);
   EXPECT_EQ(third.source.id.raw(), place);

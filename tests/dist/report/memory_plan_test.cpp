@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/dist/report/memory_plan.hpp>
 #include <heddle/dist/training/training_engine.hpp>
@@ -134,6 +135,35 @@ TEST_F(MemoryPlanTest, PredictsWhatIsMeasured) {
     if (layout.sizes[0] == 1) {  // in a pipeline the cut may be another one
       EXPECT_LT(recomputed.measured.activations, kept.measured.activations);
     }
+  }
+}
+
+// On a device an arena has no more than its plan and a margin, and a step that needs more is an error.
+TEST_F(MemoryPlanTest, TrainingFitsIntoThePlannedArenas) {
+  for (Layout const& layout : layouts()) {
+    SCOPED_TRACE(describe(layout));
+    Config config = config_of(layout);
+    config.train.validate_every = 1;
+    TestBench bench(config.model, DType::float32, KernelChoices());
+    ParallelState const parallel = parallel_of(layout, world_);
+    PipelineMemory const planned = plan_memory(config, parallel.mesh, vocabulary, bench.registries()).pipeline;
+    TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary});
+    engine.parameters().initialize(1);
+    engine.pipeline().reserve(planned);
+    auto const make = [&](std::int64_t index) {
+      return real_pack(index, config.train.micro_batch_tokens, engine.context());
+    };
+    TestMicroBatches const batch(micro_batches, make, 1000);
+    for (int step = 0; step < 2; ++step) {
+      engine.step(batch, step, 0.001);
+      engine.pipeline().evaluate(batch,
+                                 {.micro_batches = {0, micro_batches}, .loss = {}, .row_split = engine.row_split()});
+    }
+    PipelineMemory const used = engine.pipeline().peak_memory();
+    EXPECT_GT(used.temporary, 0U);
+    EXPECT_LE(used.temporary, with_margin(planned.temporary));
+    EXPECT_LE(std::ranges::max(used.activations), with_margin(std::ranges::max(planned.activations)));
+    EXPECT_LE(std::ranges::max(used.messages), with_margin(std::ranges::max(planned.messages)));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
@@ -53,6 +54,8 @@ constexpr std::int64_t count = 4;
 
 }  // namespace adam_scalars
 
+/// A call's scalars for a step.
+std::array<double, adam_scalars::count> adam_scalars_of(double beta1, double beta2, AdamStep const& step);
 /// Fills a call's scalars [4] for a step. They lie in kernels' memory, so that a step's launches can be recorded once
 /// and repeated in the next step.
 void write_adam_scalars(AdamCall const& call, AdamStep const& step);

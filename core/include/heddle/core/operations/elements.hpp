@@ -65,8 +65,9 @@ KOKKOS_INLINE_FUNCTION constexpr Element narrow(Real value) {
 /// number.
 template <class Element, class Real>
 KOKKOS_INLINE_FUNCTION constexpr Element narrow_again(Real value) {
-  constexpr bool on_host = std::is_same_v<Kokkos::DefaultExecutionSpace::memory_space, Kokkos::HostSpace>;
-  if constexpr (std::is_same_v<Element, BFloat16> && on_host) {
+  using Space = Kokkos::DefaultExecutionSpace;
+  constexpr bool on_processor = std::is_same_v<Space::memory_space, Kokkos::HostSpace>;  // also an emulated device
+  if constexpr (std::is_same_v<Element, BFloat16> && on_processor) {
     auto const word = std::bit_cast<std::uint32_t>(static_cast<float>(value));
     BFloat16 result;
     result.bits = static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);

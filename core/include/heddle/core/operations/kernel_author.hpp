@@ -7,7 +7,6 @@
 #include <heddle/core/operations/elements.hpp>
 #include <heddle/core/operations/norm_rule.hpp>
 #include <heddle/core/tensor/execution.hpp>
-#include <type_traits>
 
 /// The header for authors of kernels, in Heddle and in plug-ins: elements and rows of tensors (elements.hpp), the
 /// dropout rule (dropout_rule.hpp), kinds of norm (norm_rule.hpp), exponentials (exponential.hpp), and the loop over
@@ -31,8 +30,7 @@ void for_each(Execution& execution, char const* name, std::int64_t count, Body c
 /// True where a loop on the calling host thread can replace a parallel_for: kernels' memory is the host's, and there
 /// is one thread. Kokkos must be initialised.
 inline bool runs_on_one_host_thread() {
-  using Space = Kokkos::DefaultExecutionSpace;
-  return std::is_same_v<Space::memory_space, Kokkos::HostSpace> && Space().concurrency() == 1;
+  return kernel_memory_space() == MemorySpace::host && Kokkos::DefaultExecutionSpace().concurrency() == 1;
 }
 
 }  // namespace heddle::kernels

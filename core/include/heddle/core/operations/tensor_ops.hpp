@@ -40,8 +40,8 @@ class TensorOps : public Kernel {
   virtual void copy(Execution& execution, Tensor const& from, Tensor const& to) = 0;
   /// sums [columns] in statistics_dtype += the column sums of matrix [rows, columns] (a bias gradient).
   virtual void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) = 0;
-  /// Σ x² in float64, on the host, always summed in the same order.
-  virtual double sum_of_squares(Execution& execution, Tensor const& tensor) = 0;
+  /// sum [1] in float64 += Σ x² of a contiguous tensor, always summed in the same order.
+  virtual void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& sum) = 0;
   /// to[i] = from[index[i]] for int32 index [n]; from and to are matrices with equal columns and distinct memory,
   /// their rows may be strided.
   virtual void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) = 0;
@@ -54,5 +54,8 @@ class TensorOps : public Kernel {
   /// of the n groups of w columns. The matrix's rows may be strided.
   virtual void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) = 0;
 };
+
+/// Σ x² on the host, by add_sum_of_squares: for checks and reports, because it waits for the kernels.
+double sum_of_squares(TensorOps& operations, Execution& execution, Tensor const& tensor);
 
 }  // namespace heddle

@@ -36,7 +36,7 @@ class Shape {
 /// The memory space of a tensor's elements. In `host` memory kernels are finished when their calls return.
 enum class MemorySpace : std::uint8_t { host, device };
 
-/// The memory that kernels compute in: that of Kokkos's default execution space.
+/// The memory that kernels compute in: that of Kokkos's default execution space, or of an emulated device.
 MemorySpace kernel_memory_space();
 
 /// A handle to elements in kernels' memory (or, where stated, the host's), row major. Copies share the elements, like
@@ -97,10 +97,17 @@ class Tensor {
   std::int64_t row_stride_ = 0;
 };
 
-/// Copies `bytes()` of a contiguous tensor between host memory and the tensor's memory space, after all kernels that
-/// were launched before; waits for the copy.
-void copy_from_host(Tensor const& destination, void const* source);
-void copy_to_host(void* destination, Tensor const& source);
+struct Execution;
+
+/// Copies `bytes()` of a contiguous tensor between host memory and the tensor's memory space, after the kernels that
+/// `execution` launched before or, if it is null, after all kernels; waits for the copy.
+void copy_from_host(Tensor const& destination, void const* source, Execution const* execution = nullptr);
+void copy_to_host(void* destination, Tensor const& source, Execution const* execution = nullptr);
+
+/// Copies a contiguous tensor in host memory to one in kernels' memory between the kernels launched before and those
+/// launched later by the calling thread; may return before it is done: the source stays as it is until the host has
+/// waited for kernels (waits_for_kernels in fence.hpp). Copies nothing if the two are the same memory.
+void upload(Tensor const& destination, Tensor const& source);
 
 /// The elements of a contiguous tensor, copied to the host. Throws if Element is not its dtype.
 template <class Element>

@@ -4,6 +4,7 @@
 #include <heddle/core/operations/adam.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
+#include <heddle/core/tensor/uploaded_tensor.hpp>
 #include <vector>
 
 namespace heddle {
@@ -28,9 +29,11 @@ class Optimizer {
   double gradient_scale(double norm) const;
 
   using Step = AdamStep;
+  /// Gives the next calls of apply the numbers of a step.
+  void begin(Step const& step) const;
   /// Updates the buffers' elements in `range`, which must lie within one of the parts: one call of the kernel for each
   /// rule among them, none for frozen parameters. The caller increments the versions, once.
-  void apply(Execution& execution, IndexRange const& range, Step const& step) const;
+  void apply(Execution& execution, IndexRange const& range) const;
 
   std::vector<IndexRange> const& parts() const { return parts_; }
   /// The moments [Σ part.count()], in the order of the parts.
@@ -50,7 +53,7 @@ class Optimizer {
   std::vector<IndexRange> parts_;
   Tensor first_moments_;
   Tensor second_moments_;
-  Tensor scalars_;  ///< AdamCall::scalars of each of rules_
+  UploadedTensor scalars_;  ///< AdamCall::scalars of each of rules_
   std::shared_ptr<Adam> adam_;
   std::shared_ptr<TensorOps> tensor_ops_;
 };

@@ -45,6 +45,10 @@ class DistributedOptimizer {
   /// model's gradient norm before clipping, the same bits on every rank; if it is not finite no rank changes anything.
   /// Collective over the world.
   double update(double learning_rate, std::int64_t step);
+  /// The two halves of update, between which the caller fetches the sum: sum [1] in float64 += this rank's part of the
+  /// squares of the reduced gradients; and the rest. Only the second is collective.
+  void add_sum_of_squares(Tensor const& sum) const;
+  double update(double own_sum_of_squares, double learning_rate, std::int64_t step);
 
   bool sharded() const { return sharded_; }
   /// The division of the buffers among the replicas, if they are divided.
@@ -63,7 +67,7 @@ class DistributedOptimizer {
                    std::span<float const> second);
 
  private:
-  void update_and_gather(Optimizer::Step const& step);
+  void update_and_gather();
 
   Communicator replicas_;
   ParameterSet& parameters_;
@@ -74,6 +78,7 @@ class DistributedOptimizer {
   GradientReducer reducer_;
   GradientNorm norm_;
   Optimizer optimizer_;
+  Tensor sum_of_squares_;                    ///< float64 [1]
   std::vector<IndexRange> updated_buckets_;  ///< those of parts() that hold more than frozen parameters
 };
 

@@ -24,15 +24,18 @@ class GradientNorm {
   GradientNorm(ParallelState const& parallel, ParameterSet const& parameters, std::shared_ptr<TensorOps> operations,
                Execution& execution);
 
-  /// The norm, the same bits on every rank, of a sum that every replica has: collective over tensor × pipeline, and
-  /// the same for any number of replicas.
-  double of_whole() const;
-  /// The norm of a sum of which each replica has `own` ranges of the gradient buffer: collective over the world.
-  double of_parts(std::vector<IndexRange> const& own) const;
+  /// sum [1] in float64 += the squares that this rank counts: those of a sum that every replica has, or of one of which
+  /// each replica has `own` ranges of the gradient buffer.
+  void add_whole(Tensor const& sum) const;
+  void add_parts(std::vector<IndexRange> const& own, Tensor const& sum) const;
+  /// The norm, the same bits on every rank, from what add_whole has counted here: collective over tensor × pipeline,
+  /// and the same for any number of replicas.
+  double of_whole(double own_sum_of_squares) const;
+  /// The norm from what add_parts has counted here: collective over the world.
+  double of_parts(double own_sum_of_squares) const;
 
  private:
-  double sum_of_squares(std::vector<IndexRange> const& ranges) const;
-  double norm(double own_sum_of_squares) const;
+  void add(std::vector<IndexRange> const& ranges, Tensor const& sum) const;
 
   ParallelState parallel_;
   ParameterSet const& parameters_;

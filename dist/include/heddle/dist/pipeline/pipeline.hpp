@@ -34,14 +34,19 @@ struct PipelineMemory {
   std::size_t total() const;
 };
 
+/// The capacity of an arena that was planned to hold this many bytes at most: an eighth and 64 KiB more, because real
+/// micro-batches differ from the largest that is planned for in the number and lengths of their sequences.
+std::size_t with_margin(std::size_t planned_bytes);
+
 /// Runs a step's micro-batches through the stages of a model (at least one), by 1F1B or, if a stage has two parts,
 /// interleaved: see training_actions. Activations travel forward and their gradients back as messages over the
 /// pipeline group, with receives posted ahead and non-blocking sends. Keeps references to the model and the execution,
 /// and keeps its memory from step to step.
 class Pipeline {
  public:
+  /// `arenas`: `addresses` for a model whose kernels compute nothing.
   Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
-           Execution& execution);
+           Execution& execution, Arena::Kind arenas = Arena::Kind::memory);
   ~Pipeline();
   Pipeline(Pipeline const&) = delete;
   Pipeline& operator=(Pipeline const&) = delete;
@@ -50,6 +55,9 @@ class Pipeline {
   /// Returns the loss sums of all micro-batches on the last stage, zeros elsewhere. Collective over the pipeline,
   /// tensor and context groups.
   LossSums train(MicroBatchSource const& source, PipelineStep const& step);
+  /// As train, but leaves the sums in kernels' memory, so that nothing waits for the kernels: [micro-batches,
+  /// SoftmaxCrossEntropy::sums_size] in float64, valid until the next call.
+  Tensor launch_training(MicroBatchSource const& source, PipelineStep const& step);
   /// Computes each micro-batch's loss sums without dropout, on the last stage, zeros elsewhere; step.loss.scale is not
   /// read. Otherwise as train.
   std::vector<LossSums> evaluate(MicroBatchSource const& source, PipelineStep const& step);
@@ -58,13 +66,15 @@ class Pipeline {
   std::vector<PipelineEvent> const& events() const { return events_; }
   PipelineMemory peak_memory() const;
   /// Takes this memory from the system now rather than in the first steps; only before the first call of train or
-  /// evaluate.
+  /// evaluate. On a device each arena then has no more than the largest of its kind and a margin, see with_margin.
   void reserve(PipelineMemory const& memory);
 
  private:
   class Run;
 
   Saved take_saved(int part);
+  /// On the last stage, zeros elsewhere.
+  std::vector<LossSums> fetched(Tensor const& sums) const;
   /// [micro_batches, SoftmaxCrossEntropy::sums_size] of zeros, valid until the next call.
   Tensor zeroed_sums(std::int64_t micro_batches);
 

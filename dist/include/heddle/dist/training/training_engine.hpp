@@ -66,6 +66,8 @@ class TrainingEngine {
 
  private:
   LayerSpec layer_spec();
+  /// Leaves the gradients and the loss reduced, in kernels' memory.
+  void launch(MicroBatchSource const& batch, std::int64_t steps_done);
   void train(MicroBatchSource const& batch, PipelineStep const& step);
   void reduce();
 
@@ -76,7 +78,10 @@ class TrainingEngine {
   std::optional<Model> model_;
   std::optional<Pipeline> pipeline_;
   std::optional<DistributedOptimizer> optimizer_;
-  Tensor loss_sum_;  ///< float64 [1]: a step's smoothed loss
+  std::shared_ptr<TensorOps> tensor_ops_;
+  Tensor results_;         ///< float64 [2]: the two that follow, so that one copy fetches both
+  Tensor loss_sum_;        ///< [1]: a step's smoothed loss
+  Tensor sum_of_squares_;  ///< [1]: of gradients, this rank's part
 };
 
 }  // namespace heddle
