@@ -272,10 +272,11 @@ TEST_F(GemmTest, ARowOfTheResultDoesNotDependOnTheOthers) {
 }
 
 TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
-  // More rows than avx512 packs at once, more of k than its block; in the last size, rows share cache sets.
+  // More rows than avx512 packs at once, more of k than its block; rows that share cache sets; columns for several
+  // threads.
   for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Types const& types : {float32_types, bfloat16_types[0], bfloat16_types[1], bfloat16_types[2]}) {
-      for (Sizes const& size : {Sizes{281, 33, 517}, Sizes{29, 70, 1101}, Sizes{31, 64, 1024}}) {
+      for (Sizes const& size : {Sizes{281, 33, 517}, Sizes{29, 70, 1101}, Sizes{31, 64, 1024}, Sizes{20, 701, 300}}) {
         for (Variant const& variant :
              {Variant{false, true, false, true, false}, Variant{false, false, true, false, true},
               Variant{true, false, true, true, false}}) {

@@ -132,10 +132,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"pairs_at_their_longest", 9, 2048, true, true, 0.1F, true, true},
                     Case{"pairs_norm_alone", 9, 128, false, true, 0, true, true},
                     Case{"pairs_norm_unused", 5, 32, true, true, 0.2F, false, true},
+                    Case{"pairs_for_several_threads", 300, 128, true, true, 0.1F, true, true},
+                    Case{"pairs_for_several_threads_norm_unused", 261, 96, true, true, 0.2F, false, true},
                     Case{"one_column", 3, 1, true, true, 0, true, true},
                     Case{"rms", 70, 67, true, true, 0.3F, true, true, NormKind::rms, false},
                     Case{"rms_alone", 9, 96, false, true, 0, true, false, NormKind::rms, false},
                     Case{"rms_in_groups", 13, 128, true, true, 0.1F, true, true, NormKind::rms, false},
+                    Case{"rms_for_several_threads", 131, 192, true, true, 0, true, true, NormKind::rms, false},
                     Case{"rms_in_groups_and_bias", 6, 64, true, true, 0, true, true, NormKind::rms, true},
                     Case{"rms_and_bias", 5, 33, true, true, 0, true, true, NormKind::rms, true},
                     Case{"no_bias", 13, 96, true, true, 0.1F, true, true, NormKind::layer, false},
@@ -180,9 +183,6 @@ TEST_F(ResidualNormProperties, TheMeanIsThatOfTheSumAsRounded) {
     Problem problem({"", 1, 32, true, true, 0, true, true}, DType::bfloat16);
     problem.call.residual = tensor_of(std::vector<double>(32, 256), DType::bfloat16, {1, 32});
     problem.call.branch = tensor_of(std::vector<double>(32, 1.25), DType::bfloat16, {1, 32});
-    if (!entry.kernel->supports(problem.call.problem())) {
-      continue;  // one that computes on one thread where there are several
-    }
     entry.kernel->forward(execution_, problem.call, problem.output);
     EXPECT_EQ(values(problem.output.sum)[0], 258) << entry.name;
     EXPECT_EQ(values(problem.output.mean)[0], 258) << entry.name;

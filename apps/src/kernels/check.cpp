@@ -13,14 +13,19 @@ std::string title(CheckResult const& result) {
   return fmt::format("{} {} ({})", result.operation, result.implementation, result.origin);
 }
 
-std::string counted(std::size_t problems) {
-  return fmt::format("{} problem{}", problems, problems == 1 ? "" : "s");
+std::string counted(std::size_t count, char const* what = "problem") {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 /// The characters of UTF-8 text.
 std::size_t length_of(std::string const& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
+}
+
+/// Whether a training run may use it: it refuses a plug-in's implementation that nothing was compared with.
+bool accepted(CheckResult const& result) {
+  return result.fault.empty() && (result.not_run.empty() || result.origin == "built-in");
 }
 
 /// A line of the table: a title, or a problem with its result.
@@ -72,7 +77,13 @@ ExitCode print_checks(Registries const& registries, std::string const& name, Exe
   }
   std::vector<Line> lines;
   std::size_t wrong = 0;
+  std::size_t not_run = 0;
   for (auto const& [who, own] : groups) {
+    if (!own.front().not_run.empty()) {
+      ++not_run;
+      lines.push_back({fmt::format("{}: NOT RUN: {}", who, own.front().not_run)});
+      continue;
+    }
     lines.push_back({fmt::format("{}: {}", who, counted(own.size()))});
     for (CheckResult const& result : own) {
       wrong += result.passed() ? 0 : 1;
@@ -85,8 +96,10 @@ ExitCode print_checks(Registries const& registries, std::string const& name, Exe
     }
   }
   print_lines(lines);
-  fmt::print("{} of {} passed\n", readable_count(results.size() - wrong), counted(results.size()));
-  return wrong == 0 ? ExitCode::done : ExitCode::bad_config;
+  std::size_t const run = results.size() - not_run;
+  fmt::print("{} of {} passed{}\n", readable_count(run - wrong), counted(run),
+             not_run == 0 ? "" : fmt::format(", {} not run", counted(not_run, "implementation")));
+  return std::all_of(results.begin(), results.end(), accepted) ? ExitCode::done : ExitCode::bad_config;
 }
 
 }  // namespace heddle

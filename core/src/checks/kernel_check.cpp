@@ -109,7 +109,7 @@ class KernelCheck {
     }
     if (results.empty()) {
       CheckResult nothing = result("every trial", 0);
-      nothing.fault = fmt::format(
+      nothing.not_run = fmt::format(
           "it supports none of the {} problems that operation '{}' is checked by: add one that it supports, by "
           "add_trial (docs/checking-kernels.md)",
           registry_.trials().size(), registry_.operation());

@@ -7,7 +7,7 @@ namespace heddle {
 
 CheckResult const* first_fault(std::vector<CheckResult> const& results) {
   auto const found =
-      std::find_if(results.begin(), results.end(), [](CheckResult const& result) { return !result.passed(); });
+      std::find_if(results.begin(), results.end(), [](CheckResult const& result) { return !result.fault.empty(); });
   return found == results.end() ? nullptr : &*found;
 }
 
@@ -18,7 +18,8 @@ std::string subject(CheckResult const& result) {
 }
 
 std::string in_words(CheckResult const& result) {
-  return fmt::format("{} is wrong: {}: {}", subject(result), result.problem, result.fault);
+  return result.fault.empty() ? fmt::format("{} was not checked: {}", subject(result), result.not_run)
+                              : fmt::format("{} is wrong: {}: {}", subject(result), result.problem, result.fault);
 }
 
 }  // namespace heddle

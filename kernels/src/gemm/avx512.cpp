@@ -1,4 +1,4 @@
-#include "avx512_blocks.hpp"
+#include "avx512_parts.hpp"
 #include "packed_weights.hpp"
 #include "support/factories.hpp"
 #include "types.hpp"
@@ -19,14 +19,14 @@ avx512::Tiles const* tiles_for(DType dtype, CpuLevel level) {
 }
 
 /// Packed panels of both factors and tiles of c in registers (Goto, van de Geijn 2008), with AVX-512 and its bfloat16
-/// instructions. The order in which an element's products are summed depends on k alone. Used by one thread at a time.
+/// instructions. The order in which an element's products are summed depends on k alone, so that any number of threads
+/// gives the same bits. Called by one thread at a time, computes with all threads of the execution space.
 class Avx512Gemm final : public Gemm {
  public:
   explicit Avx512Gemm(CpuLevel level) : level_(level) {}
 
   bool supports(GemmProblem const& problem) const override {
-    return kernels::runs_on_one_host_thread() && kernels::is_plain_gemm(problem) &&
-           tiles_for(problem.dtype, level_) != nullptr;
+    return kernels::is_plain_gemm(problem) && tiles_for(problem.dtype, level_) != nullptr;
   }
 
   std::size_t packed_bytes(GemmProblem const& problem) const override {
@@ -42,35 +42,30 @@ class Avx512Gemm final : public Gemm {
     if (problem.m == 0 || problem.n == 0) {
       return;
     }
-    // This code runs on the calling thread, so earlier kernels must have finished.
+    // This code does not run in the order of the execution space, so earlier kernels must have finished.
     execution.space.fence();
     ArenaScope const scope(execution.scratch);
-    auto const words = [&](std::int64_t count) {
-      return reinterpret_cast<std::uint32_t*>(execution.scratch.allocate(DType::int32, Shape{count}).raw());
-    };
     avx512::Tiles const& tiles = *tiles_for(problem.dtype, level_);
-    std::int64_t const steps = avx512::quotient_up(problem.k, tiles.elements_per_word);
-    bool const weight = call.b_weight.id != 0;
-    bool const rounds_sums = problem.output_dtype == DType::bfloat16 && steps > avx512::block_steps;
-    std::int64_t const most_rows = weight ? std::min(avx512::block_rows, problem.m) : problem.m;
-    std::int64_t const rows = rounds_sums ? std::min(most_rows, avx512::partial_rows(problem.n)) : most_rows;
-    std::uint32_t* const right =
-        weight ? packed_weight(call, problem, tiles, steps)
-               : words(avx512::packed_right_words(problem.n, std::min(steps, avx512::block_steps)));
-    float* const partial = rounds_sums ? reinterpret_cast<float*>(words(rows * problem.n)) : nullptr;
-    avx512::multiply({call, problem, tiles, steps, right, weight, words(avx512::packed_left_words), rows, partial});
+    std::uint32_t* const packed = call.b_weight.id != 0 ? packed_weight(execution, call, problem, tiles) : nullptr;
+    avx512::Parts const parts = avx512::parts_of(problem, execution.space.concurrency());
+    if (parts.count() == 1) {
+      avx512::multiply(avx512::product_in(execution.scratch, call, problem, tiles, packed));
+    } else {
+      avx512::multiply_parts(execution, call, tiles, parts, packed);
+    }
   }
 
  private:
-  /// Packs all of op(b).
-  std::uint32_t* packed_weight(GemmCall const& call, GemmProblem const& problem, avx512::Tiles const& tiles,
-                               std::int64_t steps) {
+  /// All of op(b), packed.
+  std::uint32_t* packed_weight(Execution& execution, GemmCall const& call, GemmProblem const& problem,
+                               avx512::Tiles const& tiles) {
     auto const words = [](Tensor const& packed) { return reinterpret_cast<std::uint32_t*>(packed.raw()); };
     auto const make = [&] {
+      std::int64_t const steps = avx512::quotient_up(problem.k, tiles.elements_per_word);
       return Tensor::allocate(DType::int32, Shape{avx512::packed_right_words(problem.n, steps)});
     };
     auto const fill = [&](Tensor const& packed) {
-      tiles.pack_right(avx512::right_factor(call, problem, 0, problem.k), words(packed));
+      avx512::pack_weight(execution, call, problem, tiles, words(packed));
     };
     return words(weights_.current(call, problem, make, fill));
   }

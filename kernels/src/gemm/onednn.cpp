@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <compare>
 #include <cstdlib>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -20,7 +21,7 @@ using Dims = dnnl::memory::dims;
 
 /// Token counts differ from step to step and each new shape costs 0.2 to 0.3 ms of code generation, so a's rows are
 /// computed in chunks of these sizes, and the last rows as one smaller chunk. Chunks of 512 rows run at the speed of
-/// the whole.
+/// the whole. Threads divide a chunk, so for several the sizes between these are used, too, and up to 512 rows each.
 constexpr std::int64_t large_chunk = 512;
 constexpr std::int64_t small_chunk = 64;
 /// Each primitive's code takes about 66 KiB.
@@ -98,8 +99,12 @@ struct Chunk {
   std::int64_t begin, count;
 };
 
-Chunk next_chunk(std::int64_t begin, std::int64_t rows) {
+Chunk next_chunk(std::int64_t begin, std::int64_t rows, std::int64_t threads) {
   std::int64_t const left = rows - begin;
+  if (threads > 1 && left >= small_chunk) {
+    std::int64_t const most = std::min(left / small_chunk, large_chunk / small_chunk * threads);
+    return {begin, small_chunk * static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)))};
+  }
   return {begin, left >= large_chunk ? large_chunk : (left >= small_chunk ? small_chunk : left)};
 }
 
@@ -176,7 +181,7 @@ class OneDnnGemm final : public Gemm {
     bool const whole = problem.transpose_a && problem.output_dtype == DType::bfloat16;
     std::int64_t const rows = call.a.dim(0);
     for (Chunk chunk{}; chunk.begin < rows; chunk.begin += chunk.count) {
-      chunk = whole ? Chunk{0, rows} : next_chunk(chunk.begin, rows);
+      chunk = whole ? Chunk{0, rows} : next_chunk(chunk.begin, rows, execution.space.concurrency());
       multiply_chunk(execution, call, problem, chunk, packed);
     }
   }

@@ -1,6 +1,7 @@
 #include <heddle/core/operations/kernel_author.hpp>
 
 #include "support/factories.hpp"
+#include "support/shares.hpp"
 #include "vector/lanes_random.hpp"
 
 // Residual norms in bfloat16 on the host's vector units: in pairs of vectors, and a group of rows in the first-level
@@ -18,6 +19,11 @@ using lanes::Words;
 constexpr std::int64_t rows_at_once = 4;
 /// The length of the longest rows: a group must fit the first-level cache as float32.
 constexpr std::int64_t longest = 2048;
+/// A thread's share is at least this many elements: a few times as long as it takes to start and to wait for the
+/// threads.
+constexpr std::int64_t least_share = 1 << 13;
+/// The number of rows whose weight gradients are summed together if there are several threads, however many.
+constexpr std::int64_t rows_per_block = 64;
 
 template <class Element>
 Element* data_of(Tensor const& tensor) {
@@ -85,9 +91,10 @@ class Forward {
         rule_(call.dropout),
         mask_(rule_) {}
 
-  void run(std::int64_t rows) {
-    for (std::int64_t first = 0; first < rows; first += rows_at_once) {
-      std::int64_t const count = rows - first < rows_at_once ? rows - first : rows_at_once;
+  /// Computes rows [begin, end).
+  void run(std::int64_t begin, std::int64_t end) {
+    for (std::int64_t first = begin; first < end; first += rows_at_once) {
+      std::int64_t const count = end - first < rows_at_once ? end - first : rows_at_once;
       for (std::int64_t i = 0; i < count; ++i) {
         add(first + i, x_[i]);
       }
@@ -189,9 +196,10 @@ class Backward {
         rule_(call.dropout),
         mask_(rule_) {}
 
-  void run(std::int64_t rows, ResidualNormGradients const& gradients) {
-    for (std::int64_t first = 0; first < rows; first += rows_at_once) {
-      std::int64_t const count = rows - first < rows_at_once ? rows - first : rows_at_once;
+  /// Computes the gradients of rows [begin, end), and sums their contributions to those of weight and bias.
+  void run(std::int64_t begin, std::int64_t end) {
+    for (std::int64_t first = begin; first < end; first += rows_at_once) {
+      std::int64_t const count = end - first < rows_at_once ? end - first : rows_at_once;
       if (grad_normalized_) {
         reduce(first, count);
       }
@@ -199,12 +207,22 @@ class Backward {
         write(first + i, means_[i]);
       }
     }
-    for (std::int64_t c = 0; grad_normalized_ && c < columns_; c += pair_width) {
-      lanes::add_pair(weight_sums_[c / pair_width], gradients.weight.data<float>() + c);
-      if (!gradients.bias.empty()) {
-        lanes::add_pair(bias_sums_[c / pair_width], gradients.bias.data<float>() + c);
+  }
+
+  /// Adds the sums of the rows so far to `weight` and, unless it is null, `bias`.
+  void add_sums(float* weight, float* bias) const {
+    for (std::int64_t c = 0; c < columns_; c += pair_width) {
+      lanes::add_pair(weight_sums_[c / pair_width], weight + c);
+      if (bias != nullptr) {
+        lanes::add_pair(bias_sums_[c / pair_width], bias + c);
       }
     }
+  }
+
+  /// Continues with sums of 0.
+  void clear_sums() {
+    std::fill_n(weight_sums_, columns_ / pair_width, Pair{});
+    std::fill_n(bias_sums_, columns_ / pair_width, Pair{});
   }
 
  private:
@@ -296,6 +314,71 @@ class Backward {
   Pair bias_sums_[longest / pair_width] = {};
 };
 
+// These two are not inlined, so that the same instructions, and roundings, compute any share of a call.
+
+/// Computes rows [begin, end) of a forward call.
+[[gnu::noinline]] void run_forward(ResidualNormCall const& call, ResidualNormOutput const& output, std::int64_t begin,
+                                   std::int64_t end) {
+  Forward(call, output).run(begin, end);
+}
+
+/// A backward call, whose weight gradients are summed over blocks of rows.
+struct BackwardCall {
+  ResidualNormCall const& call;
+  ResidualNormOutput const& output;
+  Tensor const& grad_normalized;
+  Tensor const& grad_sum;
+  ResidualNormGradients const& gradients;
+  std::int64_t rows;                                      ///< of a block
+  float* grad_weight = data_of<float>(gradients.weight);  ///< of the first block, to which its sums are added; or null
+  float* grad_bias = data_of<float>(gradients.bias);
+  std::int64_t stride = 0;  ///< from a block's weight gradients to the next one's
+};
+
+/// Computes blocks [begin, end) of a backward call.
+[[gnu::noinline]] void run_backward(BackwardCall const& of, std::int64_t begin, std::int64_t end) {
+  Backward backward(of.call, of.output, of.grad_normalized, of.grad_sum, of.gradients);
+  std::int64_t const rows = of.call.residual.dim(0);
+  for (std::int64_t block = begin; block < end; ++block) {
+    if (block > begin) {
+      backward.clear_sums();
+    }
+    backward.run(block * of.rows, std::min(rows, (block + 1) * of.rows));
+    if (!of.grad_normalized.empty()) {
+      backward.add_sums(of.grad_weight + block * of.stride,
+                        of.grad_bias == nullptr ? nullptr : of.grad_bias + block * of.stride);
+    }
+  }
+}
+
+/// Threads compute whole blocks of rows, whose weight gradients are then added in the order of the blocks: the sums are
+/// the same for any number of threads but one, which computes one block.
+void run_backward_in_parallel(Execution& execution, BackwardCall backward, std::int64_t parts) {
+  std::int64_t const columns = backward.call.residual.dim(1);
+  std::int64_t const blocks = (backward.call.residual.dim(0) + rows_per_block - 1) / rows_per_block;
+  ArenaScope const scope(execution.scratch);
+  float* const totals[]{backward.grad_weight, backward.grad_bias};
+  backward.rows = rows_per_block;
+  backward.stride = 2 * columns;
+  float* const sums = execution.scratch.allocate(DType::float32, Shape{blocks, 2, columns}).data<float>();
+  backward.grad_weight = sums;
+  backward.grad_bias = totals[1] == nullptr ? nullptr : sums + columns;
+  kernels::for_each(execution, "residual norm backward", parts, [&](std::int64_t part) {
+    std::int64_t const begin = kernels::share_begin(blocks, part, parts);
+    std::int64_t const end = kernels::share_begin(blocks, part + 1, parts);
+    std::fill(sums + begin * 2 * columns, sums + end * 2 * columns, 0.0F);
+    run_backward(backward, begin, end);
+  });
+  execution.space.fence();
+  for (std::int64_t block = 0; !backward.grad_normalized.empty() && block < blocks; ++block) {
+    float const* const own = sums + block * 2 * columns;
+    for (int of_bias = 0; of_bias < (totals[1] == nullptr ? 1 : 2); ++of_bias) {
+      std::transform(own + of_bias * columns, own + (of_bias + 1) * columns, totals[of_bias], totals[of_bias],
+                     std::plus<>());
+    }
+  }
+}
+
 /// Whole groups of random counters in each row: always true except for a plug-in's own split of d_model.
 bool whole_groups(Dropout const& dropout) {
   return !dropout.active() || dropout.first_column % 8 == 0;
@@ -304,8 +387,7 @@ bool whole_groups(Dropout const& dropout) {
 class SimdResidualNorm final : public ResidualNorm {
  public:
   bool supports(ResidualNormProblem const& problem) const override {
-    return kernels::runs_on_one_host_thread() && problem.dtype == DType::bfloat16 &&
-           problem.d_model % pair_width == 0 && problem.d_model <= longest &&
+    return problem.dtype == DType::bfloat16 && problem.d_model % pair_width == 0 && problem.d_model <= longest &&
            (problem.kind == NormKind::layer || problem.kind == NormKind::rms);
   }
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
@@ -313,7 +395,16 @@ class SimdResidualNorm final : public ResidualNorm {
       return portable_->forward(execution, call, output);
     }
     execution.space.fence();  // earlier kernels must have finished
-    Forward(call, output).run(call.residual.dim(0));
+    std::int64_t const rows = call.residual.dim(0);
+    std::int64_t const parts = kernels::shares(call.residual.size(), least_share, execution.space.concurrency());
+    if (parts == 1) {
+      run_forward(call, output, 0, rows);
+      return;
+    }
+    kernels::for_each(execution, "residual norm forward", parts, [&](std::int64_t part) {
+      run_forward(call, output, kernels::share_begin(rows, part, parts), kernels::share_begin(rows, part + 1, parts));
+    });
+    execution.space.fence();
   }
   void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                 Tensor const& grad_normalized, Tensor const& grad_sum,
@@ -322,7 +413,13 @@ class SimdResidualNorm final : public ResidualNorm {
       return portable_->backward(execution, call, output, grad_normalized, grad_sum, gradients);
     }
     execution.space.fence();
-    Backward(call, output, grad_normalized, grad_sum, gradients).run(call.residual.dim(0), gradients);
+    std::int64_t const threads = execution.space.concurrency();
+    BackwardCall const backward{call, output, grad_normalized, grad_sum, gradients, call.residual.dim(0)};
+    if (threads == 1) {
+      run_backward(backward, 0, 1);
+    } else {
+      run_backward_in_parallel(execution, backward, kernels::shares(call.residual.size(), least_share, threads));
+    }
   }
 
  private:

@@ -285,10 +285,16 @@ TEST_F(KernelCheckTest, AFunctionOfItsOwnIsComparedWithItsDefinitionAndCentralDi
   EXPECT_THAT(wrong_output.front().fault, HasSubstr("output: element"));
 }
 
-TEST_F(KernelCheckTest, AnImplementationThatSupportsNoTrialDoesNotPass) {
-  auto const faulty = faults<Activation>(std::make_shared<OddActivation>(reference<Activation>(), 1, "unheard-of"));
-  ASSERT_EQ(faulty.size(), 1U);
-  EXPECT_THAT(faulty.front().fault, HasSubstr("add_trial"));
+TEST_F(KernelCheckTest, AnImplementationThatSupportsNoTrialIsNotRunAndNotWrong) {
+  auto const found = faults<Activation>(std::make_shared<OddActivation>(reference<Activation>(), 1, "unheard-of"));
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_FALSE(found.front().passed());
+  EXPECT_EQ(found.front().fault, "");
+  EXPECT_EQ(first_fault(found), nullptr);
+  EXPECT_THAT(found.front().not_run, AllOf(HasSubstr("supports none"), HasSubstr("add_trial")));
+  EXPECT_THAT(
+      in_words(found.front()),
+      AllOf(HasSubstr("'odd' of operation 'activation' was not checked: it supports none"), Not(HasSubstr("wrong"))));
 }
 
 /// A function of its own in some dtypes.

@@ -34,18 +34,20 @@ struct CheckResult {
   double output_error = 0;     ///< the largest |actual - expected| / (1 + |expected|)
   double gradient_error = 0;   ///< likewise
   double tolerance = 0;        ///< of both
-  std::string fault = {};      ///< the reason why it did not pass, "" if it did
+  std::string fault = {};      ///< what is wrong, "" if nothing is
+  std::string not_run = {};    ///< the reason why nothing was checked, "" if something was
 
-  bool passed() const { return fault.empty(); }
+  bool passed() const { return fault.empty() && not_run.empty(); }
 };
 
-/// The first that did not pass; null if all did.
+/// The first that is wrong; null if none is.
 CheckResult const* first_fault(std::vector<CheckResult> const& results);
 
 /// "the implementation 'mine' of operation 'gemm'", "the layer 'mine'": for messages.
 std::string subject(CheckResult const& result);
 
-/// "the implementation 'mine' of operation 'gemm' is wrong: 3 x 5, float32: output: …": for messages.
+/// "the implementation 'mine' of operation 'gemm' is wrong: 3 x 5, float32: output: …", or "… was not checked: …": for
+/// messages about a result that did not pass.
 std::string in_words(CheckResult const& result);
 
 }  // namespace heddle

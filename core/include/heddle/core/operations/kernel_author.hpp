@@ -18,12 +18,33 @@ inline char const* loop_name(char const* name) {
   return Kokkos::Tools::profileLibraryLoaded() ? name : "";
 }
 
+/// Whether kernels run in threads of the host.
+#ifdef KOKKOS_ENABLE_SERIAL
+using OneThread = Kokkos::Serial;
+#else
+struct OneThread {};
+#endif
+inline constexpr bool host_threads = std::is_same_v<Kokkos::DefaultExecutionSpace, Kokkos::DefaultHostExecutionSpace> &&
+                                     !std::is_same_v<Kokkos::DefaultExecutionSpace, OneThread>;
+
 /// Calls `body(index)` for 0 ≤ index < count, in parallel.
 template <class Body>
 void for_each(Execution& execution, char const* name, std::int64_t count, Body const& body) {
   using Policy = Kokkos::RangePolicy<Kokkos::DefaultExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-  if (count > 0) {
-    Kokkos::parallel_for(loop_name(name), Policy(execution.space, 0, count), body);
+  if (count <= 0) {
+    return;
+  }
+  Policy const policy(execution.space, 0, count);
+  if constexpr (host_threads) {
+    // Threads share Kokkos' copy of the body. With one of its own, whose captured values no store can change, a thread
+    // keeps these in registers, and the compiler vectorises loops that use them.
+    auto const with_own_copy = [body](std::int64_t index) {
+      Body const own = body;
+      own(index);
+    };
+    Kokkos::parallel_for(loop_name(name), policy, with_own_copy);
+  } else {
+    Kokkos::parallel_for(loop_name(name), policy, body);
   }
 }
 

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+/// How work is divided among threads.
+namespace heddle::kernels {
+
+/// The number of shares of `work` units: one for each thread, but fewer if they had less than `least` units.
+inline std::int64_t shares(std::int64_t work, std::int64_t least, std::int64_t threads) {
+  return std::clamp<std::int64_t>(work / least, 1, threads);
+}
+
+/// The first item of share `index` of `count`; that of index = count is the end.
+inline std::int64_t share_begin(std::int64_t items, std::int64_t index, std::int64_t count) {
+  return items * index / count;
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,65 @@
+#include <gmock/gmock.h>
+
+#include <heddle/core/operations/activation.hpp>
+#include <heddle/core/trials/trials.hpp>
+
+#include "golden_model.hpp"
+#include "kernels/check.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// Supports nothing, or everything and computes nothing.
+class IdleActivation final : public Activation {
+ public:
+  explicit IdleActivation(bool supports) : supports_(supports) {}
+  bool supports(ActivationProblem const&) const override { return supports_; }
+  void forward(Execution&, ActivationCall const&, Tensor const&) override {}
+  void backward(Execution&, ActivationCall const&, Tensor const&, ActivationGradients const&) override {}
+
+ private:
+  bool supports_;
+};
+
+class PrintChecksTest : public testing::Test {
+ protected:
+  PrintChecksTest() { add_built_in_trials(registries_.kernels); }
+
+  /// The output, where `origin` has added the kernel.
+  std::string print(std::string const& origin, bool supports) {
+    registries_.kernels.set_origin(origin);
+    registries_.kernels.of<Activation>().add("idle", 1, std::make_shared<IdleActivation>(supports));
+    testing::internal::CaptureStdout();
+    code_ = print_checks(registries_, "idle", bench_.execution());
+    std::fflush(stdout);
+    return testing::internal::GetCapturedStdout();
+  }
+
+  TestBench bench_{ModelConfig(), DType::float64};
+  Registries registries_ = bench_.registries();
+  ExitCode code_ = ExitCode::done;
+};
+
+TEST_F(PrintChecksTest, OneThatSupportsNothingIsNotRunAndTheReasonIsPrinted) {
+  EXPECT_THAT(print("built-in", false),
+              AllOf(HasSubstr("activation idle (built-in): NOT RUN: it supports none of the"),
+                    HasSubstr("0 of 0 problems passed, 1 implementation not run"), Not(HasSubstr("WRONG"))));
+  EXPECT_EQ(code_, ExitCode::done);
+}
+
+TEST_F(PrintChecksTest, APluginsThatSupportsNothingIsRefused) {
+  EXPECT_THAT(print("idle.so", false), AllOf(HasSubstr("NOT RUN"), Not(HasSubstr("WRONG"))));
+  EXPECT_EQ(code_, ExitCode::bad_config);
+}
+
+TEST_F(PrintChecksTest, OneThatComputesNothingIsWrong) {
+  EXPECT_THAT(print("built-in", true), AllOf(HasSubstr("WRONG: "), Not(HasSubstr("NOT RUN"))));
+  EXPECT_EQ(code_, ExitCode::bad_config);
+}
+
+}  // namespace
+}  // namespace heddle
