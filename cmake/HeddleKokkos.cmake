@@ -34,19 +34,32 @@ if(TARGET Kokkos::kokkoscore)
   endif()
 endif()
 
-# CUDA with a host compiler: sources that include Kokkos go to nvcc, all others to the host compiler. Kokkos' own flags are for
-# nvcc, so they move from its target to the launcher.
+# A device with a host compiler: sources that include Kokkos go to the device's compiler, all others to the host's. Kokkos' own
+# flags are for the device's compiler, so they move from its target to the launcher.
+set(heddle_device_compiler "")
+get_filename_component(heddle_kokkos_prefix "${Kokkos_DIR}/../../.." ABSOLUTE)
 if("CUDA" IN_LIST heddle_kokkos_devices AND NOT CMAKE_CXX_COMPILER MATCHES "nvcc_wrapper$")
-  get_filename_component(heddle_kokkos_prefix "${Kokkos_DIR}/../../.." ABSOLUTE)
   find_program(HEDDLE_NVCC_WRAPPER nvcc_wrapper HINTS "${heddle_kokkos_prefix}/bin" REQUIRED)
+  set(heddle_device_compiler "${HEDDLE_NVCC_WRAPPER}")
+  # {fmt} 9 asks nvcc for more constexpr than it has.
+  set(heddle_device_flags --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1)
+elseif("HIP" IN_LIST heddle_kokkos_devices AND NOT CMAKE_CXX_COMPILER MATCHES "hipcc$")
+  find_program(HEDDLE_HIPCC hipcc HINTS ENV ROCM_PATH PATH_SUFFIXES bin REQUIRED)
+  find_library(HEDDLE_HIP_LIBRARY amdhip64 HINTS ENV ROCM_PATH REQUIRED)
+  set(heddle_device_compiler "${HEDDLE_HIPCC}")
+  # hipcc is a Clang that also gets the host compiler's options, and adds libraries when it only compiles.
+  set(heddle_device_flags -Wno-unknown-warning-option -Wno-unknown-pragmas -Wno-pass-failed -Wno-unused-command-line-argument)
+endif()
+if(heddle_device_compiler)
   get_target_property(flags Kokkos::kokkoscore INTERFACE_COMPILE_OPTIONS)
   string(REGEX REPLACE "\\$<\\$<COMPILE_LANGUAGE:CXX>:([^>]*)>" "\\1" flags "${flags}")
+  list(REMOVE_ITEM heddle_device_flags "" ${flags}) # nvcc warns of a flag that is given twice
+  list(APPEND flags ${heddle_device_flags})
   list(REMOVE_ITEM flags "")
-  if(NOT flags MATCHES "expt-relaxed-constexpr")
-    list(APPEND flags --expt-relaxed-constexpr)
-  endif()
-  list(APPEND flags -DFMT_USE_CONSTEXPR=1) # {fmt} 9 asks nvcc for more constexpr than it has
   string(REPLACE ";" "," flags "${flags}")
   set_target_properties(Kokkos::kokkoscore PROPERTIES INTERFACE_COMPILE_OPTIONS "" INTERFACE_LINK_OPTIONS "")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/cmake/compile-for-device" "${HEDDLE_NVCC_WRAPPER}" "${flags}" ${HEDDLE_CCACHE})
+  if(HEDDLE_HIP_LIBRARY) # which hipcc would add
+    set_property(TARGET Kokkos::kokkoscore APPEND PROPERTY INTERFACE_LINK_LIBRARIES "${HEDDLE_HIP_LIBRARY}")
+  endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/cmake/compile-for-device" "${heddle_device_compiler}" "${flags}" ${HEDDLE_CCACHE})
 endif()

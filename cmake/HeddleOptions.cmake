@@ -2,7 +2,7 @@
 option(HEDDLE_BUILD_TESTS "Build the tests" ON)
 option(HEDDLE_BUILD_BENCHMARKS "Build bench/" OFF)
 option(HEDDLE_NATIVE "Compile everything for this machine alone (-march=native), not for x86-64-v2 to v4" OFF)
-set(HEDDLE_KOKKOS_BACKEND "" CACHE STRING "A back end that Kokkos must have, for example OPENMP or CUDA; any where empty")
+set(HEDDLE_KOKKOS_BACKEND "" CACHE STRING "A back end that Kokkos must have, for example OPENMP, CUDA or HIP; any where empty")
 option(HEDDLE_EMULATE_DEVICE "For tests: compute on the processor, in memory that only kernels and copies may touch" OFF)
 option(HEDDLE_PRECOMPILE "Precompile headers that most files of a target include" ON)
 option(HEDDLE_WARNINGS_AS_ERRORS "Treat compiler warnings in our own targets as errors" ON)
