@@ -57,6 +57,9 @@ std::int32_t present(std::int32_t id, char const* name) {
   return id;
 }
 
+/// This many slabs may be on their way to a device before the host waits for it.
+constexpr std::size_t most_unread = 32;
+
 /// Each array begins on a cache line.
 constexpr std::int64_t aligned_elements = 16;
 
@@ -122,6 +125,10 @@ class PackWriter {
     auto& slabs = buffers_.slabs;
     auto const fits = [&](PackSlab const& slab) { return slab.memory.tensor().size() >= elements && slab.free(); };
     auto found = std::ranges::find_if(slabs, fits);
+    if (found == slabs.end() && slabs.size() >= most_unread) {
+      fence(nullptr);  // a long validation does not wait for kernels by itself
+      found = std::ranges::find_if(slabs, fits);
+    }
     if (found == slabs.end()) {
       // Smaller ones that are free will not be needed again.
       std::erase_if(slabs, [](PackSlab const& slab) { return slab.free(); });

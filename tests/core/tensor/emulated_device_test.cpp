@@ -5,8 +5,11 @@
 #include <heddle/core/tensor/device_work.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/tensor/fence.hpp>
+#include <heddle/core/tensor/pack.hpp>
 #include <heddle/core/tensor/uploaded_tensor.hpp>
 #include <vector>
+
+#include "test_ids.hpp"
 
 namespace heddle {
 namespace {
@@ -85,6 +88,19 @@ TEST_F(EmulatedDevice, AnUploadIsOneCopyWithoutAWait) {
   EXPECT_EQ(device_work()->copies_to_device, 1);
   EXPECT_EQ(to_doubles(uploaded.tensor()), (std::vector<double>{7, 7, 7, 0}));
   EXPECT_EQ(waits_for_kernels(), waits + 1);
+}
+
+TEST_F(EmulatedDevice, ManyPacksWithoutAWaitUseTheirMemoryAgain) {
+  PackTokens tokens;
+  fill_tokens(tokens, std::vector<SentencePair>{{0, {5, 6}, {7}}}, test_ids);
+  PackMemory memory;
+  for (int index = 0; index < 100; ++index) {
+    Pack const pack = make_pack(tokens, {}, &memory);
+    EXPECT_EQ(pack.target_rows.tokens, 2);
+  }
+  EXPECT_EQ(device_work()->copies_to_device, 100);
+  EXPECT_EQ(device_work()->allocations, 32);
+  EXPECT_EQ(device_work()->fences, 3);
 }
 
 TEST_F(EmulatedDevice, HostMemoryForTransfersIsUsedAgain) {
