@@ -355,6 +355,9 @@ TEST_F(GemmTest, UnfinishedSumsOfWideRowsDoNotMix) {
 TEST_F(GemmTest, MoreShapesThanAreCachedStayRight) {
   auto const& entries = registries_.of<Gemm>().entries();
   auto const onednn = std::ranges::find(entries, "onednn", &KernelEntry<Gemm>::name);
+  if (kernel_memory_space() == MemorySpace::device) {
+    GTEST_SKIP() << "onednn, which keeps code for each shape, computes on the host";
+  }
   ASSERT_NE(onednn, entries.end());
   for (int visit = 0; visit < 2; ++visit) {
     for (std::int64_t n = 1; n <= 9; ++n) {

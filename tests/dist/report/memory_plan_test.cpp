@@ -88,7 +88,9 @@ class MemoryPlanTest : public DistTest {
     EXPECT_EQ(report.predicted.gradients, report.measured.gradients);
     EXPECT_EQ(report.predicted.moments, report.measured.moments);
     EXPECT_EQ(report.predicted.kernels, report.measured.kernels);
-    EXPECT_GT(report.measured.kernels, 0);
+    if (kernel_memory_space() == MemorySpace::host) {  // a device's products keep no packed weights
+      EXPECT_GT(report.measured.kernels, 0);
+    }
     EXPECT_GT(report.measured.activations, 0);
     EXPECT_NEAR(static_cast<double>(report.predicted.activations) / static_cast<double>(report.measured.activations), 1,
                 0.1);
