@@ -14,7 +14,7 @@ std::string title(CheckResult const& result) {
 }
 
 std::string counted(std::size_t count, char const* what = "problem") {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  return fmt::format("{} {}{}", readable_count(count), what, count == 1 ? "" : "s");
 }
 
 /// The characters of UTF-8 text.

@@ -8,15 +8,9 @@ namespace heddle {
 
 namespace {
 
-/// The number of tokens, `columns` logits each, whose logits exist at once. On the host few enough to stay in cache,
-/// and enough for an efficient multiplication. A device needs far more rows to be busy, and has no such cache: there it
-/// is all that fit in 512 MiB.
-std::int64_t chunk_tokens(std::int64_t columns, DType dtype) {
-  constexpr std::int64_t least = 256;
-  constexpr std::int64_t device_bytes = std::int64_t{512} << 20;
-  std::int64_t const row_bytes = std::max<std::int64_t>(1, columns * static_cast<std::int64_t>(size_of(dtype)));
-  return kernel_memory_space() == MemorySpace::host ? least : std::max(least, device_bytes / row_bytes / least * least);
-}
+/// The number of tokens whose logits exist at once on the host: few enough to stay in cache, and enough for an
+/// efficient multiplication.
+constexpr std::int64_t host_chunk_tokens = 256;
 
 }  // namespace
 
@@ -27,6 +21,13 @@ LossSums& LossSums::operator+=(LossSums const& more) {
   weight += more.weight;
   correct += more.correct;
   return *this;
+}
+
+std::int64_t OutputLoss::device_chunk_tokens(std::int64_t vocabulary, int ranks, DType dtype) {
+  constexpr std::int64_t bytes = std::int64_t{512} << 20;
+  std::int64_t const columns = (vocabulary + ranks - 1) / ranks;
+  std::int64_t const row_bytes = std::max<std::int64_t>(1, columns * static_cast<std::int64_t>(size_of(dtype)));
+  return std::max(host_chunk_tokens, bytes / row_bytes / host_chunk_tokens * host_chunk_tokens);
 }
 
 std::vector<LossSums> fetch_loss_sums(Tensor const& sums) {
@@ -43,7 +44,9 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
     : tensor_(spec.parallel.tensor),
       region_(spec.parallel, spec.side),
       table_(table),
-      chunk_tokens_(chunk_tokens(table.local_shape[0], spec.dtype)),
+      chunk_tokens_(kernel_memory_space() == MemorySpace::host
+                        ? host_chunk_tokens
+                        : device_chunk_tokens(table.spec.shape[0], tensor_.size(), spec.dtype)),
       gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
                                        .b_dtype = parameter_dtype(spec.dtype),
                                        .output_dtype = spec.dtype,

@@ -9,6 +9,7 @@
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/timings.hpp>
+#include <heddle/core/tensor/tensor.hpp>
 #include <set>
 #include <sstream>
 
@@ -88,8 +89,10 @@ std::string describe_cpu(std::istream& cpuinfo) {
 std::string machine_name(CpuLevel level) {
   std::ifstream cpuinfo("/proc/cpuinfo");
   int const threads = std::max(Kokkos::DefaultExecutionSpace().concurrency(), openmp_threads());
-  return fmt::format("{}, {}, {} thread{}, {}", describe_cpu(cpuinfo), name_of(level), threads, threads == 1 ? "" : "s",
-                     abi_tag());
+  bool const emulated = std::is_same_v<Kokkos::DefaultExecutionSpace::memory_space, Kokkos::HostSpace> &&
+                        kernel_memory_space() == MemorySpace::device;
+  return fmt::format("{}, {}, {} thread{}, {}{}", describe_cpu(cpuinfo), name_of(level), threads,
+                     threads == 1 ? "" : "s", emulated ? "emulated device, " : "", abi_tag());
 }
 
 std::string machine_difference(std::string const& there, std::string const& here) {

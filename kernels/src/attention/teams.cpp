@@ -148,10 +148,10 @@ template <class Element>
 struct BackwardTiles {
   using Real = kernels::ArithmeticType<Element>;
 
-  TeamTile<Real> q, grad_output, k, v;     ///< [block, head_dim]; q is scaled
-  TeamTile<Real> weights, grad_scores;     ///< [queries, keys]; the weights after dropout
-  TeamTile<Real> query_state;              ///< [queries, 2]: log_sum_exp, and Σ output * grad_output
-  TeamTile<Real> grad_first, grad_second;  ///< [block, head_dim]: gradients that the team sums
+  TeamTile<Real> q, grad_output, k, v;  ///< [block, head_dim]; q is scaled
+  TeamTile<Real> weights, grad_scores;  ///< [queries, keys]; the weights after dropout
+  TeamTile<Real> query_state;           ///< [queries, 2]: log_sum_exp, and Σ output * grad_output
+  TeamTile<Real> grad;                  ///< [block, head_dim]: a gradient that the team sums
 
   KOKKOS_INLINE_FUNCTION explicit BackwardTiles(HeadTeam<Element>& team)
       : q(team.tile(team.head_dim)),
@@ -161,11 +161,10 @@ struct BackwardTiles {
         weights(team.tile(block)),
         grad_scores(team.tile(block)),
         query_state(team.tile(2)),
-        grad_first(team.tile(team.head_dim)),
-        grad_second(team.tile(team.head_dim)) {}
+        grad(team.tile(team.head_dim)) {}
 
   static std::int64_t elements(std::int64_t head_dim) {
-    return 6 * TeamTile<Real>::elements(head_dim) + 2 * TeamTile<Real>::elements(block) + TeamTile<Real>::elements(2);
+    return 5 * TeamTile<Real>::elements(head_dim) + 2 * TeamTile<Real>::elements(block) + TeamTile<Real>::elements(2);
   }
 
   KOKKOS_INLINE_FUNCTION void load_queries(HeadTeam<Element> const& team, Block queries,
@@ -219,18 +218,17 @@ KOKKOS_INLINE_FUNCTION void differentiate_queries(HeadTeam<Element>& team, Block
                                                   BackwardRows<Element> const& rows) {
   BackwardTiles<Element> const tiles(team);
   tiles.load_queries(team, queries, rows);
-  team.clear(tiles.grad_first);
+  team.clear(tiles.grad);
   for_each_visible(team.head, queries, [&](Block keys) {
     team.wait();
     tiles.load_keys(team, keys);
     tiles.differentiate_softmax(team, queries, keys);
     team.multiply(
         team.head_dim, block, [&](int i, int j) { return tiles.grad_scores(i, j); },
-        [&](int j, int d) { return tiles.k(j, d); }, [&](int i, int d, Real sum) { tiles.grad_first(i, d) += sum; });
+        [&](int j, int d) { return tiles.k(j, d); }, [&](int i, int d, Real sum) { tiles.grad(i, d) += sum; });
   });
   team.wait();
-  team.store(tiles.grad_first, rows.grad_q, team.head.query_row + queries.begin, queries.count,
-             team.head.view.query_scale());
+  team.store(tiles.grad, rows.grad_q, team.head.query_row + queries.begin, queries.count, team.head.view.query_scale());
 }
 
 /// The gradients of one block of keys and values, summed over the heads that share them.
@@ -238,9 +236,10 @@ template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void differentiate_keys(HeadTeam<Element>& team, Block keys, BackwardRows<Element> const& rows) {
   AttentionHead<Element> const first = team.head;
   BackwardTiles<Element> const tiles(team);
+  auto const grad_v = team.tile(team.head_dim);
   tiles.load_keys(team, keys);
-  team.clear(tiles.grad_first);
-  team.clear(tiles.grad_second);
+  team.clear(tiles.grad);
+  team.clear(grad_v);
   for (std::int64_t sharer = 0; sharer < first.view.sharing; ++sharer) {
     team.head.head = first.head + sharer;
     for (std::int64_t begin = 0; begin < first.queries; begin += block) {
@@ -253,17 +252,16 @@ KOKKOS_INLINE_FUNCTION void differentiate_keys(HeadTeam<Element>& team, Block ke
       tiles.differentiate_softmax(team, queries, keys);
       team.multiply(
           team.head_dim, block, [&](int j, int i) { return tiles.grad_scores(i, j); },
-          [&](int i, int d) { return tiles.q(i, d); }, [&](int j, int d, Real sum) { tiles.grad_first(j, d) += sum; });
+          [&](int i, int d) { return tiles.q(i, d); }, [&](int j, int d, Real sum) { tiles.grad(j, d) += sum; });
       team.multiply(
           team.head_dim, block, [&](int j, int i) { return tiles.weights(i, j); },
-          [&](int i, int d) { return tiles.grad_output(i, d); },
-          [&](int j, int d, Real sum) { tiles.grad_second(j, d) += sum; });
+          [&](int i, int d) { return tiles.grad_output(i, d); }, [&](int j, int d, Real sum) { grad_v(j, d) += sum; });
     }
   }
   team.wait();
   team.head.head = first.head;
-  team.store(tiles.grad_first, first.of_keys(rows.grad_k), first.key_row + keys.begin, keys.count);
-  team.store(tiles.grad_second, first.of_keys(rows.grad_v), first.key_row + keys.begin, keys.count);
+  team.store(tiles.grad, first.of_keys(rows.grad_k), first.key_row + keys.begin, keys.count);
+  team.store(grad_v, first.of_keys(rows.grad_v), first.key_row + keys.begin, keys.count);
 }
 
 template <class Element>
@@ -285,7 +283,8 @@ void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<
         }
       });
   for_each_team<Real>(
-      execution, "attention backward, keys", view.count * key_heads * key_blocks, elements,
+      execution, "attention backward, keys", view.count * key_heads * key_blocks,
+      elements + TeamTile<Real>::elements(view.head_dim),
       KOKKOS_LAMBDA(Member const& member, int level, std::size_t bytes) {
         std::int64_t const of_head = member.league_rank() / key_blocks;
         HeadTeam<Element> team(member, {view, of_head / key_heads, of_head % key_heads * view.sharing}, level, bytes);

@@ -11,12 +11,14 @@ using kernels::group_columns;
 using kernels::LossRule;
 using kernels::RowLanes;
 
-/// A row's maximum x, Σ exp(x - maximum) and Σ x, computed in one pass (Milakov & Gimelshein 2018).
+/// A row's maximum x, Σ exp(x - maximum), Σ x and the target's x (0 where it is elsewhere), computed in one pass
+/// (Milakov & Gimelshein 2018).
 template <class Real>
 struct SoftmaxSums {
   Real maximum = -std::numeric_limits<Real>::infinity();
   Real exponentials = 0;
   Real total = 0;
+  Real target = 0;
 
   /// exp(x - highest) for x ≤ highest; 0 where no x was seen.
   KOKKOS_INLINE_FUNCTION static Real relative(Real x, Real highest) {
@@ -30,10 +32,11 @@ struct SoftmaxSums {
     raise(other.maximum > maximum ? other.maximum : maximum);
     exponentials += other.exponentials * relative(other.maximum, maximum);
     total += other.total;
+    target += other.target;
   }
 
   template <class Element>
-  KOKKOS_INLINE_FUNCTION void add(ColumnGroup const& at, Element const* row) {
+  KOKKOS_INLINE_FUNCTION void add(ColumnGroup const& at, Element const* row, std::int64_t target_column) {
     auto const x = at.template load<Real>(row);
     Real highest = maximum;
     at.for_each([&](int i) { highest = x[i] > highest ? x[i] : highest; });
@@ -41,15 +44,10 @@ struct SoftmaxSums {
     at.for_each([&](int i) {
       exponentials += relative(x[i], highest);
       total += x[i];
+      target += at.begin + i == target_column ? x[i] : Real{0};
     });
   }
 };
-
-template <class Element, class Real = kernels::ArithmeticType<Element>>
-KOKKOS_INLINE_FUNCTION SoftmaxSums<Real> sums_of(RowLanes const& lanes, Element const* row, std::int64_t columns) {
-  return lanes.template reduce_groups<SoftmaxSums<Real>>(
-      columns, [&](ColumnGroup const& at, SoftmaxSums<Real>& partial) { partial.add(at, row); });
-}
 
 /// The pointers of a call.
 template <class Element>
@@ -72,9 +70,9 @@ struct LogitsView {
 
   /// The target's column; below 0 or at least `columns` where it is elsewhere.
   KOKKOS_INLINE_FUNCTION std::int64_t target(std::int64_t row) const { return targets[row] - first_token; }
-  KOKKOS_INLINE_FUNCTION Real target_logit(std::int64_t row) const {
-    std::int64_t const column = target(row);
-    return column >= 0 && column < columns ? kernels::wide<Real>(logits[row][column]) : Real{0};
+  KOKKOS_INLINE_FUNCTION SoftmaxSums<Real> sums_of(RowLanes const& lanes, std::int64_t row) const {
+    return lanes.template reduce_groups<SoftmaxSums<Real>>(
+        columns, [&](ColumnGroup const& at, SoftmaxSums<Real>& partial) { partial.add(at, logits[row], target(row)); });
   }
 
   /// Replaces the row's logits by their gradient.
@@ -103,11 +101,11 @@ void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call,
   kernels::for_each_row(
       execution, "cross entropy statistics", call.logits.dim(0), view.columns,
       KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
-        auto const sums = sums_of<Element>(lanes, view.logits[row], view.columns);
+        auto const sums = view.sums_of(lanes, row);
         lanes.once([&] {
           out[row][0] = sums.maximum;
           out[row][1] = sums.exponentials;
-          out[row][2] = view.target_logit(row);
+          out[row][2] = sums.target;
           out[row][3] = sums.total;
         });
       });
@@ -132,12 +130,11 @@ void write_losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall con
   kernels::for_each_row(
       execution, "cross entropy losses and gradient", call.logits.dim(0), view.columns,
       KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
-        auto const sums = sums_of<Element>(lanes, view.logits[row], view.columns);
+        auto const sums = view.sums_of(lanes, row);
         lanes.once([&] {
-          Real const statistics[] = {sums.maximum, sums.exponentials, view.target_logit(row), sums.total};
+          Real const statistics[] = {sums.maximum, sums.exponentials, sums.target, sums.total};
           view.rule.write_losses(statistics, view.weights[row], out[row]);
         });
-        lanes.wait();  // the target's logit was read
         view.write_gradient(lanes, row, sums.maximum, sums.exponentials);
       });
 }
@@ -198,7 +195,7 @@ void add_correct_of(Execution& execution, SoftmaxCrossEntropyCall const& call, T
       });
 }
 
-/// Reading and writing a row's few numbers is left to the portable kernel: one thread a row.
+/// `combine` and `losses`, which read and write a row's few numbers, have one thread a row, as the portable kernel.
 class TeamSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
  public:
   bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }

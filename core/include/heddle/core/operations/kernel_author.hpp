@@ -27,7 +27,8 @@ struct OneThread {};
 inline constexpr bool host_threads = std::is_same_v<Kokkos::DefaultExecutionSpace, Kokkos::DefaultHostExecutionSpace> &&
                                      !std::is_same_v<Kokkos::DefaultExecutionSpace, OneThread>;
 
-/// Calls `body(index)` for 0 ≤ index < count, in parallel.
+/// Calls `body(index)` for 0 ≤ index < count, in parallel. Threads of the host copy `body` for each call: let it
+/// capture pointers and numbers, not tensors, whose copies are counted.
 template <class Body>
 void for_each(Execution& execution, char const* name, std::int64_t count, Body const& body) {
   using Policy = Kokkos::RangePolicy<Kokkos::DefaultExecutionSpace, Kokkos::IndexType<std::int64_t>>;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <heddle/core/operations/kernel_author.hpp>
 
 /// Rows that several threads compute together, for kernels on devices: a row is a team's, not a thread's. Neighbouring
@@ -47,7 +46,7 @@ struct ColumnGroup {
     if (is_whole(row)) {
       Element elements[group_columns];
       void const* const place = row + begin;
-      std::memcpy(elements, __builtin_assume_aligned(place, alignment), sizeof(elements));
+      __builtin_memcpy(elements, __builtin_assume_aligned(place, alignment), sizeof(elements));
       for (int i = 0; i < group_columns; ++i) {
         result[i] = wide<Real>(elements[i]);
       }
@@ -77,7 +76,7 @@ struct ColumnGroup {
         elements[i] = narrow<Element>(group[i]);
       }
       void* const place = row + begin;
-      std::memcpy(__builtin_assume_aligned(place, alignment), elements, sizeof(elements));
+      __builtin_memcpy(__builtin_assume_aligned(place, alignment), elements, sizeof(elements));
     } else {
       for_each([&](int i) { row[begin + i] = narrow<Element>(group[i]); });
     }
@@ -158,7 +157,8 @@ struct Sum {
 };
 
 /// The threads that compute one row: the vector lanes of one thread of a team or, for long rows, those of all threads.
-/// Their sums have a fixed order.
+/// Their sums have a fixed order. Lanes do not wait for each other but in `reduce`: no lane may read what another one
+/// writes.
 class RowLanes {
  public:
   using Member = Kokkos::TeamPolicy<Kokkos::DefaultExecutionSpace>::member_type;
@@ -196,15 +196,6 @@ class RowLanes {
   template <class Body>
   KOKKOS_INLINE_FUNCTION void once(Body const& body) const {
     whole_team_ ? Kokkos::single(Kokkos::PerTeam(member_), body) : Kokkos::single(Kokkos::PerThread(member_), body);
-  }
-  /// Waits for the row's lanes: before elements are read that another lane has written, or overwritten after it read
-  /// them.
-  KOKKOS_INLINE_FUNCTION void wait() const {
-    if (whole_team_) {
-      member_.team_barrier();
-    } else {
-      for_each(0, [](std::int64_t) {});  // ends with a barrier of the vector's lanes
-    }
   }
 
  private:

@@ -52,8 +52,8 @@ class SoftmaxCrossEntropy : public Kernel {
   /// the z-loss and the plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                       Tensor const& losses) = 0;
-  /// sums [5] in float64 += those of losses [tokens, 2], in a fixed order (on the host row after row, so that the sums
-  /// of two calls are those of one); the last is left as it is.
+  /// sums [5] in float64 += those of losses [tokens, 2], in a fixed order (but for `teams` row after row, so that the
+  /// sums of two calls are those of one); the last is left as it is.
   virtual void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
                           Tensor const& sums) = 0;
   /// The last of sums [5] += the rows, of those that are not ignored, in which no logit is higher than the target's;

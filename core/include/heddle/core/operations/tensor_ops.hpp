@@ -25,7 +25,8 @@ struct Rotation {
   bool back = false;                            ///< by the negative angles
 };
 
-/// Small passes over memory that belong to no other operation. Tensors are contiguous unless stated otherwise.
+/// Small passes over memory that belong to no other operation. Tensors are contiguous unless stated otherwise. Whatever
+/// the dtype that an implementation is selected for, fill, add and copy also take float64, in which losses are summed.
 class TensorOps : public Kernel {
  public:
   static constexpr char const* operation = "tensor_ops";
