@@ -25,7 +25,7 @@ KOKKOS_INLINE_FUNCTION Block block_at(std::int64_t begin, std::int64_t length) {
   return {begin, length - begin < block ? length - begin : block};
 }
 
-/// A team's threads, and a tile in its scratch. Rows are longer by one element, so that threads which read a column
+/// A tile of `block` rows in a team's scratch. Rows are longer by one element, so that threads which read a column
 /// use different banks of a device's memory.
 template <class Real>
 struct TeamTile {
@@ -104,27 +104,27 @@ struct HeadTeam {
   template <class Left, class Right, class Take>
   KOKKOS_INLINE_FUNCTION void multiply(int columns, int depth, Left const& left, Right const& right,
                                        Take const& take) const {
-    constexpr int high = 2;
-    constexpr int wide_ = 4;
-    int const across = (columns + wide_ - 1) / wide_;
-    for (int part = member.team_rank(); part < block / high * across; part += member.team_size()) {
-      int const row = part / across * high;
+    constexpr int part_rows = 2;
+    constexpr int part_columns = 4;
+    int const across = (columns + part_columns - 1) / part_columns;
+    for (int part = member.team_rank(); part < block / part_rows * across; part += member.team_size()) {
+      int const row = part / across * part_rows;
       int const column = part % across;
-      Real sums[high][wide_] = {};
+      Real sums[part_rows][part_columns] = {};
       for (int p = 0; p < depth; ++p) {
         HEDDLE_UNROLL
-        for (int j = 0; j < wide_; ++j) {
+        for (int j = 0; j < part_columns; ++j) {
           Real const factor = column + j * across < columns ? right(p, column + j * across) : Real{0};
           HEDDLE_UNROLL
-          for (int i = 0; i < high; ++i) {
+          for (int i = 0; i < part_rows; ++i) {
             sums[i][j] += left(row + i, p) * factor;
           }
         }
       }
       HEDDLE_UNROLL
-      for (int i = 0; i < high; ++i) {
+      for (int i = 0; i < part_rows; ++i) {
         HEDDLE_UNROLL
-        for (int j = 0; j < wide_; ++j) {
+        for (int j = 0; j < part_columns; ++j) {
           if (column + j * across < columns) {
             take(row + i, column + j * across, sums[i][j]);
           }
