@@ -208,7 +208,7 @@ std::vector<RowRanking> BeamSearch::rank_rows(Tensor const& memory, DecodeStep c
   }
   TokenRows const rows{step.queries, upload(Tokens(newest.size(), 0)), step.position, std::ssize(newest)};
   Tensor const logits = model_.model.decode(context_, {upload(newest), {}}, rows, memory, step, caches_);
-  return rankings_.rank(logits, live_.size());
+  return rankings_.rank(context_, logits, live_.size());
 }
 
 /// The begin token, then the prompt's and at last the hypothesis's own tokens.

@@ -3,7 +3,7 @@
 #include <heddle/core/generation/generation.hpp>
 #include <span>
 
-#include "token_ranking.hpp"
+#include "row_rankings.hpp"
 
 namespace heddle {
 

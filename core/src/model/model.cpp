@@ -61,7 +61,8 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
       target_vocabulary_(vocabulary.target),
       d_model_(spec.model.d_model),
       dtype_(spec.dtype),
-      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})),
+      token_ranking_(spec.kernels.select<TokenRanking>({statistics_dtype(spec.dtype), vocabulary.target})) {
   require_declared(description, spec.parallel);
   if (plan.stages() != pipeline_.size()) {
     throw Error(fmt::format("a plan of {} pipeline stages for {} ranks", plan.stages(), pipeline_.size()));

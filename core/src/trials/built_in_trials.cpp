@@ -15,6 +15,7 @@ void add_built_in_trials(KernelRegistries& registries) {
   }
   add_cross_entropy_trials(registries);
   add_embedding_trials(registries);
+  add_token_ranking_trials(registries);
   add_adam_trials(registries);
   add_tensor_ops_trials(registries);
 }

@@ -114,9 +114,9 @@ void DatasetFile::read_vocabulary(std::optional<Vocabulary> const& known) {
 
 void DatasetFile::open_sides() {
   SideIds const special = vocabulary_->special_ids();
-  for (char const* const name : side_names(lines_)) {
+  for (char const* const side : side_names(lines_)) {
     bool const first = sides_.empty();
-    hdf5::Group const group = file_.group(name);
+    hdf5::Group const group = file_.group(side);
     auto tokens = std::make_unique<StoredTokens>(group, (first ? vocabulary_->source : vocabulary_->target).size(),
                                                  first ? special.source : special.target);
     auto offsets = std::make_unique<StoredOffsets>(group, tokens->size());

@@ -24,6 +24,12 @@ constexpr int parts_across = 16;
 constexpr int micro = 4;
 static_assert(parts * micro * micro == tile * tile && parts_across * micro == tile);
 
+/// A product with fewer tiles than `enough_teams` to keep a device busy splits its sums into slices, of `least_depth`
+/// products at least: gradients of weights have few tiles and long sums.
+constexpr Index enough_teams = 512;
+constexpr Index least_depth = 256;
+static_assert(least_depth % tile_depth == 0);
+
 /// The parts that one thread may have: on the host a team may be one thread.
 constexpr bool on_host = std::is_same_v<Kokkos::DefaultExecutionSpace::memory_space, Kokkos::HostSpace>;
 constexpr int parts_per_thread = on_host ? parts : 1;
@@ -46,6 +52,8 @@ struct Product {
   kernels::Rows<C> c;
   Real const* bias;
   bool accumulate;
+  Index slices, slice_depth;  ///< parts of k, by teams of their own
+  Real* partial = nullptr;    ///< [slices, m, n] if there are several
 
   Product(GemmCall const& call, GemmProblem const& problem)
       : m(problem.m),
@@ -55,7 +63,12 @@ struct Product {
         b(call.b, problem.transpose_b),
         c(kernels::rows_of<C>(call.c)),
         bias(kernels::rows_of<Real>(call.bias).data),
-        accumulate(problem.accumulate) {}
+        accumulate(problem.accumulate) {
+    Index const wanted =
+        std::clamp<Index>(enough_teams / std::max<Index>(tiles(), 1), 1, std::max<Index>(k / least_depth, 1));
+    slice_depth = ((k + wanted - 1) / wanted + tile_depth - 1) / tile_depth * tile_depth;
+    slices = k > 0 ? (k + slice_depth - 1) / slice_depth : 1;
+  }
 
   KOKKOS_INLINE_FUNCTION Index tiles_across() const { return (n + tile - 1) / tile; }
   KOKKOS_INLINE_FUNCTION Index tiles() const { return (m + tile - 1) / tile * tiles_across(); }
@@ -84,10 +97,18 @@ struct Product {
 
   /// One element of c from its sum: = or +=, with the bias if there is one.
   KOKKOS_INLINE_FUNCTION void store(Index i, Index j, Real sum) const {
+    C& to = c[i][j];
+    Real const before = accumulate ? kernels::wide<Real>(to) : Real{0};
+    to = kernels::narrow<C>(before + sum + (bias != nullptr ? bias[j] : Real{0}));
+  }
+  /// One element of a slice's sums, which may lie outside of c.
+  KOKKOS_INLINE_FUNCTION void store(Index slice, Index i, Index j, Real sum) const {
     if (i < m && j < n) {
-      C& to = c[i][j];
-      Real const before = accumulate ? kernels::wide<Real>(to) : Real{0};
-      to = kernels::narrow<C>(before + sum + (bias != nullptr ? bias[j] : Real{0}));
+      if (partial != nullptr) {
+        partial[(slice * m + i) * n + j] = sum;
+      } else {
+        store(i, j, sum);
+      }
     }
   }
 };
@@ -136,7 +157,7 @@ class PartSums {
   Real sums_[parts_per_thread][micro][micro] = {};
 };
 
-/// A team's work: one tile of c.
+/// A team's work: one tile of c, or one slice of its sums.
 template <class A, class B, class C>
 struct TileWork {
   using Real = kernels::ArithmeticType<A>;
@@ -144,31 +165,59 @@ struct TileWork {
   Product<A, B, C> product;
 
   KOKKOS_INLINE_FUNCTION void operator()(Member const& team) const {
-    Index const row = team.league_rank() / product.tiles_across() * tile;
-    Index const column = team.league_rank() % product.tiles_across() * tile;
+    Index const of_slice = team.league_rank() % product.tiles();
+    Index const slice = team.league_rank() / product.tiles();
+    Index const row = of_slice / product.tiles_across() * tile;
+    Index const column = of_slice % product.tiles_across() * tile;
+    Index const begin = slice * product.slice_depth;
+    Index const end = begin + product.slice_depth < product.k ? begin + product.slice_depth : product.k;
     auto& factors = *static_cast<Factors<Real>*>(team.team_scratch(0).get_shmem_aligned(sizeof(Factors<Real>), 64));
     PartSums<Real> sums(team);
-    for (Index depth = 0; depth < product.k; depth += tile_depth) {
+    for (Index depth = begin; depth < end; depth += tile_depth) {
       product.copy(team, row, column, depth, factors);
       team.team_barrier();
       sums.add(factors);
       team.team_barrier();
     }
-    sums.store([&](int i, int j, Real sum) { product.store(row + i, column + j, sum); });
+    sums.store([&](int i, int j, Real sum) { product.store(slice, row + i, column + j, sum); });
   }
 };
 
+/// c from the sums of its slices, which are added in order.
+template <class A, class B, class C>
+void add_slices(Execution& execution, Product<A, B, C> const& product) {
+  kernels::for_each(
+      execution, "gemm slices", product.m * product.n, KOKKOS_LAMBDA(Index element) {
+        kernels::ArithmeticType<A> sum = 0;
+        for (Index slice = 0; slice < product.slices; ++slice) {
+          sum += product.partial[slice * product.m * product.n + element];
+        }
+        product.store(element / product.n, element % product.n, sum);
+      });
+}
+
 template <class A, class B, class C>
 void run(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
+  using Real = kernels::ArithmeticType<A>;
   using Bytes = decltype(decltype(Kokkos::PerTeam(0))::value);  // int or std::size_t, by the version of Kokkos
-  TileWork<A, B, C> const work{Product<A, B, C>(call, problem)};
-  auto const scratch = static_cast<Bytes>(sizeof(Factors<kernels::ArithmeticType<A>>) + 64);
+  ArenaScope const scope(execution.scratch);
+  TileWork<A, B, C> work{Product<A, B, C>(call, problem)};
+  Product<A, B, C>& product = work.product;
+  if (product.slices > 1) {
+    product.partial = execution.scratch.allocate(DTypeOf<Real>::value, Shape{product.slices, product.m, product.n})
+                          .template data<Real>();
+  }
+  auto const scratch = static_cast<Bytes>(sizeof(Factors<Real>) + 64);
   auto const policy = [&](int teams, int threads) {
     return Policy(execution.space, teams, threads).set_scratch_size(0, Kokkos::PerTeam(scratch));
   };
-  if (work.product.tiles() > 0) {
+  if (product.tiles() > 0) {
     int const threads = on_host ? std::min(parts, policy(1, 1).team_size_max(work, Kokkos::ParallelForTag{})) : parts;
-    Kokkos::parallel_for(kernels::loop_name("gemm"), policy(static_cast<int>(work.product.tiles()), threads), work);
+    Kokkos::parallel_for(kernels::loop_name("gemm"),
+                         policy(static_cast<int>(product.slices * product.tiles()), threads), work);
+    if (product.slices > 1) {
+      add_slices(execution, product);
+    }
   }
 }
 

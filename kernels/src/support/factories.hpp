@@ -10,6 +10,7 @@
 #include <heddle/core/operations/residual_norm.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/operations/token_ranking.hpp>
 #include <memory>
 
 namespace heddle {

@@ -188,7 +188,8 @@ TEST_F(NewOperationTest, AListOfOperationsNamesEachOnce) {
       [&] { registries.kernels.require_known(config.kernels); },
       ThrowsMessage<ConfigError>(
           "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, gemm, attention, "
-          "residual_norm, activation, softmax_cross_entropy, embedding, adam, tensor_ops, negation, or an "
+          "residual_norm, activation, softmax_cross_entropy, embedding, token_ranking, adam, tensor_ops, negation, or "
+          "an "
           "operation of a plug-in in plugins.paths"));
 }
 

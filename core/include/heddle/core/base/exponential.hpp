@@ -85,23 +85,4 @@ HEDDLE_HOST_DEVICE inline double exp_of_negative(double x) {
   return std::exp(x);
 }
 
-/// e^x for x <= 0, to a few units in the last place, without fused operations or a rounding instruction: for code that
-/// is compiled for any processor and whose sums the compiler may not reorder. Values below -87 count as -87.
-inline float baseline_exp_of_negative(float x) {
-  constexpr float round = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-  float const bounded = x < -87.0F ? -87.0F : x;
-  float const shifted = bounded * 1.44269504F + round;
-  float const power = shifted - round;
-  float const rest = (bounded - power * 0.693359375F) - power * -2.12194440e-4F;
-  float const series =
-      1.0F +
-      rest * (1.0F + rest * (0.5F + rest * (0.166666667F +
-                                            rest * (0.0416666667F + rest * (0.00833333333F + rest * 0.00138888889F)))));
-  return series * std::bit_cast<float>((std::bit_cast<std::int32_t>(shifted) - 0x4B400000 + 127) << 23);
-}
-
-inline double baseline_exp_of_negative(double x) {
-  return std::exp(x);
-}
-
 }  // namespace heddle

@@ -14,6 +14,7 @@
   EACH(activation)              \
   EACH(softmax_cross_entropy)   \
   EACH(embedding)               \
+  EACH(token_ranking)           \
   EACH(adam)                    \
   EACH(tensor_ops)
 

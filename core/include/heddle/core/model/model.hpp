@@ -3,6 +3,7 @@
 #include <deque>
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/operations/token_ranking.hpp>
 
 namespace heddle {
 
@@ -66,6 +67,8 @@ class Model {
   /// The stage whose decode gives the logits, and the token of the first column there.
   int last_stage() const { return pipeline_.size() - 1; }
   std::int64_t first_logit() const { return parts_.back().first_logit(); }
+  /// Ranks the logits that decode gives.
+  TokenRanking& token_ranking() const { return *token_ranking_; }
   Communicator const& pipeline() const { return pipeline_; }
   Communicator const& tensor() const { return tensor_; }
 
@@ -91,6 +94,7 @@ class Model {
   std::int64_t d_model_;
   DType dtype_;
   std::shared_ptr<TensorOps> tensor_ops_;
+  std::shared_ptr<TokenRanking> token_ranking_;
   std::deque<ModelPart> parts_;
 };
 

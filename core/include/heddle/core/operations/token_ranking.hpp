@@ -1,0 +1,48 @@
+#pragma once
+
+#include <heddle/core/operations/kernel.hpp>
+#include <memory>
+#include <string>
+
+namespace heddle {
+
+struct TokenRankingProblem {
+  DType dtype = DType::float32;       ///< of the logits
+  std::int64_t local_vocabulary = 0;  ///< columns of the logits: this rank's part of the vocabulary
+};
+/// The problem in words, for messages.
+std::string describe(TokenRankingProblem const& problem);
+/// The part of a problem that measured times depend on (KernelTimings).
+std::string timing_key(TokenRankingProblem const& problem);
+
+struct TokenRankingCall {
+  Tensor logits;                 ///< [rows, local vocabulary]
+  std::int64_t first_token = 0;  ///< the global id of column 0
+  std::int32_t end = -1;         ///< a token whose log-probability is wanted, whatever its rank: a global id
+};
+
+/// Columns of a row of the table that a ranking writes.
+struct RankingColumns {
+  std::int64_t count;  ///< tokens that are ranked
+
+  static constexpr std::int64_t log_sum_exp = 0;  ///< log Σ exp(logit)
+  static constexpr std::int64_t end = 1;          ///< the end's log-probability; -infinity where it is elsewhere
+  static constexpr std::int64_t tokens = 2;       ///< `count` global ids, the likeliest first; -1: there is none
+  std::int64_t log_probabilities() const { return tokens + count; }  ///< of these; -infinity where there is none
+  std::int64_t width() const { return tokens + 2 * count; }
+};
+
+/// Ranks the tokens of each row by their logits, so that generation fetches these few numbers and not the logits.
+/// Probabilities are those among the columns of the call; equally likely tokens are ordered by id.
+class TokenRanking : public Kernel {
+ public:
+  static constexpr char const* operation = "token_ranking";
+  using Problem = TokenRankingProblem;
+  virtual bool supports(TokenRankingProblem const& problem) const = 0;
+  static std::shared_ptr<TokenRanking> observed(ObservedSelection<TokenRanking> selection);
+  /// table = [rows, RankingColumns{count}.width()] in float64, contiguous, for a count of at least 1. A row with logits
+  /// that are not finite has a log_sum_exp that is not.
+  virtual void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) = 0;
+};
+
+}  // namespace heddle

@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include <heddle/core/operations/observation.hpp>
+#include <heddle/core/operations/token_ranking.hpp>
+
+namespace heddle {
+
+namespace {
+
+class ObservedTokenRanking final : public ObservedKernel<TokenRanking> {
+ public:
+  using ObservedKernel::ObservedKernel;
+
+  void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) override {
+    pass(
+        execution,
+        [&] {
+          return CallDescription{.direction = "rank",
+                                 .variant = "",
+                                 .extents = call.logits.shape().to_string(),
+                                 .dtype = call.logits.dtype(),
+                                 .cost = {0, bytes_of({call.logits, table})}};
+        },
+        [=, &execution](TokenRanking& kernel) { kernel.rank(execution, call, table); });
+  }
+};
+
+}  // namespace
+
+std::string describe(TokenRankingProblem const& problem) {
+  return fmt::format("a vocabulary of {} in {}", problem.local_vocabulary, name_of(problem.dtype));
+}
+
+std::string timing_key(TokenRankingProblem const& problem) {
+  return describe(problem);
+}
+
+std::shared_ptr<TokenRanking> TokenRanking::observed(ObservedSelection<TokenRanking> selection) {
+  return std::make_shared<ObservedTokenRanking>(std::move(selection));
+}
+
+}  // namespace heddle
