@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/config/config.hpp>
+#include <heddle/core/layers/output_loss.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <string>
@@ -20,10 +21,10 @@ inline constexpr std::int64_t d_model = 128;
 inline constexpr std::int64_t d_ff = 256;
 inline constexpr std::int64_t heads = 8;
 inline constexpr std::int64_t vocabulary = 32;
-inline constexpr std::int64_t element = 4;     // bytes, of float32
-inline constexpr std::int64_t statistics = 4;  // float32 numbers a token, of the loss
-inline constexpr std::int64_t number = 8;      // bytes, of a loss sum or a gradient norm
-inline constexpr std::int64_t logits_chunk = 256;
+inline constexpr std::int64_t element = 4;         // bytes, of float32
+inline constexpr std::int64_t statistics = 4;      // float32 numbers a token, of the loss
+inline constexpr std::int64_t number = 8;          // bytes, of a loss sum or a gradient norm
+inline constexpr std::int64_t logits_chunk = 256;  // tokens, on the host
 inline constexpr std::int64_t most_slices = 8;
 
 /// Traffic of a step over each of a rank's groups.
@@ -184,8 +185,9 @@ class Formulas {
   /// Four numbers per token from every rank of the tensor group to every other, chunk by chunk of the logits.
   void loss_statistics(std::int64_t tokens) {
     if (parallel_.tensor.size() > 1) {
-      add(ledgers_.tensor, Verb::all_gather, (tokens + logits_chunk - 1) / logits_chunk,
-          parallel_.tensor.size() * statistics * tokens * element);
+      int const ranks = parallel_.tensor.size();
+      std::int64_t const chunk = OutputLoss::chunk_tokens(vocabulary, ranks, DType::float32);
+      add(ledgers_.tensor, Verb::all_gather, (tokens + chunk - 1) / chunk, ranks * statistics * tokens * element);
     }
   }
 

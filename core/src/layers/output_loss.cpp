@@ -30,6 +30,10 @@ std::int64_t OutputLoss::device_chunk_tokens(std::int64_t vocabulary, int ranks,
   return std::max(host_chunk_tokens, bytes / row_bytes / host_chunk_tokens * host_chunk_tokens);
 }
 
+std::int64_t OutputLoss::chunk_tokens(std::int64_t vocabulary, int ranks, DType dtype) {
+  return kernel_memory_space() == MemorySpace::host ? host_chunk_tokens : device_chunk_tokens(vocabulary, ranks, dtype);
+}
+
 std::vector<LossSums> fetch_loss_sums(Tensor const& sums) {
   auto const host = to_host<double>(sums);
   std::vector<LossSums> fetched;
@@ -44,9 +48,7 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
     : tensor_(spec.parallel.tensor),
       region_(spec.parallel, spec.side),
       table_(table),
-      chunk_tokens_(kernel_memory_space() == MemorySpace::host
-                        ? host_chunk_tokens
-                        : device_chunk_tokens(table.spec.shape[0], tensor_.size(), spec.dtype)),
+      chunk_tokens_(chunk_tokens(table.spec.shape[0], tensor_.size(), spec.dtype)),
       gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
                                        .b_dtype = parameter_dtype(spec.dtype),
                                        .output_dtype = spec.dtype,

@@ -49,7 +49,6 @@ TEST_F(EmulatedDevice, KernelsAndCopiesReachItAndAreCounted) {
   Tensor const tensor = from_host<float>(std::vector<float>{1, 2, 3}, {3});
   Tensor const in_arena = scratch_.allocate(DType::float32, {1 << 20});
   EXPECT_EQ(tensor.space(), MemorySpace::device);
-  EXPECT_FALSE(kernels::runs_on_one_host_thread());
   add_one(tensor);
   add_one(tensor);
   add_one(in_arena);

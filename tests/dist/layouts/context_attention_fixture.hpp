@@ -94,15 +94,18 @@ class ContextAttentionTest : public DistTest {
     }
   }
 
-  std::shared_ptr<Attention> kernel(char const* name) { return registries_.of<Attention>().select(name, {}); }
+  std::shared_ptr<Attention> kernel(char const* name, AttentionProblem const& problem = {}) {
+    return registries_.of<Attention>().select(name, problem);
+  }
   /// The values that are compared with the whole pack on one rank.
   struct Tested {
     char const* kernel;
     DType dtype;
     ContextMode mode;
   };
-  ContextAttention context_attention(Communicator const& group, ContextMode mode, char const* name = "kokkos") {
-    return {group, mode, kernel(name), tensor_ops_};
+  ContextAttention context_attention(Communicator const& group, ContextMode mode, char const* name = "kokkos",
+                                     AttentionProblem const& problem = {}) {
+    return {group, mode, kernel(name, problem), tensor_ops_};
   }
 
   AttentionCall call_of(Rows const& rows, Pack const& pack, Attended const& attended) const {

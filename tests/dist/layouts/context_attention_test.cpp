@@ -49,7 +49,7 @@ void ContextAttentionSplit::check_against_one_rank(Communicator const& group, Te
   AttentionCall const call = call_of(mine, pack, attended);
   add_parameter_gradients(mine, call);
 
-  ContextAttention const attention = context_attention(group, tested.mode, tested.kernel);
+  ContextAttention const attention = context_attention(group, tested.mode, tested.kernel, call.problem());
   ContextAttention::Task const task{execution_, arena_, queries, keys, attended.queries == attended.keys};
   auto const kept = attention.forward(task, call, mine.output);
   std::size_t const after_forward = arena_.mark();

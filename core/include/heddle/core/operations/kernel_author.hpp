@@ -49,10 +49,4 @@ void for_each(Execution& execution, char const* name, std::int64_t count, Body c
   }
 }
 
-/// True where a loop on the calling host thread can replace a parallel_for: kernels' memory is the host's, and there
-/// is one thread. Kokkos must be initialised.
-inline bool runs_on_one_host_thread() {
-  return kernel_memory_space() == MemorySpace::host && Kokkos::DefaultExecutionSpace().concurrency() == 1;
-}
-
 }  // namespace heddle::kernels
