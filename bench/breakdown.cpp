@@ -23,7 +23,7 @@ double median_of(std::vector<StepTimes> const& steps, double StepTimes::*member)
   return median(values);
 }
 
-void print_line(std::string const& name, Work const& work, double step_seconds) {
+void print_line(std::string const& name, PartCost const& work, double step_seconds) {
   auto const optional = [](bool given, double value) { return given ? fmt::format("{:.1f}", value) : ""; };
   bool const multiplies = work.operations > 0;
   std::string floor;
@@ -37,15 +37,15 @@ void print_line(std::string const& name, Work const& work, double step_seconds) 
              optional(!multiplies && work.bytes > 0, 1e-9 * work.bytes / work.seconds), floor);
 }
 
-Work outside(double seconds) {
-  Work work;
+PartCost outside(double seconds) {
+  PartCost work;
   work.seconds = seconds;
   return work;
 }
 
 }  // namespace
 
-Work& Work::operator+=(Work const& other) {
+PartCost& PartCost::operator+=(PartCost const& other) {
   seconds += other.seconds;
   calls += other.calls;
   operations += other.operations;
@@ -113,8 +113,8 @@ StepTimes typical(std::vector<StepTimes> const& steps) {
   return result;
 }
 
-Work sum_of(Parts const& parts, std::string_view beginning) {
-  Work sum;
+PartCost sum_of(Parts const& parts, std::string_view beginning) {
+  PartCost sum;
   for (auto const& [part, work] : parts) {
     if (part.name.starts_with(beginning)) {
       sum += work;
@@ -129,7 +129,7 @@ void print(StepTimes const& step, bool details) {
   for (auto part = step.parts.begin(); part != step.parts.end();) {
     std::string const& name = part->first.name;
     auto const end = std::find_if(part, step.parts.end(), [&](auto const& entry) { return entry.first.name != name; });
-    Work whole;
+    PartCost whole;
     std::for_each(part, end, [&](auto const& entry) { whole += entry.second; });
     print_line(name, whole, step.seconds);
     for (auto detail = part; details && detail != end; ++detail) {
@@ -139,7 +139,7 @@ void print(StepTimes const& step, bool details) {
     }
     part = end;
   }
-  Work const kernels = sum_of(step.parts, "");
+  PartCost const kernels = sum_of(step.parts, "");
   print_line("all kernels", kernels, step.seconds);
   print_line("communication, waiting for other ranks", outside(step.communication), step.seconds);
   print_line("data: reading and packing sentences", outside(step.data), step.seconds);

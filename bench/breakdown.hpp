@@ -13,7 +13,7 @@
 namespace heddle {
 
 /// Time, operations and bytes of one part of a step.
-struct Work {
+struct PartCost {
   double seconds = 0;
   double calls = 0;
   double operations = 0;
@@ -23,7 +23,7 @@ struct Work {
   double floor_seconds = 0;
   std::map<std::string, double> floors;  ///< the same by bound: "matmul", "L2", "L3", "memory"
 
-  Work& operator+=(Work const& other);
+  PartCost& operator+=(PartCost const& other);
 };
 
 /// A part's name and its details, for example {"gemm, linear: forward", "384 x 128"}.
@@ -34,7 +34,7 @@ struct Part {
   auto operator<=>(Part const&) const = default;
 };
 
-using Parts = std::map<Part, Work>;
+using Parts = std::map<Part, PartCost>;
 
 /// Times and counts every kernel call. A matrix product with `vocabulary` as an extent counts as one of the logits.
 class Breakdown final : public KernelObserver {
@@ -63,8 +63,8 @@ class Breakdown final : public KernelObserver {
 /// The seconds spent in one kind of work.
 class Stopwatch {
  public:
-  template <class Work>
-  auto time(Work const& work) {
+  template <class Call>
+  auto time(Call const& work) {
     Lap const lap{*this};
     return work();
   }
@@ -96,7 +96,7 @@ struct StepTimes {
 StepTimes typical(std::vector<StepTimes> const& steps);
 
 /// The sum of all parts whose name begins with this.
-Work sum_of(Parts const& parts, std::string_view beginning);
+PartCost sum_of(Parts const& parts, std::string_view beginning);
 
 /// The table; with `details` every part's details too.
 void print(StepTimes const& step, bool details);

@@ -201,7 +201,7 @@ class Bench {
   /// The ledgers are those before and after one step: all steps are equal.
   void take_most(Measured& measured, TrainingEngine& engine, Ledgers const& before, Ledgers const& after) {
     std::int64_t const state = 2 * engine.parameters().values().bytes() + engine.optimizer().moment_bytes();
-    std::vector<double> mine{static_cast<double>(engine.pipeline().peak_bytes()), static_cast<double>(state)};
+    std::vector<double> mine{static_cast<double>(engine.pipeline().peak_memory().total()), static_cast<double>(state)};
     for (std::size_t group = 0; group < after.size(); ++group) {
       for (std::size_t verb = 0; verb < verbs; ++verb) {
         mine.push_back(static_cast<double>(after[group][verb].operations - before[group][verb].operations));

@@ -198,7 +198,7 @@ class Measurement {
       if (!std::filesystem::exists(options.kernel_times)) {
         throw UsageError(fmt::format("--kernel-times {}: no such file", options.kernel_times));
       }
-      registries_.kernels.set_timings(read_kernel_timings(options.kernel_times)[machine_name()]);
+      registries_.kernels.set_timings(read_kernel_timings(options.kernel_times)[machine_name(usable_cpu_level())]);
     }
     vocabulary = options.vocabulary > 0 ? options.vocabulary : vocabulary;
     sentences_.emplace(options, vocabulary, world);
