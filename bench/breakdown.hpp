@@ -64,9 +64,9 @@ class Breakdown final : public KernelObserver {
 class Stopwatch {
  public:
   template <class Call>
-  auto time(Call const& work) {
+  auto time(Call const& call) {
     Lap const lap{*this};
-    return work();
+    return call();
   }
   double take() { return std::exchange(seconds_, 0); }
 

@@ -1,4 +1,4 @@
-// Nanoseconds in which a cache line travels between two cores and back: bench_core_round_trip [CORE CORE]. Cores that
+// Nanoseconds in which a cache line travels between two cores and back: bench_core_round_trip CORE CORE. Cores that
 // share a last-level cache take about 50, others several times as many; a virtual machine's may change from one moment
 // to the next.
 #include <pthread.h>
@@ -32,8 +32,12 @@ void wait_for(std::atomic<int> const& number, int value) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int const here = argc > 2 ? std::atoi(argv[1]) : 0;
-  int const there = argc > 2 ? std::atoi(argv[2]) : 1;
+  int const here = argc == 3 ? std::atoi(argv[1]) : 0;
+  int const there = argc == 3 ? std::atoi(argv[2]) : 0;
+  if (here == there) {
+    std::fprintf(stderr, "bench_core_round_trip CORE CORE: two different numbers of cores\n");
+    return 64;
+  }
   alignas(128) std::atomic<int> number{0};
   std::thread other([&] {
     bind_to(there);

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <heddle/core/operations/token_ranking.hpp>
 #include <limits>
 
@@ -51,7 +53,7 @@ TEST_F(TokenRankingTest, EveryImplementationGivesTheTokensInOrderForEachCount) {
   }
 }
 
-TEST_F(TokenRankingTest, LogitsThatAreNotFiniteAreSeenInTheSum) {
+TEST_F(TokenRankingTest, NaNAndInfinityAreSeenInTheSum) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
   for (auto const& entry : registries_.of<TokenRanking>().entries()) {
@@ -66,6 +68,16 @@ TEST_F(TokenRankingTest, LogitsThatAreNotFiniteAreSeenInTheSum) {
         }
       }
     }
+  }
+}
+
+TEST_F(TokenRankingTest, MinusInfinityIsAnImpossibleToken) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (auto const& entry : registries_.of<TokenRanking>().entries()) {
+    TokenRankingCall const call{tensor_of({-infinity, 1, -infinity, 1}, DType::float32, Shape{1, 4}), 0, 3};
+    Values const row = values(rank(*entry.kernel, call, 3));
+    EXPECT_NEAR(row[0], 1 + std::log(2.0), 1e-6) << entry.name;
+    EXPECT_EQ(Values(row.begin() + 2, row.begin() + 5), (Values{1, 3, 0})) << entry.name;
   }
 }
 

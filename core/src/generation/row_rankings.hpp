@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <heddle/core/model/model.hpp>
 #include <span>
 #include <vector>
@@ -27,7 +28,7 @@ class RowRankings {
       : model_(model), count_(count), end_id_(end_id) {}
 
   /// `logits` is the result of the model's decode for `rows` rows. Waits for them. Collective over the tensor and
-  /// pipeline groups. Throws Error, on all ranks, where the logits are not finite.
+  /// pipeline groups. Throws Error, on all ranks, where a logit is NaN or +infinity.
   std::vector<RowRanking> rank(LayerContext& context, Tensor const& logits, std::size_t rows) const;
 
  private:

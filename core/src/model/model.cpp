@@ -2,6 +2,7 @@
 
 #include <array>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/index_range.hpp>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 
@@ -62,7 +63,8 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
       d_model_(spec.model.d_model),
       dtype_(spec.dtype),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})),
-      token_ranking_(spec.kernels.select<TokenRanking>({statistics_dtype(spec.dtype), vocabulary.target})) {
+      token_ranking_(spec.kernels.select<TokenRanking>(
+          {statistics_dtype(spec.dtype), share(vocabulary.target, tensor_.rank(), tensor_.size()).count()})) {
   require_declared(description, spec.parallel);
   if (plan.stages() != pipeline_.size()) {
     throw Error(fmt::format("a plan of {} pipeline stages for {} ranks", plan.stages(), pipeline_.size()));

@@ -15,7 +15,8 @@ struct Sizes {
 };
 
 /// Sizes that no block size divides, single rows and columns, more than one block of each dimension.
-constexpr std::array sizes{Sizes{1, 37, 19}, Sizes{37, 29, 1}, Sizes{65, 33, 47}, Sizes{9, 67, 301}, Sizes{0, 5, 3}};
+constexpr std::array sizes{Sizes{1, 37, 19},  Sizes{37, 29, 1}, Sizes{65, 33, 47},
+                           Sizes{9, 67, 301}, Sizes{9, 7, 643}, Sizes{0, 5, 3}};
 
 struct Variant {
   Sizes size = {7, 13, 5};

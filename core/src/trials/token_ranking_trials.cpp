@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <heddle/core/operations/token_ranking.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <limits>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "built_in_trials.hpp"
 
@@ -72,7 +75,7 @@ Tensor make_logits(Variant const& variant, TrialTensors& tensors, DType dtype) {
   }
   std::vector<double> values;
   for (std::int64_t i = 0; i < shape.size(); ++i) {
-    values.push_back(variant.range * static_cast<double>(i * 7 % variant.distinct) / static_cast<double>(8));
+    values.push_back(variant.range * static_cast<double>(i * 7 % variant.distinct) / 8.0);
   }
   return tensors.given(dtype, shape, values);
 }

@@ -24,8 +24,9 @@ constexpr int parts_across = 16;
 constexpr int micro = 4;
 static_assert(parts * micro * micro == tile * tile && parts_across * micro == tile);
 
-/// A product with fewer tiles than `enough_teams` to keep a device busy splits its sums into slices, of `least_depth`
-/// products at least: gradients of weights have few tiles and long sums.
+/// Gradients of weights have few tiles and long sums, which are split into slices of at least `least_depth` products
+/// until there are about `enough_teams`. The slices depend on the shape only, never on the device. Products of other
+/// kinds have one: a row of theirs does not depend on how many others there are.
 constexpr Index enough_teams = 512;
 constexpr Index least_depth = 256;
 static_assert(least_depth % tile_depth == 0);
@@ -64,8 +65,8 @@ struct Product {
         c(kernels::rows_of<C>(call.c)),
         bias(kernels::rows_of<Real>(call.bias).data),
         accumulate(problem.accumulate) {
-    Index const wanted =
-        std::clamp<Index>(enough_teams / std::max<Index>(tiles(), 1), 1, std::max<Index>(k / least_depth, 1));
+    Index const most = problem.transpose_a ? std::max<Index>(k / least_depth, 1) : 1;
+    Index const wanted = std::clamp<Index>(enough_teams / std::max<Index>(tiles(), 1), 1, most);
     slice_depth = ((k + wanted - 1) / wanted + tile_depth - 1) / tile_depth * tile_depth;
     slices = k > 0 ? (k + slice_depth - 1) / slice_depth : 1;
   }
@@ -102,7 +103,7 @@ struct Product {
     to = kernels::narrow<C>(before + sum + (bias != nullptr ? bias[j] : Real{0}));
   }
   /// One element of a slice's sums, which may lie outside of c.
-  KOKKOS_INLINE_FUNCTION void store(Index slice, Index i, Index j, Real sum) const {
+  KOKKOS_INLINE_FUNCTION void store_slice(Index slice, Index i, Index j, Real sum) const {
     if (i < m && j < n) {
       if (partial != nullptr) {
         partial[(slice * m + i) * n + j] = sum;
@@ -179,7 +180,7 @@ struct TileWork {
       sums.add(factors);
       team.team_barrier();
     }
-    sums.store([&](int i, int j, Real sum) { product.store(slice, row + i, column + j, sum); });
+    sums.store([&](int i, int j, Real sum) { product.store_slice(slice, row + i, column + j, sum); });
   }
 };
 

@@ -1,4 +1,5 @@
 #include <heddle/core/operations/row_lanes.hpp>
+#include <limits>
 
 #include "ranked_row.hpp"
 #include "support/factories.hpp"

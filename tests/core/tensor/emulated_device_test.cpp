@@ -14,6 +14,13 @@
 namespace heddle {
 namespace {
 
+// Outside of the class, whose protected functions a device's compiler takes no kernels from.
+void add_one(Execution& execution, Tensor const& tensor) {
+  auto* const elements = tensor.data<float>();
+  kernels::for_each(
+      execution, "add_one", tensor.size(), KOKKOS_LAMBDA(std::int64_t index) { elements[index] += 1; });
+}
+
 /// A device that the build emulates (HEDDLE_EMULATE_DEVICE).
 class EmulatedDevice : public testing::Test {
  protected:
@@ -22,12 +29,6 @@ class EmulatedDevice : public testing::Test {
       GTEST_SKIP() << "only a build with HEDDLE_EMULATE_DEVICE (preset emulated-device) has such a device";
     }
     reset_device_work();
-  }
-
-  void add_one(Tensor const& tensor) {
-    auto* const elements = tensor.data<float>();
-    kernels::for_each(
-        execution_, "add_one", tensor.size(), KOKKOS_LAMBDA(std::int64_t index) { elements[index] += 1; });
   }
 
   Arena scratch_;
@@ -39,7 +40,7 @@ using EmulatedDeviceDeathTest = EmulatedDevice;
 TEST_F(EmulatedDeviceDeathTest, TheHostCannotReadOrWriteItsMemory) {
   Tensor const tensor = Tensor::allocate(DType::float32, {3});
   Tensor const in_arena = scratch_.allocate(DType::float32, {3});
-  add_one(tensor);
+  add_one(execution_, tensor);
   EXPECT_EXIT(std::exit(tensor.data<float>()[0] > 0 ? 0 : 1), testing::KilledBySignal(SIGSEGV), "");
   EXPECT_EXIT(tensor.data<float>()[0] = 0, testing::KilledBySignal(SIGSEGV), "");
   EXPECT_EXIT(in_arena.data<float>()[2] = 0, testing::KilledBySignal(SIGSEGV), "");
@@ -49,9 +50,9 @@ TEST_F(EmulatedDevice, KernelsAndCopiesReachItAndAreCounted) {
   Tensor const tensor = from_host<float>(std::vector<float>{1, 2, 3}, {3});
   Tensor const in_arena = scratch_.allocate(DType::float32, {1 << 20});
   EXPECT_EQ(tensor.space(), MemorySpace::device);
-  add_one(tensor);
-  add_one(tensor);
-  add_one(in_arena);
+  add_one(execution_, tensor);
+  add_one(execution_, tensor);
+  add_one(execution_, in_arena);
   EXPECT_EQ(to_host<float>(tensor), (std::vector<float>{3, 4, 5}));
   fence(&execution_);
   DeviceWork const work = device_work().value();
@@ -69,7 +70,7 @@ TEST_F(EmulatedDevice, MemoryThatIsTakenAgainIsZero) {
     for (std::int64_t const size : {10, 5000, 1 << 20}) {
       tensors.push_back(Tensor::allocate(DType::float32, {size}));
       EXPECT_EQ(to_doubles(tensors.back()), std::vector<double>(static_cast<std::size_t>(size)));
-      add_one(tensors.back());
+      add_one(execution_, tensors.back());
     }
     places.push_back(tensors.front().raw());
   }

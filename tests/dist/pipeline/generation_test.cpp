@@ -1,5 +1,8 @@
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/generation/generation.hpp>
+#include <heddle/core/tensor/doubles.hpp>
 #include <heddle/dist/training/training_engine.hpp>
+#include <limits>
 
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
@@ -42,43 +45,89 @@ Config config_of(Task task, Variant const& variant, Layout const& layout) {
   return config;
 }
 
-/// Results for a few sources, an empty one among them, by a model of random weights on a mesh.
-Translations generated(Task task, Variant const& variant, Layout const& layout, Communicator const& world) {
-  Config const config = config_of(task, variant, layout);
-  TestBench bench(config.model, DType::float64, KernelChoices{});
-  ParallelState const parallel = parallel_of(layout, world);
-  TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary, DType::float64});
-  engine.parameters().initialize(config.train.seed);
-  std::vector<Tokens> const sources{{3, 4, 5}, {}, {22, 9, 14, 7, 3, 11}, {6}, {18, 17}};
-  GenerationModel const model{engine.model(), test_ids, config.model.max_length};
-  // Batches of few tokens, so that there are several.
-  return generate(bench.execution(), bench.arena(), model, sources, {.beam_size = 3, .n_best = 2, .batch_tokens = 30});
+/// A model of random weights on a mesh.
+class Generator {
+ public:
+  Generator(Task task, Variant const& variant, Layout const& layout, Communicator const& world)
+      : config_(config_of(task, variant, layout)),
+        bench_(config_.model, DType::float64, KernelChoices{}),
+        parallel_(parallel_of(layout, world)),
+        engine_({config_, bench_.registries(), parallel_, bench_.execution(), vocabulary, DType::float64}) {
+    engine_.parameters().initialize(config_.train.seed);
+  }
+
+  /// Makes the logits of the vocabulary's first token NaN, on the ranks that compute them.
+  void spoil() {
+    Parameter* const output = engine_.parameters().find("output.weight");
+    if (output != nullptr && output->shard_begin == 0) {
+      copy_from_doubles(output->value.rows(0, 1), std::vector<double>(16, std::numeric_limits<double>::quiet_NaN()));
+    }
+  }
+  /// Results for a few sources, an empty one among them.
+  Translations run(GenerationOptions const& options) {
+    std::vector<Tokens> const sources{{3, 4, 5}, {}, {22, 9, 14, 7, 3, 11}, {6}, {18, 17}};
+    GenerationModel const model{engine_.model(), test_ids, config_.model.max_length};
+    return generate(bench_.execution(), bench_.arena(), model, sources, options);
+  }
+
+ private:
+  Config config_;
+  TestBench bench_;
+  ParallelState parallel_;
+  TrainingEngine engine_;
+};
+
+void expect_equal(Translations const& actual, Translations const& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t source = 0; source < expected.size(); ++source) {
+    ASSERT_EQ(actual[source].size(), expected[source].size());
+    for (std::size_t place = 0; place < expected[source].size(); ++place) {
+      EXPECT_EQ(actual[source][place].tokens, expected[source][place].tokens);
+      EXPECT_NEAR(actual[source][place].log_probability, expected[source][place].log_probability, 1e-9);
+      EXPECT_NEAR(actual[source][place].score, expected[source][place].score, 1e-9);
+    }
+  }
+}
+
+/// Calls `check(layout)` for the layouts of tensor and pipeline ranks: those of data and of context translate
+/// separately.
+template <class Check>
+void for_each_layout(Communicator const& world, Check const& check) {
+  for (Layout const& layout : layouts_on(world.size())) {
+    if (layout.sizes[1] == 1 && layout.sizes[2] == 1) {
+      SCOPED_TRACE(describe(layout));
+      check(layout);
+    }
+  }
 }
 
 class LayoutGenerationTest : public DistTest, public testing::WithParamInterface<Task> {};
 
 TEST_P(LayoutGenerationTest, EveryLayoutGeneratesAsOneRank) {
+  // Batches of few tokens, so that there are several; tokens drawn from the whole vocabulary.
+  GenerationOptions const beams{.beam_size = 3, .n_best = 2, .batch_tokens = 30};
+  GenerationOptions const draws{.sampling = {.temperature = 1}};
   std::vector<Variant> variants = other_variants();
   variants.insert(variants.begin(), {{NormPlacement::post, true}, {NormPlacement::pre, false}});
   for (Variant const& variant : variants) {
-    Translations const expected = generated(GetParam(), variant, Layout{}, Communicator::self());
-    for (Layout const& layout : layouts_on(world_.size())) {
-      if (layout.sizes[1] > 1 || layout.sizes[2] > 1) {
-        continue;  // data and context ranks translate separately
-      }
-      SCOPED_TRACE(describe(variant) + ", " + describe(layout));
-      Translations const actual = generated(GetParam(), variant, layout, world_);
-      ASSERT_EQ(actual.size(), expected.size());
-      for (std::size_t source = 0; source < expected.size(); ++source) {
-        ASSERT_EQ(actual[source].size(), expected[source].size());
-        for (std::size_t place = 0; place < expected[source].size(); ++place) {
-          EXPECT_EQ(actual[source][place].tokens, expected[source][place].tokens);
-          EXPECT_NEAR(actual[source][place].log_probability, expected[source][place].log_probability, 1e-9);
-          EXPECT_NEAR(actual[source][place].score, expected[source][place].score, 1e-9);
-        }
-      }
-    }
+    SCOPED_TRACE(describe(variant));
+    Generator alone(GetParam(), variant, Layout{}, Communicator::self());
+    Translations const best = alone.run(beams);
+    Translations const drawn = alone.run(draws);
+    for_each_layout(world_, [&](Layout const& layout) {
+      Generator generator(GetParam(), variant, layout, world_);
+      expect_equal(generator.run(beams), best);
+      expect_equal(generator.run(draws), drawn);
+    });
   }
+}
+
+TEST_P(LayoutGenerationTest, LogitsThatAreNotFiniteAreAnErrorOfEveryRank) {
+  for_each_layout(world_, [&](Layout const& layout) {
+    Generator generator(GetParam(), {NormPlacement::pre, false}, layout, world_);
+    generator.spoil();
+    EXPECT_THROW(generator.run({}), Error);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Tasks, LayoutGenerationTest, testing::Values(Task::translation, Task::continuation));

@@ -47,7 +47,8 @@ class OutputLoss {
   /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary] in statistics_dtype, from the arena:
   /// logits for ranking are not rounded.
   Tensor logits(LayerContext& context, Tensor const& hidden) const;
-  /// The number of tokens whose logits exist at once: 256 on the host, where they stay in the cache.
+  /// The number of tokens whose logits exist at once: 256 on the host, where they stay in the cache, or
+  /// device_chunk_tokens.
   static std::int64_t chunk_tokens(std::int64_t vocabulary, int ranks, DType dtype);
   /// The number of tokens whose logits a device has at once, up to 512 MiB of them: it needs many rows to be busy.
   /// Equal on all `ranks` that share a vocabulary, also where their parts are not, because they reduce each chunk

@@ -192,7 +192,7 @@ class RowLanes {
                          [&](std::int64_t index, Value& partial) { add(ColumnGroup(index, columns), partial); });
   }
 
-  /// Calls `body()` by one lane.
+  /// Calls `body()` by one lane, the same in each call.
   template <class Body>
   KOKKOS_INLINE_FUNCTION void once(Body const& body) const {
     whole_team_ ? Kokkos::single(Kokkos::PerTeam(member_), body) : Kokkos::single(Kokkos::PerThread(member_), body);

@@ -40,8 +40,8 @@ class TokenRanking : public Kernel {
   using Problem = TokenRankingProblem;
   virtual bool supports(TokenRankingProblem const& problem) const = 0;
   static std::shared_ptr<TokenRanking> observed(ObservedSelection<TokenRanking> selection);
-  /// table = [rows, RankingColumns{count}.width()] in float64, contiguous, for a count of at least 1. A row with logits
-  /// that are not finite has a log_sum_exp that is not.
+  /// table = [rows, RankingColumns{count}.width()] in float64, contiguous, for a count of at least 1. A row with NaN
+  /// or +infinity has a log_sum_exp that is not finite. There is at least one column.
   virtual void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) = 0;
 };
 

@@ -52,8 +52,10 @@ struct NetworkModel {
 
 /// A link and its name in files and tables.
 struct NamedLink {
+  using Member = LinkModel NetworkModel::Links::*;  // named because nvcc puts other declarations into parentheses
+
   std::string_view name;
-  LinkModel NetworkModel::Links::*link;
+  Member link;
 };
 std::span<NamedLink const> named_links();
 
