@@ -23,24 +23,24 @@ double median_of(std::vector<StepTimes> const& steps, double StepTimes::*member)
   return median(values);
 }
 
-void print_line(std::string const& name, PartCost const& work, double step_seconds) {
+void print_line(std::string const& name, PartCost const& cost, double step_seconds) {
   auto const optional = [](bool given, double value) { return given ? fmt::format("{:.1f}", value) : ""; };
-  bool const multiplies = work.operations > 0;
+  bool const multiplies = cost.operations > 0;
   std::string floor;
-  if (work.floor_seconds > 0) {
-    auto const most = std::ranges::max_element(work.floors, {}, [](auto const& entry) { return entry.second; });
+  if (cost.floor_seconds > 0) {
+    auto const most = std::ranges::max_element(cost.floors, {}, [](auto const& entry) { return entry.second; });
     floor =
-        fmt::format("{:>9.3f} {:>8.2f}  {}", 1e3 * work.floor_seconds, work.seconds / work.floor_seconds, most->first);
+        fmt::format("{:>9.3f} {:>8.2f}  {}", 1e3 * cost.floor_seconds, cost.seconds / cost.floor_seconds, most->first);
   }
-  fmt::print("{:<42} {:>9.3f} {:>6.1f} {:>7.0f} {:>8} {:>8} {}\n", name, 1e3 * work.seconds,
-             100 * work.seconds / step_seconds, work.calls, optional(multiplies, 1e-9 * work.operations / work.seconds),
-             optional(!multiplies && work.bytes > 0, 1e-9 * work.bytes / work.seconds), floor);
+  fmt::print("{:<42} {:>9.3f} {:>6.1f} {:>7.0f} {:>8} {:>8} {}\n", name, 1e3 * cost.seconds,
+             100 * cost.seconds / step_seconds, cost.calls, optional(multiplies, 1e-9 * cost.operations / cost.seconds),
+             optional(!multiplies && cost.bytes > 0, 1e-9 * cost.bytes / cost.seconds), floor);
 }
 
 PartCost outside(double seconds) {
-  PartCost work;
-  work.seconds = seconds;
-  return work;
+  PartCost cost;
+  cost.seconds = seconds;
+  return cost;
 }
 
 }  // namespace
@@ -96,28 +96,28 @@ StepTimes typical(std::vector<StepTimes> const& steps) {
                    {}};
   std::map<Part, std::vector<double>> seconds;
   for (StepTimes const& step : steps) {
-    for (auto const& [part, work] : step.parts) {
-      result.parts[part] += work;
-      seconds[part].push_back(work.seconds);
+    for (auto const& [part, cost] : step.parts) {
+      result.parts[part] += cost;
+      seconds[part].push_back(cost.seconds);
     }
   }
   double const share = 1 / static_cast<double>(steps.size());
-  for (auto& [part, work] : result.parts) {
+  for (auto& [part, cost] : result.parts) {
     seconds[part].resize(steps.size());  // a step without the part took no time for it
-    work.seconds = median(seconds[part]);
-    work.calls *= share;
-    work.operations *= share;
-    work.bytes *= share;
-    work.floor_seconds *= share;
+    cost.seconds = median(seconds[part]);
+    cost.calls *= share;
+    cost.operations *= share;
+    cost.bytes *= share;
+    cost.floor_seconds *= share;
   }
   return result;
 }
 
 PartCost sum_of(Parts const& parts, std::string_view beginning) {
   PartCost sum;
-  for (auto const& [part, work] : parts) {
+  for (auto const& [part, cost] : parts) {
     if (part.name.starts_with(beginning)) {
-      sum += work;
+      sum += cost;
     }
   }
   return sum;

@@ -73,8 +73,7 @@ void rank_rows(Execution& execution, TokenRankingCall const& call, Tensor const&
         }
         auto const highest = static_cast<kernels::ArithmeticType<Element>>(ranked.logit(0));
         double const sum = sum_of_exponentials(logits, view.columns, highest);
-        ranked.finish(view, logits, view.count < view.columns ? view.count : view.columns,
-                      static_cast<double>(highest) + std::log(sum));
+        ranked.finish(view, logits, static_cast<double>(highest) + std::log(sum));
       });
 }
 

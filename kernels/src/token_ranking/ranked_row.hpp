@@ -23,6 +23,9 @@ struct RankingView {
         end_column(call.end - call.first_token),
         table(ranking.data<double>()),
         count((ranking.dim(1) - RankingColumns::tokens) / 2) {}
+
+  /// Tokens that a row ranks: all columns where there are fewer than wanted.
+  KOKKOS_INLINE_FUNCTION std::int64_t ranked() const { return count < columns ? count : columns; }
 };
 
 /// Candidates are columns and their logits until `finish` makes them tokens and log-probabilities.
@@ -36,7 +39,6 @@ class RankedRow {
         count_(view.count) {}
 
   KOKKOS_INLINE_FUNCTION double logit(std::int64_t index) const { return logits_[index]; }
-  KOKKOS_INLINE_FUNCTION double column(std::int64_t index) const { return columns_[index]; }
   KOKKOS_INLINE_FUNCTION void set(std::int64_t index, double column, double logit) const {
     columns_[index] = column;
     logits_[index] = logit;
@@ -75,15 +77,15 @@ class RankedRow {
     }
   }
 
-  /// Writes the row's results: candidates [0, size) are ordered, `log_sum_exp` is that of all columns.
+  /// Writes the row's results: the candidates are ordered, `log_sum_exp` is that of all columns.
   template <class Element>
-  KOKKOS_INLINE_FUNCTION void finish(RankingView<Element> const& view, Element const* logits, std::int64_t size,
+  KOKKOS_INLINE_FUNCTION void finish(RankingView<Element> const& view, Element const* logits,
                                      double log_sum_exp) const {
     bool const has_end = view.end_column >= 0 && view.end_column < view.columns;
     head_[RankingColumns::log_sum_exp] = log_sum_exp;
     head_[RankingColumns::end] = has_end ? wide<double>(logits[view.end_column]) - log_sum_exp : -INFINITY;
     for (std::int64_t index = 0; index < count_; ++index) {
-      bool const exists = index < size;
+      bool const exists = index < view.ranked();
       set(index, exists ? columns_[index] + static_cast<double>(view.first_token) : -1,
           exists ? logits_[index] - log_sum_exp : -INFINITY);
     }

@@ -17,7 +17,7 @@ void rank_rows(Execution& execution, TokenRankingCall const& call, Tensor const&
         for (std::int64_t column = 0; column < view.columns; ++column) {
           sum += std::exp(kernels::wide<double>(logits[column]) - highest);
         }
-        ranked.finish(view, logits, view.count < view.columns ? view.count : view.columns, highest + std::log(sum));
+        ranked.finish(view, logits, highest + std::log(sum));
       });
 }
 

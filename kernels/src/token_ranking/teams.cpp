@@ -60,13 +60,12 @@ template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void rank_row(RankingView<Element> const& view, std::int64_t row, RowLanes const& lanes) {
   Element const* const logits = view.logits[row];
   RankedRow const ranked(view, row);
-  std::int64_t const size = view.count < view.columns ? view.count : view.columns;
-  bool const by_passes = size <= most_passes;
+  bool const by_passes = view.ranked() <= most_passes;
   Candidate<Real> const first{std::numeric_limits<Real>::infinity(), -1};
   Candidate<Real> const best = next_candidate(lanes, logits, view.columns, first);
   double const sum = sum_of_exponentials(lanes, logits, view.columns, best.logit);
   Candidate<Real> last = best;
-  for (std::int64_t index = 0; by_passes && index < size; ++index) {
+  for (std::int64_t index = 0; by_passes && index < view.ranked(); ++index) {
     last = index == 0 ? best : next_candidate(lanes, logits, view.columns, last);
     lanes.once([&] { ranked.set(index, static_cast<double>(last.column), static_cast<double>(last.logit)); });
   }
@@ -74,7 +73,7 @@ KOKKOS_INLINE_FUNCTION void rank_row(RankingView<Element> const& view, std::int6
     if (!by_passes) {
       ranked.select_with_heap(logits, view.columns);
     }
-    ranked.finish(view, logits, size, static_cast<double>(best.logit) + std::log(sum));
+    ranked.finish(view, logits, static_cast<double>(best.logit) + std::log(sum));
   });
 }
 
