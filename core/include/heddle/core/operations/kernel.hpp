@@ -43,8 +43,8 @@ struct WeightVersion {
 /// A registered implementation, without its interface.
 struct Implementation {
   std::string name;
-  /// `auto` selects the supporting implementation with the highest speed: reference 0, kokkos 10, simd 15, onednn 20,
-  /// avx512 25, or 15 on CPUs with AMX.
+  /// `auto` selects the supporting implementation with the highest speed: reference 0, teams 5 or on a device 18,
+  /// kokkos 10, simd 15, onednn 20, avx512 25, or 15 on CPUs with AMX.
   int speed = 0;
   std::string origin;  ///< "built-in" or the plug-in's path
 };
