@@ -1,13 +1,18 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <compare>
 #include <cstdlib>
+#include <fstream>
+#include <limits>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "onednn_chunks.hpp"
 #include "packed_weights.hpp"
 #include "support/factories.hpp"
 #include "support/lru_cache.hpp"
@@ -18,14 +23,14 @@ namespace heddle {
 namespace {
 
 using Dims = dnnl::memory::dims;
+using onednn::Chunk;
 
-/// Token counts differ from step to step and each new shape costs 0.2 to 0.3 ms of code generation, so a's rows are
-/// computed in chunks of these sizes, and the last rows as one smaller chunk. Chunks of 512 rows run at the speed of
-/// the whole. Threads divide a chunk, so for several the sizes between these are used, too, and up to 512 rows each.
-constexpr std::int64_t large_chunk = 512;
-constexpr std::int64_t small_chunk = 64;
-/// Each primitive's code takes about 66 KiB.
-constexpr std::size_t most_primitives = 512;
+/// The number of primitives that are kept: a large model's steps use about 400.
+constexpr std::size_t max_primitives = 512;
+/// Address space that must be left before code is generated: a primitive has up to 34 functions of 256 KiB.
+constexpr std::size_t room = std::size_t{64} << 20;
+/// oneDNN's own cache serves weights of one shape, whose copies share their code.
+constexpr int shared_primitives = 32;
 
 dnnl::memory::data_type to_onednn(DType dtype) {
   return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -94,18 +99,39 @@ void limit_threads() {
   }
 }
 
-/// The part of a call that one primitive computes: rows [begin, begin + count) of a as stored.
-struct Chunk {
-  std::int64_t begin, count;
-};
+constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
-Chunk next_chunk(std::int64_t begin, std::int64_t rows, std::int64_t threads) {
-  std::int64_t const left = rows - begin;
-  if (threads > 1 && left >= small_chunk) {
-    std::int64_t const most = std::min(left / small_chunk, large_chunk / small_chunk * threads);
-    return {begin, small_chunk * static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)))};
+/// Bytes of address space that primitives may take: an eighth of the limit (`ulimit -v`), if there is one.
+std::size_t code_budget() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? unlimited : limit.rlim_cur / 8;
+}
+
+/// Bytes of address space in use; 0 where the system does not say.
+std::size_t address_space() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+bool has_room() {
+  void* const place = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return place != MAP_FAILED && munmap(place, room) == 0;
+}
+
+/// A copy of `matrix` with a row of zeros below it or a column of zeros at its right.
+Tensor with_zeros(Arena& scratch, Tensor const& matrix, bool row) {
+  std::int64_t const rows = matrix.dim(0);
+  std::int64_t const columns = matrix.dim(1);
+  Tensor const copy = scratch.allocate(matrix.dtype(), row ? Shape{rows + 1, columns} : Shape{rows, columns + 1});
+  auto const size = static_cast<std::int64_t>(size_of(matrix.dtype()));
+  auto* const to = static_cast<std::byte*>(copy.raw());
+  std::fill_n(to, copy.bytes(), std::byte{0});
+  auto const* const from = static_cast<std::byte const*>(matrix.raw());
+  for (std::int64_t i = 0; i < rows; ++i) {
+    std::copy_n(from + i * matrix.row_stride() * size, columns * size, to + i * copy.row_stride() * size);
   }
-  return {begin, left >= large_chunk ? large_chunk : (left >= small_chunk ? small_chunk : left)};
+  return copy;
 }
 
 void* address(Tensor const& tensor, std::int64_t element) {
@@ -143,7 +169,7 @@ class OneDnnGemm final : public Gemm {
   }
 
   std::size_t packed_bytes(GemmProblem const& problem) const override {
-    return problem.transpose_a ? 0 : packed_description(problem).get_size();
+    return problem.transpose_a || is_padded(problem) ? 0 : packed_description(problem).get_size();
   }
   std::size_t kept_bytes() const override {
     return weights_.bytes([](PackedWeight const& weight) { return weight.packed.get_desc().get_size(); });
@@ -161,7 +187,7 @@ class OneDnnGemm final : public Gemm {
     try {
       // oneDNN runs on the calling thread, so earlier kernels must have finished.
       execution.space.fence();
-      problem.k == 0 ? multiply_nothing(execution, call, problem) : multiply_chunks(execution, call, problem);
+      is_padded(problem) ? multiply_padded(execution, call) : multiply_chunks(execution, call, problem);
     } catch (dnnl::error const& error) {
       throw Error(fmt::format("oneDNN could not multiply {} by {} ({}): {}", call.a.shape().to_string(),
                               call.b.shape().to_string(), name_of(problem.dtype), error.what()));
@@ -169,6 +195,25 @@ class OneDnnGemm final : public Gemm {
   }
 
  private:
+  /// Partial sums in bfloat16 would be rounded once per chunk.
+  static bool cuts_reduction(GemmProblem const& problem) {
+    return problem.transpose_a && problem.output_dtype != DType::bfloat16;
+  }
+
+  /// True where the reduction gets one more element, a zero: one over no tokens (an empty pack), and an unsafe one.
+  static bool is_padded(GemmProblem const& problem) {
+    return problem.k == 0 || (!cuts_reduction(problem) && onednn::is_unsafe_reduction(problem.k));
+  }
+
+  void multiply_padded(Execution& execution, GemmCall const& call) {
+    ArenaScope const scope(execution.scratch);
+    GemmCall padded = call;
+    padded.a = with_zeros(execution.scratch, call.a, call.transpose_a);
+    padded.b = with_zeros(execution.scratch, call.b, !call.transpose_b);
+    padded.b_weight = {};
+    multiply_chunks(execution, padded, padded.problem());
+  }
+
   /// The rows of a are tokens: rows of c, or the reduction dimension if a is transposed. That dimension is cut.
   void multiply_chunks(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
     bool const pack = call.b_weight.id != 0 && !problem.transpose_a;
@@ -177,11 +222,10 @@ class OneDnnGemm final : public Gemm {
       return;
     }
     dnnl::memory const* const packed = pack ? &packed_weight(call, problem) : nullptr;
-    // Partial sums in bfloat16 would be rounded once per chunk.
-    bool const whole = problem.transpose_a && problem.output_dtype == DType::bfloat16;
+    bool const whole = problem.transpose_a && !cuts_reduction(problem);
     std::int64_t const rows = call.a.dim(0);
     for (Chunk chunk{}; chunk.begin < rows; chunk.begin += chunk.count) {
-      chunk = whole ? Chunk{0, rows} : next_chunk(chunk.begin, rows, execution.space.concurrency());
+      chunk = whole ? Chunk{0, rows} : onednn::next_chunk(chunk.begin, rows, execution.space.concurrency());
       multiply_chunk(execution, call, problem, chunk, packed);
     }
   }
@@ -222,7 +266,7 @@ class OneDnnGemm final : public Gemm {
       key.b_stride = 0;
       key.transpose_b = false;
     }
-    Matmul& matmul = primitives_.find_or_make(key, [&] { return make_matmul(key, packed); });
+    Matmul& matmul = primitives_.find_or_make(key, [&] { return make_matmul_in_room(key, packed); });
     matmul.a.set_data_handle(address(call.a, chunk.begin * key.a_stride));
     if (packed == nullptr) {
       std::int64_t const skipped = reduced ? chunk.begin : 0;
@@ -246,7 +290,40 @@ class OneDnnGemm final : public Gemm {
     execute(matmul.primitive, stream_, arguments, matmul.bias ? 5 : 4);
   }
 
+  /// Makes sure that code can be generated: where the system refuses memory for it, oneDNN 2.6.3 writes to address 0.
+  /// Frees the code of all primitives if it must; throws Error if that is not enough.
+  void require_room() {
+    if (code_bytes_ <= code_budget_ && has_room()) {
+      return;
+    }
+    primitives_.clear();
+    dnnl::set_primitive_cache_capacity(0);
+    dnnl::set_primitive_cache_capacity(shared_primitives);
+    code_bytes_ = 0;
+    if (!has_room()) {
+      throw Error(fmt::format(
+          "less than {} MiB of address space is left, too little for code that oneDNN generates: allow more "
+          "with `ulimit -v` or the job's memory limit, or set kernels.gemm to another implementation",
+          room >> 20));
+    }
+  }
+
+  /// A primitive for which there is room. Counts its address space if that is limited.
+  Matmul make_matmul_in_room(MatmulKey const& key, dnnl::memory const* packed) {
+    require_room();
+    if (code_budget_ == unlimited) {
+      return make_matmul(key, packed);
+    }
+    std::size_t const before = address_space();
+    Matmul matmul = make_matmul(key, packed);
+    code_bytes_ += std::max(address_space(), before) - before;
+    return matmul;
+  }
+
   Matmul make_matmul(MatmulKey const& key, dnnl::memory const* packed) const {
+    if (onednn::is_unsafe_reduction(key.k)) {
+      throw Error(fmt::format("a reduction over {} elements must not be given to oneDNN: cut or pad it", key.k));
+    }
     auto const b =
         packed != nullptr ? packed->get_desc() : matrix(key.dtype, key.k, key.n, key.b_stride, key.transpose_b);
     auto const description = describe(key, b, engine_);
@@ -264,6 +341,7 @@ class OneDnnGemm final : public Gemm {
   /// b in the layout that oneDNN prefers for chunks of this n and k.
   dnnl::memory& packed_weight(GemmCall const& call, GemmProblem const& problem) {
     auto const make = [&] {
+      require_room();
       dnnl::memory const packed(packed_description(problem), engine_);
       dnnl::memory const source(matrix(problem.b_dtype, problem.k, problem.n, call.b.row_stride(), problem.transpose_b),
                                 engine_, call.b.raw());
@@ -279,7 +357,7 @@ class OneDnnGemm final : public Gemm {
   dnnl::memory::desc packed_description(GemmProblem const& problem) const {
     MatmulKey const typical{problem.dtype,
                             problem.output_dtype,
-                            large_chunk,
+                            onednn::largest_chunk,
                             problem.n,
                             problem.k,
                             problem.k,
@@ -291,22 +369,6 @@ class OneDnnGemm final : public Gemm {
                             false};
     dnnl::memory::desc const any({problem.k, problem.n}, to_onednn(problem.dtype), dnnl::memory::format_tag::any);
     return describe(typical, any, engine_).weights_desc();
-  }
-
-  void multiply_nothing(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
-    // A reduction over no tokens (an empty pack): c = bias, or c += bias. It is rare, so one product with a row of
-    // zeros computes it.
-    ArenaScope const scope(execution.scratch);
-    auto const zeros = [&](bool transposed, std::int64_t length) {
-      Tensor const tensor = execution.scratch.allocate(problem.dtype, transposed ? Shape{length, 1} : Shape{1, length});
-      std::fill_n(static_cast<std::byte*>(tensor.raw()), tensor.bytes(), std::byte{0});
-      return tensor;
-    };
-    GemmCall padded = call;
-    padded.a = zeros(!problem.transpose_a, problem.m);
-    padded.b = zeros(problem.transpose_b, problem.n);
-    padded.b_weight = {};
-    multiply_chunks(execution, padded, padded.problem());
   }
 
   bool has_bfloat16() const {
@@ -322,7 +384,9 @@ class OneDnnGemm final : public Gemm {
   dnnl::engine engine_;
   dnnl::stream stream_;
   bool threads_limited_ = false;
-  LruCache<MatmulKey, Matmul> primitives_{most_primitives};
+  LruCache<MatmulKey, Matmul> primitives_{max_primitives};
+  std::size_t code_budget_ = code_budget();
+  std::size_t code_bytes_ = 0;  ///< of the primitives made since all were freed
   PackedWeights<PackedWeight> weights_;
 };
 
@@ -331,6 +395,7 @@ class OneDnnGemm final : public Gemm {
 void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
   // Must come before any other use of oneDNN: the level set first holds for the whole process.
   dnnl::set_max_cpu_isa(highest_isa(level));
+  dnnl::set_primitive_cache_capacity(shared_primitives);
   registry.add("onednn", speeds::vendor, std::make_shared<OneDnnGemm>());
 }
 

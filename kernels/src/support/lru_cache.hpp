@@ -15,7 +15,7 @@ class LruCache {
  public:
   explicit LruCache(std::size_t capacity, std::uint64_t patience = 0) : capacity_(capacity), patience_(patience) {}
 
-  /// The key's value, made by `make()` if there is none; valid until the next call.
+  /// The key's value, made by `make()` if there is none; valid until the next call. `make` may clear the cache.
   template <class Make>
   Value& find_or_make(Key const& key, Make&& make) {
     ++calls_;
@@ -31,6 +31,11 @@ class LruCache {
   }
 
   std::size_t size() const { return entries_.size(); }
+
+  void clear() {
+    places_.clear();
+    entries_.clear();
+  }
 
   /// Calls `visit(value)` for each value, the one used last first.
   template <class Visit>
