@@ -325,6 +325,9 @@ bool BeamSearch::is_done(Sentence const& sentence, double best_live, std::int64_
   if (sentence.finished.size() < n_best) {
     return false;
   }
+  if (options_.beam_size == 1) {  // greedy: what a longer hypothesis could score does not count
+    return true;
+  }
   std::vector<double> scores;
   for (Hypothesis const& hypothesis : sentence.finished) {
     scores.push_back(hypothesis.score);

@@ -202,9 +202,11 @@ class GenerationTest : public testing::TestWithParam<SampleOptions> {
 TEST_P(GenerationTest, GreedyIsTheNaiveArgmaxOverFullPrefixes) {
   constexpr std::size_t longest = 11;
   auto const sources = sample_sources();
-  // Without a penalty nothing that is longer can beat the first end token.
-  auto const results = sample_.generate(sources, {.max_length = longest, .length_penalty = 0});
+  // A penalty under which a longer hypothesis may score better than the one that the likeliest end token ends.
+  double const penalty = 1;
+  auto const results = sample_.generate(sources, {.max_length = longest, .length_penalty = penalty});
   for (std::size_t index = 0; index < sources.size(); ++index) {
+    SCOPED_TRACE("sentence " + std::to_string(index));
     Tokens tokens;
     double log_probability = 0;
     while (true) {
@@ -218,7 +220,7 @@ TEST_P(GenerationTest, GreedyIsTheNaiveArgmaxOverFullPrefixes) {
       }
       tokens.push_back(best);
     }
-    expect_same(results[index], {{tokens, log_probability, score(log_probability, tokens.size(), 0)}}, 1e-9);
+    expect_same(results[index], {{tokens, log_probability, score(log_probability, tokens.size(), penalty)}}, 1e-9);
   }
 }
 

@@ -48,7 +48,7 @@ class SearchObserver {
 };
 
 struct GenerationOptions {
-  std::int64_t beam_size = 1;        ///< 1: one live hypothesis
+  std::int64_t beam_size = 1;        ///< 1: greedy, one live hypothesis
   std::int64_t n_best = 1;           ///< hypotheses per sentence, at most beam_size
   std::int64_t max_length = 0;       ///< target tokens, without the end token; 0: 2 * source tokens + 50
   double length_penalty = 1;         ///< exponent of the length in a hypothesis's score
@@ -77,8 +77,8 @@ struct Hypothesis {
 /// than beam_size are finished, later only by ending at once. (Stopping as soon as beam_size are finished loses good
 /// translations: unlikely short ones end early and fill the list.) At the longest length allowed (max_length, and
 /// never more than the model's) every live hypothesis takes the end token. Equal probabilities are ranked by parent,
-/// then by token id. With beam_size 1 and length_penalty 0 this is greedy decoding; with a penalty a hypothesis may go
-/// on where its likeliest next token is the end.
+/// then by token id. With beam_size 1 this is greedy decoding, whatever the length_penalty: the likeliest token at each
+/// step, up to the first end token among them.
 ///
 /// A model of one stack has no sources but prompts, in the target's vocabulary: every hypothesis begins with its
 /// prompt, which is read token by token, and tokens, probabilities, lengths and max_length are those of the
