@@ -6,37 +6,52 @@
 #include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "command_line/options.hpp"
 #include "commands/commands.hpp"
+#include "report/warning.hpp"
 
 namespace heddle {
 namespace {
+
+/// Which of the processes that a launcher started run a command.
+enum class Processes {
+  all,   ///< as ranks that work together, or each for its own host
+  first  ///< rank 0: the others would do its work again, and write the same output
+};
 
 struct Command {
   char const* name;
   char const* help;
   int (*run)(Arguments const&);
+  Processes processes;
 };
 
 constexpr std::array commands = {
-    Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data},
-    Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare},
-    Command{"plan", "find the fastest layouts of a run that fit into so many nodes", run_plan},
-    Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train},
-    Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised},
-    Command{"translate", "translate text with a trained model", run_translate},
-    Command{"generate", "continue text with a trained decoder", run_generate},
-    Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate},
-    Command{"inspect", "show what is in a dataset, checkpoint or run, also as a page with charts", run_inspect},
-    Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint},
-    Command{"config", "print, check or explain a configuration", run_config},
-    Command{"kernels", "list, check or time kernels and layers", run_kernels},
-    Command{"new-plugin", "write a plug-in's project", run_new_plugin},
-    Command{"doctor", "look for things on this machine that hurt: MPI, threads, memory, files, Slurm", run_doctor},
+    Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data,
+            Processes::first},
+    Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare,
+            Processes::first},
+    Command{"plan", "find the fastest layouts of a run that fit into so many nodes", run_plan, Processes::all},
+    Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train,
+            Processes::all},
+    Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,
+            Processes::all},
+    Command{"translate", "translate text with a trained model", run_translate, Processes::first},
+    Command{"generate", "continue text with a trained decoder", run_generate, Processes::first},
+    Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate, Processes::first},
+    Command{"inspect", "show what is in a dataset, checkpoint or run, also as a page with charts", run_inspect,
+            Processes::first},
+    Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint, Processes::first},
+    Command{"config", "print, check or explain a configuration", run_config, Processes::first},
+    Command{"kernels", "list, check or time kernels and layers", run_kernels, Processes::all},
+    Command{"new-plugin", "write a plug-in's project", run_new_plugin, Processes::first},
+    Command{"doctor", "look for things on this machine that hurt: MPI, threads, memory, files, Slurm", run_doctor,
+            Processes::all},
 };
 
 void print_help() {
@@ -77,7 +92,20 @@ int dispatch(std::vector<std::string> const& arguments) {
     std::cout << "heddle " << HEDDLE_VERSION << '\n';
     return static_cast<int>(ExitCode::done);
   }
-  return find_command(first).run({arguments.begin() + 1, arguments.end()});
+  Command const& command = find_command(first);
+  if (command.processes == Processes::first) {
+    LaunchedRank const launched = launched_rank();
+    if (launched.rank > 0) {
+      return static_cast<int>(ExitCode::done);
+    }
+    if (launched.ranks > 1) {
+      warn(
+          fmt::format("{} is running in {} processes and does not share its work among them: rank 0 does all of it, "
+                      "the others have ended",
+                      command.name, launched.ranks));
+    }
+  }
+  return command.run({arguments.begin() + 1, arguments.end()});
 }
 
 /// The exit code must not be 0 if output was lost.

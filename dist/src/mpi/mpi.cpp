@@ -2,6 +2,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <exception>
@@ -54,6 +55,19 @@ bool launched_by_mpi() {
     }
   }
   return announced_ranks() > 0;
+}
+
+LaunchedRank launched_rank() {
+  // mpirun inside of a Slurm job may leave its ranks with the Slurm variables of its daemons: they come last.
+  int rank = 0;
+  for (char const* const name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+    if (std::getenv(name) != nullptr) {
+      rank = environment_number(name);
+      break;
+    }
+  }
+  int const ranks = std::max(announced_ranks(), 1);
+  return launched_by_mpi() ? LaunchedRank{rank, std::max(ranks, rank + 1)} : LaunchedRank{};
 }
 
 std::string launcher_command(int ranks) {

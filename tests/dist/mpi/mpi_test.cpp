@@ -26,8 +26,8 @@ namespace {
 class LauncherEnvironment {
  public:
   explicit LauncherEnvironment(std::map<std::string, std::string> const& variables) {
-    for (char const* const name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PMI_FD",
-                                   "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) {
+    for (char const* const name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_SIZE",
+                                   "PMI_FD", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) {
       char const* const value = std::getenv(name);
       before_[name] = value == nullptr ? std::nullopt : std::optional<std::string>(value);
       unsetenv(name);
@@ -77,6 +77,29 @@ TEST(LaunchTest, IsSeenInALaunchersEnvironmentAlone) {
   // A batch script, and srun of a single task.
   EXPECT_FALSE(launched_with({{"SLURM_PROCID", "0"}}));
   EXPECT_FALSE(launched_with({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
+}
+
+TEST(LaunchTest, KnowsItsRankWithoutMpi) {
+  using Variables = std::map<std::string, std::string>;
+  auto const place = [](Variables const& variables) {
+    LauncherEnvironment const environment(variables);
+    auto const [rank, ranks] = launched_rank();
+    return std::pair(rank, ranks);
+  };
+  using Place = std::pair<int, int>;
+  EXPECT_EQ(place({}), Place(0, 1));
+  EXPECT_EQ(place({{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}), Place(0, 1));
+  Variables mpirun{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}};
+  EXPECT_EQ(place(mpirun), Place(2, 4));
+  mpirun.insert({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+  EXPECT_EQ(place(mpirun), Place(2, 4)) << "in a Slurm job";
+  EXPECT_EQ(place({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}}), Place(1, 3));
+  EXPECT_EQ(place({{"PMIX_RANK", "1"}}), Place(1, 2)) << "at least so many";
+  EXPECT_EQ(place({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}}), Place(3, 4));
+  // The shell of an allocation, a batch script, and srun of a single task.
+  EXPECT_EQ(place({{"SLURM_NTASKS", "4"}}), Place(0, 1));
+  EXPECT_EQ(place({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), Place(0, 1));
+  EXPECT_EQ(place({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}), Place(0, 1));
 }
 
 TEST(MpiSessionTest, JoinsAnMpiThatRunsAndLeavesItRunning) {

@@ -12,6 +12,16 @@ namespace heddle {
 /// MPI: Communicator::self() is its world.
 bool launched_by_mpi();
 
+/// The place of a process among those that a launcher started.
+struct LaunchedRank {
+  int rank = 0;
+  int ranks = 1;
+};
+
+/// This process's, from the launcher's environment; rank 0 of 1 without a launcher. For programs that do not start
+/// MPI, whose processes know of each other only so.
+LaunchedRank launched_rank();
+
 /// The beginning of a command line that starts this many ranks as this process was started: "mpirun -np 4",
 /// "srun -n 4", or "" for one that was started by hand.
 std::string launcher_command(int ranks);
