@@ -237,11 +237,39 @@ code=0
 [ "$code" -eq 70 ] && grep -q 'replicas diverged: parameter encoder.layers.0.shift.shift differs' log &&
   grep -q 'gradient_partial_over = {MeshAxis::tensor}, or spec.stream_axes()' log || fail "a forgotten declaration: exit code $code"
 
-# The checkpoint knows its plug-in.
-head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole > translated 2> log || fail "translate"
+# The checkpoint knows its plug-ins, but does not load them: they are named again, or the directory is trusted.
+cat > mark.cpp << 'CPP'
+#include <cstdlib>
+__attribute__((constructor)) static void mark() { std::system("touch loaded"); }
+CPP
+"$compiler" -shared -fPIC -o mark.so mark.cpp
+sum() { sha256sum "$1" | cut -d ' ' -f 1; }
+cp $plugin swish.kept
+cp mark.so $plugin
+for command in translate "evaluate --source text/test.en --reference text/test.de" "inspect --html page.html"; do
+  model="--checkpoint whole"
+  [ "${command%% *}" != inspect ] || model=whole
+  code=0
+  "$HEDDLE" $command $model < text/test.en > translated 2> log || code=$?
+  [ "$code" -eq 78 ] || fail "$command with plug-ins that nobody named: exit code $code instead of 78"
+  for file in $plugin $operation; do
+    grep -qF "$file (sha256 $(sum $file))" log || fail "$command: $file is not named with its digest"
+  done
+  [ ! -e loaded ] || fail "$command runs code that a checkpoint names"
+done
+"$HEDDLE" translate --checkpoint whole --trust-plugins < text/test.en > translated 2> log || true
+[ -e loaded ] || fail "a library that is loaded leaves no mark: the test shows nothing"
+cp swish.kept $plugin
+head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole --plugin $plugin --plugin $operation > translated 2> log || fail "translate"
 [ "$(wc -l < translated)" -eq 3 ] || fail "not as many translations as lines"
+for trust in --trust-plugins "--set plugins.paths=[\"$operation\",\"$plugin\"]"; do
+  head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole $trust > trusted.out 2> log || fail "translate $trust"
+  cmp translated trusted.out || fail "translate $trust translates otherwise"
+done
+"$HEDDLE" inspect whole --html page.html --plugin $plugin --plugin $operation > listing 2> log || fail "inspect --html with plug-ins"
+"$HEDDLE" inspect whole > listing 2> log || fail "inspect needs plug-ins to show a configuration"
 
-# If its path does not exist, a file of the same name can be given.
+# A file of the same name in another place can be given.
 mkdir elsewhere
 cp $plugin $operation elsewhere
 (cd elsewhere && head -n 3 ../text/test.en | "$HEDDLE" translate --checkpoint ../whole --plugin swish.so --plugin hadamard.so) \
@@ -250,9 +278,11 @@ cmp translated moved || fail "the plug-in in another place translates otherwise"
 
 # Without the plug-in: the message says how to name it. Beside the configuration it is found.
 mv build/swish.so hidden.so
-code=0
-head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole > moved 2> log || code=$?
-[ "$code" -eq 78 ] && grep -q -- '--plugin PATH/swish.so' log || fail "translate without the plug-in: $code"
+for trust in "" --trust-plugins; do
+  code=0
+  head -n 3 text/test.en | "$HEDDLE" translate --checkpoint whole $trust > moved 2> log || code=$?
+  [ "$code" -eq 78 ] && grep -q -- '--plugin PATH/swish.so' log || fail "translate without the plug-in: $code"
+done
 mv hidden.so build/swish.so
 (mkdir -p away && cd away && "$HEDDLE" kernels --config ../run.toml --set "plugins.paths=[\"$operation\",\"$plugin\"]" > ../listing 2> ../log) ||
   fail "a plug-in beside the configuration is not found"
@@ -330,7 +360,6 @@ grep -qF "heddle: the implementation 'crash' of operation 'activation' (build/cr
   log || fail "the plug-in that crashes is not named"
 
 # Digests: one that differs is refused before the library is opened; ranks compare theirs.
-sum() { sha256sum "$1" | cut -d ' ' -f 1; }
 cp text.so named.so
 refused ./named.so "but plugins.sha256 gives $(sum $plugin)" --set 'plugins.paths=["./named.so"]' \
   --set "plugins.sha256=[\"$(sum $plugin)\"]"

@@ -73,8 +73,11 @@ CommandSyntax inspect_syntax(InspectOptions& options) {
       ("beam", po::value(&options.page.beam_size)->value_name("N")->default_value(options.page.beam_size),
        "hypotheses kept by the search that is drawn")  //
       ("plugin", po::value(&options.page.plugins)->value_name("LIBRARY")->composing(),
-       "a shared library with kernels and layers that the model needs; can be given again")  //
-      ("trust-plugins", po::bool_switch(&options.page.trust_plugins), "load plug-ins without checking them");
+       "a shared library with kernels and layers that the model needs: those that a checkpoint names are loaded only "
+       "if "
+       "they are named here; can be given again")  //
+      ("trust-plugins", po::bool_switch(&options.page.trust_plugins),
+       "load the plug-ins that the checkpoint names, unchecked");
   syntax.positional.add("path", 1);
   return syntax;
 }

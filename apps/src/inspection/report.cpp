@@ -12,6 +12,7 @@
 #include "inspection/model/neighbours.hpp"
 #include "inspection/page/page.hpp"
 #include "inspection/run/run_view.hpp"
+#include "translation/trusted_plugins.hpp"
 
 namespace heddle {
 namespace {
@@ -62,7 +63,8 @@ void add_pack(boost::json::object& data, Config const& config, Dataset const& da
   }
 }
 
-/// The model; without sentences given by the user, nothing and a note where it cannot be opened.
+/// The model; without sentences given by the user, nothing and a note where it cannot be opened, unless its plug-ins
+/// are not trusted.
 std::optional<ModelView> open_model(HtmlReportOptions const& options, RunView const& run, Notes& notes) {
   TrainedModelOptions model;
   model.checkpoint = run.checkpoint->directory().string();
@@ -71,6 +73,8 @@ std::optional<ModelView> open_model(HtmlReportOptions const& options, RunView co
   auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
   try {
     return ModelView::open(model, report);
+  } catch (UntrustedPluginsError const&) {
+    throw;
   } catch (Error const& error) {
     if (!options.sentences.empty()) {
       throw;

@@ -8,6 +8,7 @@
 
 #include "registration.hpp"
 #include "training/checkpoint.hpp"
+#include "trusted_plugins.hpp"
 
 namespace heddle {
 namespace {
@@ -106,26 +107,11 @@ void require_model_of(Checkpoint const& checkpoint, Config const& config) {
   }
 }
 
-/// The plug-ins to load: a given file is taken in place of one of the checkpoint's configuration that has its name, and
-/// must have its digest.
-PluginsConfig plugins_of(Config const& config, std::vector<std::string> given) {
-  PluginsConfig plugins = config.plugins;
-  for (std::string& path : plugins.paths) {
-    auto const other = std::find_if(given.begin(), given.end(), [&](fs::path const& other_path) {
-      return other_path.filename() == fs::path(path).filename();
-    });
-    if (other != given.end()) {
-      path = *other;
-      given.erase(other);
-    } else if (!fs::exists(path)) {
-      throw ConfigError(
-          fmt::format("the model was trained with the plug-in {}, which is not there; name a copy of it: --plugin "
-                      "PATH/{}",
-                      path, fs::path(path).filename().string()));
-    }
-  }
-  add_plugins(plugins, given);
-  return plugins;
+/// Whether an option --set names plug-ins.
+bool names_plugins(std::string const& override_text) {
+  std::string key = override_text.substr(0, override_text.find('='));
+  std::erase_if(key, [](char letter) { return std::string_view(" \t\"'").find(letter) != std::string_view::npos; });
+  return key == "plugins.paths";
 }
 
 }  // namespace
@@ -143,11 +129,10 @@ void add_model_options(po::options_description& description, TrainedModelOptions
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
        "a key's value in place of the checkpoint's, for example kernels.gemm=reference; can be given again")  //
       ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
-       "a shared library with kernels and layers, beside those the model was trained with, or in place of one of the "
-       "same "
-       "file name that is no longer where it was; can be given again")  //
+       "a shared library with kernels and layers: one that the model was trained with, which is loaded only if it is "
+       "named here (a file of the same name takes its place), or another one; can be given again")  //
       ("trust-plugins", po::bool_switch(&options.trust_plugins),
-       "load plug-ins without checking their kernels and layers");
+       "load the plug-ins that the checkpoint names, and load all plug-ins without checking their kernels and layers");
 }
 
 std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report) {
@@ -184,9 +169,10 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   require_model_of(first, config);
   Vocabulary vocabulary{Tokenizer::from_model(first.source_model()), Tokenizer::from_model(first.target_model())};
   std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), std::move(vocabulary)));
-  model->build(
-      {.plugins = read_plugins(plugins_of(model->config_, options.plugins)), .trust_plugins = options.trust_plugins},
-      options, require);
+  bool const own_paths = std::ranges::any_of(options.overrides, names_plugins);
+  PluginsConfig const plugins = trusted_plugins(
+      model->config_.plugins, {options.plugins, options.trust_plugins || own_paths}, first.directory().string());
+  model->build({.plugins = read_plugins(plugins), .trust_plugins = options.trust_plugins}, options, require);
   model->load(checkpoints);
   return model;
 }

@@ -27,8 +27,8 @@ struct TrainedModelOptions {
   std::string which = "auto";          ///< "best", "last", or "auto": the best where there is one, else the last
   std::int64_t average = 1;            ///< the number of newest checkpoints whose parameters are averaged
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
-  bool trust_plugins = false;          ///< they are not checked
-  std::vector<std::string> plugins;    ///< beside those of the configuration, or in place of one with that file name
+  bool trust_plugins = false;          ///< those that the checkpoint names are loaded, and none is checked
+  std::vector<std::string> plugins;    ///< see trusted_plugins
   /// May add kernels and choose them; called before the model is built.
   std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};
 };
@@ -49,7 +49,8 @@ std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, Che
 class TrainedModel {
  public:
   /// Opens the checkpoints, builds the model of the first one's configuration and loads the parameters, without memory
-  /// for gradients. Throws as open_checkpoints does, and ConfigError if this build lacks a kernel, layer or plug-in
+  /// for gradients. Throws as open_checkpoints does, and UntrustedPluginsError before code of the checkpoint's choice
+  /// would run, ConfigError if this build lacks a kernel, layer or plug-in
   /// that the model was trained with, DataError if a parameter is missing, superfluous or of another shape.
   static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require,
                                             CheckpointStore::Report const& report);
