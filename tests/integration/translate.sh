@@ -84,12 +84,37 @@ code=0
 "$HEDDLE" inspect run > /dev/full 2> stderr || code=$?
 [ "$code" = 1 ] && grep -q '^heddle: the standard output could not be written' stderr || fail "inspect into a full disk: $code"
 
-# A line that is too long loses its end; one that is not UTF-8 is refused by number.
+# A line in, a line out, while the input goes on: through a pipe with --window 1, and typed at a terminal.
+coproc translator { "$HEDDLE" translate --checkpoint run --beam 1 --window 1 2> stderr; }
+into=${translator[1]} from=${translator[0]} pid=$translator_PID
+for number in 1 2; do
+  sed -n ${number}p some.en >&"$into"
+  read -r -t 120 -u "$from" answer || fail "no answer to line $number while the pipe is open"
+  [ "$answer" = "$(sed -n ${number}p greedy.de)" ] || fail "line $number through a pipe: '$answer'"
+done
+exec {into}>&-
+wait "$pid" || { cat stderr; fail "translate at the end of a pipe"; }
+
+# Under a launcher rank 0 does the work, once, and says so; the others say nothing.
+for command in "translate --beam 1 --input some.en" "evaluate --source demo/valid.en --reference demo/valid.de"; do
+  "$HEDDLE" $command --checkpoint run > alone
+  "$HEDDLE_MPIRUN" -np 3 "$HEDDLE" $command --checkpoint run > stdout 2> stderr || { cat stderr; fail "mpirun $command"; }
+  cmp stdout alone || fail "three ranks write something else: $command"
+  [ "$(grep -c 'in 3 processes and does not share its work' stderr)" = 1 ] || { cat stderr; fail "ranks do not warn once: $command"; }
+done
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" translate --checkpoint run --beam 1 < some.en 2> stderr | cmp - greedy.de || fail "the standard input of two ranks"
+
+# A line that is too long loses its end; what is not UTF-8 is replaced and counted, or refused by number.
 { sed -n 1p demo/test.en; printf 'seven thousand %.0s' {1..40}; echo; } > long.en
 input=long.en expect 0 '^heddle: line 2: .* tokens; only the first 39 are translated' "$HEDDLE" translate --checkpoint run
 [ "$(wc -l < stdout)" = 2 ] || fail "a long line was lost"
 printf 'one\ntwo \xff\n' > bad.en
-input=bad.en expect 65 'line 2: byte 5 (0xFF) is not valid UTF-8' "$HEDDLE" translate --checkpoint run
+input=bad.en expect 65 'line 2: byte 5 (0xFF) is not valid UTF-8' "$HEDDLE" translate --checkpoint run --invalid-utf8 fail
+input=bad.en expect 0 'warning: .*: 1 of 2 lines are not valid UTF-8, the first is line 2' "$HEDDLE" translate --checkpoint run
+[ "$(wc -l < stdout)" = 2 ] || fail "a line that is not UTF-8 was lost"
+expect 0 'bad.en: 1 of 2 lines' "$HEDDLE" evaluate --hypotheses bad.en --reference bad.en
+grep -q '^chrF2|.* = 100.00$' stdout || fail "what is replaced on both sides is not equal"
+expect 64 '"skip"; expected replace or fail' "$HEDDLE" translate --checkpoint run --invalid-utf8 skip
 expect 65 'no.en' "$HEDDLE" translate --checkpoint run --input no.en
 expect 64 'checkpoint is missing' "$HEDDLE" translate
 expect 64 'expected 1 <= n-best <= beam size' "$HEDDLE" translate --checkpoint run --beam 2 --n-best 3
@@ -126,6 +151,12 @@ reported=$(grep -o '"valid_perplexity": *[0-9.eE+-]*' run/metrics.jsonl | tail -
 "$HEDDLE" evaluate --checkpoint run --which last --source demo/valid.en --reference demo/valid.de --beam 1 > scores
 awk -v reported="$reported" '/^perplexity/ {found = $3} END {exit !(found > 0.999 * reported && found < 1.001 * reported)}' \
   scores || { cat scores; fail "training reported a perplexity of $reported"; }
+# Windows change no score, except by rounding; texts that do not fit are refused before anything is translated.
+"$HEDDLE" evaluate --checkpoint run --which last --source demo/valid.en --reference demo/valid.de --beam 1 --window 7 > windows
+diff <(sed 's/\(perplexity = [0-9]*\.[0-9][0-9]\).*nats/\1 nats/' scores) <(sed 's/\(perplexity = [0-9]*\.[0-9][0-9]\).*nats/\1 nats/' windows) ||
+  fail "windows change scores"
+expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --checkpoint run --source demo/test.en --reference demo/valid.de --output never
+[ ! -e never ] || fail "texts of different lengths were translated"
 expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --hypotheses demo/test.de --reference demo/valid.de
 expect 64 'expected either --checkpoint with --source, or --hypotheses' "$HEDDLE" evaluate --reference demo/test.de
 expect 64 'expected 13a or none' "$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de --tokenize intl

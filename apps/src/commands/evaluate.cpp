@@ -8,13 +8,13 @@
 #include <heddle/io/dataset/batches.hpp>
 #include <heddle/io/metrics/bleu.hpp>
 #include <heddle/io/metrics/chrf.hpp>
-#include <heddle/io/text/text.hpp>
 #include <iostream>
-#include <numeric>
 #include <optional>
 
+#include "command_line/invalid_utf8.hpp"
 #include "command_line/options.hpp"
 #include "commands.hpp"
+#include "translation/line_pairs.hpp"
 #include "translation/text_evaluation.hpp"
 #include "translation/text_output.hpp"
 #include "translation/translation.hpp"
@@ -23,7 +23,6 @@ namespace heddle {
 namespace {
 
 namespace po = boost::program_options;
-using Lines = std::vector<std::string>;
 
 struct EvaluateOptions {
   TrainedModelOptions model;
@@ -34,6 +33,8 @@ struct EvaluateOptions {
   std::string text;
   std::string tokenize = "13a";
   std::string output;
+  std::optional<std::int64_t> window;
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::replace;
 };
 
 CommandSyntax evaluate_syntax(EvaluateOptions& options) {
@@ -61,6 +62,10 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
       ("output", text(options.output), "write the model's translations to this file");
   add_model_options(syntax.options, options.model);
   add_generation_options(syntax.options, options.generation);
+  add_window(syntax.options, options.window,
+             fmt::format("lines read before they are translated, those of similar length together; not given: {}",
+                         default_window));
+  add_invalid_utf8(syntax.options, options.invalid_utf8);
   return syntax;
 }
 
@@ -106,87 +111,142 @@ void check_options(EvaluateOptions const& options) {
   require_valid(options.generation);
 }
 
-void require_equal_lines(std::string const& name, Lines const& lines, std::string const& reference_name,
-                         Lines const& references) {
-  if (lines.size() != references.size()) {
-    throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other", name,
-                                readable_count(lines.size()), reference_name, readable_count(references.size())));
+class Scores {
+ public:
+  explicit Scores(std::string const& tokenize)
+      : tokenize_(tokenize), bleu_(tokenize == "13a" ? BleuTokenization::mteval_13a : BleuTokenization::none) {}
+
+  void add(std::string const& hypothesis, std::string const& reference) {
+    bleu_.add(hypothesis, reference);
+    chrf_.add(hypothesis, reference);
   }
-  if (lines.empty()) {
-    throw DataError(fmt::format("{} is empty: expected at least one line", name));
+
+  void print() const {
+    std::string const bleu = bleu_.score().text();
+    // sacreBLEU's own form: its signature stands in place of the name BLEU.
+    std::cout << fmt::format("BLEU|nrefs:1|case:mixed|eff:no|tok:{}|smooth:exp|version:heddle-{}{}\n", tokenize_,
+                             HEDDLE_VERSION, bleu.substr(bleu.find(' ')));
+    std::cout << fmt::format("chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:heddle-{} = {:.2f}\n",
+                             HEDDLE_VERSION, chrf_.score());
   }
+
+ private:
+  std::string tokenize_;
+  BleuCounter bleu_;
+  ChrfCounter chrf_;
+};
+
+/// The references' loss given their sources, over all pairs that fit the model, in packs of pairs of similar length.
+class ReferenceLoss {
+ public:
+  explicit ReferenceLoss(TrainedModel& model) : model_(model) {}
+
+  void add(LinePairWindow const& window) {
+    Vocabulary const& vocabulary = model_.vocabulary();
+    std::vector<SentencePair> pairs;
+    for (std::size_t index = 0; index < window.lines.size(); ++index) {
+      pairs.push_back({static_cast<std::int32_t>(index), vocabulary.source.encode(window.lines[index].text),
+                       vocabulary.target.encode(window.references[index])});
+    }
+    MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
+    GlobalBatch batch = all_samples(samples, model_.config().model.max_length);
+    left_out_ += window.lines.size() - batch.samples.size();
+    if (batch.samples.empty()) {
+      return;
+    }
+    std::ranges::stable_sort(batch.samples, {}, [&](std::int64_t index) { return samples.cost(0, index).longer(); });
+    constexpr std::int64_t pack_tokens = 4096;
+    loss_ += model_.loss(SampledMicroBatches(samples, std::move(batch), {.most_tokens = pack_tokens}));
+  }
+
+  void print() const {
+    if (left_out_ > 0) {
+      std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n",
+                               readable_count(left_out_));
+    }
+    if (loss_.tokens > 0) {
+      double const mean = loss_.negative_log_likelihood / loss_.weight;
+      std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
+                               readable_count(loss_.tokens));
+    }
+  }
+
+ private:
+  TrainedModel& model_;
+  LossSums loss_;
+  std::size_t left_out_ = 0;
+};
+
+/// The file of --output. That it cannot be written is reported last: the scores are useful without the translations.
+class KeptTranslations {
+ public:
+  /// Throws as TextOutput does.
+  explicit KeptTranslations(EvaluateOptions const& options) {
+    if (!options.output.empty()) {
+      output_.emplace(options.output, std::vector{options.source, options.reference});
+    }
+  }
+
+  void write(std::string const& text) {
+    if (!output_ || lost_) {
+      return;
+    }
+    try {
+      output_->write(text);
+    } catch (Error const&) {
+      lost_ = std::current_exception();
+    }
+  }
+
+  void require_written() const {
+    if (lost_) {
+      std::rethrow_exception(lost_);
+    }
+  }
+
+ private:
+  std::optional<TextOutput> output_;
+  std::exception_ptr lost_;
+};
+
+void evaluate_hypotheses(EvaluateOptions const& options) {
+  LinePairs pairs(options.hypotheses, options.reference, options.invalid_utf8);
+  Scores scores(options.tokenize);
+  for (auto window = pairs.next(default_window); !window.empty(); window = pairs.next(default_window)) {
+    for (std::size_t index = 0; index < window.lines.size(); ++index) {
+      scores.add(window.lines[index].text, window.references[index]);
+    }
+  }
+  scores.print();
+  pairs.warn_of_invalid();
 }
 
-Lines translate_all(TrainedModel& model, Lines const& sources, EvaluateOptions const& options) {
-  std::vector<SourceLine> numbered;
-  for (std::string const& source : sources) {
-    numbered.push_back({source, static_cast<std::int64_t>(numbered.size()) + 1});
-  }
-  Lines hypotheses;
-  for (auto& translations : translate(model, numbered, options.generation, std::cerr)) {
-    hypotheses.push_back(std::move(translations.front().text));
-  }
-  return hypotheses;
-}
-
-/// The references' loss over all pairs that fit the model, in packs of pairs of similar length.
-LossSums reference_loss(TrainedModel& model, Lines const& sources, Lines const& references) {
-  constexpr std::int64_t pack_tokens = 4096;
-  Vocabulary const& vocabulary = model.vocabulary();
-  std::vector<SentencePair> pairs;
-  for (std::size_t index = 0; index < sources.size(); ++index) {
-    pairs.push_back({static_cast<std::int32_t>(index), vocabulary.source.encode(sources[index]),
-                     vocabulary.target.encode(references[index])});
-  }
-  MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
-  GlobalBatch batch = all_samples(samples, model.config().model.max_length);
-  if (std::size_t const left_out = sources.size() - batch.samples.size(); left_out > 0) {
-    std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n",
-                             readable_count(left_out));
-  }
-  std::ranges::stable_sort(batch.samples, {}, [&](std::int64_t index) { return samples.cost(0, index).longer(); });
-  return model.loss(SampledMicroBatches(samples, std::move(batch), {.most_tokens = pack_tokens}));
-}
-
-void print_scores(Lines const& hypotheses, Lines const& references, std::string const& tokenize) {
-  auto const tokenization = tokenize == "13a" ? BleuTokenization::mteval_13a : BleuTokenization::none;
-  std::string const bleu = corpus_bleu(hypotheses, references, tokenization).text();
-  // sacreBLEU's own form: its signature stands in place of the name BLEU.
-  std::cout << fmt::format("BLEU|nrefs:1|case:mixed|eff:no|tok:{}|smooth:exp|version:heddle-{}{}\n", tokenize,
-                           HEDDLE_VERSION, bleu.substr(bleu.find(' ')));
-  std::cout << fmt::format("chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:heddle-{} = {:.2f}\n",
-                           HEDDLE_VERSION, corpus_chrf(hypotheses, references));
-}
-
-void evaluate_model(EvaluateOptions const& options, Lines const& sources, Lines const& references) {
+void evaluate_model(EvaluateOptions const& options) {
+  require_equal_lines(options.source, options.reference, options.invalid_utf8);
+  LinePairs pairs(options.source, options.reference, options.invalid_utf8);
   auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle evaluate --source", "; --text measures a model of one stack");
   };
   auto const model = TrainedModel::open(options.model, require, report);
-  std::optional<TextOutput> output;
-  if (!options.output.empty()) {
-    output.emplace(options.output, Lines{options.source, options.reference});
-  }
-  Lines const hypotheses = translate_all(*model, sources, options);
-  std::exception_ptr lost;  // reported last: the scores are useful without the translations
-  try {
-    if (output) {
-      output->write(fmt::format("{}\n", fmt::join(hypotheses, "\n")));
+  KeptTranslations kept(options);
+  Scores scores(options.tokenize);
+  ReferenceLoss loss(*model);
+  std::int64_t const count = options.window.value_or(default_window);
+  for (auto window = pairs.next(count); !window.empty(); window = pairs.next(count)) {
+    std::string text;
+    auto const translations = translate(*model, window.lines, options.generation, std::cerr);
+    for (std::size_t index = 0; index < translations.size(); ++index) {
+      scores.add(translations[index].front().text, window.references[index]);
+      text += translations[index].front().text + "\n";
     }
-  } catch (Error const&) {
-    lost = std::current_exception();
+    kept.write(text);
+    loss.add(window);
   }
-  print_scores(hypotheses, references, options.tokenize);
-  LossSums const loss = reference_loss(*model, sources, references);
-  if (loss.tokens > 0) {
-    double const mean = loss.negative_log_likelihood / loss.weight;
-    std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
-                             readable_count(loss.tokens));
-  }
-  if (lost) {
-    std::rethrow_exception(lost);
-  }
+  scores.print();
+  loss.print();
+  pairs.warn_of_invalid();
+  kept.require_written();
 }
 
 }  // namespace
@@ -198,18 +258,12 @@ int run_evaluate(Arguments const& arguments) {
   }
   check_options(options);
   if (!options.text.empty()) {
-    evaluate_text(options.model, options.text);
-    return static_cast<int>(ExitCode::done);
+    evaluate_text(options.model, options.text, options.invalid_utf8);
+  } else if (!options.hypotheses.empty()) {
+    evaluate_hypotheses(options);
+  } else {
+    evaluate_model(options);
   }
-  Lines const references = read_lines(options.reference);
-  std::string const& given = options.hypotheses.empty() ? options.source : options.hypotheses;
-  Lines const lines = read_lines(given);
-  require_equal_lines(given, lines, options.reference, references);
-  if (!options.hypotheses.empty()) {
-    print_scores(lines, references, options.tokenize);
-    return static_cast<int>(ExitCode::done);
-  }
-  evaluate_model(options, lines, references);
   return static_cast<int>(ExitCode::done);
 }
 

@@ -22,9 +22,8 @@ struct GenerateOptions {
   GenerationOptions generation{.length_penalty = 0};
   bool end_prompt = false;
   bool with_prompt = false;
-  std::string input;
+  WindowOptions text;
   std::string output;
-  std::int64_t window = 2000;
 };
 
 CommandSyntax generate_syntax(GenerateOptions& options) {
@@ -50,7 +49,7 @@ CommandSyntax generate_syntax(GenerateOptions& options) {
       ("top-p", po::value(&generation.sampling.top_p)->value_name("X")->default_value(generation.sampling.top_p, "1"),
        "draw from the fewest likeliest tokens that have together at least the probability X")  //
       ("seed", po::value(&generation.sampling.seed)->value_name("N")->default_value(generation.sampling.seed),
-       "of what is drawn: the same text for the same seed, prompt and line number")  //
+       "of what is drawn: the same text for the same seed, prompt and line number, counted from 1")  //
       ("beam", po::value(&generation.beam_size)->value_name("N")->default_value(generation.beam_size),
        "hypotheses kept for each prompt; 1 is greedy")  //
       ("length-penalty",
@@ -65,12 +64,8 @@ CommandSyntax generate_syntax(GenerateOptions& options) {
        "mask = \"prefix\" translates so what it learned from pairs")  //
       ("with-prompt", po::bool_switch(&options.with_prompt),
        "write each prompt before its continuation, with --end-prompt and a tab")  //
-      ("input", po::value(&options.input)->value_name("TEXT"),
-       "read this text, plain or gzip, instead of the standard input")  //
-      ("output", po::value(&options.output)->value_name("TEXT"),
-       "write to this file instead of the standard output")  //
-      ("window", po::value(&options.window)->value_name("LINES")->default_value(options.window),
-       "lines read before they are continued, those of similar length together");
+      ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
+  add_window_options(syntax.options, options.text, "continued");
   return syntax;
 }
 
@@ -144,18 +139,15 @@ int run_generate(Arguments const& arguments) {
   if (options.model.checkpoint.empty()) {
     throw UsageError("generate: --checkpoint is missing: the model to generate with");
   }
-  if (options.window < 1) {
-    throw UsageError(fmt::format("generate: --window is {}; expected at least 1", options.window));
-  }
   require_valid(options.generation);
-  std::string const input = options.input.empty() ? "/dev/stdin" : options.input;
-  LineReader reader(input);
+  LineWindows text(options.text);
   auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
   auto const model = TrainedModel::open(options.model, require_continuation, report);
-  TextOutput output(options.output, {input});
-  for (auto lines = read_window(reader, options.window); !lines.empty(); lines = read_window(reader, options.window)) {
+  TextOutput output(options.output, {text.path()});
+  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
     output.write(continue_lines(*model, lines, options));
   }
+  text.warn_of_invalid();
   return static_cast<int>(ExitCode::done);
 }
 

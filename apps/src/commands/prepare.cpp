@@ -5,6 +5,7 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <iostream>
 
+#include "command_line/invalid_utf8.hpp"
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "report/warning.hpp"
@@ -47,6 +48,7 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosi
        "write the training dataset as train-00001.h5, train-00002.h5 …, each with at most N pairs or lines")  //
       ("out", path("DIRECTORY")->required(), "where the files go")                                            //
       ("overwrite", po::bool_switch(&prepared.overwrite), "replace what an earlier run left in DIRECTORY");
+  add_invalid_utf8(syntax.options, prepared.invalid_utf8, true);
   add_verbosity(syntax, verbosity, "print only warnings and where the files are");
   return syntax;
 }
@@ -112,6 +114,16 @@ void print_report(PrepareReport const& report, PrepareOptions const& options) {
                                            readable_count(report.target_vocabulary_size)));
 }
 
+/// Warns of lines or pairs that were not UTF-8.
+void warn_of_invalid(char const* name, PreparedText const& text, PrepareOptions const& options) {
+  if (text.invalid > 0) {
+    warn(fmt::format("{}: {} {} not valid UTF-8 {}", name, readable_count(text.invalid),
+                     options.text ? "lines" : "pairs with a side that is",
+                     options.invalid_utf8 == InvalidUtf8::skip ? "were left out"
+                                                               : "were kept, with U+FFFD in place of what is invalid"));
+  }
+}
+
 /// Warns of texts from which a model learns nothing, or little.
 void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report) {
   auto const same = [](std::filesystem::path const& left, std::filesystem::path const& right) {
@@ -154,6 +166,10 @@ int run_prepare(Arguments const& arguments) {
   PrepareReport const report = prepare(options, verbosity.quiet ? nothing : std::cerr);
   if (!verbosity.quiet) {
     print_report(report, options);
+  }
+  warn_of_invalid("train", report.train, options);
+  if (report.valid) {
+    warn_of_invalid("valid", *report.valid, options);
   }
   warn_of_doubtful(options, report);
   std::cout << fmt::format("wrote {}\n", options.directory.string());

@@ -18,10 +18,8 @@ namespace po = boost::program_options;
 struct TranslateOptions {
   TrainedModelOptions model;
   GenerationOptions generation{.beam_size = 5};
-  bool n_best_format = false;
-  std::string input;
+  WindowOptions text;
   std::string output;
-  std::int64_t window = 2000;
 };
 
 CommandSyntax translate_syntax(TranslateOptions& options) {
@@ -37,12 +35,8 @@ CommandSyntax translate_syntax(TranslateOptions& options) {
   syntax.options.add_options()  //
       ("n-best", po::value(&options.generation.n_best)->value_name("N"),
        "number of translations of each line, with their scores")  //
-      ("input", po::value(&options.input)->value_name("TEXT"),
-       "read this text, plain or gzip, instead of the standard input")  //
-      ("output", po::value(&options.output)->value_name("TEXT"),
-       "write to this file instead of the standard output")  //
-      ("window", po::value(&options.window)->value_name("LINES")->default_value(options.window),
-       "lines read before they are translated, those of similar length together");
+      ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
+  add_window_options(syntax.options, options.text, "translated");
   return syntax;
 }
 
@@ -70,24 +64,21 @@ int run_translate(Arguments const& arguments) {
   if (options.model.checkpoint.empty()) {
     throw UsageError("translate: --checkpoint is missing: the model to translate with");
   }
-  if (options.window < 1) {
-    throw UsageError(fmt::format("translate: --window is {}; expected at least 1", options.window));
-  }
   bool const n_best = values->count("n-best") > 0;
   require_valid(options.generation);
-  std::string const input = options.input.empty() ? "/dev/stdin" : options.input;
-  LineReader reader(input);
+  LineWindows text(options.text);
   auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle translate", "; a decoder alone continues text: `heddle generate`");
   };
   auto const model = TrainedModel::open(options.model, require, report);
-  TextOutput output(options.output, {input});
+  TextOutput output(options.output, {text.path()});
   std::int64_t done = 0;
-  for (auto lines = read_window(reader, options.window); !lines.empty(); lines = read_window(reader, options.window)) {
+  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
     output.write(format_lines(translate(*model, lines, options.generation, std::cerr), done, n_best));
     done += static_cast<std::int64_t>(lines.size());
   }
+  text.warn_of_invalid();
   return static_cast<int>(ExitCode::done);
 }
 

@@ -10,6 +10,8 @@
 #include <heddle/io/text/text.hpp>
 #include <iostream>
 
+#include "command_line/invalid_utf8.hpp"
+
 namespace heddle {
 
 namespace {
@@ -23,32 +25,41 @@ void require_one_stack(ModelDescription const& model) {
   }
 }
 
-std::unique_ptr<TextLines> encode_lines(Tokenizer const& tokenizer, std::string const& text) {
+/// The next lines as tokens, as many as fit into a part of a text; none at its end. Lines without a token are left out.
+std::vector<std::vector<std::int32_t>> encode_part(Tokenizer const& tokenizer, LineReader& reader) {
+  constexpr std::size_t max_lines = std::size_t{1} << 20;
+  constexpr std::size_t max_tokens = std::size_t{1} << 24;
   std::vector<std::vector<std::int32_t>> lines;
-  LineReader reader(text);
-  for (std::string line; reader.next(line);) {
-    if (auto tokens = tokenizer.encode(line); !tokens.empty()) {
-      lines.push_back(std::move(tokens));
+  std::size_t tokens = 0;
+  for (std::string line; lines.size() < max_lines && tokens < max_tokens && reader.next(line);) {
+    if (auto ids = tokenizer.encode(line); !ids.empty()) {
+      tokens += ids.size();
+      lines.push_back(std::move(ids));
     }
   }
-  if (lines.empty()) {
-    throw DataError(fmt::format("{}: none of its {} lines has a token", text, readable_count(reader.line_number())));
-  }
-  return std::make_unique<MemoryLines>(std::move(lines));
+  return lines;
 }
 
 }  // namespace
 
-void evaluate_text(TrainedModelOptions const& options, std::string const& text) {
+void evaluate_text(TrainedModelOptions const& options, std::string const& text, InvalidUtf8 invalid_utf8) {
   auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
   auto const model = TrainedModel::open(options, require_one_stack, report);
   Config const& config = model->config();
   Tokenizer const& tokenizer = model->vocabulary().target;  // of one stack both are the text's
-  auto const samples = text_samples(config, encode_lines(tokenizer, text), tokenizer,
-                                    {.training = false, .prefixes = model->needs_prefixes()});
-  std::cerr << fmt::format("heddle: {}\n", samples->words());
-  LossSums const loss = model->loss(SampledMicroBatches(*samples, all_samples(*samples, config.model.max_length),
-                                                        {.most_tokens = config.train.micro_batch_tokens}));
+  LineReader reader(text, invalid_utf8);
+  LossSums loss;
+  for (auto lines = encode_part(tokenizer, reader); !lines.empty(); lines = encode_part(tokenizer, reader)) {
+    auto const samples = text_samples(config, std::make_unique<MemoryLines>(std::move(lines)), tokenizer,
+                                      {.training = false, .prefixes = model->needs_prefixes()});
+    std::cerr << fmt::format("heddle: {}\n", samples->words());
+    loss += model->loss(SampledMicroBatches(*samples, all_samples(*samples, config.model.max_length),
+                                            {.most_tokens = config.train.micro_batch_tokens}));
+  }
+  if (loss.tokens == 0) {
+    throw DataError(fmt::format("{}: none of its {} lines has a token", text, readable_count(reader.line_number())));
+  }
+  warn_of_invalid_lines(text, reader);
   bool const masked = predicts_masked_tokens(config.model);
   if (masked) {
     std::cout << fmt::format("masked accuracy = {:.2f} % ({} of {} masked tokens)\n",

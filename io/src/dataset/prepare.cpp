@@ -45,10 +45,10 @@ int64_t file_bytes(Path const& path) {
   return failure ? 0 : static_cast<int64_t>(size);
 }
 
-/// Counts the lines of a text, all of which must be UTF-8.
-int64_t survey(Path const& path, std::ostream& out) {
+/// Counts the lines of a text, all of which must be UTF-8 with InvalidUtf8::fail.
+int64_t survey(Path const& path, InvalidUtf8 invalid_utf8, std::ostream& out) {
   ProgressLine progress(out, "reading " + path.string(), file_bytes(path));
-  LineReader reader(path);
+  LineReader reader(path, invalid_utf8);
   for (std::string line; reader.next(line);) {
     progress.update(reader.line_number(), reader.file_position());
   }
@@ -59,13 +59,13 @@ int64_t survey(Path const& path, std::ostream& out) {
   return reader.line_number();
 }
 
-void survey(Texts& texts, std::ostream& out) {
-  texts.lines = survey(texts.sides.front(), out);
+void survey(Texts& texts, InvalidUtf8 invalid_utf8, std::ostream& out) {
+  texts.lines = survey(texts.sides.front(), invalid_utf8, out);
   for (Path const& side : texts.sides) {
     if (side == texts.sides.front()) {
       continue;
     }
-    int64_t const lines = survey(side, out);
+    int64_t const lines = survey(side, invalid_utf8, out);
     if (texts.lines != lines) {
       throw DataError(fmt::format("{} has {} lines but {} has {}: line n of one must translate line n of the other",
                                   texts.sides.front().string(), readable_count(texts.lines), side.string(),
@@ -113,6 +113,7 @@ Tokenizer train_model(PrepareOptions const& options, std::vector<Path> texts, st
   training.vocabulary_size = options.vocabulary_size;
   training.type = options.vocabulary_type;
   training.mask_token = options.text.has_value();
+  training.invalid_utf8 = options.invalid_utf8;
   return Tokenizer::train(training);
 }
 
@@ -140,10 +141,10 @@ Vocabulary learn_vocabulary(PrepareOptions const& options, std::ostream& out) {
 /// The texts of a dataset, read side by side and encoded.
 class EncodedTexts {
  public:
-  EncodedTexts(Texts const& texts, Vocabulary const& vocabulary) : texts_(texts) {
+  EncodedTexts(Texts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary) : texts_(texts) {
     std::array const tokenizers{&vocabulary.source, &vocabulary.target};
     for (std::size_t side = 0; side < texts.sides.size(); ++side) {
-      sides_.push_back({LineReader(texts.sides[side]), *tokenizers[side], {}});
+      sides_.push_back({LineReader(texts.sides[side], invalid_utf8), *tokenizers[side], {}});
     }
   }
 
@@ -160,6 +161,10 @@ class EncodedTexts {
 
   bool empty() const {
     return std::any_of(sides_.begin(), sides_.end(), [](Side const& side) { return side.ids.empty(); });
+  }
+  /// Whether a side was not UTF-8.
+  bool repaired() const {
+    return std::any_of(sides_.begin(), sides_.end(), [](Side const& side) { return side.reader.repaired(); });
   }
   int64_t longest() const {
     int64_t longest = 0;
@@ -246,9 +251,14 @@ PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabular
                     DatasetFiles& files, std::ostream& out) {
   ProgressLine progress(out, "encoding " + texts.name, file_bytes(texts.sides.front()));
   bool const pairs = texts.sides.size() > 1;
-  EncodedTexts encoded(texts, vocabulary);
+  EncodedTexts encoded(texts, options.invalid_utf8, vocabulary);
   PreparedText report;
   while (encoded.next()) {
+    progress.update(encoded.first().line_number(), encoded.first().file_position());
+    report.invalid += encoded.repaired() ? 1 : 0;
+    if (options.invalid_utf8 == InvalidUtf8::skip && encoded.repaired()) {
+      continue;
+    }
     if (encoded.empty()) {
       ++report.empty;
     } else if (pairs && encoded.longest() > options.max_length) {
@@ -256,22 +266,23 @@ PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabular
     } else {
       encoded.add_to(files.writer(), report);
     }
-    progress.update(encoded.first().line_number(), encoded.first().file_position());
   }
   encoded.require_all_read();
   report.samples = files.samples();
+  std::string const invalid =
+      report.invalid > 0 ? fmt::format(", {} not UTF-8", readable_count(report.invalid)) : std::string();
   if (report.samples == 0) {
-    throw DataError(
-        pairs ? fmt::format("{}: no sentence pair can be used: {} empty, {} longer than {} tokens", texts.words(),
-                            readable_count(report.empty), readable_count(report.too_long),
-                            readable_count(options.max_length))
-              : fmt::format("{}: none of its {} lines has a token", texts.words(), readable_count(report.empty)));
+    throw DataError(pairs ? fmt::format("{}: no sentence pair can be used: {} empty, {} longer than {} tokens{}",
+                                        texts.words(), readable_count(report.empty), readable_count(report.too_long),
+                                        readable_count(options.max_length), invalid)
+                          : fmt::format("{}: none of its {} lines has a token{}", texts.words(),
+                                        readable_count(texts.lines), invalid));
   }
-  progress.finish(texts.lines,
-                  pairs ? fmt::format(" -> {} pairs, {} empty and {} too long left out", readable_count(report.samples),
-                                      readable_count(report.empty), readable_count(report.too_long))
-                        : fmt::format(" -> {} lines, {} empty left out", readable_count(report.samples),
-                                      readable_count(report.empty)));
+  progress.finish(texts.lines, pairs ? fmt::format(" -> {} pairs, {} empty and {} too long left out{}",
+                                                   readable_count(report.samples), readable_count(report.empty),
+                                                   readable_count(report.too_long), invalid)
+                                     : fmt::format(" -> {} lines, {} empty left out{}", readable_count(report.samples),
+                                                   readable_count(report.empty), invalid));
   return report;
 }
 
@@ -377,7 +388,7 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   PendingDirectory directory(options.directory);
   std::vector<Texts> texts = texts_of(options);
   for (Texts& each : texts) {
-    survey(each, progress);
+    survey(each, options.invalid_utf8, progress);
   }
   Vocabulary const vocabulary = given ? *given : learn_vocabulary(options, progress);
 

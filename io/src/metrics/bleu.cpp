@@ -159,21 +159,30 @@ std::string tokenize_13a(std::string_view sentence) {
   return join(split_words(spaced));
 }
 
+void BleuCounter::add(std::string const& hypothesis, std::string const& reference) {
+  auto const tokenize = [&](std::string const& sentence) {
+    return tokenization_ == BleuTokenization::mteval_13a ? tokenize_13a(sentence) : join(split_words(sentence));
+  };
+  add_sentence(counts_, tokenize(hypothesis), tokenize(reference));
+}
+
+BleuScore BleuCounter::score() const {
+  BleuScore result = counts_;
+  compute_score(result);
+  return result;
+}
+
 BleuScore corpus_bleu(std::span<std::string const> hypotheses, std::span<std::string const> references,
                       BleuTokenization tokenization) {
   if (hypotheses.size() != references.size() || hypotheses.empty()) {
     throw DataError(fmt::format("BLEU needs one reference for each hypothesis: {} hypotheses, {} references",
                                 hypotheses.size(), references.size()));
   }
-  auto const tokenize = [&](std::string const& sentence) {
-    return tokenization == BleuTokenization::mteval_13a ? tokenize_13a(sentence) : join(split_words(sentence));
-  };
-  BleuScore result;
+  BleuCounter counter(tokenization);
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    add_sentence(result, tokenize(hypotheses[i]), tokenize(references[i]));
+    counter.add(hypotheses[i], references[i]);
   }
-  compute_score(result);
-  return result;
+  return counter.score();
 }
 
 }  // namespace heddle

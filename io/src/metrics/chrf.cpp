@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/metrics/chrf.hpp>
 #include <heddle/io/text/text.hpp>
@@ -10,14 +9,6 @@
 
 namespace heddle {
 namespace {
-
-constexpr std::size_t max_order = 6;
-
-struct OrderCounts {
-  int64_t hypothesis = 0;
-  int64_t reference = 0;
-  int64_t matches = 0;
-};
 
 std::u32string without_spaces(std::string const& sentence) {
   std::u32string characters;
@@ -37,39 +28,30 @@ Counts count_ngrams(std::u32string_view characters, std::size_t order) {
   return counts;
 }
 
-void add_sentence(std::array<OrderCounts, max_order>& totals, std::string const& hypothesis,
-                  std::string const& reference) {
+}  // namespace
+
+void ChrfCounter::add(std::string const& hypothesis, std::string const& reference) {
   std::u32string const hypothesis_characters = without_spaces(hypothesis);
   std::u32string const reference_characters = without_spaces(reference);
-  for (std::size_t n = 0; n < max_order; ++n) {
+  for (std::size_t n = 0; n < totals_.size(); ++n) {
     Counts const expected = count_ngrams(reference_characters, n + 1);
     for (auto const& [ngram, count] : count_ngrams(hypothesis_characters, n + 1)) {
       auto const found = expected.find(ngram);
-      totals[n].matches += found == expected.end() ? 0 : std::min(count, found->second);
+      totals_[n].matches += found == expected.end() ? 0 : std::min(count, found->second);
       // As in sacreBLEU, an order for which the reference is too short does not count.
-      totals[n].hypothesis += expected.empty() ? 0 : count;
+      totals_[n].hypothesis += expected.empty() ? 0 : count;
     }
     for (auto const& [ngram, count] : expected) {
-      totals[n].reference += count;
+      totals_[n].reference += count;
     }
   }
 }
 
-}  // namespace
-
-double corpus_chrf(std::span<std::string const> hypotheses, std::span<std::string const> references) {
-  if (hypotheses.size() != references.size() || hypotheses.empty()) {
-    throw DataError(fmt::format("chrF needs one reference for each hypothesis: {} hypotheses, {} references",
-                                hypotheses.size(), references.size()));
-  }
-  std::array<OrderCounts, max_order> totals{};
-  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    add_sentence(totals, hypotheses[i], references[i]);
-  }
+double ChrfCounter::score() const {
   double precision = 0.0;
   double recall = 0.0;
   int64_t orders = 0;
-  for (OrderCounts const& order : totals) {
+  for (OrderCounts const& order : totals_) {
     if (order.hypothesis > 0 && order.reference > 0) {
       precision += static_cast<double>(order.matches) / static_cast<double>(order.hypothesis);
       recall += static_cast<double>(order.matches) / static_cast<double>(order.reference);
@@ -83,6 +65,18 @@ double corpus_chrf(std::span<std::string const> hypotheses, std::span<std::strin
   recall /= static_cast<double>(orders);
   constexpr double beta_squared = 4.0;
   return 100.0 * ((1.0 + beta_squared) * precision * recall / (beta_squared * precision + recall));
+}
+
+double corpus_chrf(std::span<std::string const> hypotheses, std::span<std::string const> references) {
+  if (hypotheses.size() != references.size() || hypotheses.empty()) {
+    throw DataError(fmt::format("chrF needs one reference for each hypothesis: {} hypotheses, {} references",
+                                hypotheses.size(), references.size()));
+  }
+  ChrfCounter counter;
+  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
+    counter.add(hypotheses[i], references[i]);
+  }
+  return counter.score();
 }
 
 }  // namespace heddle

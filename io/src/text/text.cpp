@@ -1,21 +1,16 @@
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text.hpp>
 #include <utility>
 
+#include "text_bytes.hpp"
+
 namespace heddle {
 namespace {
-
-struct CloseGzip {
-  void operator()(gzFile file) const noexcept { gzclose_r(file); }
-};
-using GzipHandle = std::unique_ptr<gzFile_s, CloseGzip>;
 
 struct CodePoint {
   char32_t value;
@@ -48,6 +43,28 @@ CodePoint first_code_point(std::string_view text) noexcept {
   return {value, length};
 }
 
+/// The bytes at the front of `text`, which does not begin with a code point, that one U+FFFD stands for: the beginning
+/// of a code point as far as it is well-formed, else one byte (Unicode 15, 3.9: maximal subparts; Python does so, too).
+std::size_t ill_formed_length(std::string_view text) noexcept {
+  auto const byte = [&](std::size_t index) { return static_cast<unsigned char>(text[index]); };
+  unsigned char const lead = byte(0);
+  if (lead < 0xC2 || lead > 0xF4) {
+    return 1;
+  }
+  std::size_t const wanted = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  // The second byte's bounds leave out what is overlong, a surrogate or above U+10FFFF.
+  unsigned char const least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  unsigned char const greatest = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  if (text.size() < 2 || byte(1) < least || byte(1) > greatest) {
+    return 1;
+  }
+  std::size_t length = 2;
+  while (length < wanted && length < text.size() && (byte(length) & 0xC0U) == 0x80U) {
+    ++length;
+  }
+  return length;
+}
+
 /// White space as Python's `str.isspace` sees it, so that metrics agree with sacreBLEU.
 bool is_space(char32_t c) noexcept {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
@@ -58,12 +75,14 @@ bool is_space(char32_t c) noexcept {
 
 struct LineReader::State {
   std::filesystem::path path;
-  GzipHandle file;
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;
+  TextBytes bytes;
   std::array<char, 1 << 16> buffer{};
   std::size_t position = 0;
   std::size_t filled = 0;
   int64_t lines = 0;
-  std::string failure;  ///< reported once the bytes read before it are used up
+  InvalidLines invalid{};
+  bool repaired = false;
 
   [[noreturn]] void fail(std::string const& what) const {
     throw DataError(fmt::format("{}: line {}: {}", path.string(), lines + 1, what));
@@ -71,36 +90,37 @@ struct LineReader::State {
 
   /// Reads the next block; false at the end of the file.
   bool refill() {
-    if (!failure.empty()) {
-      fail(failure);
-    }
-    errno = 0;
-    int const count = gzread(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()));
-    int code = Z_OK;
-    char const* const message = gzerror(file.get(), &code);
-    // A truncated stream returns its last bytes first and Z_BUF_ERROR with them.
-    if (count < 0 || code == Z_BUF_ERROR) {
-      failure = code == Z_ERRNO ? fmt::format("cannot read: {}", std::strerror(errno))
-                                : fmt::format("damaged or cut-off gzip data ({})", message);
-      if (count <= 0) {
-        fail(failure);
-      }
-    }
     position = 0;
-    filled = static_cast<std::size_t>(count);
-    return count > 0;
+    filled = 0;
+    try {
+      filled = bytes.read(buffer);
+    } catch (DataError const& error) {
+      fail(error.what());
+    }
+    return filled > 0;
+  }
+
+  /// Refuses a line that is not UTF-8, or replaces what is not.
+  void check_utf8(std::string& line) {
+    std::size_t const wrong = find_invalid_utf8(line);
+    repaired = wrong != std::string::npos;
+    if (!repaired) {
+      return;
+    }
+    if (invalid_utf8 == InvalidUtf8::fail) {
+      fail(fmt::format("byte {} (0x{:02X}) is not valid UTF-8; convert the text to UTF-8, for example with iconv",
+                       wrong + 1, static_cast<unsigned char>(line[wrong])));
+    }
+    line = replace_invalid_utf8(line);
+    ++invalid.count;
+    if (invalid.count == 1) {
+      invalid.first = lines + 1;
+    }
   }
 };
 
-LineReader::LineReader(std::filesystem::path const& path) : state_(std::make_unique<State>()) {
-  state_->path = path;
-  errno = 0;
-  state_->file.reset(gzopen(path.c_str(), "rb"));
-  if (!state_->file) {
-    throw DataError(fmt::format("{}: cannot open this text: {}", path.string(), std::strerror(errno)));
-  }
-  gzbuffer(state_->file.get(), 1U << 17U);
-}
+LineReader::LineReader(std::filesystem::path const& path, InvalidUtf8 invalid_utf8)
+    : state_(new State{.path = path, .invalid_utf8 = invalid_utf8, .bytes = TextBytes(path)}) {}
 
 LineReader::~LineReader() = default;
 LineReader::LineReader(LineReader&&) noexcept = default;
@@ -130,11 +150,7 @@ bool LineReader::next(std::string& line) {
   if (line.ends_with('\r')) {
     line.pop_back();
   }
-  std::size_t const invalid = find_invalid_utf8(line);
-  if (invalid != std::string::npos) {
-    state.fail(fmt::format("byte {} (0x{:02X}) is not valid UTF-8; convert the text to UTF-8, for example with iconv",
-                           invalid + 1, static_cast<unsigned char>(line[invalid])));
-  }
+  state.check_utf8(line);
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   if (state.lines == 0 && line.starts_with(byte_order_mark)) {
     line.erase(0, byte_order_mark.size());
@@ -148,16 +164,19 @@ int64_t LineReader::line_number() const noexcept {
 }
 
 int64_t LineReader::file_position() const noexcept {
-  return std::max<int64_t>(0, static_cast<int64_t>(gzoffset(state_->file.get())));
+  return state_->bytes.position();
 }
 
-std::vector<std::string> read_lines(std::filesystem::path const& path) {
-  LineReader reader(path);
-  std::vector<std::string> lines;
-  for (std::string line; reader.next(line);) {
-    lines.push_back(line);
-  }
-  return lines;
+LineReader::InvalidLines LineReader::invalid_lines() const noexcept {
+  return state_->invalid;
+}
+
+bool LineReader::repaired() const noexcept {
+  return state_->repaired;
+}
+
+bool LineReader::is_terminal() const {
+  return state_->bytes.is_terminal();
 }
 
 std::size_t find_invalid_utf8(std::string_view text) noexcept {
@@ -170,6 +189,21 @@ std::size_t find_invalid_utf8(std::string_view text) noexcept {
     position += length;
   }
   return std::string_view::npos;
+}
+
+std::string replace_invalid_utf8(std::string_view text) {
+  constexpr std::string_view replacement = "\xEF\xBF\xBD";
+  std::string result;
+  while (!text.empty()) {
+    std::size_t const good = std::min(find_invalid_utf8(text), text.size());
+    result.append(text.substr(0, good));
+    text.remove_prefix(good);
+    if (!text.empty()) {
+      result += replacement;
+      text.remove_prefix(ill_formed_length(text));
+    }
+  }
+  return result;
 }
 
 std::u32string decode_utf8(std::string_view text) {

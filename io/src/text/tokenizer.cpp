@@ -131,9 +131,11 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
   }
   LineSample sample(training.sample_bytes);
   for (auto const& path : training.texts) {
-    LineReader reader(path);
+    LineReader reader(path, training.invalid_utf8);
     for (std::string line; reader.next(line);) {
-      sample.add(line);
+      if (training.invalid_utf8 != InvalidUtf8::skip || !reader.repaired()) {
+        sample.add(line);
+      }
     }
   }
   if (sample.empty()) {

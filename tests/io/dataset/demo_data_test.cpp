@@ -7,11 +7,13 @@
 #include <map>
 #include <set>
 
+#include "read_lines.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
+using test::read_lines;
 using test::TemporaryDirectory;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -9,12 +9,14 @@
 #include <heddle/io/text/text.hpp>
 #include <sstream>
 
+#include "read_lines.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
 using test::message_of;
+using test::read_lines;
 using test::TemporaryDirectory;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -178,6 +180,34 @@ TEST_F(PrepareTest, RefusesTextThatCannotBeUsed) {
   EXPECT_THAT(failure(), AllOf(HasSubstr("empty.de"), HasSubstr("the file is empty")));
   options_.target = inputs_ / "absent.de";
   EXPECT_THAT(failure(), HasSubstr("absent.de"));
+}
+
+TEST_F(PrepareTest, SkipsOrReplacesWhatIsNotUtf8WhereAsked) {
+  // The first source and the last target are not UTF-8.
+  options_.source = inputs_.write("bad.en", "\xFF" + test::read_whole(options_.source));
+  std::string const german = test::read_whole(options_.target);
+  options_.target = inputs_.write("bad.de", german.substr(0, german.size() - 1) + " \xE2\x82\n");
+  options_.invalid_utf8 = InvalidUtf8::skip;
+  options_.directory = outputs_ / "skipped";
+  PreparedText const skipped = run().train;
+  EXPECT_EQ(skipped.invalid, 2);
+  EXPECT_EQ(skipped.samples, 398);
+  EXPECT_EQ(skipped.unknown_tokens, 0);
+  Dataset const rest = Dataset::open(options_.directory / "train.h5");
+  auto const english = read_lines(inputs_ / "train.en");
+  EXPECT_EQ(rest.source_tokenizer().decode(rest.source(0)), english[1]) << "pairs stay pairs";
+  EXPECT_EQ(rest.target_tokenizer().decode(rest.target(0)), read_lines(inputs_ / "train.de")[1]);
+
+  options_.invalid_utf8 = InvalidUtf8::replace;
+  options_.directory = outputs_ / "replaced";
+  PreparedText const replaced = run().train;
+  EXPECT_EQ(replaced.invalid, 2);
+  EXPECT_EQ(replaced.samples, 400);
+  EXPECT_EQ(replaced.unknown_tokens, 0);
+  Dataset const all = Dataset::open(options_.directory / "train.h5");
+  // SentencePiece's normalisation takes U+FFFD for white space.
+  EXPECT_EQ(all.source_tokenizer().decode(all.source(0)), english[0]);
+  EXPECT_EQ(all.target_tokenizer().decode(all.target(399)), read_lines(inputs_ / "train.de")[399]);
 }
 
 TEST_F(PrepareTest, RefusesAVocabularyModelBeforeReadingTexts) {

@@ -1,16 +1,26 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text.hpp>
+#include <mutex>
+#include <thread>
 
+#include "read_lines.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
 using test::message_of;
+using test::read_lines;
 using test::TemporaryDirectory;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -63,6 +73,110 @@ TEST(LineReader, RefusesWhatItCannotRead) {
   EXPECT_THAT(read_error(path), HasSubstr("line 1"));
 }
 
+TEST(LineReader, ReadsMembersOfAGzipFileThatFollowEachOther) {
+  TemporaryDirectory const directory;
+  std::string const first = test::read_whole(write_gzip(directory, "one\ntw"));
+  std::string const second = test::read_whole(write_gzip(directory, "o\n" + std::string(200'000, 'x') + "\n"));
+  std::string const empty = test::read_whole(write_gzip(directory, ""));
+  auto const path = directory.write("members", first + empty + second + "ignored, as gzip does");
+  EXPECT_THAT(read_lines(path), ElementsAre("one", "two", std::string(200'000, 'x')));
+  directory.write("half", first + second.substr(0, 15));
+  EXPECT_THAT(read_error(directory / "half"), HasSubstr("gzip"));
+}
+
+/// Reads lines of a pipe in a thread of its own.
+class PipeReader {
+ public:
+  explicit PipeReader(TemporaryDirectory const& directory) : path_(directory / "pipe") {
+    EXPECT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+    pipe_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+    thread_ = std::thread([this] {
+      LineReader reader(path_);
+      for (std::string line; reader.next(line);) {
+        std::scoped_lock const lock(mutex_);
+        lines_.push_back(line);
+        changed_.notify_all();
+      }
+    });
+  }
+  ~PipeReader() {
+    ::close(pipe_);  // the end of the text
+    thread_.join();
+  }
+  PipeReader(PipeReader const&) = delete;
+  PipeReader& operator=(PipeReader const&) = delete;
+
+  void write(std::string const& bytes) const {
+    EXPECT_EQ(::write(pipe_, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  }
+
+  /// Waits for this many lines while the pipe is open.
+  std::vector<std::string> wait_for(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(20), [&] { return lines_.size() >= count; });
+    return lines_;
+  }
+
+ private:
+  std::filesystem::path path_;
+  int pipe_ = -1;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> lines_;
+  std::thread thread_;
+};
+
+TEST(LineReader, GivesALineThatComesThroughAPipeBeforeTheNextOneIsThere) {
+  TemporaryDirectory const directory;
+  PipeReader reader(directory);
+  reader.write("one\ntw");
+  EXPECT_THAT(reader.wait_for(1), ElementsAre("one"));
+  reader.write("o\n");
+  EXPECT_THAT(reader.wait_for(2), ElementsAre("one", "two"));
+}
+
+TEST(LineReader, GivesALineOfAGzipStreamThatGoesOn) {
+  TemporaryDirectory const directory;
+  auto const path = write_gzip(directory, "one\ntwo\n");
+  std::string const member = test::read_whole(path);
+  PipeReader reader(directory);
+  reader.write(member.substr(0, 1));
+  reader.write(member.substr(1));
+  EXPECT_THAT(reader.wait_for(2), ElementsAre("one", "two"));
+  reader.write(member);
+  EXPECT_THAT(reader.wait_for(4), ElementsAre("one", "two", "one", "two"));
+}
+
+TEST(LineReader, KnowsATextThatIsTyped) {
+  int const keyboard = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ASSERT_GE(keyboard, 0);
+  ASSERT_EQ(::grantpt(keyboard), 0);
+  ASSERT_EQ(::unlockpt(keyboard), 0);
+  LineReader terminal(::ptsname(keyboard));
+  EXPECT_TRUE(terminal.is_terminal());
+  EXPECT_EQ(::write(keyboard, "typed\n", 6), 6);
+  std::string line;
+  EXPECT_TRUE(terminal.next(line));
+  EXPECT_EQ(line, "typed");
+  ::close(keyboard);
+  TemporaryDirectory const directory;
+  EXPECT_FALSE(LineReader(directory.write("text", "")).is_terminal());
+}
+
+TEST(LineReader, ReplacesAndCountsWhatIsNotUtf8WhereAsked) {
+  TemporaryDirectory const directory;
+  auto const path = directory.write("mixed", "\xEF\xBB\xBFgut\nsch\xF6n\nok\n\xE2\x82\n");
+  EXPECT_THAT(read_lines(path, InvalidUtf8::replace), ElementsAre("gut", "sch\uFFFDn", "ok", "\uFFFD"));
+  LineReader reader(path, InvalidUtf8::replace);
+  std::vector<bool> repaired;
+  for (std::string line; reader.next(line);) {
+    repaired.push_back(reader.repaired());
+  }
+  EXPECT_THAT(repaired, ElementsAre(false, true, false, true));
+  EXPECT_EQ(reader.invalid_lines().count, 2);
+  EXPECT_EQ(reader.invalid_lines().first, 2);
+}
+
 TEST(LineReader, NoticesACutOffGzipFile) {
   TemporaryDirectory const directory;
   std::string content;
@@ -95,6 +209,24 @@ TEST(Utf8, FindsEveryKindOfIllFormedBytes) {
     EXPECT_THROW(decode_utf8(bad), DataError);
   }
   EXPECT_EQ(decode_utf8("aä€😀"), U"aä€😀");
+}
+
+TEST(Utf8, ReplacesIllFormedSequencesAsPythonDoes) {
+  // bytes(...).decode("utf-8", "replace"); the last one is Unicode 15's table 3-8.
+  EXPECT_EQ(replace_invalid_utf8("fine: \u00e4\u20ac\U0001F600"), "fine: \u00e4\u20ac\U0001F600");
+  EXPECT_EQ(replace_invalid_utf8(""), "");
+  EXPECT_EQ(replace_invalid_utf8("\xC3("), "\uFFFD(");
+  EXPECT_EQ(replace_invalid_utf8("\xE2\x82"), "\uFFFD");
+  EXPECT_EQ(replace_invalid_utf8("\xF0\x9F\x98x\xF0\x9F"), "\uFFFDx\uFFFD");
+  EXPECT_EQ(replace_invalid_utf8("\xC0\x80"), "\uFFFD\uFFFD");
+  EXPECT_EQ(replace_invalid_utf8("\xE0\x9F\xBF"), "\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(replace_invalid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(replace_invalid_utf8("\xF4\x90\x80\x80\xF5"), "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(replace_invalid_utf8("a\xF1\x80\x80\xE1\x80\xC2"
+                                 "b\x80"
+                                 "c\x80\xBF"
+                                 "d"),
+            "a\uFFFD\uFFFD\uFFFDb\uFFFDc\uFFFD\uFFFDd");
 }
 
 TEST(Words, SplitAtUnicodeSpaces) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <heddle/io/text/text.hpp>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -25,7 +26,8 @@ struct PrepareOptions {
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary
 
   int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out, a line never is
-  int64_t samples_per_file = 0;  ///< the most in a file of the training dataset; 0: all in one
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< of all texts; skip: such a line or pair is left out
+  int64_t samples_per_file = 0;                  ///< the most in a file of the training dataset; 0: all in one
   /// Receives train.h5 (or train-00001.h5, train-00002.h5 …), valid.h5 and vocab.model (or vocab.source.model and
   /// vocab.target.model).
   std::filesystem::path directory;
@@ -37,6 +39,7 @@ struct PreparedText {
   int64_t samples = 0;                   ///< in the dataset: pairs, or lines of one text
   int64_t empty = 0;                     ///< left out: a side without a token
   int64_t too_long = 0;                  ///< left out: a side with more than max_length tokens
+  int64_t invalid = 0;                   ///< not UTF-8 on a side: left out, or replaced by U+FFFD
   std::array<int64_t, 2> tokens{};       ///< of the source and the target, or of the text
   std::array<int64_t, 2> most_tokens{};  ///< of a sentence or line
   int64_t unknown_tokens = 0;            ///< on both sides together
@@ -57,8 +60,8 @@ bool is_training_file(std::string const& name);
 /// given, whose vocabulary then has a mask token unless it is loaded. All that in memory that does not grow with the
 /// texts (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). Progress messages go to
 /// `progress`. Throws UsageError for conflicting options and DataError for texts that cannot be used: unequal numbers
-/// of lines, invalid UTF-8 (file and line), no content; Error for a place that cannot be written. Then no file is
-/// left.
+/// of lines, invalid UTF-8 (file and line; unless it is skipped or replaced), no content; Error for a place that cannot
+/// be written. Then no file is left.
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress);
 
 }  // namespace heddle

@@ -29,6 +29,19 @@ struct BleuScore {
   std::string text() const;
 };
 
+/// BLEU of a corpus that is not kept: counts sentence by sentence.
+class BleuCounter {
+ public:
+  explicit BleuCounter(BleuTokenization tokenization = BleuTokenization::mteval_13a) : tokenization_(tokenization) {}
+
+  void add(std::string const& hypothesis, std::string const& reference);
+  BleuScore score() const;
+
+ private:
+  BleuTokenization tokenization_;
+  BleuScore counts_;  ///< matches, totals and lengths
+};
+
 /// BLEU of a corpus with one reference for each hypothesis. Throws DataError when their numbers differ or are zero.
 BleuScore corpus_bleu(std::span<std::string const> hypotheses, std::span<std::string const> references,
                       BleuTokenization tokenization = BleuTokenization::mteval_13a);

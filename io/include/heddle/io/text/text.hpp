@@ -9,23 +9,36 @@
 
 namespace heddle {
 
-/// Reads a text line by line, plain or gzip (recognised by the first bytes, not by the name), in bounded memory. A
-/// line ends with "\n" or "\r\n", the last one also with "\r" or nothing; a byte-order mark at the very beginning is
-/// dropped.
+/// The treatment of lines that are not UTF-8.
+enum class InvalidUtf8 : std::uint8_t {
+  fail,     ///< an error that names file, line and byte
+  replace,  ///< U+FFFD takes the place of each ill-formed sequence
+  skip      ///< replaced, too: whoever reads the lines leaves out those that are `repaired()`
+};
+
+/// Reads a text line by line, plain or gzip (recognised by the first bytes, not by the name), in bounded memory, and
+/// returns each line as soon as its end is there. A line ends with "\n" or "\r\n", the last one also with "\r" or
+/// nothing; a byte-order mark at the very beginning is dropped.
 class LineReader {
  public:
   /// The longest line allowed; a file with a longer one is not "one sentence a line".
   static constexpr int64_t longest_line_bytes = int64_t{16} << 20;
 
+  /// Lines that were not UTF-8.
+  struct InvalidLines {
+    int64_t count = 0;
+    int64_t first = 0;  ///< its number, from 1
+  };
+
   /// Throws DataError when the file cannot be opened.
-  explicit LineReader(std::filesystem::path const& path);
+  explicit LineReader(std::filesystem::path const& path, InvalidUtf8 invalid_utf8 = InvalidUtf8::fail);
   ~LineReader();
   LineReader(LineReader&&) noexcept;
   LineReader& operator=(LineReader&&) noexcept;
 
   /// Reads a line into `line`, without its end, and returns true; false at the end of the file. Throws DataError,
-  /// naming the file and the line number, for bytes that are not UTF-8, a line that is too long, a damaged or
-  /// truncated gzip stream, a failed read.
+  /// naming the file and the line number, for bytes that are not UTF-8 (with InvalidUtf8::fail), a line that is too
+  /// long, a damaged or truncated gzip stream, a failed read.
   bool next(std::string& line);
 
   /// The number of lines read so far, which is the number (from 1) of the latest line.
@@ -34,17 +47,26 @@ class LineReader {
   /// The bytes read so far of the file on the disk (compressed for gzip), for progress reports.
   int64_t file_position() const noexcept;
 
+  /// The lines so far that were not UTF-8.
+  InvalidLines invalid_lines() const noexcept;
+  /// Whether the latest line was one of them.
+  bool repaired() const noexcept;
+
+  /// Whether somebody types the text.
+  bool is_terminal() const;
+
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-/// Reads the whole text, one string a line. For validation and test sets, which fit in memory.
-std::vector<std::string> read_lines(std::filesystem::path const& path);
-
 /// The offset of the first byte that is not part of well-formed UTF-8 (no surrogates, nothing overlong, nothing above
 /// U+10FFFF), or npos.
 std::size_t find_invalid_utf8(std::string_view text) noexcept;
+
+/// `text` with U+FFFD in place of each ill-formed sequence, by the rule of Unicode's maximal subparts (as Python's
+/// errors="replace").
+std::string replace_invalid_utf8(std::string_view text);
 
 /// The code points of `text`. Throws DataError if it is not well-formed UTF-8.
 std::u32string decode_utf8(std::string_view text);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <heddle/core/tensor/pack.hpp>
+#include <heddle/io/text/text.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,12 +15,13 @@ namespace heddle {
 
 /// The text and the options that `Tokenizer::train` learns a vocabulary from.
 struct TokenizerTraining {
-  std::vector<std::filesystem::path> texts;  ///< plain or gzip, one sentence a line
-  int64_t vocabulary_size = 10000;           ///< pieces, the four special ones included
-  std::string type = "bpe";                  ///< "bpe" or "unigram"
-  bool mask_token = false;                   ///< one more special piece, <mask>
-  double character_coverage = 1.0;           ///< share of the text's characters that get their own piece
-  int64_t sample_bytes = int64_t{64} << 20;  ///< the most text that is kept in memory; of more, an even sample
+  std::vector<std::filesystem::path> texts;      ///< plain or gzip, one sentence a line
+  int64_t vocabulary_size = 10000;               ///< pieces, the four special ones included
+  std::string type = "bpe";                      ///< "bpe" or "unigram"
+  bool mask_token = false;                       ///< one more special piece, <mask>
+  double character_coverage = 1.0;               ///< share of the text's characters that get their own piece
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< of the texts; skip: such lines are not learned from
+  int64_t sample_bytes = int64_t{64} << 20;      ///< the most text that is kept in memory; of more, an even sample
 };
 
 /// Converts text to token ids and back: a SentencePiece model as a value (copies share it; it never changes).

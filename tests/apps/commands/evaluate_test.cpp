@@ -1,0 +1,41 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <fstream>
+
+#include "commands/commands.hpp"
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+std::int64_t peak_kibibytes() {
+  rusage usage{};
+  EXPECT_EQ(::getrusage(RUSAGE_SELF, &usage), 0);
+  return usage.ru_maxrss;
+}
+
+// A test set may be a gzip file of a few kilobytes that holds gigabytes.
+TEST(Evaluate, ScoresATextInMemoryThatDoesNotGrowWithIt) {
+  test::TemporaryDirectory const directory;
+  std::string const path = directory / "text";
+  {
+    std::ofstream file(path);
+    for (int line = 0; line < 30'000; ++line) {
+      file << "a" << std::string(1000, ' ') << "\n";
+    }
+  }
+  std::int64_t const before = peak_kibibytes();
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_evaluate({"--hypotheses", path, "--reference", path}), 0);
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("hyp_len = 30000"), std::string::npos);
+#ifdef __SANITIZE_ADDRESS__
+  constexpr std::int64_t allowed = 400'000;  // AddressSanitizer keeps 256 MiB of freed memory
+#else
+  constexpr std::int64_t allowed = 24'000;
+#endif
+  EXPECT_LT(peak_kibibytes() - before, allowed) << "the two texts have 30,000 KiB each";
+}
+
+}  // namespace
+}  // namespace heddle
