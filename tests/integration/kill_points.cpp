@@ -7,7 +7,7 @@
 // host alive). "link" sets this host's eth0 down for ten seconds instead, "power" for good, and ends the host; "stop"
 // stops the rank itself. Points: those of save, prune, load and logging, with .before or .after the call (see
 // `name_of`); "mpi", any call that communicates; "start" and "training", COUNT milliseconds after the process began or
-// logged its first step.
+// logged its first step; "saved", COUNT microseconds after it put a checkpoint in its place.
 // HEDDLE_KILL_EVENTS gets a line for each process, step and kill, with the time in nanoseconds: "begin PID T", "step N
 // PID T", "kill POINT VICTIM T".
 #include <dlfcn.h>
@@ -156,17 +156,20 @@ void strike(std::string const& point) {
   inside = false;
 }
 
+void strike_after(std::chrono::microseconds time) {
+  std::thread([time] {
+    std::this_thread::sleep_for(time);
+    strike(plan->point);
+  }).detach();
+}
+
 void reached(std::string const& point) {
+  if (plan != nullptr && plan->mine && !inside && plan->point == "saved" && point == "save.directory_rename.after") {
+    strike_after(std::chrono::microseconds(plan->count));
+  }
   if (plan != nullptr && plan->mine && !inside && point == plan->point && --plan->count == 0) {
     strike(point);
   }
-}
-
-void strike_after(int milliseconds) {
-  std::thread([milliseconds] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-    strike(plan->point);
-  }).detach();
 }
 
 __attribute__((constructor)) void begin() {
@@ -190,7 +193,7 @@ __attribute__((constructor)) void begin() {
   }
   inside = false;
   if (plan->mine && plan->point == "start") {
-    strike_after(plan->count);
+    strike_after(std::chrono::milliseconds(plan->count));
   }
 }
 
@@ -255,7 +258,7 @@ void note_steps(std::string_view text) {
   for (auto at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
     record("step " + std::to_string(std::atoi(text.data() + at + key.size())) + " " + std::to_string(::getpid()));
     if (++plan->logged == 1 && plan->mine && plan->point == "training") {
-      strike_after(plan->count);
+      strike_after(std::chrono::milliseconds(plan->count));
     }
   }
   inside = false;

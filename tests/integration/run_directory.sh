@@ -73,6 +73,38 @@ cp -rL original copied
 ends 0 "${train[@]}" --set run.directory=copied --set train.steps=40
 [ -L copied/checkpoints/best ] && [ -d copied/checkpoints/best-copied-1 ] || fail "a copied best was not replaced"
 
+# With another validation set the best loss, its mark and early stopping begin anew.
+sed 's/.*/zwölf xylophone/' text/valid.de > odd.de
+ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en --valid-target odd.de \
+  --vocab-model data/vocab.model --out odd
+marked=$(readlink original/checkpoints/best)
+ends 0 "${train[@]}" --set run.directory=original --set train.steps=20 --set data.valid=odd/valid.h5
+[ "$(readlink original/checkpoints/best)" = "$marked" ] || fail "a start without a step changed the best checkpoint"
+ends 0 "${train[@]}" --set run.directory=original --set train.steps=23 --set data.valid=odd/valid.h5 \
+  --set train.validate_every=1 --set train.early_stopping=1
+grep -q "note: odd/valid.h5 is another validation set than before: the best validation loss so far, [0-9.]* at step 20" log ||
+  fail "another validation set is not named"
+grep -q "validation set" original/log.txt || fail "another validation set is not in the log"
+best=$(readlink original/checkpoints/best)
+[ "$((10#${best#step-}))" -gt 20 ] || fail "the best checkpoint is $best, from before the other validation set"
+ends 0 "${train[@]}" --set run.directory=original --set train.steps=25 --set data.valid=odd/valid.h5
+! grep -q "another validation set" log || fail "the same validation set is another one"
+
+# Of [model] what changes no result may change.
+ends 0 "${train[@]}" --set run.directory=original --set train.steps=26 --set model.recompute=layer \
+  --set model.decoder.layer.1.recompute=none
+grep -q "changed since the checkpoint: model.recompute = \"layer\", before \"none\"" log || fail "the change is not named"
+ends 78 "${train[@]}" --set run.directory=original --set train.steps=26 --set model.recompute=layer --set model.dropout=0.2
+grep -q "another \[model\]: model.dropout = 0.1 there, 0.2 here;" log || fail "not only the dropout is refused"
+
+# A divergence right after a resume: the good checkpoints from before it stay, also when the run starts again.
+diverge=("${train[@]}" --set run.directory=diverged --set checkpoint.keep=2 --set train.validate_every=0)
+ends 0 "${diverge[@]}" --set train.steps=40
+for steps in 60 80; do
+  ends 0 "${diverge[@]}" --set train.steps=$steps --set optimizer.learning_rate=3
+  [ -e "$(state diverged 40)" ] || fail "the last good checkpoint was pruned before step $steps"
+done
+
 # A validation set without a usable pair is refused before anything is trained.
 for language in en de; do head -n 15 text/train.$language | tr '\n' ' ' > long.$language; done
 ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source long.en --valid-target long.de \

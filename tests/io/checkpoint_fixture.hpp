@@ -64,6 +64,8 @@ class SampleState {
     contents_.target_model = std::string(3000, '\xff');
     contents_.instruction_set = "all of them";
     contents_.dataset = std::string(64, 'd');
+    contents_.valid_dataset = std::string(64, 'v');
+    contents_.losses = {{3.5, -0.0, 1e300}, 2.25, step / 2, step / 3};
     add("encoder.0.weight", {6, 4}, step, true);
     add("decoder.1.bias", {5}, step, true);
     add("big", {3, 70000}, step, true);
@@ -151,6 +153,8 @@ class CheckpointTest : public ::testing::Test {
     EXPECT_EQ(checkpoint.target_model(), contents.target_model);
     EXPECT_EQ(checkpoint.instruction_set(), contents.instruction_set);
     EXPECT_EQ(checkpoint.dataset(), contents.dataset);
+    EXPECT_EQ(checkpoint.valid_dataset(), contents.valid_dataset);
+    EXPECT_EQ(checkpoint.losses(), contents.losses);
     auto const& tensors = expected.tensors().tensors();
     EXPECT_EQ(checkpoint.tensors().size(), tensors.size());
     for (std::size_t index = 0; index < tensors.size(); ++index) {

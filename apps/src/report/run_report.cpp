@@ -234,6 +234,12 @@ double RunReport::seconds_per_token() const {
   return computing / static_cast<double>(facts_.training->tokens);
 }
 
+void RunReport::conclude(Outcome const& outcome) {
+  facts_.state = outcome.state;
+  facts_.best_step = outcome.best_step;
+  facts_.best_valid_loss = outcome.best_valid_loss;
+}
+
 std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,
                            Outcome const& outcome) {
   own_traffic_ = traffic_of(setup_.parallel);  // before the report's own messages
@@ -250,9 +256,7 @@ std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTim
   if (facts_.reference && facts_.reference->ranks < static_cast<std::int64_t>(facts_.hosts.size())) {
     facts_.computation_scaling = facts_.reference->computing_seconds_per_token / seconds_per_token();
   }
-  facts_.state = outcome.state;
-  facts_.best_step = outcome.best_step;
-  facts_.best_valid_loss = outcome.best_valid_loss;
+  conclude(outcome);
   std::vector<MemoryReport> memory;
   for (RankFacts const& rank : facts_.ranks) {
     memory.push_back(rank.memory);

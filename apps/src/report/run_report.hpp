@@ -56,6 +56,9 @@ class RunReport {
   std::string end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,
                   Outcome const& outcome);
 
+  /// Sets how the run ended. `end` does, too.
+  void conclude(Outcome const& outcome);
+
   RunFacts const& facts() const { return facts_; }
 
  private:

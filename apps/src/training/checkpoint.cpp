@@ -19,6 +19,23 @@ CheckpointContents contents_for_checkpoint(TrainingState const& state, Config co
 
 namespace {
 
+Config config_of(Checkpoint const& checkpoint) {
+  return parse_config(checkpoint.config(), checkpoint.directory().string() + "'s config");
+}
+
+/// The configuration without the keys of [model] that change no result.
+Config without_recompute(Config config) {
+  config.model.recompute = Recompute::none;
+  for (StackKind const& kind : stack_kinds) {
+    StackConfig& stack = config.model.*kind.config;
+    stack.settings.erase("recompute");
+    for (LayerOverride& layers : stack.overrides) {
+      layers.settings.erase("recompute");
+    }
+  }
+  return config;
+}
+
 /// This rank's shard of a parameter's value or moment, or some elements of it.
 TensorSlice own_slice(Parameter const& parameter, TensorPart part, std::optional<IndexRange> elements = {}) {
   int const axis = parameter.spec.shard.axis;
@@ -67,7 +84,7 @@ bool has_new_data(Checkpoint const& checkpoint, Dataset const& data) {
 
 void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset const& data, bool new_data) {
   std::string const where = checkpoint.directory().string();
-  Config const saved = parse_config(checkpoint.config(), where + "'s config");
+  Config const saved = config_of(checkpoint);
   std::vector<std::string> changed;
   for (ConfigDifference const& difference : model_differences(checkpoint, config)) {
     changed.push_back(fmt::format("{} = {} there, {} here", difference.key, difference.before, difference.after));
@@ -99,17 +116,27 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset 
   }
 }
 
+bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Dataset const& valid) {
+  return checkpoint.valid_dataset().empty() ? config_of(checkpoint).data.valid != config.data.valid
+                                            : checkpoint.valid_dataset() != valid.digest();
+}
+
+bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Dataset const& data) {
+  TrainConfig const saved = config_of(checkpoint).train;
+  return !has_new_data(checkpoint, data) && saved.label_smoothing == config.train.label_smoothing &&
+         saved.z_loss == config.train.z_loss && saved.mask_rate == config.train.mask_rate;
+}
+
 std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config) {
-  Config const saved = parse_config(checkpoint.config(), checkpoint.directory().string() + "'s config");
-  std::vector<ConfigDifference> found = differences(saved, config);
+  std::vector<ConfigDifference> found =
+      differences(without_recompute(config_of(checkpoint)), without_recompute(config));
   std::erase_if(found, [](ConfigDifference const& difference) { return !difference.key.starts_with("model."); });
   return found;
 }
 
 std::vector<std::string> changed_keys(Checkpoint const& checkpoint, Config const& config) {
-  Config const saved = parse_config(checkpoint.config(), checkpoint.directory().string() + "'s config");
   std::vector<std::string> changes;
-  for (ConfigDifference const& difference : differences(saved, config)) {
+  for (ConfigDifference const& difference : differences(config_of(checkpoint), config)) {
     changes.push_back(fmt::format("{} = {}, before {}", difference.key, difference.after, difference.before));
   }
   return changes;

@@ -27,7 +27,15 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset 
 /// Whether the checkpoint was trained on another dataset; false if it does not say.
 bool has_new_data(Checkpoint const& checkpoint, Dataset const& data);
 
-/// The keys of [model] by which `config` differs from the checkpoint's configuration.
+/// Whether the best validation loss of the checkpoint was measured on another dataset than `valid`. Where an older
+/// checkpoint does not say, that is so if data.valid was another path.
+bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Dataset const& valid);
+
+/// Whether training losses with `config` on `data` can be compared with the checkpoint's.
+bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Dataset const& data);
+
+/// The keys of [model] by which the model of `config` computes something else than the checkpoint's. recompute, which
+/// only says when activations are computed, is none of them.
 std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config);
 
 /// Lists "section.key = new, before old" for each key that a run continued from `checkpoint` has changed.

@@ -167,6 +167,12 @@ void CheckpointKeeper::mark_best(std::int64_t step) {
   }
 }
 
+void CheckpointKeeper::settle_best(std::int64_t step) {
+  if (setup_.world.rank() == 0) {
+    disk_.settle_best(step);
+  }
+}
+
 std::optional<MemoryCheckpoint> CheckpointKeeper::keep_in_memory(CheckpointContents const& contents,
                                                                  TensorStream& tensors, Notes& notes) {
   try {

@@ -66,6 +66,8 @@ class CheckpointKeeper {
   bool in_flight() const { return in_flight_ != nullptr; }
   /// True while this rank still writes it.
   bool writes() const { return in_flight_ && !in_flight_->done(); }
+  /// Makes `best` that of the run's state: see CheckpointStore::settle_best.
+  void settle_best(std::int64_t step);
   /// Waits for all ranks' parts of it, if one was begun, and commits it. Throws Error as `keep` does.
   Notes finish();
 

@@ -3,37 +3,38 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/readable.hpp>
+#include <numeric>
 
 namespace heddle {
 
 std::optional<std::string> LossWatch::add(std::int64_t step, double loss) {
-  losses_.push_back(loss);
-  sum_ += loss;
-  if (losses_.size() > window) {
-    sum_ -= losses_.front();
-    losses_.pop_front();
+  std::vector<double>& recent = history_.recent;
+  recent.push_back(loss);
+  if (recent.size() > window) {
+    recent.erase(recent.begin(), recent.end() - window);
   }
-  if (losses_.size() < window) {
+  if (recent.size() < window) {
     return std::nullopt;
   }
-  double const mean = sum_ / static_cast<double>(window);
-  if (best_step_ < 0 || mean < best_) {
-    best_ = mean;
-    best_step_ = step;
+  double const mean = std::accumulate(recent.begin(), recent.end(), 0.0) / static_cast<double>(window);
+  if (history_.best_step == 0 || mean < history_.best_mean) {
+    history_.best_mean = mean;
+    history_.best_step = step;
   }
-  risen_steps_ = mean > best_ + far ? risen_steps_ + 1 : 0;
-  if (risen_steps_ != long_steps) {
+  history_.risen_steps = mean > history_.best_mean + far ? history_.risen_steps + 1 : 0;
+  if (history_.risen_steps != long_steps) {
     return std::nullopt;
   }
+  std::string const best_step = readable_count(history_.best_step);
   return fmt::format(
       "the loss is {:.4f} on average, far above its best, {:.4f} at step {}: the learning rate may be too high, or its "
-      "warm-up too short. --resume-from STEP goes back; while this start runs, the newest checkpoint up to step {} is "
-      "kept",
-      mean, best_, readable_count(best_step_), readable_count(best_step_));
+      "warm-up too short. --resume-from STEP goes back; the newest checkpoint up to step {} is kept until the loss is "
+      "near its best again",
+      mean, history_.best_mean, best_step, best_step);
 }
 
 std::optional<std::int64_t> LossWatch::risen_since() const {
-  return risen_steps_ > 0 ? std::optional(best_step_) : std::nullopt;
+  return history_.risen_steps > 0 ? std::optional(history_.best_step) : std::nullopt;
 }
 
 }  // namespace heddle

@@ -2,14 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <heddle/io/checkpoint/checkpoint.hpp>
 #include <optional>
 #include <string>
 
 namespace heddle {
 
 /// Notices a loss that has risen far above its best and stays there: training that has gone astray, from which no later
-/// checkpoint leads back. Looks at means over `window` steps; the steps of one start of the run count.
+/// checkpoint leads back. Looks at means over `window` steps. Checkpoints keep its history: a run that resumes judges
+/// its loss as if it had not been interrupted.
 class LossWatch {
  public:
   static constexpr std::size_t window = 20;
@@ -21,12 +22,12 @@ class LossWatch {
   /// The step of the best mean while the mean is far above it; nothing at other times.
   std::optional<std::int64_t> risen_since() const;
 
+  LossHistory const& history() const { return history_; }
+  /// Replaces everything that was added by what an earlier start had added.
+  void restore(LossHistory const& history) { history_ = history; }
+
  private:
-  std::deque<double> losses_;
-  double sum_ = 0;
-  double best_ = 0;
-  std::int64_t best_step_ = -1;  ///< -1: there is no mean yet
-  std::int64_t risen_steps_ = 0;
+  LossHistory history_;
 };
 
 }  // namespace heddle

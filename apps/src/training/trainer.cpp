@@ -53,6 +53,7 @@ void Trainer::open_data() {
   train_data_.emplace(std::move(data.train));
   valid_data_ = std::move(data.valid);
   if (valid_data_) {
+    valid_digest_ = valid_data_->digest();
     valid_samples_ = samples_for(config_, *valid_data_, {.training = false, .prefixes = model.needs_prefixes()});
   }
   if (valid_samples_ && all_samples(*valid_samples_, config_.model.max_length).samples.empty()) {
@@ -179,7 +180,27 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
     state_.position = 0;
     texts_.say(fmt::format("note: new data, from its beginning: epoch {}", state_.epoch));
   }
+  take_up_losses(checkpoint);
   reader_->seek(state_.epoch, state_.position);
+}
+
+void Trainer::take_up_losses(Checkpoint const& checkpoint) {
+  if (has_comparable_losses(checkpoint, config_, *train_data_)) {
+    loss_watch_.restore(checkpoint.losses());
+  }
+  if (!valid_data_) {
+    valid_digest_ = checkpoint.valid_dataset();
+  } else if (has_new_validation(checkpoint, config_, *valid_data_)) {
+    if (state_.best_step > 0) {
+      texts_.say(
+          fmt::format("note: {} is another validation set than before: the best validation loss so far, {:.4f} "
+                      "at step {}, does not count, and early stopping counts from the beginning",
+                      config_.data.valid, state_.best_valid_loss, readable_count(state_.best_step)));
+    }
+    state_.best_valid_loss = 0;
+    state_.best_step = 0;
+    state_.validations_without_improvement = 0;
+  }
 }
 
 void Trainer::print_start() {
@@ -216,17 +237,15 @@ ExitCode Trainer::run(StopSignal const& signal) {
     notice.emplace(checkpoints_.directory());
   }
   if (finished()) {
-    keep_for_the_end();
-    if (setup_.traced_steps > 0) {
-      texts_.say_always("note: no step was made, so there is nothing to trace");
-    }
-    texts_.say_always(nothing_to_do(ending("done"), report_->facts().model));
+    end_finished();
     return ExitCode::done;
   }
   begin_report();
   if (state_.step > 0 && state_.best_step == state_.step && checkpoints_.committed_step() != state_.step) {
     keep_state({.disk = true, .best = true, .wait = true});  // it was lost on its way from memory to the disk
   }
+  checkpoints_.settle_best(state_.best_step);
+  checkpoints_.spare(loss_watch_.risen_since());
   while (!finished()) {
     if (notice) {
       notice->set_steps({state_.step + 1, checkpoints_.committed_step(), checkpoints_.memory_step()});
@@ -250,7 +269,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
     }
   }
   keep_for_the_end();
-  print_end(stopped_early() ? "stopped early" : "done");
+  print_end(final_state());
   return ExitCode::done;
 }
 
@@ -413,6 +432,8 @@ void Trainer::keep_state(CheckpointKeeper::Request const& asked) {
   }
   CheckpointContents contents = contents_for_checkpoint(state_, config_, *train_data_);
   contents.instruction_set = setup_.instruction_set;
+  contents.valid_dataset = valid_digest_;
+  contents.losses = loss_watch_.history();
   ModelStream tensors = stream();
   say(checkpoints_.keep(contents, tensors, request));
   if (speaks()) {

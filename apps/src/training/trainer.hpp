@@ -75,12 +75,17 @@ class Trainer {
   /// The checkpoint from which the run continues, checked and with everything that this rank reads at hand.
   std::optional<Checkpoint> find_checkpoint();
   void take_up(Checkpoint const& checkpoint);
+  /// Forgets what was measured on other data than this start has.
+  void take_up_losses(Checkpoint const& checkpoint);
   void print_start();
   /// Writes the report's beginning, and begins to trace.
   void begin_report();
   void write_report() const;
   /// Reports how the run ended; collective over the world.
   void print_end(std::string const& how);
+  /// Nothing is left to do: completes what a start that was killed behind its last step has left undone, and reports.
+  /// Collective over the world.
+  void end_finished();
   Ending ending(std::string const& how) const;
   /// Writes the trace if its last step has been made, or no more steps are; collective over the world.
   void finish_trace(bool last_step);
@@ -94,6 +99,8 @@ class Trainer {
   void after_step(StepReport const& report);
   bool finished() const;
   bool stopped_early() const;
+  /// The state of a finished run, as the report names it.
+  std::string final_state() const { return stopped_early() ? "stopped early" : "done"; }
   /// The things to be done after a step, the same on every rank.
   struct Requests {
     bool stop = false;     ///< a rank has been signalled
@@ -118,6 +125,7 @@ class Trainer {
   Config const& config_;
   std::optional<Dataset> train_data_;
   std::optional<Dataset> valid_data_;  ///< empty if nothing is validated
+  std::string valid_digest_;           ///< of what state_.best_valid_loss was measured on; "": unknown
   std::unique_ptr<SampleSource> samples_;
   std::unique_ptr<SampleSource> valid_samples_;
   std::optional<BatchPlanner> batches_;

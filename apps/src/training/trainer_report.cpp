@@ -6,6 +6,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dist/trace/trace_file.hpp>
 
+#include "supervision/reported_end.hpp"
 #include "trainer.hpp"
 
 // The trainer's reports at the begin and at the end of a run.
@@ -67,6 +68,24 @@ Ending Trainer::ending(std::string const& how) const {
           .directory = setup_.directory,
           .checkpoint = checkpoints_.directory() / checkpoint_directory_name(checkpoints_.committed_step()),
           .command = setup_.command_to_go_on};
+}
+
+void Trainer::end_finished() {
+  keep_for_the_end();
+  if (state_.best_step > 0) {
+    checkpoints_.settle_best(state_.best_step);
+  }
+  // `heddle run` takes the report's word for the end of the run. One that says so already has the figures of its steps.
+  if (speaks() && reported_end(setup_.directory, {}) != ExitCode::done) {
+    report_->set_parameters(whole_model_->elements());
+    report_->conclude(
+        {.state = final_state(), .best_step = state_.best_step, .best_valid_loss = state_.best_valid_loss});
+    write_report();
+  }
+  if (setup_.traced_steps > 0) {
+    texts_.say_always("note: no step was made, so there is nothing to trace");
+  }
+  texts_.say_always(nothing_to_do(ending("done"), report_->facts().model));
 }
 
 void Trainer::print_end(std::string const& how) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
@@ -55,6 +56,41 @@ TrainingState read_training(hdf5::File const& file) {
                                 state.step, state.best_step, most_steps));
   }
   return state;
+}
+
+void write_losses(hdf5::File& file, LossHistory const& losses) {
+  if (losses.recent.empty()) {
+    return;
+  }
+  hdf5::Group group = file.create_group("losses");
+  group.write_array<double>("recent", {std::ssize(losses.recent)}, losses.recent);
+  group.set_real_attribute("best_mean", losses.best_mean);
+  group.set_integer_attribute("best_step", losses.best_step);
+  group.set_integer_attribute("risen_steps", losses.risen_steps);
+}
+
+LossHistory read_losses(hdf5::File const& file, std::int64_t step) {
+  LossHistory losses;
+  if (!file.contains("losses")) {
+    return losses;
+  }
+  hdf5::Group const group = file.group("losses");
+  hdf5::Array const recent = group.array("recent");
+  recent.expect(hdf5::ElementType::float64, {hdf5::any_extent});
+  if (recent.size() > static_cast<std::int64_t>(LossHistory::max_recent)) {
+    throw DataError(fmt::format("{}: holds {} losses, expected at most {}", recent.where(), recent.size(),
+                                LossHistory::max_recent));
+  }
+  losses.recent = recent.read<double>();
+  losses.best_mean = group.real_attribute("best_mean");
+  losses.best_step = group.integer_attribute("best_step");
+  losses.risen_steps = group.integer_attribute("risen_steps");
+  bool const finite = std::ranges::all_of(losses.recent, [](double loss) { return std::isfinite(loss); });
+  if (!finite || !std::isfinite(losses.best_mean) || std::min(losses.best_step, losses.risen_steps) < 0 ||
+      std::max(losses.best_step, losses.risen_steps) > step) {
+    throw DataError(group.where() + ": a loss is not finite, or best_step or risen_steps is impossible");
+  }
+  return losses;
 }
 
 std::string index_text(std::vector<TensorInfo> const& tensors) {
@@ -142,7 +178,11 @@ std::string state_file_bytes(CheckpointIndex const& index) {
   if (!contents.dataset.empty()) {
     file.set_string_attribute("dataset", contents.dataset);
   }
+  if (!contents.valid_dataset.empty()) {
+    file.set_string_attribute("valid_dataset", contents.valid_dataset);
+  }
   write_training(file, contents.state);
+  write_losses(file, contents.losses);
   file.write_bytes("config", contents.config);
   file.write_bytes("index", index_text(index.tensors));
   {
@@ -168,6 +208,8 @@ CheckpointIndex read_state_file(std::span<std::uint8_t const> bytes, std::string
   contents.state = read_training(file);
   contents.instruction_set = file.has_attribute("instruction_set") ? file.string_attribute("instruction_set") : "";
   contents.dataset = file.has_attribute("dataset") ? file.string_attribute("dataset") : "";
+  contents.valid_dataset = file.has_attribute("valid_dataset") ? file.string_attribute("valid_dataset") : "";
+  contents.losses = read_losses(file, contents.state.step);
   contents.config = file.read_bytes("config");
   contents.source_model = file.read_bytes("vocabulary/source");
   contents.target_model = file.read_bytes("vocabulary/target");

@@ -340,6 +340,16 @@ void CheckpointStore::mark_best(std::int64_t step) {
   sync_to_disk(directory_);
 }
 
+void CheckpointStore::settle_best(std::int64_t step) {
+  auto const marked = best_step();
+  if (marked != step && fs::is_directory(path_of(step))) {
+    mark_best(step);
+  } else if (marked > step) {
+    fs::remove(directory_ / best_name);
+    sync_to_disk(directory_);
+  }
+}
+
 /// A copied run may have a directory in the link's place, where its copying followed links: it is kept under another
 /// name.
 void CheckpointStore::move_best_aside() const {
@@ -427,14 +437,7 @@ Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Com
                std::to_string(step));
       }
     }
-    if (best_step() > step) {
-      std::int64_t const best = chosen.state().best_step;
-      if (fs::is_directory(path_of(best))) {
-        mark_best(best);
-      } else {
-        fs::remove(directory_ / best_name);
-      }
-    }
+    settle_best(chosen.state().best_step);
   });
   return chosen;
 }

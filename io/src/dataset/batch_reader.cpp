@@ -83,6 +83,9 @@ void BatchReader::share() {
     batch_.cursor.message_size = std::ssize(message_);
   }
   batch_.cursor = broadcast_value(group_, batch_.cursor);
+  if (batch_.cursor.message_size == 0) {
+    return;  // this data rank has no share of the batch, and an empty message has no memory to lend
+  }
   message_.resize(static_cast<std::size_t>(batch_.cursor.message_size));
   Shape const shape{batch_.cursor.message_size};
   group_.broadcast(Tensor::borrow(message_.data(), DType::int32, shape, MemorySpace::host), 0);

@@ -61,35 +61,28 @@ std::span<std::uint8_t const> ArrayCache::block(ProtectedArray const& array, std
   return entries_.front().bytes;
 }
 
-ProtectedArray::ProtectedArray(hdf5::Array values, hdf5::Array digests, hdf5::ElementType type)
-    : values_(std::move(values)),
-      digests_(std::move(digests)),
-      size_(values_.size()),
-      block_length_(block_bytes / hdf5::element_bytes(type)) {
+ProtectedArray::ProtectedArray(hdf5::Array values, hdf5::Array const& digests, hdf5::ElementType type)
+    : values_(std::move(values)), size_(values_.size()), block_length_(block_bytes / hdf5::element_bytes(type)) {
   values_.expect(type, {hdf5::any_extent});
   std::int64_t const blocks = (size_ + block_length_ - 1) / block_length_;
-  digests_.expect(hdf5::ElementType::uint8, {blocks * digest_bytes});
+  digests.expect(hdf5::ElementType::uint8, {blocks * digest_bytes});
+  digests_ = digests.read<std::uint8_t>();
 }
 
 std::string ProtectedArray::table_digest() const {
-  constexpr std::int64_t piece = std::int64_t{1} << 20;
-  Sha256 digest;
-  for (std::int64_t begin = 0; begin < digests_.size(); begin += piece) {
-    digest.update(digests_.read<std::uint8_t>({begin}, {std::min(piece, digests_.size() - begin)}));
-  }
-  return digest.finish();
+  return sha256(digests_);
 }
 
 std::vector<std::uint8_t> ProtectedArray::read_block(std::int64_t index) const {
   std::int64_t const begin = index * block_length_;
   std::int64_t const count = std::min(block_length_, size_ - begin);
   std::vector<std::uint8_t> bytes = read_as_bytes(values_, begin, count);
-  // A digest that was damaged after opening refuses a good block, but accepts no bad one.
-  auto const recorded = digests_.read<std::uint8_t>({index * digest_bytes}, {digest_bytes});
+  auto const recorded = std::span(digests_).subspan(static_cast<std::size_t>(index * digest_bytes), digest_bytes);
   if (!std::ranges::equal(sha256_bytes(bytes), recorded)) {
     throw DataError(fmt::format(
-        "{}: elements {} to {} do not have the digest that was recorded when they were written: the file is "
-        "damaged; run `heddle prepare` again",
+        "{}: elements {} to {} do not have the digest that the file had for them when it was opened: it is damaged, or "
+        "another dataset was written over it since then; run `heddle prepare` again, into another file while one is "
+        "trained on",
         where(), begin, begin + count - 1));
   }
   check(bytes, begin);

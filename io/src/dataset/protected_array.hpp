@@ -38,8 +38,9 @@ class ArrayCache {
 /// A one-dimensional array of a dataset file whose blocks have digests.
 class ProtectedArray {
  public:
-  /// Throws DataError where the two arrays do not fit together.
-  ProtectedArray(hdf5::Array values, hdf5::Array digests, hdf5::ElementType type);
+  /// Reads the digests (32 bytes for each 128 KiB of values) and keeps them, so that what is written over the file
+  /// later is refused. Throws DataError where the two arrays do not fit together.
+  ProtectedArray(hdf5::Array values, hdf5::Array const& digests, hdf5::ElementType type);
   virtual ~ProtectedArray() = default;
   ProtectedArray(ProtectedArray const&) = delete;
   ProtectedArray& operator=(ProtectedArray const&) = delete;
@@ -47,7 +48,7 @@ class ProtectedArray {
   std::int64_t size() const { return size_; }
   std::int64_t block_length() const { return block_length_; }
   std::string where() const { return values_.where(); }
-  /// SHA-256 (hexadecimal) of all digests, which are read in pieces and not kept.
+  /// SHA-256 (hexadecimal) of all digests.
   std::string table_digest() const;
   /// The bytes of a block. Throws DataError unless they have the recorded digest and are allowed.
   std::vector<std::uint8_t> read_block(std::int64_t index) const;
@@ -60,7 +61,7 @@ class ProtectedArray {
   virtual void check(std::span<std::uint8_t const> block, std::int64_t first) const = 0;
 
   hdf5::Array values_;
-  hdf5::Array digests_;
+  std::vector<std::uint8_t> digests_;  ///< of the blocks, as they were at opening
   std::int64_t size_;
   std::int64_t block_length_;
 };

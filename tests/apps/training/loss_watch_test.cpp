@@ -36,6 +36,26 @@ TEST(LossWatch, ReportsARiseThatLastsOnceAndRemembersTheBestStep) {
   EXPECT_EQ(add(watch, step, 60, 8).first, 1) << "a second rise is reported, too";
 }
 
+TEST(LossWatch, JudgesAsIfTheRunHadNotBeenInterrupted) {
+  LossWatch before;
+  std::int64_t step = 0;
+  add(before, step, 60, 3);
+  LossWatch after;
+  after.restore(before.history());
+  EXPECT_FALSE(after.risen_since());
+  add(after, step, 6, 8);
+  ASSERT_TRUE(after.risen_since()) << "a rise right after it is seen";
+  EXPECT_LE(*after.risen_since(), 60);
+
+  LossWatch later;  // which resumes while the loss is high
+  later.restore(after.history());
+  EXPECT_EQ(later.risen_since(), after.risen_since());
+  auto const [messages, message] = add(later, step, 60, 8);
+  EXPECT_EQ(messages, 1);
+  EXPECT_THAT(message, HasSubstr("its best, 3.0000 at step "));
+  EXPECT_EQ(later.risen_since(), after.risen_since());
+}
+
 TEST(LossWatch, SaysNothingOfNoiseOrAShortRise) {
   LossWatch watch;
   std::int64_t step = 0;

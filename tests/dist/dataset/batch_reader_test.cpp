@@ -83,6 +83,21 @@ TEST_F(BatchReaderTest, EachRankGetsItsPartOfASplitPack) {
   EXPECT_EQ(rows, world_.size() > 1 ? pack.source_context.whole.tokens : pack.source_rows.tokens);
 }
 
+TEST_F(BatchReaderTest, ABatchMayLeaveNothingHere) {
+  CountingSamples const samples;
+  BatchPlanner planner(samples, {.batch_tokens = 6, .max_length = 100}, 7);
+  BatchReader reader(samples, planner, world_);
+  MicroBatchCut last = cut;  // of 50 data ranks: each batch is one or two sentences, of which it gets none
+  last.data = {0, 50};
+  for (int step = 0; step < 3; ++step) {
+    MicroBatchSource const& batch = reader.next(last);
+    EXPECT_EQ(batch.count(), 0);
+    EXPECT_GT(batch.tokens().all, 0);
+    EXPECT_EQ(reader.position(), broadcast_value(world_, planner.position()));
+  }
+  EXPECT_GT(reader.next(cut).count(), 0) << "a later batch is read as always";
+}
+
 TEST_F(BatchReaderTest, AnErrorOfReadingIsEverybodys) {
   CountingSamples samples;
   samples.broken = 17;

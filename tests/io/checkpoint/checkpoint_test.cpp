@@ -174,9 +174,9 @@ class CraftedCheckpointTest : public CheckpointTest {
         manifest_text({1, {digest_file(directory_ / "state.h5"), digest_file(directory_ / "tensors-00000.h5")}}));
     return open_error(directory_);
   }
-  std::string set_integer(char const* attribute, std::int64_t value) const {
+  std::string set_integer(char const* attribute, std::int64_t value, char const* group = "training") const {
     return change("state.h5", [&](hid_t file) {
-      hid_t const training = H5Gopen2(file, "training", H5P_DEFAULT);
+      hid_t const training = H5Gopen2(file, group, H5P_DEFAULT);
       H5Adelete(training, attribute);
       hid_t const space = H5Screate(H5S_SCALAR);
       hid_t const id = H5Acreate2(training, attribute, H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT);
@@ -232,6 +232,10 @@ TEST_F(CraftedCheckpointTest, RejectsImpossibleNumbers) {
   EXPECT_THAT(set_integer("best_step", 0), "");
   EXPECT_THAT(set_integer("position", -1), HasSubstr("is negative"));
   EXPECT_THAT(set_integer("position", 1), "");
+  EXPECT_THAT(set_integer("best_step", 2, "losses"), HasSubstr("/losses: a loss is not finite, or best_step"));
+  EXPECT_THAT(set_integer("best_step", 1, "losses"), "");
+  EXPECT_THAT(set_integer("risen_steps", -1, "losses"), HasSubstr("is impossible"));
+  EXPECT_THAT(set_integer("risen_steps", 1, "losses"), "");
   EXPECT_THAT(set_integer("step", (std::int64_t{1} << 31) + 7), HasSubstr("steps go up to 2147483647"));
   write_file(directory_ / "state.h5", "no HDF5 at all");
   EXPECT_THAT(sign(), HasSubstr("could not open the file"));
@@ -287,6 +291,22 @@ TEST_F(CheckpointTest, GoesBackToAnEarlierStep) {
                                    "step-00000002"));
   EXPECT_EQ(store().best_step(), 1) << "the best one of the state of step 2";
   EXPECT_EQ(store().newest_verified({})->state().step, 2);
+}
+
+TEST_F(CheckpointTest, SettlesTheBestOneOfARunThatResumes) {
+  for (std::int64_t const step : {1, 2, 3, 4}) {
+    commit(step, 9);
+  }
+  store().settle_best(3);
+  EXPECT_EQ(store().best_step(), 3) << "a kill came before its mark";
+  store().settle_best(5);
+  EXPECT_EQ(store().best_step(), 3) << "that of step 5 was lost";
+  store().settle_best(2);
+  EXPECT_EQ(store().best_step(), 2);
+  store().settle_best(0);
+  EXPECT_EQ(store().best_step(), std::nullopt) << "another validation set has none yet";
+  store().settle_best(0);
+  EXPECT_THAT(names(), SizeIs(4)) << "nothing else is removed";
 }
 
 TEST_F(CheckpointTest, AWriterHoldsOneChunkOfATensor) {

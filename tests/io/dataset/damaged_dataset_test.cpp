@@ -1,11 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <numeric>
+#include <optional>
 
 #include "dataset_fixture.hpp"
 
@@ -85,6 +89,7 @@ struct Content {
   Side source{{4, 5, 6}, {0, 1, 3}, {1, 1, 2, 1}, separate_vocabulary().source.model()};
   Side target{{7, 8}, {0, 1, 2}, {1, 2}, separate_vocabulary().target.model()};
   std::vector<int64_t> longer = {1, 1, 2, 1};
+  std::vector<int64_t> both = {2, 1, 3, 1};
   bool tokens_as_floats = false;
   bool wide_tokens = false;
   bool spoil_digest_of_tokens = false;
@@ -95,15 +100,22 @@ std::span<uint8_t const> bytes_of(std::vector<T> const& values) {
   return {reinterpret_cast<uint8_t const*>(values.data()), values.size() * sizeof(T)};
 }
 
-/// Writes an array and, unless it is to be spoilt, its digest; returns the digest of its table.
+/// Writes an array and the digests of its blocks, the first one spoilt if it is to be; returns the digest of its table.
+/// The table is in one chunk, too large for HDF5's cache: it is read from the file each time.
 template <typename T>
 std::string write_protected(hdf5::Group& group, std::string const& name, std::vector<T> const& values,
                             bool spoil = false) {
+  constexpr std::size_t block_bytes = 128 << 10;
   group.write_array<T>(name + "s", {std::ssize(values)}, values);
-  auto digest = sha256_bytes(bytes_of(values));
-  digest[0] = static_cast<uint8_t>(digest[0] ^ (spoil ? 1 : 0));
-  std::vector<uint8_t> const table(digest.begin(), values.empty() ? digest.begin() : digest.end());
-  group.write_array<uint8_t>(name + "_digests", {std::ssize(table)}, table);
+  std::vector<uint8_t> table;
+  for (auto left = bytes_of(values); !left.empty(); left = left.subspan(std::min(block_bytes, left.size()))) {
+    auto const digest = sha256_bytes(left.first(std::min(block_bytes, left.size())));
+    table.insert(table.end(), digest.begin(), digest.end());
+  }
+  if (spoil) {
+    table.front() ^= 1U;
+  }
+  group.create_extendible_array<uint8_t>(name + "_digests", {2 << 20}).append(std::span<uint8_t const>(table));
   return sha256(table);
 }
 
@@ -122,12 +134,8 @@ std::string write_side(hdf5::Group side, Content const& content, Content::Side c
   return tables + write_protected(side, "offset", written.offsets);
 }
 
-/// The error message of opening and reading the damaged dataset.
-std::string read_error(std::function<void(Content&)> const& spoil) {
-  TemporaryDirectory const directory;
-  Content content;
-  spoil(content);
-  hdf5::File file = hdf5::File::create(directory / "x.h5");
+void write_content(std::filesystem::path const& path, Content const& content) {
+  hdf5::File file = hdf5::File::create(path);
   file.set_string_attribute("format", content.format);
   file.set_integer_attribute("format_version", content.version);
   file.set_string_attribute("vocabulary_digest", content.vocabulary_digest);
@@ -143,10 +151,18 @@ std::string read_error(std::function<void(Content&)> const& spoil) {
     write("source", content.source.lengths);
     write("target", content.target.lengths);
     write("longer", content.longer);
-    write("both", {2, 1, 3, 1});
+    write("both", content.both);
   }
   file.set_string_attribute("digest", content.digest.empty() ? sha256(digests) : content.digest);
   file.close();
+}
+
+/// The error message of opening and reading the damaged dataset.
+std::string read_error(std::function<void(Content&)> const& spoil) {
+  TemporaryDirectory const directory;
+  Content content;
+  spoil(content);
+  write_content(directory / "x.h5", content);
   return message_of<DataError>([&] { read_all(Dataset::open(directory / "x.h5")); });
 }
 
@@ -194,6 +210,33 @@ TEST(Dataset, ChecksSamplesFromElsewhere) {
   EXPECT_THAT(read_error([](Content& c) { c.source.lengths = {2, 1, 1, 1}; }), HasSubstr("rising lengths"));
   EXPECT_THAT(read_error([](Content& c) { c.longer = {int64_t{1} << 62, 2}; }), HasSubstr("more than 2^63"));
   EXPECT_THAT(read_error([](Content& c) { c.longer = {1, 1, 9, 1}; }), HasSubstr("lengths/longer: counts 2 samples"));
+}
+
+TEST(Dataset, AnotherOneWrittenOverItIsRefusedWhereItBegins) {
+  constexpr int64_t pairs = 150'000;  // of one token on each side: blocks of 65,536 pairs
+  Content content;
+  content.source.tokens.assign(pairs, 5);
+  content.source.offsets.resize(pairs + 1);
+  std::iota(content.source.offsets.begin(), content.source.offsets.end(), int64_t{0});
+  content.source.lengths = {1, pairs};
+  content.target = {content.source.tokens, content.source.offsets, {1, pairs}, content.target.model};
+  content.longer = {1, pairs};
+  content.both = {2, pairs};
+  TemporaryDirectory const directory;
+  write_content(directory / "x.h5", content);
+  std::fill(content.source.tokens.begin() + 70'000, content.source.tokens.end(), 6);
+  write_content(directory / "y.h5", content);
+  std::string const other = test::read_whole(directory / "y.h5");
+  ASSERT_EQ(other.size(), std::filesystem::file_size(directory / "x.h5"));
+
+  std::optional<Dataset> dataset(Dataset::open(directory / "x.h5"));
+  std::fstream(directory / "x.h5", std::ios::binary | std::ios::in | std::ios::out) << other;
+  EXPECT_EQ(dataset->source(65'535), std::vector<int32_t>{5});
+  EXPECT_THAT(message_of<DataError>([&] { dataset->source(65'536); }),
+              AllOf(HasSubstr("x.h5: /source/tokens: elements 65536 to 131071"), HasSubstr("another dataset")));
+  EXPECT_EQ(dataset->target(149'999), std::vector<int32_t>{5});
+  dataset.reset();
+  EXPECT_EQ(Dataset::open(directory / "x.h5").source(70'000), std::vector<int32_t>{6}) << "it is whole, opened anew";
 }
 
 TEST(Dataset, SaysWhatAForeignFileIsNot) {

@@ -28,6 +28,18 @@ struct TrainingState {
   std::int64_t validations_without_improvement = 0;
 };
 
+/// The training loss so far, as far as a rise of it is judged by it.
+struct LossHistory {
+  static constexpr std::size_t max_recent = 1000;
+
+  std::vector<double> recent = {};  ///< of the latest steps, oldest first; at most max_recent
+  double best_mean = 0;             ///< the lowest mean over such a window
+  std::int64_t best_step = 0;       ///< its last step; 0: there was none yet
+  std::int64_t risen_steps = 0;     ///< the latest steps whose mean was far above it
+
+  bool operator==(LossHistory const&) const = default;
+};
+
 /// A checkpoint's content except its tensors.
 struct CheckpointContents {
   TrainingState state;
@@ -35,6 +47,8 @@ struct CheckpointContents {
   std::string source_model, target_model;  ///< SentencePiece models' bytes
   std::string instruction_set = {};        ///< of the kernels that computed it, in words; empty: unknown
   std::string dataset = {};                ///< digest of the training data; empty: unknown
+  std::string valid_dataset = {};          ///< digest of what best_valid_loss was measured on; empty: unknown
+  LossHistory losses = {};
 };
 
 struct TensorInfo {
@@ -101,6 +115,9 @@ class Checkpoint {
   std::string const& instruction_set() const { return index_.contents.instruction_set; }
   /// The digest of the data that it was trained on; empty if unknown.
   std::string const& dataset() const { return index_.contents.dataset; }
+  /// The digest of the data on which its best validation loss was measured; empty if unknown.
+  std::string const& valid_dataset() const { return index_.contents.valid_dataset; }
+  LossHistory const& losses() const { return index_.contents.losses; }
   std::vector<TensorInfo> const& tensors() const { return index_.tensors; }
   bool contains(std::string const& name) const { return by_name_.contains(name); }
   /// Throws DataError if the checkpoint has no such tensor.

@@ -73,6 +73,10 @@ class CheckpointStore {
 
   /// Points `best` at a committed step, atomically. Throws Error if there is no such checkpoint.
   void mark_best(std::int64_t step);
+  /// Makes `best` that of a run whose best step is this one, 0 if it has none: a kill may have come between a
+  /// checkpoint and its mark. Removes a mark of a later step, and keeps that of an earlier one if there is no
+  /// checkpoint of `step`.
+  void settle_best(std::int64_t step);
   std::optional<std::int64_t> best_step() const;
 
   /// Pruning also leaves the newest checkpoint that is not newer than this step; nothing: none. Of rank 0 only.
