@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/measure/peaks.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/report/mesh_report.hpp>
-#include <iterator>
+#include <heddle/io/files/regular_file.hpp>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -100,14 +99,9 @@ RunReport RunReport::gather(Setup const& setup, std::int64_t largest_batch) {
 }
 
 void RunReport::compare_with(std::filesystem::path const& report) {
-  if (!std::filesystem::is_regular_file(report)) {
-    return;
-  }
-  std::ifstream file(report);
-  std::string const text{std::istreambuf_iterator<char>(file), {}};
-  json::error_code problem;
-  json::value const value = json::parse(text, problem);
   try {
+    json::error_code problem;
+    json::value const value = json::parse(read_regular(report).value_or(""), problem);
     if (problem) {
       return;
     }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <fstream>
+#include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/files/regular_file.hpp>
+#include <sstream>
 #include <system_error>
 
 namespace heddle {
@@ -19,21 +21,18 @@ std::int64_t step_of_line(std::string const& line) {
 
 namespace {
 
-/// -1 if there are no metrics, or they are no regular file: to open a FIFO would wait for a writer.
+/// -1 if there are no metrics, or they are no regular file.
 std::int64_t newest_step_of_metrics(std::filesystem::path const& path) {
   // Lines are in the order of their steps, and the last ones suffice; they have at most a few kilobytes.
-  constexpr std::streamoff enough = 1 << 16;
+  constexpr std::int64_t enough = 1 << 16;
   std::int64_t newest = -1;
-  std::error_code problem;
-  if (!std::filesystem::is_regular_file(path, problem)) {
-    return newest;
-  }
-  std::ifstream metrics(path, std::ios::ate);
-  if (metrics) {
-    metrics.seekg(std::max<std::streamoff>(metrics.tellg() - enough, 0));
+  try {
+    std::istringstream metrics(read_regular(path, enough).value_or(""));
     for (std::string line; std::getline(metrics, line);) {
       newest = std::max(newest, step_of_line(line));
     }
+  } catch (DataError const&) {
+    // Something that training refuses: it says so.
   }
   return newest;
 }

@@ -6,12 +6,12 @@
 
 #include <chrono>
 #include <ctime>
-#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/replace_file.hpp>
-#include <iomanip>
 #include <random>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -22,6 +22,8 @@ namespace {
 constexpr char const* lock_name = ".lock";
 constexpr char const* lease_name = ".lease";
 constexpr char const* identity_name = ".identity";
+/// Of a lock or an identity.
+constexpr std::int64_t most_bytes = 4096;
 
 FileLock open_lock(std::filesystem::path const& directory) {
   try {
@@ -81,7 +83,11 @@ RunDirectory RunDirectory::open(std::filesystem::path const& directory) {
   std::optional<FileLease> lease;
   if (result == FileLock::Result::not_supported) {
     std::string holder;
-    lease = FileLease::take(directory / lease_name, own, holder, {});
+    try {
+      lease = FileLease::take(directory / lease_name, own, holder, {});
+    } catch (Error const& problem) {
+      throw ConfigError(fmt::format("run.directory {}: {}", directory.string(), problem.what()));
+    }
     if (!lease) {
       refuse(directory, holder);
     }
@@ -104,11 +110,11 @@ std::optional<std::string> RunDirectory::holder(std::filesystem::path const& dir
 }
 
 std::string RunDirectory::last_holder(std::filesystem::path const& directory) {
-  std::string line;
-  if (std::filesystem::is_regular_file(directory / lock_name)) {
-    std::getline(std::ifstream(directory / lock_name), line);
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(directory / lock_name))) {
+    return "";
   }
-  return line;
+  std::string const text = read_regular(directory / lock_name, most_bytes).value_or("");
+  return text.substr(0, text.find('\n'));
 }
 
 std::optional<bool> RunDirectory::taken_since(std::filesystem::path const& directory, std::string const& last_holder) {
@@ -129,8 +135,9 @@ bool RunDirectory::in_place() const {
 std::string RunDirectory::identity() const {
   constexpr std::size_t length = 16;
   std::string text;
-  if (std::filesystem::is_regular_file(directory_ / identity_name)) {
-    std::ifstream(directory_ / identity_name) >> std::setw(length + 1) >> text;
+  std::filesystem::path const path = directory_ / identity_name;
+  if (std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) {
+    std::istringstream(read_regular(path, most_bytes).value_or("")) >> text;
   }
   if (text.size() != length || text.find_first_not_of("0123456789abcdef") != std::string::npos) {
     std::random_device random;

@@ -1,6 +1,9 @@
 #include "run_log.hpp"
 
-#include <filesystem>
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <iostream>
 #include <utility>
 
@@ -15,13 +18,13 @@ std::string with_line_break(std::string const& text) {
 }  // namespace
 
 void RunLog::open(RunDirectory const& directory) {
-  auto const path = directory.path() / "log.txt";
-  std::error_code problem;
-  file_ = {};
-  if (!std::filesystem::exists(path, problem) || std::filesystem::is_regular_file(path, problem)) {
-    file_.open(path, std::ios::app);  // a FIFO would wait for ever
+  file_.reset();
+  try {
+    file_ = open_output(directory.path() / "log.txt", OutputMode::append);
+    *file_ << std::exchange(kept_, "") << std::flush;
+  } catch (Error const& problem) {
+    say_always(fmt::format("warning: nothing is written into the log: {}", problem.what()));
   }
-  file_ << std::exchange(kept_, "") << std::flush;
 }
 
 void RunLog::print(std::string const& text) {
@@ -30,8 +33,8 @@ void RunLog::print(std::string const& text) {
 }
 
 void RunLog::keep(std::string const& text) {
-  if (file_.is_open()) {
-    file_ << with_line_break(text) << std::flush;
+  if (file_ != nullptr) {
+    *file_ << with_line_break(text) << std::flush;
   } else {
     kept_ += with_line_break(text);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <fstream>
+#include <memory>
+#include <ostream>
 #include <string>
 
 #include "report/verbosity.hpp"
@@ -16,7 +17,8 @@ class RunLog {
   RunLog(bool speaks, bool terminal, Verbosity verbosity)
       : speaks_(speaks), terminal_(terminal), verbosity_(verbosity) {}
 
-  /// Goes on in the directory's log.txt, with all that was written so far. A log that cannot be written is no error.
+  /// Goes on in the directory's log.txt, with all that was written so far. A log that cannot be opened, or is a
+  /// symbolic link, is warned about and not written.
   void open(RunDirectory const& directory);
 
   // All write lines, with or without a line break at their end, that do not disturb the progress line.
@@ -40,7 +42,7 @@ class RunLog {
   Verbosity verbosity_;
   bool line_open_ = false;
   std::string kept_;  ///< until there is a file
-  std::ofstream file_;
+  std::unique_ptr<std::ostream> file_;
 };
 
 }  // namespace heddle

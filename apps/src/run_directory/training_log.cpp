@@ -7,6 +7,8 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/io/files/regular_file.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -20,7 +22,7 @@ constexpr double seconds_between_lines = 5;
 
 /// The lines of an earlier run up to `step`; torn ones (the run was killed while writing) are dropped.
 std::string earlier_lines(std::filesystem::path const& path, std::int64_t step) {
-  std::ifstream file(path);
+  std::istringstream file(read_regular(path).value_or(""));
   std::string kept;
   for (std::string line; std::getline(file, line);) {
     std::int64_t const at = step_of_line(line);
@@ -29,14 +31,6 @@ std::string earlier_lines(std::filesystem::path const& path, std::int64_t step) 
     }
   }
   return kept;
-}
-
-std::ofstream appended(std::filesystem::path const& path) {
-  std::ofstream file(path, std::ios::app);
-  if (!file) {
-    throw Error(fmt::format("{}: cannot be written", path.string()));
-  }
-  return file;
 }
 
 /// Formats traffic as {"tensor.all_reduce": {"operations": 3, "bytes": 96}, …}
@@ -52,20 +46,18 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
 
 TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start, RunLog& texts) {
   auto const path = directory.path() / metrics_name;
-  std::error_code problem;
-  if (std::filesystem::exists(path, problem) && !std::filesystem::is_regular_file(path, problem)) {
-    throw DataError(fmt::format("{}: is no regular file; move it away", path.string()));  // a FIFO waits for ever
-  }
+  open_output(path, OutputMode::append);  // which refuses what must not be read or replaced
   directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start.step) : "");
-  return {directory.path(), appended(path), start, texts};
+  return {directory.path(), open_output(path, OutputMode::append), start, texts};
 }
 
 void TrainingLog::reopen(RunDirectory const& directory) {
-  metrics_ = appended(directory.path() / metrics_name);
+  metrics_ = open_output(directory.path() / metrics_name, OutputMode::append);
   events_.reset();
 }
 
-TrainingLog::TrainingLog(std::filesystem::path directory, std::ofstream metrics, Start const& start, RunLog& texts)
+TrainingLog::TrainingLog(std::filesystem::path directory, std::unique_ptr<std::ostream> metrics, Start const& start,
+                         RunLog& texts)
     : start_(start),
       directory_(std::move(directory)),
       metrics_(std::move(metrics)),
@@ -122,6 +114,9 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
       line["valid_bleu"] = *validation->bleu;
       text += fmt::format(", BLEU {:.2f}", *validation->bleu);
     }
+    for (AttentionEntropy const& each : validation->entropies) {
+      line.emplace("attention_entropy", boost::json::object()).first->value().as_object()[each.path] = each.mean;
+    }
     texts_.say(text);
   }
   TrafficByGroup const traffic = traffic_of(start_.parallel);
@@ -132,8 +127,8 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
     line["repeated"] = window_repeated_;
     line["skipped"] = window_skipped_;
   }
-  metrics_ << boost::json::serialize(line) << '\n' << std::flush;
-  if (!metrics_) {
+  *metrics_ << boost::json::serialize(line) << '\n' << std::flush;
+  if (!*metrics_) {
     throw Error("metrics.jsonl cannot be written (is the disk full?)");
   }
   if (events_work_) {
@@ -166,6 +161,9 @@ void TrainingLog::write_events(StepReport const& report, double loss, double rat
     if (validation->bleu) {
       events_->scalar(step, "valid/bleu", *validation->bleu);
       events_->text(step, "valid/translations", validation->translations);
+    }
+    for (AttentionEntropy const& each : validation->entropies) {
+      events_->scalar(step, "attention_entropy/" + each.path, each.mean);
     }
     for (NamedImage const& each : validation->attention) {
       events_->image(step, "attention/" + each.name, each.image);

@@ -3,12 +3,13 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/report/layer_norms.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
 #include <heddle/io/tensorboard/event_file.hpp>
+#include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,15 @@ struct NamedImage {
   GreyImage image;
 };
 
+/// How evenly an attention sublayer reads its keys.
+struct AttentionEntropy {
+  std::string path;  ///< "decoder.layers.0.cross_attention"
+  /// The mean over heads and queries of the entropy of a query's weights, divided by the logarithm of the number of
+  /// keys that it sees: 1 where all are equal, 0 where one key has all.
+  double mean = 0;
+  bool of_source = true;  ///< it reads the source: an encoder's, or a decoder's cross-attention
+};
+
 /// A validation's result.
 struct ValidationResult {
   double loss = 0;  ///< unsmoothed, per target token, natural log
@@ -33,6 +43,8 @@ struct ValidationResult {
   // Of rank 0, with BLEU and where they can be had:
   std::vector<NamedImage> attention{};  ///< of the first short pair, one image for each cross-attention sublayer
   std::string attention_tokens{};       ///< their rows and columns, in Markdown
+  /// Of rank 0, where they can be had: of every attention sublayer, on a few short samples.
+  std::vector<AttentionEntropy> entropies{};
 };
 
 /// One optimizer step, with the numbers that the log uses.
@@ -78,14 +90,15 @@ class TrainingLog {
  private:
   using Clock = std::chrono::steady_clock;
 
-  TrainingLog(std::filesystem::path directory, std::ofstream metrics, Start const& start, RunLog& texts);
+  TrainingLog(std::filesystem::path directory, std::unique_ptr<std::ostream> metrics, Start const& start,
+              RunLog& texts);
   void progress(StepReport const& report, double loss, double rate);
   void write_events(StepReport const& report, double loss, double rate,
                     std::optional<ValidationResult> const& validation);
 
   Start start_;
   std::filesystem::path directory_;
-  std::ofstream metrics_;
+  std::unique_ptr<std::ostream> metrics_;
   RunLog& texts_;
   std::optional<EventFile> events_;  ///< from the first line on
   bool events_work_ = true;

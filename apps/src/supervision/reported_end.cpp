@@ -4,9 +4,7 @@
 
 #include <boost/json.hpp>
 #include <exception>
-#include <fstream>
-#include <iterator>
-#include <string>
+#include <heddle/io/files/regular_file.hpp>
 
 namespace heddle {
 
@@ -33,7 +31,7 @@ std::optional<ExitCode> end_of(boost::json::value const& report) {
 
 ReportStamp report_stamp(std::filesystem::path const& run_directory) {
   struct stat file {};
-  if (::stat((run_directory / report_name).c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
+  if (::lstat((run_directory / report_name).c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
     return {};
   }
   return {file.st_dev, file.st_ino, file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec};
@@ -45,10 +43,9 @@ std::optional<ExitCode> reported_end(std::filesystem::path const& run_directory,
     if (now == before || now.bytes == 0 || now.bytes > most_bytes) {
       return std::nullopt;
     }
-    std::ifstream file(run_directory / report_name, std::ios::binary);
-    std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     boost::json::error_code problem;
-    boost::json::value const report = boost::json::parse(text, problem);
+    boost::json::value const report =
+        boost::json::parse(read_regular(run_directory / report_name, most_bytes).value_or(""), problem);
     return problem ? std::nullopt : end_of(report);
   } catch (std::exception const&) {
     return std::nullopt;  // no memory, for example: nothing is known

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
-#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dist/trace/trace_file.hpp>
+#include <heddle/io/files/regular_file.hpp>
+#include <memory>
+#include <ostream>
 
 #include "supervision/reported_end.hpp"
 #include "trainer.hpp"
@@ -39,17 +41,17 @@ void Trainer::finish_trace(bool last_step) {
   setup_.watch.phase("writing the trace after step", state_.step);
   tracing_ = false;
   std::filesystem::path const path = setup_.directory / "trace.json";
-  std::ofstream file;
+  std::unique_ptr<std::ostream> file;
   try {
     if (speaks()) {
       directory_->replace_file(path.filename().string(), "");  // whatever stood there
-      file.open(path);
+      file = open_output(path, OutputMode::append);
     }
   } catch (Error const&) {
-    // A file that is not open fails in write_trace, on every rank.
+    file = std::make_unique<std::ostream>(nullptr);  // which fails in write_trace, on every rank
   }
   try {
-    write_trace(setup_.parallel.world, *setup_.trace, setup_.clock_offset, speaks() ? &file : nullptr);
+    write_trace(setup_.parallel.world, *setup_.trace, setup_.clock_offset, file.get());
     texts_.say(fmt::format("the trace of {} step{} is in {}", readable_count(made.steps), made.steps == 1 ? "" : "s",
                            path.string()));
   } catch (Error const& error) {

@@ -21,14 +21,28 @@ FileDescriptor::~FileDescriptor() {
 }
 
 FileDescriptor open_regular(std::filesystem::path const& path) {
-  FileDescriptor file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  return open_regular(path, O_RDONLY);
+}
+
+FileDescriptor open_regular(std::filesystem::path const& path, int flags) {
+  FileDescriptor file(path, flags | O_NOFOLLOW | O_NONBLOCK);
   struct stat status {};
+  bool const writes = (flags & O_ACCMODE) != O_RDONLY;
+  std::string const remedy = writes ? "; move it away" : "";
   if (!file.is_open() || ::fstat(file.get(), &status) != 0) {
-    throw DataError(path.string() + ": " +
-                    (errno == ELOOP ? "is a symbolic link" : std::string("cannot be opened: ") + std::strerror(errno)));
+    if (errno == ELOOP) {
+      throw DataError(path.string() + ": is a symbolic link" + remedy);
+    }
+    if (errno == ENXIO) {  // a FIFO without a reader, or a socket
+      throw DataError(path.string() + ": is no regular file" + remedy);
+    }
+    if (writes) {
+      fail_with_errno(path, "open the file");
+    }
+    throw DataError(path.string() + ": cannot be opened: " + std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) {
-    throw DataError(path.string() + ": is no regular file");
+    throw DataError(path.string() + ": is no regular file" + remedy);
   }
   return file;
 }

@@ -25,8 +25,11 @@ class FileDescriptor {
   int descriptor_;
 };
 
-/// Opens a file for reading. Throws DataError unless it is a regular file; symbolic links are refused.
+/// Opens a regular file, for reading or with these flags of open(). Symbolic links are not followed: whoever can write
+/// to the directory could otherwise choose a file elsewhere that is overwritten; and a FIFO is not waited for. Throws
+/// DataError for both and where it cannot be opened for reading, Error where it cannot be opened for writing.
 FileDescriptor open_regular(std::filesystem::path const& path);
+FileDescriptor open_regular(std::filesystem::path const& path, int flags);
 
 /// An Error "PATH: could not WHAT: errno's text".
 [[noreturn]] void fail_with_errno(std::filesystem::path const& path, std::string_view what);

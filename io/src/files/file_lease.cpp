@@ -2,11 +2,13 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <fstream>
+#include <heddle/core/base/error.hpp>
 #include <heddle/io/files/file_lease.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/replace_file.hpp>
 #include <mutex>
 #include <random>
+#include <sstream>
 #include <stop_token>
 #include <thread>
 
@@ -22,8 +24,10 @@ struct Content {
   bool operator==(Content const&) const = default;
 };
 
+/// Nothing if there is no file, or one without a lease. Throws DataError if it is no regular file.
 std::optional<Content> read(std::filesystem::path const& path) {
-  std::ifstream file(path);
+  constexpr std::int64_t most_bytes = 4096;
+  std::istringstream file(read_regular(path, most_bytes).value_or(""));
   Content content;
   file >> content.owner >> content.count >> std::ws;
   if (!file) {
@@ -73,11 +77,17 @@ struct FileLease::State {
   State& operator=(State const&) = delete;
 
   bool ours() const {
-    if (auto const now = read(path)) {
-      return now->owner == content.owner;
-    }
     std::error_code unknown;
-    return std::filesystem::status(path, unknown).type() != std::filesystem::file_type::not_found;
+    try {
+      if (auto const now = read(path)) {
+        return now->owner == content.owner;
+      }
+    } catch (DataError const&) {
+      // Something else has its name, or it cannot be read now: the next line tells the two apart.
+      auto const type = std::filesystem::symlink_status(path, unknown).type();
+      return type == std::filesystem::file_type::regular || type == std::filesystem::file_type::none;
+    }
+    return std::filesystem::symlink_status(path, unknown).type() != std::filesystem::file_type::not_found;
   }
   void start() {
     thread = std::jthread([this](std::stop_token const& stop) { renew(stop); });

@@ -21,14 +21,7 @@ int operation_of(FileLock::Kind kind) {
 }  // namespace
 
 FileLock::FileLock(std::filesystem::path path)
-    : path_(std::move(path)), file_(std::make_unique<FileDescriptor>(path_, O_RDWR | O_CREAT)) {
-  if (!file_->is_open()) {
-    fail_with_errno(path_, "open the file");
-  }
-  if (struct stat opened{}; ::fstat(file_->get(), &opened) == 0 && !S_ISREG(opened.st_mode)) {
-    throw Error(path_.string() + ": is no regular file; move it away");
-  }
-}
+    : path_(std::move(path)), file_(std::make_unique<FileDescriptor>(open_regular(path_, O_RDWR | O_CREAT))) {}
 
 FileLock::~FileLock() = default;
 FileLock::FileLock(FileLock&&) noexcept = default;
@@ -44,7 +37,7 @@ FileLock::Result FileLock::take(Kind kind) {
 bool FileLock::in_place() const {
   struct stat opened {};
   struct stat named {};
-  if (::stat(path_.c_str(), &named) != 0) {
+  if (::lstat(path_.c_str(), &named) != 0) {
     return errno != ENOENT && errno != ENOTDIR;  // a server that does not answer has removed nothing
   }
   return ::fstat(file_->get(), &opened) != 0 || (opened.st_dev == named.st_dev && opened.st_ino == named.st_ino);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/replace_file.hpp>
 #include <heddle/io/tensorboard/event_file.hpp>
 #include <numeric>
@@ -83,7 +84,7 @@ std::uint32_t crc32c(std::string_view bytes) {
 EventFile::EventFile(std::filesystem::path const& directory, std::int64_t first_step) {
   make_directory(directory);
   path_ = new_name(directory);
-  file_.open(path_, std::ios::binary);
+  file_ = open_output(path_, OutputMode::create_new);
   write_record(Message().number(event::wall_time, now()).bytes(event::file_version, "brain.Event:2").content());
   Message const start = Message().integer(session_log::status, session_log::status_start);
   write_record(Message()
@@ -101,7 +102,7 @@ void EventFile::write_record(std::string_view content) {
   append_little_endian(record, masked_crc(length));
   record += content;
   append_little_endian(record, masked_crc(content));
-  file_ << record;
+  *file_ << record;
 }
 
 void EventFile::write_summary(std::int64_t step, std::string_view content) {
@@ -174,8 +175,8 @@ void EventFile::image(std::int64_t step, std::string_view tag, GreyImage const& 
 }
 
 void EventFile::flush() {
-  file_ << std::flush;
-  if (!file_) {
+  *file_ << std::flush;
+  if (!*file_) {
     throw Error(fmt::format("{} cannot be written (is the disk full?)", path_.string()));
   }
 }

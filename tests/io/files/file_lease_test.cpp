@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <fstream>
+#include <heddle/core/base/error.hpp>
 #include <heddle/io/files/file_lease.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <thread>
@@ -58,6 +60,29 @@ TEST(FileLease, OneThatWasRemovedOrReplacedIsNotHeld) {
   std::string owner;
   file >> owner;
   EXPECT_EQ(owner, "0123456789abcdef") << "the other process's lease was overwritten";
+}
+
+TEST(FileLease, WhatIsNoRegularFileIsRefusedAtOnce) {
+  TemporaryDirectory const directory;
+  directory.write("target", "0123456789abcdef 41\nprocess 3 on n2\n");
+  std::filesystem::create_symlink("target", directory / "link");
+  ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
+  std::string holder;
+  EXPECT_THROW(take(directory / "link", holder), DataError);
+  EXPECT_THROW(take(directory / "fifo", holder), DataError);
+  EXPECT_THROW(FileLease::holder(directory / "fifo", quick), DataError);
+  EXPECT_EQ(test::read_whole(directory / "target"), "0123456789abcdef 41\nprocess 3 on n2\n");
+}
+
+TEST(FileLease, OneInWhosePlaceSomethingElseWasPutIsNotHeld) {
+  TemporaryDirectory const directory;
+  auto const path = directory / "lease";
+  std::string holder;
+  auto const first = take(path, holder);
+  ASSERT_TRUE(first);
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_FALSE(first->held());
 }
 
 TEST(FileLock, DescribesItsHolderAndNoticesThatItsFileIsGone) {

@@ -20,10 +20,12 @@ class FileLease {
   };
 
   /// Takes the lease, or returns nothing if another process holds it, whose description is then in `holder`. Waits for
-  /// the time of expiry if there is a file. `description` has one line. Throws Error if the file cannot be written.
+  /// the time of expiry if there is a file. `description` has one line. Throws Error if the file cannot be written, at
+  /// once DataError if it is a symbolic link or no regular file.
   static std::optional<FileLease> take(std::filesystem::path const& path, std::string const& description,
                                        std::string& holder, Times times);
   /// The description of a lease's holder that raises the count within the time of expiry; nothing if there is none.
+  /// Throws DataError as `take` does.
   static std::optional<std::string> holder(std::filesystem::path const& path, Times times);
 
   ~FileLease();

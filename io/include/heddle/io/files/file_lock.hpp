@@ -17,7 +17,8 @@ class FileLock {
   enum class Kind { shared, exclusive };
   enum class Result { taken, busy, not_supported };
 
-  /// Opens the file, creating it, without a lock. Throws Error if it cannot be opened.
+  /// Opens the file, creating it, without a lock. Throws Error if it cannot be opened, or is a symbolic link or another
+  /// thing than a regular file.
   explicit FileLock(std::filesystem::path path);
   ~FileLock();
   FileLock(FileLock&&) noexcept;

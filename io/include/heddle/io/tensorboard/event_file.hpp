@@ -2,8 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <heddle/io/tensorboard/grey_image.hpp>
+#include <memory>
+#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,7 +36,7 @@ class EventFile {
   void write_record(std::string_view content);
 
   std::filesystem::path path_;
-  std::ofstream file_;
+  std::unique_ptr<std::ostream> file_;
 };
 
 /// CRC-32C (Castagnoli, as in RFC 3720) of the bytes.

@@ -1,0 +1,69 @@
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/files/file_lock.hpp>
+#include <heddle/io/files/regular_file.hpp>
+#include <ostream>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+using test::message_of;
+using test::read_whole;
+using testing::HasSubstr;
+
+class RegularFileTest : public testing::Test {
+ protected:
+  std::string append_error(std::string const& name) const {
+    return message_of<DataError>([&] { open_output(directory_ / name, OutputMode::append); });
+  }
+
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(RegularFileTest, IsWrittenAtItsEndAndReadFromThere) {
+  directory_.write("file", "first\n");
+  *open_output(directory_ / "file", OutputMode::append) << "second\n" << std::string(100'000, 'x') << "\nlast";
+  EXPECT_EQ(read_regular(directory_ / "file"), "first\nsecond\n" + std::string(100'000, 'x') + "\nlast");
+  EXPECT_EQ(read_regular(directory_ / "file", 5), "\nlast");
+  EXPECT_EQ(read_regular(directory_ / "other"), std::nullopt);
+}
+
+TEST_F(RegularFileTest, ANewOneMustNotExist) {
+  *open_output(directory_ / "new", OutputMode::create_new) << "text" << std::flush;
+  EXPECT_THROW(open_output(directory_ / "new", OutputMode::create_new), Error);
+  EXPECT_EQ(read_whole(directory_ / "new"), "text");
+}
+
+TEST_F(RegularFileTest, NoLinkIsFollowed) {
+  auto const target = directory_.write("target", "somebody's\n");
+  std::filesystem::create_symlink("target", directory_ / "link");
+  std::filesystem::create_symlink("nothing", directory_ / "dangling");
+  EXPECT_THAT(append_error("link"), HasSubstr("link: is a symbolic link; move it away"));
+  EXPECT_THAT(append_error("dangling"), HasSubstr("dangling: is a symbolic link; move it away"));
+  EXPECT_THAT(message_of<DataError>([&] { FileLock const lock(directory_ / "link"); }),
+              HasSubstr("link: is a symbolic link; move it away"));
+  EXPECT_THAT(message_of<DataError>([&] { FileLock const lock(directory_ / "dangling"); }),
+              HasSubstr("dangling: is a symbolic link; move it away"));
+  EXPECT_THAT(message_of<DataError>([&] { read_regular(directory_ / "link"); }), HasSubstr("is a symbolic link"));
+  EXPECT_EQ(read_whole(target), "somebody's\n");
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "nothing"));
+}
+
+TEST_F(RegularFileTest, NoFifoIsWaitedFor) {
+  ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
+  EXPECT_THAT(append_error("fifo"), HasSubstr("fifo: is no regular file; move it away"));
+  EXPECT_THAT(message_of<DataError>([&] { read_regular(directory_ / "fifo"); }), HasSubstr("is no regular file"));
+}
+
+TEST_F(RegularFileTest, ADeviceOrAMissingDirectoryIsRefused) {
+  auto const full = std::filesystem::path("/dev/full");
+  EXPECT_THAT(message_of<DataError>([&] { open_output(full, OutputMode::append); }), HasSubstr("is no regular file"));
+  EXPECT_THROW(open_output(directory_ / "missing" / "file", OutputMode::append), Error);
+}
+
+}  // namespace
+}  // namespace heddle
