@@ -4,6 +4,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <set>
 
 namespace heddle {
 
@@ -18,10 +19,6 @@ CheckpointContents contents_for_checkpoint(TrainingState const& state, Config co
 }
 
 namespace {
-
-Config config_of(Checkpoint const& checkpoint) {
-  return parse_config(checkpoint.config(), checkpoint.directory().string() + "'s config");
-}
 
 /// The configuration without the keys of [model] that change no result.
 Config without_recompute(Config config) {
@@ -78,13 +75,67 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
   parameters.bump_versions();
 }
 
+Config stored_config(Checkpoint const& checkpoint, std::vector<std::string> const& overrides) {
+  std::string const where = checkpoint.directory().string() + ": its config";
+  if (auto const seed = parse_config(checkpoint.config(), where).train.seed; seed != checkpoint.state().seed) {
+    throw DataError(fmt::format("{}: was trained with the seed {}, but its configuration has train.seed = {}",
+                                checkpoint.directory().string(), checkpoint.state().seed, seed));
+  }
+  return parse_config(checkpoint.config(), where, overrides);
+}
+
+void check_description(Checkpoint const& checkpoint, ModelDescription const& model) {
+  std::string const where = checkpoint.directory().string();
+  std::set<std::string> names;
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    names.insert(tensor.name);
+  }
+  for (StackDescription const& stack : model.stacks) {
+    std::string const own = stack.name + ".embedding.weight";
+    std::string const table = checkpoint.contains(own) ? own : "embedding.weight";
+    if (std::int64_t const width = checkpoint.tensor(table).shape.back(); width != model.keys.d_model) {
+      throw DataError(fmt::format("{}: parameter {} has rows of {} numbers; in its configuration, model.d_model is {}",
+                                  where, table, width, model.keys.d_model));
+    }
+    for (LayerDescription const& layer : stack.layers) {
+      for (SublayerDescription const& sublayer : layer.sublayers) {
+        auto const first = names.lower_bound(sublayer.path + ".");
+        if (first == names.end() || !first->starts_with(sublayer.path + ".")) {
+          throw DataError(
+              fmt::format("{}: holds no parameter of {}, which its configuration describes", where, sublayer.path));
+        }
+      }
+    }
+  }
+}
+
+void check_parameters(Checkpoint const& checkpoint, ParameterSet const& parameters) {
+  std::string const where = checkpoint.directory().string();
+  for (Parameter const& parameter : parameters.all()) {
+    std::string const& name = parameter.spec.name;
+    if (!checkpoint.contains(name)) {
+      throw DataError(fmt::format("{}: holds no parameter {}, which the model of its configuration has", where, name));
+    }
+    if (auto const& shape = checkpoint.tensor(name).shape; shape != parameter.spec.shape.to_vector()) {
+      throw DataError(fmt::format("{}: parameter {} has the shape [{}]; the model's configuration gives it {}", where,
+                                  name, fmt::join(shape, ", "), parameter.spec.shape.to_string()));
+    }
+  }
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    if (parameters.find(tensor.name) == nullptr) {
+      throw DataError(
+          fmt::format("{}: holds a parameter {}, which its configuration's model does not have", where, tensor.name));
+    }
+  }
+}
+
 bool has_new_data(Checkpoint const& checkpoint, Dataset const& data) {
   return !checkpoint.dataset().empty() && checkpoint.dataset() != data.digest();
 }
 
 void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset const& data, bool new_data) {
   std::string const where = checkpoint.directory().string();
-  Config const saved = config_of(checkpoint);
+  Config const saved = stored_config(checkpoint);
   std::vector<std::string> changed;
   for (ConfigDifference const& difference : model_differences(checkpoint, config)) {
     changed.push_back(fmt::format("{} = {} there, {} here", difference.key, difference.before, difference.after));
@@ -117,26 +168,26 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset 
 }
 
 bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Dataset const& valid) {
-  return checkpoint.valid_dataset().empty() ? config_of(checkpoint).data.valid != config.data.valid
+  return checkpoint.valid_dataset().empty() ? stored_config(checkpoint).data.valid != config.data.valid
                                             : checkpoint.valid_dataset() != valid.digest();
 }
 
 bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Dataset const& data) {
-  TrainConfig const saved = config_of(checkpoint).train;
+  TrainConfig const saved = stored_config(checkpoint).train;
   return !has_new_data(checkpoint, data) && saved.label_smoothing == config.train.label_smoothing &&
          saved.z_loss == config.train.z_loss && saved.mask_rate == config.train.mask_rate;
 }
 
 std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config) {
   std::vector<ConfigDifference> found =
-      differences(without_recompute(config_of(checkpoint)), without_recompute(config));
+      differences(without_recompute(stored_config(checkpoint)), without_recompute(config));
   std::erase_if(found, [](ConfigDifference const& difference) { return !difference.key.starts_with("model."); });
   return found;
 }
 
 std::vector<std::string> changed_keys(Checkpoint const& checkpoint, Config const& config) {
   std::vector<std::string> changes;
-  for (ConfigDifference const& difference : differences(config_of(checkpoint), config)) {
+  for (ConfigDifference const& difference : differences(stored_config(checkpoint), config)) {
     changes.push_back(fmt::format("{} = {}, before {}", difference.key, difference.after, difference.before));
   }
   return changes;

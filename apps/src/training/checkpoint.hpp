@@ -1,10 +1,12 @@
 #pragma once
 
+#include <heddle/core/model/description.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/text/tokenizer.hpp>
+#include <string>
 #include <vector>
 
 namespace heddle {
@@ -23,6 +25,18 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
 /// Throws ConfigError if continuing from `checkpoint` with `config` would not be the same run: another model, another
 /// order of the data, or, unless `new_data` is allowed, another dataset; DataError if the vocabulary is another one.
 void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset const& data, bool new_data);
+
+/// The checkpoint's configuration, with "section.key=value" in place of its own. Throws ConfigError where it cannot be
+/// read, DataError if its seed is another one than that of the checkpoint's state.
+Config stored_config(Checkpoint const& checkpoint, std::vector<std::string> const& overrides = {});
+
+/// Throws DataError where the checkpoint has nothing of a layer that its configuration describes, or tables of another
+/// width: to build a model that is not there could need any time and memory.
+void check_description(Checkpoint const& checkpoint, ModelDescription const& model);
+
+/// Throws DataError unless the checkpoint has just the parameters of its configuration's model, in their shapes. Needs
+/// none of the parameters' memory.
+void check_parameters(Checkpoint const& checkpoint, ParameterSet const& parameters);
 
 /// Whether the checkpoint was trained on another dataset; false if it does not say.
 bool has_new_data(Checkpoint const& checkpoint, Dataset const& data);

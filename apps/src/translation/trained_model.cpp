@@ -63,13 +63,7 @@ std::vector<float> averaged(std::vector<Checkpoint> const& checkpoints, Paramete
   std::vector<double> sums;
   std::vector<float> values;
   for (Checkpoint const& checkpoint : checkpoints) {
-    std::string const& name = parameter.spec.name;
-    if (checkpoint.tensor(name).shape != parameter.spec.shape.to_vector()) {
-      throw DataError(fmt::format("{}: parameter {} has the shape {}; the model's configuration gives it {}",
-                                  checkpoint.directory().string(), name,
-                                  Shape(checkpoint.tensor(name).shape).to_string(), parameter.spec.shape.to_string()));
-    }
-    values = checkpoint.read(name, Checkpoint::Part::value, axis, parameter.shard_begin, count);
+    values = checkpoint.read(parameter.spec.name, Checkpoint::Part::value, axis, parameter.shard_begin, count);
     sums.resize(values.size());
     std::transform(values.begin(), values.end(), sums.begin(), sums.begin(),
                    [](float value, double sum) { return sum + static_cast<double>(value); });
@@ -77,22 +71,6 @@ std::vector<float> averaged(std::vector<Checkpoint> const& checkpoints, Paramete
   auto const scale = static_cast<double>(checkpoints.size());
   std::transform(sums.begin(), sums.end(), values.begin(), [&](double sum) { return static_cast<float>(sum / scale); });
   return values;
-}
-
-void check_names(Checkpoint const& checkpoint, ParameterSet const& parameters) {
-  std::string const where = checkpoint.directory().string();
-  for (Parameter const& parameter : parameters.all()) {
-    if (!checkpoint.contains(parameter.spec.name)) {
-      throw DataError(fmt::format("{}: holds no parameter {}, which the model of its configuration has", where,
-                                  parameter.spec.name));
-    }
-  }
-  for (TensorInfo const& tensor : checkpoint.tensors()) {
-    if (parameters.find(tensor.name) == nullptr) {
-      throw DataError(
-          fmt::format("{}: holds a parameter {}, which its configuration's model does not have", where, tensor.name));
-    }
-  }
 }
 
 /// Throws where an override changes the model in which the checkpoint's parameters were trained. Longer sentences are
@@ -165,14 +143,18 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
                                                  CheckpointStore::Report const& report) {
   std::vector<Checkpoint> const checkpoints = open_checkpoints(options, report);
   Checkpoint const& first = checkpoints.front();
-  Config config = parse_config(first.config(), first.directory().string() + ": its config", options.overrides);
+  Config config = stored_config(first, options.overrides);
   require_model_of(first, config);
   Vocabulary vocabulary{Tokenizer::from_model(first.source_model()), Tokenizer::from_model(first.target_model())};
   std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), std::move(vocabulary)));
   bool const own_paths = std::ranges::any_of(options.overrides, names_plugins);
   PluginsConfig const plugins = trusted_plugins(
       model->config_.plugins, {options.plugins, options.trust_plugins || own_paths}, first.directory().string());
-  model->build({.plugins = read_plugins(plugins), .trust_plugins = options.trust_plugins}, options, require);
+  model->build({.plugins = read_plugins(plugins), .trust_plugins = options.trust_plugins}, options,
+               [&](ModelDescription const& description) {
+                 check_description(first, description);
+                 require(description);
+               });
   model->load(checkpoints);
   return model;
 }
@@ -201,7 +183,7 @@ void TrainedModel::build(Registration const& registration, TrainedModelOptions c
 
 void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
   for (Checkpoint const& checkpoint : checkpoints) {
-    check_names(checkpoint, parameters_);
+    check_parameters(checkpoint, parameters_);
     if (checkpoint.source_model() != checkpoints.front().source_model() ||
         checkpoint.target_model() != checkpoints.front().target_model()) {
       throw DataError(fmt::format("{} and {} have different vocabularies; their parameters cannot be averaged",

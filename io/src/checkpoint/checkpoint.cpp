@@ -20,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t largest_state_file = std::int64_t{1} << 30;
-
 /// The texts of the manifest and of the state file.
 struct SmallFiles {
   std::string manifest;
@@ -35,8 +33,9 @@ SmallFiles read_small_files(fs::path const& directory, Communicator const& world
     Manifest const manifest = verify_file_sizes(directory);
     texts.manifest = manifest_text(manifest);
     FileDigest const& state = manifest.files.front();
-    if (state.name != state_file_name || state.bytes > largest_state_file) {
-      throw DataError((directory / manifest_file_name).string() + ": does not begin with a state.h5 of at most 1 GiB");
+    if (state.name != state_file_name || state.bytes > max_state_bytes) {
+      throw DataError((directory / manifest_file_name).string() + ": does not begin with a state.h5 of at most " +
+                      std::to_string(max_state_bytes >> 20) + " MiB");
     }
     BlockReader reader(directory / state.name, state, std::make_shared<BlockCache>());
     texts.state.resize(static_cast<std::size_t>(state.bytes));
@@ -122,8 +121,7 @@ CheckpointIndex read_index(fs::path const& directory, std::string const& text, M
 /// `where`, if the tensor has no such elements.
 std::vector<IndexRange> bytes_of(TensorInfo const& info, TensorSlice const& slice, std::string const& where) {
   if (slice.part != TensorPart::value && !info.has_moments) {
-    throw DataError(where + " has no " + part_name(slice.part) +
-                    "; this is an exported model, from which training cannot resume");
+    throw DataError(where + " has no " + part_name(slice.part) + ", without which training cannot resume");
   }
   if (slice.axis < -1 || slice.axis >= static_cast<int>(info.shape.size())) {
     throw Error(where + " has no axis " + std::to_string(slice.axis));

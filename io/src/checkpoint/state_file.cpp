@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 
+#include "dataset/format.hpp"
 #include "tensors/tensor_files.hpp"
 
 namespace heddle {
@@ -19,8 +20,13 @@ namespace {
 
 namespace json = boost::json;
 
-/// Steps are 32-bit words of the counters of random numbers.
-constexpr std::int64_t most_steps = std::numeric_limits<std::int32_t>::max();
+/// Steps are 32-bit words of the counters of random numbers. An epoch has a step, or a start with new data.
+constexpr std::int64_t max_steps = std::numeric_limits<std::int32_t>::max();
+/// Both sides of the largest batch.
+constexpr std::int64_t max_tokens_in_step = std::int64_t{1} << 32;
+constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
+constexpr std::int64_t max_index_bytes = std::int64_t{64} << 20;
+static_assert(max_config_bytes + max_index_bytes + 2 * dataset_format::most_model_bytes < max_state_bytes);
 
 void write_training(hdf5::File& file, TrainingState const& state) {
   hdf5::Group training = file.create_group("training");
@@ -35,6 +41,36 @@ void write_training(hdf5::File& file, TrainingState const& state) {
   training.set_integer_attribute("validations_without_improvement", state.validations_without_improvement);
 }
 
+/// Throws DataError for numbers that no training leaves. The digests of a checkpoint are no signature: whoever can
+/// write to its directory can write other numbers and the manifest that belongs to them.
+void check_training(TrainingState const& state, std::string const& where) {
+  if (std::min({state.step, state.epoch, state.position, state.tokens, state.best_step,
+                state.validations_without_improvement}) < 0) {
+    throw DataError(where + ": step, epoch, position, tokens, best_step or a count is negative");
+  }
+  if (state.step > max_steps || state.epoch > max_steps || state.best_step > state.step) {
+    throw DataError(fmt::format(
+        "{}: step {}, epoch {} or best_step {} is impossible; epochs and steps go up to {}, and best_step up "
+        "to the step",
+        where, state.step, state.epoch, state.best_step, max_steps));
+  }
+  if (state.validations_without_improvement > state.step) {
+    throw DataError(fmt::format("{}: validations_without_improvement {} is impossible in {} steps", where,
+                                state.validations_without_improvement, state.step));
+  }
+  if (state.tokens / max_tokens_in_step > state.step) {
+    throw DataError(fmt::format("{}: {} tokens in {} steps are impossible", where, state.tokens, state.step));
+  }
+  if (!std::isfinite(state.seconds) || state.seconds < 0) {
+    throw DataError(
+        fmt::format("{}: seconds = {} is impossible; expected a finite number from 0 on", where, state.seconds));
+  }
+  if (!std::isfinite(state.best_valid_loss)) {
+    throw DataError(
+        fmt::format("{}: best_valid_loss = {} is impossible; expected a finite number", where, state.best_valid_loss));
+  }
+}
+
 TrainingState read_training(hdf5::File const& file) {
   hdf5::Group const training = file.group("training");
   TrainingState state;
@@ -47,14 +83,7 @@ TrainingState read_training(hdf5::File const& file) {
   state.best_valid_loss = training.real_attribute("best_valid_loss");
   state.best_step = training.integer_attribute("best_step");
   state.validations_without_improvement = training.integer_attribute("validations_without_improvement");
-  if (std::min({state.step, state.epoch, state.position, state.tokens, state.best_step,
-                state.validations_without_improvement}) < 0) {
-    throw DataError(training.where() + ": step, epoch, position, tokens, best_step or a count is negative");
-  }
-  if (state.step > most_steps || state.best_step > state.step) {
-    throw DataError(fmt::format("{}: step {} or best_step {} is impossible; steps go up to {}", training.where(),
-                                state.step, state.best_step, most_steps));
-  }
+  check_training(state, training.where());
   return state;
 }
 
@@ -145,6 +174,29 @@ TensorInfo read_tensor(json::object const& entry, std::vector<std::int64_t> cons
   return tensor;
 }
 
+/// Throws Error unless the tensors of each file are what fills it: they neither share bytes, so that few bytes would be
+/// read as a large model, nor leave a large part unused, so that a large file would be hashed for nothing.
+void check_sizes(std::vector<TensorInfo> const& tensors, std::vector<std::int64_t> const& file_bytes) {
+  constexpr std::int64_t unused_in_file = std::int64_t{1} << 20;
+  constexpr std::int64_t unused_beside_tensor = 32768;  // HDF5's own bytes, and the alignment of its parts
+  std::vector<std::int64_t> used(file_bytes.size());
+  std::vector<std::int64_t> unused(file_bytes.size(), unused_in_file);
+  for (TensorInfo const& tensor : tensors) {
+    std::int64_t const parts = tensor.has_moments ? 3 : 1;
+    used[tensor.file] += parts * tensor.elements() * static_cast<std::int64_t>(sizeof(float));
+    unused[tensor.file] += unused_beside_tensor;
+    if (used[tensor.file] > file_bytes[tensor.file]) {
+      throw Error(fmt::format("the tensors of {} have more bytes than the file", tensor_file_name(tensor.file)));
+    }
+  }
+  for (std::size_t file = 0; file < file_bytes.size(); ++file) {
+    if (file_bytes[file] - used[file] > unused[file]) {
+      throw Error(
+          fmt::format("{} has {} bytes, its tensors have {}", tensor_file_name(file), file_bytes[file], used[file]));
+    }
+  }
+}
+
 std::vector<TensorInfo> read_index(std::string const& text, std::string const& path,
                                    std::vector<std::int64_t> const& file_bytes) {
   std::vector<TensorInfo> tensors;
@@ -156,6 +208,7 @@ std::vector<TensorInfo> read_index(std::string const& text, std::string const& p
       names.push_back({tensors.back().name, tensors.back().shape});
     }
     check_tensors(names);
+    check_sizes(tensors, file_bytes);
   } catch (std::bad_alloc const&) {
     throw;
   } catch (std::exception const& error) {
@@ -210,10 +263,10 @@ CheckpointIndex read_state_file(std::span<std::uint8_t const> bytes, std::string
   contents.dataset = file.has_attribute("dataset") ? file.string_attribute("dataset") : "";
   contents.valid_dataset = file.has_attribute("valid_dataset") ? file.string_attribute("valid_dataset") : "";
   contents.losses = read_losses(file, contents.state.step);
-  contents.config = file.read_bytes("config");
-  contents.source_model = file.read_bytes("vocabulary/source");
-  contents.target_model = file.read_bytes("vocabulary/target");
-  index.tensors = read_index(file.read_bytes("index"), path, file_bytes);
+  contents.config = file.read_bytes("config", max_config_bytes);
+  contents.source_model = file.read_bytes("vocabulary/source", dataset_format::most_model_bytes);
+  contents.target_model = file.read_bytes("vocabulary/target", dataset_format::most_model_bytes);
+  index.tensors = read_index(file.read_bytes("index", max_index_bytes), path, file_bytes);
   return index;
 }
 

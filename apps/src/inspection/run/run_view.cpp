@@ -14,6 +14,7 @@
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_files.hpp"
 #include "run_directory/newest_step.hpp"
+#include "training/checkpoint.hpp"
 #include "translation/trained_model.hpp"
 
 namespace heddle {
@@ -100,7 +101,7 @@ RunView open_run(std::string const& path, std::string const& which) {
     options.which = which;
     auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
     run.checkpoint = std::move(open_checkpoints(options, report).front());
-    run.config = parse_config(run.checkpoint->config(), run.checkpoint->directory().string() + ": its config");
+    run.config = stored_config(*run.checkpoint);
   } else if (run.directory.empty() && has_datasets(path)) {
     throw DataError(fmt::format("{}: has datasets, not a run; --compare takes the directory of a run", path));
   } else if (run.directory.empty()) {

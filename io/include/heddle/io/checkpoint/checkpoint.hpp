@@ -123,8 +123,8 @@ class Checkpoint {
   /// Throws DataError if the checkpoint has no such tensor.
   TensorInfo const& tensor(std::string const& name) const;
 
-  /// Reads the whole tensor, row major. Throws DataError if it is missing, if it is a moment and the model was exported
-  /// without, if its bytes are no longer those that were verified, or if it holds numbers that no training leaves:
+  /// Reads the whole tensor, row major. Throws DataError if it is missing, if it is a moment that the tensor lacks,
+  /// if its bytes are no longer those that were verified, or if it holds numbers that no training leaves:
   /// infinite, not a number, or a negative second moment.
   std::vector<float> read(std::string const& name, Part part) const;
 
