@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "checkpoint.hpp"
+#include "validation/attention_maps.hpp"
 #include "validation/validation.hpp"
 #include "watched_micro_batches.hpp"
 
@@ -363,6 +364,11 @@ void Trainer::after_step(StepReport const& report) {
     log_->step(report, validation);
     if (auto const rise = loss_watch_.add(report.step, report.loss)) {
       texts_.say_always("warning: " + *rise);
+    }
+    bool const look = validation && !warned_of_attention_ && state_.step > config_.optimizer.warmup_steps;
+    if (auto const uniform = look ? uniform_attention(validation->entropies) : std::nullopt) {
+      warned_of_attention_ = true;
+      texts_.say_always("warning: " + *uniform);
     }
     checkpoints_.spare(loss_watch_.risen_since());
   }

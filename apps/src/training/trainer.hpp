@@ -137,6 +137,7 @@ class Trainer {
   TrainingState state_;
   FiniteSteps finite_steps_;
   LossWatch loss_watch_;                   ///< rank 0's
+  bool warned_of_attention_ = false;       ///< that it is uniform
   std::optional<RunDirectory> directory_;  ///< rank 0's
   RunLog texts_;
   std::optional<TrainingLog> log_;  ///< rank 0's

@@ -1,8 +1,11 @@
 #include "attention_maps.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/parallel/host_values.hpp>
+#include <numeric>
 #include <span>
 
 #include "inspection/model/probe.hpp"
@@ -24,8 +27,8 @@ void share_values(ParameterSet& parameters, ParameterSet const& owner) {
   }
 }
 
-/// The calls of all attention sublayers in a forward pass over the pair.
-std::vector<ObservedAttention> observe(AttentionMapSetup const& setup, SentencePair const& pair) {
+/// The calls of all attention sublayers in a forward pass over the pack.
+std::vector<ObservedAttention> observe(AttentionMapSetup const& setup, Pack const& pack) {
   KernelRegistries kernels = setup.registries.kernels;
   KernelChoices choices = setup.config.kernels;
   auto const probe = AttentionProbe::install(kernels, choices);
@@ -38,7 +41,6 @@ std::vector<ObservedAttention> observe(AttentionMapSetup const& setup, SentenceP
                               .parameters = parameters},
                     setup.registries.layers, setup.vocabulary);
   share_values(parameters, setup.engine.parameters());
-  Pack const pack = make_pack(std::span(&pair, 1), setup.ids);
   Arena arena;
   LayerContext context{setup.execution, arena, pack};
   probe->start();
@@ -64,6 +66,34 @@ std::vector<double> mean_over_heads(ObservedAttention const& call, Communicator 
   return sums;
 }
 
+/// The sum over the call's heads and queries of the entropy of each query's weights, divided by the largest possible
+/// one, and the number of these queries, each counted once for each head.
+struct EntropySum {
+  double sum = 0;
+  double count = 0;
+};
+EntropySum entropy_of(ObservedAttention const& call) {
+  EntropySum result;
+  for (SequenceAttention const& sequence : call.sequences) {
+    for (std::int64_t query = 0; query < sequence.queries && !call.mask.is(MaskKind::prefix); ++query) {
+      std::int64_t visible = 0;
+      for (std::int64_t key = 0; key < sequence.keys; ++key) {
+        visible += is_visible(call.mask, 0, query + sequence.keys - sequence.queries, key) ? 1 : 0;
+      }
+      for (std::int64_t head = 0; head < call.heads && visible > 1; ++head) {
+        auto const row = sequence.weights.begin() + (head * sequence.queries + query) * sequence.keys;
+        result.sum += std::accumulate(row, row + sequence.keys, 0.0,
+                                      [](double sum, double weight) {
+                                        return weight > 0 ? sum - weight * std::log(weight) : sum;
+                                      }) /
+                      std::log(static_cast<double>(visible));
+        ++result.count;
+      }
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 bool has_attention_maps(ParallelState const& parallel) {
@@ -77,7 +107,7 @@ std::vector<AttentionMap> attention_maps(AttentionMapSetup const& setup, Sentenc
   if (std::ranges::none_of(sublayers, crosses)) {
     return {};
   }
-  auto const calls = observe(setup, pair);
+  auto const calls = observe(setup, make_pack(std::span(&pair, 1), setup.ids));
   std::vector<AttentionMap> maps;
   // A layer of a plug-in may call attention more than once, or not at all: then it is not known whose the calls are.
   for (std::size_t index = 0; calls.size() == sublayers.size() && index < calls.size(); ++index) {
@@ -88,6 +118,49 @@ std::vector<AttentionMap> attention_maps(AttentionMapSetup const& setup, Sentenc
     }
   }
   return maps;
+}
+
+std::vector<AttentionEntropy> attention_entropies(AttentionMapSetup const& setup, Pack const& pack) {
+  auto const sublayers = attention_sublayers(describe_model(setup.config.model, setup.registries.layers));
+  auto const calls = observe(setup, pack);
+  if (calls.size() != sublayers.size()) {
+    return {};
+  }
+  std::vector<double> sums;
+  for (ObservedAttention const& call : calls) {
+    EntropySum const own = entropy_of(call);
+    sums.insert(sums.end(), {own.sum, own.count});
+  }
+  sums = sums_of(setup.parallel.tensor, sums);
+  std::vector<AttentionEntropy> entropies;
+  for (std::size_t index = 0; index < sublayers.size(); ++index) {
+    if (double const count = sums[2 * index + 1]; count > 0) {
+      entropies.push_back({sublayers[index].path, sums[2 * index] / count, sublayers[index].keys == Side::source});
+    }
+  }
+  return entropies;
+}
+
+std::optional<std::string> uniform_attention(std::span<AttentionEntropy const> entropies) {
+  constexpr double nearly_uniform = 0.98;
+  for (bool const cross : {true, false}) {
+    double least = 2;
+    for (AttentionEntropy const& each : entropies) {
+      if (each.of_source && each.path.ends_with("cross_attention") == cross) {
+        least = std::min(least, each.mean);
+      }
+    }
+    if (least >= nearly_uniform && least <= 1.5) {
+      return fmt::format(
+          "the {} is almost uniform in every layer (entropy {:.3f} of the largest possible, or more), after the "
+          "warm-up: the model {}. Such a run seldom recovers: start again with norm = \"pre\", a lower learning rate, "
+          "a "
+          "longer warm-up or clip_norm",
+          cross ? "cross-attention" : "encoder's self-attention", least,
+          cross ? "writes without reading the source" : "does not tell the source's tokens apart");
+    }
+  }
+  return std::nullopt;
 }
 
 GreyImage draw(AttentionMap const& map) {

@@ -3,8 +3,12 @@
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/tensorboard/grey_image.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "run_directory/training_log.hpp"
 
 namespace heddle {
 
@@ -35,6 +39,15 @@ bool has_attention_maps(ParallelState const& parallel);
 /// dropout; none for a model without such sublayers. A second model is built for it, with the engine's own parameters
 /// and the reference implementation of attention, so the pair should be short. Collective over the tensor group.
 std::vector<AttentionMap> attention_maps(AttentionMapSetup const& setup, SentencePair const& pair);
+
+/// How evenly each attention sublayer reads its keys in the samples of `pack`, which should be short; see
+/// attention_maps, as which it works. Sublayers whose queries see one key at most, or have prefixes, are left out.
+/// Empty where a plug-in's layer does not call the attention operation just once.
+std::vector<AttentionEntropy> attention_entropies(AttentionMapSetup const& setup, Pack const& pack);
+
+/// A warning where training has not found what to read: all cross-attention sublayers, or all of an encoder, read their
+/// keys almost evenly.
+std::optional<std::string> uniform_attention(std::span<AttentionEntropy const> entropies);
 
 /// A square of several pixels for each weight: black is 0, white 1. Targets are rows, the first one on top.
 GreyImage draw(AttentionMap const& map);

@@ -129,6 +129,37 @@ void draw_attention(ValidationSetup const& setup, std::vector<std::int64_t> cons
   result.attention_tokens = describe_tokens(setup.dataset, *pair, ids);
 }
 
+/// The first samples of at most 64 tokens a side, of at most 256 tokens together, in one pack; without samples if none
+/// of the first 100 is so short. It is always the same, and so small that it costs next to nothing.
+std::optional<Pack> small_pack(ValidationSetup const& setup, GlobalBatch const& batch) {
+  constexpr std::int64_t max_length = 64;
+  constexpr std::int64_t max_tokens = 256;
+  constexpr std::size_t max_searched = 100;
+  GlobalBatch chosen{.epoch = batch.epoch, .samples = {}, .tokens = {}};
+  std::int64_t tokens = 0;
+  for (std::size_t index = 0; index < std::min(batch.samples.size(), max_searched); ++index) {
+    std::int64_t const cost = setup.samples.cost(batch.epoch, batch.samples[index]).longer();
+    if (cost <= max_length && tokens + cost <= max_tokens) {
+      chosen.samples.push_back(batch.samples[index]);
+      tokens += cost;
+    }
+  }
+  if (chosen.samples.empty()) {
+    return std::nullopt;
+  }
+  return SampledMicroBatches(setup.samples, chosen, {.most_tokens = max_tokens}).micro_batch(0);
+}
+
+/// Sets the entropies of a result on the ranks that can compute them.
+void measure_attention(ValidationSetup const& setup, GlobalBatch const& batch, ValidationResult& result) {
+  if (auto const pack = has_attention_maps(setup.parallel) ? small_pack(setup, batch) : std::nullopt) {
+    result.entropies =
+        attention_entropies({setup.config, setup.registries, setup.engine, setup.parallel, setup.execution,
+                             vocabulary_sizes(setup.dataset), setup.dataset.vocabulary().special_ids()},
+                            *pack);
+  }
+}
+
 }  // namespace
 
 ValidationResult validate(ValidationSetup const& setup) {
@@ -142,6 +173,7 @@ ValidationResult validate(ValidationSetup const& setup) {
     translate(setup, batch.samples, result);
     draw_attention(setup, batch.samples, result);
   }
+  measure_attention(setup, batch, result);
   auto const operations =
       setup.engine.kernels().select<TensorOps>(setup.config.kernels, {setup.engine.parameters().values().dtype()});
   result.norms = layer_norms(setup.parallel, setup.whole_model, setup.engine.parameters(), setup.engine.optimizer(),

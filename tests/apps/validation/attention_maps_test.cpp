@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/report/rehearsal.hpp>
 #include <numeric>
+#include <optional>
 
 #include "golden_model.hpp"
 #include "inspection/model/probe.hpp"
@@ -16,6 +18,7 @@ namespace {
 
 using testing::DoubleNear;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pointwise;
 using testing::SizeIs;
@@ -43,6 +46,15 @@ class AttentionMapsTest : public testing::Test {
     return attention_maps({config_, bench_.registries(), engine_, parallel_, bench_.execution(), vocabulary, test_ids},
                           pair_);
   }
+  std::vector<AttentionEntropy> entropies() {
+    return attention_entropies(
+        {config_, bench_.registries(), engine_, parallel_, bench_.execution(), vocabulary, test_ids}, pack_);
+  }
+  static void fill_with_zeros(ParameterSet& parameters) {
+    std::vector<float> const zeros(static_cast<std::size_t>(parameters.values().size()));
+    copy_from_host(parameters.values(), zeros.data());
+    parameters.bump_versions();
+  }
   /// The mean over heads of the weights that the engine's own calls have, where it is built with a probe.
   std::vector<double> expected(std::size_t call, std::uint64_t seed) {
     Registries registries = bench_.registries();
@@ -67,6 +79,7 @@ class AttentionMapsTest : public testing::Test {
   ParallelState parallel_;
   TrainingEngine engine_;
   SentencePair const pair_{0, {5, 9, 4, 7}, {6, 3}};
+  Pack const pack_ = make_pack(std::span(&pair_, 1), test_ids);
 };
 
 TEST_F(AttentionMapsTest, AreThoseOfTheModelThatTrains) {
@@ -93,8 +106,72 @@ TEST_F(AttentionMapsTest, ChangeNothingInTheModelThatTrains) {
   auto const before = to_host<float>(engine_.parameters().values());
   auto const kernels = bench_.registries().kernels.of<Attention>().names();
   maps();
+  entropies();
   EXPECT_EQ(to_host<float>(engine_.parameters().values()), before);
   EXPECT_EQ(bench_.registries().kernels.of<Attention>().names(), kernels) << "the probe is not registered";
+}
+
+/// The mean over four heads and all queries of the entropy of a call's weights, as a part of the largest possible one.
+double mean_entropy(SequenceAttention const& sequence, bool causal) {
+  double sum = 0;
+  double rows = 0;
+  for (std::int64_t row = 0; row < 4 * sequence.queries; ++row) {
+    std::int64_t const keys = causal ? row % sequence.queries + 1 : sequence.keys;
+    double entropy = 0;
+    for (std::int64_t key = 0; key < keys; ++key) {
+      double const weight = sequence.weights[static_cast<std::size_t>(row * sequence.keys + key)];
+      entropy -= weight * std::log(weight);
+    }
+    sum += keys > 1 ? entropy / std::log(static_cast<double>(keys)) : 0;
+    rows += keys > 1 ? 1 : 0;
+  }
+  return sum / rows;
+}
+
+TEST_F(AttentionMapsTest, HaveTheEntropiesOfTheirWeights) {
+  Registries registries = bench_.registries();
+  Config config = config_;
+  auto const probe = AttentionProbe::install(registries.kernels, config.kernels);
+  TrainingEngine engine({config, registries, parallel_, bench_.execution(), vocabulary});
+  engine.parameters().initialize(7);
+  probe->start();
+  engine.evaluate(RepeatedPack(pack_));
+  auto const calls = probe->stop();
+  auto const found = entropies();
+  std::vector<std::string> const paths{"encoder.layers.0.self_attention", "decoder.layers.0.self_attention",
+                                       "decoder.layers.0.cross_attention", "decoder.layers.1.self_attention",
+                                       "decoder.layers.1.cross_attention"};
+  ASSERT_THAT(found, SizeIs(paths.size()));
+  for (std::size_t index = 0; index < paths.size(); ++index) {
+    bool const own = paths[index].starts_with("decoder") && paths[index].ends_with("self_attention");
+    EXPECT_EQ(found[index].path, paths[index]);
+    EXPECT_EQ(found[index].of_source, !own);
+    EXPECT_NEAR(found[index].mean, mean_entropy(calls.at(index).sequences.front(), own), 1e-6) << paths[index];
+    EXPECT_LT(found[index].mean, 1);
+  }
+}
+
+TEST_F(AttentionMapsTest, AreUniformWhereScoresAreEqual) {
+  EXPECT_EQ(uniform_attention(entropies()), std::nullopt) << "a model as it is initialised";
+  fill_with_zeros(engine_.parameters());
+  for (AttentionEntropy const& each : entropies()) {
+    EXPECT_NEAR(each.mean, 1, 1e-12);
+  }
+  EXPECT_THAT(uniform_attention(entropies()).value_or(""), HasSubstr("the cross-attention is almost uniform"));
+}
+
+TEST(UniformAttentionTest, IsWarnedAboutWhereAllLayersOfAKindAre) {
+  AttentionEntropy const encoder{"encoder.layers.0.self_attention", 0.7, true};
+  AttentionEntropy const flat_encoder{"encoder.layers.0.self_attention", 0.999, true};
+  AttentionEntropy const own{"decoder.layers.0.self_attention", 1, false};
+  AttentionEntropy const cross{"decoder.layers.0.cross_attention", 0.6, true};
+  AttentionEntropy const flat_cross{"decoder.layers.1.cross_attention", 0.999, true};
+  auto const warned = [](std::vector<AttentionEntropy> const& all) { return uniform_attention(all).value_or(""); };
+  EXPECT_EQ(warned({}), "");
+  EXPECT_EQ(warned({encoder, own, cross, flat_cross}), "") << "one layer of two reads the source";
+  EXPECT_EQ(warned({own}), "") << "a decoder alone";
+  EXPECT_THAT(warned({encoder, own, flat_cross}), HasSubstr("the cross-attention is almost uniform"));
+  EXPECT_THAT(warned({flat_encoder, own, cross}), HasSubstr("the encoder's self-attention is almost uniform"));
 }
 
 class RecomputedMapsTest : public AttentionMapsTest {

@@ -11,17 +11,25 @@ namespace {
 
 constexpr std::size_t drawn_buckets = 500;
 
-void add(RunMetrics& metrics, boost::json::object const& line) {
-  double const step = line.at("step").to_number<double>();
-  for (auto const& [key, value] : line) {
+/// Adds the numbers of an object, each to the series `prefix` + its key.
+void add_numbers(RunMetrics& metrics, double step, std::string const& prefix, boost::json::object const& object) {
+  for (auto const& [key, value] : object) {
     if (key == "step" || !value.is_number()) {
       continue;
     }
-    MetricSeries& series = metrics.series[std::string(key)];
+    MetricSeries& series = metrics.series[prefix + std::string(key)];
     if (series.steps.empty() || series.steps.back() < step) {
       series.steps.push_back(step);
       series.values.push_back(value.to_number<double>());
     }
+  }
+}
+
+void add(RunMetrics& metrics, boost::json::object const& line) {
+  double const step = line.at("step").to_number<double>();
+  add_numbers(metrics, step, "", line);
+  if (auto const* const entropies = line.if_contains("attention_entropy"); entropies && entropies->is_object()) {
+    add_numbers(metrics, step, "attention_entropy.", entropies->get_object());
   }
   auto const* const communication = line.if_contains("communication");
   if (communication == nullptr || !communication->is_object()) {

@@ -25,7 +25,8 @@ MetricSeries downsample(MetricSeries const& series, std::size_t buckets);
 
 /// The content of a metrics.jsonl.
 struct RunMetrics {
-  std::map<std::string, MetricSeries> series;        ///< every number beside the step, by its key
+  /// Every number beside the step, by its key; those of attention_entropy by "attention_entropy.PATH".
+  std::map<std::string, MetricSeries> series;
   std::map<std::string, double> communicated_bytes;  ///< over all lines, by "GROUP.COLLECTIVE"
   std::int64_t lines = 0;
   std::int64_t unreadable = 0;  ///< lines that are no JSON object with a step: torn by a kill

@@ -4,6 +4,7 @@ const curve_titles = {
   learning_rate: 'Learning rate', gradient_norm: 'Gradient norm', tokens_per_second: 'Tokens per second',
   repeated: 'Steps computed again', skipped: 'Batches skipped',
 };
+const entropy_prefix = 'attention_entropy.';
 const curves_left_out = ['seconds', 'tokens', 'valid_perplexity'];
 
 function run_name(index) {
@@ -33,9 +34,19 @@ function show_facts() {
   }
 }
 
+/** How evenly each attention sublayer reads its keys; nothing where that was not measured. */
+function entropy_chart(run, index) {
+  const series = Object.entries(run.metrics ? run.metrics.series : {}).filter(([key]) => key.startsWith(entropy_prefix));
+  return series.length === 0 ? null : line_chart({
+    title: `Attention entropy${page.runs.length > 1 ? ` of ${run_name(index)}` : ''} (1: uniform)`,
+    series: series.map(([key, curve]) => ({...curve, name: key.slice(entropy_prefix.length)})),
+  });
+}
+
 function show_curves() {
   const runs = (page.runs || []).filter((run) => run.metrics);
-  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.metrics.series)))].filter((key) => !curves_left_out.includes(key));
+  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.metrics.series)))].filter(
+    (key) => !curves_left_out.includes(key) && !key.startsWith(entropy_prefix));
   if (keys.length === 0) {
     return;
   }
@@ -48,7 +59,7 @@ function show_curves() {
   node.append(html('div', {class: 'grid'}, ...keys.map((key) => line_chart({
     title: curve_titles[key] || key, log: key === 'gradient_norm',
     series: page.runs.map((run, index) => ({...(run.metrics && run.metrics.series[key] || {steps: [], values: []}), name: run_name(index), colour: series_colour(index)})),
-  }))));
+  })), ...page.runs.map(entropy_chart)));
   if (unreadable > 0) {
     node.append(note(unreadable === 1 ? 'One line of metrics.jsonl is not readable and is left out.'
       : `${grouped(unreadable)} lines of metrics.jsonl are not readable and are left out.`));
