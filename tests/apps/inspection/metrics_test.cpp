@@ -75,5 +75,18 @@ TEST(ReadMetrics, TakesEveryNumberAndCountsTornLines) {
   EXPECT_THROW(read_metrics(directory.path()), DataError);
 }
 
+TEST(ReadMetrics, TakesTheEntropyOfEachAttentionSublayer) {
+  test::TemporaryDirectory const directory;
+  auto const path =
+      directory.write("metrics.jsonl", R"({"step": 10, "attention_entropy": {"encoder.layers.0.self_attention": 0.75}})"
+                                       "\n"
+                                       R"({"step": 20, "attention_entropy": {"encoder.layers.0.self_attention": 0.5}})"
+                                       "\n");
+  RunMetrics const metrics = read_metrics(path);
+  MetricSeries const& entropy = metrics.series.at("attention_entropy.encoder.layers.0.self_attention");
+  EXPECT_EQ(entropy.at(10), 0.75);
+  EXPECT_EQ(entropy.at(20), 0.5);
+}
+
 }  // namespace
 }  // namespace heddle
