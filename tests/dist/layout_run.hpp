@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 
@@ -128,15 +127,9 @@ class LayoutRun {
     return pack;
   }
 
-  /// `before` is called before each of this rank's micro-batches, with its number among them.
-  double accumulate(int step, std::function<void(std::int64_t)> const& before = {}) {
+  double accumulate(int step) {
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
-    auto const make = [&](std::int64_t index) {
-      if (before) {
-        before(index);
-      }
-      return pack(step, mine.begin + index);
-    };
+    auto const make = [&](std::int64_t index) { return pack(step, mine.begin + index); };
     double const weight = weighted_ ? target_weight(step) : 0;
     return engine_.accumulate(TestMicroBatches(mine.count(), make, target_tokens(step), weight), step);
   }

@@ -8,8 +8,8 @@
 
 namespace heddle {
 
-/// What a rank knows about the progress of the others, from their answers to its questions, and what follows from it.
-/// Has no clock: `now` is the caller's, in seconds in which it was not stopped itself.
+/// A rank's knowledge about the progress of the others, from their answers to its questions, and the conclusion from
+/// it. Has no clock: `now` is the caller's, in seconds in which it was not stopped itself.
 ///
 /// A rank that has had no event for a tenth of the limit begins to ask all others, twenty times in the limit. The run
 /// hangs if for the whole limit no rank had an event, and each rank has either answered so lately, or was asked for the

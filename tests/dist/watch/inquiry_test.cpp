@@ -10,9 +10,9 @@ namespace {
 constexpr double limit = 2;
 constexpr double never = 1000;
 
-/// Rank 0 of four, which has been idle since its start, asks the others; time goes by in steps of 10 ms.
+/// Rank 0 of four, which has been idle since its start, asks the others; a look at the clock every 10 ms.
 struct Questions {
-  /// What a rank answers at a time, if it does.
+  /// A rank's answer to a question at this time; nothing if it is silent.
   using Answer = std::function<std::optional<RankStatus>(int rank, double now)>;
 
   /// The time of the verdict; `never` if there is none in 100 s.
