@@ -166,7 +166,6 @@ class LayoutRun {
   }
 
   TrainingEngine& engine() { return engine_; }
-  ParallelState const& parallel() const { return parallel_; }
   Communicator const& context() const { return parallel_.context; }
   double rate() const { return 0.01; }
 
