@@ -25,18 +25,42 @@ for victim in 0 3; do
   [ "$(grep -c "no rank has made progress for 1.5 s" log)" -eq 1 ] || fail "the report was not printed once on this host"
 done
 
-# Slow is not hung: a rank that is stopped for less than the limit, again and again.
-"${four[@]}" --set train.hang_seconds=3 --set run.directory=slow --set train.steps=300 > log 2>&1 &
+# Slow is not hung: a rank that is stopped for less than the limit, again and again, and hardly runs in between, so that
+# a micro-batch takes it longer than the limit.
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set train.steps=100000 --set train.hang_seconds=2 --set model.d_model=256 \
+  --set model.d_ff=1024 --set train.batch_tokens=2048 --set train.micro_batch_tokens=1024 --set run.directory=slow > log 2>&1 &
 job=$!
 wait_for_step slow 3
 slow=$(rank_of slow 1)
-for _ in 1 2 3; do
+for _ in 1 2 3 4 5 6; do
   kill -STOP "$slow"
-  sleep 1.2
+  sleep 1.5
   kill -CONT "$slow"
-  sleep 0.3
+  sleep 0.1
 done
-wait "$job" || fail "a rank that was slow ended the run"
+before=$(lines slow)
+wait_for_step slow $((before + 2))
+kill -TERM "$job"
+code=0
+wait "$job" || code=$?
+[ "$code" -ne 86 ] || fail "a rank that was slow ended the run"
+
+# Where UDP is closed, a run says so, and does not take a slow rank for one that hangs.
+"${four[@]:0:3}" -x LD_PRELOAD="$HEDDLE_BUILD/tests/integration/libclosed_udp.so" "${four[@]:3}" --set train.hang_seconds=1.5 \
+  --set run.directory=closed > log 2>&1 &
+job=$!
+wait_for_step closed 3
+grep -q "UDP messages between ranks do not get through (within $(hostname))" log || fail "closed UDP is not reported"
+slow=$(rank_of closed 1)
+kill -STOP "$slow"
+sleep 4
+kill -CONT "$slow"
+before=$(lines closed)
+wait_for_step closed $((before + 5))
+kill -TERM "$job"
+code=0
+wait "$job" || code=$?
+[ "$code" -ne 86 ] || fail "a slow rank ended a run in which UDP is closed"
 
 # Without watch, as before: nobody notices. (Otherwise the tests above would prove nothing about the watch.)
 "${four[@]}" --set train.hang_seconds=0 --set run.directory=unwatched > log 2>&1 &

@@ -141,6 +141,13 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
   Runtime runtime;
   require_same_config(config, plain_world);
   watch.emplace(plain_world, Watch::Options{.hang_seconds = config.train.hang_seconds});
+  if (plain_world.rank() == 0 && !watch->unreachable().empty()) {
+    warn(fmt::format(
+        "UDP messages between ranks do not get through ({}): whether a rank there is slow, stopped or dead cannot be "
+        "known, so the run does not end with 86 (train.hang_seconds) while one does not answer; open UDP between the "
+        "hosts of a job",
+        watch->unreachable()));
+  }
   std::optional<StepTrace> trace = make_trace(options);
   StepTimes times(trace ? &*trace : nullptr);
   Communicator const world = run_world(config, *watch, times, session);
@@ -179,7 +186,7 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
                        .clock_offset = options.trace > 0 ? clock_offset(world) : 0,
                        .verbosity = options.verbosity.verbosity()});
   ExitCode const code = trainer->run(signal);
-  watch->phase("leaving the run");
+  watch->finish("leaving the run");
   return code;
 }
 

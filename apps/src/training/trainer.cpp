@@ -374,7 +374,7 @@ void Trainer::after_step(StepReport const& report) {
   }
   std::int64_t const check_every = config_.train.check_every_steps;
   if (check_every > 0 && state_.step % check_every == 0) {
-    check_replicas(setup_.parallel, engine_->parameters(), engine_->optimizer().moments());
+    check_replicas(setup_.parallel, engine_->parameters(), engine_->optimizer());
   }
   auto const due = [&](std::int64_t steps) { return steps > 0 && state_.step % steps == 0; };
   keep_state({.disk = best || due(config_.checkpoint.every_steps),
@@ -433,8 +433,8 @@ void Trainer::keep_state(CheckpointKeeper::Request const& asked) {
     state_.seconds = log_->seconds();
   }
   if (request.disk || request.memory) {
-    check_replicas(setup_.parallel, engine_->parameters(),
-                   engine_->optimizer().moments());  // diverged parameters must not be kept
+    // Diverged parameters must not be kept.
+    check_replicas(setup_.parallel, engine_->parameters(), engine_->optimizer());
   }
   CheckpointContents contents = contents_for_checkpoint(state_, config_, *train_data_);
   contents.instruction_set = setup_.instruction_set;

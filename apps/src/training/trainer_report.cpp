@@ -91,7 +91,7 @@ void Trainer::end_finished() {
 }
 
 void Trainer::print_end(std::string const& how) {
-  setup_.watch.phase("reporting after step", state_.step);
+  setup_.watch.finish("reporting after step", state_.step);
   auto const& totals = batches_->totals();
   double const typical_length = static_cast<double>(totals.tokens) / static_cast<double>(totals.usable);
   std::string const tables =

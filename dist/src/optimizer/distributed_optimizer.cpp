@@ -5,7 +5,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
-#include <iterator>
 
 namespace heddle {
 
@@ -31,8 +30,27 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
           config, kernels, parameters,
           sharded_ ? reducer_.parts().parts_of(replicas_.rank()) : std::vector<IndexRange>{{0, parameters.size()}}),
       sum_of_squares_(Tensor::allocate(DType::float64, {1})) {
-  std::ranges::copy_if(parts().buckets(), std::back_inserter(updated_buckets_),
-                       [&](IndexRange const& bucket) { return !is_frozen(parameters_, bucket); });
+  if (sharded_) {
+    find_updated_buckets();
+  }
+}
+
+void DistributedOptimizer::find_updated_buckets() {
+  std::vector<IndexRange> all_blocks;
+  for (IndexRange const& bucket : parts().buckets()) {
+    if (is_frozen(parameters_, bucket)) {
+      continue;
+    }
+    UpdatedBucket& updated = updated_buckets_.emplace_back(UpdatedBucket{bucket, {}});
+    IndexRange const own = parts().part(bucket, replicas_.rank());
+    for (std::int64_t begin = own.begin; begin < own.end; begin += elements_between_looks) {
+      updated.blocks.push_back({begin, std::min(begin + elements_between_looks, own.end)});
+      all_blocks.push_back(updated.blocks.back());
+    }
+  }
+  if (parameters_.values().space() == MemorySpace::host) {
+    owned_.emplace(parameters_, optimizer_, all_blocks);
+  }
 }
 
 void DistributedOptimizer::zero_gradients() {
@@ -61,25 +79,37 @@ double DistributedOptimizer::update(double own_sum_of_squares, double learning_r
     return norm;
   }
   optimizer_.begin({.learning_rate = learning_rate, .gradient_scale = optimizer_.gradient_scale(norm), .step = step});
+  if (owned_) {
+    owned_->begin();
+  }
   if (sharded_) {
     update_and_gather();
   } else {
     optimizer_.apply(execution_, {0, parameters_.size()});
   }
   parameters_.bump_versions();
+  if (owned_) {
+    owned_->end();
+  }
   return norm;
 }
 
 void DistributedOptimizer::update_and_gather() {
   Tensor const& values = parameters_.values();
   Transfer gather;
-  for (IndexRange const& bucket : updated_buckets_) {
-    IndexRange const own = parts().part(bucket, replicas_.rank());
-    for (std::int64_t begin = own.begin; begin < own.end; begin += elements_between_looks) {
-      optimizer_.apply(execution_, {begin, std::min(begin + elements_between_looks, own.end)});
+  for (auto const& [bucket, blocks] : updated_buckets_) {
+    for (IndexRange const& block : blocks) {
+      if (owned_) {
+        owned_->compare(block);
+      }
+      optimizer_.apply(execution_, block);
+      if (owned_) {
+        owned_->record(block);
+      }
       gather.progress();
     }
     gather.wait();
+    IndexRange const own = parts().part(bucket, replicas_.rank());
     gather = replicas_.start_all_gather(values.rows(own.begin, own.count()), values.rows(bucket.begin, bucket.count()));
   }
   gather.wait();
@@ -104,6 +134,9 @@ void DistributedOptimizer::set_moments(Parameter const& parameter, IndexRange co
   if (first.size() != expected || second.size() != expected) {
     throw Error(fmt::format("moments of {} and {} elements for {} elements of parameter {}", first.size(),
                             second.size(), expected, parameter.spec.name));
+  }
+  if (owned_) {
+    owned_->forget();
   }
   std::int64_t const begin = elements_of(parameter).begin;
   auto const set = [&](Tensor const& moments, std::span<float const> from) {

@@ -1,16 +1,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
+#include <cstddef>
+#include <heddle/core/base/digest.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/host_name.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/optimizer/buffer_parts.hpp>
 #include <heddle/dist/state/replica_check.hpp>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,16 @@ std::map<std::string, std::string> differences(Communicator const& group, int wo
   return found;
 }
 
+/// How surely a finding names the tensor and the ranks with the fault. A damaged tensor makes others differ, too, but
+/// only between tensor ranks, which compute from it: replicas, and stages, apply the same sums of gradients.
+enum class Surety : std::int32_t { nothing, tensor_ranks, stages, replicas, damage };
+
+/// One rank's finding, as a message.
+struct Finding {
+  Surety surety = Surety::nothing;
+  std::string text;
+};
+
 /// Digests of everything that must be the same on several ranks, in the order in which differences are searched.
 class Digests {
  public:
@@ -126,60 +137,69 @@ class Digests {
     }
   }
 
-  /// Compares everything before it throws, so that no rank waits for one that has thrown.
+  /// Adds tensors that this rank knows to be damaged.
+  void add_damage(std::vector<std::string> names) { damaged_ = std::move(names); }
+
+  /// Throws on every rank of the world what one of them has found: the lowest of those with the surest finding.
   void compare(ParallelState const& parallel) const {
-    int const world_rank = parallel.world.rank();
-    auto const among_replicas = differences(parallel.replicas, world_rank, all_);
-    auto const among_tensor_ranks = differences(parallel.tensor, world_rank, on_each_tensor_rank_);
-    auto differing = among_replicas;
-    differing.insert(among_tensor_ranks.begin(), among_tensor_ranks.end());
-    differing.merge(differences(parallel.pipeline, world_rank, on_several_stages_));
-    for (NamedDigest const& tensor : all_) {
-      if (auto const first = differing.find(tensor.name); first != differing.end()) {
-        bool const declaration = among_replicas.empty() && !among_tensor_ranks.empty();
-        throw Error(
-            fmt::format("replicas diverged: {} differs between ranks {} ({} of {} tensors differ); ranks that hold the "
-                        "same tensor must hold the same bits. {}",
-                        first->first, first->second, readable_count(differing.size()), readable_count(all_.size()),
-                        declaration ? undeclared_sum : wrong_numbers),
-            ExitCode::replicas_diverged);
-      }
+    Finding const own = finding(parallel);
+    std::vector<Surety> const found = gather_values(parallel.world, own.surety);
+    auto const surest = std::ranges::max_element(found);
+    if (*surest == Surety::nothing) {
+      return;
     }
+    std::string const text = broadcast_text(parallel.world, own.text, static_cast<int>(surest - found.begin()));
+    throw Error("replicas diverged: " + text, ExitCode::replicas_diverged);
   }
 
  private:
+  /// Collective over the world.
+  Finding finding(ParallelState const& parallel) const {
+    int const world_rank = parallel.world.rank();
+    auto const replicas = differences(parallel.replicas, world_rank, all_);
+    auto const stages = differences(parallel.pipeline, world_rank, on_several_stages_);
+    auto const tensor_ranks = differences(parallel.tensor, world_rank, on_each_tensor_rank_);
+    if (!damaged_.empty()) {
+      return {Surety::damage,
+              fmt::format("{} on rank {} ({}) changed between two updates ({} of its tensors did); only "
+                          "this rank updates it (parallel.shard_optimizer). {}",
+                          damaged_.front(), world_rank, host_name(), readable_count(damaged_.size()), wrong_numbers)};
+    }
+    if (!replicas.empty()) {
+      return {Surety::replicas, describe(replicas, wrong_numbers)};
+    }
+    if (!stages.empty()) {
+      return {Surety::stages, describe(stages, wrong_numbers)};
+    }
+    return tensor_ranks.empty() ? Finding{} : Finding{Surety::tensor_ranks, describe(tensor_ranks, undeclared_sum)};
+  }
+
+  /// The first tensor that differs, and what that means.
+  std::string describe(std::map<std::string, std::string> const& differing, std::string_view meaning) const {
+    auto const first = std::ranges::find_if(
+        all_, [&](NamedDigest const& tensor) { return differing.find(tensor.name) != differing.end(); });
+    return fmt::format(
+        "{} differs between ranks {} ({} of {} tensors differ); ranks that hold the same tensor must "
+        "hold the same bits. {}",
+        first->name, differing.at(first->name), readable_count(differing.size()), readable_count(all_.size()), meaning);
+  }
+
   std::vector<NamedDigest> all_;
   std::vector<NamedDigest> on_each_tensor_rank_;
   std::vector<NamedDigest> on_several_stages_;
+  std::vector<std::string> damaged_;
 };
 
 }  // namespace
 
 std::uint64_t digest(Tensor const& tensor) {
   auto const bytes = static_cast<std::size_t>(tensor.bytes());
-  std::vector<std::byte> copy;
-  auto const* host = static_cast<std::byte const*>(tensor.raw());
-  if (tensor.space() != MemorySpace::host) {
-    copy.resize(bytes);
-    copy_to_host(copy.data(), tensor);
-    host = copy.data();
+  if (tensor.space() == MemorySpace::host) {
+    return digest(std::span(static_cast<std::byte const*>(tensor.raw()), bytes));
   }
-  // Four independent chains, because each step waits for its own multiplication.
-  constexpr std::size_t lanes = 4;
-  constexpr std::size_t block = lanes * sizeof(std::uint64_t);
-  std::array<std::uint64_t, lanes> chains{1, 2, 3, 4};
-  for (std::size_t begin = 0; begin < bytes; begin += block) {
-    std::array<std::uint64_t, lanes> words{};
-    std::memcpy(words.data(), host + begin, std::min(block, bytes - begin));
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      chains[lane] = std::rotl((chains[lane] ^ words[lane]) * 0x9E3779B97F4A7C15ULL, 29);
-    }
-  }
-  std::uint64_t result = mix_bits(bytes);
-  for (std::uint64_t const chain : chains) {
-    result = mix_bits(result ^ chain) + chain;
-  }
-  return result;
+  std::vector<std::byte> copy(bytes);
+  copy_to_host(copy.data(), tensor);
+  return digest(copy);
 }
 
 void check_replicas(ParallelState const& parallel, ParameterSet const& parameters) {
@@ -188,10 +208,12 @@ void check_replicas(ParallelState const& parallel, ParameterSet const& parameter
   digests.compare(parallel);
 }
 
-void check_replicas(ParallelState const& parallel, ParameterSet const& parameters, Optimizer const& moments) {
+void check_replicas(ParallelState const& parallel, ParameterSet const& parameters,
+                    DistributedOptimizer const& optimizer) {
   Digests digests;
   digests.add_values(parameters);
-  digests.add_moments(parameters, moments);
+  digests.add_moments(parameters, optimizer.moments());
+  digests.add_damage(optimizer.damaged());
   digests.compare(parallel);
 }
 

@@ -63,10 +63,11 @@ void Activity::leave() {
   beat();
 }
 
-void Activity::set_phase(char const* name, std::int64_t step) {
+void Activity::set_phase(char const* name, std::int64_t step, bool finishes) {
   write([&] {
     phase_.store(name, std::memory_order_release);
     step_.store(step, std::memory_order_release);
+    finishes_.store(finishes, std::memory_order_release);
   });
   beat();
 }
@@ -79,6 +80,7 @@ RankStatus Activity::status() const {
     before = version_.load(std::memory_order_acquire);
     status.phase = status_text(phase_.load(std::memory_order_acquire));
     status.step = step_.load(std::memory_order_acquire);
+    status.finishes = finishes_.load(std::memory_order_acquire);
     status.waits = waits_.load(std::memory_order_acquire);
     status.verb = status_text(verb_.load(std::memory_order_acquire));
     group = group_.load(std::memory_order_acquire);

@@ -32,7 +32,8 @@ struct RankStatus {
   double idle_seconds = 0;  ///< since this rank's last progress
   StatusText phase{};
   std::int64_t step = 0;
-  bool waits = false;  ///< in the verb below; otherwise it was the last one
+  bool finishes = false;  ///< the phase comes after the last step
+  bool waits = false;     ///< in the verb below; otherwise it was the last one
   StatusText verb{};
   StatusText group_name{};
   std::uint64_t group = 0;
@@ -59,7 +60,7 @@ class Activity {
   /// A verb was found unfinished: no event, but whoever does nothing else waits in it.
   void poll(WatchedGroup const& group, VerbCall const& call, std::int64_t sequence);
   /// `name` is a literal.
-  void set_phase(char const* name, std::int64_t step);
+  void set_phase(char const* name, std::int64_t step, bool finishes);
   void beat() { events_.store(events_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 
   // Any thread's part.
@@ -82,6 +83,7 @@ class Activity {
   std::atomic<std::uint64_t> polls_ = 0;
   std::atomic<char const*> phase_ = "starting";
   std::atomic<std::int64_t> step_ = 0;
+  std::atomic<bool> finishes_ = false;
   std::atomic<bool> waits_ = false;
   std::atomic<char const*> verb_ = "";
   std::atomic<WatchedGroup const*> group_ = nullptr;

@@ -14,6 +14,8 @@
 
 #include "checked_backend.hpp"
 #include "hang_report.hpp"
+#include "inquiry.hpp"
+#include "reachability.hpp"
 #include "side_channel.hpp"
 #include "watched_backend.hpp"
 
@@ -24,10 +26,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr int questions = 3;
-constexpr auto between_questions = std::chrono::milliseconds(300);
-/// A rank that was asked lets the one that asked decide for this long.
-constexpr auto trust_in_another = std::chrono::seconds(3);
 constexpr std::uint64_t world_id = 1;
 
 /// Lets the other processes print before mpirun ends them.
@@ -62,7 +60,11 @@ struct Watch::State {
     }
     auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(Seconds(options.hang_seconds));
     tick = std::clamp(limit / 20, std::chrono::milliseconds(5), std::chrono::milliseconds(1000));
+    inquiry.emplace(options.hang_seconds, channel->size(), channel->rank());
+    reachability.emplace(*channel);
     thread = std::jthread([this](std::stop_token const& stop) { watch(stop); });
+    reachability->find_out(world);
+    activity->beat();  // none of them has been idle
   }
   ~State() {
     if (thread.joinable()) {
@@ -78,14 +80,15 @@ struct Watch::State {
   /// Handles at most one message, waiting for it at most this long, and measures time.
   void look(std::chrono::milliseconds patience);
   void handle(SideChannel::Message const& message);
-  /// Asks all ranks; ends with a verdict if none has made progress.
-  void investigate(std::stop_token const& stop);
+  /// Asks the other ranks, or ends with a verdict, if it is time.
+  void investigate();
   void pronounce();
   RankStatus own_status() const;
 
   Options options;
   std::shared_ptr<Activity> activity = std::make_shared<Activity>();
   std::optional<SideChannel> channel;
+  std::optional<Reachability> reachability;
   std::chrono::milliseconds tick{};
 
   // The thread's own.
@@ -93,10 +96,11 @@ struct Watch::State {
   std::uint64_t last_events = 0;
   std::uint64_t last_polls = 0;
   std::optional<Clock::time_point> last_poll;
-  double idle = 0;
-  double next_investigation = 0;  ///< of `idle`
-  Clock::time_point trust_until = Clock::now();
-  std::vector<std::optional<RankStatus>> statuses;
+  double elapsed = 0;  ///< since the start, without time in which this process was stopped
+  double idle = 0;     ///< the same since the last event
+  double trust_until = 0;
+  std::optional<Inquiry> inquiry;
+  bool reachability_known = false;
   bool ended = false;
 
   std::jthread thread;
@@ -114,13 +118,14 @@ void Watch::State::look(std::chrono::milliseconds patience) {
   auto const message = channel->receive(patience);
   auto const now = Clock::now();
   // A longer time means that this process was stopped or got no processor.
-  double const passed = std::min(Seconds(now - last_look).count(), 2 * Seconds(tick).count());
+  double const since = Seconds(now - last_look).count();
+  double const passed = since > 2 * Seconds(tick).count() ? Seconds(tick).count() : since;
   last_look = now;
+  elapsed += passed;
   std::uint64_t const events = activity->events();
   if (events != last_events) {
     last_events = events;
     idle = 0;
-    next_investigation = options.hang_seconds;
   } else {
     idle += passed;
   }
@@ -138,14 +143,16 @@ void Watch::State::handle(SideChannel::Message const& message) {
     case SideChannel::Kind::question: {
       RankStatus const status = own_status();
       channel->send(message.sender, SideChannel::Kind::status, std::as_bytes(std::span(&status, 1)));
-      if (message.sender < channel->rank()) {
-        trust_until = Clock::now() + trust_in_another;
+      // A lower rank that can decide does, as long as it asks.
+      if (message.sender < channel->rank() && !message.content.empty()) {
+        trust_until = elapsed + options.hang_seconds / 4;
       }
       break;
     }
     case SideChannel::Kind::status:
-      if (message.content.size() == sizeof(RankStatus) && !statuses.empty()) {
-        statuses[static_cast<std::size_t>(message.sender)] = status_from(message.content);
+      if (message.content.size() == sizeof(RankStatus)) {
+        reachability->answered(message.sender);
+        inquiry->answered(message.sender, status_from(message.content), elapsed);
       }
       break;
     case SideChannel::Kind::verdict:
@@ -159,48 +166,47 @@ void Watch::State::handle(SideChannel::Message const& message) {
 }
 
 void Watch::State::watch(std::stop_token const& stop) {
-  next_investigation = options.hang_seconds;
   while (!stop.stop_requested()) {
     look(tick);
-    if (!ended && idle >= next_investigation && Clock::now() >= trust_until) {
-      investigate(stop);
+    if (!ended) {
+      investigate();
     }
   }
 }
 
-void Watch::State::investigate(std::stop_token const& stop) {
-  statuses.assign(static_cast<std::size_t>(channel->size()), std::nullopt);
-  statuses[static_cast<std::size_t>(channel->rank())] = own_status();
-  auto const unanswered = [&] {
-    return std::ranges::any_of(statuses, [](auto const& status) { return !status.has_value(); });
-  };
-  for (int question = 0; question < questions && unanswered(); ++question) {
+void Watch::State::investigate() {
+  if (!reachability_known && reachability->found_out()) {
+    reachability_known = true;
     for (int rank = 0; rank < channel->size(); ++rank) {
-      if (!statuses[static_cast<std::size_t>(rank)]) {
-        channel->send(rank, SideChannel::Kind::question);
+      inquiry->set_reachable(rank, reachability->reachable(rank));
+    }
+  }
+  if (!reachability_known || elapsed < trust_until) {
+    inquiry->close();
+    return;
+  }
+  switch (inquiry->next(own_status(), elapsed)) {
+    case Inquiry::Action::none:
+      break;
+    case Inquiry::Action::ask: {
+      // Content means that this rank can decide.
+      std::vector<std::byte> const content(inquiry->reaches_all() ? 1 : 0);
+      for (int rank = 0; rank < channel->size(); ++rank) {
+        if (rank != channel->rank()) {
+          channel->send(rank, SideChannel::Kind::question, content);
+        }
       }
+      break;
     }
-    auto const until = Clock::now() + between_questions;
-    while (unanswered() && Clock::now() < until && !stop.stop_requested() && !ended) {
-      look(std::min(tick, between_questions));
-    }
+    case Inquiry::Action::pronounce:
+      pronounce();
+      break;
   }
-  if (ended || stop.stop_requested() || idle < options.hang_seconds) {
-    return;
-  }
-  double least = idle;
-  for (auto const& status : statuses) {
-    least = std::min(least, status ? status->idle_seconds : least);
-  }
-  if (least + 2 * Seconds(tick).count() < options.hang_seconds) {
-    next_investigation = idle + options.hang_seconds - least;
-    return;
-  }
-  pronounce();
 }
 
 void Watch::State::pronounce() {
   ended = true;
+  auto const& statuses = inquiry->statuses();
   HangEvidence evidence{options.hang_seconds, {}, statuses};
   for (int rank = 0; rank < channel->size(); ++rank) {
     evidence.hosts.push_back(channel->host(rank));
@@ -235,8 +241,17 @@ std::shared_ptr<CommunicatorBackend> Watch::watched(std::shared_ptr<Communicator
   return std::make_shared<WatchedBackend>(std::move(world), state_->activity, std::move(group), world_id);
 }
 
+std::string const& Watch::unreachable() const {
+  static std::string const none;
+  return state_->reachability ? state_->reachability->unreachable() : none;
+}
+
 void Watch::phase(char const* name, std::int64_t step) {
-  state_->activity->set_phase(name, step);
+  state_->activity->set_phase(name, step, false);
+}
+
+void Watch::finish(char const* name, std::int64_t step) {
+  state_->activity->set_phase(name, step, true);
 }
 
 void Watch::beat() {

@@ -88,7 +88,7 @@ void train(Options const& options, MpiSession const& session, Watch& watch) {
     run.engine().update(run.rate(), step + 1);
   }
   announce(world.rank(), "leaves early");
-  watch.phase("leaving the run");
+  watch.finish("leaving the run");
 }
 
 int main_of(Options const& options) {

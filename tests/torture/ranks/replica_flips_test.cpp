@@ -18,7 +18,7 @@ class ReplicaFlips : public DistTest {
   /// The message of the comparison; "" where all agree.
   std::string difference() {
     try {
-      check_replicas(model_.parallel, model_.parameters, model_.optimizer.moments());
+      check_replicas(model_.parallel, model_.parameters, model_.optimizer);
     } catch (Error const& error) {
       EXPECT_EQ(error.code(), ExitCode::replicas_diverged);
       return error.what();

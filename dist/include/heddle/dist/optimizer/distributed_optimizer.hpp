@@ -5,6 +5,8 @@
 #include <heddle/core/training/optimizer.hpp>
 #include <heddle/dist/optimizer/gradient_norm.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
+#include <heddle/dist/optimizer/owned_state.hpp>
+#include <optional>
 #include <span>
 
 namespace heddle {
@@ -15,8 +17,9 @@ namespace heddle {
 ///
 /// If it is sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the moments of 1/d
 /// of the buffers: `reduce` is a reduce-scatter, and the values of one bucket are gathered while Adam computes the
-/// next. Frozen parameters are no part of the norm, and buckets of frozen parameters only do not travel. Keeps
-/// references to the parameters and the execution.
+/// next. Frozen parameters are no part of the norm, and buckets of frozen parameters only do not travel. What a replica
+/// alone keeps nobody else can compare: it compares its values and moments itself with what an update left (see
+/// OwnedState; not in a device's memory). Keeps references to the parameters and the execution.
 class DistributedOptimizer {
  public:
   struct Options {
@@ -56,6 +59,8 @@ class DistributedOptimizer {
   /// The ranges of the buffers whose moments this rank keeps, and those moments.
   Optimizer const& moments() const { return optimizer_; }
   std::int64_t bucket_elements() const { return bucket_elements_; }
+  /// The tensors of which this rank's own part changed outside of an update: see OwnedState::damaged. Not collective.
+  std::vector<std::string> damaged() const { return owned_ ? owned_->damaged() : std::vector<std::string>(); }
   /// The bytes of both moments on this rank.
   std::int64_t moment_bytes() const;
   /// The elements of a parameter, row major in its local shape, whose moments this rank keeps: a sharded optimizer
@@ -67,6 +72,13 @@ class DistributedOptimizer {
                    std::span<float const> second);
 
  private:
+  /// A bucket of which something is updated, and this rank's part of it in the pieces of one call of the kernel.
+  struct UpdatedBucket {
+    IndexRange bucket;
+    std::vector<IndexRange> blocks;
+  };
+
+  void find_updated_buckets();
   void update_and_gather();
 
   Communicator replicas_;
@@ -78,8 +90,9 @@ class DistributedOptimizer {
   GradientReducer reducer_;
   GradientNorm norm_;
   Optimizer optimizer_;
-  Tensor sum_of_squares_;                    ///< float64 [1]
-  std::vector<IndexRange> updated_buckets_;  ///< those of parts() that hold more than frozen parameters
+  Tensor sum_of_squares_;                       ///< float64 [1]
+  std::vector<UpdatedBucket> updated_buckets_;  ///< those of parts() that hold more than frozen parameters
+  std::optional<OwnedState> owned_;             ///< if it is sharded, and the host can read the tensors
 };
 
 }  // namespace heddle

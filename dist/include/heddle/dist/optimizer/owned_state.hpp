@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <heddle/core/parameters/parameter.hpp>
+#include <heddle/core/training/optimizer.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Digests of what only this rank updates with a sharded optimizer: its part of the values, which all replicas get from
+/// it, and the moments. They are taken after an update and compared before the next one, so that a bit that was flipped
+/// in between is found, although the replicas agree on the result. The digests of a block are taken beside its update,
+/// while it is in the processor's cache. For tensors in host memory. Keeps a reference to the parameters. Not
+/// collective.
+class OwnedState {
+ public:
+  /// `blocks` are the ranges of the buffers that are updated one at a time, ascending, each within one of the
+  /// optimizer's parts.
+  OwnedState(ParameterSet const& parameters, Optimizer const& optimizer, std::vector<IndexRange> const& blocks);
+
+  // An update: `begin`, then for each block `compare`, its update and `record`; `end` after the parameters' versions
+  // have been incremented.
+  void begin();
+  void compare(IndexRange const& block);
+  void record(IndexRange const& block);
+  void end();
+  /// Forgets digests and damage: the moments were changed by something else than an update. Values that something else
+  /// changed are known by the parameters' versions.
+  void forget();
+
+  /// The tensors that changed outside of an update since `forget`, "first moment of NAME's elements 16 to 31", those
+  /// that have changed since the last update included.
+  std::vector<std::string> damaged() const;
+
+ private:
+  /// Elements of one parameter within a block.
+  struct Piece {
+    IndexRange range;  ///< of the buffers
+    std::size_t parameter = 0;
+    std::int64_t moments = 0;                ///< where they begin in the optimizer's moments
+    std::array<std::uint64_t, 3> digests{};  ///< of values, first and second moments
+    std::array<bool, 3> damaged{};
+  };
+
+  /// The pieces within a block.
+  std::span<Piece> pieces_of(IndexRange const& block);
+  std::array<std::uint64_t, 3> digests_of(Piece const& piece) const;
+  std::uint64_t version() const;
+  std::string name_of(Piece const& piece, std::size_t tensor) const;
+
+  ParameterSet const& parameters_;
+  Tensor first_moments_;
+  Tensor second_moments_;
+  std::vector<Piece> pieces_;
+  std::optional<std::uint64_t> recorded_;  ///< the version whose digests there are
+  bool comparable_ = false;                ///< in the present update
+};
+
+}  // namespace heddle
