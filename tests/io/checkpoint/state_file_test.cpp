@@ -13,6 +13,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr std::int64_t huge = std::int64_t{1} << 62;
+
 /// The error on reading the file of this content, beside a file of tensors of that length; "" where there is none.
 std::string read_error(CheckpointIndex const& index, std::int64_t tensor_file_bytes) {
   std::string const bytes = state_file_bytes(index);
@@ -32,7 +34,6 @@ std::string state_error(Change change) {
 }
 
 TEST(StateFileTest, RejectsNumbersThatNoTrainingLeaves) {
-  constexpr std::int64_t huge = std::int64_t{1} << 62;
   EXPECT_EQ(state_error([](TrainingState&) {}), "");
   EXPECT_THAT(state_error([](auto& state) { state.epoch = huge; }), HasSubstr("epochs and steps go up to 2147483647"));
   EXPECT_THAT(state_error([](auto& state) { state.step = huge; }), HasSubstr("epochs and steps go up to 2147483647"));
