@@ -117,8 +117,13 @@ void PlanSession::distrust_times() {
                                  count == 1 ? "is" : "are", reason,
                                  times_need_others_ ? fmt::format("`{}` measures again", others) : "measured again"));
   }
-  if (times_need_others_) {
-    return;  // this process alone would measure something else
+  if (times_need_others_) {  // this process alone would measure something else
+    if (settings_.remeasure) {
+      notes_.push_back(fmt::format("the ranks of a node timed their kernels together: only `{} --remeasure` measures "
+                                   "them again",
+                                   others));
+    }
+    return;
   }
   times_.forget_distrusted(now_);
   if (settings_.remeasure) {

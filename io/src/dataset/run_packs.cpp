@@ -47,6 +47,12 @@ MicroBatchCut cut_of(TrainConfig const& train, Mesh const& mesh) {
   return cut;
 }
 
+/// Those of a cut that the rank computes: in deterministic mode the cut is the whole batch's.
+IndexRange own_of(SampledMicroBatches const& micro_batches, TrainConfig const& train, Mesh const& mesh) {
+  return train.deterministic ? share(micro_batches.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data))
+                             : IndexRange{0, micro_batches.count()};
+}
+
 }  // namespace
 
 RunPacks::RunPacks(Setup const& setup) : training_(setup.training), validation_(setup.validation) {
@@ -93,36 +99,28 @@ PlannedPacks RunPacks::largest(Config const& config, Mesh const& mesh) const {
   return packs;
 }
 
-bool RunPacks::in_order(PlannedPacks const& packs, TrainConfig const& train, Mesh const& mesh) const {
-  std::int64_t const steps = std::ssize(batches_);
-  return mesh.size(MeshAxis::pipeline) > 1 && !train.deterministic && steps <= max_steps_in_order &&
-         steps * packs.micro_batches.back() <= max_micro_batches_in_order;
-}
-
 PlannedPacks RunPacks::of_batches(TrainConfig const& train, Mesh const& mesh) const {
   MicroBatchCut const cut = cut_of(train, mesh);
   PlannedPacks packs;
   std::set<std::int64_t> numbers;
   LargestPacks largest;
+  std::int64_t tokens = 0;
   constexpr int index_bits = 32;
   for (std::size_t batch = 0; batch < batches_.size(); ++batch) {
     SampledMicroBatches const micro_batches(training_, batches_[batch], cut);
-    IndexRange mine{0, micro_batches.count()};
-    if (train.deterministic) {
-      mine = share(mine.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data));
-    }
+    IndexRange const mine = own_of(micro_batches, train, mesh);
     numbers.insert(train.deterministic ? 1 : mine.count());
     for (std::int64_t index = mine.begin; index < mine.end; ++index) {
-      largest.add(micro_batches.size(index), static_cast<std::int64_t>(batch) << index_bits | index);
+      PackSize const size = micro_batches.size(index);
+      largest.add(size, static_cast<std::int64_t>(batch) << index_bits | index);
+      tokens += size.whole;
     }
     packs.step_tokens = std::max(packs.step_tokens, micro_batches.longer_tokens());
   }
   packs.micro_batches.assign(numbers.begin(), numbers.end());
-  if (in_order(packs, train, mesh)) {
-    for (GlobalBatch const& batch : batches_) {
-      SampledMicroBatches const micro_batches(training_, batch, cut);
-      packs.steps.push_back(all_of(micro_batches, {0, micro_batches.count()}));
-    }
+  bool const small_validation = validation_ == nullptr || bounds_.validation.tokens <= max_tokens_in_order;
+  if (std::ssize(batches_) <= max_steps_in_order && tokens <= max_tokens_in_order && small_validation) {
+    packs.steps = in_order(train, mesh);
     return packs;
   }
   for (std::int64_t const place : largest.places()) {
@@ -132,6 +130,22 @@ PlannedPacks RunPacks::of_batches(TrainConfig const& train, Mesh const& mesh) co
   return packs;
 }
 
+std::vector<std::vector<Pack>> RunPacks::in_order(TrainConfig const& train, Mesh const& mesh) const {
+  std::vector<std::vector<Pack>> steps;
+  for (GlobalBatch const& batch : batches_) {
+    SampledMicroBatches const micro_batches(training_, batch, cut_of(train, mesh));
+    IndexRange const mine = own_of(micro_batches, train, mesh);
+    if (!train.deterministic) {
+      steps.push_back(all_of(micro_batches, mine));
+      continue;
+    }
+    for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+      steps.push_back(all_of(micro_batches, {index, index + 1}));
+    }
+  }
+  return steps;
+}
+
 std::vector<Pack> RunPacks::of_validation(TrainConfig const& train, Mesh const& mesh, bool all) const {
   if (validation_ == nullptr || train.validate_every == 0) {
     return {};
@@ -139,8 +153,7 @@ std::vector<Pack> RunPacks::of_validation(TrainConfig const& train, Mesh const& 
   SampledMicroBatches const micro_batches(
       *validation_, validated_, {.most_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)});
   IndexRange const mine = share(micro_batches.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data));
-  return all && mine.count() <= max_micro_batches_in_order ? all_of(micro_batches, mine)
-                                                           : largest_of(micro_batches, mine);
+  return all ? all_of(micro_batches, mine) : largest_of(micro_batches, mine);
 }
 
 }  // namespace heddle

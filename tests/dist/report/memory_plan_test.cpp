@@ -262,6 +262,7 @@ TEST_F(MemoryPlanTest, AHugeMicroBatchIsPlannedByASmallerOne) {
 TEST_F(MemoryPlanTest, PacksOfAPrefixMaskHavePrefixes) {
   Config config = config_of({});
   config.model.stacks = {"decoder"};
+  config.model.decoder.sublayers = {"self_attention", "feed_forward"};
   config.model.decoder.settings["self_attention.mask"] = {std::string("prefix"), "test"};
   TestBench bench(config_of({}).model, DType::float32, KernelChoices());
   PlannedPacks const packs = full_packs(config, Mesh(), {.prefixes = true});

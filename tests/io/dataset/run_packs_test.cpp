@@ -90,7 +90,8 @@ TEST(RunPacksTest, NoMicroBatchIsLargerThanItsBound) {
 // Of a short run the real ones are known, on every rank, with what context ranks have of short samples.
 TEST(RunPacksTest, ListsTheLargestMicroBatchesOfAShortRun) {
   MemorySamples const samples = random_samples(1, 300, 9);
-  Config const config = config_of(400, 90);
+  Config config = config_of(400, 90);
+  config.train.steps = RunPacks::max_steps_in_order + 1;
   RunPacks const packs({.config = config, .training = samples});
   for (int rank = 0; rank < 6; ++rank) {
     Mesh const mesh({1, 2, 3, 1}, rank, 6);
@@ -106,6 +107,29 @@ TEST(RunPacksTest, ListsTheLargestMicroBatchesOfAShortRun) {
     EXPECT_EQ(has([](Pack const& pack) { return pack.target_rows.tokens; }).target_rows.tokens, target);
     EXPECT_THAT(planned.validation, testing::IsEmpty());
   }
+}
+
+TEST(RunPacksTest, HasTheMicroBatchesOfAFewStepsInOrder) {
+  MemorySamples const samples = random_samples(1, 300, 30);
+  MemorySamples const valid = random_samples(2, 100, 30);
+  Config const config = config_of(400, 90);
+  RunPacks const packs({.config = config, .training = samples, .validation = &valid});
+  Mesh const mesh({2, 2, 1, 1}, 1, 4);
+  PlannedPacks const planned = packs.largest(config, mesh);
+  EXPECT_EQ(std::ssize(planned.steps), config.train.steps);
+  EXPECT_TRUE(planned.training.empty());
+  std::vector<Pack> all;
+  for (std::vector<Pack> const& step : planned.steps) {
+    all.insert(all.end(), step.begin(), step.end());
+  }
+  std::size_t place = 0;
+  for_each_micro_batch(samples, config, mesh, [&](PackSize const& size) {
+    ASSERT_LT(place, all.size());
+    EXPECT_EQ(all[place].source_rows.tokens, size.source);
+    EXPECT_EQ(all[place++].target_rows.tokens, size.target);
+  });
+  EXPECT_EQ(place, all.size());
+  EXPECT_GT(planned.validation.size(), 5U);
 }
 
 TEST(RunPacksTest, ValidationIsNotDividedByBatches) {

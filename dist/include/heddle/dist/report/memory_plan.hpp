@@ -51,7 +51,7 @@ struct MemoryNeed {
 /// The memory that training will need at most.
 struct MemoryPlan {
   MemoryUse use;
-  PipelineMemory pipeline;              ///< the activations, arena by arena
+  PipelineMemory pipeline;              ///< the activations, arena by arena; in a pipeline `use` has some more
   std::vector<SelectedKernel> kernels;  ///< sorted, each once; those of the model, not of the optimizer
   std::int64_t packs = 0;               ///< see MemoryNeed
   std::int64_t scratch = 0;

@@ -14,10 +14,10 @@ class RunPacks {
  public:
   /// Samples of the batches that are listed at most.
   static constexpr std::int64_t max_listed = std::int64_t{1} << 18;
-  /// Steps of a pipeline's run, and micro-batches of a rank in all of them, that are planned in order (see
-  /// PlannedPacks::steps): over more steps every arena meets micro-batches of the largest kind.
+  /// Steps of a run, and tokens of a rank in all of them or in the validation set, that are planned in order (see
+  /// PlannedPacks::steps). Over more steps every arena meets micro-batches of the largest kind.
   static constexpr std::int64_t max_steps_in_order = 32;
-  static constexpr std::int64_t max_micro_batches_in_order = 512;
+  static constexpr std::int64_t max_tokens_in_order = std::int64_t{1} << 19;
 
   struct Setup {
     Config const& config;
@@ -37,7 +37,7 @@ class RunPacks {
  private:
   void list_batches(Config const& config, SampleTotals const& totals);
   PlannedPacks of_batches(TrainConfig const& train, Mesh const& mesh) const;
-  bool in_order(PlannedPacks const& packs, TrainConfig const& train, Mesh const& mesh) const;
+  std::vector<std::vector<Pack>> in_order(TrainConfig const& train, Mesh const& mesh) const;
   std::vector<Pack> of_validation(TrainConfig const& train, Mesh const& mesh, bool all) const;
 
   SampleSource const& training_;
