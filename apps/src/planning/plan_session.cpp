@@ -119,9 +119,10 @@ void PlanSession::distrust_times() {
   }
   if (times_need_others_) {  // this process alone would measure something else
     if (settings_.remeasure) {
-      notes_.push_back(fmt::format("the ranks of a node timed their kernels together: only `{} --remeasure` measures "
-                                   "them again",
-                                   others));
+      notes_.push_back(
+          fmt::format("the ranks of a node timed their kernels together: only `{} --remeasure` measures "
+                      "them again",
+                      others));
     }
     return;
   }
