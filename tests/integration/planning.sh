@@ -14,6 +14,10 @@ ends 0 "${plan[@]}" --nodes 4 --ranks-per-node 4 --memory 64 --network 2e-6,1e-1
 grep -q "^  1 " log || fail "no layout is listed"
 grep -q "[1-9] layouts* rejected by the model, with parallel.tensor" log || fail "the model's limit is not named"
 cmp run.toml original.toml || fail "plan without --write changed the file"
+grep -q "^  nodes  *tokens/s" log && grep -Eq "^ +4 +[0-9,]+ +[0-9]+ % " log || fail "no table of nodes"
+ends 78 "${plan[@]}" --nodes 1 --ranks-per-node 64 --memory 64
+grep -q "no layout of 64 ranks fits.* fewer than one sequence of model.max_length = 64; with train.batch_tokens = 4,096" log ||
+  fail "it is not said that the batch is too small"
 ends 78 "${plan[@]}" --nodes 1 --ranks-per-node 2 --memory 0.001
 grep -q "[1-9] layouts* rejected by the memory of a node" log || fail "the memory's limit is not named"
 ends 0 "${plan[@]}" -q --nodes 4 --ranks-per-node 4 --memory 64 --network 2e-6,1e-10
@@ -63,6 +67,12 @@ grep -q "has no checkpoint of step 7" log || fail "the dry run knows a checkpoin
 ends 78 "$HEDDLE" train run.toml --dry-run --ranks 2 --set train.seed=7
 ends 78 "$HEDDLE" train run.toml --dry-run --ranks 3 --set parallel.tensor=2 --set parallel.data=1
 ends 64 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" train run.toml --dry-run
+# One rank that fits no machine here; samples with prefixes.
+ends 78 "$HEDDLE" train run.toml --dry-run --set run.directory=other --set model.d_model=65536 --set parallel.tensor=1 --set parallel.pipeline=1
+grep -q "does not fit into the memory of host .*: 1 rank there needs [0-9,.]* GiB" log &&
+  grep -q "parallel.tensor and parallel.pipeline divide parameters" log || fail "no remedy for a model that is too large"
+ends 0 "$HEDDLE" train run.toml --dry-run --set run.directory=other --set 'model.stacks=["decoder"]' \
+  --set 'model.decoder.self_attention={mask="prefix"}' --set parallel.tensor=1 --set parallel.pipeline=1
 
 # Measured: messages and kernels, by the ranks of one node.
 ends 78 "$HEDDLE" plan run.toml --network measured --nodes 1 --ranks-per-node 2
@@ -92,6 +102,8 @@ grep -q "network: inside a node measured with 2 ranks, between nodes assumed" lo
 # Kernels that ranks timed together keep their times where a process alone adds others.
 ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" plan run.toml --measure --measure-seconds 2
 times=$XDG_CACHE_HOME/heddle/call-times.json
+ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" plan run.toml --measure --remeasure --measure-seconds 1
+grep -q "kernels of [1-9][0-9]* layouts* were measured" log || fail "--remeasure measures nothing"
 cp "$times" together.json
 ends 0 "${plan[@]}" --nodes 1 --ranks-per-node 2 --set model.d_ff=4096
 grep -q "the ranks of a node have not timed all kernels of [1-9][0-9]* layouts* together: the others are timed alone" log ||

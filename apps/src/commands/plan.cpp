@@ -47,7 +47,9 @@ CommandSyntax plan_syntax(PlanOptions& options) {
   syntax.summary =
       "Lists the fastest layouts of a run on N nodes that fit into their memory, with memory by part, communication "
       "by\n"
-      "group, the pipeline's bubble and the time of a step; for the others the limit that they broke. Needs no MPI.\n"
+      "group, the pipeline's bubble and the time of a step; for the others the limit that they broke; and what fewer "
+      "nodes\n"
+      "would take. Needs no MPI.\n"
       "With --measure, under mpirun: measures messages for --network measured and, with RUN.toml, kernels while every\n"
       "rank computes. docs/planning.md says how a plan is made and what it leaves out.";
   PlanSettings& settings = options.settings;
@@ -74,6 +76,8 @@ CommandSyntax plan_syntax(PlanOptions& options) {
       ("measure-seconds",
        po::value<double>()->value_name("SECONDS")->notifier([&](double value) { options.measure_seconds = value; }),
        "at most so long for kernels that were not yet timed on this machine (default: 5, with --measure 60)")  //
+      ("remeasure", po::bool_switch(&settings.remeasure),
+       "measure kernels again whose times are known, also those that are neither old nor taken on a busy machine")  //
       ("vocabulary", po::value(&settings.vocabulary)->value_name("PIECES")->default_value(settings.vocabulary),
        "where data.train is not set")  //
       ("measure", po::bool_switch(&options.measure), "measure instead of planning");
@@ -189,6 +193,11 @@ void print_plan(PlanOptions const& options, PlanSession& session, Config const& 
   for (std::size_t index = 0; index < plan.best.size() && (details || index == 0); ++index) {
     fmt::print("\n{}: {}\n{}", index + 1, describe(plan.best[index].layout), describe_plan(plan.best[index]));
   }
+  if (machines.nodes > 1) {
+    fmt::print("\nThe {} steps of this run, each of {} tokens, by the number of nodes:\n{}",
+               readable_count(config.train.steps), readable_count(tokens),
+               describe_nodes(session.planner().best_by_nodes(), tokens, config.train.steps));
+  }
   for (std::string const& note : session.notes()) {
     fmt::print("note: {}\n", note);
   }
@@ -206,7 +215,12 @@ ExitCode plan(PlanOptions options) {
   print_plan(options, session, loaded.config, found);
   if (found.best.empty()) {
     std::int64_t const ranks = options.settings.machines.ranks();
-    throw ConfigError(fmt::format("no layout of {} rank{} fits", readable_count(ranks), ranks == 1 ? "" : "s"));
+    std::string reasons;
+    for (Rejection const& rejection : found.rejections) {
+      reasons += rejection.limit == batch_limit ? ": " + rejection.example : "";
+    }
+    throw ConfigError(
+        fmt::format("no layout of {} rank{} fits{}", readable_count(ranks), ranks == 1 ? "" : "s", reasons));
   }
   if (options.write) {
     write_layout(options.config, found.best.front().layout);
@@ -262,8 +276,7 @@ ExitCode measure(PlanOptions const& options, Communicator const& world) {
     PlanSession session(loaded.config, loaded.registries, runtime.execution(), settings, world);
     bool const known = session.measure(session.candidates()) == MeasuredLayouts{};
     if (known && speaks) {
-      fmt::print("note: the times of all these kernels are known; remove {} to measure them anew\n",
-                 plan_file(loaded.config.kernels.cache, call_times_file_name).string());
+      fmt::print("note: the times of all these kernels are known; --remeasure measures them again\n");
     }
     for (std::string const& note : session.notes()) {
       if (speaks) {

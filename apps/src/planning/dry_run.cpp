@@ -19,31 +19,41 @@ namespace heddle {
 
 namespace {
 
-/// Every rank's memory, as the largest rank of its stage has it.
-std::vector<MemoryReport> reports_of(std::vector<MemoryUse> const& stages, int ranks) {
+std::vector<MemoryReport> reports_of(std::vector<MemoryNeed> const& ranks) {
   std::vector<MemoryReport> reports;
-  for (int rank = 0; rank < ranks; ++rank) {
-    auto const stage = static_cast<std::size_t>(rank) * stages.size() / static_cast<std::size_t>(ranks);
-    reports.push_back({.predicted = stages[stage], .measured = {}});
+  for (MemoryNeed const& rank : ranks) {
+    reports.push_back({.predicted = rank.use, .measured = {}});
   }
   return reports;
 }
 
-void print_memory(PlanSession& session, LayoutPlan& plan, bool tables) {
-  session.planner().plan_exactly(plan);
+/// Returns every rank's memory.
+std::vector<MemoryNeed> print_memory(PlanSession& session, LayoutPlan& plan, bool tables) {
+  std::vector<MemoryNeed> largest = session.planner().plan_exactly(plan);
   if (tables) {
-    fmt::print("Memory with the largest micro-batches that can occur:\n{}",
-               describe_prediction(reports_of(plan.stages, plan.layout.ranks())));
+    fmt::print("Memory with the largest micro-batches that can occur:\n{}", describe_prediction(reports_of(largest)));
     fmt::print("Memory with the data's first {} batches:\n{}", session.data().batches(),
-               describe_prediction(reports_of(session.planner().expected_memory(plan.layout), plan.layout.ranks())));
+               describe_prediction(reports_of(session.planner().memory_of_ranks(plan.layout, true))));
   }
+  MemoryNeed sum;
+  std::int64_t margin = 0;
+  std::int64_t together = 0;
+  for (MemoryNeed const& rank : largest) {
+    sum.packs += rank.packs;
+    sum.scratch += rank.scratch;
+    margin += rank.margin();
+    together += rank.total();
+  }
+  std::string const beside = fmt::format(" (with {} for packs of samples, {} for kernels' scratch and a margin of {})",
+                                         readable_size(sum.packs), readable_size(sum.scratch), readable_size(margin));
   AvailableMemory const available = available_memory();
   std::int64_t const here = std::min(available.host, available.group);
   if (here != AvailableMemory::unlimited) {
-    fmt::print("{} rank{} on this machine: {} of the {} that are available{}\n", readable_count(plan.layout.ranks()),
-               plan.layout.ranks() == 1 ? "" : "s together", readable_size(plan.node_bytes), readable_size(here),
-               plan.node_bytes > here ? ": the run would be refused here" : "");
+    fmt::print("{} rank{} on this machine: {} of the {} that are available{}{}\n", readable_count(plan.layout.ranks()),
+               plan.layout.ranks() == 1 ? "" : "s together", readable_size(together), readable_size(here),
+               tables ? beside : "", together > here ? ": the run would be refused here" : "");
   }
+  return largest;
 }
 
 void print_notes(std::vector<std::string> const& notes) {
@@ -94,7 +104,7 @@ ExitCode dry_run(DryRun const& run) {
   }
   session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
-  print_memory(session, plan, !quiet);
+  std::vector<MemoryNeed> const ranks = print_memory(session, plan, !quiet);
   if (!quiet) {
     fmt::print("Plan of a step on {}, {} tokens, network {}:\n{}", session.data().words(),
                readable_count(session.data().tokens_of_a_step()), session.network().source, describe_plan(plan));
@@ -106,6 +116,10 @@ ExitCode dry_run(DryRun const& run) {
     fmt::print("note: {} trains in {}: another run would be refused\n", *holder, run.directory.string());
   }
   print_checkpoint(run, session);
+  // The ranks may be meant for larger machines, but not where one of them is too large even alone.
+  if (config.train.reserve_memory) {
+    require_memory(Communicator::self(), *std::ranges::max_element(ranks, {}, &MemoryNeed::total), available_memory());
+  }
   fmt::print("Dry run: nothing was started.\n");
   return ExitCode::done;
 }

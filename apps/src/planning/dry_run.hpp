@@ -27,7 +27,8 @@ struct DryRun {
 /// Prints what a run on so many ranks would do: its layout, what each rank holds, memory, communication, the time of a
 /// step, and the checkpoint that it would go on from; if quiet only whether the memory suffices and the checkpoint, if
 /// verbose also the configuration. Opens the data and verifies the checkpoint; starts and writes
-/// nothing. Throws what training would throw for the configuration, the data and the checkpoint.
+/// nothing. Throws what training would throw for the configuration, the data and the checkpoint, and where one rank
+/// alone needs more memory than this machine has.
 ExitCode dry_run(DryRun const& run);
 
 }  // namespace heddle

@@ -1,16 +1,21 @@
 #include "kernel_measurement.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <ctime>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
+#include <heddle/dist/report/available_memory.hpp>
 #include <heddle/dist/report/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/files/kernel_timings_file.hpp>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -25,6 +30,31 @@ constexpr int fewest_rounds = 3;
 constexpr double enough_seconds = 1.5;  ///< of rounds, after the fewest, where there is no more time than for them
 constexpr double enough_share = 0.1;    ///< of the time that is left
 constexpr std::int64_t most_elements = std::int64_t{64} << 20;
+
+/// Wall time and the processor time of this process. Where kernels have several threads the latter is the longer one.
+class Stopwatch {
+ public:
+  Stopwatch() : processor_(processor_seconds()), begin_(SteadyClock::now()) {}
+
+  /// The seconds that the work took, without the time in which other processes had the core. Kernels of a device do not
+  /// use the processor.
+  double seconds() const {
+    double const wall = seconds_since(begin_);
+    return kernel_memory_space() == MemorySpace::host ? std::min(wall, processor_seconds() - processor_) : wall;
+  }
+
+ private:
+  static double processor_seconds() {
+    timespec time{};
+    constexpr double nanosecond = 1e-9;
+    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0
+               ? static_cast<double>(time.tv_sec) + nanosecond * static_cast<double>(time.tv_nsec)
+               : std::numeric_limits<double>::infinity();
+  }
+
+  double processor_;
+  SteadyClock::time_point begin_;
+};
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -71,11 +101,10 @@ class CallTimer final : public KernelObserver {
   void observe(Execution& execution, KernelCall const& call) override {
     CallKey key{kind_of(call), call.cost.operations, call.cost.bytes};
     execution.space.fence();
-    auto const begin = SteadyClock::now();
+    Stopwatch const watch;
     call.make();
     execution.space.fence();
-    double const seconds = seconds_since(begin);
-    add(std::move(key), {seconds, 1});
+    add(std::move(key), {watch.seconds(), 1});
   }
   /// The calls since the last one of take.
   Calls take() { return std::exchange(calls_, {}); }
@@ -138,11 +167,17 @@ class LoneRank {
   std::optional<TrainingEngine> engine_;
 };
 
-/// The medians over the rounds of each call's mean seconds, in the order of `calls`, on the slowest rank of each round:
-/// ranks wait for each other, and the cores of a node are not equally fast at all times. 0 for calls that were not
-/// made. Collective over `world`.
-std::vector<double> typical_seconds(std::vector<CallTimer::Calls> const& rounds, CallTimer::Calls const& calls,
-                                    Communicator const& world) {
+/// A call's seconds over the rounds.
+struct RoundSeconds {
+  double least = 0;
+  double median = 0;
+};
+
+/// Of each call's mean seconds in a round, in the order of `calls`, on the slowest rank of each round: ranks wait for
+/// each other, and the cores of a node are not equally fast at all times. 0 for calls that were not made. Collective
+/// over `world`.
+std::vector<RoundSeconds> seconds_over_rounds(std::vector<CallTimer::Calls> const& rounds,
+                                              CallTimer::Calls const& calls, Communicator const& world) {
   std::vector<double> means;  // by round and call
   for (CallTimer::Calls const& round : rounds) {
     for (auto const& [key, any] : calls) {
@@ -151,13 +186,13 @@ std::vector<double> typical_seconds(std::vector<CallTimer::Calls> const& rounds,
     }
   }
   all_reduce_values(world, std::span(means), ReduceOp::max);
-  std::vector<double> seconds;
+  std::vector<RoundSeconds> seconds;
   for (std::size_t call = 0; call < calls.size(); ++call) {
     std::vector<double> of_rounds;
     for (std::size_t index = call; index < means.size(); index += calls.size()) {
       of_rounds.push_back(means[index]);
     }
-    seconds.push_back(median(of_rounds));
+    seconds.push_back({std::ranges::min(of_rounds), median(of_rounds)});
   }
   return seconds;
 }
@@ -169,19 +204,39 @@ double unwatched_seconds(KernelMeasurement const& measurement, Config const& con
   RepeatedPack const batch(pack);
   std::vector<double> seconds;
   repeat_rounds(measurement.world, most_seconds, [&](int round) {
-    auto const begin = SteadyClock::now();
+    Stopwatch const watch;
     rank.accumulate(batch, round);
     rank.accumulate(batch, round);
     rank.update(round);
     measurement.execution.space.fence();
-    seconds.push_back(seconds_since(begin));
+    seconds.push_back(watch.seconds());
   });
   seconds = without_warm_up(std::move(seconds));
   all_reduce_values(measurement.world, std::span(seconds), ReduceOp::max);
-  return median(seconds);
+  return std::ranges::min(seconds);
+}
+
+/// Whether the ranks' memory is available here, as rank 0 of `world` sees it.
+bool fits(KernelMeasurement const& measurement, Config const& config, Pack const& pack) {
+  Mesh const mesh({1, 1, config.parallel.context, config.parallel.tensor},
+                  config.parallel.context * config.parallel.tensor - 1,
+                  config.parallel.context * config.parallel.tensor);
+  std::int64_t const needed =
+      plan_memory(config, mesh, measurement.vocabulary, measurement.registries, {.training = {pack}, .validation = {}})
+          .need()
+          .total();
+  AvailableMemory const available = available_memory();
+  return broadcast_value(measurement.world,
+                         needed <= std::min(available.host, available.group) / measurement.world.size());
 }
 
 }  // namespace
+
+double others_load(int own) {
+  double load = 0;
+  long const cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return getloadavg(&load, 1) == 1 && cores > 0 ? std::max(0.0, load - own) / static_cast<double>(cores) : 0;
+}
 
 std::string call_circumstances(std::string const& machine, KernelChoices const& choices, KernelTimings const& timings,
                                int ranks_of_node) {
@@ -197,7 +252,39 @@ std::string call_circumstances(std::string const& machine, KernelChoices const& 
                      ranks_of_node == 1 ? "" : "s");
 }
 
-void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
+namespace {
+
+/// The calls of all rounds: those of a first micro-batch, and those of a second one and an update.
+struct WatchedRounds {
+  std::vector<CallTimer::Calls> first, usual;
+};
+
+WatchedRounds watched_rounds(KernelMeasurement const& measurement, Config const& config, Pack const& pack,
+                             double most_seconds) {
+  auto const begin = SteadyClock::now();
+  CallTimer timer;
+  LoneRank rank(measurement, config, &timer);
+  RepeatedPack const batch(pack);
+  WatchedRounds rounds;
+  repeat_rounds(measurement.world, most_seconds, [&](int round) {
+    auto const at_first = SteadyClock::now();
+    rank.accumulate(batch, round);
+    double const taken = seconds_since(at_first);
+    rounds.first.push_back(timer.take());
+    if (broadcast_value(measurement.world, most_seconds - seconds_since(begin) - taken) > 0) {
+      rank.accumulate(batch, round);
+    } else {
+      timer.repeat(rounds.first.back());
+    }
+    rank.update(round);
+    rounds.usual.push_back(timer.take());
+  });
+  return {without_warm_up(std::move(rounds.first)), without_warm_up(std::move(rounds.usual))};
+}
+
+}  // namespace
+
+bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
                    double most_seconds, KernelTimes& times) {
   auto const begin = SteadyClock::now();
   std::int64_t const elements = [&] {
@@ -208,36 +295,19 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
         .parameters;
   }();
   Config const config = measured_config(measurement, layout, elements);
-  std::vector<CallTimer::Calls> first, usual;
-  {
-    CallTimer timer;
-    LoneRank rank(measurement, config, &timer);
-    RepeatedPack const batch(pack);
-    repeat_rounds(measurement.world, most_seconds, [&](int round) {
-      auto const at_first = SteadyClock::now();
-      rank.accumulate(batch, round);
-      double const taken = seconds_since(at_first);
-      first.push_back(timer.take());
-      if (broadcast_value(measurement.world, most_seconds - seconds_since(begin) - taken) > 0) {
-        rank.accumulate(batch, round);
-      } else {
-        timer.repeat(first.back());
-      }
-      rank.update(round);
-      usual.push_back(timer.take());
-    });
+  if (!fits(measurement, config, pack)) {
+    return false;
   }
-  first = without_warm_up(std::move(first));
-  usual = without_warm_up(std::move(usual));
-  auto const usual_seconds = typical_seconds(usual, usual.front(), measurement.world);
-  auto const first_seconds = typical_seconds(first, usual.front(), measurement.world);
+  auto const [first, usual] = watched_rounds(measurement, config, pack, most_seconds);
+  auto const usual_seconds = seconds_over_rounds(usual, usual.front(), measurement.world);
+  auto const first_seconds = seconds_over_rounds(first, usual.front(), measurement.world);
   double watched = 0;
   double calls = 0;
   std::size_t index = 0;
   for (auto const& [key, sum] : usual.front()) {
     auto const in_first = first.front().find(key);
     double const of_first = in_first == first.front().end() ? 0 : in_first->second.calls;
-    watched += usual_seconds[index] * sum.calls + first_seconds[index] * of_first;
+    watched += usual_seconds[index].least * sum.calls + first_seconds[index].least * of_first;
     calls += sum.calls + of_first;
     ++index;
   }
@@ -250,16 +320,20 @@ void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   index = 0;
   for (auto const& [key, sum] : usual.front()) {
     auto const& [kind, operations, bytes] = key;
-    double const seconds = usual_seconds[index];
-    double const at_first = first_seconds[index] > 0 ? first_seconds[index] : seconds;
+    auto const [seconds, median_seconds] = usual_seconds[index];
+    double const at_first = first_seconds[index].least > 0 ? first_seconds[index].least : seconds;
     ++index;
     if (measurement.only_unknown && times.knows(kind, {operations, bytes}, false)) {
       continue;
     }
     times.add(kind, {.cost = {operations, bytes},
                      .seconds = shorter * seconds + between,
-                     .first_seconds = shorter * at_first + between});
+                     .first_seconds = shorter * at_first + between,
+                     .spread = seconds > 0 ? median_seconds / seconds - 1 : 0,
+                     .measured_at = measurement.now,
+                     .load = measurement.load});
   }
+  return true;
 }
 
 MeasuredLayouts measure_unknown(KernelMeasurement const& measurement, Planner& planner,
@@ -290,8 +364,8 @@ MeasuredLayouts measure_unknown(KernelMeasurement const& measurement, Planner& p
       ++count.left;
       continue;
     }
-    measure_calls(measurement, layout, planner.typical_pack(layout), left, times);
-    ++count.measured;
+    bool const done = measure_calls(measurement, layout, planner.typical_pack(layout), left, times);
+    ++(done ? count.measured : count.too_large);
   }
   return count;
 }

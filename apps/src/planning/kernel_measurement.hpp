@@ -19,18 +19,27 @@ struct KernelMeasurement {
   VocabularySizes vocabulary;
   Communicator const& world;  ///< its ranks measure at the same time; of each call the slowest rank's time counts
   bool only_unknown = false;  ///< calls that are known, also by interpolation, keep their times
+  double now = 0;             ///< seconds since 1970, noted with the times
+  double load = 0;            ///< see others_load
 };
+
+/// What other processes run on each core, by the system's mean of the last minute, when `own` processes of this job
+/// compute; 0 if the system does not say.
+double others_load(int own);
 
 /// Runs micro-batches and updates of a rank of this layout with real kernels and without its other ranks, and adds the
 /// times of all its kernels' calls: calls in their surroundings, with the caches as a step leaves them. Of a model with
 /// more than `most_elements` parameters of a rank it takes one layer of each kind. `pack`: the rank's part of a
-/// micro-batch. After `most_seconds` a begun micro-batch and an update are the last. Collective over the world.
-void measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
+/// micro-batch. After `most_seconds` a begun micro-batch and an update are the last. The shortest of several rounds
+/// counts, and processor time where it is less than wall time, because other processes had the core. False, with
+/// nothing measured, where the memory that is available here does not suffice. Collective over the world.
+bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
                    double most_seconds, KernelTimes& times);
 
 struct MeasuredLayouts {
   int measured = 0;
-  int left = 0;  ///< whose kernels' times are not all known, as there was no time
+  int left = 0;       ///< whose kernels' times are not all known, as there was no time
+  int too_large = 0;  ///< likewise, as there is no memory
 
   bool operator==(MeasuredLayouts const&) const = default;
 };

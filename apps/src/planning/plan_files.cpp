@@ -20,7 +20,9 @@ namespace json = boost::json;
 namespace fs = std::filesystem;
 
 constexpr std::string_view network_format = "heddle network, version 2";
-constexpr std::string_view times_format = "heddle times of kernels' calls, version 1";
+constexpr std::string_view times_format = "heddle times of kernels' calls, version 2";
+/// Its times have no spread, date and load; they may stand beside those of version 2.
+constexpr std::string_view dateless_times_format = "heddle times of kernels' calls, version 1";
 
 json::object to_json(NetworkModel::Links const& of) {
   json::object object;
@@ -54,7 +56,7 @@ std::string words_of(std::exception const& error) {
 }
 
 /// The file's value; nothing if there is no such file.
-std::optional<json::value> read_json(fs::path const& path, std::string_view format) {
+std::optional<json::value> read_json(fs::path const& path, std::string_view format, std::string_view older = "") {
   std::error_code problem;
   if (path.empty() || !fs::exists(path, problem)) {
     return std::nullopt;
@@ -64,7 +66,8 @@ std::optional<json::value> read_json(fs::path const& path, std::string_view form
     std::ostringstream text;
     text << file.rdbuf();
     json::value value = json::parse(text.str());
-    if (value.at("format").as_string() != format) {
+    json::string const& found = value.at("format").as_string();
+    if (found != format && (older.empty() || found != older)) {
       throw std::invalid_argument("it has another format");
     }
     return value;
@@ -86,9 +89,13 @@ KernelTimes times_of(json::value const& value) {
   for (auto const& [kind, works] : value.at("kinds").as_object()) {
     for (json::value const& each : works.as_array()) {
       json::array const& numbers = each.as_array();
+      auto const later = [&](std::size_t index) { return numbers.size() > index ? number_of(numbers[index]) : 0; };
       times.add(std::string(kind), {.cost = {number_of(numbers.at(0)), number_of(numbers.at(1))},
                                     .seconds = number_of(numbers.at(2)),
-                                    .first_seconds = number_of(numbers.at(3))});
+                                    .first_seconds = number_of(numbers.at(3)),
+                                    .spread = later(4),
+                                    .measured_at = later(5),
+                                    .load = later(6)});
     }
   }
   return times;
@@ -99,7 +106,8 @@ json::object to_json(KernelTimes const& times) {
   for (auto const& [kind, works] : times.all()) {
     json::array array;
     for (TimedWork const& work : works) {
-      array.push_back(json::array{work.cost.operations, work.cost.bytes, work.seconds, work.first_seconds});
+      array.push_back(json::array{work.cost.operations, work.cost.bytes, work.seconds, work.first_seconds, work.spread,
+                                  work.measured_at, work.load});
     }
     kinds[kind] = std::move(array);
   }
@@ -145,7 +153,7 @@ std::optional<NetworkModel> read_network(fs::path const& path) {
 
 KernelTimes read_call_times(fs::path const& path, std::string const& circumstances) {
   return understood(path, [&] {
-    auto const value = read_json(path, times_format);
+    auto const value = read_json(path, times_format, dateless_times_format);
     if (!value) {
       return KernelTimes();
     }
@@ -156,7 +164,7 @@ KernelTimes read_call_times(fs::path const& path, std::string const& circumstanc
 
 void write_call_times(fs::path const& path, std::string const& circumstances, KernelTimes const& times) {
   json::object all;
-  if (auto const value = read_json(path, times_format)) {
+  if (auto const value = read_json(path, times_format, dateless_times_format)) {
     all = value->at("circumstances").as_object();
   }
   all[circumstances] = to_json(times);

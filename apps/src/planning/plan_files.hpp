@@ -18,7 +18,8 @@ void write_network(std::filesystem::path const& path, NetworkModel const& networ
 /// Nothing if there is no such file. Throws DataError for other content.
 std::optional<NetworkModel> read_network(std::filesystem::path const& path);
 
-/// The times of these circumstances; none if there are none. Throws DataError for other content.
+/// The times of these circumstances; none if there are none. Those of version 1 have no date. Throws DataError for
+/// other content.
 KernelTimes read_call_times(std::filesystem::path const& path, std::string const& circumstances);
 /// Replaces those of these circumstances, atomically; others stay.
 void write_call_times(std::filesystem::path const& path, std::string const& circumstances, KernelTimes const& times);

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <ctime>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <map>
 
 #include "kernels/cache.hpp"
 #include "plan_files.hpp"
@@ -94,6 +97,39 @@ void PlanSession::read_times(KernelTimings const& timings) {
     circumstances_ = circumstances(1);
     times_ = read_call_times(file, circumstances_);
   }
+  distrust_times();
+}
+
+void PlanSession::distrust_times() {
+  now_ = broadcast_value(world_, static_cast<double>(std::time(nullptr)));
+  std::map<std::string, std::int64_t> reasons;
+  for (auto const& [kind, works] : times_.all()) {
+    for (TimedWork const& work : works) {
+      if (std::string const reason = distrust(work, now_); !reason.empty()) {
+        ++reasons[reason];
+      }
+    }
+  }
+  std::string const others =
+      fmt::format("mpirun -np {} heddle plan RUN.toml --measure", settings_.machines.ranks_per_node);
+  for (auto const& [reason, count] : reasons) {
+    notes_.push_back(fmt::format("{} time{} of kernels {} {}: {}", readable_count(count), count == 1 ? "" : "s",
+                                 count == 1 ? "is" : "are", reason,
+                                 times_need_others_ ? fmt::format("`{}` measures again", others) : "measured again"));
+  }
+  if (times_need_others_) {  // this process alone would measure something else
+    if (settings_.remeasure) {
+      notes_.push_back(
+          fmt::format("the ranks of a node timed their kernels together: only `{} --remeasure` measures "
+                      "them again",
+                      others));
+    }
+    return;
+  }
+  times_.forget_distrusted(now_);
+  if (settings_.remeasure) {
+    times_.forget_all();
+  }
 }
 
 std::vector<LayoutChoice> PlanSession::candidates() const {
@@ -101,38 +137,58 @@ std::vector<LayoutChoice> PlanSession::candidates() const {
 }
 
 MeasuredLayouts PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
-  auto const [measured, left] = measure_unknown({.config = config_,
+  int const own = world_.size();
+  double const load = broadcast_value(world_, others_load(own));
+  MeasuredLayouts const count = measure_unknown({.config = config_,
                                                  .registries = registries_,
                                                  .execution = execution_,
                                                  .vocabulary = data_->vocabulary(),
                                                  .world = world_,
-                                                 .only_unknown = times_need_others_},
+                                                 .only_unknown = times_need_others_,
+                                                 .now = now_,
+                                                 .load = load},
                                                 *planner_, layouts, settings_.measure_seconds, times_);
-  if (left > 0 && settings_.measure_seconds > 0) {
+  constexpr double busy = 0.5;
+  if (count.measured > 0 && load > busy) {
+    notes_.push_back(fmt::format(
+        "other processes keep this machine busy ({:.1f} on each core): the times of kernels count processor "
+        "time alone, may still be too long, and are measured again by the next plan",
+        load));
+  }
+  note_measurement(count);
+  return count;
+}
+
+void PlanSession::note_measurement(MeasuredLayouts const& count) {
+  auto const layouts = [](int number) {
+    return fmt::format("{} layout{}", readable_count(number), number == 1 ? "" : "s");
+  };
+  if (count.too_large > 0) {
     notes_.push_back(
-        fmt::format("kernels of {} layout{} were not measured within {} s (--measure-seconds): their times "
-                    "are scaled from others'",
-                    readable_count(left), left == 1 ? "" : "s", settings_.measure_seconds));
+        fmt::format("kernels of {} were not measured, because their memory is not available here: their "
+                    "times are scaled from others', or assumed",
+                    layouts(count.too_large)));
+  }
+  if (count.left > 0 && settings_.measure_seconds > 0) {
+    notes_.push_back(
+        fmt::format("kernels of {} were not measured within {} s (--measure-seconds): their times are scaled from "
+                    "others'",
+                    layouts(count.left), settings_.measure_seconds));
   }
   auto const file = plan_file(config_.kernels.cache, call_times_file_name);
-  if (measured > 0 && times_need_others_) {
+  if (count.measured > 0 && times_need_others_) {
     notes_.push_back(
-        fmt::format("the ranks of a node have not timed all kernels of {} layout{} together: the others are "
-                    "timed alone",
-                    readable_count(measured), measured == 1 ? "" : "s"));
-    return {measured, left};
-  }
-  if (measured > 0 && world_.rank() == 0 && settings_.keep_times && !file.empty()) {
+        fmt::format("the ranks of a node have not timed all kernels of {} together: the others are timed alone",
+                    layouts(count.measured)));
+  } else if (count.measured > 0 && world_.rank() == 0 && settings_.keep_times && !file.empty()) {
     std::string kept = fmt::format("are kept in {}", file.string());
     try {
       write_call_times(file, circumstances_, times_);
     } catch (Error const& error) {
       kept = fmt::format("are not kept: {}; set kernels.cache or XDG_CACHE_HOME", error.what());
     }
-    notes_.push_back(fmt::format("kernels of {} layout{} were measured; the times {}", readable_count(measured),
-                                 measured == 1 ? "" : "s", kept));
+    notes_.push_back(fmt::format("kernels of {} were measured; the times {}", layouts(count.measured), kept));
   }
-  return {measured, left};
 }
 
 }  // namespace heddle

@@ -17,6 +17,7 @@ struct PlanSettings {
   double measure_seconds = 5;       ///< to spend on kernels whose times are not known
   std::int64_t vocabulary = 10000;  ///< pieces, where the configuration names no data
   bool keep_times = true;           ///< in a file, for the next plan
+  bool remeasure = false;           ///< kernels whose times are known, too
 };
 
 /// All that a plan of a configuration needs: data, kernels, measured times, network.
@@ -44,6 +45,9 @@ class PlanSession {
  private:
   void read_network();
   void read_times(KernelTimings const& timings);
+  /// Times that are old or were taken on a busy machine are measured again, where this process can.
+  void distrust_times();
+  void note_measurement(MeasuredLayouts const& count);
 
   Config const& config_;
   Registries const& registries_;
@@ -55,6 +59,7 @@ class PlanSession {
   NetworkModel network_ = NetworkModel::assumed();
   std::string circumstances_;
   KernelTimes times_;
+  double now_ = 0;                  ///< seconds since 1970
   bool times_need_others_ = false;  ///< they are of several ranks that computed together, and this process is alone
   std::optional<Planner> planner_;
   std::vector<std::string> notes_;

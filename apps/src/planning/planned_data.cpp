@@ -54,6 +54,12 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, ModelDescri
                        config.train.seed);
   data->totals_ = planner.totals();
   data->batch_tokens_ = std::min(config.train.batch_tokens, data->totals_.tokens);
+  data->packs_.emplace(RunPacks::Setup{.config = config,
+                                       .training = *data->samples_,
+                                       .validation = data->valid_samples_.get(),
+                                       .prefixes = model.needs_prefixes(),
+                                       .sequences = data->dataset_ && data->dataset_->has_lines(),
+                                       .listed = data->dataset_.has_value()});
   int const batches = data->dataset_ ? planned_batches : random_batches;
   for (int batch = 0; batch < batches; ++batch) {
     data->batches_.push_back(planner.next());
@@ -62,8 +68,13 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, ModelDescri
 }
 
 void PlannedData::take_dataset(Config const& config, ModelDescription const& model) {
-  dataset_.emplace(std::move(open_training_data(config).train));
+  TrainingData data = open_training_data(config);
+  dataset_.emplace(std::move(data.train));
+  valid_ = std::move(data.valid);
   samples_ = samples_for(config, *dataset_, {.prefixes = model.needs_prefixes()});
+  if (valid_) {
+    valid_samples_ = samples_for(config, *valid_, {.training = false, .prefixes = model.needs_prefixes()});
+  }
   vocabulary_ = vocabulary_sizes(*dataset_);
 }
 
@@ -73,6 +84,12 @@ void PlannedData::take_random_pairs(Config const& config, ModelDescription const
   }
   vocabulary_ = {vocabulary, vocabulary, true};
   std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);
+  constexpr std::int64_t max_tokens = std::int64_t{1} << 25;  // a GiB of samples
+  if (config.train.batch_tokens > max_tokens) {
+    throw ConfigError(fmt::format(
+        "{} = {}: a plan without data makes random batches of at most {} tokens; set data.train for larger ones",
+        config.train.places.of("batch_tokens"), config.train.batch_tokens, readable_count(max_tokens)));
+  }
   samples_ = std::make_unique<MemorySamples>(
       random_pairs((random_batches + 1) * config.train.batch_tokens, longest, vocabulary), SyntheticBatch::special_ids);
 }

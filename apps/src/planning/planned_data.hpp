@@ -3,6 +3,7 @@
 #include <heddle/core/model/description.hpp>
 #include <heddle/dist/report/memory_plan.hpp>
 #include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/dataset/run_packs.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
 #include <memory>
 #include <optional>
@@ -26,6 +27,8 @@ class PlannedData final : public BatchSamples {
 
   int batches() const override { return static_cast<int>(batches_.size()); }
   std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const override;
+  /// As the run itself plans them: see RunPacks.
+  PlannedPacks largest(Config const& config, Mesh const& mesh) const override { return packs_->largest(config, mesh); }
 
   VocabularySizes const& vocabulary() const { return vocabulary_; }
   /// The dataset; null for random sentences.
@@ -46,7 +49,10 @@ class PlannedData final : public BatchSamples {
   void take_random_pairs(Config const& config, ModelDescription const& model, std::int64_t vocabulary);
 
   std::optional<Dataset> dataset_;
+  std::optional<Dataset> valid_;
   std::unique_ptr<SampleSource> samples_;
+  std::unique_ptr<SampleSource> valid_samples_;  ///< null: nothing is validated
+  std::optional<RunPacks> packs_;
   VocabularySizes vocabulary_;
   SampleTotals totals_;
   std::int64_t batch_tokens_ = 0;

@@ -74,15 +74,12 @@ RunReport::RunReport(Setup const& setup)
   layout_warning_ = layout.substr(warning);
 }
 
-RunReport RunReport::gather(Setup const& setup, std::int64_t largest_batch) {
+RunReport RunReport::gather(Setup const& setup, PlannedPacks const& packs) {
   RunReport report(setup);
-  Config largest = setup.config;  // no batch has more than all data
-  largest.train.batch_tokens = std::min(largest.train.batch_tokens, largest_batch);
-  largest.train.micro_batch_tokens = std::min(largest.train.micro_batch_tokens, largest.train.batch_tokens);
   Communicator const& world = setup.parallel.world;
   std::string failure;
   try {
-    report.plan_ = plan_memory(largest, setup.parallel.mesh, setup.vocabulary, setup.registries);
+    report.plan_ = plan_memory(setup.config, setup.parallel.mesh, setup.vocabulary, setup.registries, packs);
   } catch (ConfigError const&) {
     throw;  // building the model would find it, too
   } catch (Error const& error) {

@@ -25,9 +25,9 @@ class RunReport {
     std::string command;
   };
 
-  /// Rehearses this rank's step with batches of at most `largest_batch` tokens (see plan_memory). Setup's references
-  /// must outlive the report.
-  static RunReport gather(Setup const& setup, std::int64_t largest_batch);
+  /// Rehearses this rank's steps with the largest of its micro-batches (see plan_memory). Setup's references must
+  /// outlive the report.
+  static RunReport gather(Setup const& setup, PlannedPacks const& packs);
 
   /// The memory that this rank will need at most; zeros if it could not be predicted.
   MemoryPlan const& plan() const { return plan_; }

@@ -17,6 +17,7 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/report/available_memory.hpp>
 #include <heddle/dist/state/replica_check.hpp>
+#include <heddle/io/dataset/run_packs.hpp>
 #include <heddle/io/dataset/training_data.hpp>
 #include <utility>
 
@@ -77,13 +78,18 @@ void Trainer::announce() {
   texts_.note(fmt::format("== {:%Y-%m-%d %H:%M:%S} UTC: {}", fmt::gmtime(std::time(nullptr)), setup_.command));
   texts_.show(to_toml(config_));
   texts_.say(describe_changes(config_));
+  RunPacks const packs({.config = config_,
+                        .training = *samples_,
+                        .validation = valid_samples_.get(),
+                        .prefixes = describe_model(config_.model, setup_.registries.layers).needs_prefixes(),
+                        .sequences = train_data_->has_lines()});
   report_.emplace(RunReport::gather({.config = config_,
                                      .registries = setup_.registries,
                                      .parallel = parallel,
                                      .vocabulary = vocabulary_sizes(*train_data_),
                                      .program = setup_.program,
                                      .command = setup_.command},
-                                    batches_->totals().tokens));
+                                    packs.largest(config_, parallel.mesh)));
   texts_.say(report_->layout_line());
   texts_.say_always(report_->layout_warning());
   texts_.note(report_->layout_table() + report_->memory_table());
@@ -91,7 +97,7 @@ void Trainer::announce() {
     texts_.say("note: " + note);
   }
   if (config_.train.reserve_memory && kernel_memory_space() == MemorySpace::host) {
-    require_memory(parallel.world, report_->plan().use, available_memory());
+    require_memory(parallel.world, report_->plan().need(), available_memory());
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 
 #include "memory/system_memory.hpp"
@@ -14,6 +15,21 @@ namespace {
 /// At least one cache line, because a tensor without elements must not be "empty" (not given).
 std::size_t bytes_of(DType dtype, Shape const& shape) {
   return std::max<std::size_t>(64, static_cast<std::size_t>(shape.size()) * size_of(dtype));
+}
+
+/// The memory that `take` gives. Its own error (of Kokkos, or std::bad_alloc) does not say what to change.
+template <class Take>
+std::shared_ptr<void> granted(std::size_t bytes, Take const& take) {
+  try {
+    return take(bytes);
+  } catch (std::exception const&) {
+    throw ConfigError(
+        fmt::format("the system refuses {} of memory for one tensor; a smaller model (model.d_model, model.d_ff) or "
+                    "smaller micro-batches (train.micro_batch_tokens) need less, parallel.tensor and "
+                    "parallel.pipeline divide a model over more ranks, and `ulimit -v` or the job's memory limit "
+                    "may allow more",
+                    readable_size(static_cast<std::int64_t>(bytes))));
+  }
 }
 
 }  // namespace
@@ -43,14 +59,14 @@ std::string Shape::to_string() const {
 }
 
 Tensor Tensor::allocate(DType dtype, Shape const& shape) {
-  std::shared_ptr<void> owner = take_zeroed(bytes_of(dtype, shape));
+  std::shared_ptr<void> owner = granted(bytes_of(dtype, shape), take_zeroed);
   Tensor tensor = borrow(owner.get(), dtype, shape);
   tensor.owner_ = std::move(owner);
   return tensor;
 }
 
 Tensor Tensor::allocate_on_host(DType dtype, Shape const& shape) {
-  std::shared_ptr<void> owner = take_on_host(bytes_of(dtype, shape));
+  std::shared_ptr<void> owner = granted(bytes_of(dtype, shape), take_on_host);
   Tensor tensor = borrow(owner.get(), dtype, shape, MemorySpace::host);
   tensor.owner_ = std::move(owner);
   return tensor;

@@ -1,18 +1,33 @@
 #include "arena_slots.hpp"
 
 #include <algorithm>
+#include <heddle/core/base/seconds.hpp>
+#include <heddle/core/parallel/resting.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 
 namespace heddle {
 
 ArenaSlots::Slot& ArenaSlots::take() {
   collect();
+  if (free_.empty() && reserved_ > 0 && slots_.size() >= reserved_) {
+    await_sends();
+  }
   if (free_.empty()) {
     free_.push_back(&add());
   }
   Slot& slot = *free_.back();
   free_.pop_back();
   return slot;
+}
+
+void ArenaSlots::await_sends() {
+  // No longer: the receiver may need a message that this rank has not sent yet.
+  constexpr double patience = 0.05;
+  auto const begin = SteadyClock::now();
+  while (free_.empty() && !leaving_.empty() && seconds_since(begin) < patience) {
+    yield_core();
+    collect();
+  }
 }
 
 ArenaSlots::Slot& ArenaSlots::add() {
@@ -54,6 +69,7 @@ std::vector<std::size_t> ArenaSlots::peaks() const {
 }
 
 void ArenaSlots::reserve(std::vector<std::size_t> const& bytes) {
+  reserved_ = slots_.size() + bytes.size();
   planned_ = bytes.empty() ? 0 : with_margin(std::ranges::max(bytes));
   // The last of the free ones is taken first.
   for (auto peak = bytes.rbegin(); peak != bytes.rend(); ++peak) {

@@ -33,10 +33,13 @@ class ArenaSlots {
 
  private:
   void collect();
+  /// An arena beyond the reserved ones costs memory that the plan does not have: gives messages some time to leave.
+  void await_sends();
   Slot& add();
 
   Arena::Kind kind_;
-  std::size_t planned_ = 0;  ///< capacity of each arena on a device; 0: not planned
+  std::size_t reserved_ = 0;  ///< slots that the memory plan has; 0: not planned
+  std::size_t planned_ = 0;   ///< capacity of each arena on a device; 0: not planned
   std::deque<Slot> slots_;
   std::vector<Slot*> free_;    ///< the last one is reused first: its pages are in cache
   std::deque<Slot*> leaving_;  ///< the oldest first

@@ -58,6 +58,7 @@ LayoutPlan Planner::Estimate::run() {
   std::map<RankWork const*, Stage> known;
   double update_seconds = 0;
   double assumed = 0;
+  double spread = 0;
   for (int index = 0; index < layout_.size(MeshAxis::pipeline); ++index) {
     RankWork const& work = planner_.work(layout_, index);
     plan.stages.push_back(memory(work, index));
@@ -74,9 +75,11 @@ LayoutPlan Planner::Estimate::run() {
     if (here.kernels.usual > plan.kernel_seconds) {
       plan.kernel_seconds = here.kernels.usual;
       assumed = here.kernels.assumed;
+      spread = here.kernels.spread;
     }
   }
   plan.assumed_share = plan.kernel_seconds > 0 ? assumed / plan.kernel_seconds : 0;
+  plan.spread = plan.kernel_seconds > 0 ? spread / plan.kernel_seconds : 0;
   SimulatedPipeline const simulated = passes(times, first_extra);
   double last = 0;
   for (std::size_t index = 0; index < times.size(); ++index) {
@@ -137,6 +140,7 @@ KernelSeconds Planner::State::seconds_of(std::vector<KernelCalls> const& kernels
   for (KernelCalls const& each : kernels) {
     if (auto const time = times.time(each.kind, each.cost)) {
       sum.usual += each.calls * time->seconds;
+      sum.spread += each.calls * time->seconds * time->spread;
       sum.first_extra += each.calls * (time->first_seconds - time->seconds);
     } else {
       double const seconds = each.calls * request.rates.seconds(each.cost);
@@ -203,6 +207,7 @@ StageTimes Planner::Estimate::stage_times(RankWork const& work, std::vector<Grou
     kernels.usual += seconds.usual * scale_ * count + seconds.first_extra;
     kernels.first_extra += seconds.first_extra;
     kernels.assumed += seconds.assumed * scale_ * count;
+    kernels.spread += seconds.spread * scale_ * count;
     return seconds.usual * scale_ + messages(of.traffic, count, groups);
   };
   std::int64_t input_bytes = 0;
@@ -283,8 +288,9 @@ MemoryUse Planner::Estimate::memory(RankWork const& work, int stage) const {
   std::int64_t const largest = *std::ranges::max_element(work.activations);
   std::int64_t const messages = *std::ranges::max_element(work.input_bytes);
   std::int64_t const in_flight = most_in_flight(actions);
-  // The run plans with both sides of every micro-batch full.
-  double const full = 2.0 * as_double(layout_.micro_batch_tokens) /
+  // A run plans with both sides of its largest micro-batches full.
+  std::int64_t const more = layout_.size(MeshAxis::pipeline) > 1 ? state_.request.longest_sequence : 0;
+  double const full = 2.0 * as_double(layout_.micro_batch_tokens + more) /
                       as_double(state_.typical(layout_.micro_batch_tokens, layout_.size(MeshAxis::context)).tokens);
   use.activations =
       static_cast<std::int64_t>(full * as_double(in_flight * largest + (in_flight + 2) * messages + work.temporary));

@@ -15,13 +15,20 @@ double size_of(Cost const& cost) {
 
 TimedWork scaled(TimedWork const& work, Cost const& cost) {
   double const factor = size_of(cost) / size_of(work.cost);
-  return {cost, work.seconds * factor, work.first_seconds * factor};
+  TimedWork result = work;
+  result.cost = cost;
+  result.seconds *= factor;
+  result.first_seconds *= factor;
+  return result;
 }
 
 TimedWork between(TimedWork const& low, TimedWork const& high, Cost const& cost) {
   double const share = (size_of(cost) - size_of(low.cost)) / (size_of(high.cost) - size_of(low.cost));
   auto const at = [&](double from, double to) { return from + share * (to - from); };
-  return {cost, at(low.seconds, high.seconds), at(low.first_seconds, high.first_seconds)};
+  return {.cost = cost,
+          .seconds = at(low.seconds, high.seconds),
+          .first_seconds = at(low.first_seconds, high.first_seconds),
+          .spread = at(low.spread, high.spread)};
 }
 
 TimedWork interpolated(std::vector<TimedWork> const& times, Cost const& cost) {
@@ -33,7 +40,25 @@ TimedWork interpolated(std::vector<TimedWork> const& times, Cost const& cost) {
   return above == times.end() ? scaled(times.back(), cost) : between(*(above - 1), *above, cost);
 }
 
+/// Of others' work on each core.
+constexpr double max_load = 0.5;
+constexpr double max_age = 30.0 * 24 * 3600;
+
+bool under_load(TimedWork const& work) {
+  return work.load > max_load;
+}
+
 }  // namespace
+
+std::string distrust(TimedWork const& work, double now) {
+  if (work.measured_at <= 0) {
+    return "without a date";
+  }
+  if (under_load(work)) {
+    return "taken on a busy machine";
+  }
+  return now - work.measured_at > max_age ? "older than a month" : "";
+}
 
 std::string kind_of(KernelCall const& call) {
   return fmt::format("{} {}{}{}, {}; {}", call.operation, call.direction, call.variant.empty() ? "" : " ", call.variant,
@@ -49,10 +74,34 @@ void KernelTimes::add(std::string const& kind, TimedWork const& work) {
   auto& times = times_[kind];
   auto const place =
       std::ranges::find_if(times, [&](TimedWork const& known) { return size_of(known.cost) >= size_of(work.cost); });
+  forgotten_.erase({kind, size_of(work.cost)});
   if (place != times.end() && size_of(place->cost) == size_of(work.cost)) {
+    bool const busy = under_load(*place) && under_load(work);
+    double const seconds = busy ? std::min(place->seconds, work.seconds) : work.seconds;
+    double const first_seconds = busy ? std::min(place->first_seconds, work.first_seconds) : work.first_seconds;
     *place = work;
+    place->seconds = seconds;
+    place->first_seconds = first_seconds;
   } else {
     times.insert(place, work);
+  }
+}
+
+void KernelTimes::forget_distrusted(double now) {
+  for (auto const& [kind, works] : times_) {
+    for (TimedWork const& work : works) {
+      if (!distrust(work, now).empty()) {
+        forgotten_.insert({kind, size_of(work.cost)});
+      }
+    }
+  }
+}
+
+void KernelTimes::forget_all() {
+  for (auto const& [kind, works] : times_) {
+    for (TimedWork const& work : works) {
+      forgotten_.insert({kind, size_of(work.cost)});
+    }
   }
 }
 
@@ -65,6 +114,9 @@ bool KernelTimes::knows(std::string const& kind, Cost const& cost, bool exactly)
   bool below = false;
   bool above = false;
   for (TimedWork const& work : found->second) {
+    if (forgotten_.contains({kind, size_of(work.cost)})) {
+      continue;
+    }
     double const factor = size_of(cost) / size_of(work.cost);
     if (factor < near && factor > 1 / near) {
       return true;

@@ -84,6 +84,22 @@ std::vector<LayoutChoice> variants_of(Sizes const& sizes, ModelDescription const
   return variants;
 }
 
+/// Says what a batch lacks that gives a data rank or a stage less than a sequence.
+std::string too_few_tokens(Config const& config, LayoutChoice const& layout, std::int64_t batch_tokens) {
+  std::int64_t const parts = std::int64_t{layout.size(MeshAxis::data)} * layout.size(MeshAxis::pipeline);
+  std::string const each =
+      parts == layout.ranks()
+          ? fmt::format("a rank ({} ranks)", readable_count(parts))
+          : fmt::format("for each of {} data rank{} and {} stage{}", readable_count(layout.size(MeshAxis::data)),
+                        layout.size(MeshAxis::data) == 1 ? "" : "s", layout.size(MeshAxis::pipeline),
+                        layout.size(MeshAxis::pipeline) == 1 ? "" : "s");
+  return fmt::format(
+      "the batch of {} tokens has {} tokens {}, fewer than one sequence of model.max_length = {}; with "
+      "train.batch_tokens = {} there is one each, and a lower model.max_length helps, too",
+      readable_count(batch_tokens), readable_count(batch_tokens / parts), each, readable_count(config.model.max_length),
+      readable_count(parts * config.model.max_length));
+}
+
 /// The axis or switch that the model refuses, for a group of rejections.
 std::string limit_of(Config const& config, ModelDescription const& model, LayoutChoice const& layout,
                      std::int64_t longest) {
@@ -108,6 +124,10 @@ std::string limit_of(Config const& config, ModelDescription const& model, Layout
 
 Config with_layout(Config config, LayoutChoice const& layout) {
   ParallelConfig& parallel = config.parallel;
+  // Their number and their meaning follow from the stages and the schedule.
+  if (parallel.pipeline != layout.size(MeshAxis::pipeline) || parallel.pipeline_schedule != layout.pipeline_schedule) {
+    parallel.stage_layers.clear();
+  }
   parallel.pipeline = layout.size(MeshAxis::pipeline);
   parallel.data = layout.size(MeshAxis::data);
   parallel.context = layout.size(MeshAxis::context);
@@ -116,9 +136,6 @@ Config with_layout(Config config, LayoutChoice const& layout) {
   parallel.context_mode = layout.context_mode;
   parallel.pipeline_schedule = layout.pipeline_schedule;
   parallel.shard_optimizer = layout.shard_optimizer;
-  if (parallel.stage_layers.size() != static_cast<std::size_t>(parallel.pipeline)) {
-    parallel.stage_layers.clear();
-  }
   config.train.micro_batch_tokens = layout.micro_batch_tokens;
   return config;
 }
@@ -132,6 +149,19 @@ LayoutChoice layout_of(Config const& config, ModelDescription const& model, int 
           .pipeline_schedule = config.parallel.pipeline_schedule,
           .shard_optimizer = config.parallel.shard_optimizer,
           .micro_batch_tokens = config.train.micro_batch_tokens};
+}
+
+int complexity(LayoutChoice const& layout) {
+  int parts = 0;
+  for (MeshAxis const axis : {MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline}) {
+    parts += layout.size(axis) > 1 ? 2 : 0;
+  }
+  bool const sharded = layout.shard_optimizer && layout.replicas() > 1;
+  for (bool const switched : {layout.sequence_parallel, layout.context_mode == ContextMode::ulysses,
+                              layout.pipeline_schedule == PipelineSchedule::interleaved, sharded}) {
+    parts += switched ? 1 : 0;
+  }
+  return parts;
 }
 
 std::string describe(LayoutChoice const& layout) {
@@ -196,11 +226,7 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
         }
       }
       if (!any) {
-        reject(found.rejections, "the number of micro-batches in a step",
-               fmt::format("{} data ranks × {} stages need as many micro-batches of at least model.max_length = {} "
-                           "tokens, and train.batch_tokens gives {} tokens",
-                           readable_count(layout.size(MeshAxis::data)), layout.size(MeshAxis::pipeline),
-                           config.model.max_length, readable_count(batch_tokens)));
+        reject(found.rejections, batch_limit, too_few_tokens(config, layout, batch_tokens));
       }
     }
   });

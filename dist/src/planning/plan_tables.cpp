@@ -57,10 +57,36 @@ std::string describe_plan(LayoutPlan const& plan) {
   return text;
 }
 
+namespace {
+
+std::string rejected(Rejection const& rejection) {
+  return fmt::format("{} layout{} rejected by {}; for example {}\n", readable_count(rejection.layouts),
+                     rejection.layouts == 1 ? "" : "s", rejection.limit, rejection.example);
+}
+
+/// The rejections by the batch's tokens, if these are most of the layouts; otherwise null.
+Rejection const* most_by_the_batch(Plan const& plan) {
+  std::int64_t layouts = plan.fitting;
+  Rejection const* by_batch = nullptr;
+  for (Rejection const& rejection : plan.rejections) {
+    layouts += rejection.layouts;
+    by_batch = rejection.limit == batch_limit ? &rejection : by_batch;
+  }
+  return by_batch != nullptr && 2 * by_batch->layouts >= layouts ? by_batch : nullptr;
+}
+
+}  // namespace
+
 std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
   std::string text;
+  Rejection const* const by_batch = most_by_the_batch(plan);
+  if (by_batch != nullptr) {
+    text = fmt::format("{} of the layouts {} left out: {}\n", readable_count(by_batch->layouts),
+                       by_batch->layouts == 1 ? "is" : "are", by_batch->example);
+  }
   if (!plan.best.empty()) {
-    text = fmt::format("{:>3}  {:>10} {:>12} {:>7} {:>13}  layout\n", "", "step, s", "tokens/s", "bubble", "of a node");
+    text +=
+        fmt::format("{:>3}  {:>10} {:>12} {:>7} {:>13}  layout\n", "", "step, s", "tokens/s", "bubble", "of a node");
   }
   for (std::size_t index = 0; index < plan.best.size(); ++index) {
     LayoutPlan const& each = plan.best[index];
@@ -73,8 +99,26 @@ std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
                         readable_count(plan.fitting - static_cast<std::int64_t>(plan.best.size())));
   }
   for (Rejection const& rejection : plan.rejections) {
-    text += fmt::format("{} layout{} rejected by {}; for example {}\n", readable_count(rejection.layouts),
-                        rejection.layouts == 1 ? "" : "s", rejection.limit, rejection.example);
+    text += &rejection == by_batch ? "" : rejected(rejection);
+  }
+  return text;
+}
+
+std::string describe_nodes(std::vector<NodesPlan> const& plans, std::int64_t batch_tokens, std::int64_t steps) {
+  std::string text = fmt::format("{:>7} {:>12} {:>11} {:>10} {:>12}  layout\n", "nodes", "tokens/s", "efficiency",
+                                 "hours", "node-hours");
+  double of_a_node = 0;  // tokens per second, on the fewest nodes
+  for (auto const& [nodes, best] : plans) {
+    if (!best) {
+      text += fmt::format("{:>7} {:>12}\n", readable_count(nodes), "none fits");
+      continue;
+    }
+    double const speed = static_cast<double>(batch_tokens) / best->step_seconds;
+    of_a_node = of_a_node > 0 ? of_a_node : speed / nodes;
+    double const hours = static_cast<double>(steps) * best->step_seconds / 3600;
+    text += fmt::format("{:>7} {:>12} {:>9.0f} % {:>10} {:>12}  {}\n", readable_count(nodes), readable_count(speed),
+                        100 * speed / (nodes * of_a_node), readable_decimal(hours, hours < 10 ? 2 : 1),
+                        readable_decimal(nodes * hours, nodes * hours < 10 ? 2 : 1), describe(best->layout));
   }
   return text;
 }

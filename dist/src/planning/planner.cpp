@@ -11,8 +11,6 @@ namespace heddle {
 
 namespace {
 
-/// More micro-batches for each virtual stage than this need no more memory.
-constexpr std::int64_t memory_micro_batches = 3;
 /// Of the exact memory of a node, the least that an estimate comes to: a layout above that is not planned exactly.
 constexpr double estimate_error = 1.25;
 /// On more ranks than these a stage's work is composed of its layers', so that many layouts share rehearsals.
@@ -40,22 +38,63 @@ std::int64_t tokens_of(Pack const& pack) {
   return pack.source_rows.tokens + pack.target_rows.tokens;
 }
 
-/// The bytes of the node whose ranks take most.
-std::int64_t most_of_a_node(std::vector<MemoryUse> const& stages, LayoutChoice const& layout,
-                            Machines const& machines) {
-  int const ranks_of_stage = layout.ranks() / layout.size(MeshAxis::pipeline);
+/// The bytes of the node whose ranks need most.
+std::int64_t most_of_a_node(std::vector<MemoryNeed> const& ranks, Machines const& machines) {
   std::int64_t most = 0;
-  for (int node = 0; node < machines.nodes; ++node) {
+  for (std::size_t first = 0; first < ranks.size(); first += static_cast<std::size_t>(machines.ranks_per_node)) {
+    std::size_t const end = std::min(first + static_cast<std::size_t>(machines.ranks_per_node), ranks.size());
     std::int64_t bytes = 0;
-    for (int rank = node * machines.ranks_per_node; rank < (node + 1) * machines.ranks_per_node; ++rank) {
-      bytes += stages[static_cast<std::size_t>(rank / ranks_of_stage)].total();
+    for (std::size_t rank = first; rank < end; ++rank) {
+      bytes += ranks[rank].total();
     }
     most = std::max(most, bytes);
   }
   return most;
 }
 
+/// The stage of a rank.
+std::size_t stage_of(int rank, LayoutChoice const& layout) {
+  return static_cast<std::size_t>(rank / (layout.ranks() / layout.size(MeshAxis::pipeline)));
+}
+
+/// The largest of each part.
+MemoryUse larger(MemoryUse const& one, MemoryUse const& other) {
+  return {.parameters = std::max(one.parameters, other.parameters),
+          .gradients = std::max(one.gradients, other.gradients),
+          .moments = std::max(one.moments, other.moments),
+          .kernels = std::max(one.kernels, other.kernels),
+          .activations = std::max(one.activations, other.activations)};
+}
+
+constexpr char const* memory_limit = "the memory of a node";
+
+void reject_too_large(LayoutPlan const& plan, Machines const& machines, std::vector<Rejection>& rejections) {
+  reject(rejections, memory_limit,
+         fmt::format("{}: {} of {}", describe(plan.layout), readable_size(plan.node_bytes),
+                     readable_size(machines.node_memory)));
+}
+
+/// Of layouts in the order of their times, those that are as fast as the first one within the error of both estimates:
+/// the simplest first.
+void put_simplest_first(std::vector<LayoutPlan>::iterator first, std::vector<LayoutPlan>::iterator end) {
+  if (first == end) {
+    return;
+  }
+  double const fastest = first->step_seconds * (1 + first->error());
+  auto const slower = std::find_if(first, end, [&](LayoutPlan const& plan) { return plan.step_seconds > fastest; });
+  std::stable_sort(first, slower, [](LayoutPlan const& one, LayoutPlan const& other) {
+    return complexity(one.layout) < complexity(other.layout);
+  });
+}
+
 }  // namespace
+
+double LayoutPlan::error() const {
+  constexpr double usual = 0.05;
+  constexpr double of_assumed = 0.1;
+  constexpr double most = 0.25;
+  return std::min(most, usual + spread + of_assumed * assumed_share);
+}
 
 Planner::Planner(PlanRequest const& request) : state_(std::make_unique<State>(request)) {}
 
@@ -208,39 +247,67 @@ PipelinePlan const& Planner::State::pipeline_plan(LayoutChoice const& layout) {
                    .first->second;
 }
 
-void Planner::plan_exactly(LayoutPlan& plan) const {
-  PlanRequest const& request = state_->request;
-  LayoutChoice const& layout = plan.layout;
-  Config config = with_layout(request.config, layout);
-  int const stages = layout.size(MeshAxis::pipeline);
-  std::int64_t const data = layout.size(MeshAxis::data);
-  config.train.batch_tokens =
-      std::min(request.batch_tokens,
-               data * layout.micro_batch_tokens * std::max<std::int64_t>(8, memory_micro_batches * stages));
-  config.train.micro_batch_tokens = std::min(layout.micro_batch_tokens, config.train.batch_tokens);
-  plan.stages.clear();
-  for (int stage = 0; stage < stages; ++stage) {
-    Mesh const mesh(layout.sizes, rehearsed_rank(layout, stage), layout.ranks());
-    plan.stages.push_back(plan_memory(config, mesh, request.vocabulary, request.registries).use);
-  }
-  plan.node_bytes = most_of_a_node(plan.stages, layout, request.machines);
-}
-
-std::vector<MemoryUse> Planner::expected_memory(LayoutChoice const& layout) const {
+std::vector<MemoryNeed> Planner::memory_of_ranks(LayoutChoice const& layout, bool first_batches) const {
   PlanRequest const& request = state_->request;
   Config const config = with_layout(request.config, layout);
-  std::vector<MemoryUse> stages;
-  for (int stage = 0; stage < layout.size(MeshAxis::pipeline); ++stage) {
-    Mesh const mesh(layout.sizes, rehearsed_rank(layout, stage), layout.ranks());
-    stages.push_back(plan_memory(config, mesh, request.vocabulary, request.registries, &request.samples).use);
+  std::map<int, MemoryNeed> known;
+  std::vector<MemoryNeed> ranks;
+  for (int rank = 0; rank < layout.ranks(); ++rank) {
+    int const planned =
+        layout.ranks() <= max_ranks_planned ? rank : rehearsed_rank(layout, static_cast<int>(stage_of(rank, layout)));
+    auto [place, is_new] = known.try_emplace(planned);
+    if (is_new) {
+      Mesh const mesh(layout.sizes, planned, layout.ranks());
+      PlannedPacks const packs =
+          first_batches ? request.samples.of_batches(config, mesh) : request.samples.largest(config, mesh);
+      place->second = plan_memory(config, mesh, request.vocabulary, request.registries, packs).need();
+    }
+    ranks.push_back(place->second);
   }
-  return stages;
+  return ranks;
+}
+
+std::vector<MemoryNeed> Planner::plan_exactly(LayoutPlan& plan) const {
+  std::vector<MemoryNeed> ranks = memory_of_ranks(plan.layout, false);
+  plan.stages.assign(static_cast<std::size_t>(plan.layout.size(MeshAxis::pipeline)), {});
+  for (int rank = 0; rank < plan.layout.ranks(); ++rank) {
+    MemoryUse& stage = plan.stages[stage_of(rank, plan.layout)];
+    stage = larger(stage, ranks[static_cast<std::size_t>(rank)].use);
+  }
+  plan.node_bytes = most_of_a_node(ranks, state_->request.machines);
+  return ranks;
 }
 
 LayoutPlan Planner::estimate(LayoutChoice const& layout) {
   LayoutPlan plan = Estimate(*this, layout).run();
-  plan.node_bytes = most_of_a_node(plan.stages, layout, state_->request.machines);
+  std::vector<MemoryNeed> ranks;
+  for (int rank = 0; rank < layout.ranks(); ++rank) {
+    ranks.push_back({.use = plan.stages[stage_of(rank, layout)]});
+  }
+  plan.node_bytes = most_of_a_node(ranks, state_->request.machines);
   return plan;
+}
+
+std::vector<LayoutPlan> Planner::estimate_all(std::vector<LayoutChoice> const& layouts,
+                                              std::vector<Rejection>& rejections) {
+  auto const limit = static_cast<double>(state_->request.machines.node_memory);
+  std::vector<LayoutPlan> plans;
+  for (LayoutChoice const& layout : layouts) {
+    try {
+      LayoutPlan found = estimate(layout);
+      if (static_cast<double>(found.node_bytes) > estimate_error * limit) {
+        reject_too_large(found, state_->request.machines, rejections);
+      } else {
+        plans.push_back(std::move(found));
+      }
+    } catch (ConfigError const&) {
+      throw;
+    } catch (Error const& error) {  // an arena is full
+      reject(rejections, memory_limit, fmt::format("{}: {}", describe(layout), error.what()));
+    }
+  }
+  std::ranges::stable_sort(plans, {}, &LayoutPlan::step_seconds);
+  return plans;
 }
 
 Plan Planner::best_layouts(std::size_t count) {
@@ -248,42 +315,51 @@ Plan Planner::best_layouts(std::size_t count) {
   LayoutCandidates candidates =
       list_layouts(request.config, state_->model, request.machines, request.longest_sequence, request.batch_tokens);
   Plan plan{.rejections = std::move(candidates.rejections)};
-  auto const too_large = [&](LayoutPlan const& found) {
-    reject(plan.rejections, "the memory of a node",
-           fmt::format("{}: {} of {}", describe(found.layout), readable_size(found.node_bytes),
-                       readable_size(request.machines.node_memory)));
-  };
-  auto const limit = static_cast<double>(request.machines.node_memory);
-  std::vector<LayoutPlan> plans;
-  for (LayoutChoice const& layout : candidates.layouts) {
-    try {
-      LayoutPlan found = estimate(layout);
-      if (static_cast<double>(found.node_bytes) > estimate_error * limit) {
-        too_large(found);
-      } else {
-        plans.push_back(std::move(found));
-      }
-    } catch (ConfigError const&) {
-      throw;
-    } catch (Error const& error) {  // an arena is full
-      reject(plan.rejections, "the memory of a node", fmt::format("{}: {}", describe(layout), error.what()));
-    }
-  }
-  std::ranges::stable_sort(plans, {}, &LayoutPlan::step_seconds);
-  for (LayoutPlan& found : plans) {
-    if (plan.best.size() < count) {
+  std::vector<LayoutPlan> plans = estimate_all(candidates.layouts, plan.rejections);
+  auto const fits = [&](LayoutPlan& found, bool exactly) {
+    if (exactly) {
       plan_exactly(found);
     }
-    if (static_cast<double>(found.node_bytes) > limit) {
-      too_large(found);
+    bool const enough = found.node_bytes <= request.machines.node_memory;
+    if (!enough) {
+      reject_too_large(found, request.machines, plan.rejections);
+    }
+    return enough;
+  };
+  auto place = plans.begin();
+  while (place != plans.end() && !fits(*place, true)) {
+    ++place;
+  }
+  put_simplest_first(place, plans.end());
+  for (; place != plans.end(); ++place) {
+    bool const listed = plan.best.size() < count;
+    if (!fits(*place, listed)) {
       continue;
     }
     ++plan.fitting;
-    if (plan.best.size() < count) {
-      plan.best.push_back(std::move(found));
+    if (listed) {
+      plan.best.push_back(std::move(*place));
     }
   }
   return plan;
+}
+
+std::vector<NodesPlan> Planner::best_by_nodes() {
+  Machines const all = state_->request.machines;
+  std::vector<NodesPlan> plans;
+  for (int nodes = 1;; nodes = std::min(2 * nodes, all.nodes)) {
+    state_->request.machines.nodes = nodes;
+    Plan found = best_layouts(1);
+    plans.push_back({.nodes = nodes});
+    if (!found.best.empty()) {
+      plans.back().best = std::move(found.best.front());
+    }
+    if (nodes == all.nodes) {
+      break;
+    }
+  }
+  state_->request.machines = all;
+  return plans;
 }
 
 }  // namespace heddle

@@ -27,6 +27,7 @@ struct KernelSeconds {
   double usual = 0;
   double first_extra = 0;  ///< that the first such pass after an update takes longer
   double assumed = 0;      ///< of `usual`: kernels that were never measured
+  double spread = 0;       ///< seconds: of `usual`, by TimedWork::spread
 };
 
 /// The seconds of a stage's passes, by part.

@@ -67,11 +67,18 @@ void limit_by_group(AvailableMemory& memory, Path const& root, GroupFiles const&
 struct Sharers {
   int ranks = 0;
   MemoryUse planned;
+  std::int64_t packs = 0;
+  std::int64_t scratch = 0;
+  std::int64_t margin = 0;
   std::int64_t available = AvailableMemory::unlimited;
 
-  void add(MemoryUse const& more, std::int64_t limit) {
+  std::int64_t total() const { return planned.total() + packs + scratch + margin; }
+  void add(MemoryNeed const& more, std::int64_t limit) {
     ++ranks;
-    planned += more;
+    planned += more.use;
+    packs += more.packs;
+    scratch += more.scratch;
+    margin += more.margin();
     available = std::min(available, limit);  // measured at slightly different times
   }
 };
@@ -79,14 +86,18 @@ struct Sharers {
 [[noreturn]] void refuse(std::string const& place, Sharers const& sharers) {
   MemoryUse const& planned = sharers.planned;
   throw ConfigError(fmt::format(
-      "this run does not fit into the memory of {}: its {} ranks plan {} there (parameters {}, gradients {}, moments "
-      "{}, kernels {}, activations {}), and {} are available. train.micro_batch_tokens lowers the activations, "
-      "parallel.tensor and parallel.pipeline divide parameters, parallel.shard_optimizer the moments; other hosts or "
-      "fewer ranks on each help, too. The plan's activations are of the largest micro-batches that can occur: with "
+      "this run does not fit into the memory of {}: {} rank{} there need{} {} (parameters {}, gradients {}, moments "
+      "{}, "
+      "kernels {}, activations {}, packs of samples {}, kernels' scratch {}, a margin of {}), and {} are available. "
+      "train.micro_batch_tokens lowers the activations and the scratch, train.batch_tokens the packs, parallel.tensor "
+      "and parallel.pipeline divide parameters, parallel.shard_optimizer the moments; other hosts or fewer ranks on "
+      "each help, too. The activations are those of the largest micro-batches that can occur: with "
       "train.reserve_memory = false the run starts without this check",
-      place, sharers.ranks, readable_size(planned.total()), readable_size(planned.parameters),
-      readable_size(planned.gradients), readable_size(planned.moments), readable_size(planned.kernels),
-      readable_size(planned.activations), readable_size(sharers.available)));
+      place, sharers.ranks, sharers.ranks == 1 ? "" : "s", sharers.ranks == 1 ? "s" : "",
+      readable_size(sharers.total()), readable_size(planned.parameters), readable_size(planned.gradients),
+      readable_size(planned.moments), readable_size(planned.kernels), readable_size(planned.activations),
+      readable_size(sharers.packs), readable_size(sharers.scratch), readable_size(sharers.margin),
+      readable_size(sharers.available)));
 }
 
 }  // namespace
@@ -114,26 +125,26 @@ AvailableMemory available_memory(Path const& root) {
   return memory;
 }
 
-void require_memory(Communicator const& world, MemoryUse const& planned, AvailableMemory const& available) {
+void require_memory(Communicator const& world, MemoryNeed const& needed, AvailableMemory const& available) {
   struct Own {
-    MemoryUse planned;
+    MemoryNeed needed;
     std::int64_t host, group;
   };
-  auto const all = gather_values(world, Own{planned, available.host, available.group});
+  auto const all = gather_values(world, Own{needed, available.host, available.group});
   auto const host_names = gather_hosts(world);
   auto const group_names = gather_texts(world, available.group_name);
   std::map<std::string, Sharers> places;
   for (int rank = 0; rank < world.size(); ++rank) {
     auto const index = static_cast<std::size_t>(rank);
     Own const& own = all[index];
-    places["host " + host_names[index]].add(own.planned, own.host);
+    places["host " + host_names[index]].add(own.needed, own.host);
     if (own.group != AvailableMemory::unlimited) {
-      places[fmt::format("control group {} of host {}", group_names[index], host_names[index])].add(own.planned,
+      places[fmt::format("control group {} of host {}", group_names[index], host_names[index])].add(own.needed,
                                                                                                     own.group);
     }
   }
   for (auto const& [place, sharers] : places) {
-    if (sharers.planned.total() > sharers.available) {
+    if (sharers.total() > sharers.available) {
       refuse(place, sharers);
     }
   }

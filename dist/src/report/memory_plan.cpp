@@ -8,29 +8,57 @@
 #include <heddle/dist/training/training_engine.hpp>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace heddle {
 
 namespace {
 
-/// More micro-batches than this need no more memory.
-constexpr std::int64_t most_micro_batches = 256;
+/// More micro-batches for each stage than this need no more memory.
+constexpr std::int64_t max_micro_batches_per_stage = 4;
+constexpr std::int64_t min_margin = std::int64_t{32} << 20;
+constexpr std::int64_t margin_share = 20;
 
-std::int64_t divided_up(std::int64_t count, std::int64_t by) {
-  return (count + by - 1) / by;
+/// Micro-batches that are there already.
+class PackList final : public MicroBatchSource {
+ public:
+  explicit PackList(std::vector<Pack> const& packs) : packs_(packs) {}
+
+  std::int64_t count() const override { return std::ssize(packs_); }
+  BatchTokens tokens() const override { return {}; }  // a rehearsal divides nothing by them
+  Pack micro_batch(std::int64_t index) const override { return packs_[static_cast<std::size_t>(index)]; }
+
+ private:
+  std::vector<Pack> const& packs_;
+};
+
+std::int64_t scaled(std::int64_t bytes, double scale) {
+  return static_cast<std::int64_t>(static_cast<double>(bytes) * scale);
 }
 
-/// A micro-batch with this many tokens on both sides, in sequences as long as possible.
-Pack full_pack(std::int64_t tokens, std::int64_t max_length, GroupMember split) {
-  std::vector<SentencePair> pairs;
-  for (std::int64_t left = tokens; left > 0; left -= max_length) {
-    std::vector<std::int32_t> const sentence(static_cast<std::size_t>(std::min(left, max_length) - 1), 0);
-    pairs.push_back({static_cast<std::int32_t>(pairs.size()), sentence, sentence});
-  }
-  constexpr SpecialIds any{.begin = 0, .end = 0};  // sizes alone count
-  Pack pack = make_pack(pairs, {any, any}, split);
-  pack.source_output.id = pack.source.id;  // an encoder alone predicts something, too
-  return pack;
+/// Bounds of the host memory of a rank's samples: those of a step, which are read at once and shared with the ranks
+/// that train on the same ones; and packs of the micro-batches in flight, each in a slab that may be twice as large as
+/// its arrays (see PackWriter).
+std::int64_t pack_bytes(PlannedPacks const& packs, Mesh const& mesh, std::int64_t in_flight) {
+  constexpr std::int64_t id = sizeof(std::int32_t);
+  constexpr std::int64_t arrays_of_a_side = 5;
+  constexpr std::int64_t arrays_of_context = 6;
+  constexpr std::int64_t grown = 2;  // a vector or a slab that has just grown
+  constexpr std::int64_t ids_of_a_sample_token = 3;
+  int const context = mesh.size(MeshAxis::context);
+  std::int64_t whole = 0;
+  auto const take = [&](std::vector<Pack> const& list) {
+    for (Pack const& pack : list) {
+      whole = std::max(whole, context * (pack.source_rows.tokens + pack.target_rows.tokens));
+    }
+  };
+  take(packs.training);
+  take(packs.validation);
+  std::ranges::for_each(packs.steps, take);
+  std::int64_t const arrays = arrays_of_a_side + (context > 1 ? arrays_of_context : 0);
+  std::int64_t const slabs = scaled(grown * id * arrays * whole * (in_flight + 2), packs.scale);
+  std::int64_t const copies = context * mesh.size(MeshAxis::pipeline) * mesh.size(MeshAxis::tensor) > 1 ? 2 : 1;
+  return slabs + copies * grown * id * ids_of_a_sample_token * packs.step_tokens;
 }
 
 /// Notes the selected kernels and the memory that they would keep in a rehearsal's calls.
@@ -42,17 +70,21 @@ class RehearsedKernels final : public KernelObserver {
   void observe(Execution& execution, KernelCall const& call) override {
     static_cast<void>(execution);
     kept_.add(call);
+    largest_call_ = std::max(largest_call_, static_cast<std::int64_t>(call.cost.bytes));
   }
 
   std::vector<SelectedKernel> kernels() const { return {kernels_.begin(), kernels_.end()}; }
   std::int64_t kept_bytes() const { return kept_.bytes(); }
+  /// The bytes that the largest call reads and writes. A kernel's scratch holds other forms of its operands.
+  std::int64_t largest_call() const { return largest_call_; }
 
  private:
   std::set<SelectedKernel> kernels_;
   KeptByKernels kept_;
+  std::int64_t largest_call_ = 0;
 };
 
-/// A step of one rank, and a validation if there is one.
+/// Steps of one rank, and validations.
 class Rehearsal {
  public:
   Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries)
@@ -60,18 +92,19 @@ class Rehearsal {
         rank_(config, mesh, vocabulary, registries, kernels_),
         element_(static_cast<std::int64_t>(size_of(parameter_dtype(dtype_of(config.train.precision))))) {}
 
-  MemoryPlan run(BatchSamples const* samples) {
+  MemoryPlan run(PlannedPacks const& packs) {
     std::int64_t const buffer = rank_.parameters().size() * element_;
     MemoryUse use{.parameters = buffer, .gradients = buffer, .moments = 2 * moments() * element_};
-    if (samples == nullptr) {
-      rehearse_largest();
-    } else {
-      rehearse(*samples);
-    }
-    PipelineMemory pipeline = rank_.pipeline().peak_memory();
-    use.activations = static_cast<std::int64_t>(pipeline.total());
+    std::int64_t const in_flight = rehearse_training(packs);
+    std::int64_t const evaluated = rehearse_validation(packs);
+    PipelineMemory pipeline = scaled_memory(rank_.pipeline().peak_memory(), packs.scale);
+    use.activations = activations_of(pipeline);
     use.kernels = kernels_.kept_bytes();  // once the step has made its calls
-    return {use, std::move(pipeline), kernels_.kernels()};
+    return {.use = use,
+            .pipeline = std::move(pipeline),
+            .kernels = kernels_.kernels(),
+            .packs = pack_bytes(packs, rank_.parallel().mesh, std::max(in_flight, evaluated)),
+            .scratch = scaled(kernels_.largest_call(), packs.scale)};
   }
 
  private:
@@ -91,37 +124,75 @@ class Rehearsal {
     return elements;
   }
 
-  void rehearse_largest() {
-    ParallelState const& parallel = rank_.parallel();
-    bool const deterministic = config_.train.deterministic;
-    std::int64_t const data = deterministic ? 1 : parallel.data.size();
-    std::int64_t const tokens = divided_up(config_.train.batch_tokens, data);
-    std::int64_t const most_tokens = std::min(tokens, config_.train.micro_batch_tokens);
-    // In deterministic mode each micro-batch passes the pipeline separately.
-    std::int64_t const trained = deterministic ? 1 : std::min(divided_up(tokens, most_tokens), most_micro_batches);
-    std::int64_t const evaluated = 2 * parallel.pipeline.size();
-    RepeatedPack const packs(full_pack(most_tokens, config_.model.max_length, rank_.context()),
-                             std::max(trained, evaluated));
-    train(packs, {0, trained});
-    if (config_.train.validate_every > 0) {
-      rank_.pipeline().evaluate(packs, step({0, evaluated}));
+  /// Returns the number of micro-batches in flight.
+  std::int64_t rehearse_training(PlannedPacks const& packs) {
+    std::int64_t most = 1;
+    for (std::vector<Pack> const& list : packs.steps) {
+      rank_.pipeline().train(PackList(list), step({0, std::ssize(list)}));
+      most = std::max(most, most_demanding({std::ssize(list)}).second);
     }
+    if (packs.training.empty()) {
+      return most;
+    }
+    auto const [micro_batches, in_flight] = most_demanding(packs.micro_batches);
+    for (Pack const& pack : packs.training) {
+      rank_.pipeline().train(RepeatedPack(pack, micro_batches), step({0, micro_batches}));
+    }
+    return in_flight;
   }
 
-  void rehearse(BatchSamples const& samples) {
-    ParallelState const& parallel = rank_.parallel();
-    MicroBatchCut const cut = micro_batch_cut(config_.train, parallel);
-    for (int batch = 0; batch < samples.batches(); ++batch) {
-      auto const micro_batches = samples.cut(batch, cut);
-      if (!config_.train.deterministic) {
-        train(*micro_batches, {0, micro_batches->count()});
-        continue;
-      }
-      IndexRange const mine = share(micro_batches->count(), parallel.data.rank(), parallel.data.size());
-      for (std::int64_t index = mine.begin; index < mine.end; ++index) {
-        train(*micro_batches, {index, index + 1});
+  std::int64_t rehearse_validation(PlannedPacks const& packs) {
+    std::int64_t const ahead = 2 * rank_.parallel().pipeline.size();  // see Pipeline
+    if (!packs.steps.empty()) {
+      rank_.pipeline().evaluate(PackList(packs.validation), step({0, std::ssize(packs.validation)}));
+      return ahead;
+    }
+    for (Pack const& pack : packs.validation) {
+      rank_.pipeline().evaluate(RepeatedPack(pack, ahead), step({0, ahead}));
+    }
+    return ahead;
+  }
+
+  /// Of these numbers of micro-batches in a step the one that has the most in flight, and how many these are.
+  std::pair<std::int64_t, std::int64_t> most_demanding(std::vector<std::int64_t> const& numbers) {
+    int const stages = rank_.parallel().pipeline.size();
+    PipelinePlace const place{rank_.parallel().pipeline.rank(), stages, static_cast<int>(rank_.model().parts().size())};
+    std::pair<std::int64_t, std::int64_t> most{1, 1};
+    for (std::int64_t const number : numbers) {
+      std::int64_t const count = std::min(number, max_micro_batches_per_stage * stages);
+      most = std::max(most, {count, most_in_flight(training_actions(place, count))},
+                      [](auto const& one, auto const& other) {
+                        return std::pair(one.second, one.first) < std::pair(other.second, other.first);
+                      });
+    }
+    return most;
+  }
+
+  /// The arenas' bytes. In a pipeline messages decide which arena is free first, and so which micro-batches it meets,
+  /// and whether another one is needed: runs used up to 2 % more than their rehearsals. With a bit more than that the
+  /// plan is no less than what is used, but arenas need no more than the largest of their kind.
+  std::int64_t activations_of(PipelineMemory const& memory) const {
+    auto const bytes = static_cast<std::int64_t>(memory.total());
+    if (rank_.parallel().pipeline.size() == 1) {
+      return bytes;
+    }
+    std::int64_t equal = static_cast<std::int64_t>(memory.temporary);
+    for (std::vector<std::size_t> const* const arenas : {&memory.activations, &memory.messages}) {
+      std::size_t const largest = arenas->empty() ? 0 : std::ranges::max(*arenas);
+      equal += std::ssize(*arenas) * static_cast<std::int64_t>(largest);
+    }
+    constexpr double by_chance = 1.03;
+    return std::min(equal, scaled(bytes, by_chance));
+  }
+
+  static PipelineMemory scaled_memory(PipelineMemory memory, double scale) {
+    for (std::vector<std::size_t>* const arenas : {&memory.activations, &memory.messages}) {
+      for (std::size_t& bytes : *arenas) {
+        bytes = static_cast<std::size_t>(static_cast<double>(bytes) * scale);
       }
     }
+    memory.temporary = static_cast<std::size_t>(static_cast<double>(memory.temporary) * scale);
+    return memory;
   }
 
   PipelineStep step(IndexRange const& micro_batches) const {
@@ -130,10 +201,6 @@ class Rehearsal {
             .seed = config_.train.seed,
             .step = 0,
             .row_split = rank_.row_split()};
-  }
-
-  void train(MicroBatchSource const& packs, IndexRange const& micro_batches) {
-    rank_.pipeline().train(packs, step(micro_batches));
   }
 
   Config const& config_;
@@ -153,9 +220,40 @@ MemoryUse& MemoryUse::operator+=(MemoryUse const& more) {
   return *this;
 }
 
+std::int64_t MemoryNeed::margin() const {
+  return std::max((use.total() + packs + scratch) / margin_share, min_margin);
+}
+
+PlannedPacks BatchSamples::of_batches(Config const& config, Mesh const& mesh) const {
+  MicroBatchCut const cut = micro_batch_cut(config.train, idle_parallel_state(mesh, config.parallel));
+  PlannedPacks packs;
+  std::set<std::int64_t> numbers;
+  LargestPacks largest;
+  std::vector<Pack> all;
+  for (int batch = 0; batch < batches(); ++batch) {
+    auto const micro_batches = this->cut(batch, cut);
+    IndexRange mine{0, micro_batches->count()};
+    if (config.train.deterministic) {
+      mine = share(mine.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data));
+    }
+    numbers.insert(config.train.deterministic ? 1 : mine.count());
+    for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+      all.push_back(micro_batches->micro_batch(index));
+      std::int64_t const source = all.back().source_rows.tokens;
+      std::int64_t const target = all.back().target_rows.tokens;
+      largest.add({source, target, source + target}, std::ssize(all) - 1);
+    }
+  }
+  for (std::int64_t const place : largest.places()) {
+    packs.training.push_back(all[static_cast<std::size_t>(place)]);
+  }
+  packs.micro_batches.assign(numbers.begin(), numbers.end());
+  return packs;
+}
+
 MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                       Registries const& registries, BatchSamples const* samples) {
-  return Rehearsal(config, mesh, vocabulary, registries).run(samples);
+                       Registries const& registries, PlannedPacks const& packs) {
+  return Rehearsal(config, mesh, vocabulary, registries).run(packs);
 }
 
 MemoryUse measure_memory(TrainingEngine& engine) {

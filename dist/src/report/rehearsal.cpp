@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/report/rehearsal.hpp>
@@ -108,7 +111,15 @@ struct RehearsedRank::State {
     Shape const buffer{parameters.size()};
     std::size_t const bytes = static_cast<std::size_t>(parameters.size()) * size_of(parameter_dtype(dtype));
     values.emplace(2 * (bytes + 64), arenas);
-    parameters.bind(values->allocate(parameter_dtype(dtype), buffer), values->allocate(parameter_dtype(dtype), buffer));
+    try {
+      parameters.bind(values->allocate(parameter_dtype(dtype), buffer),
+                      values->allocate(parameter_dtype(dtype), buffer));
+    } catch (Error const& error) {  // training would take twice as much, and touch it
+      throw ConfigError(fmt::format(
+          "rank {}: parameters and gradients of {} together are more than the system grants ({}); smaller layers "
+          "(model.d_model, model.d_ff), or parallel.tensor and parallel.pipeline, which divide them, need less",
+          mesh.rank(), readable_size(2 * static_cast<std::int64_t>(bytes)), error.what()));
+    }
   }
 
   static constexpr Arena::Kind arenas = Arena::Kind::addresses;

@@ -33,6 +33,15 @@ std::vector<std::int64_t> costs_of(SampleSource const& samples, GlobalBatch cons
   return costs;
 }
 
+/// Tokens of a sequence on a context rank: see ContextRows.
+std::int64_t rows_of_rank(std::int64_t length, GroupMember context) {
+  if (context.ranks == 1) {
+    return length;
+  }
+  int const chunks = 2 * context.ranks;
+  return share(length, context.rank, chunks).count() + share(length, chunks - 1 - context.rank, chunks).count();
+}
+
 /// Cuts one data rank's samples into micro-batches.
 std::vector<IndexRange> cut_share(std::span<std::int64_t const> costs, MicroBatchCut const& cut) {
   IndexRange const mine = cut_evenly(costs, cut.data.ranks)[static_cast<std::size_t>(cut.data.rank)];
@@ -174,6 +183,28 @@ void SampledMicroBatches::read(std::int64_t index, PackTokens& into) const {
   auto const indices =
       std::span(batch_.samples).subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
   samples_.read(batch_.epoch, indices, static_cast<std::int32_t>(range.begin), into);
+}
+
+PackSize SampledMicroBatches::size(std::int64_t index) const {
+  IndexRange const& range = ranges_.at(static_cast<std::size_t>(index));
+  PackSize size;
+  for (std::int64_t place = range.begin; place < range.end; ++place) {
+    SampleCost const cost = samples_.cost(batch_.epoch, batch_.samples[static_cast<std::size_t>(place)]);
+    size.source += rows_of_rank(cost.source, context_);
+    size.target += rows_of_rank(cost.target, context_);
+    size.whole += cost.source + cost.target;
+  }
+  return size;
+}
+
+std::int64_t SampledMicroBatches::longer_tokens() const {
+  std::int64_t tokens = 0;
+  for (IndexRange const& range : ranges_) {
+    for (std::int64_t place = range.begin; place < range.end; ++place) {
+      tokens += samples_.cost(batch_.epoch, batch_.samples[static_cast<std::size_t>(place)]).longer();
+    }
+  }
+  return tokens;
 }
 
 Pack SampledMicroBatches::micro_batch(std::int64_t index) const {

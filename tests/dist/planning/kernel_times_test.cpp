@@ -59,5 +59,42 @@ TEST(KernelTimes, CallsWithoutProductsCountByBytes) {
   EXPECT_DOUBLE_EQ(times.time("add; x", {.operations = 0, .bytes = 30})->seconds, 3);
 }
 
+constexpr double now = 2e9;
+constexpr double day = 24 * 3600;
+
+TEST(KernelTimes, AreDistrustedWhenOldOrTakenOnABusyMachine) {
+  EXPECT_EQ(distrust({.cost = {}, .measured_at = now - day, .load = 0.2}, now), "");
+  EXPECT_EQ(distrust({.cost = {}, .measured_at = now - day, .load = 17.5}, now), "taken on a busy machine");
+  EXPECT_EQ(distrust({.cost = {}, .measured_at = now - 31 * day}, now), "older than a month");
+  EXPECT_EQ(distrust({}, now), "without a date");
+}
+
+TEST(KernelTimes, ForgottenOnesAreUsedUntilTheyAreMeasuredAgain) {
+  KernelTimes times;
+  times.add("a; b", {.cost = operations(100), .seconds = 5, .measured_at = now, .load = 9});
+  times.add("a; b", {.cost = operations(900), .seconds = 6, .measured_at = now});
+  times.forget_distrusted(now);
+  EXPECT_EQ(times.forgotten(), 1);
+  EXPECT_FALSE(times.knows("a; b", operations(100), true));
+  EXPECT_TRUE(times.knows("a; b", operations(900), true));
+  EXPECT_DOUBLE_EQ(times.time("a; b", operations(100))->seconds, 5);
+  times.add("a; b", {.cost = operations(100), .seconds = 1, .measured_at = now});
+  EXPECT_TRUE(times.knows("a; b", operations(100), true));
+  times.forget_all();
+  EXPECT_EQ(times.forgotten(), 2);
+}
+
+TEST(KernelTimes, OfTwoThatWereTakenOnABusyMachineTheShorterStays) {
+  KernelTimes times;
+  auto const add = [&](double seconds, double load) {
+    times.add("a; b", {.cost = operations(100), .seconds = seconds, .first_seconds = 2 * seconds, .load = load});
+    return times.time("a; b", operations(100))->seconds;
+  };
+  EXPECT_DOUBLE_EQ(add(3, 9), 3);
+  EXPECT_DOUBLE_EQ(add(5, 9), 3);
+  EXPECT_DOUBLE_EQ(add(4, 0), 4) << "a quiet machine's time replaces it";
+  EXPECT_DOUBLE_EQ(add(5, 0), 5);
+}
+
 }  // namespace
 }  // namespace heddle

@@ -136,7 +136,7 @@ TEST_F(PlannerTest, PredictsTheMemoryAndTheTrafficOfARun) {
     RaggedSamples const samples(true);
     Planner planner = planner_of(config, {.nodes = 1, .ranks_per_node = world_.size()}, samples);
     LayoutPlan const plan = planner.estimate(choice);
-    std::vector<MemoryUse> const expected = planner.expected_memory(choice);
+    std::vector<MemoryNeed> const expected = planner.memory_of_ranks(choice, true);
 
     ParallelState const parallel = parallel_of(layout, world_);
     TestBench bench(config.model, DType::float32, KernelChoices());  // its kernels keep nothing yet
@@ -149,10 +149,10 @@ TEST_F(PlannerTest, PredictsTheMemoryAndTheTrafficOfARun) {
     engine.step(*batch, 0, 1e-3);
     TrafficByGroup const after = traffic_of(parallel) - before;
     int const stage = parallel.pipeline.rank();
+    expect_equal(expected[static_cast<std::size_t>(world_.rank())].use, measure_memory(engine), layout.sizes[0] > 1);
     if (world_.rank() != rehearsed_rank(choice, stage)) {
       continue;
     }
-    expect_equal(expected[static_cast<std::size_t>(stage)], measure_memory(engine), layout.sizes[0] > 1);
     for (auto const& [name, ledger] : {std::pair("context", after[3]), {"tensor", after[4]}, {"replicas", after[5]}}) {
       auto const found = std::ranges::find(plan.groups, name, &GroupTraffic::name);
       std::int64_t const planned = found == plan.groups.end() ? 0 : found->bytes;
@@ -178,13 +178,18 @@ TEST_F(PlannerTest, EstimatesTheMemoryThatTheRunPlans) {
     Planner planner = planner_of(config, {.nodes = 1, .ranks_per_node = world_.size()}, samples);
     LayoutPlan plan = planner.estimate(choice);
     auto const estimated = static_cast<double>(plan.node_bytes);
-    planner.plan_exactly(plan);
+    std::vector<MemoryNeed> const ranks = planner.plan_exactly(plan);
     EXPECT_NEAR(estimated / static_cast<double>(plan.node_bytes), 1, 0.15);
-    for (int stage = 0; stage < layout.sizes[0]; ++stage) {
-      Mesh const mesh(layout.sizes, rehearsed_rank(choice, stage), world_.size());
-      EXPECT_EQ(plan.stages[static_cast<std::size_t>(stage)],
-                plan_memory(config, mesh, vocabulary, bench_.registries()).use);
+    std::int64_t bytes = 0;
+    for (int rank = 0; rank < world_.size(); ++rank) {
+      Mesh const mesh(layout.sizes, rank, world_.size());
+      MemoryNeed const& planned = ranks[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(planned.use, plan_memory(config, mesh, vocabulary, bench_.registries(), full_packs(config, mesh)).use);
+      EXPECT_GE(plan.stages[static_cast<std::size_t>(mesh.coordinate(MeshAxis::pipeline))].activations,
+                planned.use.activations);
+      bytes += planned.total();
     }
+    EXPECT_EQ(plan.node_bytes, bytes);
   }
 }
 
@@ -204,7 +209,11 @@ TEST_F(PlannerTest, RejectsLayoutsByTheLimitThatTheyBreak) {
   Plan const roomy = best(std::int64_t{1} << 40);
   ASSERT_EQ(roomy.best.size(), 5U);
   EXPECT_GT(roomy.fitting, 5);
-  EXPECT_TRUE(std::ranges::is_sorted(roomy.best, {}, &LayoutPlan::step_seconds));
+  double const fastest = std::ranges::min(roomy.best, {}, &LayoutPlan::step_seconds).step_seconds;
+  for (LayoutPlan const& plan : roomy.best) {
+    EXPECT_LE(plan.step_seconds, fastest * (1 + plan.error()));
+    EXPECT_GE(complexity(plan.layout), complexity(roomy.best.front().layout));
+  }
   EXPECT_THAT(roomy.rejections, Contains(Field(&Rejection::limit, "the ranks of a node, with parallel.tensor")));
   EXPECT_THAT(roomy.rejections, Contains(Field(&Rejection::limit, "the model, with parallel.tensor")));  // 8 heads
   EXPECT_THAT(roomy.rejections, Not(Contains(Field(&Rejection::limit, "the memory of a node"))));
@@ -218,6 +227,74 @@ TEST_F(PlannerTest, RejectsLayoutsByTheLimitThatTheyBreak) {
   EXPECT_TRUE(none.best.empty());
   EXPECT_EQ(none.fitting, 0);
   EXPECT_THAT(describe_best(none, 1000), HasSubstr("rejected by the memory of a node"));
+}
+
+TEST_F(PlannerTest, ABatchOfTooFewTokensIsNamed) {
+  if (world_.rank() > 0) {
+    return;
+  }
+  Config config = small_config();
+  config.model.max_length = 200;
+  RaggedSamples const samples(false);
+  Plan const plan =
+      planner_of(config, {.nodes = 1, .ranks_per_node = 64, .node_memory = std::int64_t{1} << 40}, samples)
+          .best_layouts(1);
+  EXPECT_THAT(
+      plan.rejections,
+      Contains(testing::AllOf(
+          Field(&Rejection::limit, batch_limit),
+          Field(&Rejection::example,
+                HasSubstr("the batch of 2,400 tokens has 37 tokens a rank (64 ranks), fewer than one sequence of "
+                          "model.max_length = 200; with train.batch_tokens = 12,800 there is one each")))));
+  Plan const most{.rejections = {{batch_limit, "the batch has too few tokens", 60}, {"another limit", "x", 3}}};
+  EXPECT_THAT(describe_best(most, 100),
+              testing::StartsWith("60 of the layouts are left out: the batch has too few tokens\n"));
+  Plan const few{.fitting = 100, .rejections = {{batch_limit, "the batch has too few tokens", 60}}};
+  EXPECT_THAT(describe_best(few, 100),
+              HasSubstr("60 layouts rejected by the tokens of a batch; for example the batch"));
+}
+
+TEST_F(PlannerTest, StageLayersStayWhereTheStagesAndTheScheduleDo) {
+  Config config = small_config();
+  config.parallel.pipeline = 2;
+  config.parallel.pipeline_schedule = PipelineSchedule::interleaved;
+  config.parallel.stage_layers = {1, 3, 3, 1};
+  LayoutChoice choice = choice_of({.sizes = {2, 1, 1, 1}, .schedule = PipelineSchedule::interleaved});
+  EXPECT_EQ(with_layout(config, choice).parallel.stage_layers, config.parallel.stage_layers);
+  choice.pipeline_schedule = PipelineSchedule::one_forward_one_backward;
+  EXPECT_TRUE(with_layout(config, choice).parallel.stage_layers.empty());
+  choice = choice_of({.sizes = {4, 1, 1, 1}, .schedule = PipelineSchedule::interleaved});
+  EXPECT_TRUE(with_layout(config, choice).parallel.stage_layers.empty());
+}
+
+TEST_F(PlannerTest, SimplerLayoutsHaveFewerParts) {
+  EXPECT_EQ(complexity(choice_of({.sizes = {1, 8, 1, 1}})), 0);
+  EXPECT_EQ(complexity(choice_of({.sizes = {1, 8, 1, 1}, .shard_optimizer = true})), 1);
+  EXPECT_EQ(complexity(choice_of({.sizes = {1, 1, 1, 8}, .sequence_parallel = true})), 3);
+  EXPECT_EQ(complexity(choice_of({.sizes = {1, 1, 2, 4}})), 4);
+}
+
+TEST_F(PlannerTest, TheTableOfNodesHasSpeedEfficiencyAndTime) {
+  if (world_.rank() > 0) {
+    return;
+  }
+  Config const config = small_config();
+  RaggedSamples const samples(false);
+  Planner planner =
+      planner_of(config, {.nodes = 3, .ranks_per_node = 1, .node_memory = std::int64_t{1} << 40}, samples);
+  std::vector<NodesPlan> plans = planner.best_by_nodes();
+  ASSERT_EQ(plans.size(), 3U);
+  EXPECT_EQ(plans[2].nodes, 3);
+  ASSERT_TRUE(plans[1].best);
+  EXPECT_EQ(plans[1].best->layout.ranks(), 2);
+  EXPECT_EQ(planner.best_layouts(1).best.front().layout.ranks(), 3) << "the planner's own machines are as before";
+  plans[0].best.reset();
+  plans[1].best->step_seconds = 0.5;
+  plans[2].best->step_seconds = 0.4;
+  std::string const table = describe_nodes(plans, 3000, 36000);
+  EXPECT_THAT(table, HasSubstr("none fits"));
+  EXPECT_THAT(table, testing::ContainsRegex(" 2 +6,000 +100 % +5.00 +10.0 "));
+  EXPECT_THAT(table, testing::ContainsRegex(" 3 +7,500 +83 % +4.00 +12.0 "));
 }
 
 // Interleaved stages hold a part of the encoder and one of the decoder.

@@ -51,8 +51,10 @@ TEST_F(AvailableMemoryTest, OfThisMachineIsKnown) {
 }
 
 TEST_F(AvailableMemoryTest, RanksOfAMachineShareIt) {
-  MemoryUse const planned{.parameters = 2 * gibibyte, .activations = gibibyte};
-  std::int64_t const all = 3 * gibibyte * world_.size();
+  MemoryNeed const planned{
+      .use = {.parameters = 2 * gibibyte, .activations = gibibyte}, .packs = gibibyte / 4, .scratch = gibibyte / 4};
+  ASSERT_EQ(planned.total(), 7 * gibibyte / 2 + 7 * gibibyte / 40);  // a twentieth of margin
+  std::int64_t const all = planned.total() * world_.size();
   EXPECT_NO_THROW(require_memory(world_, planned, {.host = all}));
   std::string const error = error_of([&] { require_memory(world_, planned, {.host = all - 1}); });
   EXPECT_NE(error.find("does not fit into the memory of host"), std::string::npos) << error;
@@ -60,10 +62,10 @@ TEST_F(AvailableMemoryTest, RanksOfAMachineShareIt) {
 }
 
 TEST_F(AvailableMemoryTest, AGroupLimitsItsOwnRanksOnly) {
-  MemoryUse const planned{.gradients = gibibyte};
-  AvailableMemory const own{.group = gibibyte, .group_name = "/task-" + std::to_string(world_.rank())};
+  MemoryNeed const planned{.use = {.gradients = gibibyte}};
+  AvailableMemory const own{.group = planned.total(), .group_name = "/task-" + std::to_string(world_.rank())};
   EXPECT_NO_THROW(require_memory(world_, planned, own));
-  AvailableMemory const shared{.group = gibibyte, .group_name = "/job"};
+  AvailableMemory const shared{.group = planned.total(), .group_name = "/job"};
   std::string const error = error_of([&] { require_memory(world_, planned, shared); });
   EXPECT_EQ(error.find("control group /job") != std::string::npos, world_.size() > 1) << error;
 }

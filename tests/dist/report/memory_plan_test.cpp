@@ -57,6 +57,17 @@ Pack real_pack(std::int64_t index, std::int64_t tokens, GroupMember split) {
   }
 }
 
+/// Full micro-batches of the configured size, as `real_pack` makes them.
+PlannedPacks packs_of(Config const& config, ParallelState const& parallel) {
+  Pack const full = full_pack(config.train.micro_batch_tokens, config.model.max_length,
+                              {parallel.context.rank(), parallel.context.size()});
+  PlannedPacks packs{.training = {full}, .micro_batches = {config.train.deterministic ? 1 : micro_batches}};
+  if (config.train.validate_every > 0) {
+    packs.validation = {full};
+  }
+  return packs;
+}
+
 class MemoryPlanTest : public DistTest {
  protected:
   /// The predicted and the measured memory of a step with real kernels and messages.
@@ -64,7 +75,8 @@ class MemoryPlanTest : public DistTest {
     TestBench bench(config.model, DType::float32, KernelChoices());
     ParallelState const parallel = parallel_of(layout, world_);
     MemoryReport report;
-    report.predicted = plan_memory(config, parallel.mesh, vocabulary, bench.registries()).use;
+    report.predicted =
+        plan_memory(config, parallel.mesh, vocabulary, bench.registries(), packs_of(config, parallel)).use;
     TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary});
     engine.parameters().initialize(1);
     auto const make = [&](std::int64_t index) {
@@ -148,7 +160,8 @@ TEST_F(MemoryPlanTest, TrainingFitsIntoThePlannedArenas) {
     config.train.validate_every = 1;
     TestBench bench(config.model, DType::float32, KernelChoices());
     ParallelState const parallel = parallel_of(layout, world_);
-    PipelineMemory const planned = plan_memory(config, parallel.mesh, vocabulary, bench.registries()).pipeline;
+    PipelineMemory const planned =
+        plan_memory(config, parallel.mesh, vocabulary, bench.registries(), packs_of(config, parallel)).pipeline;
     TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary});
     engine.parameters().initialize(1);
     engine.pipeline().reserve(planned);
@@ -184,8 +197,8 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
     Registries registries;
     register_built_in_layers(registries.layers);
     auto const& [pipeline, data, context, tensor] = layout.sizes;
-    return plan_memory(config, Mesh(layout.sizes, rank, pipeline * data * context * tensor), vocabulary, registries)
-        .use;
+    Mesh const mesh(layout.sizes, rank, pipeline * data * context * tensor);
+    return plan_memory(config, mesh, vocabulary, registries, full_packs(config, mesh)).use;
   };
   MemoryUse const one = plan({}, 0);
   EXPECT_EQ(one.moments, 2 * one.parameters);
@@ -206,6 +219,54 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
   // The first stage keeps more micro-batches in flight, the last one has the logits.
   EXPECT_GT(plan({.sizes = {4, 1, 1, 1}}, 0).activations, plan({.sizes = {4, 1, 1, 1}}, 3).activations);
   EXPECT_THROW(plan({.sizes = {16, 1, 1, 1}}, 0), ConfigError);
+}
+
+// A rank's share of a batch is smaller than a micro-batch, but the validation set is not divided by batches.
+TEST_F(MemoryPlanTest, ValidationHasItsOwnMicroBatches) {
+  Config config = config_of({});
+  Registries registries;
+  register_built_in_layers(registries.layers);
+  auto const activations = [&](std::int64_t validate_every, std::int64_t tokens) {
+    config.train.validate_every = validate_every;
+    config.train.micro_batch_tokens = tokens;
+    config.train.batch_tokens = 8 * 100;
+    Mesh const mesh({1, 8, 1, 1}, 3, 8);
+    DataBounds const bounds{.training = {.longest = 30}, .validation = {.tokens = 4000, .longest = 30}};
+    return plan_memory(config, mesh, vocabulary, registries, full_packs(config, mesh, bounds)).use.activations;
+  };
+  EXPECT_GT(activations(1, 1600), 2 * activations(0, 1600));
+  EXPECT_EQ(activations(1, 8000), activations(1, 4000)) << "more than all of the validation set";
+}
+
+// No rehearsal holds it, and no host could hold its packs.
+TEST_F(MemoryPlanTest, AHugeMicroBatchIsPlannedByASmallerOne) {
+  Registries registries;
+  register_built_in_layers(registries.layers);
+  auto const planned = [&](std::int64_t tokens) {
+    Config config = config_of({});
+    config.train.batch_tokens = config.train.micro_batch_tokens = tokens;
+    return plan_memory(config, Mesh(), vocabulary, registries, full_packs(config, Mesh()));
+  };
+  constexpr std::int64_t rehearsed = std::int64_t{1} << 16;
+  constexpr std::int64_t huge = 2'000'000'000;
+  MemoryPlan const plan = planned(huge);
+  double const factor = static_cast<double>(huge) / rehearsed;
+  EXPECT_NEAR(static_cast<double>(plan.use.activations),
+              factor * static_cast<double>(planned(rehearsed).use.activations), 1e9);
+  EXPECT_GT(plan.packs, huge * 6 * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  EXPECT_GT(plan.scratch, 0);
+  EXPECT_EQ(plan.need().total(), plan.use.total() + plan.packs + plan.scratch + plan.need().margin());
+  EXPECT_GE(plan.need().margin(), plan.use.total() / 20);
+}
+
+TEST_F(MemoryPlanTest, PacksOfAPrefixMaskHavePrefixes) {
+  Config config = config_of({});
+  config.model.stacks = {"decoder"};
+  config.model.decoder.sublayers = {"self_attention", "feed_forward"};
+  config.model.decoder.settings["self_attention.mask"] = {std::string("prefix"), "test"};
+  TestBench bench(config_of({}).model, DType::float32, KernelChoices());
+  PlannedPacks const packs = full_packs(config, Mesh(), {.prefixes = true});
+  EXPECT_GT(plan_memory(config, Mesh(), vocabulary, bench.registries(), packs).use.activations, 0);
 }
 
 TEST_F(MemoryPlanTest, TheTableHasEveryRankOrFoldsThem) {

@@ -6,8 +6,10 @@
 #include <heddle/core/operations/observation.hpp>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -33,16 +35,28 @@ struct TimedWork {
   Cost cost;
   double seconds = 0;
   double first_seconds = 0;  ///< of the first call after an update, which packs weights again
+  double spread = 0;         ///< share by which the median of the rounds was above the least
+  double measured_at = 0;    ///< seconds since 1970; 0: not known
+  double load = 0;           ///< of the machine meanwhile, beside the ranks that measured, for each of its cores
 
   bool operator==(TimedWork const&) const = default;
 };
+
+/// The reason why a time should be measured again; "" where it can be trusted. A time is trusted for a month, and not
+/// if it was taken on a busy machine.
+std::string distrust(TimedWork const& work, double now);
 
 /// Seconds of kernels' calls, measured on one machine. Between two measured sizes of a kind times are interpolated,
 /// beyond them they are in proportion to the cost; a kind that was never measured takes the rate of its family.
 class KernelTimes {
  public:
-  /// Replaces a time of the same kind and cost.
+  /// Replaces a time of the same kind and cost. Of two times that were taken on a busy machine, the shorter one stays.
   void add(std::string const& kind, TimedWork const& work);
+  /// Makes times unknown for `knows` until they are added again: those that `distrust` names, or all.
+  void forget_distrusted(double now);
+  void forget_all();
+  /// The number of times that forget made unknown.
+  std::int64_t forgotten() const { return std::ssize(forgotten_); }
   /// True if the kind has a time whose cost is within a tenth of this one or, unless `exactly`, times below and above.
   bool knows(std::string const& kind, Cost const& cost, bool exactly) const;
   /// Of one call; nothing if not even the family is known.
@@ -56,6 +70,7 @@ class KernelTimes {
  private:
   std::int64_t revision_ = 0;
   std::map<std::string, std::vector<TimedWork>> times_;  ///< by kind, ascending by cost
+  std::set<std::pair<std::string, double>> forgotten_;   ///< by kind and size; they are used where nothing is better
 };
 
 }  // namespace heddle

@@ -25,10 +25,13 @@ struct LayoutChoice {
   bool operator==(LayoutChoice const&) const = default;
 };
 
-/// The configuration with these keys; parallel.stage_layers stays only where its number of stages fits.
+/// The configuration with these keys; parallel.stage_layers stays where the stages and their schedule do.
 Config with_layout(Config config, LayoutChoice const& layout);
 /// The layout that a configuration asks for on this many ranks. Throws as make_mesh does.
 LayoutChoice layout_of(Config const& config, ModelDescription const& model, int ranks);
+/// The number of things in a layout that can go wrong or be slower than planned: 2 for each axis beside data, 1 for
+/// each switch.
+int complexity(LayoutChoice const& layout);
 /// "tensor 2 sequence-parallel × pipeline 4 interleaved × data 8, optimizer sharded, micro-batches of 4,096".
 std::string describe(LayoutChoice const& layout);
 
@@ -47,6 +50,9 @@ struct Rejection {
   std::string example;       ///< of the first of them: "tensor 4: …"
   std::int64_t layouts = 0;  ///< their number
 };
+
+/// The limit of layouts for which a batch has too few tokens.
+inline constexpr char const* batch_limit = "the tokens of a batch";
 
 /// Adds a layout to those of its limit.
 void reject(std::vector<Rejection>& rejections, std::string const& limit, std::string const& example,

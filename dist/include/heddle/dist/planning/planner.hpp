@@ -43,7 +43,7 @@ struct GroupTraffic {
 struct LayoutPlan {
   LayoutChoice layout;
   std::vector<MemoryUse> stages{};  ///< of the largest rank of each stage
-  std::int64_t node_bytes = 0;      ///< of the node whose ranks take most
+  std::int64_t node_bytes = 0;      ///< of the node whose ranks need most: MemoryNeed::total
   std::int64_t micro_batches = 0;   ///< of a data rank in a step
   double step_seconds = 0;
   double kernel_seconds = 0;  ///< of the busiest stage: passes and update
@@ -51,13 +51,25 @@ struct LayoutPlan {
   double bubble = 0;  ///< idle share of the pipeline's passes
   std::vector<GroupTraffic> groups{};
   double assumed_share = 0;  ///< of kernel_seconds: kernels that were never measured
+  double spread = 0;         ///< of kernel_seconds: the mean of TimedWork::spread
+
+  /// The share by which step_seconds may be wrong: estimates of measured kernels are within about a twentieth.
+  double error() const;
 };
 
-/// The layouts that fit, the fastest first.
+/// The layouts that fit.
 struct Plan {
-  std::vector<LayoutPlan> best{};  ///< at most as many as asked for; their memory is that of the run's own plan
-  std::int64_t fitting = 0;        ///< all that fit, those that are not in `best` by an estimate of their memory
+  /// At most as many as asked for, the fastest first, but for layouts that are as fast as the fastest within the error
+  /// of the estimates: of these the simplest comes first. Their memory is that of the run's own plan.
+  std::vector<LayoutPlan> best{};
+  std::int64_t fitting = 0;  ///< all that fit, those that are not in `best` by an estimate of their memory
   std::vector<Rejection> rejections{};
+};
+
+/// The best layout of some of the nodes.
+struct NodesPlan {
+  int nodes = 1;
+  std::optional<LayoutPlan> best{};  ///< none: no layout fits
 };
 
 /// Plans runs that need not exist: a pure function of the request. Layouts with equal stages share their rehearsals.
@@ -72,12 +84,16 @@ class Planner {
   /// Times, traffic and an estimate of the memory (within some percent of plan_memory). Throws ConfigError for a
   /// layout that the model refuses.
   LayoutPlan estimate(LayoutChoice const& layout);
-  /// Replaces the memory by that of the largest possible micro-batches, as the run itself plans it.
-  void plan_exactly(LayoutPlan& plan) const;
-  /// The memory of the largest rank of each stage in training on the request's batches.
-  std::vector<MemoryUse> expected_memory(LayoutChoice const& layout) const;
+  /// Replaces the memory by that of the run's largest micro-batches, as the run itself plans it; returns every rank's.
+  std::vector<MemoryNeed> plan_exactly(LayoutPlan& plan) const;
+  /// The memory of every rank, as the run itself plans it or, if `first_batches`, for the request's batches alone. Of
+  /// more than max_ranks_planned ranks those of a stage have that of its last rank of data rank 0.
+  std::vector<MemoryNeed> memory_of_ranks(LayoutChoice const& layout, bool first_batches) const;
+  static constexpr int max_ranks_planned = 16;
   /// All layouts of the machines' ranks.
   Plan best_layouts(std::size_t count);
+  /// The best layout of 1, 2, 4, … nodes and of all of them.
+  std::vector<NodesPlan> best_by_nodes();
   /// The rank's part of a usual micro-batch, as rehearse_stage takes it.
   Pack const& typical_pack(LayoutChoice const& layout);
   /// Whether the times of all its kernels are known: see KernelTimes::knows.
@@ -87,13 +103,20 @@ class Planner {
 
  private:
   class Estimate;
+  /// Those whose memory may suffice, the fastest first.
+  std::vector<LayoutPlan> estimate_all(std::vector<LayoutChoice> const& layouts, std::vector<Rejection>& rejections);
+
   struct State;
   std::unique_ptr<State> state_;
 };
 
 /// A layout's tables in text: time, memory by part, communication by group.
 std::string describe_plan(LayoutPlan const& plan);
-/// One line for each of the best, and one for each limit that others broke.
+/// One line for each of the best, and one for each limit that others broke. Where a batch's tokens are the limit of
+/// most layouts, that comes first.
 std::string describe_best(Plan const& plan, std::int64_t batch_tokens);
+/// One line for each number of nodes: tokens per second, their efficiency beside the fewest nodes that a layout fits
+/// into, and the time and node-hours of a run of `steps`.
+std::string describe_nodes(std::vector<NodesPlan> const& plans, std::int64_t batch_tokens, std::int64_t steps);
 
 }  // namespace heddle

@@ -23,9 +23,9 @@ struct AvailableMemory {
 /// directory of proc and sys.
 AvailableMemory available_memory(std::filesystem::path const& root = "/");
 
-/// Throws ConfigError on every rank if the ranks of a machine, or of a control group, plan more memory than is
-/// available there; names the place, how many ranks share it, the plan's parts and remedies. Collective over `world`;
-/// no rank may have taken the planned memory before.
-void require_memory(Communicator const& world, MemoryUse const& planned, AvailableMemory const& available);
+/// Throws ConfigError on every rank if the ranks of a machine, or of a control group, need more memory (with the
+/// margin) than is available there; names the place, how many ranks share it, the plan's parts and remedies.
+/// Collective over `world`; no rank may have taken the planned memory before.
+void require_memory(Communicator const& world, MemoryNeed const& needed, AvailableMemory const& available);
 
 }  // namespace heddle

@@ -4,6 +4,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/model_part.hpp>
+#include <heddle/core/training/planned_packs.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <memory>
 #include <string>
@@ -35,11 +36,27 @@ struct SelectedKernel {
   auto operator<=>(SelectedKernel const&) const = default;
 };
 
+/// A rank's memory with all that the tables of MemoryUse do not have.
+struct MemoryNeed {
+  MemoryUse use;
+  std::int64_t packs = 0;    ///< the samples of a step and packs of them, on the host: at most
+  std::int64_t scratch = 0;  ///< of a kernel's call: at most, the call's own operands
+
+  /// For MPI's buffers, the allocator's losses and samples that differ from those planned for: a twentieth of the
+  /// rest, at least 32 MiB.
+  std::int64_t margin() const;
+  std::int64_t total() const { return use.total() + packs + scratch + margin(); }
+};
+
 /// The memory that training will need at most.
 struct MemoryPlan {
   MemoryUse use;
-  PipelineMemory pipeline;              ///< the activations, arena by arena
+  PipelineMemory pipeline;              ///< the activations, arena by arena; in a pipeline `use` has some more
   std::vector<SelectedKernel> kernels;  ///< sorted, each once; those of the model, not of the optimizer
+  std::int64_t packs = 0;               ///< see MemoryNeed
+  std::int64_t scratch = 0;
+
+  MemoryNeed need() const { return {use, packs, scratch}; }
 };
 
 /// Global batches that a plan is made for.
@@ -53,18 +70,20 @@ class BatchSamples {
   virtual int batches() const = 0;
   /// A rank's micro-batches of batch [0, batches()), as a run would cut them.
   virtual std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const = 0;
+  /// Those of a run's micro-batches on the mesh's rank that need the most memory. By default any data's.
+  virtual PlannedPacks largest(Config const& config, Mesh const& mesh) const { return full_packs(config, mesh); }
+  /// Those of these batches alone, and no validation.
+  PlannedPacks of_batches(Config const& config, Mesh const& mesh) const;
 };
 
 /// Plans the memory of training on the mesh's rank, which need not run. Exact: parameters, gradients, moments and
-/// kernels' packed weights. Activations are those of a rehearsal of a step (and of a validation, if there is one) with
-/// the largest micro-batches, both sides of which have train.micro_batch_tokens tokens, or batch_tokens / data if that
-/// is less. Real batches rarely have both sides full, so real activations are rarely larger. Kernels are those that
-/// the configuration selects; operations without any registered kernel keep nothing. Not included: MPI's buffers, the
-/// program, the gradients that train.deterministic keeps, and beam search. Kokkos must be initialised. Throws
-/// ConfigError for an impossible layout. With `samples` activations are those of training on these batches, instead of
-/// the largest possible ones and of a validation.
+/// kernels' packed weights. Activations are those of a rehearsal of steps and of a validation with `packs`: those of
+/// the run's largest micro-batches. Kernels are those that the configuration selects; operations without any registered
+/// kernel keep nothing. Not included: MPI's buffers, the program, the gradients that train.deterministic keeps, and
+/// beam search. Kokkos must be initialised. Throws ConfigError for an impossible layout and where the system refuses
+/// the addresses of the parameters.
 MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                       Registries const& registries, BatchSamples const* samples = nullptr);
+                       Registries const& registries, PlannedPacks const& packs);
 
 /// Measures the memory that an engine has used so far.
 MemoryUse measure_memory(TrainingEngine& engine);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
+#include <heddle/core/training/planned_packs.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
 #include <span>
 #include <vector>
@@ -72,6 +73,10 @@ class SampledMicroBatches final : public MicroBatchSource {
   std::int64_t count() const override { return static_cast<std::int64_t>(ranges_.size()); }
   BatchTokens tokens() const override { return batch_.tokens; }
   Pack micro_batch(std::int64_t index) const override;
+  /// Of micro-batch `index`, without reading it.
+  PackSize size(std::int64_t index) const;
+  /// The tokens of all micro-batches here; a sample counts its longer side.
+  std::int64_t longer_tokens() const;
   /// into = the tokens of micro-batch `index`, whole.
   void read(std::int64_t index, PackTokens& into) const;
 

@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <heddle/core/training/planned_packs.hpp>
+
+namespace heddle {
+
+namespace {
+
+/// Activations of about this many elements of a layer's width fit into the arenas of a rehearsal.
+constexpr std::int64_t rehearsed_elements = std::int64_t{1} << 28;
+constexpr std::int64_t min_rehearsed_tokens = 256;
+constexpr std::int64_t max_rehearsed_tokens = std::int64_t{1} << 16;
+/// More micro-batches than this need no more memory.
+constexpr std::int64_t max_micro_batches = 256;
+
+std::int64_t divided_up(std::int64_t count, std::int64_t by) {
+  return count / by + (count % by > 0 ? 1 : 0);
+}
+
+/// The tokens of a pack, on all context ranks, that a rehearsal of this model can hold.
+std::int64_t rehearsed_tokens(ModelConfig const& model, int context) {
+  std::int64_t const layers = std::max<std::int64_t>(1, model.encoder.layers + model.decoder.layers);
+  std::int64_t const width = std::max<std::int64_t>({1, model.d_model, model.d_ff / 4});
+  return context * std::clamp(rehearsed_elements / layers / width, min_rehearsed_tokens, max_rehearsed_tokens);
+}
+
+/// The bounds with model.max_length where nothing is known.
+SampleBounds known(SampleBounds bounds, ModelConfig const& model) {
+  bounds.longest = bounds.longest > 0 ? std::min<std::int64_t>(bounds.longest, model.max_length) : model.max_length;
+  bounds.typical = bounds.typical > 0 ? std::min(bounds.typical, bounds.longest) : bounds.longest;
+  return bounds;
+}
+
+/// The tokens of the largest micro-batch of a data rank whose share of a batch has at most `share`.
+std::int64_t largest_of_share(std::int64_t share, std::int64_t longest, TrainConfig const& train, int stages) {
+  std::int64_t const most = std::max<std::int64_t>(train.micro_batch_tokens, longest);
+  std::int64_t largest = std::min(share, most);
+  if (stages > 1 && !train.deterministic && share > train.micro_batch_tokens) {
+    // At least two parts of about equal tokens, each of whole samples.
+    largest = std::max(largest, std::min(share, std::min(most, divided_up(share, 2)) + longest));
+  }
+  return largest;
+}
+
+}  // namespace
+
+Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split, bool prefixes) {
+  PackTokens pack_tokens;
+  for (SideTokens* const side : {&pack_tokens.source, &pack_tokens.target}) {
+    side->clear(true);
+    side->predicts = true;
+    side->prefixed = prefixes;
+    std::int32_t sample = 0;
+    for (std::int64_t left = tokens; left > 0; left -= length) {
+      auto const here = static_cast<std::int32_t>(std::min(left, length));
+      side->sample.push_back(sample++);
+      side->length.push_back(here);
+      if (prefixes) {
+        side->prefix.push_back(here / 2);
+      }
+    }
+    side->id.assign(static_cast<std::size_t>(tokens), 0);  // sizes alone count
+    side->output.assign(static_cast<std::size_t>(tokens), 0);
+  }
+  return make_pack(pack_tokens, split);
+}
+
+PlannedPacks full_packs(Config const& config, Mesh const& mesh, DataBounds const& bounds) {
+  TrainConfig const& train = config.train;
+  SampleBounds const training = known(bounds.training, config.model);
+  SampleBounds const validation = known(bounds.validation, config.model);
+  int const stages = mesh.size(MeshAxis::pipeline);
+  int const context = mesh.size(MeshAxis::context);
+  std::int64_t const data = train.deterministic ? 1 : mesh.size(MeshAxis::data);
+  // A sample that is longer than a batch is a batch by itself.
+  std::int64_t const batch =
+      std::max<std::int64_t>(training.longest, std::min<std::int64_t>(train.batch_tokens, training.tokens));
+  std::int64_t const share = data == 1 ? batch : std::min(batch, divided_up(batch, data) + training.longest);
+  std::int64_t const trained = largest_of_share(share, training.longest, train, stages);
+  std::int64_t const validated =
+      bounds.validates && train.validate_every > 0
+          ? std::min(std::max<std::int64_t>(train.micro_batch_tokens, validation.longest), validation.tokens)
+          : 0;
+  std::int64_t const most = std::max(trained, validated);
+  PlannedPacks packs{.training = {}, .step_tokens = share, .validation = {}};
+  packs.scale = std::max(1.0, static_cast<double>(most) / static_cast<double>(rehearsed_tokens(config.model, context)));
+  GroupMember const split{mesh.coordinate(MeshAxis::context), context};
+  auto const add = [&](std::vector<Pack>& into, std::int64_t tokens, SampleBounds const& samples) {
+    auto const rehearsed =
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(tokens) / packs.scale));
+    into.push_back(full_pack(rehearsed, samples.longest, split, bounds.prefixes));
+    if (context > 1 && samples.typical < samples.longest) {
+      into.push_back(full_pack(rehearsed, samples.typical, split, bounds.prefixes));
+    }
+  };
+  add(packs.training, trained, training);
+  if (validated > 0) {
+    add(packs.validation, validated, validation);
+  }
+  if (!train.deterministic) {  // in deterministic mode each micro-batch passes the pipeline separately
+    // Two neighbouring micro-batches have more than micro_batch_tokens together.
+    std::int64_t const count =
+        std::min(2 * divided_up(share, std::max<std::int64_t>(1, train.micro_batch_tokens)), max_micro_batches);
+    packs.micro_batches = {std::min<std::int64_t>(count, 2 * stages - 1), count};
+  }
+  return packs;
+}
+
+void LargestPacks::add(PackSize const& size, std::int64_t place) {
+  std::array<std::int64_t, 8> const measures{size.source,
+                                             size.target,
+                                             size.source + size.target,
+                                             2 * size.source + size.target,
+                                             size.source + 2 * size.target,
+                                             4 * size.source + size.target,
+                                             size.source + 4 * size.target,
+                                             size.whole};
+  for (std::size_t index = 0; index < measures.size(); ++index) {
+    if (measures[index] > largest_[index].measure) {
+      largest_[index] = {measures[index], place};
+    }
+  }
+}
+
+std::vector<std::int64_t> LargestPacks::places() const {
+  std::vector<std::int64_t> places;
+  for (Largest const& largest : largest_) {
+    if (largest.measure >= 0) {
+      places.push_back(largest.place);
+    }
+  }
+  std::ranges::sort(places);
+  auto const repeated = std::ranges::unique(places);
+  places.erase(repeated.begin(), repeated.end());
+  return places;
+}
+
+}  // namespace heddle

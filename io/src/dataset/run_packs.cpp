@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <heddle/io/dataset/run_packs.hpp>
+#include <set>
+
+namespace heddle {
+
+namespace {
+
+SampleBounds bounds_of(SampleTotals const& totals) {
+  return {.tokens = totals.tokens,
+          .longest = totals.longest,
+          .typical = std::max<std::int64_t>(1, totals.tokens / std::max<std::int64_t>(1, totals.usable))};
+}
+
+std::vector<Pack> all_of(SampledMicroBatches const& micro_batches, IndexRange const& mine) {
+  std::vector<Pack> packs;
+  for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+    packs.push_back(micro_batches.micro_batch(index));
+  }
+  return packs;
+}
+
+/// Of a source's micro-batches, some of which are this rank's.
+std::vector<Pack> largest_of(SampledMicroBatches const& micro_batches, IndexRange const& mine) {
+  LargestPacks largest;
+  for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+    largest.add(micro_batches.size(index), index);
+  }
+  std::vector<Pack> packs;
+  for (std::int64_t const index : largest.places()) {
+    packs.push_back(micro_batches.micro_batch(index));
+  }
+  return packs;
+}
+
+GroupMember member(Mesh const& mesh, MeshAxis axis) {
+  return {mesh.coordinate(axis), mesh.size(axis)};
+}
+
+/// As micro_batch_cut.
+MicroBatchCut cut_of(TrainConfig const& train, Mesh const& mesh) {
+  MicroBatchCut cut{.most_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)};
+  if (!train.deterministic) {
+    cut.data = member(mesh, MeshAxis::data);
+    cut.equal = mesh.size(MeshAxis::pipeline) > 1;
+  }
+  return cut;
+}
+
+/// Those of a cut that the rank computes: in deterministic mode the cut is the whole batch's.
+IndexRange own_of(SampledMicroBatches const& micro_batches, TrainConfig const& train, Mesh const& mesh) {
+  return train.deterministic ? share(micro_batches.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data))
+                             : IndexRange{0, micro_batches.count()};
+}
+
+}  // namespace
+
+RunPacks::RunPacks(Setup const& setup) : training_(setup.training), validation_(setup.validation) {
+  Config const& config = setup.config;
+  SampleTotals const totals = training_.totals(0, config.model.max_length);
+  bounds_ = {.training = bounds_of(totals), .validates = validation_ != nullptr, .prefixes = setup.prefixes};
+  if (setup.sequences) {
+    bounds_.training.longest = config.model.max_length;
+  }
+  if (validation_ != nullptr) {
+    bounds_.validation = bounds_of(validation_->totals(0, config.model.max_length));
+    validated_ = all_samples(*validation_, config.model.max_length);
+  }
+  if (setup.listed) {
+    list_batches(config, totals);
+  }
+}
+
+void RunPacks::list_batches(Config const& config, SampleTotals const& totals) {
+  double const tokens_of_a_batch =
+      static_cast<double>(std::min<std::int64_t>(config.train.batch_tokens, totals.tokens));
+  double const samples = tokens_of_a_batch * static_cast<double>(config.train.steps) *
+                         static_cast<double>(totals.usable) /
+                         static_cast<double>(std::max<std::int64_t>(1, totals.tokens));
+  if (samples > static_cast<double>(max_listed)) {
+    return;
+  }
+  BatchPlanner planner(training_, {.batch_tokens = config.train.batch_tokens, .max_length = config.model.max_length},
+                       config.train.seed);
+  for (std::int64_t step = 0; step < config.train.steps; ++step) {
+    batches_.push_back(planner.next());
+  }
+}
+
+PlannedPacks RunPacks::largest(Config const& config, Mesh const& mesh) const {
+  PlannedPacks packs = full_packs(config, mesh, bounds_);
+  if (packs.scale > 1) {
+    return packs;  // too large to be read for a plan
+  }
+  if (!batches_.empty()) {
+    packs = of_batches(config.train, mesh);
+  }
+  packs.validation = of_validation(config.train, mesh, !packs.steps.empty());
+  return packs;
+}
+
+PlannedPacks RunPacks::of_batches(TrainConfig const& train, Mesh const& mesh) const {
+  MicroBatchCut const cut = cut_of(train, mesh);
+  PlannedPacks packs;
+  std::set<std::int64_t> numbers;
+  LargestPacks largest;
+  std::int64_t tokens = 0;
+  constexpr int index_bits = 32;
+  for (std::size_t batch = 0; batch < batches_.size(); ++batch) {
+    SampledMicroBatches const micro_batches(training_, batches_[batch], cut);
+    IndexRange const mine = own_of(micro_batches, train, mesh);
+    numbers.insert(train.deterministic ? 1 : mine.count());
+    for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+      PackSize const size = micro_batches.size(index);
+      largest.add(size, static_cast<std::int64_t>(batch) << index_bits | index);
+      tokens += size.whole;
+    }
+    packs.step_tokens = std::max(packs.step_tokens, micro_batches.longer_tokens());
+  }
+  packs.micro_batches.assign(numbers.begin(), numbers.end());
+  bool const small_validation = validation_ == nullptr || bounds_.validation.tokens <= max_tokens_in_order;
+  if (std::ssize(batches_) <= max_steps_in_order && tokens <= max_tokens_in_order && small_validation) {
+    packs.steps = in_order(train, mesh);
+    return packs;
+  }
+  for (std::int64_t const place : largest.places()) {
+    SampledMicroBatches const micro_batches(training_, batches_[static_cast<std::size_t>(place >> index_bits)], cut);
+    packs.training.push_back(micro_batches.micro_batch(place & ((std::int64_t{1} << index_bits) - 1)));
+  }
+  return packs;
+}
+
+std::vector<std::vector<Pack>> RunPacks::in_order(TrainConfig const& train, Mesh const& mesh) const {
+  std::vector<std::vector<Pack>> steps;
+  for (GlobalBatch const& batch : batches_) {
+    SampledMicroBatches const micro_batches(training_, batch, cut_of(train, mesh));
+    IndexRange const mine = own_of(micro_batches, train, mesh);
+    if (!train.deterministic) {
+      steps.push_back(all_of(micro_batches, mine));
+      continue;
+    }
+    for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+      steps.push_back(all_of(micro_batches, {index, index + 1}));
+    }
+  }
+  return steps;
+}
+
+std::vector<Pack> RunPacks::of_validation(TrainConfig const& train, Mesh const& mesh, bool all) const {
+  if (validation_ == nullptr || train.validate_every == 0) {
+    return {};
+  }
+  SampledMicroBatches const micro_batches(
+      *validation_, validated_, {.most_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)});
+  IndexRange const mine = share(micro_batches.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data));
+  return all ? all_of(micro_batches, mine) : largest_of(micro_batches, mine);
+}
+
+}  // namespace heddle
