@@ -27,16 +27,18 @@ done
 
 # Slow is not hung: a rank that is stopped for less than the limit, again and again, and hardly runs in between, so that
 # a micro-batch takes it longer than the limit.
-"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set train.steps=100000 --set train.hang_seconds=2 --set model.d_model=256 \
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set train.steps=100000 --set train.hang_seconds=4 --set model.d_model=256 \
   --set model.d_ff=1024 --set train.batch_tokens=2048 --set train.micro_batch_tokens=1024 --set run.directory=slow > log 2>&1 &
 job=$!
 wait_for_step slow 3
 slow=$(rank_of slow 1)
-for _ in 1 2 3 4 5 6; do
-  kill -STOP "$slow"
-  sleep 1.5
-  kill -CONT "$slow"
-  sleep 0.1
+ticks() { awk '{ print $14 + $15 }' "/proc/$slow/stat" 2> /dev/null || echo 0; } # of 10 ms that the processor gave it
+for _ in 1 2 3 4; do
+  kill -STOP "$slow" || fail "a rank that was slow ended the run"
+  sleep 3
+  began=$(ticks)
+  kill -CONT "$slow" || fail "a rank that was slow ended the run"
+  for _ in $(seq 50); do [ "$(ticks)" -lt $((began + 4)) ] || break; sleep 0.02; done
 done
 before=$(lines slow)
 wait_for_step slow $((before + 2))
