@@ -217,8 +217,8 @@ Finding files(fs::path const& directory) {
     if (taken == FileLock::Result::not_supported) {
       return warning(
           "files", found + ", but has no locks",
-          "runs keep each other out by a lease there, which takes 20 s at the start; mount with locks (flock), or set "
-          "HDF5_USE_FILE_LOCKING=FALSE so that HDF5 opens files there");
+          "runs keep each other out by a lease there, which takes 20 s at the start; mount with locks (flock), "
+          "else set HDF5_USE_FILE_LOCKING=FALSE, without which HDF5 opens no file there");
     }
     return good("files", found + " and has locks");
   } catch (std::exception const& error) {

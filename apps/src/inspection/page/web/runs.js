@@ -56,13 +56,13 @@ function show_curves() {
   keys.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
   const unreadable = runs.reduce((sum, run) => sum + run.metrics.unreadable, 0);
   const node = section('curves', 'Curves', 'Over the optimizer steps. Long curves keep the least and the greatest value of '
-    + 'each stretch. Point at a chart, or focus it and use the arrow keys, to read values.');
+    + 'each stretch; steps at which a value is not finite are shaded. Point at a chart, or focus it and use the arrow keys, to read values.');
   node.append(html('div', {class: 'grid'}, ...keys.map((key) => line_chart({
     title: curve_titles[key] || key, log: key === 'gradient_norm',
     series: page.runs.map((run, index) => ({...(run.metrics && run.metrics.series[key] || {steps: [], values: []}), name: run_name(index), colour: series_colour(index)})),
   })), ...page.runs.map(entropy_chart)));
   page.runs.forEach((run, index) => (run.metrics ? run.metrics.not_finite : []).forEach((text) => {
-    node.append(note(`${page.runs.length > 1 ? run_name(index) + ': ' : ''}${text}: shaded.`));
+    node.append(note(`${page.runs.length > 1 ? run_name(index) + ': ' : ''}${text}.`));
   }));
   if (unreadable > 0) {
     node.append(note(unreadable === 1 ? 'One line of metrics.jsonl is not readable and is left out.'
