@@ -89,7 +89,7 @@ expect 64 '--source, --compare are for a run or a checkpoint, but data/train.h5 
 expect 65 'data: has datasets, not a run; --compare takes the directory of a run' run --compare data --html x.html
 expect 65 'data/train.h5: is a file' run --compare data/train.h5 --html x.html
 expect 65 'long: the run has no checkpoint yet; with --html PAGE its curves are drawn' long
-grep -qx 'long/metrics.jsonl: valid_loss is not finite from step 10,001 on' log || fail "inspect hides a divergence"
+grep -q 'long/metrics.jsonl: valid_loss is not finite from step 10,001 on$' log || fail "inspect hides a divergence"
 expect 64 'has one stack, which reads a text without a translation' decoder --source one --target eins --html x.html
 expect 64 'has one stack' decoder --pairs pairs.tsv --html x.html
 expect 65 'has no sentences' run --pairs /dev/null --html x.html
