@@ -50,7 +50,7 @@ constexpr std::array commands = {
     Command{"config", "print, check or explain a configuration", run_config, Processes::first},
     Command{"kernels", "list, check or time kernels and layers", run_kernels, Processes::all},
     Command{"new-plugin", "write a plug-in's project", run_new_plugin, Processes::first},
-    Command{"doctor", "look for things on this machine that hurt: MPI, threads, memory, files, Slurm", run_doctor,
+    Command{"doctor", "check this machine for training: MPI, threads, memory, files, Slurm", run_doctor,
             Processes::all},
 };
 
@@ -60,7 +60,8 @@ void print_help() {
   for (Command const& command : commands) {
     std::cout << fmt::format("  {:<12} {}\n", command.name, command.help);
   }
-  std::cout << "\n`heddle COMMAND --help` shows a command's options. `heddle --version` prints the version.\n";
+  std::cout << "\n`heddle COMMAND --help` and `heddle help COMMAND` show a command's options. `heddle --version` "
+               "prints the version.\n";
 }
 
 Command const& find_command(std::string const& name) {
@@ -84,6 +85,9 @@ int dispatch(std::vector<std::string> const& arguments) {
     throw UsageError("a command is missing; `heddle --help` lists them");
   }
   std::string const& first = arguments.front();
+  if (first == "help" && arguments.size() > 1) {
+    return find_command(arguments[1]).run({"--help"});
+  }
   if (first == "--help" || first == "-h" || first == "help") {
     print_help();
     return static_cast<int>(ExitCode::done);

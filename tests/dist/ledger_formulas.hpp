@@ -232,11 +232,15 @@ class Formulas {
     add(ledgers_.pipeline, Verb::send, others, bytes);
     add(ledgers_.pipeline, Verb::receive, others, bytes);
   }
-  /// The step's loss, and the gradient's norm.
+  /// The step's loss, smoothed and not, and the gradient's norm.
   void scalars() {
-    one_number(parallel_.replicas, ledgers_.replicas, layout_.shard_optimizer ? 2 : 1);
-    one_number(parallel_.pipeline, ledgers_.pipeline, 2);
-    one_number(parallel_.tensor, ledgers_.tensor, 1);
+    numbers(parallel_.replicas, ledgers_.replicas, 2);
+    if (layout_.shard_optimizer) {
+      numbers(parallel_.replicas, ledgers_.replicas, 1);
+    }
+    numbers(parallel_.pipeline, ledgers_.pipeline, 2);
+    numbers(parallel_.pipeline, ledgers_.pipeline, 1);
+    numbers(parallel_.tensor, ledgers_.tensor, 1);
   }
 
  private:
@@ -251,9 +255,9 @@ class Formulas {
     add(ledgers_.pipeline, Verb::send, 1, rows * d_model * element);
     add(ledgers_.pipeline, Verb::receive, 1, rows * d_model * element);
   }
-  static void one_number(Communicator const& group, Ledger& ledger, std::int64_t times) {
+  static void numbers(Communicator const& group, Ledger& ledger, std::int64_t count) {
     if (group.size() > 1) {
-      add(ledger, Verb::all_reduce, times, times * number);
+      add(ledger, Verb::all_reduce, 1, count * number);
     }
   }
 

@@ -51,8 +51,12 @@ import json, math
 for step in range(1, 10001):
     print(json.dumps({"step": step, "train_loss": 8 * step ** -0.2 + math.sin(step) / 9 + (100 if step == 4711 else 0), "learning_rate": 1 / step,
                       "gradient_norm": 1 + math.cos(step), "tokens": 1, "tokens_per_second": 9e3 + step % 77, "seconds": step}))' > long/metrics.jsonl
+# Then it diverges; the first such line is of an earlier version.
+printf '{"step":10001,"valid_loss":Infinity}\n{"step":10002,"train_loss":2,"valid_loss":null}\n' >> long/metrics.jsonl
 page long.html long
 data long.html 'max(page["runs"][0]["metrics"]["series"]["train_loss"]["values"]) > 100' || fail "a peak is lost"
+data long.html '(lambda m: m["unreadable"] == 0 and m["series"]["valid_loss"]["not_finite"] == [[10001, 10002]] and
+  m["not_finite"] == ["valid_loss is not finite from step 10,001 on"])(page["runs"][0]["metrics"])' || fail "a divergence is lost"
 [ "$(stat -c %s long.html)" -lt 400000 ] || fail "the page of a long run has $(stat -c %s long.html) bytes"
 
 # A decoder of a text: the pack has the sequences that the lines are joined to.
@@ -85,6 +89,7 @@ expect 64 '--source, --compare are for a run or a checkpoint, but data/train.h5 
 expect 65 'data: has datasets, not a run; --compare takes the directory of a run' run --compare data --html x.html
 expect 65 'data/train.h5: is a file' run --compare data/train.h5 --html x.html
 expect 65 'long: the run has no checkpoint yet; with --html PAGE its curves are drawn' long
+grep -q 'long/metrics.jsonl: valid_loss is not finite from step 10,001 on$' log || fail "inspect hides a divergence"
 expect 64 'has one stack, which reads a text without a translation' decoder --source one --target eins --html x.html
 expect 64 'has one stack' decoder --pairs pairs.tsv --html x.html
 expect 65 'has no sentences' run --pairs /dev/null --html x.html

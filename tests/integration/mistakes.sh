@@ -21,6 +21,8 @@ set_mistake() { local code=$1 pattern=$2; shift 2; mistake "$code" "$pattern" tr
 mistake 64 'a command is missing'
 mistake 64 'did you mean "train"?' trian run.toml
 mistake 64 'there is no command "frobnicate"; expected one of' frobnicate
+mistake 64 'did you mean "evaluate"?' eval
+mistake 64 'did you mean "evaluate"?' help eval
 mistake 64 'RUN.toml is missing' train
 mistake 64 'did you mean --fresh?' train run.toml --frsh
 mistake 64 '5 is one argument too many: did you mean --set train.steps=5?' train run.toml --set train.steps 5
@@ -44,7 +46,7 @@ mistake 64 'RUN.toml' run
 mistake 64 'resume-from' train run.toml --fresh --resume-from 3
 
 # Configuration.
-mistake 78 'cannot be read' train nowhere.toml
+mistake 78 "nowhere.toml: cannot be read: .* (relative to $PWD)" train nowhere.toml
 mistake 78 'expected a TOML file' train .
 printf '[train]\nsteps = \n' > broken.toml
 mistake 78 'broken.toml:2' train broken.toml
@@ -65,6 +67,12 @@ set_mistake 78 'below 1' model.dropout=1.5
 set_mistake 78 '"adam" or "adamw"' optimizer.name=sgd
 set_mistake 78 'did you mean "gelu"?' model.activation=gleu
 set_mistake 78 'did you mean "rms"?' model.norm_kind=rmss
+for refused in 'did you mean "gelu"?|model.activation=GELU' 'did you mean "bfloat16"?|train.precision=bf16' \
+  'which the encoder does not have|model.encoder.cross_attention.head_dim=8' \
+  'every parameter of the model is frozen|optimizer.group.all={parameters=["*"],frozen=true}'; do
+  set_mistake 78 "${refused%|*}" "${refused#*|}"
+  mistake 78 "${refused%|*}" config run.toml --set "${refused#*|}"
+done
 set_mistake 78 'heads may be 1, 2, 4' model.heads=5
 set_mistake 78 'needs 2 ranks, but 1 runs' parallel.tensor=2
 set_mistake 78 'expected' train.precision=float16
@@ -79,15 +87,16 @@ mistake 78 'run.toml' train run.toml --plugin run.toml
 set_mistake 78 'plugins.paths\|nowhere.so' 'plugins.paths=["nowhere.so"]'
 
 # Data.
-set_mistake 65 'no such file' data.train=nowhere.h5
+set_mistake 65 "no such file (relative to $PWD)" data.train=nowhere.h5
 set_mistake 65 'heddle prepare' data.train=text/train.en
 set_mistake 65 'heddle prepare' data.train=text/train.en data.valid=text/valid.en
 set_mistake 65 'no such file' data.train=text
-mistake 65 'nowhere.en' prepare --source nowhere.en --target text/train.de --out new
+mistake 65 "nowhere.en: .* (relative to $PWD)" prepare --source nowhere.en --target text/train.de --out new
 mistake 65 'lines' prepare --source text/train.en --target text/valid.de --out new --vocab-size 100
 printf 'a\xff\n' > bytes.en
 mistake 65 'bytes.en' prepare --source bytes.en --target bytes.en --out new --vocab-size 100
-mistake 65 'nowhere' translate --checkpoint nowhere
+mistake 65 "nowhere: .* (relative to $PWD)" translate --checkpoint nowhere
+mistake 64 'a finite length penalty of at least 0' translate --checkpoint nowhere --length-penalty -1
 mistake 65 'nowhere' inspect nowhere
 mistake 65 'run.toml' inspect run.toml
 mistake 65 'nowhere' checkpoint verify nowhere
@@ -102,8 +111,16 @@ mistake 65 'nowhere.de' evaluate --hypotheses text/test.de --reference nowhere.d
 ends 0 "$HEDDLE" train run.toml --set data.train=data --set data.valid=data --set train.steps=2 --set train.validate_every=2
 ends 0 "$HEDDLE" config run.toml --changed --set train.steps=7
 [ "$(grep -c . log)" -gt 5 ] && grep -qx 'train.steps = 7' log && ! grep -q '^train.seed' log || fail "config --changed"
+ends 0 "$HEDDLE" config run.toml --changed --set train.steps=1e6
+grep -qx 'train.steps = 1000000' log || fail "train.steps = 1e6"
 ends 0 "$HEDDLE" doctor .
-grep -q '^ok *files' log && grep -q ' mpi ' log || fail "doctor"
+grep -q '^ok *files' log && grep -q ' mpi ' log && grep -q '^0 of 9 checks failed' log || fail "doctor"
+ends 1 "$HEDDLE" doctor nowhere
+grep -q '^FAILED  files' log && grep -q '^1 of 9 checks failed' log || fail "doctor of a directory that is not there"
+ends 0 "$HEDDLE" help train
+cp log help_train
+ends 0 "$HEDDLE" train --help
+cmp -s log help_train || fail "help train"
 
 mistake 65 'run/checkpoints has no checkpoint of step 7; it has those of steps 2$' train run.toml --resume-from 7 --set data.train=data --set data.valid=data
 ends 0 "$HEDDLE" checkpoint list run
@@ -129,6 +146,9 @@ warned() {
 warned 'the same file' prepare --source text/train.en --target text/train.en --out same --vocab-size 60
 warned 'is the training text' prepare --text text/train.en --valid-text text/train.en --out same --vocab-size 60 --overwrite
 warned 'too rarely' prepare --source text/test.en --target text/test.de --out few --vocab-size 90
+warned 'warmup_steps = 50 is longer than the run' config run.toml --set optimizer.warmup_steps=50 --set train.steps=20
+ends 0 "$HEDDLE" train run.toml -q --set model.max_length=14 --set train.steps=1 --set run.directory=short
+grep -Eq '^warning: data.train: [0-9.]+ % are left out, .* longer than model.max_length = 14' log || fail "a warning about what is left out, also with -q"
 warned 'warmup_steps = 0' train run.toml --set optimizer.warmup_steps=0 --set train.steps=1 --set run.directory=cold
 
 [ "$wrong" -eq 0 ] || fail "$wrong of $mistakes mistakes"

@@ -8,13 +8,16 @@ value() {
   shift
   text=$(cat "$file")
   for key in "$@"; do text=${text#*"\"$key\":"}; done
-  sed 's/^\(null\|[-0-9.E+]*\).*/\1/' <<< "$text"
+  sed 's/^\(null\|[-0-9.e+]*\).*/\1/' <<< "$text"
 }
 positive() { awk -v value="$1" 'BEGIN { exit !(value > 0) }' || fail "$2 is '$1'"; }
 
 # The terminal shows what differs, and ends with the verdict; tables are in log.txt.
 ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=run --set parallel.tensor=2 --set train.steps=40
-[ "$(grep -cv '^step ' log)" -le 25 ] || fail "$(grep -cv '^step ' log) lines beside those of steps"
+[ "$(grep -cv '^20.* step ' log)" -le 25 ] || fail "$(grep -cv '^20.* step ' log) lines beside those of steps"
+unstamped() { sed -E 's/^20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}  //' "$1"; }
+[ -z "$(grep -Ev '^20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}  ' run/log.txt)" ] || fail "lines of log.txt without a time"
+unstamped run/log.txt > log.txt
 grep -q '^\[train\] steps = 40, batch_tokens = 1024' log || fail "no changed keys"
 ! grep -q 'beta2' log || fail "keys that have their defaults are printed"
 ! grep -q 'predicted' log || fail "tables are on the terminal"
@@ -23,15 +26,15 @@ for line in '^done: step 40 of 40, [0-9]*,[0-9]\{3\} tokens' '^best: validation 
   '^to use it: heddle translate --checkpoint run < TEXT; to train longer: raise train.steps$'; do
   tail -n 5 log | grep -q "$line" || fail "the verdict lacks '$line'"
 done
-grep -q '^== 20[0-9-]* [0-9:]* UTC: mpirun -np 2 heddle train run.toml --set run.directory=run' run/log.txt || fail "log.txt has no start"
-grep -Eq "^1 .* 1 +1 +24-47 +75-149$" run/log.txt || fail "the mesh does not say what rank 1 holds"
+grep -q '^== 20[0-9-]* [0-9:]* UTC: mpirun -np 2 heddle train run.toml --set run.directory=run' log.txt || fail "log.txt has no start"
+grep -Eq "^1 .* 1 +1 +24-47 +75-149$" log.txt || fail "the mesh does not say what rank 1 holds"
 [ "$(grep -c "predicted" run/log.txt)" -ge 2 ] || fail "no prediction of memory at the beginning and at the end"
-grep -Eq "measured( +[0-9.,]+){7}$" run/log.txt || fail "no measured memory"
-grep -Eq "^tensor\.all_reduce +[1-9][0-9,]* .* [1-9][0-9,]* " run/log.txt || fail "no table of communication"
-grep -Eq "^parallel efficiency: [0-9.]+ % = load balance [0-9.]+ % x communication [0-9.]+ %" run/log.txt || fail "no efficiency"
-grep -q "^slowest: rank [01] on $(hostname); the other ranks waited" run/log.txt || fail "the slowest rank is not named"
-grep -q '^step 40/40 ' run/log.txt || fail "log.txt has no progress"
-grep -q '^done: step 40' run/log.txt || fail "log.txt has no verdict"
+grep -Eq "measured( +[0-9.,]+){7}$" log.txt || fail "no measured memory"
+grep -Eq "^tensor\.all_reduce +[1-9][0-9,]* .* [1-9][0-9,]* " log.txt || fail "no table of communication"
+grep -Eq "^parallel efficiency: [0-9.]+ % = load balance [0-9.]+ % x communication [0-9.]+ %" log.txt || fail "no efficiency"
+grep -q "^slowest: rank [01] on $(hostname); the other ranks waited" log.txt || fail "the slowest rank is not named"
+grep -Eq '^step 40/40  epoch [0-9]+\.[0-9]{2}  loss [0-9.]+  unsmoothed [0-9.]+  lr ' log.txt || fail "log.txt has no progress"
+grep -q '^done: step 40' log.txt || fail "log.txt has no verdict"
 
 grep -Eq '^[1-9][0-9]*,[0-9]{3} parameters, training on [1-9],[0-9]{3} sentence pairs' log || fail "numbers are not in groups of three digits"
 grep -Eq '[0-9]{4,} (tokens|parameters|sentence)' log run/log.txt && fail "numbers without groups"
@@ -40,7 +43,7 @@ grep -Eq '[0-9]{4,} (tokens|parameters|sentence)' log run/log.txt && fail "numbe
 ends 0 "${train[@]}" -q --set run.directory=quiet --set train.steps=10 --set optimizer.warmup_steps=0
 grep -q '^heddle: warning: optimizer.warmup_steps = 0' log || fail "-q hides a warning"
 grep -q '^done: step 10 of 10' log && [ "$(wc -l < log)" -le 6 ] || fail "-q prints more than warnings and the verdict"
-grep -q '^step 10/10 ' quiet/log.txt && grep -q 'predicted' quiet/log.txt && grep -q '^starting in quiet' quiet/log.txt || fail "-q: log.txt is not whole"
+grep -q '  step 10/10 ' quiet/log.txt && grep -q 'predicted' quiet/log.txt && grep -q '  starting in quiet' quiet/log.txt || fail "-q: log.txt is not whole"
 ends 0 "${train[@]}" -v --set run.directory=verbose --set train.steps=10
 grep -q '^beta2 = 0.98$' log || fail "-v: not the whole configuration"
 grep -q ' predicted ' log && grep -q ' measured ' log && grep -q '^energy: ' log && grep -q '^done: step 10' log || fail "-v: no tables"
@@ -57,7 +60,7 @@ report=run/report.json
 grep -q '"state":"done"' $report || fail "no state"
 positive "$(value $report parameters)" parameters
 positive "$(value $report communication tensor.all_reduce seconds)" "the seconds of tensor.all_reduce"
-grep -Eq '"seconds":0(E0|\.0)?[,}]' $report && fail "seconds that nothing was timed for are 0"
+grep -q '"seconds":0[,}]' $report && fail "seconds that nothing was timed for are 0"
 positive "$(value $report ranks rank memory measured total)" "measured memory"
 positive "$(value $report training tokens_per_second)" "the rate"
 grep -q '"rank":1,.*"heads":\[1,2\],"d_ff":\[24,48\]' $report || fail "it does not say what rank 1 holds"
@@ -91,7 +94,7 @@ ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=scaled --set tra
 positive "$(value scaled/report.json efficiency computation_scaling)" "computation scaling"
 [ "$(value scaled/report.json reference ranks)" = 1 ] || fail "no reference"
 [ "$(ls scaled/tensorboard/events.out.tfevents.* | wc -l)" -eq 2 ] || fail "a resume appends to the old event file"
-[ "$(grep -c '^== ' scaled/log.txt)" -eq 2 ] || fail "log.txt was not continued"
+[ "$(grep -c '  == ' scaled/log.txt)" -eq 2 ] || fail "log.txt was not continued"
 
 # Images of attention also where each rank has some of the heads, and none where no rank has the whole model.
 translated=(--set train.steps=4 --set train.validate_every=4 --set train.validate_bleu=true)

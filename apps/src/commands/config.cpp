@@ -3,10 +3,14 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/config/explain.hpp>
+#include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
+#include "registration.hpp"
+#include "report/warning.hpp"
+#include "training/config_check.hpp"
 
 namespace heddle {
 namespace {
@@ -14,6 +18,7 @@ namespace {
 struct ConfigOptions {
   std::string config;
   std::vector<std::string> overrides;
+  std::vector<std::string> plugins;
   std::vector<std::string> explained;
   bool defaults = false;
   bool changed = false;
@@ -23,20 +28,37 @@ CommandSyntax config_syntax(ConfigOptions& options) {
   namespace po = boost::program_options;
   CommandSyntax syntax;
   syntax.name = "config";
-  syntax.usage = "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... | --defaults | --explain KEY";
+  syntax.usage = "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... | --defaults | --explain KEY";
   syntax.summary =
-      "Prints a configuration with all its keys, as training resolves it, after checking it; or explains keys.\n"
-      "docs/config.md is the page about them.";
+      "Prints a configuration with all its keys, as training resolves it, after checking it as training does but for\n"
+      "the data and the number of ranks; or explains keys. docs/config.md is the page about them.";
   syntax.options.add_options()                                                                         //
       ("config", po::value(&options.config)->value_name("RUN.toml"), "the configuration")              //
       ("changed", po::bool_switch(&options.changed), "only the keys that differ from their defaults")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the file's; can be given again")                                                //
+       "a key's value in place of the file's; can be given again")  //
+      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
+       "a shared library with kernels and layers, beside those in plugins.paths; can be given again")             //
       ("defaults", po::bool_switch(&options.defaults), "every key with its default, its values and its meaning")  //
       ("explain", po::value(&options.explained)->value_name("KEY")->composing(),
        "the same of one key, \"train.steps\", or of a section, \"train\"; can be given again");
   syntax.positional.add("config", 1);
   return syntax;
+}
+
+/// Reads the configuration and checks it with the layers and kernels that training would have.
+Config checked_config(ConfigOptions const& options) {
+  Config const config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
+                                               : load_config(options.config, options.overrides);
+  PluginsConfig plugins = config.plugins;
+  find_plugins(plugins, options.config);
+  add_plugins(plugins, options.plugins);
+  Runtime runtime;
+  Registries registries;
+  register_everything({.plugins = read_plugins(plugins)}, registries, runtime.execution());
+  check_config(config, registries);
+  print_warnings(config);
+  return config;
 }
 
 }  // namespace
@@ -50,8 +72,8 @@ int run_config(Arguments const& arguments) {
   if (int{of_file} + int{options.defaults} + int{!options.explained.empty()} != 1) {
     throw UsageError("config: give one of RUN.toml, --defaults and --explain KEY");
   }
-  if (options.changed && !of_file) {
-    throw UsageError("config: --changed is for a RUN.toml");
+  if ((options.changed || !options.plugins.empty()) && !of_file) {
+    throw UsageError("config: --changed and --plugin are for a RUN.toml");
   }
   if (options.defaults) {
     std::cout << describe_config();
@@ -60,8 +82,7 @@ int run_config(Arguments const& arguments) {
     std::cout << explain_config(name);
   }
   if (of_file) {
-    Config const config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
-                                                 : load_config(options.config, options.overrides);
+    Config const config = checked_config(options);
     if (!options.changed) {
       std::cout << to_toml(config);
     } else {

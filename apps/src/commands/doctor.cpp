@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <iostream>
 
@@ -17,10 +14,11 @@ CommandSyntax doctor_syntax(ExaminedPlaces& places) {
   syntax.name = "doctor";
   syntax.usage = "[DIRECTORY]";
   syntax.summary =
-      "Shows what training finds on this machine: MPI, the processor, threads, memory, files and Slurm; what is "
-      "likely\n"
-      "to hurt it, and how to fix that. DIRECTORY is where runs would be made (default: here). Run it in a job, too:\n"
-      "a compute node may differ from a login node.";
+      "Checks what training needs on this machine: MPI, the processor, threads, memory, files and Slurm. Each line\n"
+      "with FAILED or WARNING is followed by the remedy. DIRECTORY is where runs would be made (default: here). Run "
+      "it\n"
+      "in a job, too: a compute node may differ from a login node.\n\n"
+      "Exit codes: 0 no check failed, there may be warnings; 1 a check failed.";
   syntax.options.add_options()(
       "directory", po::value<std::string>()->value_name("DIRECTORY")->notifier([&places](std::string const& directory) {
         places.directory = directory;
@@ -38,19 +36,8 @@ int run_doctor(Arguments const& arguments) {
     return static_cast<int>(ExitCode::done);
   }
   std::vector<Finding> const findings = examine(places);
-  for (Finding const& finding : findings) {
-    char const* const verdict = finding.kind == Finding::Kind::good    ? "ok"
-                                : finding.kind == Finding::Kind::hurts ? "HURTS"
-                                                                       : "?";
-    std::cout << fmt::format("{:<6} {:<14} {}\n", verdict, finding.subject, finding.found);
-    if (!finding.remedy.empty()) {
-      std::cout << fmt::format("{:<6} {:<14} -> {}\n", "", "", finding.remedy);
-    }
-  }
-  auto const hurting = std::ranges::count(findings, Finding::Kind::hurts, &Finding::kind);
-  std::cout << (hurting == 0 ? std::string("Nothing was found that hurts.\n")
-                             : fmt::format("{} of {} hurt.\n", hurting, findings.size()));
-  return static_cast<int>(ExitCode::done);
+  std::cout << describe(findings);
+  return static_cast<int>(exit_code_of(findings));
 }
 
 }  // namespace heddle

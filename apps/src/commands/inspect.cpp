@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/dataset.hpp>
@@ -19,8 +20,10 @@
 #include "commands.hpp"
 #include "inspection/report.hpp"
 #include "inspection/run/energy.hpp"
+#include "inspection/run/metrics.hpp"
 #include "inspection/run/run_files.hpp"
 #include "inspection/run/run_view.hpp"
+#include "run_directory/newest_step.hpp"
 #include "translation/trained_model.hpp"
 
 namespace heddle {
@@ -274,6 +277,17 @@ std::vector<fs::path> datasets_at(fs::path const& path) {
   return found;
 }
 
+/// The numbers of the run that the path lies in that are not finite somewhere.
+void print_not_finite(fs::path const& path) {
+  fs::path const directory = run_directory_of(path);
+  std::error_code problem;
+  if (!directory.empty() && fs::is_regular_file(directory / metrics_name, problem)) {
+    for (std::string const& text : describe_not_finite(read_metrics(directory / metrics_name))) {
+      std::cout << fmt::format("{}: {}\n", (directory / metrics_name).string(), text);
+    }
+  }
+}
+
 /// The energy of the run that the path lies in, where it has a report.
 void print_energy(fs::path const& path) {
   std::vector<std::string> notes;
@@ -291,6 +305,7 @@ void inspect_checkpoints(InspectOptions const& options) {
   chosen.checkpoint = options.path;
   chosen.which = options.which;
   auto const entries = list_checkpoints(options.path, CheckpointStore::Check::sizes);
+  print_not_finite(options.path);
   if (entries.empty() && !run_directory_of(options.path).empty()) {
     throw DataError(
         fmt::format("{}: the run has no checkpoint yet; with --html PAGE its curves are drawn", options.path));
@@ -399,7 +414,7 @@ int run_inspect(Arguments const& arguments) {
   require_html(options);
   std::error_code problem;
   if (!fs::exists(options.path, problem)) {
-    throw DataError(fmt::format("{}: there is no such file or directory", options.path));
+    throw DataError(fmt::format("{}: there is no such file or directory{}", options.path, relative_to(options.path)));
   }
   auto const datasets = datasets_at(options.path);
   if (!options.html.empty()) {

@@ -18,6 +18,7 @@
 #include "planning/dry_run.hpp"
 #include "registration.hpp"
 #include "report/warning.hpp"
+#include "training/config_check.hpp"
 #include "training/trainer.hpp"
 
 namespace heddle {
@@ -73,27 +74,12 @@ CpuLevel common_cpu_level(Communicator const& world, Verbosity verbosity) {
 
 /// The mesh's groups, and the way in which [parallel] uses them; collective over `world`.
 ParallelState make_parallel(Config const& config, LayerRegistry const& layers, Communicator const& world) {
-  ModelDescription const model = describe_model(config.model, layers);
+  ModelDescription const model = describe_trainable(config, layers);
   Mesh const mesh = make_mesh(config, model, world.rank(), world.size());
-  if (std::string const reason = model.training_refusal(); !reason.empty()) {
-    throw ConfigError(reason);
-  }
-  if (config.train.validate_every > 0 && config.train.validate_bleu) {
-    require_translation(model, config.train.places.of("validate_bleu") + " = true",
-                        "; or set train.validate_bleu = false");
-  }
   ParallelState parallel = make_parallel_state(world, mesh);
   parallel.sequence_parallel = config.parallel.sequence_parallel;
   parallel.context_mode = config.parallel.context_mode;
   return parallel;
-}
-
-/// By default there is BLEU where the model translates; only a key that was given asks for it otherwise.
-void settle_validate_bleu(Config& config, LayerRegistry const& layers) {
-  if (!config.train.places.given("validate_bleu") &&
-      !translation_refusal(describe_model(config.model, layers)).empty()) {
-    config.train.validate_bleu = false;
-  }
 }
 
 /// The run's directory, chosen on rank 0's machine.
@@ -133,10 +119,8 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
     path = std::filesystem::absolute(path).lexically_normal().string();  // checkpoints are used from anywhere
   }
   require_supported(config);
-  if (plain_world.rank() == 0 && config.optimizer.warmup_steps == 0) {
-    warn(
-        "optimizer.warmup_steps = 0: the first steps take the whole learning rate, with which Transformers often "
-        "diverge; expected some hundreds of steps");
+  if (plain_world.rank() == 0) {
+    print_warnings(config);
   }
   Runtime runtime;
   require_same_config(config, plain_world);
@@ -203,8 +187,9 @@ ExitCode train_dry(TrainOptions const& options) {
   Registries registries;
   register_everything({.plugins = read_plugins(config.plugins), .trust_plugins = options.trust_plugins}, registries,
                       runtime.execution());
-  registries.kernels.require_known(config.kernels);
+  check_config(config, registries);
   settle_validate_bleu(config, registries.layers);
+  print_warnings(config);
   return dry_run({.config = config,
                   .registries = registries,
                   .execution = runtime.execution(),

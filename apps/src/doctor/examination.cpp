@@ -6,10 +6,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
@@ -31,11 +33,28 @@ constexpr double gibibyte = 1 << 30;
 Finding good(std::string subject, std::string found) {
   return {Finding::Kind::good, std::move(subject), std::move(found), ""};
 }
-Finding hurts(std::string subject, std::string found, std::string remedy) {
-  return {Finding::Kind::hurts, std::move(subject), std::move(found), std::move(remedy)};
+Finding failed(std::string subject, std::string found, std::string remedy) {
+  return {Finding::Kind::failed, std::move(subject), std::move(found), std::move(remedy)};
+}
+Finding warning(std::string subject, std::string found, std::string remedy) {
+  return {Finding::Kind::warning, std::move(subject), std::move(found), std::move(remedy)};
 }
 Finding unknown(std::string subject, std::string found) {
   return {Finding::Kind::unknown, std::move(subject), std::move(found), ""};
+}
+
+char const* word_of(Finding::Kind kind) {
+  switch (kind) {
+    case Finding::Kind::good:
+      return "ok";
+    case Finding::Kind::failed:
+      return "FAILED";
+    case Finding::Kind::warning:
+      return "WARNING";
+    case Finding::Kind::unknown:
+      break;
+  }
+  return "?";
 }
 
 std::optional<std::string> variable(char const* name) {
@@ -73,8 +92,8 @@ Finding launcher() {
   if (program("srun")) {
     return good("mpi", fmt::format("{}; started by srun, as there is no mpirun", library));
   }
-  return hurts("mpi", fmt::format("{}; there is neither mpirun nor srun in PATH", library),
-               "load the module of the MPI that Heddle was built with");
+  return failed("mpi", fmt::format("{}; there is neither mpirun nor srun in PATH", library),
+                "load the module of the MPI that Heddle was built with");
 }
 
 Finding processor() {
@@ -82,7 +101,7 @@ Finding processor() {
   CpuLevel const usable = usable_cpu_level();
   std::string const found = describe_instruction_sets(usable);
   if (usable < detected) {
-    return hurts("processor", fmt::format("{}, but it has {}", found, name_of(detected)), "unset HEDDLE_CPU_LEVEL");
+    return warning("processor", fmt::format("{}, but it has {}", found, name_of(detected)), "unset HEDDLE_CPU_LEVEL");
   }
   return good("processor", found);
 }
@@ -92,11 +111,11 @@ Finding threads() {
   std::string const space = Runtime::execution_space();
   auto const wanted = variable("OMP_NUM_THREADS");
   if (space == "Serial" && wanted.value_or("") != "1") {
-    return hurts("threads",
-                 fmt::format("Kokkos is {}: one rank a core is fastest; OMP_NUM_THREADS is {}, so oneDNN takes {} "
-                             "threads a rank; {} cores are usable",
-                             space, wanted.value_or("not set"), wanted.value_or("all cores as"), cores),
-                 "export OMP_NUM_THREADS=1, and start a rank for each core");
+    return warning("threads",
+                   fmt::format("Kokkos is {}: one rank a core is fastest; OMP_NUM_THREADS is {}, so oneDNN takes {} "
+                               "threads a rank; {} cores are usable",
+                               space, wanted.value_or("not set"), wanted.value_or("all cores as"), cores),
+                   "export OMP_NUM_THREADS=1, and start a rank for each core");
   }
   return good("threads", fmt::format("Kokkos is {}, OMP_NUM_THREADS is {}, {} cores are usable", space,
                                      wanted.value_or("not set"), cores));
@@ -105,8 +124,8 @@ Finding threads() {
 Finding binding() {
   auto const policy = variable("OMPI_MCA_hwloc_base_binding_policy");
   if (policy == "none" && usable_cores() > 1) {
-    return hurts("binding", "OMPI_MCA_hwloc_base_binding_policy is none: ranks move between cores",
-                 "unset it, unless several jobs share this machine");
+    return warning("binding", "OMPI_MCA_hwloc_base_binding_policy is none: ranks move between cores",
+                   "unset it, unless several jobs share this machine");
   }
   return good("binding",
               policy ? fmt::format("by {}", *policy) : "Open MPI's default: two ranks by core, more by socket");
@@ -118,8 +137,8 @@ Finding huge_pages(fs::path const& root) {
     return unknown("huge pages", "the system does not say");
   }
   if (setting->find("[never]") != std::string::npos) {
-    return hurts("huge pages", "off: tensors take more misses of address translation",
-                 "ask for /sys/kernel/mm/transparent_hugepage/enabled = madvise");
+    return warning("huge pages", "off: tensors take more misses of address translation",
+                   "ask for /sys/kernel/mm/transparent_hugepage/enabled = madvise");
   }
   return good("huge pages", *setting);
 }
@@ -137,10 +156,10 @@ Finding memory(fs::path const& root) {
   }
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    return hurts("memory",
-                 fmt::format("{}; ulimit -v is {} GiB", found,
-                             readable_decimal(static_cast<double>(limit.rlim_cur) / gibibyte, 1)),
-                 "ulimit -v unlimited: arenas reserve address space that they do not fill");
+    return warning("memory",
+                   fmt::format("{}; ulimit -v is {} GiB", found,
+                               readable_decimal(static_cast<double>(limit.rlim_cur) / gibibyte, 1)),
+                   "ulimit -v unlimited: arenas reserve address space that they do not fill");
   }
   return good("memory", found);
 }
@@ -149,15 +168,16 @@ Finding shared_memory(fs::path const& directory) {
   std::error_code error;
   fs::space_info const space = fs::space(directory, error);
   if (error) {
-    return hurts("shared memory", fmt::format("{}: {}", directory.string(), error.message()),
-                 "ranks of one host exchange messages there: mount a tmpfs");
+    return failed("shared memory", fmt::format("{}: {}", directory.string(), error.message()),
+                  "ranks of one host exchange messages there: mount a tmpfs");
   }
   constexpr std::uintmax_t enough = std::uintmax_t{256} << 20;
   std::string const found = fmt::format("{} has {} GiB free", directory.string(),
                                         readable_decimal(static_cast<double>(space.available) / gibibyte, 1));
-  return space.available < enough ? hurts("shared memory", found,
-                                          "in a container --shm-size=1g or more: messages between ranks go through it")
-                                  : good("shared memory", found);
+  return space.available < enough
+             ? warning("shared memory", found,
+                       "in a container --shm-size=1g or more: messages between ranks go through it")
+             : good("shared memory", found);
 }
 
 /// The file system's kind, as statfs numbers it, if it is one that matters.
@@ -180,6 +200,10 @@ std::string network_file_system(fs::path const& directory) {
 }
 
 Finding files(fs::path const& directory) {
+  if (std::error_code problem; !fs::is_directory(directory, problem)) {
+    return failed("files", fmt::format("{}: there is no such directory{}", directory.string(), relative_to(directory)),
+                  "start runs in a directory that can be written (run.directory)");
+  }
   fs::path const path = directory / fmt::format(".heddle-doctor-{}", getpid());
   std::string const place = fs::absolute(directory).lexically_normal().string();
   try {
@@ -191,13 +215,14 @@ Finding files(fs::path const& directory) {
     std::string const network = network_file_system(directory);
     std::string const found = fmt::format("{} can be written{}", place, network.empty() ? "" : ", over " + network);
     if (taken == FileLock::Result::not_supported) {
-      return hurts(
+      return warning(
           "files", found + ", but has no locks",
-          "runs keep each other out by a lease there, which takes 20 s at the start; mount with locks (flock)");
+          "runs keep each other out by a lease there, which takes 20 s at the start; mount with locks (flock), "
+          "else set HDF5_USE_FILE_LOCKING=FALSE, without which HDF5 opens no file there");
     }
     return good("files", found + " and has locks");
   } catch (std::exception const& error) {
-    return hurts("files", error.what(), "start runs in a directory that can be written (run.directory)");
+    return failed("files", error.what(), "start runs in a directory that can be written (run.directory)");
   }
 }
 
@@ -221,6 +246,25 @@ std::vector<Finding> examine(ExaminedPlaces const& places) {
           shared_memory(places.memory),
           files(places.directory),
           batch_system()};
+}
+
+std::string describe(std::vector<Finding> const& findings) {
+  std::string text;
+  for (Finding const& finding : findings) {
+    text += fmt::format("{:<7} {:<14} {}\n", word_of(finding.kind), finding.subject, finding.found);
+    if (!finding.remedy.empty()) {
+      text += fmt::format("{:<7} {:<14} -> {}\n", "", "", finding.remedy);
+    }
+  }
+  auto const failures = std::ranges::count(findings, Finding::Kind::failed, &Finding::kind);
+  auto const warnings = std::ranges::count(findings, Finding::Kind::warning, &Finding::kind);
+  return text + fmt::format("{} of {} checks failed, {} warning{}.\n", failures, findings.size(), warnings,
+                            warnings == 1 ? "" : "s");
+}
+
+ExitCode exit_code_of(std::vector<Finding> const& findings) {
+  bool const any = std::ranges::count(findings, Finding::Kind::failed, &Finding::kind) > 0;
+  return any ? ExitCode::failure : ExitCode::done;
 }
 
 }  // namespace heddle

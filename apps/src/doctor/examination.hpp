@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <heddle/core/base/error.hpp>
 #include <string>
 #include <vector>
 
@@ -9,12 +10,13 @@ namespace heddle {
 
 /// A property of this machine or its environment.
 struct Finding {
-  enum class Kind : std::uint8_t { good, hurts, unknown };
+  /// `failed`: training cannot run so; `warning`: it can, but slower or with less safety.
+  enum class Kind : std::uint8_t { good, failed, warning, unknown };
 
   Kind kind = Kind::good;
   std::string subject;  ///< "threads"
   std::string found;    ///< in words
-  std::string remedy;   ///< for what hurts; otherwise empty
+  std::string remedy;   ///< of a failed check or a warning; otherwise empty
 };
 
 /// The places that an examination looks at; tests have their own.
@@ -26,5 +28,11 @@ struct ExaminedPlaces {
 
 /// Examines this machine: starts neither MPI nor Kokkos' threads, writes only a file in `directory`, and removes it.
 std::vector<Finding> examine(ExaminedPlaces const& places);
+
+/// A line for each finding, those that are not good with their remedy, then "1 of 9 checks failed, 2 warnings.".
+std::string describe(std::vector<Finding> const& findings);
+
+/// ExitCode::failure where a check failed, else done; warnings do not count.
+ExitCode exit_code_of(std::vector<Finding> const& findings);
 
 }  // namespace heddle

@@ -12,6 +12,7 @@
 #include <heddle/io/checkpoint/store.hpp>
 
 #include "plan_session.hpp"
+#include "report/run_words.hpp"
 #include "run_directory/run_directory.hpp"
 #include "training/checkpoint.hpp"
 
@@ -101,7 +102,11 @@ ExitCode dry_run(DryRun const& run) {
   if (!quiet) {
     fmt::print("{}", describe_mesh(config, model, mesh, session.data().vocabulary(), hosts));
     print_notes(keys_without_effect(config, mesh));
+    if (std::string const tied = tied_tables(config.model, session.data().vocabulary()); !tied.empty()) {
+      print_notes({tied});
+    }
   }
+  fmt::print("{}", left_out_warning("data.train", session.data().totals(), config.model.max_length));
   session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
   std::vector<MemoryNeed> const ranks = print_memory(session, plan, !quiet);

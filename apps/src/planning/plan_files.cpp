@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "kernels/cache.hpp"
+#include "report/json_text.hpp"
 
 namespace heddle {
 
@@ -81,7 +82,7 @@ void write_json(fs::path const& path, json::value const& value) {
   if (path.has_parent_path()) {
     make_directory(path.parent_path());
   }
-  replace_file(path, json::serialize(value) + "\n");
+  replace_file(path, json_text(value) + "\n");
 }
 
 KernelTimes times_of(json::value const& value) {

@@ -106,7 +106,7 @@ void RunReport::compare_with(std::filesystem::path const& report) {
     auto const ranks = static_cast<std::int64_t>(old.at("ranks").as_array().size());
     std::optional<Reference> reference;
     if (json::object const* const earlier = old.at("reference").if_object()) {
-      reference = {earlier->at("ranks").as_int64(), earlier->at("computing_seconds_per_token").as_double()};
+      reference = {earlier->at("ranks").as_int64(), earlier->at("computing_seconds_per_token").to_number<double>()};
     }
     if (old.at("training").is_object() && (!reference || ranks < reference->ranks)) {
       double computing = 0;

@@ -46,10 +46,18 @@ std::string use_of(Ending const& ending, ModelDescription const& model) {
                                             : fmt::format("heddle evaluate --checkpoint {} --text TEXT", checkpoint);
 }
 
+/// The best loss and BLEU, on a line of their own; "" where nothing was validated.
 std::string best_line(Ending const& ending) {
-  return ending.best_step == 0 ? ""
-                               : fmt::format("best: validation loss {:.4f} at step {}\n", ending.best_valid_loss,
-                                             readable_count(ending.best_step));
+  std::string text;
+  if (ending.best_step > 0) {
+    text = fmt::format("\nbest: validation loss {:.4f} at step {}", ending.best_valid_loss,
+                       readable_count(ending.best_step));
+  }
+  if (ending.best_bleu) {
+    text += fmt::format("{}best BLEU {:.2f} at step {}", text.empty() ? "\n" : "; ", ending.best_bleu->bleu,
+                        readable_count(ending.best_bleu->step));
+  }
+  return text;
 }
 
 std::string speed_line(RunFacts const& facts) {
@@ -98,17 +106,28 @@ std::string command_line(std::string const& command, std::vector<std::string> co
   return text;
 }
 
+std::string left_out_warning(std::string const& key, SampleTotals const& totals, std::int64_t max_length) {
+  constexpr double missed = 0.01;
+  if (!(totals.share_left_out() >= missed)) {
+    return "";
+  }
+  return fmt::format(
+      "warning: {}: {:.3g} % are left out, {} of {}: longer than model.max_length = {}; set model.max_length higher to "
+      "use them\n",
+      key, 100 * totals.share_left_out(), readable_count(totals.left_out),
+      readable_count(totals.left_out + totals.usable), max_length);
+}
+
 std::string verdict(Ending const& ending, ModelDescription const& model, RunFacts const* facts) {
   bool const more = ending.how.starts_with("stopped by");
   std::string text = fmt::format("{}{} step {} of {}, {} tokens, {} of training\n", ending.how, more ? " after" : ":",
                                  readable_count(ending.step), readable_count(ending.steps),
                                  readable_count(ending.tokens), readable_duration(ending.seconds));
-  text += best_line(ending);
   text += facts == nullptr ? "" : speed_line(*facts);
   text += fmt::format("checkpoint: {}\n", ending.checkpoint.string());
-  return text + (more
-                     ? fmt::format("to go on: {}", ending.command)
-                     : fmt::format("to use it: {}; to train longer: {}", use_of(ending, model), to_go_further(ending)));
+  text += more ? fmt::format("to go on: {}", ending.command)
+               : fmt::format("to use it: {}; to train longer: {}", use_of(ending, model), to_go_further(ending));
+  return text + best_line(ending);
 }
 
 std::string nothing_to_do(Ending const& ending, ModelDescription const& model) {
@@ -116,8 +135,8 @@ std::string nothing_to_do(Ending const& ending, ModelDescription const& model) {
                               ? fmt::format("already at step {}", readable_count(ending.step))
                               : fmt::format("already stopped early, at step {} of {}", readable_count(ending.step),
                                             readable_count(ending.steps));
-  return fmt::format("{}; {} to train longer\n{}checkpoint: {}\nto use it: {}", why, to_go_further(ending),
-                     best_line(ending), ending.checkpoint.string(), use_of(ending, model));
+  return fmt::format("{}; {} to train longer\ncheckpoint: {}\nto use it: {}{}", why, to_go_further(ending),
+                     ending.checkpoint.string(), use_of(ending, model), best_line(ending));
 }
 
 }  // namespace heddle

@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <heddle/core/model/description.hpp>
+#include <heddle/io/dataset/sample_source.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "run_directory/training_log.hpp"
 #include "run_facts.hpp"
 
 namespace heddle {
@@ -26,13 +28,18 @@ struct Ending {
   double seconds = 0;
   std::int64_t best_step = 0;  ///< 0: nothing was validated
   double best_valid_loss = 0;
+  std::optional<BestBleu> best_bleu = {};  ///< none where BLEU was not measured
   std::filesystem::path directory;
   std::filesystem::path checkpoint;  ///< the newest
   std::string command;               ///< that goes on; see command_line
 };
 
-/// The last lines of a run: where it ended and why, the best loss, the speed if `facts` are given, the checkpoint, and
-/// the command that goes on.
+/// "warning: …" where at least 1 % of a dataset's samples are longer than model.max_length and so left out; else "".
+/// `key` is the dataset's: "data.train".
+std::string left_out_warning(std::string const& key, SampleTotals const& totals, std::int64_t max_length);
+
+/// The last lines of a run: where it ended and why, the speed if `facts` are given, the checkpoint, the command that
+/// goes on, and the best loss and BLEU.
 std::string verdict(Ending const& ending, ModelDescription const& model, RunFacts const* facts);
 
 /// The same for a run that had ended before it was started again.

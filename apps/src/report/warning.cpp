@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <heddle/core/config/warnings.hpp>
 #include <iostream>
 
 namespace heddle {
@@ -13,6 +14,12 @@ void warn(std::string const& message) {
   bool const colored = ::isatty(STDERR_FILENO) == 1 && (no_color == nullptr || *no_color == '\0');
   std::cerr << fmt::format("heddle: {}warning:{} {}\n", colored ? "\033[33m" : "", colored ? "\033[0m" : "", message)
             << std::flush;
+}
+
+void print_warnings(Config const& config) {
+  for (std::string const& warning : warnings_about(config)) {
+    warn(warning);
+  }
 }
 
 }  // namespace heddle

@@ -1,23 +1,15 @@
 #include "newest_step.hpp"
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <sstream>
 #include <system_error>
 
-namespace heddle {
+#include "metrics_line.hpp"
 
-std::int64_t step_of_line(std::string const& line) {
-  boost::json::error_code problem;
-  boost::json::value const value = boost::json::parse(line, problem);
-  auto const* const object = problem ? nullptr : value.if_object();
-  auto const* const step = object != nullptr ? object->if_contains("step") : nullptr;
-  auto const* const number = step != nullptr ? step->if_int64() : nullptr;
-  return number != nullptr ? *number : -1;
-}
+namespace heddle {
 
 namespace {
 
@@ -29,7 +21,7 @@ std::int64_t newest_step_of_metrics(std::filesystem::path const& path) {
   try {
     std::istringstream metrics(read_regular(path, enough).value_or(""));
     for (std::string line; std::getline(metrics, line);) {
-      newest = std::max(newest, step_of_line(line));
+      newest = std::max(newest, step_of(parse_metrics_line(line)));
     }
   } catch (DataError const&) {
     // Something that training refuses: it says so.

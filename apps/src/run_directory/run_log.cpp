@@ -1,7 +1,9 @@
 #include "run_log.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <ctime>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <iostream>
@@ -13,6 +15,23 @@ namespace {
 
 std::string with_line_break(std::string const& text) {
   return text.empty() || text.ends_with('\n') ? text : text + "\n";
+}
+
+/// The text, each of its lines behind `stamp`.
+std::string stamped(std::string const& stamp, std::string const& text) {
+  std::string result;
+  bool begins_line = true;
+  for (char const letter : text) {
+    result += begins_line ? stamp : "";
+    result += letter;
+    begins_line = letter == '\n';
+  }
+  return result;
+}
+
+/// Date and time, in UTC as in all of log.txt.
+std::string time_stamp() {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}  ", fmt::gmtime(std::time(nullptr)));
 }
 
 }  // namespace
@@ -33,10 +52,11 @@ void RunLog::print(std::string const& text) {
 }
 
 void RunLog::keep(std::string const& text) {
+  std::string const lines = stamped(time_stamp(), with_line_break(text));
   if (file_ != nullptr) {
-    *file_ << with_line_break(text) << std::flush;
+    *file_ << lines << std::flush;
   } else {
-    kept_ += with_line_break(text);
+    kept_ += lines;
   }
 }
 
@@ -73,10 +93,10 @@ void RunLog::progress(std::string const& text, bool due) {
   if (verbosity_ == Verbosity::quiet) {
     // only in the file
   } else if (terminal_) {
-    std::cout << "\r\x1b[K" << text << std::flush;
+    std::cout << "\r\x1b[K" << fmt::format("{:%H:%M:%S}  ", fmt::gmtime(std::time(nullptr))) << text << std::flush;
     line_open_ = true;
   } else if (due) {
-    std::cout << text << std::endl;
+    std::cout << time_stamp() << text << std::endl;
   }
   if (due) {
     keep(text);

@@ -9,8 +9,8 @@
 
 namespace heddle {
 
-/// The texts of a run: on the standard output and in the file log.txt of its directory. Used by rank 0; another rank's
-/// writes nothing.
+/// The texts of a run: on the standard output and in the file log.txt of its directory, where each line begins with the
+/// date and time in UTC. Used by rank 0; another rank's writes nothing.
 class RunLog {
  public:
   /// `speaks`: on rank 0. `terminal`: the progress line is rewritten on the standard output.
@@ -30,7 +30,7 @@ class RunLog {
   void note(std::string const& text);
   /// Writes on the standard output only, and only where it is to be verbose: text that a file of the run has anyway.
   void show(std::string const& text);
-  /// Writes the progress line; into log.txt, and where there is no terminal, only if `due`.
+  /// Writes the progress line, with date and time; into log.txt, and where there is no terminal, only if `due`.
   void progress(std::string const& text, bool due);
 
  private:

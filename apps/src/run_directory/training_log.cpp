@@ -12,7 +12,9 @@
 #include <string>
 #include <utility>
 
+#include "metrics_line.hpp"
 #include "newest_step.hpp"
+#include "report/json_text.hpp"
 
 namespace heddle {
 
@@ -20,14 +22,27 @@ namespace {
 
 constexpr double seconds_between_lines = 5;
 
-/// The lines of an earlier run up to `step`; torn ones (the run was killed while writing) are dropped.
-std::string earlier_lines(std::filesystem::path const& path, std::int64_t step) {
+void take_better(std::optional<BestBleu>& best, BestBleu const& other) {
+  if (!best || other.bleu > best->bleu) {
+    best = other;
+  }
+}
+
+/// The lines of an earlier run up to `step`; torn ones (the run was killed while writing) are dropped. `best` is the
+/// highest BLEU in them.
+std::string earlier_lines(std::filesystem::path const& path, std::int64_t step, std::optional<BestBleu>& best) {
   std::istringstream file(read_regular(path).value_or(""));
   std::string kept;
   for (std::string line; std::getline(file, line);) {
-    std::int64_t const at = step_of_line(line);
-    if (at >= 0 && at <= step) {
-      kept += line + "\n";
+    auto const object = parse_metrics_line(line);
+    std::int64_t const at = step_of(object);
+    if (at < 0 || at > step) {
+      continue;
+    }
+    kept += line + "\n";
+    auto const* const bleu = object->if_contains("valid_bleu");
+    if (bleu != nullptr && bleu->is_number()) {
+      take_better(best, {bleu->to_number<double>(), at});
     }
   }
   return kept;
@@ -47,8 +62,11 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
 TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start, RunLog& texts) {
   auto const path = directory.path() / metrics_name;
   open_output(path, OutputMode::append);  // which refuses what must not be read or replaced
-  directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start.step) : "");
-  return {directory.path(), open_output(path, OutputMode::append), start, texts};
+  std::optional<BestBleu> best;
+  directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start.step, best) : "");
+  TrainingLog log(directory.path(), open_output(path, OutputMode::append), start, texts);
+  log.best_bleu_ = best;
+  return log;
 }
 
 void TrainingLog::reopen(RunDirectory const& directory) {
@@ -82,42 +100,52 @@ void TrainingLog::resume() {
   busy_since_ = Clock::now();
 }
 
+void TrainingLog::add_validation(std::int64_t step, ValidationResult const& validation, boost::json::object& line) {
+  line["valid_loss"] = validation.loss;
+  line["valid_perplexity"] = std::exp(validation.loss);
+  std::string text = fmt::format("step {}: validation loss {:.4f}, perplexity {:.5g}", readable_count(step),
+                                 validation.loss, std::exp(validation.loss));
+  if (validation.accuracy) {
+    line["valid_accuracy"] = *validation.accuracy;
+    text += fmt::format(", masked accuracy {:.2f} %", 100 * *validation.accuracy);
+  }
+  if (validation.bleu) {
+    line["valid_bleu"] = *validation.bleu;
+    text += fmt::format(", BLEU {:.2f}", *validation.bleu);
+    take_better(best_bleu_, {*validation.bleu, step});
+  }
+  for (AttentionEntropy const& each : validation.entropies) {
+    line.emplace("attention_entropy", boost::json::object()).first->value().as_object()[each.path] = each.mean;
+  }
+  texts_.say(text);
+}
+
 void TrainingLog::step(StepReport const& report, std::optional<ValidationResult> const& validation) {
   tokens_ += report.tokens.all;
   window_tokens_ += report.tokens.all;
   window_loss_ += report.loss;
+  window_nll_ += report.nll;
   ++window_steps_;
   if (report.step % start_.every != 0 && !validation && report.step != start_.steps) {
     return;
   }
   double const now = seconds();
-  double const rate = static_cast<double>(window_tokens_) / std::max(now - window_began_, 1e-9);
-  double const loss = window_loss_ / static_cast<double>(window_steps_);
+  auto const steps = static_cast<double>(window_steps_);
+  Means const means{.loss = window_loss_ / steps,
+                    .nll = window_nll_ / steps,
+                    .tokens_per_second = static_cast<double>(window_tokens_) / std::max(now - window_began_, 1e-9)};
   boost::json::object line{{"step", report.step},
-                           {"train_loss", loss},
+                           {"train_loss", means.loss},
                            {"learning_rate", report.learning_rate},
                            {"gradient_norm", report.gradient_norm},
                            {"tokens", tokens_},
-                           {"tokens_per_second", rate},
+                           {"epoch", report.epochs},
+                           {"train_nll", means.nll},
+                           {"tokens_per_second", means.tokens_per_second},
                            {"seconds", now}};
-  progress(report, loss, rate);
+  progress(report, means);
   if (validation) {
-    line["valid_loss"] = validation->loss;
-    line["valid_perplexity"] = std::exp(validation->loss);
-    std::string text = fmt::format("step {}: validation loss {:.4f}, perplexity {:.5g}", readable_count(report.step),
-                                   validation->loss, std::exp(validation->loss));
-    if (validation->accuracy) {
-      line["valid_accuracy"] = *validation->accuracy;
-      text += fmt::format(", masked accuracy {:.2f} %", 100 * *validation->accuracy);
-    }
-    if (validation->bleu) {
-      line["valid_bleu"] = *validation->bleu;
-      text += fmt::format(", BLEU {:.2f}", *validation->bleu);
-    }
-    for (AttentionEntropy const& each : validation->entropies) {
-      line.emplace("attention_entropy", boost::json::object()).first->value().as_object()[each.path] = each.mean;
-    }
-    texts_.say(text);
+    add_validation(report.step, *validation, line);
   }
   TrafficByGroup const traffic = traffic_of(start_.parallel);
   if (auto communication = to_json(traffic - traffic_); !communication.empty()) {
@@ -127,13 +155,13 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
     line["repeated"] = window_repeated_;
     line["skipped"] = window_skipped_;
   }
-  *metrics_ << boost::json::serialize(line) << '\n' << std::flush;
+  *metrics_ << json_text(line) << '\n' << std::flush;
   if (!*metrics_) {
     throw Error("metrics.jsonl cannot be written (is the disk full?)");
   }
   if (events_work_) {
     try {
-      write_events(report, loss, rate, validation);
+      write_events(report, means, validation);
     } catch (std::exception const& problem) {  // a curve less is no reason to lose a run
       events_work_ = false;
       events_.reset();
@@ -141,21 +169,22 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
     }
   }
   window_steps_ = window_tokens_ = window_repeated_ = window_skipped_ = 0;
-  window_loss_ = 0;
+  window_loss_ = window_nll_ = 0;
   traffic_ = traffic;
   window_began_ = now;
 }
 
-void TrainingLog::write_events(StepReport const& report, double loss, double rate,
+void TrainingLog::write_events(StepReport const& report, Means const& means,
                                std::optional<ValidationResult> const& validation) {
   if (!events_) {
     events_.emplace(directory_ / "tensorboard", start_.step + 1);
   }
   std::int64_t const step = report.step;
-  events_->scalar(step, "train/loss", loss);
+  events_->scalar(step, "train/loss", means.loss);
+  events_->scalar(step, "train/nll", means.nll);
   events_->scalar(step, "train/learning_rate", report.learning_rate);
   events_->scalar(step, "train/gradient_norm", report.gradient_norm);
-  events_->scalar(step, "train/tokens_per_second", rate);
+  events_->scalar(step, "train/tokens_per_second", means.tokens_per_second);
   if (validation) {
     events_->scalar(step, "valid/loss", validation->loss);
     if (validation->bleu) {
@@ -180,13 +209,14 @@ void TrainingLog::write_events(StepReport const& report, double loss, double rat
   events_->flush();
 }
 
-void TrainingLog::progress(StepReport const& report, double loss, double rate) {
+void TrainingLog::progress(StepReport const& report, Means const& means) {
   double const done = static_cast<double>(report.step - start_.step);
   double const left = static_cast<double>(start_.steps - report.step) * (seconds() - start_.seconds) / done;
-  std::string const text =
-      fmt::format("step {}/{}  loss {:.4f}  lr {:.3g}  |grad| {:.3g}  {} tokens/s  {} left",
-                  readable_count(report.step), readable_count(start_.steps), loss, report.learning_rate,
-                  report.gradient_norm, readable_count(rate), readable_duration(left));
+  std::string const text = fmt::format(
+      "step {}/{}  epoch {:.2f}  loss {:.4f}  unsmoothed {:.4f}  lr {:.3g}  |grad| {:.3g}  {} tokens/s  {} "
+      "left",
+      readable_count(report.step), readable_count(start_.steps), report.epochs, means.loss, means.nll,
+      report.learning_rate, report.gradient_norm, readable_count(means.tokens_per_second), readable_duration(left));
   double const now = seconds();
   bool const due = now - last_progress_ >= seconds_between_lines || report.step == start_.steps;
   last_progress_ = due ? now : last_progress_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -54,6 +55,14 @@ struct StepReport {
   double learning_rate = 0;
   double gradient_norm = 0;
   BatchTokens tokens;  ///< of this step
+  double nll = 0;      ///< as `loss`, unsmoothed
+  double epochs = 0;   ///< passes over the data up to this step, the last one in part
+};
+
+/// The highest BLEU of a run's validations.
+struct BestBleu {
+  double bleu = 0;
+  std::int64_t step = 0;
 };
 
 /// Writes `metrics.jsonl` and TensorBoard's events, and the progress to the run's log; used by rank 0 only.
@@ -81,6 +90,8 @@ class TrainingLog {
   /// `skipped`.
   void count_repeated(bool skipped);
   std::int64_t tokens() const { return tokens_; }
+  /// Over all restarts; nothing where no BLEU was measured.
+  std::optional<BestBleu> const& best_bleu() const { return best_bleu_; }
   /// The seconds of training, over all restarts.
   double seconds() const;
   /// Time between the two calls is not training time and does not count for rates.
@@ -92,9 +103,16 @@ class TrainingLog {
 
   TrainingLog(std::filesystem::path directory, std::unique_ptr<std::ostream> metrics, Start const& start,
               RunLog& texts);
-  void progress(StepReport const& report, double loss, double rate);
-  void write_events(StepReport const& report, double loss, double rate,
-                    std::optional<ValidationResult> const& validation);
+  /// The means since the previous line.
+  struct Means {
+    double loss = 0;
+    double nll = 0;
+    double tokens_per_second = 0;
+  };
+  void progress(StepReport const& report, Means const& means);
+  void write_events(StepReport const& report, Means const& means, std::optional<ValidationResult> const& validation);
+  /// Reports a validation and adds its numbers to the line.
+  void add_validation(std::int64_t step, ValidationResult const& validation, boost::json::object& line);
 
   Start start_;
   std::filesystem::path directory_;
@@ -109,11 +127,13 @@ class TrainingLog {
   std::int64_t window_steps_ = 0;
   std::int64_t window_tokens_ = 0;
   double window_loss_ = 0;
+  double window_nll_ = 0;
   std::int64_t window_repeated_ = 0;
   std::int64_t window_skipped_ = 0;
   TrafficByGroup traffic_;  ///< up to the last line
   double window_began_;
   double last_progress_;
+  std::optional<BestBleu> best_bleu_;
 };
 
 }  // namespace heddle

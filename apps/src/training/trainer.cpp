@@ -96,8 +96,23 @@ void Trainer::announce() {
   for (std::string const& note : keys_without_effect(config_, parallel.mesh)) {
     texts_.say("note: " + note);
   }
+  if (std::string const tied = tied_tables(config_.model, vocabulary_sizes(*train_data_)); !tied.empty()) {
+    texts_.say("note: " + tied);
+  }
+  warn_about_left_out();
   if (config_.train.reserve_memory && kernel_memory_space() == MemorySpace::host) {
     require_memory(parallel.world, report_->plan().need(), available_memory());
+  }
+}
+
+void Trainer::warn_about_left_out() {
+  if (!speaks()) {
+    return;
+  }
+  std::int64_t const longest = config_.model.max_length;
+  texts_.say_always(left_out_warning("data.train", batches_->totals(), longest));
+  if (valid_samples_) {
+    texts_.say_always(left_out_warning("data.valid", valid_samples_->totals(0, longest), longest));
   }
 }
 
@@ -114,6 +129,7 @@ void Trainer::build_model() {
   }
   whole_model_.emplace(WholeModel::gather(setup_.parallel, engine_->parameters()));
   require_patterns_match(config_.optimizer, whole_model_->names());
+  require_some_trained(config_.optimizer, whole_model_->names());
 }
 
 void Trainer::take_directory() {
@@ -294,7 +310,8 @@ StepReport Trainer::train_step() {
       state_.epoch = reader_->epoch();
       state_.position = reader_->position();
       state_.tokens += batch.tokens().all;
-      return {state_.step, outcome.result.loss, rate, outcome.result.gradient_norm, batch.tokens()};
+      return {state_.step,        outcome.result.loss, rate, outcome.result.gradient_norm, batch.tokens(),
+              outcome.result.nll, batches_->epochs()};
     }
   }
 }

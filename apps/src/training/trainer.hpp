@@ -66,6 +66,8 @@ class Trainer {
   void open_data();
   /// Prints the changed keys and the mesh, plans the memory before it is allocated.
   void announce();
+  /// Warns where sentences that are too long are a share of the data that a user would miss.
+  void warn_about_left_out();
   void build_model();
   /// Makes and locks the run's directory. Called on rank 0 only.
   void take_directory();

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dist/trace/trace_file.hpp>
@@ -8,6 +7,7 @@
 #include <memory>
 #include <ostream>
 
+#include "report/json_text.hpp"
 #include "supervision/reported_end.hpp"
 #include "trainer.hpp"
 
@@ -30,7 +30,7 @@ void Trainer::begin_report() {
 }
 
 void Trainer::write_report() const {
-  directory_->replace_file(report_name, boost::json::serialize(to_json(report_->facts())) + "\n");
+  directory_->replace_file(report_name, json_text(to_json(report_->facts())) + "\n");
 }
 
 void Trainer::finish_trace(bool last_step) {
@@ -67,6 +67,7 @@ Ending Trainer::ending(std::string const& how) const {
           .seconds = log_ ? log_->seconds() : 0,
           .best_step = state_.best_step,
           .best_valid_loss = state_.best_valid_loss,
+          .best_bleu = log_ ? log_->best_bleu() : std::nullopt,
           .directory = setup_.directory,
           .checkpoint = checkpoints_.directory() / checkpoint_directory_name(checkpoints_.committed_step()),
           .command = setup_.command_to_go_on};

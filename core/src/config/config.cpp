@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <sstream>
 #include <system_error>
 
@@ -139,7 +140,7 @@ Config load_config(std::string const& path, std::vector<std::string> const& over
   std::error_code problem;
   std::string reason;
   if (!std::filesystem::exists(path, problem)) {
-    reason = problem ? problem.message() : std::generic_category().message(ENOENT);
+    reason = problem ? problem.message() : std::generic_category().message(ENOENT) + relative_to(path);
   } else if (!std::filesystem::is_regular_file(path, problem)) {
     reason = "it is no regular file";  // one that never ends, or that waits for a writer
   } else if (std::filesystem::file_size(path, problem) > most_bytes) {

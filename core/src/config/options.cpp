@@ -126,8 +126,11 @@ void LayerOptions::check(std::vector<OptionDescription> const& known) const {
                                     right_name(key_of(name), name, names)));
     }
     if (!holds(*found, setting.value)) {
+      std::string const* const text = std::get_if<std::string>(&setting.value);
+      std::string const meant = text == nullptr ? "" : nearest_spelling(*text, found->choices);
       throw ConfigError(
-          fmt::format("{} is {}; expected {}", place(name), config_values::describe(setting.value), words_of(*found)));
+          fmt::format("{} is {}; expected {}{}", place(name), config_values::describe(setting.value), words_of(*found),
+                      meant.empty() ? "" : fmt::format("; did you mean {}?", config_values::toml_string(meant))));
     }
   }
 }
@@ -143,6 +146,11 @@ Value LayerOptions::get(std::string const& name, Value const& otherwise) const {
   }
   if constexpr (std::is_same_v<Value, double>) {
     return static_cast<double>(get<std::int64_t>(name, 0));
+  }
+  if constexpr (std::is_same_v<Value, std::int64_t>) {
+    if (auto const count = config_values::integer_of(found->second.value)) {
+      return *count;
+    }
   }
   throw ConfigError(
       fmt::format("{} is {}, which is of another type", place(name), config_values::describe(found->second.value)));

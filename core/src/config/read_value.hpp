@@ -1,7 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/config/options.hpp>
+#include <optional>
 
 #include "values.hpp"
 
@@ -15,10 +18,21 @@ inline bool read(OptionValue const& value, bool& member, config_keys::Unchecked 
   return flag != nullptr;
 }
 
+/// The integer that the value is; a number without a fraction is one, too: TOML reads 1e6 as a number.
+inline std::optional<std::int64_t> integer_of(OptionValue const& value) {
+  constexpr double exact = 9007199254740992.0;  // 2^53: below it a double tells each integer from the next
+  if (std::int64_t const* const count = std::get_if<std::int64_t>(&value)) {
+    return *count;
+  }
+  double const* const number = std::get_if<double>(&value);
+  bool const whole = number != nullptr && std::abs(*number) < exact && std::trunc(*number) == *number;
+  return whole ? std::optional(static_cast<std::int64_t>(*number)) : std::nullopt;
+}
+
 inline bool read(OptionValue const& value, std::int64_t& member, config_keys::Range const& range) {
-  std::int64_t const* const count = std::get_if<std::int64_t>(&value);
+  std::optional<std::int64_t> const count = integer_of(value);
   // Beyond 2^53 the range's double and the integer differ, but every upper bound lies below.
-  if (count == nullptr || !range.holds(static_cast<double>(*count))) {
+  if (!count || !range.holds(static_cast<double>(*count))) {
     return false;
   }
   member = *count;
@@ -111,6 +125,19 @@ bool read(OptionValue const& value, Enum& member, config_keys::Unchecked const&)
   }
   member = static_cast<Enum>(found - names.begin());
   return true;
+}
+
+/// `right`, the accepted values of a member of type Member in words, and which of them `value` probably means.
+template <class Member>
+std::string with_meant(std::string right, std::optional<OptionValue> const& value) {
+  if constexpr (std::is_enum_v<Member>) {
+    auto const& names = config_keys::names_of<Member>;
+    std::string const* const text = value ? std::get_if<std::string>(&*value) : nullptr;
+    std::string const meant =
+        text == nullptr ? "" : nearest_spelling(*text, std::vector<std::string>(names.begin(), names.end()));
+    right += meant.empty() ? "" : fmt::format("; did you mean {}?", toml_string(meant));
+  }
+  return right;
 }
 
 }  // namespace heddle::config_values

@@ -42,7 +42,8 @@ class ConfigReader {
     }
     std::optional<OptionValue> const value = value_of(*node);
     if (!value || !config_values::read(*value, member, check)) {
-      fail(name, describe_wrong<Member>(*node, check), config_values::words_of<Member>(check));
+      fail(name, describe_wrong<Member>(*node, check),
+           config_values::with_meant<Member>(config_values::words_of<Member>(check), value));
     }
   }
   void stacks(ModelConfig& model) { read_stacks(document_, model); }

@@ -31,8 +31,9 @@ class LayerKeySetter {
     }
     found_ = true;
     if (!config_values::read(setting_.value, member, check)) {
-      throw ConfigError(fmt::format("{} is {}; expected {}", place_, config_values::describe(setting_.value),
-                                    config_values::words_of<Member>(check)));
+      throw ConfigError(
+          fmt::format("{} is {}; expected {}", place_, config_values::describe(setting_.value),
+                      config_values::with_meant<Member>(config_values::words_of<Member>(check), setting_.value)));
     }
   }
   bool found() const { return found_; }

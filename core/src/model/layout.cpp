@@ -175,4 +175,15 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   return notes;
 }
 
+std::string tied_tables(ModelConfig const& model, VocabularySizes const& vocabulary) {
+  if (!model.tie_embeddings || vocabulary.joint || model.stacks.size() < 2) {
+    return "";
+  }
+  std::string const& last = model.stacks.back();
+  return fmt::format(
+      "{} = true with separate vocabularies: {}.embedding.weight is the {}'s embedding and the output projection; the "
+      "{} has an embedding of its own, {}.embedding.weight",
+      model.place("tie_embeddings"), last, last, model.stacks.front(), model.stacks.front());
+}
+
 }  // namespace heddle

@@ -28,10 +28,10 @@ std::string undeclared(LayerCapabilities const& capabilities, LayerUse const& us
   return use.devices && !capabilities.devices ? "kernels that run on a device" : "";
 }
 
-/// Options of a sublayer that no layer among `layers` has are an error. `who`: "the encoder does", "layers 4-6 of it
-/// do".
-void require_used(Settings const& settings, std::span<LayerDescription const> layers, std::string const& who) {
-  std::vector<std::string> names;
+/// Options of a sublayer that no layer among `layers` has, nor `names`, are an error. `who`: "the encoder does",
+/// "layers 4-6 of it do".
+void require_used(Settings const& settings, std::span<LayerDescription const> layers, std::string const& who,
+                  std::vector<std::string> names = {}) {
   for (LayerDescription const& layer : layers) {
     for (SublayerDescription const& sublayer : layer.sublayers) {
       if (std::find(names.begin(), names.end(), sublayer.name) == names.end()) {
@@ -49,9 +49,12 @@ void require_used(Settings const& settings, std::span<LayerDescription const> la
   }
 }
 
-void require_used(StackConfig const& stack, std::string const& name, std::vector<LayerDescription> const& layers) {
+/// `sublayers` are those of a layer without keys of its own, which a stack without layers would have.
+void require_used(StackConfig const& stack, std::string const& name, std::vector<LayerDescription> const& layers,
+                  std::vector<std::string> const& sublayers) {
   std::span<LayerDescription const> const all(layers);
-  require_used(stack.settings, all, fmt::format("the {} does", name));
+  require_used(stack.settings, all, fmt::format("the {} does", name),
+               layers.empty() ? sublayers : std::vector<std::string>());
   for (LayerOverride const& entry : stack.overrides) {
     auto const [begin, end] = entry.layers;
     auto const some = all.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
@@ -133,7 +136,13 @@ StackDescription describe_stack(ModelConfig const& model, StackKind const& kind,
     }
     description.layers.push_back(std::move(layer));
   }
-  require_used(model.*stack, name, description.layers);
+  if (description.layers.empty()) {
+    for (std::string const& sublayer : (*description.keys.*stack).sublayers) {
+      auto const& traits = registry.at(sublayer, description.keys->place("sublayers")).traits;
+      layer_options(model.*stack, name, -1, sublayer).check(traits.options);
+    }
+  }
+  require_used(model.*stack, name, description.layers, (*description.keys.*stack).sublayers);
   require_positions_taken(model, name, description.layers);
   return description;
 }

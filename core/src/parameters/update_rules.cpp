@@ -83,6 +83,21 @@ void require_patterns_match(OptimizerConfig const& config, std::vector<std::stri
   }
 }
 
+void require_some_trained(OptimizerConfig const& config, std::vector<std::string> const& names) {
+  if (std::ranges::all_of(names, [&](std::string const& name) { return update_rule(config, name).frozen; })) {
+    std::vector<std::string> groups;
+    for (ParameterGroup const& group : config.groups) {
+      if (group.rule.frozen) {
+        groups.push_back(fmt::format("{}: optimizer.group.{}.frozen", group.origin, group.name));
+      }
+    }
+    throw ConfigError(
+        fmt::format("{} = true: every parameter of the model is frozen, so nothing would be trained; leave some out of "
+                    "the patterns in `parameters`",
+                    fmt::join(groups, " and ")));
+  }
+}
+
 std::vector<RuledRange> ruled_ranges(ParameterSet const& parameters) {
   std::vector<RuledRange> ranges;
   for (Parameter const& parameter : parameters.all()) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <heddle/core/base/abi_tag.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/core/checks/check.hpp>
 #include <heddle/core/plugins/entry.hpp>
 #include <heddle/core/plugins/loading.hpp>
@@ -51,7 +52,7 @@ void require_plugin_file(std::string const& path) {
   throw ConfigError(fmt::format("plug-in {}: {}; expected a shared library", path,
                                 std::filesystem::is_directory(status) ? "it is a directory"
                                 : std::filesystem::exists(status)     ? "it is no regular file"
-                                                                      : "there is no such file"));
+                                                                      : "there is no such file" + relative_to(path)));
 }
 
 void load_plugin(std::string const& path, Registries& registries) {

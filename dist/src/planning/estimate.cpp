@@ -250,9 +250,8 @@ double Planner::Estimate::reduction(RankWork const& work, double backward, std::
     std::int64_t const others = work.most_holders - 1;
     seconds += add(groups, pipeline, Verb::receive, {2 * tables.operations * others, tables.bytes * others});
   }
-  // The loss.
-  constexpr Traffic number{1, sizeof(double)};
-  return seconds + add(groups, replicas, Verb::all_reduce, number) + add(groups, pipeline, Verb::all_reduce, number);
+  constexpr Traffic losses{1, 2 * sizeof(double)};  // smoothed and not
+  return seconds + add(groups, replicas, Verb::all_reduce, losses) + add(groups, pipeline, Verb::all_reduce, losses);
 }
 
 std::int64_t Planner::Estimate::owned(RankWork const& work) const {

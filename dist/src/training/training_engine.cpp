@@ -33,9 +33,9 @@ TrainingEngine::TrainingEngine(Setup const& setup)
       .shard = config.parallel.shard_optimizer,
       .bucket_elements = setup.bucket_elements.value_or(GradientReducer::bucket_for(setup.parallel.replicas.size()))};
   optimizer_.emplace(config.optimizer, kernels, setup.parallel, parameters_, setup.execution, options);
-  results_ = Tensor::allocate(DType::float64, {2});
-  loss_sum_ = results_.rows(0, 1);
-  sum_of_squares_ = results_.rows(1, 1);
+  results_ = Tensor::allocate(DType::float64, {3});
+  loss_sums_ = results_.rows(0, 2);
+  sum_of_squares_ = results_.rows(2, 1);
 }
 
 LayerSpec TrainingEngine::layer_spec() {
@@ -51,15 +51,17 @@ StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t step
   launch(batch, steps_done);
   optimizer_->add_sum_of_squares(sum_of_squares_);
   // The step's only wait for the kernels, if there is one rank.
-  std::array<double, 2> results{};
+  std::array<double, 3> results{};
   copy_to_host(results.data(), results_, &setup_.execution);
-  double const loss = results[0] / batch.tokens().loss_weight();
-  return {loss, std::isfinite(loss) ? optimizer_->update(results[1], learning_rate, steps_done + 1) : loss};
+  double const weight = batch.tokens().loss_weight();
+  double const loss = results[0] / weight;
+  double const norm = std::isfinite(loss) ? optimizer_->update(results[2], learning_rate, steps_done + 1) : loss;
+  return {loss, norm, results[1] / weight};
 }
 
 double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t steps_done) {
   launch(batch, steps_done);
-  return to_host<double>(loss_sum_).front() / batch.tokens().loss_weight();
+  return to_host<double>(loss_sums_).front() / batch.tokens().loss_weight();
 }
 
 void TrainingEngine::launch(MicroBatchSource const& batch, std::int64_t steps_done) {
@@ -74,7 +76,7 @@ void TrainingEngine::launch(MicroBatchSource const& batch, std::int64_t steps_do
   tensor_ops_->fill(setup_.execution, results_, 0);
   if (setup_.config.train.deterministic) {
     // A micro-batch is a leaf of the tree, so each passes the pipeline separately.
-    IndexRange const mine = optimizer_->begin_tree(batch.count(), loss_sum_);
+    IndexRange const mine = optimizer_->begin_tree(batch.count(), loss_sums_);
     for (std::int64_t index = mine.begin; index < mine.end; ++index) {
       step.micro_batches = {index, index + 1};
       train(batch, step);
@@ -93,14 +95,13 @@ void TrainingEngine::reduce() {
   bool const waits = setup_.parallel.replicas.size() > 1;
   WorkScope const work(waits ? setup_.observer : nullptr,
                        {WorkKind::waiting, optimizer_->sharded() ? "replicas.reduce_scatter" : "replicas.all_reduce"});
-  optimizer_->reduce(loss_sum_);
+  optimizer_->reduce(loss_sums_);
 }
 
 void TrainingEngine::train(MicroBatchSource const& batch, PipelineStep const& step) {
   Tensor const sums = pipeline_->launch_training(batch, step);
   for (std::int64_t index = 0; index < sums.dim(0); ++index) {
-    Tensor const smoothed = sums.rows(index, 1).columns(0, 1).reshaped({1});
-    tensor_ops_->add(setup_.execution, loss_sum_, smoothed);
+    tensor_ops_->add(setup_.execution, loss_sums_, sums.rows(index, 1).columns(0, 2).reshaped({2}));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
@@ -163,7 +164,8 @@ bool is_one_checkpoint(fs::path const& place) {
 CheckpointStore store_at(fs::path const& place) {
   std::error_code ignored;
   if (!fs::is_directory(place, ignored)) {
-    throw DataError(place.string() + ": no such directory; expected a run's, its checkpoints' or one checkpoint's");
+    throw DataError(place.string() + ": no such directory" + relative_to(place) +
+                    "; expected a run's, its checkpoints' or one checkpoint's");
   }
   return {fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place, least_kept};
 }

@@ -114,6 +114,12 @@ GlobalBatch BatchPlanner::next() {
   return batch;
 }
 
+double BatchPlanner::epochs() const {
+  double const in_window = order_.empty() ? 0 : static_cast<double>(place_) / static_cast<double>(std::ssize(order_));
+  return static_cast<double>(epoch_) +
+         (static_cast<double>(window_) + in_window) / static_cast<double>(samples_.windows(epoch_));
+}
+
 void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
   std::int64_t const window = position >> 32;
   std::int64_t const place = position & 0xFFFF'FFFF;

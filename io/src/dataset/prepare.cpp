@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/prepare.hpp>
@@ -78,7 +79,7 @@ std::string read_file(Path const& path) {
   std::error_code failure;
   std::string reason;
   if (!std::filesystem::exists(path, failure)) {
-    reason = std::strerror(ENOENT);
+    reason = std::strerror(ENOENT) + relative_to(path);
   } else if (!std::filesystem::is_regular_file(path, failure)) {
     reason = "it is no regular file";
   } else if (file_bytes(path) > dataset_format::most_model_bytes) {

@@ -62,7 +62,8 @@ FileLock::Result FileLock::lock(int operation) {
     if (errno == EWOULDBLOCK) {
       return Result::busy;
     }
-    if (errno == ENOSYS || errno == EOPNOTSUPP) {
+    // ENOLCK: a network file system that cannot reach a lock server.
+    if (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK) {
       return Result::not_supported;
     }
     if (errno != EINTR) {

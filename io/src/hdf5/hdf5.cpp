@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 
 #include "internal.hpp"
@@ -65,7 +66,11 @@ std::string last_error() {
 
 void fail(std::string const& where, std::string const& what) {
   std::string const detail = last_error();
-  throw DataError(where + ": HDF5 could not " + what + (detail.empty() ? "" : " (" + detail + ")"));
+  bool const locking = detail.find("lock file") != std::string::npos;
+  throw DataError(where + ": HDF5 could not " + what + (detail.empty() ? "" : " (" + detail + ")") +
+                  (locking ? "; on a file system without locks set HDF5_USE_FILE_LOCKING=FALSE in the environment, "
+                             "also of the ranks (mpirun -x HDF5_USE_FILE_LOCKING)"
+                           : ""));
 }
 
 bool Handle::close() noexcept {
@@ -117,7 +122,8 @@ File File::open(std::filesystem::path const& path) {
   auto state = std::make_shared<FileState>(FileState{path.string(), false});
   std::error_code problem;
   if (!std::filesystem::is_regular_file(path, problem)) {
-    throw DataError(state->path + (std::filesystem::exists(path, problem) ? ": is no regular file" : ": no such file"));
+    throw DataError(state->path + (std::filesystem::exists(path, problem) ? ": is no regular file"
+                                                                          : ": no such file" + relative_to(path)));
   }
   Handle access = access_properties(state->path);
   hid_t const id = H5Fopen(state->path.c_str(), H5F_ACC_RDONLY, access.id());

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 
 namespace heddle {
 
@@ -19,7 +20,9 @@ void TextBytes::EndInflate::operator()(z_stream* stream) const noexcept {
 
 TextBytes::TextBytes(std::filesystem::path const& path) : file_(path, O_RDONLY | O_NOCTTY) {
   if (!file_.is_open()) {
-    throw DataError(fmt::format("{}: cannot open this text: {}", path.string(), std::strerror(errno)));
+    int const problem = errno;
+    throw DataError(fmt::format("{}: cannot open this text: {}{}", path.string(), std::strerror(problem),
+                                problem == ENOENT ? relative_to(path) : ""));
   }
 }
 

@@ -1,6 +1,6 @@
 #include "inspection/run/metrics.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
@@ -86,6 +86,34 @@ TEST(ReadMetrics, TakesTheEntropyOfEachAttentionSublayer) {
   MetricSeries const& entropy = metrics.series.at("attention_entropy.encoder.layers.0.self_attention");
   EXPECT_EQ(entropy.at(10), 0.75);
   EXPECT_EQ(entropy.at(20), 0.5);
+}
+
+TEST(ReadMetrics, ShowsWhereANumberIsNotFinite) {
+  test::TemporaryDirectory const directory;
+  auto const path = directory.path() / "metrics.jsonl";
+  std::ofstream(path) << R"({"step":1,"valid_loss":4,"valid_perplexity":54.6}
+{"step":2,"valid_loss":null,"valid_perplexity":null,"gradient_norm":1}
+{"step":3,"valid_loss":800,"valid_perplexity":Infinity,"gradient_norm":NaN}
+{"step":4,"valid_loss":null,"valid_perplexity":-Infinity}
+{"step":1005,"valid_loss":null}
+)";
+  RunMetrics const metrics = read_metrics(path);
+  EXPECT_EQ(metrics.lines, 5);
+  EXPECT_EQ(metrics.unreadable, 0);
+  MetricSeries const& loss = metrics.series.at("valid_loss");
+  EXPECT_EQ(loss.values, (std::vector<double>{4, 800}));
+  EXPECT_EQ(loss.not_finite, (std::vector<MetricSeries::Stretch>{{2, 2}, {4, 1005}}));
+  EXPECT_TRUE(loss.ends_not_finite());
+  EXPECT_EQ(metrics.series.at("valid_perplexity").not_finite, (std::vector<MetricSeries::Stretch>{{2, 4}}));
+  EXPECT_THAT(describe_not_finite(metrics),
+              testing::ElementsAre("gradient_norm is not finite from step 3 on",
+                                   "valid_loss is not finite from step 2 to 2 and in 1 later stretch, the last one up "
+                                   "to the end",
+                                   "valid_perplexity is not finite from step 2 on"));
+  EXPECT_EQ(downsample(loss, 0).not_finite, loss.not_finite);
+  boost::json::value const drawn = to_json(metrics);
+  EXPECT_EQ(drawn.at("series").at("valid_loss").at("not_finite"), boost::json::value({{2.0, 2.0}, {4.0, 1005.0}}));
+  EXPECT_EQ(drawn.at("not_finite").as_array().size(), 3U);
 }
 
 }  // namespace

@@ -12,5 +12,15 @@ TEST(Spelling, NearestIsNearOrNothing) {
   EXPECT_EQ(nearest_spelling("wavelength", words), "");
 }
 
+TEST(Spelling, CapitalsOtherNamesAndBeginningsAreUnderstood) {
+  EXPECT_EQ(nearest_spelling("GELU", {"relu", "gelu", "gelu_tanh", "silu"}), "gelu");
+  EXPECT_EQ(nearest_spelling("Swish", {"relu", "gelu", "silu"}), "silu");
+  EXPECT_EQ(nearest_spelling("bf16", {"float32", "bfloat16"}), "bfloat16");
+  EXPECT_EQ(nearest_spelling("FP32", {"float32", "bfloat16"}), "float32");
+  EXPECT_EQ(nearest_spelling("bf16", {"adam", "adamw"}), "") << "it is another name of none of these";
+  EXPECT_EQ(nearest_spelling("eval", {"plan", "train", "evaluate"}), "evaluate");
+  EXPECT_EQ(nearest_spelling("valid", {"validate_every", "validate_bleu", "data"}), "") << "it begins two";
+}
+
 }  // namespace
 }  // namespace heddle

@@ -472,6 +472,7 @@ TEST(Generation, RefusesWhatItCannotDo) {
   EXPECT_NE(refused({.beam_size = 0}).find("expected 1 <= n-best <= beam size"), std::string::npos);
   EXPECT_NE(refused({.beam_size = 2, .n_best = 3}).find("beam size 2 and n-best 3"), std::string::npos);
   EXPECT_NE(refused({.length_penalty = std::nan("")}).find("a finite length penalty"), std::string::npos);
+  EXPECT_NE(refused({.length_penalty = -0.5}).find("length penalty of at least 0"), std::string::npos);
   EXPECT_NE(refused({.sampling = {.temperature = -1}}).find("temperature -1, top-k 0, top-p 1: expected"),
             std::string::npos);
   EXPECT_NE(refused({.sampling = {.temperature = 1, .top_p = 0}}).find("a top-p above 0"), std::string::npos);

@@ -190,9 +190,11 @@ TEST(Description, ErrorsOfALayerNameItsKeyAndPlace) {
     return [=] { TestModel(config, vocabulary, DType::float64, KernelChoices()); };
   };
   auto const message = [](std::string const& text) { return ThrowsMessage<ConfigError>(StartsWith(text)); };
-  EXPECT_THAT(built({"model.decoder.layer.1-2.activation=swish"}),
-              message("--set model.decoder.layer.1-2.activation=swish: model.decoder.layer.1-2.activation: no "
-                      "implementation of operation 'activation' supports the function 'swish' in float64"));
+  EXPECT_THAT(
+      built({"model.decoder.layer.1-2.activation=swish"}),
+      message(
+          "--set model.decoder.layer.1-2.activation=swish: model.decoder.layer.1-2.activation: did "
+          "you mean \"silu\"? no implementation of operation 'activation' supports the function 'swish' in float64"));
   EXPECT_THAT(built({"model.d_model=9"}), message("--set model.d_model=9: model.d_model = 9 is no multiple of "
                                                   "model.heads = 2; heads may be 1, 3 and 9"));
   EXPECT_THAT(built({"model.heads=3"}),
@@ -332,6 +334,20 @@ TEST(Description, WhatCannotGenerateIsNamed) {
       model.refusal({.devices = true}),
       "model.encoder_sublayers: the layer blind (encoder.layers.0.blind) does not declare that it computes rightly "
       "with kernels that run on a device");
+}
+
+TEST(Description, AStackWithoutLayersHasTheOptionsOfItsSublayers) {
+  auto const described = [](std::string const& options) {
+    return [=] {
+      description_of(parse_config("[model]\nencoder_layers = 0\n[model.encoder]\n" + options, "run.toml").model);
+    };
+  };
+  EXPECT_NO_THROW(described("self_attention = { kv_heads = 2 }")());
+  EXPECT_THAT(described("cross_attention = { head_dim = 2 }"),
+              ThrowsMessage<ConfigError>(HasSubstr("which the encoder does not have")));
+  EXPECT_THAT(described("self_attention = { heds = 2 }"),
+              ThrowsMessage<ConfigError>(HasSubstr("there is no option model.encoder.self_attention.heds")));
+  EXPECT_NO_THROW(described("sublayers = [\"cross_attention\"]\ncross_attention = { head_dim = 2 }")());
 }
 
 }  // namespace

@@ -76,5 +76,20 @@ TEST(UpdateRules, NeighboursThatAreUpdatedAlikeAreOneRange) {
   EXPECT_EQ(ranges[3].range, (IndexRange{80, parameters.size()}));
 }
 
+TEST(UpdateRules, AModelOfWhichNothingIsTrainedIsRefused) {
+  OptimizerConfig config;
+  EXPECT_NO_THROW(require_some_trained(config, {"a.x", "b.y"}));
+  config.groups = {{"still", {"b.*"}, {.frozen = true}, "run.toml:7:1"}};
+  EXPECT_NO_THROW(require_some_trained(config, {"a.x", "b.y"}));
+  config.groups.push_back({"other", {"a.*"}, {.frozen = true}, "run.toml:9:1"});
+  EXPECT_THAT(
+      [&] {
+        require_some_trained(config, {"a.x", "b.y"});
+      },
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("run.toml:7:1: optimizer.group.still.frozen and run.toml:9:1: "
+                                                 "optimizer.group.other.frozen = true"),
+                                       HasSubstr("every parameter of the model is frozen"))));
+}
+
 }  // namespace
 }  // namespace heddle

@@ -87,6 +87,16 @@ TEST(BatchPlannerTest, AfterSeekTheSameBatchesFollow) {
     EXPECT_EQ(found.samples, expected.samples);
   }
   EXPECT_GT(planner.epoch(), 0);
+  EXPECT_GE(planner.epochs(), static_cast<double>(planner.epoch()));
+  planner.seek(0, 0);
+  double before = planner.epochs();
+  EXPECT_EQ(before, 0);
+  while (planner.epoch() < 2) {
+    planner.next();
+    EXPECT_GT(planner.epochs(), before);
+    EXPECT_LE(planner.epochs(), static_cast<double>(planner.epoch()) + 1);
+    before = planner.epochs();
+  }
   EXPECT_THAT([&] { planner.seek(0, 31); },
               ThrowsMessage<DataError>(HasSubstr("epoch 0, window 0, sample 31 is no place")));
   EXPECT_THROW(planner.seek(-1, 0), DataError);

@@ -12,6 +12,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/hdf5/hdf5.hpp>
 #include <vector>
 
 #include "temporary_directory.hpp"
@@ -123,10 +124,23 @@ TEST_F(FilesTest, ALockThatFailsIsAnErrorAndOneThatIsNotThereIsSaid) {
     });
   };
   EXPECT_EQ(with_errno(EIO), 50);
-  EXPECT_EQ(with_errno(ENOLCK), 50);
+  EXPECT_EQ(with_errno(ENOLCK), static_cast<int>(Result::not_supported));
   EXPECT_EQ(with_errno(ENOSYS), static_cast<int>(Result::not_supported));
   EXPECT_EQ(with_errno(EOPNOTSUPP), static_cast<int>(Result::not_supported));
   EXPECT_THROW(FileLock(directory_.path() / "missing" / ".lock"), Error);
+}
+
+TEST_F(FilesTest, WhereHdf5CannotLockAFileTheRemedyIsNamed) {
+  fs::path const path = directory_.path() / "file.h5";
+  hdf5::File::create(path).close();
+  EXPECT_EQ(exit_code_of([&] {
+              if (!make_fail(SYS_flock, ENOLCK)) {
+                return 99;
+              }
+              std::string const message = test::message_of<DataError>([&] { hdf5::File::open(path); });
+              return message.find("set HDF5_USE_FILE_LOCKING=FALSE") != std::string::npos ? 0 : 1;
+            }),
+            0);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <heddle/core/base/error.hpp>
 #include <vector>
 
+#include "report/json_text.hpp"
+
 namespace heddle {
 namespace {
 
@@ -33,7 +35,7 @@ std::string all_scripts() {
 }  // namespace
 
 std::string json_for_script(boost::json::value const& value) {
-  std::string const text = boost::json::serialize(value);
+  std::string const text = json_text(value);
   std::string safe;
   safe.reserve(text.size() + text.size() / 16);
   for (std::size_t at = 0; at < text.size(); ++at) {

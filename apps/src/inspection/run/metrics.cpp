@@ -5,22 +5,35 @@
 #include <algorithm>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
+
+#include "run_directory/metrics_line.hpp"
 
 namespace heddle {
 namespace {
 
 constexpr std::size_t drawn_buckets = 500;
 
+/// A null stands for a number that is not finite.
+void add(MetricSeries& series, double step, boost::json::value const& value) {
+  if (series.last_step() && *series.last_step() >= step) {
+    return;
+  }
+  if (value.is_number()) {
+    series.steps.push_back(step);
+    series.values.push_back(value.to_number<double>());
+  } else if (series.ends_not_finite()) {
+    series.not_finite.back().last = step;
+  } else {
+    series.not_finite.push_back({step, step});
+  }
+}
+
 /// Adds the numbers of an object, each to the series `prefix` + its key.
 void add_numbers(RunMetrics& metrics, double step, std::string const& prefix, boost::json::object const& object) {
   for (auto const& [key, value] : object) {
-    if (key == "step" || !value.is_number()) {
-      continue;
-    }
-    MetricSeries& series = metrics.series[prefix + std::string(key)];
-    if (series.steps.empty() || series.steps.back() < step) {
-      series.steps.push_back(step);
-      series.values.push_back(value.to_number<double>());
+    if (key != "step" && (value.is_number() || value.is_null())) {
+      add(metrics.series[prefix + std::string(key)], step, value);
     }
   }
 }
@@ -53,7 +66,30 @@ boost::json::array numbers(std::vector<double> const& values) {
   return array;
 }
 
+std::string describe(std::string const& key, MetricSeries const& series) {
+  auto const& [first, last] = series.not_finite.front();
+  std::size_t const more = series.not_finite.size() - 1;
+  bool const to_the_end = series.ends_not_finite();
+  std::string text = fmt::format("{} is not finite from step {}", key, readable_count(first));
+  if (more == 0) {
+    return text + (to_the_end ? " on" : fmt::format(" to {}", readable_count(last)));
+  }
+  return text + fmt::format(" to {} and in {} later stretch{}{}", readable_count(last), readable_count(more),
+                            more == 1 ? "" : "es", to_the_end ? ", the last one up to the end" : "");
+}
+
 }  // namespace
+
+std::optional<double> MetricSeries::last_step() const {
+  if (steps.empty() && not_finite.empty()) {
+    return std::nullopt;
+  }
+  return ends_not_finite() ? not_finite.back().last : steps.back();
+}
+
+bool MetricSeries::ends_not_finite() const {
+  return !not_finite.empty() && (steps.empty() || steps.back() < not_finite.back().first);
+}
 
 std::optional<double> MetricSeries::at(std::int64_t step) const {
   auto const wanted = static_cast<double>(step);
@@ -68,7 +104,7 @@ MetricSeries downsample(MetricSeries const& series, std::size_t buckets) {
   if (size <= 2 * buckets + 2) {
     return series;
   }
-  MetricSeries kept;
+  MetricSeries kept{.steps = {}, .values = {}, .not_finite = series.not_finite};
   auto const keep = [&](std::size_t index) {
     kept.steps.push_back(series.steps[index]);
     kept.values.push_back(series.values[index]);
@@ -106,24 +142,44 @@ RunMetrics read_metrics(std::filesystem::path const& path) {
   std::ifstream file(path);
   RunMetrics metrics;
   for (std::string line; std::getline(file, line);) {
-    boost::system::error_code error;
-    boost::json::value const value = boost::json::parse(line, error);
-    auto const* const step = !error && value.is_object() ? value.get_object().if_contains("step") : nullptr;
+    auto const object = parse_metrics_line(line);
+    auto const* const step = object ? object->if_contains("step") : nullptr;
     if (step == nullptr || !step->is_number()) {
       ++metrics.unreadable;
       continue;
     }
     ++metrics.lines;
-    add(metrics, value.get_object());
+    add(metrics, *object);
   }
   return metrics;
+}
+
+std::vector<std::string> describe_not_finite(RunMetrics const& metrics) {
+  std::vector<std::string> texts;
+  for (auto const& [key, series] : metrics.series) {
+    if (!series.not_finite.empty()) {
+      texts.push_back(describe(key, series));
+    }
+  }
+  return texts;
 }
 
 boost::json::object to_json(RunMetrics const& metrics) {
   boost::json::object series;
   for (auto const& [key, each] : metrics.series) {
     MetricSeries const drawn = downsample(each, drawn_buckets);
-    series[key] = {{"steps", numbers(drawn.steps)}, {"values", numbers(drawn.values)}, {"points", each.steps.size()}};
+    boost::json::array not_finite;
+    for (auto const& [first, last] : each.not_finite) {
+      not_finite.push_back(boost::json::array{first, last});
+    }
+    series[key] = {{"steps", numbers(drawn.steps)},
+                   {"values", numbers(drawn.values)},
+                   {"not_finite", std::move(not_finite)},
+                   {"points", each.steps.size()}};
+  }
+  boost::json::array not_finite;
+  for (std::string const& text : describe_not_finite(metrics)) {
+    not_finite.emplace_back(text);
   }
   boost::json::object communication;
   for (auto const& [name, bytes] : metrics.communicated_bytes) {
@@ -132,6 +188,7 @@ boost::json::object to_json(RunMetrics const& metrics) {
   return {{"series", std::move(series)},
           {"lines", metrics.lines},
           {"unreadable", metrics.unreadable},
+          {"not_finite", std::move(not_finite)},
           {"communication", std::move(communication)}};
 }
 

@@ -12,15 +12,29 @@ namespace heddle {
 
 /// A number over the steps of a run, ascending.
 struct MetricSeries {
-  std::vector<double> steps;
+  /// Lines one after another in which the number is not finite: the steps of the first and of the last.
+  struct Stretch {
+    double first = 0;
+    double last = 0;
+
+    bool operator==(Stretch const&) const = default;
+  };
+
+  std::vector<double> steps;  ///< of the finite values
   std::vector<double> values;
+  std::vector<Stretch> not_finite = {};  ///< ascending
+
+  /// The last step, with a finite value or without.
+  std::optional<double> last_step() const;
+  /// Whether the last value is not finite.
+  bool ends_not_finite() const;
 
   /// The value of exactly this step, if there is one.
   std::optional<double> at(std::int64_t step) const;
 };
 
 /// At most 2 * buckets + 2 points: the first and the last, and the least and the greatest value of each of `buckets`
-/// equal parts of the steps, in their order. No peak is lost.
+/// equal parts of the steps, in their order. No peak is lost, and no stretch that is not finite.
 MetricSeries downsample(MetricSeries const& series, std::size_t buckets);
 
 /// The content of a metrics.jsonl.
@@ -34,7 +48,11 @@ struct RunMetrics {
 /// Throws DataError for a file that is absent or not regular.
 RunMetrics read_metrics(std::filesystem::path const& path);
 
-/// {"series": {KEY: {"steps": […], "values": […]}}, "lines", "unreadable", "communication": {NAME: bytes}}
+/// A sentence for each number that is not finite somewhere: "valid_loss is not finite from step 40 on".
+std::vector<std::string> describe_not_finite(RunMetrics const& metrics);
+
+/// {"series": {KEY: {"steps": […], "values": […], "not_finite": [[first, last], …]}}, "lines", "unreadable",
+/// "not_finite": [the sentences], "communication": {NAME: bytes}}
 boost::json::object to_json(RunMetrics const& metrics);
 
 }  // namespace heddle

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/prepare.hpp>
@@ -92,7 +93,7 @@ RunView open_run(std::string const& path, std::string const& which) {
     throw DataError(fmt::format("{}: is a file; expected the directory of a run", path));
   }
   if (!fs::is_directory(path, problem)) {
-    throw DataError(fmt::format("{}: there is no such directory", path));
+    throw DataError(fmt::format("{}: there is no such directory{}", path, relative_to(path)));
   }
   RunView run{path, run_directory_of(path), std::nullopt, std::nullopt};
   if (has_checkpoints(path)) {

@@ -57,8 +57,9 @@ function nearest_index(ascending, value) {
 }
 
 /**
- * options: {title, series: [{name, steps, values, dashed}], height, x_name, log}. The title, the legend of several
- * curves, and the values at the cursor are text beside the drawing.
+ * options: {title, series: [{name, steps, values, not_finite, dashed}], height, x_name, log}. The title, the legend of
+ * several curves, and the values at the cursor are text beside the drawing. Steps in not_finite, [[first, last], …],
+ * have a value that is not finite: there the curve is broken and the drawing shaded.
  */
 function line_chart(options) {
   const all = options.series.filter((series) => series.steps.length > 0);
@@ -79,13 +80,14 @@ function line_chart(options) {
     return html('span', {}, mark, series.name);
   }) : []));
   const extent = (values) => [Math.min(...values.map((each) => each[0])), Math.max(...values.map((each) => each[1]))];
-  const steps_extent = extent(all.map((series) => [series.steps[0], series.steps[series.steps.length - 1]]));
+  const steps_extent = extent(all.flatMap((series) => [[series.steps[0], series.steps[series.steps.length - 1]],
+    ...(series.not_finite || [])]));
   const values_extent = extent(all.map((series) => series.values.reduce(
     ([least, greatest], value) => [Math.min(least, value), Math.max(greatest, value)], [Infinity, -Infinity])));
 
   function tell() {
     if (cursor === null) {
-      const last = all.map((series) => `${all.length > 1 ? series.name + ' ' : ''}${number_text(series.values[series.values.length - 1])}`);
+      const last = all.map((series) => `${all.length > 1 ? series.name + ' ' : ''}${last_text(series)}`);
       readout.textContent = options.plain ? '' : `last ${last.join(', ')}`;
       return;
     }
@@ -118,6 +120,10 @@ function line_chart(options) {
       drawing.append(shape('text', {'data-step': value, x: x(value), y: height - 7, 'text-anchor': x(value) > width - 30 ? 'end' : 'middle'}, number_text(value)));
     }
     drawing.append(shape('line', {class: 'axis', x1: left, x2: width - right, y1: height - bottom, y2: height - bottom}));
+    for (const [first, last] of all.flatMap((series) => series.not_finite || [])) {
+      drawing.append(shape('rect', {class: 'not-finite', 'data-first': first, 'data-last': last, x: x(first) - 1, y: top,
+        width: x(last) - x(first) + 2, height: height - bottom - top}, shape('title', {}, not_finite_text([first, last]))));
+    }
     all.forEach((series, index) => drawing.append(curve(series, index, x, y)));
     const line = shape('line', {class: 'cursor', y1: top, y2: height - bottom, visibility: 'hidden'});
     drawing.append(line);
@@ -153,21 +159,50 @@ function line_chart(options) {
     html('div', {class: 'card-head'}, html('h3', {}, options.title), positive && !options.plain ? toggle : null), holder, readout, legend);
 }
 
+function not_finite_text([first, last]) {
+  return first === last ? `not finite at step ${number_text(first)}` : `not finite from step ${number_text(first)} to ${number_text(last)}`;
+}
+
+/** The last value, or since when it is not finite. */
+function last_text(series) {
+  const end = (series.not_finite || []).at(-1);
+  return end && end[0] > series.steps.at(-1) ? `not finite since step ${number_text(end[0])}` : number_text(series.values.at(-1));
+}
+
+/** The indices of a curve's points, in pieces between which its value is not finite. */
+function unbroken(series) {
+  const pieces = [[]];
+  let passed = 0;
+  const breaks = series.not_finite || [];
+  series.steps.forEach((step, i) => {
+    if (passed < breaks.length && breaks[passed][0] < step) {
+      while (passed < breaks.length && breaks[passed][0] < step) {
+        ++passed;
+      }
+      pieces.push([]);
+    }
+    pieces.at(-1).push(i);
+  });
+  return pieces.filter((piece) => piece.length > 0);
+}
+
 function curve(series, index, x, y) {
-  const points = series.steps.map((step, i) => `${x(step).toFixed(1)},${y(series.values[i]).toFixed(1)}`);
+  const [points, ...others] = unbroken(series).map(
+    (piece) => piece.map((i) => `${x(series.steps[i]).toFixed(1)},${y(series.values[i]).toFixed(1)}`).join(' '));
   const few = series.steps.length <= 30;
   const colour = series.colour || series_colour(index);
   const path = shape('polyline', {
-    class: 'curve', points: points.join(' '), 'stroke-dasharray': series.dashed ? '5 3' : null,
+    class: 'curve', points, 'stroke-dasharray': series.dashed ? '5 3' : null,
     'data-series': series.name, 'data-count': series.values.length, 'data-first': series.values[0],
     'data-last': series.values[series.values.length - 1], 'data-least': Math.min(...series.values),
     'data-greatest': Math.max(...series.values),
   });
-  path.style.stroke = colour;
+  const pieces = [path, ...others.map((each) => shape('polyline', {class: 'curve', points: each}))];
+  pieces.forEach((piece) => { piece.style.stroke = colour; });
   const dots = few ? series.steps.map((step, i) => {
     const dot = shape('circle', {cx: x(step), cy: y(series.values[i]), r: 2.6});
     dot.style.fill = colour;
     return dot;
   }) : [];
-  return shape('g', {}, path, ...dots);
+  return shape('g', {}, ...pieces, ...dots);
 }

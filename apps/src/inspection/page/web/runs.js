@@ -1,11 +1,11 @@
 // The runs: facts, curves, the comparison of two, and the configuration.
 const curve_titles = {
-  train_loss: 'Training loss', valid_loss: 'Validation loss', valid_bleu: 'Validation BLEU', valid_accuracy: 'Masked accuracy',
+  train_loss: 'Training loss', train_nll: 'Training loss, unsmoothed', valid_loss: 'Validation loss', valid_bleu: 'Validation BLEU', valid_accuracy: 'Masked accuracy',
   learning_rate: 'Learning rate', gradient_norm: 'Gradient norm', tokens_per_second: 'Tokens per second',
   repeated: 'Steps computed again', skipped: 'Batches skipped',
 };
 const entropy_prefix = 'attention_entropy.';
-const curves_left_out = ['seconds', 'tokens', 'valid_perplexity'];
+const curves_left_out = ['seconds', 'tokens', 'epoch', 'valid_perplexity'];
 
 function run_name(index) {
   const names = page.runs.map((run) => run.name);
@@ -36,7 +36,8 @@ function show_facts() {
 
 /** How evenly each attention sublayer reads its keys; nothing where that was not measured. */
 function entropy_chart(run, index) {
-  const series = Object.entries(run.metrics ? run.metrics.series : {}).filter(([key]) => key.startsWith(entropy_prefix));
+  const series = Object.entries(run.metrics ? run.metrics.series : {}).filter(
+    ([key, curve]) => key.startsWith(entropy_prefix) && curve.steps.length > 0);
   return series.length === 0 ? null : line_chart({
     title: `Attention entropy${page.runs.length > 1 ? ` of ${run_name(index)}` : ''} (1: uniform)`,
     series: series.map(([key, curve]) => ({...curve, name: key.slice(entropy_prefix.length)})),
@@ -45,8 +46,8 @@ function entropy_chart(run, index) {
 
 function show_curves() {
   const runs = (page.runs || []).filter((run) => run.metrics);
-  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.metrics.series)))].filter(
-    (key) => !curves_left_out.includes(key) && !key.startsWith(entropy_prefix));
+  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.metrics.series).filter((key) => run.metrics.series[key].steps.length > 0)))]
+    .filter((key) => !curves_left_out.includes(key) && !key.startsWith(entropy_prefix));
   if (keys.length === 0) {
     return;
   }
@@ -55,11 +56,14 @@ function show_curves() {
   keys.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
   const unreadable = runs.reduce((sum, run) => sum + run.metrics.unreadable, 0);
   const node = section('curves', 'Curves', 'Over the optimizer steps. Long curves keep the least and the greatest value of '
-    + 'each stretch. Point at a chart, or focus it and use the arrow keys, to read values.');
+    + 'each stretch; steps at which a value is not finite are shaded. Point at a chart, or focus it and use the arrow keys, to read values.');
   node.append(html('div', {class: 'grid'}, ...keys.map((key) => line_chart({
     title: curve_titles[key] || key, log: key === 'gradient_norm',
     series: page.runs.map((run, index) => ({...(run.metrics && run.metrics.series[key] || {steps: [], values: []}), name: run_name(index), colour: series_colour(index)})),
   })), ...page.runs.map(entropy_chart)));
+  page.runs.forEach((run, index) => (run.metrics ? run.metrics.not_finite : []).forEach((text) => {
+    node.append(note(`${page.runs.length > 1 ? run_name(index) + ': ' : ''}${text}.`));
+  }));
   if (unreadable > 0) {
     node.append(note(unreadable === 1 ? 'One line of metrics.jsonl is not readable and is left out.'
       : `${grouped(unreadable)} lines of metrics.jsonl are not readable and are left out.`));
@@ -75,9 +79,9 @@ function show_comparison() {
   const series = page.runs.map((run) => (run.metrics ? run.metrics.series : {}));
   const keys = Object.keys(curve_titles).filter((key) => series.some((each) => each[key]));
   const best = {train_loss: Math.min, valid_loss: Math.min, valid_bleu: Math.max, valid_accuracy: Math.max};
-  const last = (curve) => (curve ? curve.values[curve.values.length - 1] : null);
-  const row = (key) => [curve_titles[key], ...series.map((each) => number_text(last(each[key]))),
-    ...series.map((each) => (best[key] && each[key] ? number_text(best[key](...each[key].values)) : ''))];
+  const has = (curve) => curve && curve.steps.length > 0;
+  const row = (key) => [curve_titles[key], ...series.map((each) => (has(each[key]) ? last_text(each[key]) : number_text(null))),
+    ...series.map((each) => (best[key] && has(each[key]) ? number_text(best[key](...each[key].values)) : ''))];
   node.append(card('Last and best values', plain_table(
     ['', `${run_name(0)}, last`, `${run_name(1)}, last`, `${run_name(0)}, best`, `${run_name(1)}, best`], keys.map(row), [1, 2, 3, 4])));
   node.append(card('Configuration: what differs', page.differences.length > 0

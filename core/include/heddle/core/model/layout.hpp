@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/model/description.hpp>
+#include <heddle/core/model/model_part.hpp>
 #include <heddle/core/parallel/mesh.hpp>
 
 namespace heddle {
@@ -23,5 +24,8 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
 /// A sentence for each key that is set but has no effect: of [parallel] on this mesh, and of a stack that the model
 /// does not have.
 std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh);
+
+/// Says which tables model.tie_embeddings ties where the two vocabularies are separate; "" where it ties all or none.
+std::string tied_tables(ModelConfig const& model, VocabularySizes const& vocabulary);
 
 }  // namespace heddle

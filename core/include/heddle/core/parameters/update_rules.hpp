@@ -22,6 +22,10 @@ ParameterSet& assign_rules(OptimizerConfig const& config, ParameterSet& paramete
 /// model's parameters.
 void require_patterns_match(OptimizerConfig const& config, std::vector<std::string> const& names);
 
+/// Throws ConfigError, with file, line and key, if the groups freeze all of `names`, those of a whole model's
+/// parameters.
+void require_some_trained(OptimizerConfig const& config, std::vector<std::string> const& names);
+
 /// Neighbours in a set's buffers that are updated alike, with the padding that follows them.
 struct RuledRange {
   IndexRange range;

@@ -12,6 +12,7 @@ namespace heddle {
 struct StepResult {
   double loss = 0;           ///< smoothed, per target token of the global batch (by its weight, where it has one)
   double gradient_norm = 0;  ///< before clipping
+  double nll = 0;  ///< negative log-likelihood, as `loss`: without label smoothing and z-loss, as validation has it
 };
 
 /// A model on a mesh and everything that trains it: this rank's parts and parameters, the pipeline, the optimizer. The
@@ -79,8 +80,8 @@ class TrainingEngine {
   std::optional<Pipeline> pipeline_;
   std::optional<DistributedOptimizer> optimizer_;
   std::shared_ptr<TensorOps> tensor_ops_;
-  Tensor results_;         ///< float64 [2]: the two that follow, so that one copy fetches both
-  Tensor loss_sum_;        ///< [1]: a step's smoothed loss
+  Tensor results_;         ///< float64 [3]: the two that follow, so that one copy fetches both
+  Tensor loss_sums_;       ///< [2]: a step's smoothed loss and its negative log-likelihood
   Tensor sum_of_squares_;  ///< [1]: of gradients, this rank's part
 };
 

@@ -35,6 +35,8 @@ class BatchPlanner {
   std::int64_t epoch() const { return epoch_; }
   /// The place in the epoch: 2^32 times the window, plus the usable samples of the window that are behind the cursor.
   std::int64_t position() const { return window_ << 32 | place_; }
+  /// The epochs behind the cursor, the last one in part: 2.25. A window counts by its samples, not by their tokens.
+  double epochs() const;
   /// Moves the cursor; reads one window. Throws DataError for a position outside the epoch.
   void seek(std::int64_t epoch, std::int64_t position);
   /// Of the first epoch.

@@ -30,6 +30,8 @@ struct SampleTotals {
   std::int64_t left_out = 0;  ///< the others
   std::int64_t tokens = 0;    ///< of the usable samples, each counting its longer side
   std::int64_t longest = 0;   ///< the longest usable sample's tokens on its longer side
+
+  double share_left_out() const { return static_cast<double>(left_out) / static_cast<double>(left_out + usable); }
 };
 
 /// Samples for batches: sentence pairs, or sequences of text. An epoch's samples are divided into windows; a sample has

@@ -1,0 +1,72 @@
+#include "json_text.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+
+namespace heddle {
+
+namespace {
+
+namespace json = boost::json;
+
+void append(std::string& text, json::value const& value);
+
+/// The shortest text that reads back equal, an exponent without plus sign and leading zero: 1e-9, not 1e-09.
+std::string number_text(double number) {
+  if (!std::isfinite(number)) {
+    return "null";
+  }
+  std::string text = fmt::format("{}", number);
+  if (std::size_t const exponent = text.find('e'); exponent != std::string::npos) {
+    std::size_t const sign = text[exponent + 1] == '-' ? 1 : 0;
+    std::size_t const digits = text.find_first_not_of("+-0", exponent + 1);
+    text.erase(exponent + 1 + sign, digits - exponent - 1 - sign);
+  }
+  return text;
+}
+
+void append(std::string& text, json::object const& object) {
+  char const* between = "{";
+  for (auto const& [key, value] : object) {
+    text += between;
+    text += json::serialize(json::string(key));
+    text += ':';
+    append(text, value);
+    between = ",";
+  }
+  text += object.empty() ? "{}" : "}";
+}
+
+void append(std::string& text, json::array const& array) {
+  char const* between = "[";
+  for (json::value const& value : array) {
+    text += between;
+    append(text, value);
+    between = ",";
+  }
+  text += array.empty() ? "[]" : "]";
+}
+
+void append(std::string& text, json::value const& value) {
+  if (json::object const* const object = value.if_object()) {
+    append(text, *object);
+  } else if (json::array const* const array = value.if_array()) {
+    append(text, *array);
+  } else if (double const* const number = value.if_double()) {
+    text += number_text(*number);
+  } else {
+    text += json::serialize(value);
+  }
+}
+
+}  // namespace
+
+std::string json_text(json::value const& value) {
+  std::string text;
+  append(text, value);
+  return text;
+}
+
+}  // namespace heddle

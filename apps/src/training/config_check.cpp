@@ -1,0 +1,89 @@
+#include "config_check.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <heddle/core/model/model.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
+#include <heddle/dist/report/rehearsal.hpp>
+#include <limits>
+
+namespace heddle {
+
+namespace {
+
+/// The ranks that the layout asks for; parallel.data = "auto" is 1.
+int ranks_of(ParallelConfig const& parallel) {
+  std::int64_t product = 1;
+  for (int const size : {parallel.pipeline, std::max(1, parallel.data), parallel.context, parallel.tensor}) {
+    product = std::min<std::int64_t>(product * size, std::numeric_limits<int>::max());
+  }
+  return static_cast<int>(product);
+}
+
+/// The names of the model's parameters, on one rank, which needs an implementation of all that it computes.
+std::vector<std::string> parameter_names(Config config, Registries const& registries, VocabularySizes const& sizes) {
+  constexpr std::int64_t short_sentences = 16;
+  config.parallel = {};
+  config.model.max_length = std::min(config.model.max_length, short_sentences);  // tables of positions are computed
+  Mesh const mesh({1, 1, 1, 1}, 0, 1);
+  ParallelState const parallel = idle_parallel_state(mesh, config.parallel);
+  ParameterSet parameters(mesh);
+  Model const model({.name = "",
+                     .model = config.model,
+                     .dtype = dtype_of(config.train.precision),
+                     .kernels = {registries.kernels, config.kernels},
+                     .parallel = parallel,
+                     .parameters = parameters},
+                    registries.layers, sizes);
+  std::vector<std::string> names;
+  for (Parameter const& parameter : parameters.all()) {
+    names.push_back(parameter.spec.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+void settle_validate_bleu(Config& config, LayerRegistry const& layers) {
+  if (!config.train.places.given("validate_bleu") &&
+      !translation_refusal(describe_model(config.model, layers)).empty()) {
+    config.train.validate_bleu = false;
+  }
+}
+
+ModelDescription describe_trainable(Config const& config, LayerRegistry const& layers) {
+  ModelDescription model = describe_model(config.model, layers);
+  if (std::string const reason = model.training_refusal(); !reason.empty()) {
+    throw ConfigError(reason);
+  }
+  if (config.train.validate_every > 0 && config.train.validate_bleu) {
+    require_translation(model, config.train.places.of("validate_bleu") + " = true",
+                        "; or set train.validate_bleu = false");
+  }
+  return model;
+}
+
+void check_config(Config config, Registries const& registries) {
+  registries.kernels.require_known(config.kernels);
+  settle_validate_bleu(config, registries.layers);
+  ModelDescription const model = describe_trainable(config, registries.layers);
+  make_mesh(config, model, 0, ranks_of(config.parallel));
+  // The data decide whether the vocabularies are joint, and that on the names of the tables: either may be right.
+  constexpr std::int64_t usual_vocabulary = 8000;
+  std::exception_ptr problem;
+  for (bool const joint : {true, false}) {
+    try {
+      auto const names = parameter_names(config, registries, {usual_vocabulary, usual_vocabulary, joint});
+      require_patterns_match(config.optimizer, names);
+      require_some_trained(config.optimizer, names);
+      return;
+    } catch (ConfigError const&) {
+      problem = problem ? problem : std::current_exception();
+    }
+  }
+  std::rethrow_exception(problem);
+}
+
+}  // namespace heddle

@@ -1,0 +1,44 @@
+#include "report/run_words.hpp"
+
+#include <gmock/gmock.h>
+
+#include <heddle/core/model/built_in_layers.hpp>
+
+namespace heddle {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(RunWords, AShareOfTheDataThatIsLeftOutIsAWarning) {
+  EXPECT_EQ(left_out_warning("data.train", {.usable = 29, .left_out = 2971}, 8),
+            "warning: data.train: 99 % are left out, 2,971 of 3,000: longer than model.max_length = 8; set "
+            "model.max_length higher to use them\n");
+  EXPECT_THAT(left_out_warning("data.valid", {.usable = 99, .left_out = 1}, 8),
+              HasSubstr("data.valid: 1 % are left out"));
+  EXPECT_EQ(left_out_warning("data.train", {.usable = 1000, .left_out = 9}, 8), "");
+  EXPECT_EQ(left_out_warning("data.train", {}, 8), "");
+}
+
+TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
+  LayerRegistry layers;
+  register_built_in_layers(layers);
+  ModelDescription const model = describe_model(ModelConfig(), layers);
+  Ending ending;
+  ending.how = "done";
+  ending.step = ending.steps = 40;
+  ending.directory = "run";
+  ending.checkpoint = "run/checkpoints/step-00000040";
+  EXPECT_THAT(verdict(ending, model, nullptr), Not(HasSubstr("best")));
+  ending.best_step = 20;
+  ending.best_valid_loss = 1.5;
+  EXPECT_THAT(verdict(ending, model, nullptr), EndsWith("\nbest: validation loss 1.5000 at step 20"));
+  ending.best_bleu = BestBleu{33.125, 1200};
+  EXPECT_THAT(verdict(ending, model, nullptr),
+              EndsWith("\nbest: validation loss 1.5000 at step 20; best BLEU 33.12 at step 1,200"));
+  EXPECT_THAT(nothing_to_do(ending, model), EndsWith("; best BLEU 33.12 at step 1,200"));
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,32 @@
+#include "run_directory/run_log.hpp"
+
+#include <gmock/gmock.h>
+
+#include <regex>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+TEST(RunLog, EachLineOfTheFileHasDateAndTime) {
+  test::TemporaryDirectory const place;
+  {
+    RunDirectory const directory = RunDirectory::open(place.path() / "run");
+    RunLog log(true, false, Verbosity::quiet);
+    log.note("before there is a file");
+    log.open(directory);
+    log.say("a table\nof two lines\n");
+    log.progress("step 1/2", true);
+    log.progress("step 2/2", false);
+    log.note("");
+  }
+  std::string const stamp = "20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}  ";
+  std::string const text = test::read_whole(place.path() / "run" / "log.txt");
+  EXPECT_TRUE(std::regex_match(text, std::regex(stamp + "before there is a file\n" + stamp + "a table\n" + stamp +
+                                                "of two lines\n" + stamp + "step 1/2\n")))
+      << text;
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,54 @@
+#include "training/config_check.hpp"
+
+#include <gmock/gmock.h>
+
+#include <heddle/core/base/error.hpp>
+
+#include "golden_model.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+
+/// The message of check_config for the overrides; "accepted" without one.
+std::string checked(std::vector<std::string> const& overrides) {
+  Config const config = parse_config("", "run.toml", overrides);
+  TestBench bench(config.model, DType::float32, KernelChoices());
+  try {
+    check_config(config, bench.registries());
+  } catch (ConfigError const& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(CheckConfig, RefusesWhatTrainingRefuses) {
+  EXPECT_EQ(checked({}), "accepted");
+  EXPECT_THAT(checked({"model.encoder.cross_attention.head_dim=8"}), HasSubstr("which the encoder does not have"));
+  EXPECT_THAT(checked({"model.decoder.self_attention.heds=2"}), HasSubstr("there is no option"));
+  EXPECT_THAT(checked({"model.decoder_sublayers=[\"self_attention\",\"adapter\"]"}), HasSubstr("adapter"));
+  EXPECT_THAT(checked({"model.activation=GELU"}), HasSubstr("model.activation: did you mean \"gelu\"?"));
+  EXPECT_THAT(checked({"model.decoder.layer.2.activation=tanh"}), HasSubstr("the function 'tanh'"));
+  EXPECT_THAT(checked({"model.norm_kind=batch"}), HasSubstr("batch"));
+  EXPECT_THAT(checked({"kernels.gemm=cublas"}), HasSubstr("cublas"));
+  EXPECT_THAT(checked({"parallel.tensor=3"}), HasSubstr("heads"));
+  EXPECT_EQ(checked({"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=3"}), "accepted");
+  EXPECT_THAT(checked({"model.stacks=[\"decoder\"]", "train.validate_bleu=true"}), HasSubstr("validate_bleu"));
+  EXPECT_EQ(checked({"model.stacks=[\"decoder\"]"}), "accepted");
+}
+
+TEST(CheckConfig, PatternsMayMatchTheNamesOfJointOrOfSeparateVocabularies) {
+  auto const group = [](char const* pattern, bool frozen) {
+    return std::vector<std::string>{std::string("optimizer.group.g.parameters=[\"") + pattern + "\"]",
+                                    std::string("optimizer.group.g.frozen=") + (frozen ? "true" : "false")};
+  };
+  EXPECT_EQ(checked(group("embedding.weight", true)), "accepted");
+  EXPECT_EQ(checked(group("decoder.embedding.weight", true)), "accepted");
+  EXPECT_THAT(checked(group("decoder.embeding.weight", true)), HasSubstr("which no parameter's name matches"));
+  EXPECT_EQ(checked(group("*", false)), "accepted");
+  EXPECT_THAT(checked(group("*", true)), HasSubstr("every parameter of the model is frozen"));
+}
+
+}  // namespace
+}  // namespace heddle
