@@ -13,15 +13,14 @@
 
 #include "command_line/options.hpp"
 #include "commands/commands.hpp"
-#include "report/warning.hpp"
 
 namespace heddle {
 namespace {
 
-/// Which of the processes that a launcher started run a command.
+/// How many processes may run a command under a launcher.
 enum class Processes {
-  all,   ///< as ranks that work together, or each for its own host
-  first  ///< rank 0: the others would do its work again, and write the same output
+  several,  ///< as ranks that work together, or each for its own host
+  one       ///< several would each do all the work and write the same output
 };
 
 struct Command {
@@ -33,25 +32,24 @@ struct Command {
 
 constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data,
-            Processes::first},
-    Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare,
-            Processes::first},
-    Command{"plan", "find the fastest layouts of a run that fit into so many nodes", run_plan, Processes::all},
+            Processes::one},
+    Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare, Processes::one},
+    Command{"plan", "find the fastest layouts of a run that fit into so many nodes", run_plan, Processes::several},
     Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train,
-            Processes::all},
+            Processes::several},
     Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,
-            Processes::all},
-    Command{"translate", "translate text with a trained model", run_translate, Processes::first},
-    Command{"generate", "continue text with a trained decoder", run_generate, Processes::first},
-    Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate, Processes::first},
+            Processes::several},
+    Command{"translate", "translate text with a trained model", run_translate, Processes::one},
+    Command{"generate", "continue text with a trained decoder", run_generate, Processes::one},
+    Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate, Processes::one},
     Command{"inspect", "show what is in a dataset, checkpoint or run, also as a page with charts", run_inspect,
-            Processes::first},
-    Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint, Processes::first},
-    Command{"config", "print, check or explain a configuration", run_config, Processes::first},
-    Command{"kernels", "list, check or time kernels and layers", run_kernels, Processes::all},
-    Command{"new-plugin", "write a plug-in's project", run_new_plugin, Processes::first},
+            Processes::one},
+    Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint, Processes::one},
+    Command{"config", "print, check or explain a configuration", run_config, Processes::one},
+    Command{"kernels", "list, check or time kernels and layers", run_kernels, Processes::several},
+    Command{"new-plugin", "write a plug-in's project", run_new_plugin, Processes::one},
     Command{"doctor", "check this machine for training: MPI, threads, memory, files, Slurm", run_doctor,
-            Processes::all},
+            Processes::several},
 };
 
 void print_help() {
@@ -97,15 +95,15 @@ int dispatch(std::vector<std::string> const& arguments) {
     return static_cast<int>(ExitCode::done);
   }
   Command const& command = find_command(first);
-  if (command.processes == Processes::first) {
+  if (command.processes == Processes::one) {
     LaunchedRank const launched = launched_rank();
     if (launched.rank > 0) {
-      return static_cast<int>(ExitCode::done);
+      return static_cast<int>(ExitCode::done);  // rank 0 reports the error
     }
     if (launched.ranks > 1) {
-      warn(
-          fmt::format("{} is running in {} processes and does not share its work among them: rank 0 does all of it, "
-                      "the others have ended",
+      throw UsageError(
+          fmt::format("a launcher started {} in {} processes, each of which would do all of its work: start one; for "
+                      "other work in each, hide the launcher from it: env -i \"$(command -v heddle)\" …",
                       command.name, launched.ranks));
     }
   }
