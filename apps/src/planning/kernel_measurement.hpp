@@ -23,8 +23,8 @@ struct KernelMeasurement {
   double load = 0;            ///< see others_load
 };
 
-/// What other processes run on each core, by the system's mean of the last minute, when `own` processes of this job
-/// compute; 0 if the system does not say.
+/// The load of each core by other processes (the system's mean of the last minute, without the `own` processes of this
+/// job that compute); 0 if the system does not say.
 double others_load(int own);
 
 /// Runs micro-batches and updates of a rank of this layout with real kernels and without its other ranks, and adds the

@@ -280,7 +280,7 @@ TEST(BeamSearch, AsWideAsAllSequencesIsExhaustiveSearch) {
   constexpr std::size_t longest = 3;
   constexpr std::int64_t all_sequences = 1 + 4 + 16 + 64;
   for (Tokens const& source : {Tokens{3, 4}, Tokens{}, Tokens{0, 4, 4, 3, 0}}) {
-    for (double const penalty : {0.0, 1.0, 2.5, -0.5}) {
+    for (double const penalty : {0.0, 0.5, 1.0, 2.5}) {
       std::vector<Hypothesis> all;
       enumerate(sample, source, {}, longest, penalty, all);
       ASSERT_EQ(all.size(), all_sequences);
