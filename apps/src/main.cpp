@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <exception>
 #include <heddle/core/base/error.hpp>
@@ -9,6 +10,7 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "command_line/options.hpp"
@@ -78,6 +80,19 @@ Command const& find_command(std::string const& name) {
   return *found;
 }
 
+/// The end of a process that a launcher started beside others. Rank 0 throws: the message is needed once.
+int refuse_processes(Command const& command, LaunchedRank const& launched) {
+  if (launched.rank > 0) {
+    // A launcher that sees the first code ends the others, and rank 0 has to print before that.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return static_cast<int>(ExitCode::usage);
+  }
+  throw UsageError(fmt::format(
+      "{} does not share its work, and a launcher started {} processes of it: start one. For other work in each "
+      "process, hide the launcher from it: env -u OMPI_COMM_WORLD_SIZE -u PMI_SIZE -u SLURM_STEP_NUM_TASKS heddle …",
+      command.name, launched.ranks));
+}
+
 int dispatch(std::vector<std::string> const& arguments) {
   if (arguments.empty()) {
     throw UsageError("a command is missing; `heddle --help` lists them");
@@ -95,19 +110,13 @@ int dispatch(std::vector<std::string> const& arguments) {
     return static_cast<int>(ExitCode::done);
   }
   Command const& command = find_command(first);
-  if (command.processes == Processes::one) {
-    LaunchedRank const launched = launched_rank();
-    if (launched.rank > 0) {
-      return static_cast<int>(ExitCode::done);  // rank 0 reports the error
-    }
-    if (launched.ranks > 1) {
-      throw UsageError(
-          fmt::format("a launcher started {} in {} processes, each of which would do all of its work: start one; for "
-                      "other work in each, hide the launcher from it: env -i \"$(command -v heddle)\" …",
-                      command.name, launched.ranks));
-    }
+  std::vector<std::string> const options(arguments.begin() + 1, arguments.end());
+  LaunchedRank const launched = launched_rank();
+  if (command.processes == Processes::one && launched.ranks > 1 &&
+      std::ranges::find(options, "--help") == options.end()) {
+    return refuse_processes(command, launched);
   }
-  return command.run({arguments.begin() + 1, arguments.end()});
+  return command.run(options);
 }
 
 /// The exit code must not be 0 if output was lost.

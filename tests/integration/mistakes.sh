@@ -148,7 +148,7 @@ warned 'is the training text' prepare --text text/train.en --valid-text text/tra
 warned 'too rarely' prepare --source text/test.en --target text/test.de --out few --vocab-size 90
 warned 'warmup_steps = 50 is longer than the run' config run.toml --set optimizer.warmup_steps=50 --set train.steps=20
 ends 0 "$HEDDLE" train run.toml -q --set model.max_length=14 --set train.steps=1 --set run.directory=short
-grep -Eq '^warning: data.train: [0-9.]+ % are left out, .* longer than model.max_length = 14' log || fail "a warning about what is left out, also with -q"
+grep -Eq '^heddle: warning: data.train: [0-9.]+ % are left out, .* longer than model.max_length = 14' log || fail "a warning about what is left out, also with -q"
 warned 'warmup_steps = 0' train run.toml --set optimizer.warmup_steps=0 --set train.steps=1 --set run.directory=cold
 
 [ "$wrong" -eq 0 ] || fail "$wrong of $mistakes mistakes"

@@ -119,9 +119,6 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
     path = std::filesystem::absolute(path).lexically_normal().string();  // checkpoints are used from anywhere
   }
   require_supported(config);
-  if (plain_world.rank() == 0) {
-    print_warnings(config);
-  }
   Runtime runtime;
   require_same_config(config, plain_world);
   watch.emplace(plain_world, Watch::Options{.hang_seconds = config.train.hang_seconds});

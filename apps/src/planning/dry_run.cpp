@@ -106,7 +106,10 @@ ExitCode dry_run(DryRun const& run) {
       print_notes({tied});
     }
   }
-  fmt::print("{}", left_out_warning("data.train", session.data().totals(), config.model.max_length));
+  if (auto const left_out = left_out_warning("data.train", session.data().totals(), config.model.max_length);
+      !left_out.empty()) {
+    warn(left_out);
+  }
   session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
   std::vector<MemoryNeed> const ranks = print_memory(session, plan, !quiet);

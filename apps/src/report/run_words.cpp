@@ -38,7 +38,10 @@ std::string quoted_for_shell(std::string const& argument) {
 
 /// The command that uses a trained model.
 std::string use_of(Ending const& ending, ModelDescription const& model) {
-  std::string const checkpoint = quoted_for_shell(ending.directory.string());
+  std::string checkpoint = quoted_for_shell(ending.directory.string());
+  for (std::string const& plugin : ending.plugins) {
+    checkpoint += " --plugin " + quoted_for_shell(plugin);
+  }
   if (translation_refusal(model).empty()) {
     return fmt::format("heddle translate --checkpoint {} < TEXT", checkpoint);
   }
@@ -112,8 +115,7 @@ std::string left_out_warning(std::string const& key, SampleTotals const& totals,
     return "";
   }
   return fmt::format(
-      "warning: {}: {:.3g} % are left out, {} of {}: longer than model.max_length = {}; set model.max_length higher to "
-      "use them\n",
+      "{}: {:.3g} % are left out, {} of {}: longer than model.max_length = {}; set model.max_length higher to use them",
       key, 100 * totals.share_left_out(), readable_count(totals.left_out),
       readable_count(totals.left_out + totals.usable), max_length);
 }

@@ -30,11 +30,12 @@ struct Ending {
   double best_valid_loss = 0;
   std::optional<BestBleu> best_bleu = {};  ///< none where BLEU was not measured
   std::filesystem::path directory;
-  std::filesystem::path checkpoint;  ///< the newest
-  std::string command;               ///< that goes on; see command_line
+  std::filesystem::path checkpoint;       ///< the newest
+  std::string command;                    ///< that resumes; see command_line
+  std::vector<std::string> plugins = {};  ///< libraries that the model needs
 };
 
-/// "warning: …" where at least 1 % of a dataset's samples are longer than model.max_length and so left out; else "".
+/// A warning where at least 1 % of a dataset's samples are longer than model.max_length and so left out; else "".
 /// `key` is the dataset's: "data.train".
 std::string left_out_warning(std::string const& key, SampleTotals const& totals, std::int64_t max_length);
 

@@ -7,7 +7,7 @@ namespace heddle {
 
 namespace {
 
-/// Replaces the values that are no JSON; keys and the names of groups have no such text.
+/// Replaces the values that are not JSON; keys and the names of groups have no such text.
 std::string with_null(std::string line) {
   for (std::string_view const word : {":Infinity", ":-Infinity", ":NaN", ":-NaN"}) {
     for (std::size_t at = line.find(word); at != std::string::npos; at = line.find(word, at)) {

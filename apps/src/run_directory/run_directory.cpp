@@ -23,7 +23,7 @@ constexpr char const* lock_name = ".lock";
 constexpr char const* lease_name = ".lease";
 constexpr char const* identity_name = ".identity";
 /// Of a lock or an identity.
-constexpr std::int64_t most_bytes = 4096;
+constexpr std::int64_t max_bytes = 4096;
 
 FileLock open_lock(std::filesystem::path const& directory) {
   try {
@@ -113,7 +113,7 @@ std::string RunDirectory::last_holder(std::filesystem::path const& directory) {
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(directory / lock_name))) {
     return "";
   }
-  std::string const text = read_regular(directory / lock_name, most_bytes).value_or("");
+  std::string const text = read_regular(directory / lock_name, max_bytes).value_or("");
   return text.substr(0, text.find('\n'));
 }
 
@@ -137,7 +137,7 @@ std::string RunDirectory::identity() const {
   std::string text;
   std::filesystem::path const path = directory_ / identity_name;
   if (std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) {
-    std::istringstream(read_regular(path, most_bytes).value_or("")) >> text;
+    std::istringstream(read_regular(path, max_bytes).value_or("")) >> text;
   }
   if (text.size() != length || text.find_first_not_of("0123456789abcdef") != std::string::npos) {
     std::random_device random;

@@ -9,6 +9,8 @@
 #include <iostream>
 #include <utility>
 
+#include "report/warning.hpp"
+
 namespace heddle {
 
 namespace {
@@ -42,7 +44,7 @@ void RunLog::open(RunDirectory const& directory) {
     file_ = open_output(directory.path() / "log.txt", OutputMode::append);
     *file_ << std::exchange(kept_, "") << std::flush;
   } catch (Error const& problem) {
-    say_always(fmt::format("warning: nothing is written into the log: {}", problem.what()));
+    warn(fmt::format("nothing is written into the log: {}", problem.what()));
   }
 }
 
@@ -58,6 +60,17 @@ void RunLog::keep(std::string const& text) {
   } else {
     kept_ += lines;
   }
+}
+
+void RunLog::warn(std::string const& message) {
+  if (!speaks_ || message.empty()) {
+    return;
+  }
+  if (std::exchange(line_open_, false)) {
+    std::cout << std::endl;
+  }
+  heddle::warn(message);
+  keep("warning: " + message);
 }
 
 void RunLog::say_always(std::string const& text) {

@@ -22,7 +22,9 @@ class RunLog {
   void open(RunDirectory const& directory);
 
   // All write lines, with or without a line break at their end, that do not disturb the progress line.
-  /// Writes a warning or the verdict.
+  /// Writes a warning: on the standard error and into log.txt. "" is none.
+  void warn(std::string const& message);
+  /// Writes the verdict.
   void say_always(std::string const& text);
   /// Writes into log.txt and, unless it is to be quiet, on the standard output.
   void say(std::string const& text);

@@ -28,20 +28,27 @@ void take_better(std::optional<BestBleu>& best, BestBleu const& other) {
   }
 }
 
-/// The lines of an earlier run up to `step`; torn ones (the run was killed while writing) are dropped. `best` is the
-/// highest BLEU in them.
-std::string earlier_lines(std::filesystem::path const& path, std::int64_t step, std::optional<BestBleu>& best) {
+/// Whether a line's validation is of this set. Older lines do not name theirs.
+bool is_of(boost::json::object const& line, std::string const& valid_dataset) {
+  auto const* const digest = line.if_contains("valid_dataset");
+  return digest != nullptr && digest->is_string() && digest->get_string() == valid_dataset;
+}
+
+/// The lines of an earlier run up to the start's step; torn ones (the run was killed while writing) are dropped. `best`
+/// is the highest BLEU in them on the start's validation set.
+std::string earlier_lines(std::filesystem::path const& path, TrainingLog::Start const& start,
+                          std::optional<BestBleu>& best) {
   std::istringstream file(read_regular(path).value_or(""));
   std::string kept;
   for (std::string line; std::getline(file, line);) {
     auto const object = parse_metrics_line(line);
     std::int64_t const at = step_of(object);
-    if (at < 0 || at > step) {
+    if (at < 0 || at > start.step) {
       continue;
     }
     kept += line + "\n";
     auto const* const bleu = object->if_contains("valid_bleu");
-    if (bleu != nullptr && bleu->is_number()) {
+    if (bleu != nullptr && bleu->is_number() && is_of(*object, start.valid_dataset)) {
       take_better(best, {bleu->to_number<double>(), at});
     }
   }
@@ -63,7 +70,7 @@ TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start,
   auto const path = directory.path() / metrics_name;
   open_output(path, OutputMode::append);  // which refuses what must not be read or replaced
   std::optional<BestBleu> best;
-  directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start.step, best) : "");
+  directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start, best) : "");
   TrainingLog log(directory.path(), open_output(path, OutputMode::append), start, texts);
   log.best_bleu_ = best;
   return log;
@@ -111,6 +118,7 @@ void TrainingLog::add_validation(std::int64_t step, ValidationResult const& vali
   }
   if (validation.bleu) {
     line["valid_bleu"] = *validation.bleu;
+    line["valid_dataset"] = start_.valid_dataset;
     text += fmt::format(", BLEU {:.2f}", *validation.bleu);
     take_better(best_bleu_, {*validation.bleu, step});
   }
@@ -165,7 +173,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
     } catch (std::exception const& problem) {  // a curve less is no reason to lose a run
       events_work_ = false;
       events_.reset();
-      texts_.say(fmt::format("warning: no more event files for TensorBoard in this start: {}", problem.what()));
+      texts_.warn(fmt::format("no more event files for TensorBoard in this start: {}", problem.what()));
     }
   }
   window_steps_ = window_tokens_ = window_repeated_ = window_skipped_ = 0;

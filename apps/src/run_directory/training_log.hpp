@@ -74,7 +74,8 @@ class TrainingLog {
     std::int64_t tokens = 0;
     double seconds = 0;
     std::int64_t every = 10;
-    ParallelState parallel = {};  ///< its traffic since the previous line is written, if there is any
+    std::string valid_dataset = {};  ///< digest of the validation set: BLEU of another one is not compared
+    ParallelState parallel = {};     ///< its traffic since the previous line is written, if there is any
   };
   /// Continues the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went beyond its
   /// last checkpoint, are dropped. Throws Error if the file cannot be written. `texts` must outlive the result.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr char const* report_name = "report.json";
 /// A report has about a kilobyte for each rank.
-constexpr std::int64_t most_bytes = std::int64_t{256} << 20;
+constexpr std::int64_t max_bytes = std::int64_t{256} << 20;
 
 std::optional<ExitCode> end_of(boost::json::value const& report) {
   auto const* const object = report.if_object();
@@ -40,12 +40,12 @@ ReportStamp report_stamp(std::filesystem::path const& run_directory) {
 std::optional<ExitCode> reported_end(std::filesystem::path const& run_directory, ReportStamp const& before) {
   try {
     ReportStamp const now = report_stamp(run_directory);
-    if (now == before || now.bytes == 0 || now.bytes > most_bytes) {
+    if (now == before || now.bytes == 0 || now.bytes > max_bytes) {
       return std::nullopt;
     }
     boost::json::error_code problem;
     boost::json::value const report =
-        boost::json::parse(read_regular(run_directory / report_name, most_bytes).value_or(""), problem);
+        boost::json::parse(read_regular(run_directory / report_name, max_bytes).value_or(""), problem);
     return problem ? std::nullopt : end_of(report);
   } catch (std::exception const&) {
     return std::nullopt;  // no memory, for example: nothing is known

@@ -168,7 +168,12 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset 
 }
 
 bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Dataset const& valid) {
-  return checkpoint.valid_dataset().empty() ? stored_config(checkpoint).data.valid != config.data.valid
+  Config const saved = stored_config(checkpoint);
+  bool const masks = !stack_kind(config.model.stacks.back()).predicts;
+  if (masks && saved.train.mask_rate != config.train.mask_rate) {
+    return true;  // other tokens of the same text
+  }
+  return checkpoint.valid_dataset().empty() ? saved.data.valid != config.data.valid
                                             : checkpoint.valid_dataset() != valid.digest();
 }
 

@@ -1,15 +1,14 @@
 #include "trainer.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ctime>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/config/warnings.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
@@ -75,7 +74,7 @@ void Trainer::open_data() {
 
 void Trainer::announce() {
   ParallelState const& parallel = setup_.parallel;
-  texts_.note(fmt::format("== {:%Y-%m-%d %H:%M:%S} UTC: {}", fmt::gmtime(std::time(nullptr)), setup_.command));
+  texts_.note("== " + setup_.command);
   texts_.show(to_toml(config_));
   texts_.say(describe_changes(config_));
   RunPacks const packs({.config = config_,
@@ -99,20 +98,23 @@ void Trainer::announce() {
   if (std::string const tied = tied_tables(config_.model, vocabulary_sizes(*train_data_)); !tied.empty()) {
     texts_.say("note: " + tied);
   }
-  warn_about_left_out();
+  print_warnings();
   if (config_.train.reserve_memory && kernel_memory_space() == MemorySpace::host) {
     require_memory(parallel.world, report_->plan().need(), available_memory());
   }
 }
 
-void Trainer::warn_about_left_out() {
+void Trainer::print_warnings() {
   if (!speaks()) {
     return;
   }
+  for (std::string const& warning : warnings_about(config_)) {
+    texts_.warn(warning);
+  }
   std::int64_t const longest = config_.model.max_length;
-  texts_.say_always(left_out_warning("data.train", batches_->totals(), longest));
+  texts_.warn(left_out_warning("data.train", batches_->totals(), longest));
   if (valid_samples_) {
-    texts_.say_always(left_out_warning("data.valid", valid_samples_->totals(0, longest), longest));
+    texts_.warn(left_out_warning("data.valid", valid_samples_->totals(0, longest), longest));
   }
 }
 
@@ -182,6 +184,7 @@ void Trainer::open_log() {
                                   .tokens = state_.tokens,
                                   .seconds = state_.seconds,
                                   .every = config_.train.log_every,
+                                  .valid_dataset = valid_digest_,
                                   .parallel = setup_.parallel},
                                  texts_));
 }
@@ -203,11 +206,11 @@ void Trainer::take_up(Checkpoint const& checkpoint) {
     state_.position = 0;
     texts_.say(fmt::format("note: new data, from its beginning: epoch {}", state_.epoch));
   }
-  take_up_losses(checkpoint);
+  restore_losses(checkpoint);
   reader_->seek(state_.epoch, state_.position);
 }
 
-void Trainer::take_up_losses(Checkpoint const& checkpoint) {
+void Trainer::restore_losses(Checkpoint const& checkpoint) {
   if (has_comparable_losses(checkpoint, config_, *train_data_)) {
     loss_watch_.restore(checkpoint.losses());
   }
@@ -215,10 +218,10 @@ void Trainer::take_up_losses(Checkpoint const& checkpoint) {
     valid_digest_ = checkpoint.valid_dataset();
   } else if (has_new_validation(checkpoint, config_, *valid_data_)) {
     if (state_.best_step > 0) {
-      texts_.say(
-          fmt::format("note: {} is another validation set than before: the best validation loss so far, {:.4f} "
-                      "at step {}, does not count, and early stopping counts from the beginning",
-                      config_.data.valid, state_.best_valid_loss, readable_count(state_.best_step)));
+      texts_.say(fmt::format(
+          "note: {} is another validation set than before, or is masked otherwise: the best validation loss "
+          "so far, {:.4f} at step {}, does not count, and early stopping starts again",
+          config_.data.valid, state_.best_valid_loss, readable_count(state_.best_step)));
     }
     state_.best_valid_loss = 0;
     state_.best_step = 0;
@@ -386,12 +389,12 @@ void Trainer::after_step(StepReport const& report) {
   if (speaks()) {
     log_->step(report, validation);
     if (auto const rise = loss_watch_.add(report.step, report.loss)) {
-      texts_.say_always("warning: " + *rise);
+      texts_.warn(*rise);
     }
     bool const look = validation && !warned_of_attention_ && state_.step > config_.optimizer.warmup_steps;
     if (auto const uniform = look ? uniform_attention(validation->entropies) : std::nullopt) {
       warned_of_attention_ = true;
-      texts_.say_always("warning: " + *uniform);
+      texts_.warn(*uniform);
     }
     checkpoints_.spare(loss_watch_.risen_since());
   }

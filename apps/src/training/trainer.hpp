@@ -67,7 +67,7 @@ class Trainer {
   /// Prints the changed keys and the mesh, plans the memory before it is allocated.
   void announce();
   /// Warns where sentences that are too long are a share of the data that a user would miss.
-  void warn_about_left_out();
+  void print_warnings();
   void build_model();
   /// Makes and locks the run's directory. Called on rank 0 only.
   void take_directory();
@@ -78,7 +78,7 @@ class Trainer {
   std::optional<Checkpoint> find_checkpoint();
   void take_up(Checkpoint const& checkpoint);
   /// Forgets what was measured on other data than this start has.
-  void take_up_losses(Checkpoint const& checkpoint);
+  void restore_losses(Checkpoint const& checkpoint);
   void print_start();
   /// Writes the report's beginning, and begins to trace.
   void begin_report();

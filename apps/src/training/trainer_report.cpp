@@ -70,10 +70,12 @@ Ending Trainer::ending(std::string const& how) const {
           .best_bleu = log_ ? log_->best_bleu() : std::nullopt,
           .directory = setup_.directory,
           .checkpoint = checkpoints_.directory() / checkpoint_directory_name(checkpoints_.committed_step()),
-          .command = setup_.command_to_go_on};
+          .command = setup_.command_to_go_on,
+          .plugins = config_.plugins.paths};
 }
 
 void Trainer::end_finished() {
+  setup_.watch.finish("reporting after step", state_.step);
   keep_for_the_end();
   if (state_.best_step > 0) {
     checkpoints_.settle_best(state_.best_step);

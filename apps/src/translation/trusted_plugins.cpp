@@ -52,10 +52,10 @@ PluginsConfig trusted_plugins(PluginsConfig const& named, PluginTrust trust, std
     }
   }
   if (!untrusted.empty()) {
-    throw UntrustedPluginsError(
-        fmt::format("{} names plug-ins, code that would run with your rights; it is not loaded:{}\nname each one that "
-                    "you trust with --plugin, or load all of them, unchecked, with --trust-plugins",
-                    where, untrusted));
+    throw UntrustedPluginsError(fmt::format(
+        "{} names plug-ins, code that would run with your rights; they are not loaded:{}\nname each one that "
+        "you trust with --plugin, or load all of them, unchecked, with --trust-plugins",
+        where, untrusted));
   }
   add_plugins(plugins, trust.given);
   return plugins;

@@ -84,7 +84,7 @@ EntropySum entropy_of(ObservedAttention const& call) {
         auto const row = sequence.weights.begin() + (head * sequence.queries + query) * sequence.keys;
         result.sum += std::accumulate(row, row + sequence.keys, 0.0,
                                       [](double sum, double weight) {
-                                        return weight > 0 ? sum - weight * std::log(weight) : sum;
+                                        return weight == 0 ? sum : sum - weight * std::log(weight);
                                       }) /
                       std::log(static_cast<double>(visible));
         ++result.count;
@@ -152,7 +152,7 @@ std::optional<std::string> uniform_attention(std::span<AttentionEntropy const> e
     }
     if (least >= nearly_uniform && least <= 1.5) {
       return fmt::format(
-          "the {} is almost uniform in every layer (entropy {:.3f} of the largest possible, or more), after the "
+          "the {} is almost uniform in every layer (entropy at least {:.3f} of the largest possible), after the "
           "warm-up: the model {}. Such a run seldom recovers: start again with norm = \"pre\", a lower learning rate, "
           "a "
           "longer warm-up or clip_norm",

@@ -378,13 +378,15 @@ void require_valid(GenerationOptions const& options) {
     throw UsageError(fmt::format("beam size {} and n-best {}: expected 1 <= n-best <= beam size", options.beam_size,
                                  options.n_best));
   }
-  bool const possible_penalty = std::isfinite(options.length_penalty) && options.length_penalty >= 0;
-  if (options.max_length < 0 || options.batch_tokens < 1 || !possible_penalty) {
+  if (options.max_length < 0 || options.batch_tokens < 1) {
+    throw UsageError(fmt::format(
+        "maximum length {}, batch tokens {}: expected a maximum length of at least 1 (or 0 for the default) and at "
+        "least one batch token",
+        options.max_length, options.batch_tokens));
+  }
+  if (!std::isfinite(options.length_penalty) || options.length_penalty < 0) {
     throw UsageError(
-        fmt::format("maximum length {}, batch tokens {}, length penalty {}: expected a maximum length of at "
-                    "least 1 (or 0 for the default), at least one batch token and a finite length penalty of at least "
-                    "0",
-                    options.max_length, options.batch_tokens, options.length_penalty));
+        fmt::format("length penalty {}: expected a finite length penalty of at least 0", options.length_penalty));
   }
   require_valid(options.sampling);
   if (options.sampling.temperature > 0 && options.beam_size > 1) {

@@ -49,9 +49,8 @@ std::shared_ptr<Activation> select_activation(LayerSpec const& spec, ActivationP
       names.emplace_back(gated.name);
     }
     std::string const meant = nearest_spelling(spec.model.activation, names);
-    throw ConfigError(fmt::format("{}: {}{}; gated ones are {}", spec.model.place("activation"),
-                                  meant.empty() ? "" : fmt::format("did you mean \"{}\"? ", meant), error.what(),
-                                  gated_names()));
+    throw ConfigError(fmt::format("{}: {}; gated ones are {}{}", spec.model.place("activation"), error.what(),
+                                  gated_names(), meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
   }
 }
 

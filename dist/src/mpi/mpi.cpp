@@ -66,8 +66,8 @@ LaunchedRank launched_rank() {
       break;
     }
   }
-  int const ranks = std::max(announced_ranks(), 1);
-  return launched_by_mpi() ? LaunchedRank{rank, std::max(ranks, rank + 1)} : LaunchedRank{};
+  int const ranks = announced_ranks();
+  return ranks > 1 ? LaunchedRank{rank, ranks} : LaunchedRank{};
 }
 
 std::string launcher_command(int ranks) {

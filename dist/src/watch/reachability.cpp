@@ -22,7 +22,7 @@ constexpr auto between_questions = std::chrono::milliseconds(100);
 Reachability::Reachability(SideChannel const& channel)
     : channel_(channel), heard_(static_cast<std::size_t>(channel.size())) {
   int const others = channel.size() - 1;
-  int const count = std::min(others, most_asked);
+  int const count = std::min(others, max_asked);
   for (int number = 0; number < count; ++number) {
     auto const distance = 1 + static_cast<int>(std::int64_t{number} * others / count);
     asked_.push_back((channel.rank() + distance) % channel.size());

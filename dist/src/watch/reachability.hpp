@@ -19,7 +19,7 @@ class Reachability {
   /// Asks other ranks until they have answered, at most some seconds, while another thread answers questions and calls
   /// `answered`. Each rank asks all, or in large worlds this many spread over them. Collective over `world`.
   void find_out(Communicator const& world);
-  static constexpr int most_asked = 128;
+  static constexpr int max_asked = 128;
   /// Any thread.
   void answered(int rank) { heard_[static_cast<std::size_t>(rank)].store(true); }
   bool found_out() const { return found_out_.load(); }

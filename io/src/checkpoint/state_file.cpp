@@ -20,8 +20,10 @@ namespace {
 
 namespace json = boost::json;
 
-/// Steps are 32-bit words of the counters of random numbers. An epoch has a step, or a start with new data.
+/// Steps are 32-bit words of the counters of random numbers.
 constexpr std::int64_t max_steps = std::numeric_limits<std::int32_t>::max();
+/// Starts with new data: each begins an epoch, as otherwise only a step can.
+constexpr std::int64_t max_new_data = std::int64_t{1} << 20;
 /// Both sides of the largest batch.
 constexpr std::int64_t max_tokens_in_step = std::int64_t{1} << 32;
 constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
@@ -48,11 +50,12 @@ void check_training(TrainingState const& state, std::string const& where) {
                 state.validations_without_improvement}) < 0) {
     throw DataError(where + ": step, epoch, position, tokens, best_step or a count is negative");
   }
-  if (state.step > max_steps || state.epoch > max_steps || state.best_step > state.step) {
-    throw DataError(fmt::format(
-        "{}: step {}, epoch {} or best_step {} is impossible; epochs and steps go up to {}, and best_step up "
-        "to the step",
-        where, state.step, state.epoch, state.best_step, max_steps));
+  if (state.step > max_steps || state.epoch > state.step + max_new_data || state.best_step > state.step) {
+    throw DataError(
+        fmt::format("{}: step {}, epoch {} or best_step {} is impossible; steps go up to {}, best_step up to the step, "
+                    "and epochs up "
+                    "to the step + {}",
+                    where, state.step, state.epoch, state.best_step, max_steps, max_new_data));
   }
   if (state.validations_without_improvement > state.step) {
     throw DataError(fmt::format("{}: validations_without_improvement {} is impossible in {} steps", where,

@@ -26,8 +26,8 @@ struct Content {
 
 /// Nothing if there is no file, or one without a lease. Throws DataError if it is no regular file.
 std::optional<Content> read(std::filesystem::path const& path) {
-  constexpr std::int64_t most_bytes = 4096;
-  std::istringstream file(read_regular(path, most_bytes).value_or(""));
+  constexpr std::int64_t max_bytes = 4096;
+  std::istringstream file(read_regular(path, max_bytes).value_or(""));
   Content content;
   file >> content.owner >> content.count >> std::ws;
   if (!file) {

@@ -28,7 +28,7 @@ using onednn::Chunk;
 /// The number of primitives that are kept: a large model's steps use about 400.
 constexpr std::size_t max_primitives = 512;
 /// Address space that must be left before code is generated: a primitive has up to 34 functions of 256 KiB.
-constexpr std::size_t room = std::size_t{64} << 20;
+constexpr std::size_t min_address_space = std::size_t{64} << 20;
 /// oneDNN's own cache serves weights of one shape, whose copies share their code.
 constexpr int shared_primitives = 32;
 
@@ -114,9 +114,10 @@ std::size_t address_space() {
   return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-bool has_room() {
-  void* const place = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return place != MAP_FAILED && munmap(place, room) == 0;
+bool has_address_space() {
+  void* const place =
+      mmap(nullptr, min_address_space, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return place != MAP_FAILED && munmap(place, min_address_space) == 0;
 }
 
 /// A copy of `matrix` with a row of zeros below it or a column of zeros at its right.
@@ -266,7 +267,7 @@ class OneDnnGemm final : public Gemm {
       key.b_stride = 0;
       key.transpose_b = false;
     }
-    Matmul& matmul = primitives_.find_or_make(key, [&] { return make_matmul_in_room(key, packed); });
+    Matmul& matmul = primitives_.find_or_make(key, [&] { return make_matmul_within_limits(key, packed); });
     matmul.a.set_data_handle(address(call.a, chunk.begin * key.a_stride));
     if (packed == nullptr) {
       std::int64_t const skipped = reduced ? chunk.begin : 0;
@@ -292,25 +293,25 @@ class OneDnnGemm final : public Gemm {
 
   /// Makes sure that code can be generated: where the system refuses memory for it, oneDNN 2.6.3 writes to address 0.
   /// Frees the code of all primitives if it must; throws Error if that is not enough.
-  void require_room() {
-    if (code_bytes_ <= code_budget_ && has_room()) {
+  void require_address_space() {
+    if (code_bytes_ <= code_budget_ && has_address_space()) {
       return;
     }
     primitives_.clear();
     dnnl::set_primitive_cache_capacity(0);
     dnnl::set_primitive_cache_capacity(shared_primitives);
     code_bytes_ = 0;
-    if (!has_room()) {
+    if (!has_address_space()) {
       throw Error(fmt::format(
           "less than {} MiB of address space is left, too little for code that oneDNN generates: allow more "
           "with `ulimit -v` or the job's memory limit, or set kernels.gemm to another implementation",
-          room >> 20));
+          min_address_space >> 20));
     }
   }
 
   /// A primitive for which there is room. Counts its address space if that is limited.
-  Matmul make_matmul_in_room(MatmulKey const& key, dnnl::memory const* packed) {
-    require_room();
+  Matmul make_matmul_within_limits(MatmulKey const& key, dnnl::memory const* packed) {
+    require_address_space();
     if (code_budget_ == unlimited) {
       return make_matmul(key, packed);
     }
@@ -341,7 +342,7 @@ class OneDnnGemm final : public Gemm {
   /// b in the layout that oneDNN prefers for chunks of this n and k.
   dnnl::memory& packed_weight(GemmCall const& call, GemmProblem const& problem) {
     auto const make = [&] {
-      require_room();
+      require_address_space();
       dnnl::memory const packed(packed_description(problem), engine_);
       dnnl::memory const source(matrix(problem.b_dtype, problem.k, problem.n, call.b.row_stride(), problem.transpose_b),
                                 engine_, call.b.raw());

@@ -13,8 +13,8 @@ using testing::Not;
 
 TEST(RunWords, AShareOfTheDataThatIsLeftOutIsAWarning) {
   EXPECT_EQ(left_out_warning("data.train", {.usable = 29, .left_out = 2971}, 8),
-            "warning: data.train: 99 % are left out, 2,971 of 3,000: longer than model.max_length = 8; set "
-            "model.max_length higher to use them\n");
+            "data.train: 99 % are left out, 2,971 of 3,000: longer than model.max_length = 8; set "
+            "model.max_length higher to use them");
   EXPECT_THAT(left_out_warning("data.valid", {.usable = 99, .left_out = 1}, 8),
               HasSubstr("data.valid: 1 % are left out"));
   EXPECT_EQ(left_out_warning("data.train", {.usable = 1000, .left_out = 9}, 8), "");
@@ -38,6 +38,10 @@ TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
   EXPECT_THAT(verdict(ending, model, nullptr),
               EndsWith("\nbest: validation loss 1.5000 at step 20; best BLEU 33.12 at step 1,200"));
   EXPECT_THAT(nothing_to_do(ending, model), EndsWith("; best BLEU 33.12 at step 1,200"));
+  EXPECT_THAT(verdict(ending, model, nullptr), HasSubstr("heddle translate --checkpoint run < TEXT"));
+  ending.plugins = {"/a/x y.so"};
+  EXPECT_THAT(verdict(ending, model, nullptr),
+              HasSubstr("heddle translate --checkpoint run --plugin '/a/x y.so' < TEXT"));
 }
 
 }  // namespace

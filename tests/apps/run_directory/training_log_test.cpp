@@ -16,8 +16,10 @@ using testing::StartsWith;
 
 class TrainingLogTest : public testing::Test {
  protected:
-  TrainingLog opened(std::int64_t step) {
-    return TrainingLog::open(directory_, {.step = step, .steps = 100, .every = 1, .parallel = parallel_}, texts_);
+  TrainingLog opened(std::int64_t step, std::string const& valid_dataset = "digest") {
+    return TrainingLog::open(
+        directory_, {.step = step, .steps = 100, .every = 1, .valid_dataset = valid_dataset, .parallel = parallel_},
+        texts_);
   }
   std::vector<std::string> lines() const {
     std::istringstream text(test::read_whole(place_.path() / "run" / "metrics.jsonl"));
@@ -69,6 +71,16 @@ TEST_F(TrainingLogTest, TheBestBleuIsThatOfAllStarts) {
   resumed.step(report(4), ValidationResult{.loss = 1, .bleu = 25});
   EXPECT_EQ(resumed.best_bleu()->step, 4);
   EXPECT_EQ(lines().size(), 4U);
+}
+
+TEST_F(TrainingLogTest, TheBestBleuIsOnTheStartsOwnValidationSet) {
+  opened(0, "first").step(report(1), ValidationResult{.loss = 1, .bleu = 40});
+  TrainingLog other = opened(1, "second");
+  EXPECT_FALSE(other.best_bleu());
+  other.step(report(2), ValidationResult{.loss = 1, .bleu = 30});
+  TrainingLog const again = opened(2, "second");
+  ASSERT_TRUE(again.best_bleu());
+  EXPECT_EQ(again.best_bleu()->step, 2);
 }
 
 TEST_F(TrainingLogTest, AResumedRunKeepsLinesThatAnEarlierVersionWrote) {

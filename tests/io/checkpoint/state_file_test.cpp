@@ -35,8 +35,10 @@ std::string state_error(Change change) {
 
 TEST(StateFileTest, RejectsNumbersThatNoTrainingLeaves) {
   EXPECT_EQ(state_error([](TrainingState&) {}), "");
-  EXPECT_THAT(state_error([](auto& state) { state.epoch = huge; }), HasSubstr("epochs and steps go up to 2147483647"));
-  EXPECT_THAT(state_error([](auto& state) { state.step = huge; }), HasSubstr("epochs and steps go up to 2147483647"));
+  EXPECT_THAT(state_error([](auto& state) { state.epoch = (1 << 20) + 2; }),
+              HasSubstr("epochs up to the step + 1048576"));
+  EXPECT_EQ(state_error([](auto& state) { state.epoch = (1 << 20) + 1; }), "");
+  EXPECT_THAT(state_error([](auto& state) { state.step = huge; }), HasSubstr("steps go up to 2147483647"));
   EXPECT_THAT(state_error([](auto& state) { state.tokens = huge; }), HasSubstr("tokens in 1 steps are impossible"));
   EXPECT_THAT(state_error([](auto& state) { state.validations_without_improvement = 2; }), HasSubstr("is impossible"));
   for (double const seconds : {std::nan(""), -1.0, std::numeric_limits<double>::infinity()}) {

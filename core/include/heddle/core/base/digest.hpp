@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-/// A 64-bit digest that finds damage: any change of one aligned word of eight bytes changes it, other changes except
-/// with a probability near 2⁻⁶⁴. It is no protection against deliberate change.
+/// A 64-bit digest that finds damage, except with a probability near 2⁻⁶⁴. It is no protection against deliberate
+/// change.
 std::uint64_t digest(std::span<std::byte const> bytes);
 
 }  // namespace heddle

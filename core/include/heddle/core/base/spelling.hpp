@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-/// The candidate that `word` means: the same but for upper case, another name of it ("bf16" of bfloat16), the only one
-/// that `word` begins, or the nearest by edit distance; "" if none is near enough.
+/// The candidate that `word` means: the same except for upper case, another name of it ("bf16" of bfloat16), the only
+/// one that `word` begins, or the nearest by edit distance; "" if none is near enough.
 std::string nearest_spelling(std::string_view word, std::vector<std::string> const& candidates);
 
 /// "did you mean NEAREST?", or "expected one of: …", the candidates followed by `others`.

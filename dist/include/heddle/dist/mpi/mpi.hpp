@@ -18,8 +18,8 @@ struct LaunchedRank {
   int ranks = 1;
 };
 
-/// This process's, from the launcher's environment; rank 0 of 1 without a launcher. For programs that do not start
-/// MPI, whose processes know of each other only so.
+/// This process's, from the launcher's environment; rank 0 of 1 where no launcher announces several. For programs that
+/// do not start MPI, whose processes know of each other only so.
 LaunchedRank launched_rank();
 
 /// The beginning of a command line that starts this many ranks as this process was started: "mpirun -np 4",

@@ -25,7 +25,7 @@ class ChrfCounter {
   std::array<OrderCounts, 6> totals_{};  ///< by order
 };
 
-/// That of a corpus in memory. Throws DataError when the numbers of sentences differ or are zero, or for text that is
+/// chrF2 of a corpus in memory. Throws DataError when the numbers of sentences differ or are zero, or for text that is
 /// not UTF-8.
 double corpus_chrf(std::span<std::string const> hypotheses, std::span<std::string const> references);
 
