@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <numeric>
 #include <span>
@@ -27,8 +28,24 @@ void share_values(ParameterSet& parameters, ParameterSet const& owner) {
   }
 }
 
-/// The calls of all attention sublayers in a forward pass over the pack.
+/// Whether the system grants the arena's block.
+bool is_granted(Arena& arena) {
+  try {
+    ArenaScope const scope(arena);
+    arena.allocate(DType::float32, {1});
+    return true;
+  } catch (Error const&) {
+    return false;
+  }
+}
+
+/// The calls of all attention sublayers in a forward pass over the pack. None where address space is limited (`ulimit
+/// -v`) and a rank of the tensor group has not enough left: training goes on without.
 std::vector<ObservedAttention> observe(AttentionMapSetup const& setup, Pack const& pack) {
+  Arena arena;
+  if (any_of(setup.parallel.tensor, !is_granted(arena))) {
+    return {};
+  }
   KernelRegistries kernels = setup.registries.kernels;
   KernelChoices choices = setup.config.kernels;
   auto const probe = AttentionProbe::install(kernels, choices);
@@ -41,7 +58,6 @@ std::vector<ObservedAttention> observe(AttentionMapSetup const& setup, Pack cons
                               .parameters = parameters},
                     setup.registries.layers, setup.vocabulary);
   share_values(parameters, setup.engine.parameters());
-  Arena arena;
   LayerContext context{setup.execution, arena, pack};
   probe->start();
   model.forward(context, 0);
