@@ -18,6 +18,9 @@
 #include "planning/plan_files.hpp"
 #include "planning/plan_session.hpp"
 #include "registration.hpp"
+#include "report/run_words.hpp"
+#include "report/warning.hpp"
+#include "training/config_check.hpp"
 
 namespace heddle {
 namespace {
@@ -136,7 +139,10 @@ void load(PlanOptions const& options, Execution& execution, Loaded& loaded) {
   add_plugins(loaded.config.plugins, options.plugins);
   register_everything({.plugins = read_plugins(loaded.config.plugins), .trust_plugins = options.trust_plugins},
                       loaded.registries, execution);
-  loaded.registries.kernels.require_known(loaded.config.kernels);
+  Config checked = loaded.config;
+  checked.parallel = {};  // the plan chooses the layout
+  check_config(checked, loaded.registries);
+  settle_validate_bleu(loaded.config, loaded.registries.layers);
 }
 
 std::int64_t node_memory(double gibibytes) {
@@ -207,20 +213,16 @@ ExitCode plan(PlanOptions options) {
   Runtime runtime;
   Loaded loaded;
   load(options, runtime.execution(), loaded);
+  print_warnings(loaded.config);
   options.settings.machines.node_memory = node_memory(options.memory);
   options.settings.measure_seconds = options.measure_seconds.value_or(options.settings.measure_seconds);
   PlanSession session(loaded.config, loaded.registries, runtime.execution(), options.settings);
+  fmt::print("{}", left_out_warning("data.train", session.data().totals(), loaded.config.model.max_length));
   session.measure(session.candidates());
   Plan const found = session.planner().best_layouts(static_cast<std::size_t>(options.best));
   print_plan(options, session, loaded.config, found);
   if (found.best.empty()) {
-    std::int64_t const ranks = options.settings.machines.ranks();
-    std::string reasons;
-    for (Rejection const& rejection : found.rejections) {
-      reasons += rejection.limit == batch_limit ? ": " + rejection.example : "";
-    }
-    throw ConfigError(
-        fmt::format("no layout of {} rank{} fits{}", readable_count(ranks), ranks == 1 ? "" : "s", reasons));
+    throw ConfigError(describe_refusal(found, options.settings.machines));
   }
   if (options.write) {
     write_layout(options.config, found.best.front().layout);

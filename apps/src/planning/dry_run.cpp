@@ -33,7 +33,8 @@ std::vector<MemoryNeed> print_memory(PlanSession& session, LayoutPlan& plan, boo
   std::vector<MemoryNeed> largest = session.planner().plan_exactly(plan);
   if (tables) {
     fmt::print("Memory with the largest micro-batches that can occur:\n{}", describe_prediction(reports_of(largest)));
-    fmt::print("Memory with the data's first {} batches:\n{}", session.data().batches(),
+    int const batches = session.data().batches();
+    fmt::print("Memory with the data's first {} batch{}:\n{}", batches, batches == 1 ? "" : "es",
                describe_prediction(reports_of(session.planner().memory_of_ranks(plan.layout, true))));
   }
   MemoryNeed sum;
@@ -123,11 +124,11 @@ ExitCode dry_run(DryRun const& run) {
   if (auto const holder = RunDirectory::holder(run.directory)) {
     fmt::print("note: {} trains in {}: another run would be refused\n", *holder, run.directory.string());
   }
-  print_checkpoint(run, session);
   // The ranks may be meant for larger machines, but not where one of them is too large even alone.
   if (config.train.reserve_memory) {
     require_memory(Communicator::self(), *std::ranges::max_element(ranks, {}, &MemoryNeed::total), available_memory());
   }
+  print_checkpoint(run, session);
   fmt::print("Dry run: nothing was started.\n");
   return ExitCode::done;
 }

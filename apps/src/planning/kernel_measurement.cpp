@@ -169,7 +169,7 @@ class LoneRank {
 
 /// A call's seconds over the rounds.
 struct RoundSeconds {
-  double least = 0;
+  double min = 0;
   double median = 0;
 };
 
@@ -260,18 +260,18 @@ struct WatchedRounds {
 };
 
 WatchedRounds watched_rounds(KernelMeasurement const& measurement, Config const& config, Pack const& pack,
-                             double most_seconds) {
+                             double max_seconds) {
   auto const begin = SteadyClock::now();
   CallTimer timer;
   LoneRank rank(measurement, config, &timer);
   RepeatedPack const batch(pack);
   WatchedRounds rounds;
-  repeat_rounds(measurement.world, most_seconds, [&](int round) {
+  repeat_rounds(measurement.world, max_seconds, [&](int round) {
     auto const at_first = SteadyClock::now();
     rank.accumulate(batch, round);
     double const taken = seconds_since(at_first);
     rounds.first.push_back(timer.take());
-    if (broadcast_value(measurement.world, most_seconds - seconds_since(begin) - taken) > 0) {
+    if (broadcast_value(measurement.world, max_seconds - seconds_since(begin) - taken) > 0) {
       rank.accumulate(batch, round);
     } else {
       timer.repeat(rounds.first.back());
@@ -307,7 +307,7 @@ bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   for (auto const& [key, sum] : usual.front()) {
     auto const in_first = first.front().find(key);
     double const of_first = in_first == first.front().end() ? 0 : in_first->second.calls;
-    watched += usual_seconds[index].least * sum.calls + first_seconds[index].least * of_first;
+    watched += usual_seconds[index].min * sum.calls + first_seconds[index].min * of_first;
     calls += sum.calls + of_first;
     ++index;
   }
@@ -321,7 +321,7 @@ bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   for (auto const& [key, sum] : usual.front()) {
     auto const& [kind, operations, bytes] = key;
     auto const [seconds, median_seconds] = usual_seconds[index];
-    double const at_first = first_seconds[index].least > 0 ? first_seconds[index].least : seconds;
+    double const at_first = first_seconds[index].min > 0 ? first_seconds[index].min : seconds;
     ++index;
     if (measurement.only_unknown && times.knows(kind, {operations, bytes}, false)) {
       continue;

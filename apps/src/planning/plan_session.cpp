@@ -11,6 +11,7 @@
 
 #include "kernels/cache.hpp"
 #include "plan_files.hpp"
+#include "report/warning.hpp"
 
 namespace heddle {
 
@@ -112,10 +113,15 @@ void PlanSession::distrust_times() {
   }
   std::string const others =
       fmt::format("mpirun -np {} heddle plan RUN.toml --measure", settings_.machines.ranks_per_node);
+  std::string remedy;
+  if (times_need_others_) {
+    remedy = fmt::format(": `{}` measures them again", others);
+  } else if (settings_.measure_seconds > 0) {
+    remedy = ": they are measured again where this plan needs them";
+  }
   for (auto const& [reason, count] : reasons) {
-    notes_.push_back(fmt::format("{} time{} of kernels {} {}: {}", readable_count(count), count == 1 ? "" : "s",
-                                 count == 1 ? "is" : "are", reason,
-                                 times_need_others_ ? fmt::format("`{}` measures again", others) : "measured again"));
+    notes_.push_back(fmt::format("{} time{} of kernels {} not trusted ({}){}", readable_count(count),
+                                 count == 1 ? "" : "s", count == 1 ? "is" : "are", reason, remedy));
   }
   if (times_need_others_) {  // this process alone would measure something else
     if (settings_.remeasure) {
@@ -149,8 +155,8 @@ MeasuredLayouts PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
                                                  .load = load},
                                                 *planner_, layouts, settings_.measure_seconds, times_);
   constexpr double busy = 0.5;
-  if (count.measured > 0 && load > busy) {
-    notes_.push_back(fmt::format(
+  if (count.measured > 0 && load > busy && world_.rank() == 0) {
+    warn(fmt::format(
         "other processes keep this machine busy ({:.1f} on each core): the times of kernels count processor "
         "time alone, may still be too long, and are measured again by the next plan",
         load));

@@ -60,8 +60,9 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, ModelDescri
                                        .prefixes = model.needs_prefixes(),
                                        .sequences = data->dataset_ && data->dataset_->has_lines(),
                                        .listed = data->dataset_.has_value()});
-  int const batches = data->dataset_ ? planned_batches : random_batches;
-  for (int batch = 0; batch < batches; ++batch) {
+  std::int64_t const batches =
+      std::min<std::int64_t>(data->dataset_ ? planned_batches : random_batches, config.train.steps);
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
     data->batches_.push_back(planner.next());
   }
   return data;

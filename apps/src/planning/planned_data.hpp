@@ -12,8 +12,8 @@
 
 namespace heddle {
 
-/// The data that a plan is made for: the first batches of the configured dataset or, where none is configured, random
-/// sentence pairs of 10 to 50 tokens.
+/// The data that a plan is made for: the first batches of the configured dataset, at most the run's, or, where none is
+/// configured, random sentence pairs of 10 to 50 tokens.
 class PlannedData final : public BatchSamples {
  public:
   static constexpr int planned_batches = 16;

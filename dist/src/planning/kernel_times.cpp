@@ -70,12 +70,15 @@ std::string_view family_of(std::string_view kind) {
 }
 
 void KernelTimes::add(std::string const& kind, TimedWork const& work) {
+  bool const replaceable = forgotten_.erase({kind, size_of(work.cost)}) > 0;
   ++revision_;
   auto& times = times_[kind];
   auto const place =
       std::ranges::find_if(times, [&](TimedWork const& known) { return size_of(known.cost) >= size_of(work.cost); });
-  forgotten_.erase({kind, size_of(work.cost)});
   if (place != times.end() && size_of(place->cost) == size_of(work.cost)) {
+    if (under_load(work) && !under_load(*place) && !replaceable) {
+      return;  // a layout is measured as a whole, also its calls whose times are known
+    }
     bool const busy = under_load(*place) && under_load(work);
     double const seconds = busy ? std::min(place->seconds, work.seconds) : work.seconds;
     double const first_seconds = busy ? std::min(place->first_seconds, work.first_seconds) : work.first_seconds;

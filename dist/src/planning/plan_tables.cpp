@@ -65,7 +65,7 @@ std::string rejected(Rejection const& rejection) {
 }
 
 /// The rejections by the batch's tokens, if these are most of the layouts; otherwise null.
-Rejection const* most_by_the_batch(Plan const& plan) {
+Rejection const* dominant_batch_limit(Plan const& plan) {
   std::int64_t layouts = plan.fitting;
   Rejection const* by_batch = nullptr;
   for (Rejection const& rejection : plan.rejections) {
@@ -79,7 +79,7 @@ Rejection const* most_by_the_batch(Plan const& plan) {
 
 std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
   std::string text;
-  Rejection const* const by_batch = most_by_the_batch(plan);
+  Rejection const* const by_batch = dominant_batch_limit(plan);
   if (by_batch != nullptr) {
     text = fmt::format("{} of the layouts {} left out: {}\n", readable_count(by_batch->layouts),
                        by_batch->layouts == 1 ? "is" : "are", by_batch->example);
@@ -100,6 +100,26 @@ std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
   }
   for (Rejection const& rejection : plan.rejections) {
     text += &rejection == by_batch ? "" : rejected(rejection);
+  }
+  return text;
+}
+
+std::string describe_refusal(Plan const& plan, Machines const& machines) {
+  std::string text = fmt::format("no layout of {} rank{} fits", readable_count(std::int64_t{machines.ranks()}),
+                                 machines.ranks() == 1 ? "" : "s");
+  char const* separator = ": ";
+  for (Rejection const& rejection : plan.rejections) {
+    if (rejection.limit == batch_limit) {
+      text += separator + rejection.example;
+    } else if (rejection.limit == memory_limit) {
+      text += fmt::format(
+          "{}a node has too little memory for {}; more nodes (--nodes), nodes with more memory (--memory), a smaller "
+          "model (model.d_model, model.d_ff, fewer layers) or a lower train.micro_batch_tokens help",
+          separator, rejection.example);
+    } else {
+      continue;
+    }
+    separator = "; ";
   }
   return text;
 }

@@ -39,17 +39,17 @@ std::int64_t tokens_of(Pack const& pack) {
 }
 
 /// The bytes of the node whose ranks need most.
-std::int64_t most_of_a_node(std::vector<MemoryNeed> const& ranks, Machines const& machines) {
-  std::int64_t most = 0;
+std::int64_t max_node_bytes(std::vector<MemoryNeed> const& ranks, Machines const& machines) {
+  std::int64_t max_bytes = 0;
   for (std::size_t first = 0; first < ranks.size(); first += static_cast<std::size_t>(machines.ranks_per_node)) {
     std::size_t const end = std::min(first + static_cast<std::size_t>(machines.ranks_per_node), ranks.size());
     std::int64_t bytes = 0;
     for (std::size_t rank = first; rank < end; ++rank) {
       bytes += ranks[rank].total();
     }
-    most = std::max(most, bytes);
+    max_bytes = std::max(max_bytes, bytes);
   }
-  return most;
+  return max_bytes;
 }
 
 /// The stage of a rank.
@@ -66,22 +66,20 @@ MemoryUse larger(MemoryUse const& one, MemoryUse const& other) {
           .activations = std::max(one.activations, other.activations)};
 }
 
-constexpr char const* memory_limit = "the memory of a node";
-
 void reject_too_large(LayoutPlan const& plan, Machines const& machines, std::vector<Rejection>& rejections) {
   reject(rejections, memory_limit,
          fmt::format("{}: {} of {}", describe(plan.layout), readable_size(plan.node_bytes),
                      readable_size(machines.node_memory)));
 }
 
-/// Of layouts in the order of their times, those that are as fast as the first one within the error of both estimates:
-/// the simplest first.
+/// Sorts layouts in the order of their times: those that are as fast as the first one within the error of its estimate
+/// come first, by simplicity.
 void put_simplest_first(std::vector<LayoutPlan>::iterator first, std::vector<LayoutPlan>::iterator end) {
   if (first == end) {
     return;
   }
-  double const fastest = first->step_seconds * (1 + first->error());
-  auto const slower = std::find_if(first, end, [&](LayoutPlan const& plan) { return plan.step_seconds > fastest; });
+  double const limit = first->step_seconds * (1 + first->error());
+  auto const slower = std::find_if(first, end, [&](LayoutPlan const& plan) { return plan.step_seconds > limit; });
   std::stable_sort(first, slower, [](LayoutPlan const& one, LayoutPlan const& other) {
     return complexity(one.layout) < complexity(other.layout);
   });
@@ -92,8 +90,8 @@ void put_simplest_first(std::vector<LayoutPlan>::iterator first, std::vector<Lay
 double LayoutPlan::error() const {
   constexpr double usual = 0.05;
   constexpr double of_assumed = 0.1;
-  constexpr double most = 0.25;
-  return std::min(most, usual + spread + of_assumed * assumed_share);
+  constexpr double max_error = 0.25;
+  return std::min(max_error, usual + spread + of_assumed * assumed_share);
 }
 
 Planner::Planner(PlanRequest const& request) : state_(std::make_unique<State>(request)) {}
@@ -274,7 +272,7 @@ std::vector<MemoryNeed> Planner::plan_exactly(LayoutPlan& plan) const {
     MemoryUse& stage = plan.stages[stage_of(rank, plan.layout)];
     stage = larger(stage, ranks[static_cast<std::size_t>(rank)].use);
   }
-  plan.node_bytes = most_of_a_node(ranks, state_->request.machines);
+  plan.node_bytes = max_node_bytes(ranks, state_->request.machines);
   return ranks;
 }
 
@@ -284,7 +282,7 @@ LayoutPlan Planner::estimate(LayoutChoice const& layout) {
   for (int rank = 0; rank < layout.ranks(); ++rank) {
     ranks.push_back({.use = plan.stages[stage_of(rank, layout)]});
   }
-  plan.node_bytes = most_of_a_node(ranks, state_->request.machines);
+  plan.node_bytes = max_node_bytes(ranks, state_->request.machines);
   return plan;
 }
 
@@ -330,10 +328,11 @@ Plan Planner::best_layouts(std::size_t count) {
   while (place != plans.end() && !fits(*place, true)) {
     ++place;
   }
+  std::optional<LayoutChoice> const fastest = place == plans.end() ? std::nullopt : std::optional(place->layout);
   put_simplest_first(place, plans.end());
   for (; place != plans.end(); ++place) {
     bool const listed = plan.best.size() < count;
-    if (!fits(*place, listed)) {
+    if (!fits(*place, listed && place->layout != fastest)) {  // the fastest is planned exactly already
       continue;
     }
     ++plan.fitting;

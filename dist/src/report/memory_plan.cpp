@@ -126,15 +126,15 @@ class Rehearsal {
 
   /// Returns the number of micro-batches in flight.
   std::int64_t rehearse_training(PlannedPacks const& packs) {
-    std::int64_t most = 1;
+    std::int64_t max = 1;
     for (std::vector<Pack> const& list : packs.steps) {
       rank_.pipeline().train(PackList(list), step({0, std::ssize(list)}));
-      most = std::max(most, most_demanding({std::ssize(list)}).second);
+      max = std::max(max, max_demand({std::ssize(list)}).second);
     }
     if (packs.training.empty()) {
-      return most;
+      return max;
     }
-    auto const [micro_batches, in_flight] = most_demanding(packs.micro_batches);
+    auto const [micro_batches, in_flight] = max_demand(packs.micro_batches);
     for (Pack const& pack : packs.training) {
       rank_.pipeline().train(RepeatedPack(pack, micro_batches), step({0, micro_batches}));
     }
@@ -154,18 +154,18 @@ class Rehearsal {
   }
 
   /// Of these numbers of micro-batches in a step the one that has the most in flight, and how many these are.
-  std::pair<std::int64_t, std::int64_t> most_demanding(std::vector<std::int64_t> const& numbers) {
+  std::pair<std::int64_t, std::int64_t> max_demand(std::vector<std::int64_t> const& numbers) {
     int const stages = rank_.parallel().pipeline.size();
     PipelinePlace const place{rank_.parallel().pipeline.rank(), stages, static_cast<int>(rank_.model().parts().size())};
-    std::pair<std::int64_t, std::int64_t> most{1, 1};
+    std::pair<std::int64_t, std::int64_t> max{1, 1};
     for (std::int64_t const number : numbers) {
       std::int64_t const count = std::min(number, max_micro_batches_per_stage * stages);
-      most = std::max(most, {count, most_in_flight(training_actions(place, count))},
-                      [](auto const& one, auto const& other) {
-                        return std::pair(one.second, one.first) < std::pair(other.second, other.first);
-                      });
+      max = std::max(max, {count, most_in_flight(training_actions(place, count))},
+                     [](auto const& one, auto const& other) {
+                       return std::pair(one.second, one.first) < std::pair(other.second, other.first);
+                     });
     }
-    return most;
+    return max;
   }
 
   /// The arenas' bytes. In a pipeline messages decide which arena is free first, and so which micro-batches it meets,

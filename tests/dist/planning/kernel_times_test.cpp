@@ -96,5 +96,23 @@ TEST(KernelTimes, OfTwoThatWereTakenOnABusyMachineTheShorterStays) {
   EXPECT_DOUBLE_EQ(add(5, 0), 5);
 }
 
+// Where one call of a layout is unknown, all of them are measured.
+TEST(KernelTimes, ABusyMachineReplacesTimesOfAQuietOneOnlyIfTheyAreForgotten) {
+  KernelTimes times;
+  auto const add = [&](double seconds, double load) {
+    times.add("a; b", {.cost = operations(100), .seconds = seconds, .measured_at = now, .load = load});
+    return times.time("a; b", operations(100))->seconds;
+  };
+  EXPECT_DOUBLE_EQ(add(3, 0), 3);
+  EXPECT_DOUBLE_EQ(add(9, 9), 3);
+  EXPECT_DOUBLE_EQ(add(2, 9), 3);
+  EXPECT_EQ(times.all().at("a; b").front().load, 0);
+  times.forget_distrusted(now);
+  EXPECT_DOUBLE_EQ(add(9, 9), 3) << "it is trusted";
+  times.forget_all();
+  EXPECT_DOUBLE_EQ(add(9, 9), 9);
+  EXPECT_EQ(times.forgotten(), 0);
+}
+
 }  // namespace
 }  // namespace heddle

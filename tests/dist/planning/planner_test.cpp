@@ -59,7 +59,7 @@ std::vector<SentencePair> pairs_of(std::int64_t index) {
 }
 
 /// The same number of micro-batches on each data rank, all equal or all different.
-class RaggedSamples final : public BatchSamples {
+class RaggedSamples : public BatchSamples {
  public:
   explicit RaggedSamples(bool equal) : equal_(equal) {}
 
@@ -75,6 +75,18 @@ class RaggedSamples final : public BatchSamples {
 
  private:
   bool equal_;
+};
+
+class CountingSamples final : public RaggedSamples {
+ public:
+  CountingSamples() : RaggedSamples(false) {}
+
+  PlannedPacks largest(Config const& config, Mesh const& mesh) const override {
+    ++planned;
+    return RaggedSamples::largest(config, mesh);
+  }
+
+  mutable int planned = 0;  ///< ranks whose memory was planned exactly
 };
 
 class PlannerTest : public DistTest {
@@ -227,6 +239,22 @@ TEST_F(PlannerTest, RejectsLayoutsByTheLimitThatTheyBreak) {
   EXPECT_TRUE(none.best.empty());
   EXPECT_EQ(none.fitting, 0);
   EXPECT_THAT(describe_best(none, 1000), HasSubstr("rejected by the memory of a node"));
+  EXPECT_THAT(describe_refusal(none, {.nodes = 6, .ranks_per_node = 2}),
+              testing::AllOf(testing::StartsWith("no layout of 12 ranks fits: a node has too little memory for "),
+                             HasSubstr(" MiB of 0.0 MiB; more nodes (--nodes), nodes with more memory (--memory), a "
+                                       "smaller model (model.d_model, ")));
+}
+
+TEST_F(PlannerTest, PlansTheMemoryOfEachListedLayoutOnce) {
+  if (world_.rank() > 0) {
+    return;
+  }
+  Config const config = small_config();
+  CountingSamples const samples;
+  Machines const machines{.nodes = 1, .ranks_per_node = 2, .node_memory = std::int64_t{1} << 40};
+  Plan const plan = planner_of(config, machines, samples).best_layouts(100);
+  EXPECT_EQ(std::ssize(plan.best), plan.fitting);
+  EXPECT_EQ(samples.planned, 2 * plan.fitting);
 }
 
 TEST_F(PlannerTest, ABatchOfTooFewTokensIsNamed) {
@@ -246,6 +274,8 @@ TEST_F(PlannerTest, ABatchOfTooFewTokensIsNamed) {
           Field(&Rejection::example,
                 HasSubstr("the batch of 2,400 tokens has 37 tokens a rank (64 ranks), fewer than one sequence of "
                           "model.max_length = 200; with train.batch_tokens = 12,800 there is one each")))));
+  EXPECT_THAT(describe_refusal(plan, {.nodes = 1, .ranks_per_node = 64}),
+              testing::StartsWith("no layout of 64 ranks fits: the batch of 2,400 tokens has 37 tokens a rank"));
   Plan const most{.rejections = {{batch_limit, "the batch has too few tokens", 60}, {"another limit", "x", 3}}};
   EXPECT_THAT(describe_best(most, 100),
               testing::StartsWith("60 of the layouts are left out: the batch has too few tokens\n"));

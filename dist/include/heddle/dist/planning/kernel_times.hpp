@@ -35,7 +35,7 @@ struct TimedWork {
   Cost cost;
   double seconds = 0;
   double first_seconds = 0;  ///< of the first call after an update, which packs weights again
-  double spread = 0;         ///< share by which the median of the rounds was above the least
+  double spread = 0;         ///< share by which the median of the rounds was above the minimum
   double measured_at = 0;    ///< seconds since 1970; 0: not known
   double load = 0;           ///< of the machine meanwhile, beside the ranks that measured, for each of its cores
 
@@ -50,7 +50,8 @@ std::string distrust(TimedWork const& work, double now);
 /// beyond them they are in proportion to the cost; a kind that was never measured takes the rate of its family.
 class KernelTimes {
  public:
-  /// Replaces a time of the same kind and cost. Of two times that were taken on a busy machine, the shorter one stays.
+  /// Replaces a time of the same kind and cost. Of two times that were taken on a busy machine, the shorter one stays;
+  /// one that was taken on a quiet machine is replaced by one of a busy machine only if it was forgotten.
   void add(std::string const& kind, TimedWork const& work);
   /// Makes times unknown for `knows` until they are added again: those that `distrust` names, or all.
   void forget_distrusted(double now);

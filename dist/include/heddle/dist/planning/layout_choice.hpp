@@ -53,6 +53,8 @@ struct Rejection {
 
 /// The limit of layouts for which a batch has too few tokens.
 inline constexpr char const* batch_limit = "the tokens of a batch";
+/// The limit of layouts whose ranks need more memory than a node has.
+inline constexpr char const* memory_limit = "the memory of a node";
 
 /// Adds a layout to those of its limit.
 void reject(std::vector<Rejection>& rejections, std::string const& limit, std::string const& example,

@@ -59,8 +59,8 @@ struct LayoutPlan {
 
 /// The layouts that fit.
 struct Plan {
-  /// At most as many as asked for, the fastest first, but for layouts that are as fast as the fastest within the error
-  /// of the estimates: of these the simplest comes first. Their memory is that of the run's own plan.
+  /// At most as many as asked for, the fastest first, except that layouts that are as fast as the fastest within the
+  /// error of its estimate are sorted by simplicity. Their memory is that of the run's own plan.
   std::vector<LayoutPlan> best{};
   std::int64_t fitting = 0;  ///< all that fit, those that are not in `best` by an estimate of their memory
   std::vector<Rejection> rejections{};
@@ -115,6 +115,8 @@ std::string describe_plan(LayoutPlan const& plan);
 /// One line for each of the best, and one for each limit that others broke. Where a batch's tokens are the limit of
 /// most layouts, that comes first.
 std::string describe_best(Plan const& plan, std::int64_t batch_tokens);
+/// The reasons why no layout of the machines' ranks fits, and what would help: "no layout of 64 ranks fits: …".
+std::string describe_refusal(Plan const& plan, Machines const& machines);
 /// One line for each number of nodes: tokens per second, their efficiency beside the fewest nodes that a layout fits
 /// into, and the time and node-hours of a run of `steps`.
 std::string describe_nodes(std::vector<NodesPlan> const& plans, std::int64_t batch_tokens, std::int64_t steps);
