@@ -13,6 +13,7 @@
 
 #include "plan_session.hpp"
 #include "report/run_words.hpp"
+#include "report/warning.hpp"
 #include "run_directory/run_directory.hpp"
 #include "training/checkpoint.hpp"
 
@@ -107,10 +108,7 @@ ExitCode dry_run(DryRun const& run) {
       print_notes({tied});
     }
   }
-  if (auto const left_out = left_out_warning("data.train", session.data().totals(), config.model.max_length);
-      !left_out.empty()) {
-    warn(left_out);
-  }
+  warn(left_out_warning("data.train", session.data().totals(), config.model.max_length));
   session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
   std::vector<MemoryNeed> const ranks = print_memory(session, plan, !quiet);

@@ -10,6 +10,9 @@
 namespace heddle {
 
 void warn(std::string const& message) {
+  if (message.empty()) {
+    return;
+  }
   char const* const no_color = std::getenv("NO_COLOR");
   bool const colored = ::isatty(STDERR_FILENO) == 1 && (no_color == nullptr || *no_color == '\0');
   std::cerr << fmt::format("heddle: {}warning:{} {}\n", colored ? "\033[33m" : "", colored ? "\033[0m" : "", message)

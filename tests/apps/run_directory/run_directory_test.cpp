@@ -46,9 +46,9 @@ TEST_F(LinkedFileTest, ALogIsNotWritten) {
   RunDirectory const opened = RunDirectory::open(run_);
   RunLog log(true, false, Verbosity::quiet);
   log.say("before");
-  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
   log.open(opened);
-  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("log.txt: is a symbolic link; move it away"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("log.txt: is a symbolic link; move it away"));
   log.say("after");
   expect_target_unchanged();
 }

@@ -28,7 +28,7 @@ TEST(CheckConfig, RefusesWhatTrainingRefuses) {
   EXPECT_THAT(checked({"model.encoder.cross_attention.head_dim=8"}), HasSubstr("which the encoder does not have"));
   EXPECT_THAT(checked({"model.decoder.self_attention.heds=2"}), HasSubstr("there is no option"));
   EXPECT_THAT(checked({"model.decoder_sublayers=[\"self_attention\",\"adapter\"]"}), HasSubstr("adapter"));
-  EXPECT_THAT(checked({"model.activation=GELU"}), HasSubstr("model.activation: did you mean \"gelu\"?"));
+  EXPECT_THAT(checked({"model.activation=GELU"}), HasSubstr("did you mean \"gelu\"?"));
   EXPECT_THAT(checked({"model.decoder.layer.2.activation=tanh"}), HasSubstr("the function 'tanh'"));
   EXPECT_THAT(checked({"model.norm_kind=batch"}), HasSubstr("batch"));
   EXPECT_THAT(checked({"kernels.gemm=cublas"}), HasSubstr("cublas"));
