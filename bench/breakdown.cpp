@@ -28,9 +28,9 @@ void print_line(std::string const& name, PartCost const& cost, double step_secon
   bool const multiplies = cost.operations > 0;
   std::string floor;
   if (cost.floor_seconds > 0) {
-    auto const most = std::ranges::max_element(cost.floors, {}, [](auto const& entry) { return entry.second; });
+    auto const max = std::ranges::max_element(cost.floors, {}, [](auto const& entry) { return entry.second; });
     floor =
-        fmt::format("{:>9.3f} {:>8.2f}  {}", 1e3 * cost.floor_seconds, cost.seconds / cost.floor_seconds, most->first);
+        fmt::format("{:>9.3f} {:>8.2f}  {}", 1e3 * cost.floor_seconds, cost.seconds / cost.floor_seconds, max->first);
   }
   fmt::print("{:<42} {:>9.3f} {:>6.1f} {:>7.0f} {:>8} {:>8} {}\n", name, 1e3 * cost.seconds,
              100 * cost.seconds / step_seconds, cost.calls, optional(multiplies, 1e-9 * cost.operations / cost.seconds),

@@ -208,9 +208,9 @@ class Bench {
         mine.push_back(static_cast<double>(after[group][verb].bytes - before[group][verb].bytes));
       }
     }
-    Tensor const most = from_host(std::span<double const>(mine), {static_cast<std::int64_t>(mine.size())});
-    world_.all_reduce(most, ReduceOp::max);
-    mine = to_host<double>(most);
+    Tensor const max = from_host(std::span<double const>(mine), {static_cast<std::int64_t>(mine.size())});
+    world_.all_reduce(max, ReduceOp::max);
+    mine = to_host<double>(max);
     measured.activation_bytes = mine[0];
     measured.state_bytes = mine[1];
     measured.traffic.assign(mine.begin() + 2, mine.end());
@@ -231,11 +231,11 @@ void print(Layout const& layout, Measured const& measured, Options const& option
     fmt::print("{:.1f}\n", speed);
     return;
   }
-  auto const [least, most] = std::ranges::minmax(measured.seconds);
+  auto const [min, max] = std::ranges::minmax(measured.seconds);
   fmt::print(
       "\n{}\n  step {:.4f} s ({:.4f} to {:.4f})   {:.0f} tokens/s   activations {:.1f} MiB   "
       "parameters, gradients, moments {:.1f} MiB\n",
-      describe(layout), measured.median(), least, most, speed, measured.activation_bytes / mebibyte,
+      describe(layout), measured.median(), min, max, speed, measured.activation_bytes / mebibyte,
       measured.state_bytes / mebibyte);
   for (std::size_t group = 0; group < group_names.size(); ++group) {
     for (std::size_t verb = 0; verb < verbs; ++verb) {

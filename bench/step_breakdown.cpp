@@ -147,7 +147,7 @@ class Sentences {
  private:
   std::unique_ptr<MicroBatchSource> read(Stopwatch& watch) {
     return watch.time([&] {
-      MicroBatchCut const cut{.most_tokens = options_.micro_batch_tokens, .data = {world_.rank(), world_.size()}};
+      MicroBatchCut const cut{.max_tokens = options_.micro_batch_tokens, .data = {world_.rank(), world_.size()}};
       return std::make_unique<SampledMicroBatches>(*samples_, planner_->next(), cut);
     });
   }
@@ -262,7 +262,7 @@ class Measurement {
   /// about two seconds, `step_seconds` being more than one takes. Their results are not used.
   double products_alone(Breakdown const& breakdown, double step_seconds) {
     auto const repetitions = static_cast<int>(std::clamp(2 / mean_over(world_, step_seconds), 1.0, 20.0));
-    double least = std::numeric_limits<double>::infinity();
+    double min = std::numeric_limits<double>::infinity();
     for (int repetition = 0; repetition < repetitions; ++repetition) {
       world_.barrier();
       Stopwatch watch;
@@ -272,9 +272,9 @@ class Measurement {
         }
         execution_.space.fence();
       });
-      least = std::min(least, watch.take());
+      min = std::min(min, watch.take());
     }
-    return least;
+    return min;
   }
 
   Communicator world_;

@@ -55,16 +55,16 @@ Pack const& pack_of(std::int64_t sentences, std::int64_t tokens, GroupMember con
 
 std::unique_ptr<MicroBatchSource> EqualBatches::cut(int batch, MicroBatchCut const& cut) const {
   static_cast<void>(batch);
-  std::int64_t const each = cut.most_tokens * cut.data.ranks;
-  if (cut.most_tokens % sentence_tokens_ != 0 || batch_tokens_ % each != 0) {
+  std::int64_t const each = cut.max_tokens * cut.data.ranks;
+  if (cut.max_tokens % sentence_tokens_ != 0 || batch_tokens_ % each != 0) {
     throw ConfigError(
         fmt::format("a batch of {} tokens is not a whole number of micro-batches of {} tokens for each of {} data "
                     "ranks, or these no whole sentences of {} tokens",
-                    batch_tokens_, cut.most_tokens, cut.data.ranks, sentence_tokens_));
+                    batch_tokens_, cut.max_tokens, cut.data.ranks, sentence_tokens_));
   }
   BatchTokens const tokens{.target = batch_tokens_, .all = 2 * batch_tokens_};
-  return std::make_unique<EqualMicroBatches>(
-      batch_tokens_ / each, tokens, pack_of(cut.most_tokens / sentence_tokens_, sentence_tokens_, cut.context));
+  return std::make_unique<EqualMicroBatches>(batch_tokens_ / each, tokens,
+                                             pack_of(cut.max_tokens / sentence_tokens_, sentence_tokens_, cut.context));
 }
 
 }  // namespace heddle

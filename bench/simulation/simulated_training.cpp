@@ -78,10 +78,10 @@ Options parse(int argc, char** argv) {
 
 /// Large messages are not copied: nobody reads them. Others carry numbers that the engine needs.
 void copy_small_messages(smx_activity_t message, void* data, std::size_t bytes) {
-  constexpr std::size_t most = 16384;
+  constexpr std::size_t max = 16384;
   // Only messages come here; their class, which is not in SimGrid's headers, has the given one as its first base.
   smpi_comm_copy_buffer_callback(reinterpret_cast<simgrid::kernel::activity::CommImpl*>(message), data,
-                                 bytes > most ? 0 : bytes);
+                                 bytes > max ? 0 : bytes);
 }
 
 /// Everything that the ranks have in common.
@@ -130,7 +130,7 @@ Simulated simulate(Run& run, MpiSession const& session) {
                          .dtype = dtype_of(run.config.train.precision),
                          .observer = &waiting,
                          .bucket_elements = run.options.bucket_elements});
-  auto const batch = run.batches.cut(0, {.most_tokens = run.config.train.micro_batch_tokens,
+  auto const batch = run.batches.cut(0, {.max_tokens = run.config.train.micro_batch_tokens,
                                          .data = {mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data)},
                                          .equal = mesh.size(MeshAxis::pipeline) > 1,
                                          .context = engine.context()});

@@ -145,7 +145,7 @@ class LayoutRun {
       ModelPart const& mine = engine_.model().parts()[static_cast<std::size_t>(part)];
       HiddenStates const input = mine.allocate_input(context);
       int const previous = (pipeline.rank() + pipeline.size() - 1) % pipeline.size();
-      for (Tensor const& tensor : {input.hidden, input.memory}) {
+      for (Tensor const& tensor : {input.hidden, input.encoder_output}) {
         if (!tensor.empty()) {
           pipeline.receive(tensor, previous);
         }
@@ -156,7 +156,7 @@ class LayoutRun {
         hidden = stream.hidden;
         continue;
       }
-      for (Tensor const& tensor : {stream.hidden, stream.memory}) {
+      for (Tensor const& tensor : {stream.hidden, stream.encoder_output}) {
         if (!tensor.empty()) {
           pipeline.send(tensor, (pipeline.rank() + 1) % pipeline.size());
         }

@@ -25,7 +25,7 @@ inline constexpr std::int64_t element = 4;         // bytes, of float32
 inline constexpr std::int64_t statistics = 4;      // float32 numbers a token, of the loss
 inline constexpr std::int64_t number = 8;          // bytes, of a loss sum or a gradient norm
 inline constexpr std::int64_t logits_chunk = 256;  // tokens, on the host
-inline constexpr std::int64_t most_slices = 8;
+inline constexpr std::int64_t max_slices = 8;
 
 /// Traffic of a step over each of a rank's groups.
 struct Ledgers {
@@ -132,7 +132,7 @@ class Formulas {
           columns * (2 * queries.here() + 2 * keys.here()) + columns / c * (2 * queries.all() + 2 * keys.all()));
       return;
     }
-    std::int64_t const slices = std::min<std::int64_t>(heads / parallel_.tensor.size(), most_slices);
+    std::int64_t const slices = std::min<std::int64_t>(heads / parallel_.tensor.size(), max_slices);
     std::int64_t const messages = 2 * (c - 1) + slices * c;
     add(ledgers_.context, Verb::send, messages, 2 * columns * (3 * keys.all() - 2 * keys.next()));
     add(ledgers_.context, Verb::receive, messages, 2 * columns * (3 * keys.all() - 2 * keys.here()));

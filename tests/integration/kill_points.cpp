@@ -252,7 +252,7 @@ auto between(std::string const& call, int file, Action const& action) {
 
 /// A step was logged. A point that did not come in this many steps is replaced by this one.
 void note_steps(std::string_view text) {
-  constexpr int most_steps = 60;
+  constexpr int max_steps = 60;
   constexpr std::string_view key = "\"step\":";
   inside = true;
   for (auto at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
@@ -262,7 +262,7 @@ void note_steps(std::string_view text) {
     }
   }
   inside = false;
-  if (plan->logged > most_steps && !plan->victim.empty() && kills_so_far() == plan->kills) {
+  if (plan->logged > max_steps && !plan->victim.empty() && kills_so_far() == plan->kills) {
     plan->victim = "rank0";
     strike("overdue:" + plan->point);
   }

@@ -101,8 +101,8 @@ def check(condition, what):
 def decoded(matrix):
     """The values that matrix_to_json wrote."""
     raw = base64.b64decode(matrix["values"])
-    step = (matrix["greatest"] - matrix["least"]) / 65535
-    return [matrix["least"] + step * value for value in struct.unpack(f"<{len(raw) // 2}H", raw)]
+    step = (matrix["max"] - matrix["min"]) / 65535
+    return [matrix["min"] + step * value for value in struct.unpack(f"<{len(raw) // 2}H", raw)]
 
 
 def close(a, b, relative=1e-6):
@@ -115,7 +115,7 @@ def check_curves(browser, metrics):
                        ("Gradient norm", "gradient_norm"), ("Tokens per second", "tokens_per_second")]:
         values = [line[key] for line in lines if key in line]
         drawn = browser.run("const d = document.querySelector(`[data-chart='${arguments[0]}'] polyline`).dataset;"
-                            "return [d.count, d.first, d.last, d.least, d.greatest].map(Number)", title)
+                            "return [d.count, d.first, d.last, d.min, d.max].map(Number)", title)
         check(close(drawn, [len(values), values[0], values[-1], min(values), max(values)]), f"{title}: {drawn}")
     browser.run("document.querySelector(\"[data-chart='Training loss']\").focus()")
     browser.press("right", "right", "right")

@@ -69,7 +69,7 @@ class Shift final : public Layer {
         output.rows(row, 1).data<float>()[column] = from[column] + shift_.value.data<float>()[column];
       }
     }
-    return {output, input.memory};
+    return {output, input.encoder_output};
   }
 
   HiddenStates backward(LayerContext&, HiddenStates const& grad_output, Saved const&) const override {

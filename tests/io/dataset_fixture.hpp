@@ -14,11 +14,11 @@
 /// Small vocabularies and datasets for tests.
 namespace heddle::test {
 
-inline Tokenizer train_tokenizer(std::string (*in_words)(int64_t), int64_t size, bool mask_token = false) {
+inline Tokenizer train_tokenizer(std::string (*describe)(int64_t), int64_t size, bool mask_token = false) {
   TemporaryDirectory const directory;
   std::string text;
   for (int64_t i = 0; i < 300; ++i) {
-    text += in_words(i * 37) + "\n";
+    text += describe(i * 37) + "\n";
   }
   TokenizerTraining training;
   training.texts = {directory.write("text", text)};

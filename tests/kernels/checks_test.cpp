@@ -21,7 +21,7 @@ TEST_P(ChecksTest, EveryImplementationPassesItsTrials) {
     std::vector<CheckResult> const results =
         check_kernel(registries_, registry->operation(), implementation.name, execution_);
     for (CheckResult const& result : results) {
-      EXPECT_TRUE(result.passed()) << in_words(result);
+      EXPECT_TRUE(result.passed()) << describe(result);
     }
     bool const runs_everything = implementation.name == "reference" || implementation.name == "kokkos";
     EXPECT_GE(results.size(), runs_everything ? registry->trials().size() : 1) << implementation.name;

@@ -20,8 +20,8 @@ namespace heddle::test {
 
 namespace {
 
-constexpr std::size_t most_examples = 5;
-constexpr rlim_t most_memory = rlim_t{6} << 30;  // bytes of address space
+constexpr std::size_t max_examples = 5;
+constexpr rlim_t max_memory = rlim_t{6} << 30;  // bytes of address space
 constexpr auto hang_limit = std::chrono::seconds(20);
 
 /// Memory that parent and children share.
@@ -58,7 +58,7 @@ Outcome run_one(std::function<bool(std::int64_t)> const& run, std::int64_t numbe
 
 [[noreturn]] void run_child(Shared const& shared, std::int64_t cases, std::function<bool(std::int64_t)> const& run) {
   if (memory_is_ours) {
-    rlimit const limit{most_memory, RLIM_INFINITY};
+    rlimit const limit{max_memory, RLIM_INFINITY};
     ::setrlimit(RLIMIT_AS, &limit);
   }
   for (std::int64_t number = shared.current->load(); number < cases; ++number) {
@@ -119,7 +119,7 @@ std::int64_t CaseResults::count(Outcome outcome) const {
 
 std::vector<std::int64_t> CaseResults::examples(Outcome outcome) const {
   std::vector<std::int64_t> found;
-  for (std::size_t number = 0; number < outcomes.size() && found.size() < most_examples; ++number) {
+  for (std::size_t number = 0; number < outcomes.size() && found.size() < max_examples; ++number) {
     if (outcomes[number] == outcome) {
       found.push_back(static_cast<std::int64_t>(number));
     }

@@ -156,7 +156,7 @@ class ReferenceLoss {
     }
     std::ranges::stable_sort(batch.samples, {}, [&](std::int64_t index) { return samples.cost(0, index).longer(); });
     constexpr std::int64_t pack_tokens = 4096;
-    loss_ += model_.loss(SampledMicroBatches(samples, std::move(batch), {.most_tokens = pack_tokens}));
+    loss_ += model_.loss(SampledMicroBatches(samples, std::move(batch), {.max_tokens = pack_tokens}));
   }
 
   void print() const {

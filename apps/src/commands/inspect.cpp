@@ -107,7 +107,7 @@ void print_lengths(char const* of, LengthCounts const& lengths) {
   for (auto const& [length, number] : lengths) {
     counts[static_cast<std::size_t>(std::min(bins, (length - 1) / width))] += number;
   }
-  std::int64_t const most = *std::max_element(counts.begin(), counts.end());
+  std::int64_t const max = *std::max_element(counts.begin(), counts.end());
   for (std::int64_t bin = 0; bin <= bins && bin * width < longest; ++bin) {
     std::int64_t const inside = counts[static_cast<std::size_t>(bin)];
     std::string const range =
@@ -116,7 +116,7 @@ void print_lengths(char const* of, LengthCounts const& lengths) {
                      : fmt::format("{} - {}", readable_count(bin * width + 1), readable_count((bin + 1) * width));
     constexpr std::int64_t bar = 50;
     std::cout << fmt::format("  {:>13} {:>11}  {}\n", range, readable_count(inside),
-                             std::string(static_cast<std::size_t>((inside * bar + most - 1) / most), '#'));
+                             std::string(static_cast<std::size_t>((inside * bar + max - 1) / max), '#'));
   }
 }
 
@@ -140,8 +140,8 @@ void print_vocabulary(Vocabulary const& vocabulary, std::string const& digest, c
 using Decoded = std::function<std::string(std::int64_t)>;
 
 /// Some samples, evenly spread.
-void print_samples(Dataset const& dataset, std::int64_t most, char const* name, Decoded const& decoded) {
-  std::int64_t const shown = std::min(most, dataset.size());
+void print_samples(Dataset const& dataset, std::int64_t max, char const* name, Decoded const& decoded) {
+  std::int64_t const shown = std::min(max, dataset.size());
   for (std::int64_t sample = 0; sample < shown; ++sample) {
     std::int64_t const index = sample * dataset.size() / shown;
     std::cout << fmt::format("{} {}\n{}\n", name, readable_count(index), decoded(index));
@@ -195,8 +195,8 @@ struct Moments {
   double count = 0;
   double mean = 0;
   double squares = 0;  ///< of the differences from the mean
-  float least = std::numeric_limits<float>::infinity();
-  float greatest = -std::numeric_limits<float>::infinity();
+  float min = std::numeric_limits<float>::infinity();
+  float max = -std::numeric_limits<float>::infinity();
 
   void add(std::vector<float> const& values) {
     double const more = static_cast<double>(values.size());
@@ -204,8 +204,8 @@ struct Moments {
     double own_squares = 0;
     for (float const value : values) {
       own_squares += (static_cast<double>(value) - own_mean) * (static_cast<double>(value) - own_mean);
-      least = std::min(least, value);
-      greatest = std::max(greatest, value);
+      min = std::min(min, value);
+      max = std::max(max, value);
     }
     double const apart = own_mean - mean;
     squares += own_squares + apart * apart * count * more / (count + more);
@@ -216,7 +216,7 @@ struct Moments {
 
 void print_parameters(Checkpoint const& checkpoint) {
   std::cout << fmt::format("\n{:<48} {:<18} {:>11} {:>11} {:>11} {:>11}\n", "parameter", "shape", "mean", "deviation",
-                           "least", "greatest");
+                           "min", "max");
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     if (tensor.elements() == 0) {
       continue;
@@ -227,7 +227,7 @@ void print_parameters(Checkpoint const& checkpoint) {
     }
     std::cout << fmt::format("{:<48} {:<18} {:>11.4g} {:>11.4g} {:>11.4g} {:>11.4g}\n", tensor.name,
                              Shape(tensor.shape).to_string(), moments.mean, std::sqrt(moments.squares / moments.count),
-                             moments.least, moments.greatest);
+                             moments.min, moments.max);
   }
 }
 
@@ -330,7 +330,7 @@ void inspect_checkpoints(InspectOptions const& options) {
 
 /// Sentences of the command line, then of the file.
 std::vector<SentenceText> sentences_of(InspectOptions const& options) {
-  constexpr std::size_t most = 8;
+  constexpr std::size_t max = 8;
   std::vector<SentenceText> sentences;
   if (!options.source.empty()) {
     sentences.push_back({options.source, options.target.empty() ? std::nullopt : std::optional(options.target)});
@@ -338,7 +338,7 @@ std::vector<SentenceText> sentences_of(InspectOptions const& options) {
     throw UsageError("inspect: --target needs --source: the sentence that it translates");
   }
   if (!options.pairs.empty()) {
-    std::ranges::move(read_sentences(options.pairs, most - sentences.size()), std::back_inserter(sentences));
+    std::ranges::move(read_sentences(options.pairs, max - sentences.size()), std::back_inserter(sentences));
   }
   return sentences;
 }

@@ -91,9 +91,9 @@ CommandSyntax plan_syntax(PlanOptions& options) {
   return syntax;
 }
 
-void require_at_least(std::string_view option, double value, double least) {
-  if (!(value >= least)) {
-    throw UsageError(fmt::format("plan: {} {}: expected at least {}", option, value, least));
+void require_at_least(std::string_view option, double value, double min) {
+  if (!(value >= min)) {
+    throw UsageError(fmt::format("plan: {} {}: expected at least {}", option, value, min));
   }
 }
 
@@ -103,16 +103,16 @@ void check(PlanOptions const& options) {
   require_at_least("--ranks-per-node", machines.ranks_per_node, 1);
   require_at_least("--best", options.best, 1);
   require_at_least("--memory", options.memory, 0);
-  constexpr double most_memory = 1e9;
-  if (options.memory > most_memory) {
+  constexpr double max_memory = 1e9;
+  if (options.memory > max_memory) {
     throw UsageError(fmt::format("plan: --memory {}: expected GiB of one node", options.memory));
   }
   require_at_least("--measure-seconds", options.measure_seconds.value_or(0), 0);
   require_at_least("--vocabulary", static_cast<double>(options.settings.vocabulary), 4);
-  constexpr int most = 1 << 20;
-  if (machines.ranks_per_node > most / machines.nodes) {
+  constexpr int max = 1 << 20;
+  if (machines.ranks_per_node > max / machines.nodes) {
     throw UsageError(fmt::format("plan: {} nodes of {} ranks: expected at most {} ranks", machines.nodes,
-                                 machines.ranks_per_node, readable_count(most)));
+                                 machines.ranks_per_node, readable_count(max)));
   }
   if (options.config.empty() && !(options.measure && options.overrides.empty())) {
     throw UsageError("plan: RUN.toml is missing");
@@ -194,7 +194,7 @@ void print_plan(PlanOptions const& options, PlanSession& session, Config const& 
   fmt::print("{} node{} of {} rank{}; {} each; network: {}; data: {}; {} tokens a step\n",
              readable_count(machines.nodes), machines.nodes == 1 ? "" : "s", machines.ranks_per_node,
              machines.ranks_per_node == 1 ? "" : "s", readable_size(machines.node_memory), session.network().source,
-             session.data().words(), readable_count(tokens));
+             session.data().describe(), readable_count(tokens));
   fmt::print("{}", describe_best(plan, tokens));
   for (std::size_t index = 0; index < plan.best.size() && (details || index == 0); ++index) {
     fmt::print("\n{}: {}\n{}", index + 1, describe(plan.best[index].layout), describe_plan(plan.best[index]));

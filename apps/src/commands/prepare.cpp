@@ -90,7 +90,7 @@ void print_text(char const* name, PreparedText const& text, PrepareOptions const
   if (options.text) {
     std::cout << fmt::format("{}: {} lines, {} tokens, {} of them unknown, at most {} in a line; left out: {} empty\n",
                              name, readable_count(text.samples), readable_count(text.tokens[0]),
-                             readable_count(text.unknown_tokens), readable_count(text.most_tokens[0]),
+                             readable_count(text.unknown_tokens), readable_count(text.max_tokens[0]),
                              readable_count(text.empty));
     return;
   }

@@ -76,10 +76,10 @@ void require_slots(Supervision& supervision, RunOptions const& options) {
     return;
   }
   int const slots = slots_of(supervision.hosts);
-  int const fewest = std::ranges::min(supervision.ranks);
-  if (fewest > slots) {
+  int const min = std::ranges::min(supervision.ranks);
+  if (min > slots) {
     throw UsageError(fmt::format("run: --hosts {} has {} slots together, and --ranks {} needs at least {}",
-                                 options.hosts, slots, options.ranks, fewest));
+                                 options.hosts, slots, options.ranks, min));
   }
   std::erase_if(supervision.ranks, [&](int ranks) { return ranks > slots; });
 }

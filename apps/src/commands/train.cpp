@@ -62,9 +62,9 @@ void require_same_config(Config config, Communicator const& world) {
 /// The highest level that every rank can use; collective over `world`.
 CpuLevel common_cpu_level(Communicator const& world, Verbosity verbosity) {
   auto const own = static_cast<std::int32_t>(usable_cpu_level());
-  Tensor const least = from_host<std::int32_t>(std::span(&own, 1), {1});
-  world.all_reduce(least, ReduceOp::min);
-  auto const common = static_cast<CpuLevel>(to_host<std::int32_t>(least).front());
+  Tensor const min = from_host<std::int32_t>(std::span(&own, 1), {1});
+  world.all_reduce(min, ReduceOp::min);
+  auto const common = static_cast<CpuLevel>(to_host<std::int32_t>(min).front());
   if (world.rank() == 0 && common < detected_cpu_level() && verbosity != Verbosity::quiet) {
     fmt::print("note: kernels are limited to {}, the highest level that every rank can and may use; rank 0 has {}\n",
                name_of(common), name_of(detected_cpu_level()));

@@ -31,9 +31,9 @@ std::int64_t length_of(Dataset const& dataset, SampleLength of, std::int64_t ind
 
 /// At most 40 bins of equal width: [first length, last length, samples].
 boost::json::array histogram(LengthCounts const& lengths) {
-  constexpr std::int64_t most = 40;
+  constexpr std::int64_t max = 40;
   std::int64_t const longest = lengths.back().length;
-  std::int64_t const width = (longest + most - 1) / most;
+  std::int64_t const width = (longest + max - 1) / max;
   std::vector<std::int64_t> counts(static_cast<std::size_t>((longest + width - 1) / width));
   for (auto const& [length, samples] : lengths) {
     counts[static_cast<std::size_t>((length - 1) / width)] += samples;

@@ -64,7 +64,7 @@ Sample read_sample(Config const& config, bool prefixes) {
   Dataset const data = Dataset::open(config.data.train);
   auto const samples = samples_for(config, data, {.prefixes = prefixes});
   BatchPlanner batches(*samples, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
-  SampledMicroBatches const batch(*samples, batches.next(), {.most_tokens = config.train.micro_batch_tokens});
+  SampledMicroBatches const batch(*samples, batches.next(), {.max_tokens = config.train.micro_batch_tokens});
   return {vocabulary_sizes(data), batch.micro_batch(0)};
 }
 
@@ -98,14 +98,14 @@ TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, 
   return timer.problems();
 }
 
-std::string in_words(double seconds) {
+std::string describe(double seconds) {
   return seconds < 1e-3 ? fmt::format("{:.1f} us", seconds * 1e6)
          : seconds < 1  ? fmt::format("{:.2f} ms", seconds * 1e3)
                         : fmt::format("{:.2f} s ", seconds);
 }
 
 void print_line(std::string const& call, std::string const& name, double seconds) {
-  fmt::print("  {:<46} {:<12} {:>10}", call, name, in_words(seconds));
+  fmt::print("  {:<46} {:<12} {:>10}", call, name, describe(seconds));
 }
 
 /// The rate and the fraction of the peak; nothing if no such work is counted.

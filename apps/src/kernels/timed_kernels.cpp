@@ -10,10 +10,10 @@ namespace heddle {
 
 namespace {
 
-constexpr int fewest_rounds = 3;
-constexpr int most_rounds = 20;
+constexpr int min_rounds = 3;
+constexpr int max_rounds = 20;
 constexpr double enough_seconds = 0.2;  ///< of each implementation, after the fewest rounds
-constexpr double most_seconds = 1;      ///< of all together, after which no round begins
+constexpr double max_seconds = 1;       ///< of all together, after which no round begins
 
 }  // namespace
 
@@ -59,10 +59,10 @@ TimesByName KernelTimer::measure(Execution& execution, KernelCall const& call) c
   using Clock = std::chrono::steady_clock;
   auto ways = call.ways();
   std::erase_if(ways, [&](auto const& each) { return !all_ && each.speed <= 0 && each.name != call.by_speed; });
-  TimesByName least;
+  TimesByName min;
   double elapsed = 0;
   auto const enough = enough_seconds * static_cast<double>(ways.size());
-  for (int round = 0; elapsed < most_seconds && (round < fewest_rounds || (round < most_rounds && elapsed < enough));
+  for (int round = 0; elapsed < max_seconds && (round < min_rounds || (round < max_rounds && elapsed < enough));
        ++round) {
     for (KernelCall::Way const& way : ways) {
       execution.space.fence();
@@ -70,12 +70,12 @@ TimesByName KernelTimer::measure(Execution& execution, KernelCall const& call) c
       way.make();
       execution.space.fence();
       double const seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-      double& best = least.try_emplace(way.name, seconds).first->second;
+      double& best = min.try_emplace(way.name, seconds).first->second;
       best = std::min(best, seconds);
       elapsed += seconds;
     }
   }
-  return least;
+  return min;
 }
 
 }  // namespace heddle

@@ -120,7 +120,7 @@ class Bench {
                    .kernels = kernels,
                    .parallel = parallel_,
                    .parameters = parameters_,
-                   .memory_side = stack.memory_side};
+                   .encoder_side = stack.encoder_side};
     spec.positions = make_attention_positions({.stack = spec, .heads = keys_.heads, .stages = {}});
     SublayerDescription const& sublayer =
         *std::ranges::find(stack.layers[0].sublayers, place.sublayer, &SublayerDescription::name);
@@ -144,7 +144,7 @@ class Bench {
       std::ranges::copy(to_doubles(gradient), std::back_inserter(values.gradients));
     };
     if (with_memory_) {
-      add(grad_input.memory);
+      add(grad_input.encoder_output);
     }
     for (Parameter const& parameter : parameters_.all()) {
       add(parameter.gradient);
@@ -174,8 +174,8 @@ class Bench {
     };
     Given given{{numbers(side_, "input"), {}}, {numbers(side_, "upstream"), {}}};
     if (with_memory_) {
-      given.input.memory = numbers(Side::source, "memory");
-      given.upstream.memory = numbers(Side::source, "gradient of the memory");
+      given.input.encoder_output = numbers(Side::source, "memory");
+      given.upstream.encoder_output = numbers(Side::source, "gradient of the memory");
     }
     return given;
   }

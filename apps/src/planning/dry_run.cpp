@@ -113,7 +113,7 @@ ExitCode dry_run(DryRun const& run) {
   LayoutPlan plan = session.planner().estimate(layout);
   std::vector<MemoryNeed> const ranks = print_memory(session, plan, !quiet);
   if (!quiet) {
-    fmt::print("Plan of a step on {}, {} tokens, network {}:\n{}", session.data().words(),
+    fmt::print("Plan of a step on {}, {} tokens, network {}:\n{}", session.data().describe(),
                readable_count(session.data().tokens_of_a_step()), session.network().source, describe_plan(plan));
     print_notes(session.notes());
   } else {

@@ -25,11 +25,11 @@ namespace heddle {
 
 namespace {
 
-constexpr int most_rounds = 9;  ///< of two micro-batches and an update; the first of several warms up
-constexpr int fewest_rounds = 3;
+constexpr int max_rounds = 9;  ///< of two micro-batches and an update; the first of several warms up
+constexpr int min_rounds = 3;
 constexpr double enough_seconds = 1.5;  ///< of rounds, after the fewest, where there is no more time than for them
 constexpr double enough_share = 0.1;    ///< of the time that is left
-constexpr std::int64_t most_elements = std::int64_t{64} << 20;
+constexpr std::int64_t max_elements = std::int64_t{64} << 20;
 
 /// Wall time and the processor time of this process. Where kernels have several threads the latter is the longer one.
 class Stopwatch {
@@ -64,12 +64,12 @@ double median(std::vector<double> values) {
 /// Calls round(number) on all ranks of `world` once, and again while another round of the mean length fits: the first
 /// three into `most_seconds`, later ones into a share of them.
 template <class Round>
-void repeat_rounds(Communicator const& world, double most_seconds, Round const& round) {
+void repeat_rounds(Communicator const& world, double max_seconds, Round const& round) {
   auto const begin = SteadyClock::now();
-  double const enough = std::max(enough_seconds, enough_share * most_seconds);
-  for (int number = 0; number < most_rounds; ++number) {
+  double const enough = std::max(enough_seconds, enough_share * max_seconds);
+  for (int number = 0; number < max_rounds; ++number) {
     double const passed = broadcast_value(world, seconds_since(begin));
-    if (number > 0 && passed + passed / number > (number < fewest_rounds ? most_seconds : enough)) {
+    if (number > 0 && passed + passed / number > (number < min_rounds ? max_seconds : enough)) {
       break;
     }
     world.barrier();
@@ -133,7 +133,7 @@ Config measured_config(KernelMeasurement const& measurement, LayoutChoice layout
   layout.shard_optimizer = false;
   Config config = with_layout(measurement.config, layout);
   config.train.deterministic = false;
-  if (elements > most_elements) {
+  if (elements > max_elements) {
     keep_one_of_each_kind(config.model);
   }
   return config;
@@ -199,11 +199,11 @@ std::vector<RoundSeconds> seconds_over_rounds(std::vector<CallTimer::Calls> cons
 
 /// Seconds of two micro-batches and an update on the slowest rank, with nothing between them that watches.
 double unwatched_seconds(KernelMeasurement const& measurement, Config const& config, Pack const& pack,
-                         double most_seconds) {
+                         double max_seconds) {
   LoneRank rank(measurement, config, nullptr);
   RepeatedPack const batch(pack);
   std::vector<double> seconds;
-  repeat_rounds(measurement.world, most_seconds, [&](int round) {
+  repeat_rounds(measurement.world, max_seconds, [&](int round) {
     Stopwatch const watch;
     rank.accumulate(batch, round);
     rank.accumulate(batch, round);
@@ -285,7 +285,7 @@ WatchedRounds watched_rounds(KernelMeasurement const& measurement, Config const&
 }  // namespace
 
 bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
-                   double most_seconds, KernelTimes& times) {
+                   double max_seconds, KernelTimes& times) {
   auto const begin = SteadyClock::now();
   std::int64_t const elements = [&] {
     LayoutChoice alone = layout;
@@ -298,7 +298,7 @@ bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   if (!fits(measurement, config, pack)) {
     return false;
   }
-  auto const [first, usual] = watched_rounds(measurement, config, pack, most_seconds);
+  auto const [first, usual] = watched_rounds(measurement, config, pack, max_seconds);
   auto const usual_seconds = seconds_over_rounds(usual, usual.front(), measurement.world);
   auto const first_seconds = seconds_over_rounds(first, usual.front(), measurement.world);
   double watched = 0;
@@ -313,7 +313,7 @@ bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   }
   // The times must add up to those of rounds that nothing watches: the time between kernels is shared out among them.
   // Where watching slowed kernels, or not always the same rank was the slow one, all are shortened alike.
-  double const left = broadcast_value(measurement.world, most_seconds - seconds_since(begin));
+  double const left = broadcast_value(measurement.world, max_seconds - seconds_since(begin));
   double const unwatched = left > watched ? unwatched_seconds(measurement, config, pack, left) : watched;
   double const between = std::max(unwatched - watched, 0.0) / calls;
   double const shorter = std::min(unwatched / watched, 1.0);

@@ -34,7 +34,7 @@ double others_load(int own);
 /// counts, and processor time where it is less than wall time, because other processes had the core. False, with
 /// nothing measured, where the memory that is available here does not suffice. Collective over the world.
 bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
-                   double most_seconds, KernelTimes& times);
+                   double max_seconds, KernelTimes& times);
 
 struct MeasuredLayouts {
   int measured = 0;

@@ -24,8 +24,8 @@ NetworkModel network_of(std::string const& text) {
   bool whole = end != text.c_str() && *end == ',';
   char const* const second = whole ? end + 1 : end;
   double const seconds_per_byte = std::strtod(second, &end);
-  constexpr double most = 1e6;  // seconds
-  auto const possible = [](double value) { return value >= 0 && value <= most; };
+  constexpr double max = 1e6;  // seconds
+  auto const possible = [](double value) { return value >= 0 && value <= max; };
   whole = whole && end != second && *end == '\0' && possible(latency) && possible(seconds_per_byte);
   if (!whole) {
     throw UsageError(fmt::format(

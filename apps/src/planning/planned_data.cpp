@@ -99,8 +99,8 @@ std::unique_ptr<MicroBatchSource> PlannedData::cut(int batch, MicroBatchCut cons
   return std::make_unique<SampledMicroBatches>(*samples_, batches_[static_cast<std::size_t>(batch)], cut);
 }
 
-std::string PlannedData::words() const {
-  return dataset_ ? samples_->words()
+std::string PlannedData::describe() const {
+  return dataset_ ? samples_->describe()
                   : fmt::format("random sentence pairs, {} pieces", readable_count(vocabulary_.target));
 }
 
@@ -113,20 +113,20 @@ double PlannedData::tokens_of_a_step() const {
 }
 
 double PlannedData::reading_seconds_per_token() const {
-  constexpr std::int64_t most_micro_batches = 8;
+  constexpr std::int64_t max_micro_batches = 8;
   constexpr int repetitions = 3;  // the first reads from a disk
-  double least = std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     double tokens = 0;
     auto const begin = SteadyClock::now();
-    auto const micro_batches = cut(0, {.most_tokens = std::min<std::int64_t>(4096, batch_tokens_)});
-    for (std::int64_t index = 0; index < std::min(micro_batches->count(), most_micro_batches); ++index) {
+    auto const micro_batches = cut(0, {.max_tokens = std::min<std::int64_t>(4096, batch_tokens_)});
+    for (std::int64_t index = 0; index < std::min(micro_batches->count(), max_micro_batches); ++index) {
       Pack const pack = micro_batches->micro_batch(index);
       tokens += static_cast<double>(pack.source_rows.tokens + pack.target_rows.tokens);
     }
-    least = std::min(least, seconds_since(begin) / std::max(tokens, 1.0));
+    min = std::min(min, seconds_since(begin) / std::max(tokens, 1.0));
   }
-  return least;
+  return min;
 }
 
 }  // namespace heddle

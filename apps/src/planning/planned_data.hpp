@@ -34,7 +34,7 @@ class PlannedData final : public BatchSamples {
   /// The dataset; null for random sentences.
   Dataset const* dataset() const { return dataset_ ? &*dataset_ : nullptr; }
   /// "30,000 sentence pairs", or that they are random.
-  std::string words() const;
+  std::string describe() const;
   SampleTotals const& totals() const { return totals_; }
   /// Of a global batch: train.batch_tokens, or all of the data's if these are fewer.
   std::int64_t batch_tokens() const { return batch_tokens_; }

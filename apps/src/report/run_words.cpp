@@ -132,7 +132,7 @@ std::string verdict(Ending const& ending, ModelDescription const& model, RunFact
   return text + best_line(ending);
 }
 
-std::string nothing_to_do(Ending const& ending, ModelDescription const& model) {
+std::string already_finished(Ending const& ending, ModelDescription const& model) {
   std::string const why = ending.step >= ending.steps
                               ? fmt::format("already at step {}", readable_count(ending.step))
                               : fmt::format("already stopped early, at step {} of {}", readable_count(ending.step),

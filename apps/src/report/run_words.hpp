@@ -44,6 +44,6 @@ std::string left_out_warning(std::string const& key, SampleTotals const& totals,
 std::string verdict(Ending const& ending, ModelDescription const& model, RunFacts const* facts);
 
 /// The same for a run that had ended before it was started again.
-std::string nothing_to_do(Ending const& ending, ModelDescription const& model);
+std::string already_finished(Ending const& ending, ModelDescription const& model);
 
 }  // namespace heddle

@@ -42,7 +42,7 @@ class Call {
   }
   Call(Call&& other) noexcept : socket_(std::exchange(other.socket_, -1)), answered_(other.answered_) {}
   Call& operator=(Call&&) = delete;
-  ~Call() { hang_up(); }
+  ~Call() { close(); }
 
   bool answered() const { return answered_; }
 
@@ -56,9 +56,9 @@ class Call {
         socklen_t size = sizeof problem;
         ::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &problem, &size);
         judge(problem);
-        hang_up();
+        close();
       } else if (ready == 0 || errno != EINTR) {
-        hang_up();
+        close();
       }
     }
   }
@@ -67,10 +67,10 @@ class Call {
   void judge(int problem) {
     answered_ = problem == 0 || problem == ECONNREFUSED || problem == ECONNRESET;
     if (problem != EINPROGRESS) {
-      hang_up();
+      close();
     }
   }
-  void hang_up() {
+  void close() {
     if (socket_ >= 0) {
       ::close(std::exchange(socket_, -1));
     }

@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int most_restarts_without_progress = 3;
+constexpr int max_restarts_without_progress = 3;
 constexpr milliseconds patience_with_hosts{1000};
 constexpr milliseconds host_lost_after{3000};
 
@@ -349,8 +349,8 @@ bool Supervisor::goes_on(ProcessEnd const& end) {
     ++choice_;
     without_progress_ = 0;
     why += fmt::format(", no new one; going on with {} ranks", supervision_.ranks[choice_]);
-  } else if (++without_progress_ > most_restarts_without_progress) {
-    say(fmt::format("{}; giving up after {} restarts without a new step", why, most_restarts_without_progress));
+  } else if (++without_progress_ > max_restarts_without_progress) {
+    say(fmt::format("{}; giving up after {} restarts without a new step", why, max_restarts_without_progress));
     return false;
   }
   say(why + ": starting again");

@@ -28,7 +28,7 @@ void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedT
     memory_->remove();
     return;
   }
-  memory_->remove_strangers();
+  memory_->remove_stale();
   // The one being written, the one before, and one that is on its way to the disk.
   bool const both = checkpoint().async && checkpoint().memory_every_steps > 0;
   bool const speaks = setup_.world.rank() == 0;
@@ -106,7 +106,7 @@ void CheckpointKeeper::Notes::add(CommitResult const& result) {
   }
 }
 
-CheckpointKeeper::Request CheckpointKeeper::left_of(Request const& asked, std::int64_t step) const {
+CheckpointKeeper::Request CheckpointKeeper::remaining(Request const& asked, std::int64_t step) const {
   bool const memory = asked.memory && checkpoint().memory_every_steps > 0;
   return {asked.disk && committed_step_ != step, asked.best, memory, asked.wait};
 }

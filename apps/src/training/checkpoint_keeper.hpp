@@ -57,7 +57,7 @@ class CheckpointKeeper {
     void add(CommitResult const& result);
   };
   /// The part of a request that is still to be done.
-  Request left_of(Request const& asked, std::int64_t step) const;
+  Request remaining(Request const& asked, std::int64_t step) const;
   /// Writes the state; with checkpoint.async that on disk is only begun, and the one begun before is finished. Throws
   /// Error as CheckpointStore::commit does; if only memory fails, that is noted.
   Notes keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request);

@@ -145,7 +145,7 @@ void Trainer::resume_or_start() {
   auto const report = [this](std::string const& note) { texts_.say_always(note); };
   checkpoints_.open(directory_ ? &*directory_ : nullptr, stream().tensors(), report);
   if (auto const found = find_checkpoint()) {
-    take_up(*found);
+    restore(*found);
   } else {
     state_.seed = config_.train.seed;
     engine_->parameters().initialize(config_.train.seed);
@@ -189,7 +189,7 @@ void Trainer::open_log() {
                                  texts_));
 }
 
-void Trainer::take_up(Checkpoint const& checkpoint) {
+void Trainer::restore(Checkpoint const& checkpoint) {
   for (std::string const& change : changed_keys(checkpoint, config_)) {
     texts_.say("changed since the checkpoint: " + change);
   }
@@ -268,7 +268,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
   }
   begin_report();
   if (state_.step > 0 && state_.best_step == state_.step && checkpoints_.committed_step() != state_.step) {
-    keep_state({.disk = true, .best = true, .wait = true});  // it was lost on its way from memory to the disk
+    save_checkpoint({.disk = true, .best = true, .wait = true});  // it was lost on its way from memory to the disk
   }
   checkpoints_.settle_best(state_.best_step);
   checkpoints_.spare(loss_watch_.risen_since());
@@ -287,14 +287,14 @@ ExitCode Trainer::run(StopSignal const& signal) {
     }
     if (stop) {
       finish_trace(true);
-      keep_for_the_end();
+      save_final_checkpoint();
       if (!finished()) {
         print_end("stopped by " + signal.name());
         return ExitCode::requeue;
       }
     }
   }
-  keep_for_the_end();
+  save_final_checkpoint();
   print_end(final_state());
   return ExitCode::done;
 }
@@ -345,10 +345,10 @@ void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
   StepResult const& result = outcome.result;
   std::string const found = fmt::format("the {} is {}", std::isfinite(result.loss) ? "gradient's norm" : "loss",
                                         std::isfinite(result.loss) ? result.gradient_norm : result.loss);
-  if (finite_steps_.hopeless()) {
+  if (finite_steps_.too_many_skipped()) {
     throw Error(fmt::format("step {}: {}, for {} batches in a row; nothing was changed by them. A lower "
                             "optimizer.learning_rate, a longer warm-up or optimizer.clip_norm may help; {}",
-                            readable_count(state_.step + 1), found, FiniteSteps::most_skipped,
+                            readable_count(state_.step + 1), found, FiniteSteps::max_skipped,
                             checkpoints_.committed_step() < 0
                                 ? "there is no checkpoint yet"
                                 : fmt::format("the last checkpoint is of step {}; --resume-from STEP "
@@ -403,9 +403,9 @@ void Trainer::after_step(StepReport const& report) {
     check_replicas(setup_.parallel, engine_->parameters(), engine_->optimizer());
   }
   auto const due = [&](std::int64_t steps) { return steps > 0 && state_.step % steps == 0; };
-  keep_state({.disk = best || due(config_.checkpoint.every_steps),
-              .best = best,
-              .memory = due(config_.checkpoint.memory_every_steps)});
+  save_checkpoint({.disk = best || due(config_.checkpoint.every_steps),
+                   .best = best,
+                   .memory = due(config_.checkpoint.memory_every_steps)});
   if (stopped_early()) {
     texts_.say(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
                            state_.best_valid_loss, readable_count(state_.best_step),
@@ -441,15 +441,15 @@ void Trainer::restore_directory() {
     texts_.open(*directory_);
   }
   checkpoints_.start_over(directory_ ? &*directory_ : nullptr);
-  keep_state({.disk = true, .wait = true});
+  save_checkpoint({.disk = true, .wait = true});
 }
 
 ModelStream Trainer::stream() const {
   return {setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer()};
 }
 
-void Trainer::keep_state(CheckpointKeeper::Request const& asked) {
-  auto const request = checkpoints_.left_of(asked, state_.step);
+void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
+  auto const request = checkpoints_.remaining(asked, state_.step);
   if (!request.disk && !request.best && !request.memory) {
     return;
   }
@@ -481,9 +481,9 @@ void Trainer::finish_checkpoint() {
   say(checkpoints_.finish());
 }
 
-void Trainer::keep_for_the_end() {
+void Trainer::save_final_checkpoint() {
   finish_checkpoint();
-  keep_state({.disk = true, .wait = true});
+  save_checkpoint({.disk = true, .wait = true});
   checkpoints_.close();
 }
 

@@ -76,7 +76,7 @@ class Trainer {
 
   /// The checkpoint from which the run continues, checked and with everything that this rank reads at hand.
   std::optional<Checkpoint> find_checkpoint();
-  void take_up(Checkpoint const& checkpoint);
+  void restore(Checkpoint const& checkpoint);
   /// Forgets what was measured on other data than this start has.
   void restore_losses(Checkpoint const& checkpoint);
   void print_start();
@@ -114,11 +114,11 @@ class Trainer {
   /// Makes the run's directory again and writes a checkpoint there; collective over the world.
   void restore_directory();
   /// Compares the replicas, then writes; collective over the world.
-  void keep_state(CheckpointKeeper::Request const& asked);
+  void save_checkpoint(CheckpointKeeper::Request const& asked);
   /// Commits a checkpoint that was begun, if there is one; collective over the world.
   void finish_checkpoint();
   /// Leaves a checkpoint of this step on the disk, and nothing in memory; collective over the world.
-  void keep_for_the_end();
+  void save_final_checkpoint();
   void say(CheckpointKeeper::Notes const& notes);
   ModelStream stream() const;
   bool speaks() const { return setup_.parallel.world.rank() == 0; }

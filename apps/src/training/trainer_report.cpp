@@ -76,7 +76,7 @@ Ending Trainer::ending(std::string const& how) const {
 
 void Trainer::end_finished() {
   setup_.watch.finish("reporting after step", state_.step);
-  keep_for_the_end();
+  save_final_checkpoint();
   if (state_.best_step > 0) {
     checkpoints_.settle_best(state_.best_step);
   }
@@ -90,7 +90,7 @@ void Trainer::end_finished() {
   if (setup_.traced_steps > 0) {
     texts_.say_always("note: no step was made, so there is nothing to trace");
   }
-  texts_.say_always(nothing_to_do(ending("done"), report_->facts().model));
+  texts_.say_always(already_finished(ending("done"), report_->facts().model));
 }
 
 void Trainer::print_end(std::string const& how) {

@@ -52,9 +52,9 @@ void evaluate_text(TrainedModelOptions const& options, std::string const& text, 
   for (auto lines = encode_part(tokenizer, reader); !lines.empty(); lines = encode_part(tokenizer, reader)) {
     auto const samples = text_samples(config, std::make_unique<MemoryLines>(std::move(lines)), tokenizer,
                                       {.training = false, .prefixes = model->needs_prefixes()});
-    std::cerr << fmt::format("heddle: {}\n", samples->words());
+    std::cerr << fmt::format("heddle: {}\n", samples->describe());
     loss += model->loss(SampledMicroBatches(*samples, all_samples(*samples, config.model.max_length),
-                                            {.most_tokens = config.train.micro_batch_tokens}));
+                                            {.max_tokens = config.train.micro_batch_tokens}));
   }
   if (loss.tokens == 0) {
     throw DataError(fmt::format("{}: none of its {} lines has a token", text, readable_count(reader.line_number())));

@@ -160,19 +160,19 @@ std::vector<AttentionEntropy> attention_entropies(AttentionMapSetup const& setup
 std::optional<std::string> uniform_attention(std::span<AttentionEntropy const> entropies) {
   constexpr double nearly_uniform = 0.98;
   for (bool const cross : {true, false}) {
-    double least = 2;
+    double min = 2;
     for (AttentionEntropy const& each : entropies) {
       if (each.of_source && each.path.ends_with("cross_attention") == cross) {
-        least = std::min(least, each.mean);
+        min = std::min(min, each.mean);
       }
     }
-    if (least >= nearly_uniform && least <= 1.5) {
+    if (min >= nearly_uniform && min <= 1.5) {
       return fmt::format(
           "the {} is almost uniform in every layer (entropy at least {:.3f} of the largest possible), after the "
           "warm-up: the model {}. Such a run seldom recovers: start again with norm = \"pre\", a lower learning rate, "
           "a "
           "longer warm-up or clip_norm",
-          cross ? "cross-attention" : "encoder's self-attention", least,
+          cross ? "cross-attention" : "encoder's self-attention", min,
           cross ? "writes without reading the source" : "does not tell the source's tokens apart");
     }
   }

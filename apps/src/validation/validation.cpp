@@ -22,7 +22,7 @@ namespace {
 
 LossSums validation_loss(ValidationSetup const& setup, GlobalBatch const& batch) {
   SampledMicroBatches const micro_batches(
-      setup.samples, batch, {.most_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
+      setup.samples, batch, {.max_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
   return setup.engine.evaluate(WatchedMicroBatches(micro_batches, setup.watch));
 }
 
@@ -37,10 +37,10 @@ std::string cell(std::string text) {
 /// The first pairs as a table in Markdown.
 std::string table(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs,
                   std::vector<std::string> const& hypotheses, std::vector<std::string> const& references) {
-  constexpr std::size_t most_lines = 8;
+  constexpr std::size_t max_lines = 8;
   Tokenizer const& tokenizer = setup.dataset.source_tokenizer();
   std::string text = "| source | translation | reference |\n| --- | --- | --- |\n";
-  for (std::size_t line = 0; line < std::min(pairs.size(), most_lines); ++line) {
+  for (std::size_t line = 0; line < std::min(pairs.size(), max_lines); ++line) {
     text += fmt::format("| {} | {} | {} |\n", cell(tokenizer.decode(setup.dataset.source(pairs[line]))),
                         cell(hypotheses[line]), cell(references[line]));
   }
@@ -88,10 +88,10 @@ void translate(ValidationSetup const& setup, std::vector<std::int64_t> const& pa
 
 /// The first pair whose sides have at most 64 tokens, so that images stay small and cheap; nothing if there is none.
 std::optional<SentencePair> short_pair(Dataset const& dataset, std::vector<std::int64_t> const& pairs) {
-  constexpr std::size_t most = 64;
+  constexpr std::size_t max = 64;
   for (std::int64_t const index : pairs) {
     SentencePair pair{0, dataset.source(index), dataset.target(index)};
-    if (std::max(pair.source.size(), pair.target.size()) <= most) {
+    if (std::max(pair.source.size(), pair.target.size()) <= max) {
       return pair;
     }
   }
@@ -147,7 +147,7 @@ std::optional<Pack> small_pack(ValidationSetup const& setup, GlobalBatch const& 
   if (chosen.samples.empty()) {
     return std::nullopt;
   }
-  return SampledMicroBatches(setup.samples, chosen, {.most_tokens = max_tokens}).micro_batch(0);
+  return SampledMicroBatches(setup.samples, chosen, {.max_tokens = max_tokens}).micro_batch(0);
 }
 
 /// Sets the entropies of a result on the ranks that can compute them.

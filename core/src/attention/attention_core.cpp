@@ -137,8 +137,8 @@ std::shared_ptr<AttentionPositions> positions_of(LayerSpec const& spec, Side key
 LayerTraits AttentionCore::traits() {
   LayerTraits traits{
       .options =
-          {{.name = "kv_heads", .meaning = "heads of keys and values; not given: heads", .least = 1, .most = 4096},
-           {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .least = 1, .most = 65536},
+          {{.name = "kv_heads", .meaning = "heads of keys and values; not given: heads", .min = 1, .max = 4096},
+           {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .min = 1, .max = 65536},
            {.name = "query_key_norm",
             .type = OptionDescription::Type::flag,
             .meaning = "a norm on each head's queries and one on its keys; not given: false"}},

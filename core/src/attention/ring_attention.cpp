@@ -16,7 +16,7 @@ constexpr int block_tag = 0;
 constexpr int gradient_tag = 1;
 
 /// The largest number of slices of heads into which a block's work is divided: MPI moves bytes between two of them.
-constexpr int most_slices = 8;
+constexpr int max_slices = 8;
 
 struct Ring {
   Communicator const& group;
@@ -28,12 +28,12 @@ struct Ring {
   int owner(int step) const { return (group.rank() + ranks() - step) % ranks(); }
 };
 
-std::int64_t most_rows(ContextRows const& rows) {
-  std::int64_t most = 0;
+std::int64_t max_rows(ContextRows const& rows) {
+  std::int64_t max = 0;
   for (TokenRows const& shard : rows.shards) {
-    most = std::max(most, shard.tokens);
+    max = std::max(max, shard.tokens);
   }
-  return most;
+  return max;
 }
 
 /// The blocks of keys and values of the ring: this rank computes with one while it receives the next.
@@ -43,7 +43,7 @@ class BlockRing {
             AttentionCall const& call)
       : ring_{group}, rows_(task.keys) {
     for (KeysAndValues& buffer : buffers_) {
-      buffer.both = task.arena.allocate(call.k.dtype(), {most_rows(rows_), 2 * call.k.dim(1)});
+      buffer.both = task.arena.allocate(call.k.dtype(), {max_rows(rows_), 2 * call.k.dim(1)});
     }
     tensor_ops.copy(task.execution, call.k, block().keys());
     tensor_ops.copy(task.execution, call.v, block().values());
@@ -92,7 +92,7 @@ class GradientRing {
   GradientRing(Communicator const& group, ContextAttention::Task const& task, DType dtype, std::int64_t width)
       : ring_{group}, rows_(task.keys) {
     for (KeysAndValues& buffer : buffers_) {
-      buffer.both = task.arena.allocate(dtype, {most_rows(rows_), 2 * width});
+      buffer.both = task.arena.allocate(dtype, {max_rows(rows_), 2 * width});
     }
   }
 
@@ -163,7 +163,7 @@ std::int64_t key_heads_of(AttentionCall const& call) {
 }
 
 int slices_of(AttentionCall const& call) {
-  return static_cast<int>(std::min<std::int64_t>(key_heads_of(call), most_slices));
+  return static_cast<int>(std::min<std::int64_t>(key_heads_of(call), max_slices));
 }
 
 Slice slice_of(AttentionCall const& call, int index) {

@@ -95,16 +95,16 @@ LayerTraits SelfAttention::traits() {
                             .choices = {"causal", "bidirectional", "prefix"}});
   traits.options.push_back({.name = "window",
                             .meaning = "tokens on a side that a token sees besides itself; not given: all",
-                            .least = 0,
-                            .most = 1048576});
+                            .min = 0,
+                            .max = 1048576});
   traits.options.push_back({.name = "block",
                             .meaning = "tokens in a block, in which a window then counts; not given: 1",
-                            .least = 1,
-                            .most = 65536});
+                            .min = 1,
+                            .max = 65536});
   traits.options.push_back({.name = "global_tokens",
                             .meaning = "first tokens that see all and are seen by all, beside a window; not given: 0",
-                            .least = 0,
-                            .most = 65536});
+                            .min = 0,
+                            .max = 65536});
   traits.trials.push_back({.name = "a window", .options = {{"window", std::int64_t{1}}}});
   traits.trials.push_back(
       {.name = "blocks and a global token",
@@ -141,7 +141,7 @@ HiddenStates SelfAttention::forward(LayerContext& context, HiddenStates const& i
   Projected const projected = split(qkv_.forward(context, input.hidden));
   auto const& activations =
       saved.keep(Activations{input.hidden, core_.forward(context, projected.q, projected.k, projected.v)});
-  return {out_.forward(context, activations.attention.output), input.memory};
+  return {out_.forward(context, activations.attention.output), input.encoder_output};
 }
 
 HiddenStates SelfAttention::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
@@ -150,7 +150,7 @@ HiddenStates SelfAttention::backward(LayerContext& context, HiddenStates const& 
   std::int64_t const columns = attention.q.dim(1) + 2 * attention.k.dim(1);
   Projected const grad = split(context.arena.allocate(input.dtype(), {attention.q.dim(0), columns}));
   core_.backward(context, attention, grad_attended, {grad.q, grad.k, grad.v});
-  return {qkv_.backward(context, grad.all, input), grad_output.memory};
+  return {qkv_.backward(context, grad.all, input), grad_output.encoder_output};
 }
 
 HiddenStates SelfAttention::decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
@@ -165,7 +165,7 @@ HiddenStates SelfAttention::decode(LayerContext& context, HiddenStates const& in
       cache.keep(Cache{.state = core_.new_state(context, dtype, hypotheses)});
     }
     AttentionCore::DecodeKeys const newest{keys, projected.v, step.queries, cache.get<Cache>().state};
-    return {out_.forward(context, core_.decode(context, projected.q, newest, step)), input.memory};
+    return {out_.forward(context, core_.decode(context, projected.q, newest, step)), input.encoder_output};
   }
   if (cache.empty()) {
     Shape const shape{hypotheses, step.capacity * width};
@@ -176,7 +176,7 @@ HiddenStates SelfAttention::decode(LayerContext& context, HiddenStates const& in
   append(context, projected.v, step, held.values);
   Shape const token_rows{hypotheses * step.capacity, width};
   AttentionCore::DecodeKeys const all{held.keys.reshaped(token_rows), held.values.reshaped(token_rows), step.keys};
-  return {out_.forward(context, core_.decode(context, projected.q, all, step)), input.memory};
+  return {out_.forward(context, core_.decode(context, projected.q, all, step)), input.encoder_output};
 }
 
 void SelfAttention::append(LayerContext& context, Tensor const& rows, DecodeStep const& step,

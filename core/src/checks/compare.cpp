@@ -22,7 +22,7 @@ double error_of(double actual, double expected) {
 /// The usual reasons for NaN in a result.
 constexpr char const* unwritten = "it was not written, or was computed from memory outside of the tensors";
 
-std::string in_words(std::string const& name, std::size_t element, double actual, double expected) {
+std::string describe(std::string const& name, std::size_t element, double actual, double expected) {
   std::string const which = fmt::format("{}: element {}", name, element);
   if (std::isnan(actual)) {
     return std::isnan(expected) ? fmt::format("{} is not a number, neither here nor in float64: {}", which, unwritten)
@@ -34,7 +34,7 @@ std::string in_words(std::string const& name, std::size_t element, double actual
   return fmt::format("{} is {:.6g} instead of {:.6g}", which, actual, expected);
 }
 
-std::string in_words(std::string const& name, double along, double central_difference) {
+std::string describe(std::string const& name, double along, double central_difference) {
   if (std::isnan(along)) {
     return fmt::format("{}: an element is not a number: {}", name, unwritten);
   }
@@ -76,7 +76,7 @@ Difference difference(std::string const& name, std::vector<double> const& actual
   for (std::size_t i = 0; i < actual.size(); ++i) {
     double const error = error_of(actual[i], expected[i]);
     if (error > worst.error) {
-      worst = {error, in_words(name, i, actual[i], expected[i])};
+      worst = {error, describe(name, i, actual[i], expected[i])};
     }
   }
   return worst;
@@ -99,7 +99,7 @@ Difference central_difference(Directional const& directional) {
     double const actual = weighted_sum(directional.gradient, direction);
     double const error = error_of(actual, expected);
     if (error > worst.error) {
-      worst = {error, in_words(directional.name, actual, expected)};
+      worst = {error, describe(directional.name, actual, expected)};
     }
   }
   return worst;

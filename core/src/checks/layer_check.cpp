@@ -75,7 +75,7 @@ class Bench {
   ParameterSet& parameters() { return parameters_; }
   Arena& arena() { return arena_; }
   std::int64_t d_model() const { return model_.d_model; }
-  bool has_memory() const { return spec_.has_memory(); }
+  bool has_encoder_output() const { return spec_.has_encoder_output(); }
   LayerContext context(Execution& execution, Pack const& pack, bool training) {
     return {.execution = execution, .arena = arena_, .pack = pack, .training = training, .seed = 5, .step = 3};
   }
@@ -100,7 +100,7 @@ class GradientCheck {
         context_(bench.context(execution, pack_, true)),
         input_(random_input(pack_)),
         hidden_factors_(random_numbers(input_.hidden.size(), "hidden factors")),
-        memory_factors_(random_numbers(input_.memory.size(), "memory factors")) {}
+        encoder_output_factors_(random_numbers(input_.encoder_output.size(), "memory factors")) {}
 
   void run(CheckResult& found) {
     Saved saved;
@@ -109,13 +109,14 @@ class GradientCheck {
     forward_another();
     Tensor const& gradients = bench_.parameters().gradients();
     copy_from_doubles(gradients, Values(static_cast<std::size_t>(gradients.size()), already));
-    HiddenStates const grad_output{
-        from_doubles(hidden_factors_, DType::float64, input_.hidden.shape()),
-        bench_.has_memory() ? from_doubles(memory_factors_, DType::float64, input_.memory.shape()) : Tensor()};
+    HiddenStates const grad_output{from_doubles(hidden_factors_, DType::float64, input_.hidden.shape()),
+                                   bench_.has_encoder_output() ? from_doubles(encoder_output_factors_, DType::float64,
+                                                                              input_.encoder_output.shape())
+                                                               : Tensor()};
     HiddenStates const grad_input = bench_.layer().backward(context_, grad_output, saved);
     compare("input", input_.hidden, to_doubles(grad_input.hidden), found);
-    if (bench_.has_memory()) {
-      compare("memory", input_.memory, to_doubles(grad_input.memory), found);
+    if (bench_.has_encoder_output()) {
+      compare("encoder_output", input_.encoder_output, to_doubles(grad_input.encoder_output), found);
     }
     for (Parameter const& parameter : bench_.parameters().all()) {
       Values gradient = to_doubles(parameter.gradient);
@@ -129,13 +130,14 @@ class GradientCheck {
 
   HiddenStates random_input(Pack const& pack, std::string const& name = "") const {
     std::int64_t const columns = bench_.d_model();
-    return {random_tensor({pack.rows(side_).tokens, columns}, name + "input"),
-            bench_.has_memory() ? random_tensor({pack.source_rows.tokens, columns}, name + "memory") : Tensor()};
+    return {
+        random_tensor({pack.rows(side_).tokens, columns}, name + "input"),
+        bench_.has_encoder_output() ? random_tensor({pack.source_rows.tokens, columns}, name + "memory") : Tensor()};
   }
 
   static Values values_of(HiddenStates const& output) {
     Values values = to_doubles(output.hidden);
-    std::ranges::copy(to_doubles(output.memory), std::back_inserter(values));
+    std::ranges::copy(to_doubles(output.encoder_output), std::back_inserter(values));
     return values;
   }
 
@@ -162,7 +164,7 @@ class GradientCheck {
     Saved saved;
     HiddenStates const output = bench_.layer().forward(context_, input_, saved);
     return weighted_sum(hidden_factors_, to_doubles(output.hidden)) +
-           (bench_.has_memory() ? weighted_sum(memory_factors_, to_doubles(output.memory)) : 0);
+           (bench_.has_encoder_output() ? weighted_sum(encoder_output_factors_, to_doubles(output.encoder_output)) : 0);
   }
 
   void compare(std::string const& name, Tensor const& variable, Values const& gradient, CheckResult& found) {
@@ -184,7 +186,7 @@ class GradientCheck {
   Pack pack_;
   LayerContext context_;
   HiddenStates input_;
-  Values hidden_factors_, memory_factors_;
+  Values hidden_factors_, encoder_output_factors_;
 };
 
 /// Two sentences with two hypotheses each, decoded token by token after the first step, which has the tokens of a
@@ -196,14 +198,14 @@ class DecodeCheck {
         pack_(make_pack(pairs(), ids)),
         context_(bench.context(execution, pack_, false)),
         hidden_(random_numbers(rows * length * bench.d_model(), "decoded")) {
-    if (bench.has_memory()) {
-      memory_ = random_tensor({pack_.source_rows.tokens, bench.d_model()}, "memory");
+    if (bench.has_encoder_output()) {
+      encoder_output_ = random_tensor({pack_.source_rows.tokens, bench.d_model()}, "memory");
       // Both hypotheses of a sentence read the same.
       auto const begins = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
       auto const lengths = to_host<std::int32_t>(pack_.source_rows.sequences.length);
       for (std::size_t row = 1; row < rows; row += 2) {
-        copy_from_doubles(memory_.rows(begins[row], lengths[row]),
-                          to_doubles(memory_.rows(begins[row - 1], lengths[row - 1])));
+        copy_from_doubles(encoder_output_.rows(begins[row], lengths[row]),
+                          to_doubles(encoder_output_.rows(begins[row - 1], lengths[row - 1])));
       }
     }
   }
@@ -211,7 +213,7 @@ class DecodeCheck {
   void run(std::int64_t prompt, CheckResult& found) {
     Saved saved;
     Tensor const input = from_doubles(hidden_, DType::float64, {rows * length, bench_.d_model()});
-    Values const whole = to_doubles(bench_.layer().forward(context_, {input, memory_}, saved).hidden);
+    Values const whole = to_doubles(bench_.layer().forward(context_, {input, encoder_output_}, saved).hidden);
     std::array<std::int32_t, rows> sequence{0, 1, 2, 3};  // of each row
     DecodeCache cache;
     for (std::int64_t time = prompt - 1; time < length; ++time) {
@@ -223,8 +225,8 @@ class DecodeCheck {
       }
       Values const tokens = newest(hidden_, sequence, step);
       HiddenStates const output = bench_.layer().decode(
-          context_, {from_doubles(tokens, DType::float64, {rows * step.tokens, bench_.d_model()}), memory_}, step,
-          cache);
+          context_, {from_doubles(tokens, DType::float64, {rows * step.tokens, bench_.d_model()}), encoder_output_},
+          step, cache);
       note(difference(step.tokens > 1 ? fmt::format("a decoded prompt of {} tokens beside forward's", step.tokens)
                                       : fmt::format("decoded token {} beside forward's", time),
                       to_doubles(output.hidden), newest(whole, sequence, step)),
@@ -261,7 +263,7 @@ class DecodeCheck {
             .capacity = capacity,
             .queries = {integers(queries), all(tokens), rows, tokens},
             .keys = {integers(keys), all(time + 1), rows, time + 1},
-            .memory = pack_.source_rows.sequences,
+            .encoder_output = pack_.source_rows.sequences,
             .position = from_host<std::int32_t>(position, {rows * tokens}),
             .tokens = tokens};
   }
@@ -280,7 +282,7 @@ class DecodeCheck {
   Pack pack_;
   LayerContext context_;
   Values hidden_;
-  Tensor memory_;
+  Tensor encoder_output_;
 };
 
 /// The checks of one layer.
@@ -328,9 +330,9 @@ class LayerCheck {
     results_.push_back(std::move(found));
   }
 
-  /// Adds no result where the layer refuses the side: cross-attention needs a memory.
+  /// Adds no result where the layer refuses the side: cross-attention needs an encoder output.
   void check(LayerTrial const& trial, Side side, std::string& refusals) {
-    std::string const where = side == Side::source ? "without memory" : "with memory";
+    std::string const where = side == Side::source ? "without encoder output" : "with encoder output";
     crash_note_.set(result(fmt::format("{}, {}, building it", trial.name, where), 0));
     try {
       Bench bench(registries_, entry_, trial, side);

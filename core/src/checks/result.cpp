@@ -17,7 +17,7 @@ std::string subject(CheckResult const& result) {
              : fmt::format("the implementation '{}' of operation '{}'", result.implementation, result.operation);
 }
 
-std::string in_words(CheckResult const& result) {
+std::string describe(CheckResult const& result) {
   return result.fault.empty() ? fmt::format("{} was not checked: {}", subject(result), result.not_run)
                               : fmt::format("{} is wrong: {}: {}", subject(result), result.problem, result.fault);
 }

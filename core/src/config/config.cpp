@@ -136,14 +136,14 @@ Config parse_config(std::string_view text, std::string_view source_name, std::ve
 }
 
 Config load_config(std::string const& path, std::vector<std::string> const& overrides) {
-  constexpr std::uintmax_t most_bytes = std::uintmax_t{16} << 20;
+  constexpr std::uintmax_t max_bytes = std::uintmax_t{16} << 20;
   std::error_code problem;
   std::string reason;
   if (!std::filesystem::exists(path, problem)) {
     reason = problem ? problem.message() : std::generic_category().message(ENOENT) + relative_to(path);
   } else if (!std::filesystem::is_regular_file(path, problem)) {
     reason = "it is no regular file";  // one that never ends, or that waits for a writer
-  } else if (std::filesystem::file_size(path, problem) > most_bytes) {
+  } else if (std::filesystem::file_size(path, problem) > max_bytes) {
     reason = "it is larger than 16 MiB";
   }
   std::ifstream file;

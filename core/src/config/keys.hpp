@@ -45,48 +45,48 @@ struct OneOrMore {};
 
 /// Accepts numbers from `least` to `most`, including both unless they are open.
 struct Range {
-  double least = 0;
-  double most = std::numeric_limits<double>::infinity();
-  bool open_least = false;
-  bool open_most = false;
+  double min = 0;
+  double max = std::numeric_limits<double>::infinity();
+  bool open_min = false;
+  bool open_max = false;
   bool or_auto = false;  ///< "auto" stands for 0
 
   bool holds(double value) const {
-    return (open_least ? value > least : value >= least) && (open_most ? value < most : value <= most) &&
+    return (open_min ? value > min : value >= min) && (open_max ? value < max : value <= max) &&
            value < std::numeric_limits<double>::infinity();
   }
-  std::string words() const {
-    std::string const low = fmt::format("{} {}", open_least ? "above" : "at least", least);
-    if (most == std::numeric_limits<double>::infinity()) {
+  std::string describe() const {
+    std::string const low = fmt::format("{} {}", open_min ? "above" : "at least", min);
+    if (max == std::numeric_limits<double>::infinity()) {
       return low;
     }
-    return open_least || open_most ? fmt::format("{} and {} {}", low, open_most ? "below" : "at most", most)
-                                   : fmt::format("{} to {}", least, most);
+    return open_min || open_max ? fmt::format("{} and {} {}", low, open_max ? "below" : "at most", max)
+                                : fmt::format("{} to {}", min, max);
   }
 };
 
-constexpr Range at_least(double least) {
-  return {.least = least};
+constexpr Range at_least(double min) {
+  return {.min = min};
 }
-constexpr Range between(double least, double most) {
-  return {.least = least, .most = most};
+constexpr Range between(double min, double max) {
+  return {.min = min, .max = max};
 }
 constexpr Range above_zero() {
-  return {.least = 0, .open_least = true};
+  return {.min = 0, .open_min = true};
 }
 constexpr Range inside_zero_and_one() {
-  return {.least = 0, .most = 1, .open_least = true, .open_most = true};
+  return {.min = 0, .max = 1, .open_min = true, .open_max = true};
 }
 constexpr Range below_one() {
-  return {.least = 0, .most = 1, .open_most = true};
+  return {.min = 0, .max = 1, .open_max = true};
 }
 
 // Steps, samples and tokens are int32 where ranks exchange them, and 32 bits of random numbers' counters (random.hpp).
-inline constexpr double most_steps = 2147483647.0;
-inline constexpr double most_tokens = 2147483647.0;
-inline constexpr double most_width = 1048576;
-inline constexpr double most_ranks = 1048576;
-inline constexpr double most_layers = 4096;
+inline constexpr double max_steps = 2147483647.0;
+inline constexpr double max_tokens = 2147483647.0;
+inline constexpr double max_width = 1048576;
+inline constexpr double max_ranks = 1048576;
+inline constexpr double max_layers = 4096;
 
 template <class Member, class Config>
 using like = std::conditional_t<std::is_const_v<Config>, Member const, Member>;
@@ -103,8 +103,8 @@ void visit_paths(Visitor& visitor, Config& config) {
 /// Keys of [model] that may differ between layers.
 template <class Visitor, class Model>
 void visit_layer_keys(Visitor& visitor, Model& model) {
-  visitor.key("d_ff", model.d_ff, between(1, most_width), "width inside the feed-forward sublayers");
-  visitor.key("heads", model.heads, between(1, most_layers), "attention heads; a divisor of d_model, or set head_dim");
+  visitor.key("d_ff", model.d_ff, between(1, max_width), "width inside the feed-forward sublayers");
+  visitor.key("heads", model.heads, between(1, max_layers), "attention heads; a divisor of d_model, or set head_dim");
   visitor.key("biases", model.biases, Unchecked{}, "of the projections in attention and feed-forward sublayers");
   visitor.key("activation", model.activation, NotEmpty{},
               "relu, gelu, gelu_tanh, silu; gated: swiglu, geglu, geglu_tanh, reglu; or a plug-in's");
@@ -122,9 +122,9 @@ void visit_model(Visitor& visitor, Config& config) {
   like<ModelConfig, Config>& model = config.model;
   visitor.section("model", "the Transformer");
   visitor.key("stacks", model.stacks, NotEmpty{}, "of layers, both or one of them");
-  visitor.key("encoder_layers", model.encoder.layers, between(0, most_layers), "layers of the encoder");
-  visitor.key("decoder_layers", model.decoder.layers, between(0, most_layers), "layers of the decoder");
-  visitor.key("d_model", model.d_model, between(1, most_width), "width of the residual stream");
+  visitor.key("encoder_layers", model.encoder.layers, between(0, max_layers), "layers of the encoder");
+  visitor.key("decoder_layers", model.decoder.layers, between(0, max_layers), "layers of the decoder");
+  visitor.key("d_model", model.d_model, between(1, max_width), "width of the residual stream");
   visit_layer_keys(visitor, model);
   visitor.key("norm", model.norm, Unchecked{}, "on residual sums, before sublayers, or around them");
   visitor.key("embedding_norm", model.embedding_norm, Unchecked{}, "a norm on the embeddings of each stack");
@@ -132,15 +132,15 @@ void visit_model(Visitor& visitor, Config& config) {
   visitor.key("position_layout", model.position_layout, Unchecked{},
               "of pairs of columns in sinusoidal and rotary positions");
   visitor.key("rotary_base", model.rotary_base, above_zero(), "of rotary: pair i of p turns by base^(-i / p) a token");
-  visitor.key("max_distance", model.max_distance, between(1, most_width),
+  visitor.key("max_distance", model.max_distance, between(1, max_width),
               "of relative positions; larger distances count as it");
-  visitor.key("position_buckets", model.position_buckets, between(4, most_width),
+  visitor.key("position_buckets", model.position_buckets, between(4, max_width),
               "of relative_buckets: ranges of distances");
   visitor.key("scale_embedding", model.scale_embedding, Unchecked{},
               "embeddings are multiplied by the root of d_model");
   visitor.key("tie_embeddings", model.tie_embeddings, Unchecked{}, "one matrix embeds both sides and gives the logits");
   visitor.key("output_bias", model.output_bias, Unchecked{}, "a bias for each token's logit");
-  visitor.key("max_length", model.max_length, between(2, most_width), "most tokens of a sentence, with its end token");
+  visitor.key("max_length", model.max_length, between(2, max_width), "most tokens of a sentence, with its end token");
   visitor.key("encoder_sublayers", model.encoder.sublayers, NotEmpty{}, "of each encoder layer, by registered name");
   visitor.key("decoder_sublayers", model.decoder.sublayers, NotEmpty{}, "of each decoder layer, by registered name");
   visitor.stacks(model);
@@ -150,10 +150,10 @@ template <class Visitor, class Config>
 void visit_train(Visitor& visitor, Config& config) {
   like<TrainConfig, Config>& train = config.train;
   visitor.section("train", "how the model is trained");
-  visitor.key("steps", train.steps, between(1, most_steps), "optimizer updates");
-  visitor.key("batch_tokens", train.batch_tokens, between(1, most_tokens),
+  visitor.key("steps", train.steps, between(1, max_steps), "optimizer updates");
+  visitor.key("batch_tokens", train.batch_tokens, between(1, max_tokens),
               "tokens of a global batch, each pair counting its longer side");
-  visitor.key("micro_batch_tokens", train.micro_batch_tokens, between(1, most_tokens),
+  visitor.key("micro_batch_tokens", train.micro_batch_tokens, between(1, max_tokens),
               "tokens computed at once; when not given no more than batch_tokens");
   visitor.key("precision", train.precision, Unchecked{}, "of activations; bfloat16 keeps float32 parameters beside it");
   visitor.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
@@ -205,18 +205,18 @@ void visit_optimizer(Visitor& visitor, Config& config) {
 template <class Visitor, class Config>
 void visit_parallel(Visitor& visitor, Config& config) {
   like<ParallelConfig, Config>& parallel = config.parallel;
-  Range data = between(1, most_ranks);
+  Range data = between(1, max_ranks);
   data.or_auto = true;
   visitor.section("parallel", "the grid of ranks: pipeline x data x context x tensor");
-  visitor.key("tensor", parallel.tensor, between(1, most_ranks), "ranks that share each layer's heads and columns");
-  visitor.key("pipeline", parallel.pipeline, between(1, most_ranks), "stages of layers");
-  visitor.key("context", parallel.context, between(1, most_ranks), "ranks that share each sentence's tokens");
+  visitor.key("tensor", parallel.tensor, between(1, max_ranks), "ranks that share each layer's heads and columns");
+  visitor.key("pipeline", parallel.pipeline, between(1, max_ranks), "stages of layers");
+  visitor.key("context", parallel.context, between(1, max_ranks), "ranks that share each sentence's tokens");
   visitor.key("data", parallel.data, data, "replicas; \"auto\": as many as the ranks leave");
   visitor.key("sequence_parallel", parallel.sequence_parallel, Unchecked{},
               "tensor ranks share the tokens between layers");
   visitor.key("context_mode", parallel.context_mode, Unchecked{}, "how context ranks exchange keys and values");
   visitor.key("pipeline_schedule", parallel.pipeline_schedule, Unchecked{}, "order of micro-batches in a stage");
-  visitor.key("stage_layers", parallel.stage_layers, between(1, 2 * most_layers),
+  visitor.key("stage_layers", parallel.stage_layers, between(1, 2 * max_layers),
               "layers of each stage; []: cut by cost");
   visitor.key("shard_optimizer", parallel.shard_optimizer, Unchecked{}, "data ranks share the optimizer's state");
   visitor.key("checked", parallel.checked, Unchecked{},

@@ -13,7 +13,7 @@ namespace {
 using Type = OptionDescription::Type;
 
 config_keys::Range range_of(OptionDescription const& option) {
-  return config_keys::between(option.least, option.most);
+  return config_keys::between(option.min, option.max);
 }
 
 bool holds(OptionDescription const& option, OptionValue const& value) {

@@ -96,7 +96,7 @@ class StackReader {
       std::string const text(key.str());
       std::string const path = name_ + "." + text;
       if (text == "layers") {
-        read_shorthand(path, node, "layers", stack_.layers, config_keys::between(0, config_keys::most_layers));
+        read_shorthand(path, node, "layers", stack_.layers, config_keys::between(0, config_keys::max_layers));
       } else if (text == "sublayers") {
         read_shorthand(path, node, "sublayers", stack_.sublayers, config_keys::NotEmpty{});
       } else if (text != "layer") {

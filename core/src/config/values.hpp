@@ -79,13 +79,13 @@ std::string words_of(Check const& check) {
     }
     return names;
   } else if constexpr (is_count<Member>) {
-    return fmt::format("an integer, {}{}", check.words(), check.or_auto ? ", or \"auto\"" : "");
+    return fmt::format("an integer, {}{}", check.describe(), check.or_auto ? ", or \"auto\"" : "");
   } else if constexpr (std::is_same_v<Member, double>) {
-    return fmt::format("a number, {}", check.words());
+    return fmt::format("a number, {}", check.describe());
   } else if constexpr (std::is_same_v<Member, std::string>) {
     return std::is_same_v<Check, config_keys::NotEmpty> ? "a text that is not empty" : "a text";
   } else if constexpr (std::is_same_v<Member, std::vector<std::int64_t>>) {
-    return fmt::format("a list of integers, each {}", check.words());
+    return fmt::format("a list of integers, each {}", check.describe());
   } else if constexpr (std::is_same_v<Check, config_keys::OneOrMore>) {
     return "a text, or a list of texts, none empty";
   } else {

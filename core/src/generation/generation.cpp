@@ -69,7 +69,7 @@ class BeamSearch {
 
  private:
   Tensor upload(std::span<std::int32_t const> values) const;
-  std::vector<RowRanking> rank_rows(Tensor const& memory, DecodeStep const& step);
+  std::vector<RowRanking> rank_rows(Tensor const& encoder_output, DecodeStep const& step);
   std::int64_t first_tokens() const;
   DecodeStep make_step(std::int64_t time, std::int64_t tokens) const;
   std::int32_t token_at(LiveHypothesis const& hypothesis, std::int64_t position) const;
@@ -106,18 +106,18 @@ BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const
     : arena_(arena),
       model_(model),
       options_(options),
-      pack_(model.model.has_memory() ? make_source_pack(batch.sources, model.ids.source) : Pack()),
+      pack_(model.model.has_encoder_output() ? make_source_pack(batch.sources, model.ids.source) : Pack()),
       context_{execution, arena, pack_},
       caches_(model.model.make_caches()),
       rankings_(model.model, ranked_tokens(options, model.model), model.ids.target.end) {
-  if (model.model.has_memory()) {
+  if (model.model.has_encoder_output()) {
     source_begin_ = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
     source_length_ = to_host<std::int32_t>(pack_.source_rows.sequences.length);
   }
   for (std::size_t index = 0; index < batch.sources.size(); ++index) {
     Tokens const& source = batch.sources[index];
     std::int64_t const tokens = options.max_length > 0 ? options.max_length : default_length(source.size());
-    Sentence sentence{batch.numbers[index], model.model.has_memory() ? Tokens() : source, 0, {}};
+    Sentence sentence{batch.numbers[index], model.model.has_encoder_output() ? Tokens() : source, 0, {}};
     sentence.longest = std::min(tokens + 1, model.max_length - sentence.prompt_length());
     capacity_ = std::max(capacity_, sentence.prompt_length() + sentence.longest);
     live_.push_back({sentences_.size(), {}, 0});
@@ -127,12 +127,12 @@ BeamSearch::BeamSearch(Execution& execution, Arena& arena, GenerationModel const
 
 std::vector<std::vector<Hypothesis>> BeamSearch::run() {
   ArenaScope const scope(arena_);
-  Tensor const memory = model_.model.encode(context_);
+  Tensor const encoder_output = model_.model.encode(context_);
   std::int64_t tokens = first_tokens();
   for (std::int64_t time = tokens - 1; !live_.empty(); ++time) {
     ArenaScope const step_scope(arena_);
     DecodeStep const step = make_step(time, std::exchange(tokens, 1));
-    advance(time, rank_rows(memory, step));
+    advance(time, rank_rows(encoder_output, step));
     bool unchanged = next_.size() == live_.size();
     for (std::size_t row = 0; unchanged && row < parents_.size(); ++row) {
       unchanged = parents_[row] == static_cast<std::int32_t>(row);
@@ -170,8 +170,8 @@ DecodeStep BeamSearch::make_step(std::int64_t time, std::int64_t tokens) const {
   Tokens query_begin;
   Tokens position;
   Tokens key_begin;
-  Tokens memory_begin;
-  Tokens memory_length;
+  Tokens encoder_begin;
+  Tokens encoder_length;
   for (LiveHypothesis const& hypothesis : live_) {
     auto const row = static_cast<std::int64_t>(query_begin.size());
     query_begin.push_back(static_cast<std::int32_t>(row * tokens));
@@ -179,9 +179,9 @@ DecodeStep BeamSearch::make_step(std::int64_t time, std::int64_t tokens) const {
       position.push_back(static_cast<std::int32_t>(at));
     }
     key_begin.push_back(static_cast<std::int32_t>(row * capacity_));
-    if (model_.model.has_memory()) {
-      memory_begin.push_back(source_begin_[hypothesis.sentence]);
-      memory_length.push_back(source_length_[hypothesis.sentence]);
+    if (model_.model.has_encoder_output()) {
+      encoder_begin.push_back(source_begin_[hypothesis.sentence]);
+      encoder_length.push_back(source_length_[hypothesis.sentence]);
     }
   }
   Tensor const tokens_each = upload(Tokens(live_.size(), static_cast<std::int32_t>(tokens)));
@@ -190,16 +190,16 @@ DecodeStep BeamSearch::make_step(std::int64_t time, std::int64_t tokens) const {
                   .capacity = capacity_,
                   .queries = {upload(query_begin), tokens_each, rows, tokens},
                   .keys = {upload(key_begin), time_each, rows, time + 1},
-                  .memory = {},
+                  .encoder_output = {},
                   .position = upload(position),
                   .tokens = tokens};
-  if (model_.model.has_memory()) {
-    step.memory = {upload(memory_begin), upload(memory_length), rows, pack_.source_rows.sequences.max_length};
+  if (model_.model.has_encoder_output()) {
+    step.encoder_output = {upload(encoder_begin), upload(encoder_length), rows, pack_.source_rows.sequences.max_length};
   }
   return step;
 }
 
-std::vector<RowRanking> BeamSearch::rank_rows(Tensor const& memory, DecodeStep const& step) {
+std::vector<RowRanking> BeamSearch::rank_rows(Tensor const& encoder_output, DecodeStep const& step) {
   Tokens newest;
   for (LiveHypothesis const& hypothesis : live_) {
     for (std::int64_t at = step.time + 1 - step.tokens; at <= step.time; ++at) {
@@ -207,7 +207,7 @@ std::vector<RowRanking> BeamSearch::rank_rows(Tensor const& memory, DecodeStep c
     }
   }
   TokenRows const rows{step.queries, upload(Tokens(newest.size(), 0)), step.position, std::ssize(newest)};
-  Tensor const logits = model_.model.decode(context_, {upload(newest), {}}, rows, memory, step, caches_);
+  Tensor const logits = model_.model.decode(context_, {upload(newest), {}}, rows, encoder_output, step, caches_);
   return rankings_.rank(context_, logits, live_.size());
 }
 

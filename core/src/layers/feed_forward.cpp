@@ -113,7 +113,7 @@ HiddenStates FeedForward::forward(LayerContext& context, HiddenStates const& inp
   Tensor const activated = context.arena.allocate(hidden.dtype(), activated_columns(hidden).shape());
   activation_->forward(context.execution, activation_call(context, hidden), activated);
   saved.keep(Activations{input.hidden, hidden, activated});
-  return {down_.forward(context, activated), input.memory};
+  return {down_.forward(context, activated), input.encoder_output};
 }
 
 HiddenStates FeedForward::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
@@ -124,7 +124,7 @@ HiddenStates FeedForward::backward(LayerContext& context, HiddenStates const& gr
   call.output = activated;
   activation_->backward(context.execution, call, grad_activated,
                         {activated_columns(grad_hidden), factor_columns(grad_hidden)});
-  return {up_.backward(context, grad_hidden, input), grad_output.memory};
+  return {up_.backward(context, grad_hidden, input), grad_output.encoder_output};
 }
 
 }  // namespace heddle

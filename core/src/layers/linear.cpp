@@ -35,10 +35,10 @@ template <class Multiply>
 void in_parts(LayerContext const& context, std::int64_t rows, std::int64_t row_products, Multiply const& multiply) {
   bool const whole = context.gradients == nullptr || kernel_memory_space() != MemorySpace::host;
   std::int64_t const fitting = products_at_once / std::max<std::int64_t>(row_products, 1) / rows_of_parts;
-  std::int64_t const most = whole ? rows : std::max<std::int64_t>(fitting, 1) * rows_of_parts;
+  std::int64_t const max = whole ? rows : std::max<std::int64_t>(fitting, 1) * rows_of_parts;
   IndexRange part;
   do {
-    part = {part.end, std::min(rows, part.end + most)};
+    part = {part.end, std::min(rows, part.end + max)};
     multiply(part);
     context.progress();
   } while (part.end < rows);

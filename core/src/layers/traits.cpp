@@ -23,9 +23,9 @@ std::string uneven_over_tensor(std::string const& key, std::int64_t count, Layer
 }
 
 std::string divisors_in_words(std::int64_t whole) {
-  constexpr std::int64_t most = 128;
+  constexpr std::int64_t max = 128;
   std::vector<std::int64_t> found;
-  for (std::int64_t number = 1; number <= std::min(whole, most); ++number) {
+  for (std::int64_t number = 1; number <= std::min(whole, max); ++number) {
     if (whole % number == 0) {
       found.push_back(number);
     }

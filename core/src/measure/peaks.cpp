@@ -19,20 +19,20 @@ using Clock = std::chrono::steady_clock;
 /// The shortest time of `work`, in seconds, over the repetitions that fit in about `budget` seconds, after one that
 /// does not count.
 template <class Work>
-double least_seconds(Execution& execution, double budget, Work const& work) {
+double min_seconds(Execution& execution, double budget, Work const& work) {
   work();
   execution.space.fence();
-  double least = std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
   double total = 0;
   do {
     auto const begin = Clock::now();
     work();
     execution.space.fence();
     double const seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    least = std::min(least, seconds);
+    min = std::min(min, seconds);
     total += seconds;
   } while (total < budget);
-  return least;
+  return min;
 }
 
 /// A linear layer's forward pass, [size, size] each.
@@ -55,7 +55,7 @@ double measure_bandwidth(TensorOps& tensor_ops, Execution& execution, double byt
   Tensor const y = Tensor::allocate(DType::float32, {count});
   // Enough passes for the resolution of the clock.
   auto const passes = std::max<std::int64_t>(1, (std::int64_t{1} << 22) / count);
-  double const seconds = least_seconds(execution, 0.2, [&] {
+  double const seconds = min_seconds(execution, 0.2, [&] {
     for (std::int64_t pass = 0; pass < passes; ++pass) {
       tensor_ops.add(execution, y, x);
     }
@@ -80,7 +80,7 @@ double cache_bytes(int level, double otherwise) {
 }
 
 /// By at most `most` implementations, those of the highest speed.
-MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execution, DType dtype, std::size_t most) {
+MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execution, DType dtype, std::size_t max) {
   MatmulPeak peak;
   for (std::int64_t const size : {512, 1024}) {
     GemmCall const call = square(dtype, size);
@@ -89,8 +89,8 @@ MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execu
     std::erase_if(entries,
                   [&](auto const& entry) { return entry.speed <= 0 || !entry.kernel->supports(call.problem()); });
     std::ranges::stable_sort(entries, std::greater(), [](auto const& entry) { return entry.speed; });
-    for (auto const& entry : std::span(entries).first(std::min(entries.size(), most))) {
-      double const seconds = least_seconds(execution, 0.3, [&] { entry.kernel->multiply(execution, call); });
+    for (auto const& entry : std::span(entries).first(std::min(entries.size(), max))) {
+      double const seconds = min_seconds(execution, 0.3, [&] { entry.kernel->multiply(execution, call); });
       if (operations / seconds > peak.operations_per_second) {
         peak = {operations / seconds, entry.name};
       }

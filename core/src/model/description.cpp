@@ -72,7 +72,7 @@ LayerDescription const& ModelDescription::layer(std::int64_t index) const {
   throw Error(fmt::format("a model of {} layers has none beyond them", layers()));
 }
 
-std::string ModelDescription::words() const {
+std::string ModelDescription::describe() const {
   std::vector<std::string> parts;
   for (StackDescription const& stack : stacks) {
     parts.push_back(fmt::format("the {}'s {}", stack.name, stack.count()));
@@ -133,7 +133,7 @@ ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& r
   for (std::string const& name : model.stacks) {
     StackDescription stack = describe_stack(model, stack_kind(name), registry);
     if (!description.stacks.empty()) {
-      stack.memory_side = description.stacks.back().side;
+      stack.encoder_side = description.stacks.back().side;
     }
     description.stacks.push_back(std::move(stack));
   }

@@ -70,8 +70,8 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
     throw Error(fmt::format("a plan of {} pipeline stages for {} ranks", plan.stages(), pipeline_.size()));
   }
   if (stacks_ > 1) {
-    memory_stage_ = find_stage(plan, description, stacks_ - 2);
-    memory_side_ = description.stacks[stacks_ - 2].side;
+    encoder_stage_ = find_stage(plan, description, stacks_ - 2);
+    encoder_side_ = description.stacks[stacks_ - 2].side;
   }
   for (IndexRange const& range : plan.parts[static_cast<std::size_t>(pipeline_.rank())]) {
     parts_.emplace_back(spec, layers, description, vocabulary, plan, range);
@@ -126,7 +126,7 @@ Tensor Model::encode(LayerContext& context) const {
   if (pipeline_.size() == 1) {
     return part->encode(context, *stack, {}, saved);
   }
-  Tensor const memory = context.arena.allocate(dtype_, {context.pack.rows(memory_side_).tokens, d_model_});
+  Tensor const encoder_output = context.arena.allocate(dtype_, {context.pack.rows(encoder_side_).tokens, d_model_});
   if (part != nullptr) {
     HiddenStates const input = part->allocate_input(context);
     if (!stack->begins) {
@@ -134,13 +134,13 @@ Tensor Model::encode(LayerContext& context) const {
     }
     Tensor const hidden = part->encode(context, *stack, input.hidden, saved);
     if (stack->ends) {
-      tensor_ops_->copy(context.execution, hidden, memory);
+      tensor_ops_->copy(context.execution, hidden, encoder_output);
     } else {
       pipeline_.send(hidden, pipeline_.rank() + 1);
     }
   }
-  pipeline_.broadcast(memory, memory_stage_);
-  return memory;
+  pipeline_.broadcast(encoder_output, encoder_stage_);
+  return encoder_output;
 }
 
 std::vector<DecodeCache> Model::make_caches() const {
@@ -148,7 +148,7 @@ std::vector<DecodeCache> Model::make_caches() const {
   return stack != nullptr ? stack->layers.make_caches() : std::vector<DecodeCache>();
 }
 
-Tensor Model::decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& memory,
+Tensor Model::decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& encoder_output,
                      DecodeStep const& step, std::vector<DecodeCache>& caches) const {
   auto const [part, stack] = held(stacks_ - 1);
   if (part == nullptr) {
@@ -159,7 +159,7 @@ Tensor Model::decode(LayerContext& context, TokenIds const& tokens, TokenRows co
     hidden = context.arena.allocate(dtype_, {rows.tokens, d_model_});
     pipeline_.receive(hidden, pipeline_.rank() - 1);
   }
-  hidden = part->decode(context, *stack, {tokens, rows, {hidden, memory}}, step, caches);
+  hidden = part->decode(context, *stack, {tokens, rows, {hidden, encoder_output}}, step, caches);
   if (part->ends_model()) {
     std::int64_t const hypotheses = rows.tokens / step.tokens;
     Tensor const by_hypothesis = hidden.reshaped({hypotheses, step.tokens * d_model_});

@@ -18,7 +18,7 @@ LayerSpec stack_spec(LayerSpec const& spec, StackDescription const& stack) {
           .kernels = spec.kernels,
           .parallel = spec.parallel,
           .parameters = spec.parameters,
-          .memory_side = stack.memory_side};
+          .encoder_side = stack.encoder_side};
 }
 
 /// The tokens that a side's stack embeds.
@@ -54,7 +54,7 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
   std::vector<Parameter*> embeddings;
   for (std::size_t index = 0; index < description.stacks.size(); ++index) {
     StackDescription const& stack = description.stacks[index];
-    extents_.push_back({description.range(index), stack.side, stack.memory_side});
+    extents_.push_back({description.range(index), stack.side, stack.encoder_side});
     embeddings.push_back(description.has_entry(index, layers) ? &tables.embedding(index) : nullptr);
   }
   bool const ends_model = layers.end == description.layers();
@@ -72,7 +72,7 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
     if (begins) {
       embedding.emplace(named, *embeddings[index]);
     }
-    stacks_.push_back({index, stack.side, stack.memory_side, begins, description.has_exit(index, layers),
+    stacks_.push_back({index, stack.side, stack.encoder_side, begins, description.has_exit(index, layers),
                        std::move(embedding), ResidualStack(named, registry, stack, range), stack.name + ".embedding"});
   }
   if (output != nullptr) {
@@ -128,12 +128,12 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
   for (std::size_t index = stacks_.size(); index-- > 0;) {
     Stack const& stack = stacks_[index];
     if (stack.ends && stack.index + 1 < extents_.size()) {
-      grad = {grad.memory, Tensor()};
+      grad = {grad.encoder_output, Tensor()};
     }
-    if (stack.memory_side && grad.memory.empty()) {
-      std::int64_t const rows = TensorRegion::stream_rows(context, pack.rows(*stack.memory_side).tokens);
-      grad.memory = context.arena.allocate(dtype_, {rows, d_model_});
-      tensor_ops_->fill(context.execution, grad.memory, 0);
+    if (stack.encoder_side && grad.encoder_output.empty()) {
+      std::int64_t const rows = TensorRegion::stream_rows(context, pack.rows(*stack.encoder_side).tokens);
+      grad.encoder_output = context.arena.allocate(dtype_, {rows, d_model_});
+      tensor_ops_->fill(context.execution, grad.encoder_output, 0);
     }
     grad = stack.layers.backward(context, grad, activations.stacks[index]);
     if (stack.begins) {
@@ -158,8 +158,8 @@ HiddenStates ModelPart::allocate_boundary(LayerContext& context, std::int64_t la
     if (inside) {
       stream.hidden = allocate(stack.side);
     }
-    if ((inside || before) && stack.memory_side) {
-      stream.memory = allocate(*stack.memory_side);
+    if ((inside || before) && stack.encoder_side) {
+      stream.encoder_output = allocate(*stack.encoder_side);
     }
   }
   return stream;

@@ -94,7 +94,7 @@ std::vector<IndexRange> cut_whole(ModelDescription const& model, ParallelConfig 
   IndexRange const all{0, model.layers()};
   if (parallel.pipeline > all.count()) {
     throw ConfigError(fmt::format("{} = {} is more stages than {}; {} or less would do", parallel.places.of("pipeline"),
-                                  parallel.pipeline, model.words(), all.count()));
+                                  parallel.pipeline, model.describe(), all.count()));
   }
   if (parallel.stage_layers.empty()) {
     return cut_by_cost(all, std::vector<double>(static_cast<std::size_t>(parallel.pipeline)), model, vocabulary);
@@ -102,7 +102,7 @@ std::vector<IndexRange> cut_whole(ModelDescription const& model, ParallelConfig 
   require_count(parallel, static_cast<std::size_t>(parallel.pipeline), "the layers of each stage");
   if (sum(parallel.stage_layers) != all.count()) {
     refuse(parallel,
-           fmt::format("its sum is {}, but {} are {}", sum(parallel.stage_layers), model.words(), all.count()));
+           fmt::format("its sum is {}, but {} are {}", sum(parallel.stage_layers), model.describe(), all.count()));
   }
   return cut_as_told(0, parallel.stage_layers);
 }
@@ -132,7 +132,7 @@ std::vector<IndexRange> cut_stacks_as_told(ModelDescription const& model, Parall
   }
   if (!follows) {
     refuse(parallel,
-           fmt::format("its sums for each stack are {}, but there are {}", fmt::join(sums, " and "), model.words()));
+           fmt::format("its sums for each stack are {}, but there are {}", fmt::join(sums, " and "), model.describe()));
   }
   return cut_as_told(0, parallel.stage_layers);
 }
@@ -141,13 +141,13 @@ std::vector<IndexRange> cut_stacks_as_told(ModelDescription const& model, Parall
 std::vector<IndexRange> cut_stacks(ModelDescription const& model, ParallelConfig const& parallel,
                                    std::int64_t vocabulary) {
   std::vector<IndexRange> const stacks = ranges_of_stacks(model);
-  std::int64_t const most =
+  std::int64_t const max =
       std::min_element(stacks.begin(), stacks.end(), [](auto& a, auto& b) { return a.count() < b.count(); })->count();
-  if (parallel.pipeline > most) {
+  if (parallel.pipeline > max) {
     throw ConfigError(
         fmt::format("{} = {} with parallel.pipeline_schedule = \"interleaved\" needs as many layers in each stack, and "
                     "there are {}; {} or less would do, or \"1f1b\" with {} or less",
-                    parallel.places.of("pipeline"), parallel.pipeline, model.words(), most, model.layers()));
+                    parallel.places.of("pipeline"), parallel.pipeline, model.describe(), max, model.layers()));
   }
   if (!parallel.stage_layers.empty()) {
     return cut_stacks_as_told(model, parallel, stacks);

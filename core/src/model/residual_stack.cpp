@@ -27,7 +27,7 @@ LayerSpec layer_spec(LayerSpec const& stack, LayerDescription const& layer, Subl
           .parallel = stack.parallel,
           .parameters = stack.parameters,
           .options = sublayer.options,
-          .memory_side = stack.memory_side,
+          .encoder_side = stack.encoder_side,
           .positions = stack.positions};
 }
 
@@ -36,7 +36,7 @@ LayerSpec layer_spec(LayerSpec const& stack, LayerDescription const& layer, Subl
 ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, StackDescription const& description,
                              IndexRange const& range)
     : side_(spec.side),
-      memory_region_(spec.parallel, spec.memory_side.value_or(spec.side)),
+      encoder_region_(spec.parallel, spec.encoder_side.value_or(spec.side)),
       pre_(spec.model.norm != NormPlacement::post),
       ends_stack_(range.end == description.count()),
       final_norm_(Norm::none(spec, largest_dropout(description, spec))),
@@ -83,8 +83,8 @@ Norm const& ResidualStack::norm_after(std::size_t index) const {
 ResidualStack::Stream ResidualStack::begin(LayerContext& context, HiddenStates const& input,
                                            Norm::Activations& first) const {
   Stream stream{input.hidden, input};
-  if (!input.memory.empty()) {
-    stream.states.memory = memory_region_.enter(context, input.memory);
+  if (!input.encoder_output.empty()) {
+    stream.states.encoder_output = encoder_region_.enter(context, input.encoder_output);
   }
   if (pre_) {
     first = first_norm().forward(context, {stream.residual});
@@ -104,7 +104,7 @@ ResidualStack::Stream ResidualStack::join(LayerContext& context, std::size_t ind
   activations.joint = norm_after(index).forward(context, {stream.residual, branch.hidden, dropout});
   ResidualNormOutput const& output = activations.joint.output;
   Tensor const residual = pre_ ? output.sum : output.normalized;
-  return {residual, {output.normalized.empty() ? residual : output.normalized, branch.memory}};
+  return {residual, {output.normalized.empty() ? residual : output.normalized, branch.encoder_output}};
 }
 
 HiddenStates ResidualStack::run_branch(LayerContext& context, Sublayer const& sublayer, HiddenStates const& input,
@@ -117,7 +117,7 @@ HiddenStates ResidualStack::run_branch(LayerContext& context, Sublayer const& su
   ArenaScope const scope(context.arena);
   Saved dropped;
   tensor_ops_->copy(context.execution, sublayer.branch->forward(context, input, dropped).hidden, output);
-  return {output, input.memory};
+  return {output, input.encoder_output};
 }
 
 void ResidualStack::run_layer(LayerContext& context, LayerRange const& layer, Stream& stream,
@@ -145,7 +145,7 @@ void ResidualStack::run_and_forget(LayerContext& context, LayerRange const& laye
   if (hidden.raw() != residual.raw()) {
     tensor_ops_->copy(context.execution, stream.states.hidden, hidden);
   }
-  stream = {residual, {hidden, stream.states.memory}};
+  stream = {residual, {hidden, stream.states.encoder_output}};
 }
 
 HiddenStates ResidualStack::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
@@ -160,22 +160,23 @@ HiddenStates ResidualStack::forward(LayerContext& context, HiddenStates const& i
       run_layer(context, layer, stream, activations.layers[index]);
     }
   }
-  return {stream.states.hidden, input.memory};
+  return {stream.states.hidden, input.encoder_output};
 }
 
 HiddenStates ResidualStack::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
   auto const& activations = saved.get<Activations>();
-  if (!memory_region_.split() || grad_output.memory.empty()) {
+  if (!encoder_region_.split() || grad_output.encoder_output.empty()) {
     backward_layers(context, grad_output, activations);
     return grad_output;
   }
-  // Each rank's heads give a part of the memory's gradient: it leaves the tensor region once for all layers.
-  Tensor const grad_memory = context.arena.allocate(grad_output.memory.dtype(), grad_output.memory.shape());
-  Tensor const partial = memory_region_.partial_of(context, grad_memory);
+  // Each rank's heads give a part of the encoder output's gradient: it leaves the tensor region once for all layers.
+  Tensor const grad_encoder_output =
+      context.arena.allocate(grad_output.encoder_output.dtype(), grad_output.encoder_output.shape());
+  Tensor const partial = encoder_region_.partial_of(context, grad_encoder_output);
   tensor_ops_->fill(context.execution, partial, 0);
   backward_layers(context, {grad_output.hidden, partial}, activations);
-  memory_region_.leave(context, partial, grad_memory);
-  tensor_ops_->add(context.execution, grad_output.memory, grad_memory);
+  encoder_region_.leave(context, partial, grad_encoder_output);
+  tensor_ops_->add(context.execution, grad_output.encoder_output, grad_encoder_output);
   return grad_output;
 }
 
@@ -190,7 +191,7 @@ void ResidualStack::backward_layers(LayerContext& context, HiddenStates const& g
                             .handed = pre_ ? allocate() : Tensor(),
                             .normalized = norm_last ? grad : Tensor(),
                             .sum = norm_last ? Tensor() : grad,
-                            .memory = grad_stream.memory};
+                            .encoder_output = grad_stream.encoder_output};
   for (std::size_t index = layers_.size(); index-- > 0;) {
     LayerRange const& layer = layers_[index];
     LayerActivations const& kept = activations.layers[index];
@@ -236,8 +237,8 @@ void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, 
   if (sublayer.recomputed) {
     sublayer.branch->forward(context, activations.input, again);
   }
-  HiddenStates const grad_input =
-      sublayer.branch->backward(context, {grad.branch, grad.memory}, sublayer.recomputed ? again : activations.branch);
+  HiddenStates const grad_input = sublayer.branch->backward(context, {grad.branch, grad.encoder_output},
+                                                            sublayer.recomputed ? again : activations.branch);
   context.uses_done(sublayer.used);
   if (pre_) {
     tensor_ops_->copy(context.execution, grad_input.hidden, grad.handed);
@@ -257,7 +258,7 @@ HiddenStates ResidualStack::decode(LayerContext& context, HiddenStates const& in
     HiddenStates const branch = sublayers_[index].branch->decode(context, stream.states, step, caches[index]);
     stream = join(context, index, stream, branch, activations);
   }
-  return {stream.states.hidden, input.memory};
+  return {stream.states.hidden, input.encoder_output};
 }
 
 void ResidualStack::reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,

@@ -122,7 +122,7 @@ StackDescription describe_stack(ModelConfig const& model, StackKind const& kind,
   auto const keys_of = [&](std::int64_t layer) {
     return std::make_shared<ModelConfig const>(layer_config(model, stack, layer));
   };
-  StackDescription description{.name = name, .side = side, .memory_side = {}, .keys = keys_of(-1), .layers = {}};
+  StackDescription description{.name = name, .side = side, .encoder_side = {}, .keys = keys_of(-1), .layers = {}};
   for (std::int64_t index = 0; index < (model.*stack).layers; ++index) {
     LayerDescription layer{keys_of(index), {}};
     for (std::string const& sublayer : (*layer.keys.*stack).sublayers) {

@@ -49,12 +49,12 @@ std::vector<std::string> parts_of(std::string const& name) {
 std::string measured_choice(TimesByName const& times, std::vector<std::string> const& names) {
   std::string choice = names.front();
   auto const known = times.find(choice);
-  double least = known == times.end() ? 0 : 0.97 * known->second;
+  double min = known == times.end() ? 0 : 0.97 * known->second;
   for (std::string const& name : names) {
     auto const found = times.find(name);
-    if (found != times.end() && found->second < least) {
+    if (found != times.end() && found->second < min) {
       choice = name;
-      least = found->second;
+      min = found->second;
     }
   }
   return choice;

@@ -92,7 +92,7 @@ void require_checked(std::string const& path, Registries const& registries, Exec
       throw ConfigError(
           fmt::format("plug-in {}: {}. `heddle kernels --plugin {} --check` shows all errors; --trust-plugins loads it "
                       "unchecked",
-                      path, in_words(result), path));
+                      path, describe(result), path));
     }
   }
 }

@@ -58,7 +58,7 @@ std::int32_t present(std::int32_t id, char const* name) {
 }
 
 /// This many slabs may be on their way to a device before the host waits for it.
-constexpr std::size_t most_unread = 32;
+constexpr std::size_t max_unread = 32;
 
 /// Each array begins on a cache line.
 constexpr std::int64_t aligned_elements = 16;
@@ -125,7 +125,7 @@ class PackWriter {
     auto& slabs = buffers_.slabs;
     auto const fits = [&](PackSlab const& slab) { return slab.memory.tensor().size() >= elements && slab.free(); };
     auto found = std::ranges::find_if(slabs, fits);
-    if (found == slabs.end() && slabs.size() >= most_unread) {
+    if (found == slabs.end() && slabs.size() >= max_unread) {
       fence(nullptr);  // a long validation does not wait for kernels by itself
       found = std::ranges::find_if(slabs, fits);
     }

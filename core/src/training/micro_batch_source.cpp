@@ -3,7 +3,7 @@
 namespace heddle {
 
 MicroBatchCut micro_batch_cut(TrainConfig const& train, ParallelState const& parallel) {
-  MicroBatchCut cut{.most_tokens = train.micro_batch_tokens,
+  MicroBatchCut cut{.max_tokens = train.micro_batch_tokens,
                     .context = {parallel.context.rank(), parallel.context.size()}};
   if (!train.deterministic) {
     cut.data = {parallel.data.rank(), parallel.data.size()};

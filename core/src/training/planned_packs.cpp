@@ -32,11 +32,11 @@ SampleBounds known(SampleBounds bounds, ModelConfig const& model) {
 
 /// The tokens of the largest micro-batch of a data rank whose share of a batch has at most `share`.
 std::int64_t largest_of_share(std::int64_t share, std::int64_t longest, TrainConfig const& train, int stages) {
-  std::int64_t const most = std::max<std::int64_t>(train.micro_batch_tokens, longest);
-  std::int64_t largest = std::min(share, most);
+  std::int64_t const max = std::max<std::int64_t>(train.micro_batch_tokens, longest);
+  std::int64_t largest = std::min(share, max);
   if (stages > 1 && !train.deterministic && share > train.micro_batch_tokens) {
     // At least two parts of about equal tokens, each of whole samples.
-    largest = std::max(largest, std::min(share, std::min(most, divided_up(share, 2)) + longest));
+    largest = std::max(largest, std::min(share, std::min(max, divided_up(share, 2)) + longest));
   }
   return largest;
 }
@@ -80,9 +80,9 @@ PlannedPacks full_packs(Config const& config, Mesh const& mesh, DataBounds const
       bounds.validates && train.validate_every > 0
           ? std::min(std::max<std::int64_t>(train.micro_batch_tokens, validation.longest), validation.tokens)
           : 0;
-  std::int64_t const most = std::max(trained, validated);
+  std::int64_t const max = std::max(trained, validated);
   PlannedPacks packs{.training = {}, .step_tokens = share, .validation = {}};
-  packs.scale = std::max(1.0, static_cast<double>(most) / static_cast<double>(rehearsed_tokens(config.model, context)));
+  packs.scale = std::max(1.0, static_cast<double>(max) / static_cast<double>(rehearsed_tokens(config.model, context)));
   GroupMember const split{mesh.coordinate(MeshAxis::context), context};
   auto const add = [&](std::vector<Pack>& into, std::int64_t tokens, SampleBounds const& samples) {
     auto const rehearsed =

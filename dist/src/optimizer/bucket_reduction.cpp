@@ -13,20 +13,20 @@ namespace {
 /// The number of buckets that travel at once: 64, or fewer where these would have more than 2²⁴ elements (64 MiB of
 /// float32). A slow link's queues hold megabytes, and the messages that start the next transfer wait behind them: only
 /// many buckets in flight keep such a link busy.
-std::size_t most_at_once(std::vector<IndexRange> const& buckets) {
-  constexpr std::int64_t most_elements = std::int64_t{1} << 24;
-  std::int64_t most = 64;
+std::size_t max_at_once(std::vector<IndexRange> const& buckets) {
+  constexpr std::int64_t max_elements = std::int64_t{1} << 24;
+  std::int64_t max = 64;
   for (IndexRange const& bucket : buckets) {
-    most = std::min(most, std::max<std::int64_t>(1, most_elements / bucket.count()));
+    max = std::min(max, std::max<std::int64_t>(1, max_elements / bucket.count()));
   }
-  return static_cast<std::size_t>(most);
+  return static_cast<std::size_t>(max);
 }
 
 }  // namespace
 
 BucketReduction::BucketReduction(Communicator const& replicas, ParameterSet const& parameters, Execution& execution,
                                  std::vector<IndexRange> const& buckets, std::vector<IndexRange> const& own)
-    : replicas_(replicas.after(execution)), parameters_(parameters), most_under_way_(most_at_once(buckets)) {
+    : replicas_(replicas.after(execution)), parameters_(parameters), max_under_way_(max_at_once(buckets)) {
   if (replicas.size() == 1) {
     return;
   }
@@ -80,7 +80,7 @@ void BucketReduction::use_done(Parameter const& parameter) {
 }
 
 bool BucketReduction::may_start() const {
-  return next_ < buckets_.size() && under_way_.size() < most_under_way_ &&
+  return next_ < buckets_.size() && under_way_.size() < max_under_way_ &&
          (finishing_ || buckets_[next_].uses_left == 0);
 }
 

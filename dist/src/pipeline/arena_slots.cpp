@@ -50,9 +50,9 @@ void ArenaSlots::collect() {
   });
 }
 
-void ArenaSlots::finish(std::size_t most) {
+void ArenaSlots::finish(std::size_t max) {
   collect();
-  while (leaving_.size() > most) {
+  while (leaving_.size() > max) {
     for (Transfer& send : leaving_.front()->sends) {
       send.wait();
     }

@@ -24,7 +24,7 @@ class ArenaSlots {
   /// Gives a slot back: only its sends still need it.
   void give_back(Slot& slot) { leaving_.push_back(&slot); }
   /// Waits until no more than `most` slots that were given back are sending.
-  void finish(std::size_t most = 0);
+  void finish(std::size_t max = 0);
   /// The most bytes ever used in each arena.
   std::vector<std::size_t> peaks() const;
   /// Takes the pages of as many new arenas from the system now. On a device every arena has the capacity of the

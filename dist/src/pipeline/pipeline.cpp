@@ -21,7 +21,7 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-enum class Field : std::uint8_t { hidden, memory };
+enum class Field : std::uint8_t { hidden, encoder_output };
 
 /// A message's fields by name, those that are present.
 template <class Visit>
@@ -29,8 +29,8 @@ void for_each_tensor(HiddenStates const& stream, Visit const& visit) {
   if (!stream.hidden.empty()) {
     visit(Field::hidden, stream.hidden);
   }
-  if (!stream.memory.empty()) {
-    visit(Field::memory, stream.memory);
+  if (!stream.encoder_output.empty()) {
+    visit(Field::encoder_output, stream.encoder_output);
   }
 }
 
@@ -211,7 +211,7 @@ class Pipeline::Run {
     }
     auto const moved = [&](Tensor const& tensor) {
       bool const stays =
-          tensor.empty() || tensor.raw() == call.input.hidden.raw() || tensor.raw() == call.input.memory.raw();
+          tensor.empty() || tensor.raw() == call.input.hidden.raw() || tensor.raw() == call.input.encoder_output.raw();
       if (stays) {
         return tensor;
       }
@@ -219,18 +219,18 @@ class Pipeline::Run {
       pipeline_.tensor_ops_->copy(pipeline_.execution_, tensor, copy);
       return copy;
     };
-    send(call, *call.slot, {moved(stream.hidden), moved(stream.memory)});
+    send(call, *call.slot, {moved(stream.hidden), moved(stream.encoder_output)});
   }
 
-  /// Starts to send the next virtual stage's input from `slot`; a memory that is only passed on stays in the call's
-  /// own slot.
+  /// Starts to send the next virtual stage's input from `slot`; an encoder output that is only passed on stays in the
+  /// call's own slot.
   void send(Call const& call, Slot& slot, HiddenStates const& stream) {
     if (!has_destination(call.action)) {
       return;
     }
     int const to = destination(call.action);
     for_each_tensor(stream, [&](Field field, Tensor const& tensor) {
-      Slot& owner = tensor.raw() == call.input.memory.raw() ? *call.slot : slot;
+      Slot& owner = tensor.raw() == call.input.encoder_output.raw() ? *call.slot : slot;
       owner.sends.push_back(pipeline_.pipeline_.start_send(tensor, to % stages(), tag(call.action.pass, to, field)));
     });
   }
@@ -319,11 +319,11 @@ PipelineMemory Pipeline::peak_memory() const {
   return {activations_->peaks(), messages_->peaks(), temporary_.peak()};
 }
 
-void Pipeline::reserve(PipelineMemory const& memory) {
-  activations_->reserve(memory.activations);
-  messages_->reserve(memory.messages);
-  temporary_.plan(with_margin(memory.temporary));
-  temporary_.reserve(memory.temporary);
+void Pipeline::reserve(PipelineMemory const& encoder_output) {
+  activations_->reserve(encoder_output.activations);
+  messages_->reserve(encoder_output.messages);
+  temporary_.plan(with_margin(encoder_output.temporary));
+  temporary_.reserve(encoder_output.temporary);
 }
 
 std::size_t with_margin(std::size_t planned_bytes) {

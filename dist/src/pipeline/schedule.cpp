@@ -53,14 +53,14 @@ std::vector<PipelineAction> training_actions(PipelinePlace const& place, std::in
   return actions;
 }
 
-std::int64_t most_in_flight(std::span<PipelineAction const> actions) {
+std::int64_t max_in_flight(std::span<PipelineAction const> actions) {
   std::int64_t now = 0;
-  std::int64_t most = 0;
+  std::int64_t max = 0;
   for (PipelineAction const& action : actions) {
     now += action.pass == Pass::forward ? 1 : -1;
-    most = std::max(most, now);
+    max = std::max(max, now);
   }
-  return most;
+  return max;
 }
 
 }  // namespace heddle

@@ -47,7 +47,7 @@ Planner::Estimate::Estimate(Planner& planner, LayoutChoice const& layout)
       scale_(1),
       places_(group_places(layout, state_.request.machines)) {
   TypicalPack const& typical = state_.typical(layout.micro_batch_tokens, layout.size(MeshAxis::context));
-  scale_ = typical.most_share * load_.tokens / as_double(load_.micro_batches) / as_double(typical.tokens);
+  scale_ = typical.max_share * load_.tokens / as_double(load_.micro_batches) / as_double(typical.tokens);
 }
 
 LayoutPlan Planner::Estimate::run() {
@@ -245,9 +245,9 @@ double Planner::Estimate::reduction(RankWork const& work, double backward, std::
   }
   seconds +=
       add(groups, tensor, Verb::all_reduce, {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});
-  if (work.most_holders > 1) {
+  if (work.max_holders > 1) {
     Traffic const tables = in_buckets(work.shared_elements, element, bucket_elements());
-    std::int64_t const others = work.most_holders - 1;
+    std::int64_t const others = work.max_holders - 1;
     seconds += add(groups, pipeline, Verb::receive, {2 * tables.operations * others, tables.bytes * others});
   }
   constexpr Traffic losses{1, 2 * sizeof(double)};  // smoothed and not
@@ -286,7 +286,7 @@ MemoryUse Planner::Estimate::memory(RankWork const& work, int stage) const {
   // An arena that holds passes of several parts is as large as the largest.
   std::int64_t const largest = *std::ranges::max_element(work.activations);
   std::int64_t const messages = *std::ranges::max_element(work.input_bytes);
-  std::int64_t const in_flight = most_in_flight(actions);
+  std::int64_t const in_flight = max_in_flight(actions);
   // A run plans with both sides of its largest micro-batches full.
   std::int64_t const more = layout_.size(MeshAxis::pipeline) > 1 ? state_.request.longest_sequence : 0;
   double const full = 2.0 * as_double(layout_.micro_batch_tokens + more) /

@@ -12,11 +12,11 @@ namespace {
 using Sizes = std::array<int, mesh_axes>;
 
 /// A pipeline gains little from more micro-batches than this for each stage.
-constexpr std::int64_t most_per_stage = 16;
+constexpr std::int64_t max_per_stage = 16;
 /// A context rank has at least so many tokens of the longest sequence.
-constexpr std::int64_t least_context_tokens = 16;
+constexpr std::int64_t min_context_tokens = 16;
 /// Larger micro-batches than this make no kernel faster; a larger one is tried only if it is configured.
-constexpr std::int64_t most_micro_batch_tokens = 16384;
+constexpr std::int64_t max_micro_batch_tokens = 16384;
 
 /// Passes the sizes of the four axes to `visit`, for every division of the ranks.
 template <class Visit>
@@ -46,7 +46,7 @@ std::vector<std::int64_t> micro_batch_sizes(Config const& config, LayoutChoice c
                                             std::int64_t batch_tokens) {
   std::int64_t const share = (batch_tokens + layout.size(MeshAxis::data) - 1) / layout.size(MeshAxis::data);
   std::int64_t const stages = layout.size(MeshAxis::pipeline);
-  std::int64_t const most_micro_batches = stages == 1 ? 16 : most_per_stage * stages;
+  std::int64_t const max_micro_batches = stages == 1 ? 16 : max_per_stage * stages;
   std::vector<std::int64_t> sizes;
   auto const add = [&](std::int64_t tokens) {
     bool const fits = tokens >= config.model.max_length && tokens <= config.train.batch_tokens;
@@ -55,10 +55,10 @@ std::vector<std::int64_t> micro_batch_sizes(Config const& config, LayoutChoice c
     }
   };
   add(config.train.micro_batch_tokens);
-  std::int64_t const most = std::max(most_micro_batch_tokens, config.train.micro_batch_tokens);
-  std::int64_t const fewest = (share + most - 1) / most;
-  for (std::int64_t parts = 1; parts <= std::max(most_micro_batches, 2 * fewest); parts *= 2) {
-    if (parts >= fewest) {
+  std::int64_t const max = std::max(max_micro_batch_tokens, config.train.micro_batch_tokens);
+  std::int64_t const min = (share + max - 1) / max;
+  for (std::int64_t parts = 1; parts <= std::max(max_micro_batches, 2 * min); parts *= 2) {
+    if (parts >= min) {
       add((share + parts - 1) / parts);
     }
   }
@@ -208,10 +208,10 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
         continue;
       }
       int const context = layout.size(MeshAxis::context);
-      if (context > 1 && longest_sequence < least_context_tokens * context) {
+      if (context > 1 && longest_sequence < min_context_tokens * context) {
         reject(found.rejections, "the length of sequences, with parallel.context",
                fmt::format("{} context ranks would share at most {} tokens, fewer than {} each",
-                           readable_count(context), readable_count(longest_sequence), least_context_tokens));
+                           readable_count(context), readable_count(longest_sequence), min_context_tokens));
         continue;
       }
       auto const tokens = micro_batch_sizes(config, layout, batch_tokens);

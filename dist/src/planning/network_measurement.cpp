@@ -73,13 +73,13 @@ LinkModel measured_message(Communicator const& group) {
 
 /// Buckets as in a backward pass: some under way at a time.
 void reduce_in_buckets(Communicator const& group, Tensor const& tensor) {
-  constexpr std::size_t most_under_way = 4;
+  constexpr std::size_t max_under_way = 4;
   std::vector<Transfer> under_way;
   std::int64_t const bucket = GradientReducer::bucket_for(group.size());
   for (std::int64_t begin = 0; begin < tensor.size(); begin += bucket) {
     std::int64_t const count = std::min(bucket, tensor.size() - begin);
     under_way.push_back(group.start_all_reduce(tensor.rows(begin, count)));
-    while (under_way.size() >= most_under_way) {
+    while (under_way.size() >= max_under_way) {
       std::erase_if(under_way, [](Transfer& transfer) { return transfer.progress(); });
     }
   }
@@ -172,9 +172,9 @@ NetworkModel measure_network(Communicator const& world) {
   int const speaker = static_cast<int>(std::ranges::find(hosts, largest) - hosts.begin());
   network.inside_node = broadcast_value(world, network.inside_node, speaker);
   network.between_nodes = broadcast_value(world, network.between_nodes, 0);
-  auto const most = std::ranges::count(hosts, largest);
+  auto const max = std::ranges::count(hosts, largest);
   network.source = fmt::format("inside a node {}, between nodes {}",
-                               most > 1 ? fmt::format("measured with {} ranks", most) : "assumed",
+                               max > 1 ? fmt::format("measured with {} ranks", max) : "assumed",
                                names.size() > 1 ? fmt::format("measured with {} nodes", names.size()) : "assumed");
   return network;
 }

@@ -14,7 +14,7 @@ namespace {
 /// Of the exact memory of a node, the least that an estimate comes to: a layout above that is not planned exactly.
 constexpr double estimate_error = 1.25;
 /// On more ranks than these a stage's work is composed of its layers', so that many layouts share rehearsals.
-constexpr int most_ranks_rehearsed = 16;
+constexpr int max_ranks_rehearsed = 16;
 
 /// The layers of a stage by content: stages with equal signatures do equal work.
 std::string signature(ModelDescription const& model, std::vector<IndexRange> const& parts) {
@@ -101,11 +101,11 @@ Planner::~Planner() = default;
 Planner::State::State(PlanRequest const& from)
     : request(from), model(describe_model(from.config.model, from.registries.layers)) {}
 
-TypicalPack const& Planner::State::typical(std::int64_t most_tokens, int context) {
-  auto [place, is_new] = packs.try_emplace({most_tokens, context});
+TypicalPack const& Planner::State::typical(std::int64_t max_tokens, int context) {
+  auto [place, is_new] = packs.try_emplace({max_tokens, context});
   if (is_new) {
     constexpr std::int64_t looked_at = 8;
-    auto const whole = request.samples.cut(0, {.most_tokens = most_tokens});
+    auto const whole = request.samples.cut(0, {.max_tokens = max_tokens});
     std::int64_t const count = std::min(whole->count(), looked_at);
     std::vector<std::int64_t> tokens;
     double mean = 0;
@@ -116,14 +116,14 @@ TypicalPack const& Planner::State::typical(std::int64_t most_tokens, int context
     auto const nearest = std::ranges::min_element(
         tokens, {}, [&](std::int64_t one) { return std::abs(static_cast<double>(one) - mean); });
     // The last context rank is the one that is rehearsed; the one with most tokens is waited for.
-    std::int64_t most = 0;
+    std::int64_t max = 0;
     for (int rank = 0; rank < context; ++rank) {
-      auto const split = request.samples.cut(0, {.most_tokens = most_tokens, .context = {rank, context}});
+      auto const split = request.samples.cut(0, {.max_tokens = max_tokens, .context = {rank, context}});
       place->second.pack = split->micro_batch(nearest - tokens.begin());
-      most = std::max(most, tokens_of(place->second.pack));
+      max = std::max(max, tokens_of(place->second.pack));
     }
     place->second.tokens = *nearest;
-    place->second.most_share = static_cast<double>(most) / static_cast<double>(tokens_of(place->second.pack));
+    place->second.max_share = static_cast<double>(max) / static_cast<double>(tokens_of(place->second.pack));
   }
   return place->second;
 }
@@ -139,7 +139,7 @@ Load const& Planner::State::load(LayoutChoice const& layout) {
     int const batches = std::min(request.samples.batches(), looked_at);
     for (int batch = 0; batch < batches; ++batch) {
       auto const cut =
-          request.samples.cut(batch, {.most_tokens = layout.micro_batch_tokens, .data = {0, data}, .equal = equal});
+          request.samples.cut(batch, {.max_tokens = layout.micro_batch_tokens, .data = {0, data}, .equal = equal});
       tokens += static_cast<double>(cut->tokens().all) / data / batches;
       count += static_cast<double>(cut->count()) / batches;
     }
@@ -168,7 +168,7 @@ RankWork const& Planner::work(LayoutChoice const& layout, int stage) {
   if (known != state.works.end()) {
     return known->second;
   }
-  if (layout.ranks() > most_ranks_rehearsed) {
+  if (layout.ranks() > max_ranks_rehearsed) {
     return state.works.emplace(key, state.composed(layout, parts)).first->second;
   }
   PlanRequest const& request = state.request;

@@ -13,7 +13,7 @@ namespace heddle {
 struct TypicalPack {
   Pack pack;
   std::int64_t tokens = 0;
-  double most_share = 1;  ///< tokens of the context rank that has most, divided by the last one's
+  double max_share = 1;  ///< tokens of the context rank that has most, divided by the last one's
 };
 
 /// The micro-batches of a data rank in a step.
@@ -39,7 +39,7 @@ struct PricedWork {
 struct Planner::State {
   explicit State(PlanRequest const& from);
 
-  TypicalPack const& typical(std::int64_t most_tokens, int context);
+  TypicalPack const& typical(std::int64_t max_tokens, int context);
   Load const& load(LayoutChoice const& layout);
   PipelinePlan const& pipeline_plan(LayoutChoice const& layout);
   /// A stage's work as the sum of its layers', which many layouts share.

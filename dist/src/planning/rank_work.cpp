@@ -109,7 +109,7 @@ class StageRehearsal {
       ParameterSpec const& spec = parameter.spec;
       if (spec.stages.size() > 1) {
         work.shared_elements += elements;
-        work.most_holders = std::max(work.most_holders, static_cast<int>(spec.stages.size()));
+        work.max_holders = std::max(work.max_holders, static_cast<int>(spec.stages.size()));
       }
       if (std::ranges::find(spec.gradient_partial_over, MeshAxis::tensor) != spec.gradient_partial_over.end()) {
         work.partial_elements += elements;
@@ -178,7 +178,7 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
       sum.partial_elements += count * layer->partial_elements;
       shared += count * layer->shared_elements;
       sum.shared_elements = std::max(sum.shared_elements, layer->shared_elements);
-      sum.most_holders = std::max(sum.most_holders, std::min(layer->most_holders, stages));
+      sum.max_holders = std::max(sum.max_holders, std::min(layer->max_holders, stages));
       sum.parameter_dtype = layer->parameter_dtype;
     }
   }

@@ -11,20 +11,20 @@ Efficiency efficiency_of(std::vector<StepTimes::Seconds> const& ranks) {
                            [&](double total, StepTimes::Seconds const& rank) { return total + of(rank); });
   };
   double const mean = sum([](StepTimes::Seconds const& rank) { return rank.computing(); }) / count;
-  double greatest = 0;
+  double max = 0;
   double all = 0;
   for (StepTimes::Seconds const& rank : ranks) {
-    greatest = std::max(greatest, rank.computing());
+    max = std::max(max, rank.computing());
     all = std::max(all, rank.all);
   }
-  auto const least = std::ranges::min_element(ranks, {}, &StepTimes::Seconds::communicating);
-  Efficiency result{.load_balance = mean / greatest,
-                    .communication = greatest / all,
+  auto const min = std::ranges::min_element(ranks, {}, &StepTimes::Seconds::communicating);
+  Efficiency result{.load_balance = mean / max,
+                    .communication = max / all,
                     .parallel = mean / all,
-                    .slowest = static_cast<int>(least - ranks.begin())};
+                    .slowest = static_cast<int>(min - ranks.begin())};
   if (ranks.size() > 1) {
-    double const others = sum([](StepTimes::Seconds const& rank) { return rank.communicating; }) - least->communicating;
-    result.waited_less = others / (count - 1) - least->communicating;
+    double const others = sum([](StepTimes::Seconds const& rank) { return rank.communicating; }) - min->communicating;
+    result.waited_less = others / (count - 1) - min->communicating;
   }
   return result;
 }

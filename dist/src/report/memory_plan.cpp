@@ -160,10 +160,10 @@ class Rehearsal {
     std::pair<std::int64_t, std::int64_t> max{1, 1};
     for (std::int64_t const number : numbers) {
       std::int64_t const count = std::min(number, max_micro_batches_per_stage * stages);
-      max = std::max(max, {count, most_in_flight(training_actions(place, count))},
-                     [](auto const& one, auto const& other) {
-                       return std::pair(one.second, one.first) < std::pair(other.second, other.first);
-                     });
+      max =
+          std::max(max, {count, max_in_flight(training_actions(place, count))}, [](auto const& one, auto const& other) {
+            return std::pair(one.second, one.first) < std::pair(other.second, other.first);
+          });
     }
     return max;
   }

@@ -12,7 +12,7 @@ namespace heddle {
 
 namespace {
 
-constexpr std::size_t most_lines = 32;
+constexpr std::size_t max_lines = 32;
 constexpr std::size_t numbers = 11;
 
 std::array<std::int64_t*, numbers> fields(MemoryReport& report) {
@@ -75,7 +75,7 @@ std::vector<Line> lines_of(std::vector<MemoryReport> const& ranks) {
                      extreme({begin, end}, std::greater<>())});
     begin = end;
   }
-  if (lines.size() > most_lines) {
+  if (lines.size() > max_lines) {
     lines = {{"least of a rank", extreme(ranks, std::less<>())}, {"most of a rank", extreme(ranks, std::greater<>())}};
   }
   return lines;

@@ -16,7 +16,7 @@ namespace heddle {
 
 namespace {
 
-constexpr std::size_t most_lines = 64;
+constexpr std::size_t max_lines = 64;
 
 std::array<int, mesh_axes> sizes_of(Mesh const& mesh) {
   return {mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), mesh.size(MeshAxis::context),
@@ -140,14 +140,14 @@ std::string describe_hosts(std::vector<std::string> const& hosts) {
   for (std::string const& host : hosts) {
     ++ranks[host];
   }
-  auto const [least, most] =
+  auto const [min, max] =
       std::minmax_element(ranks.begin(), ranks.end(), [](auto const& a, auto const& b) { return a.second < b.second; });
   if (ranks.size() == 1) {
     return "one host";
   }
-  return least->second == most->second
-             ? fmt::format("{} hosts with {} each", ranks.size(), most->second)
-             : fmt::format("{} hosts with {} to {} each", ranks.size(), least->second, most->second);
+  return min->second == max->second
+             ? fmt::format("{} hosts with {} each", ranks.size(), max->second)
+             : fmt::format("{} hosts with {} to {} each", ranks.size(), min->second, max->second);
 }
 
 std::string describe_stages(Config const& config, ModelDescription const& model, VocabularySizes const& vocabulary) {
@@ -215,10 +215,10 @@ std::string describe_mesh(Config const& config, ModelDescription const& model, M
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     lines.push_back(columns.line(static_cast<int>(rank), hosts[rank]));
   }
-  if (lines.size() > most_lines) {
+  if (lines.size() > max_lines) {
     lines = folded(lines, true);
   }
-  if (lines.size() > most_lines) {
+  if (lines.size() > max_lines) {
     lines = folded(lines, false);
   }
   std::string text =

@@ -93,11 +93,11 @@ RankStatus Activity::status() const {
     status.group = group->id;
     status.group_name = status_text(group->group.name);
     status.members = static_cast<int>(group->group.members.size());
-    std::copy_n(group->group.members.begin(), std::min(RankStatus::most_members, group->group.members.size()),
+    std::copy_n(group->group.members.begin(), std::min(RankStatus::max_members, group->group.members.size()),
                 status.member.begin());
   }
   for (WatchedGroup const& each : groups_) {
-    if (static_cast<std::size_t>(status.groups) < RankStatus::most_groups) {
+    if (static_cast<std::size_t>(status.groups) < RankStatus::max_groups) {
       status.entered[static_cast<std::size_t>(status.groups++)] = {each.id, each.entered.load()};
     }
   }

@@ -22,8 +22,8 @@ using StatusText = std::array<char, 24>;
 
 /// One rank's state, as it is sent to other ranks.
 struct RankStatus {
-  static constexpr std::size_t most_members = 32;
-  static constexpr std::size_t most_groups = 16;
+  static constexpr std::size_t max_members = 32;
+  static constexpr std::size_t max_groups = 16;
   struct Entered {
     std::uint64_t group = 0;
     std::int64_t collectives = 0;
@@ -41,9 +41,9 @@ struct RankStatus {
   std::int64_t elements = 0;
   int peer = -1;    ///< of a message: the other rank in the world
   int members = 0;  ///< of the group; listed below if they are not too many
-  std::array<int, most_members> member{};
+  std::array<int, max_members> member{};
   int groups = 0;
-  std::array<Entered, most_groups> entered{};
+  std::array<Entered, max_groups> entered{};
 };
 
 /// A rank's present verb and phase in atomics: one thread writes, the watch's thread reads a consistent copy.

@@ -41,7 +41,7 @@ std::map<Place, std::set<int>> waiting_places(HangEvidence const& evidence) {
   for (auto const& status : evidence.statuses) {
     if (status && status->waits) {
       Place const place{status->group, status->sequence, status->peer, name_of(*status)};
-      auto const listed = std::min(static_cast<std::size_t>(status->members), RankStatus::most_members);
+      auto const listed = std::min(static_cast<std::size_t>(status->members), RankStatus::max_members);
       places[place].insert(status->member.begin(), status->member.begin() + static_cast<std::ptrdiff_t>(listed));
     }
   }
@@ -134,11 +134,11 @@ std::string hang_report(HangEvidence const& evidence) {
       "no rank has made progress for {} s (train.hang_seconds): this process ends with code 86, the same command goes "
       "on from the newest checkpoint\n",
       evidence.limit_seconds);
-  constexpr std::size_t most_lines = 40;
+  constexpr std::size_t max_lines = 40;
   std::size_t shown = 0;
   for (auto const& [key, line] : lines) {
-    if (++shown > most_lines) {
-      text += fmt::format("  and {} more lines of ranks\n", lines.size() - most_lines);
+    if (++shown > max_lines) {
+      text += fmt::format("  and {} more lines of ranks\n", lines.size() - max_lines);
       break;
     }
     auto const& [order, host, state] = key;

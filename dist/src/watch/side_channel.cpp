@@ -101,7 +101,7 @@ SideChannel::~SideChannel() {
 
 void SideChannel::send(int rank, Kind kind, std::span<std::byte const> content) const {
   Header const header{job_, kind, rank_};
-  std::vector<std::byte> datagram(sizeof header + std::min(content.size(), most_content));
+  std::vector<std::byte> datagram(sizeof header + std::min(content.size(), max_content));
   std::memcpy(datagram.data(), &header, sizeof header);
   std::copy_n(content.begin(), datagram.size() - sizeof header, datagram.begin() + sizeof header);
   for (sockaddr_in const& address : peers_[static_cast<std::size_t>(rank)].addresses) {
@@ -115,7 +115,7 @@ std::optional<SideChannel::Message> SideChannel::receive(std::chrono::millisecon
   if (::poll(ready.data(), ready.size(), static_cast<int>(patience.count())) <= 0 || ready[0].revents == 0) {
     return std::nullopt;
   }
-  std::vector<std::byte> datagram(sizeof(Header) + most_content);
+  std::vector<std::byte> datagram(sizeof(Header) + max_content);
   auto const bytes = ::recv(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT);
   Header header{};
   if (bytes < static_cast<ssize_t>(sizeof header)) {

@@ -24,7 +24,7 @@ class SideChannel {
     int sender;
     std::vector<std::byte> content;
   };
-  static constexpr std::size_t most_content = 60'000;
+  static constexpr std::size_t max_content = 60'000;
 
   /// Opens a socket and exchanges addresses. Collective over `world`. Throws Error if there is no socket.
   explicit SideChannel(Communicator const& world);

@@ -42,7 +42,7 @@ RankStatus status_from(std::span<std::byte const> content) {
   RankStatus status;
   std::memcpy(static_cast<void*>(&status), content.data(), sizeof status);
   status.members = std::max(status.members, 0);
-  status.groups = std::clamp(status.groups, 0, static_cast<int>(RankStatus::most_groups));
+  status.groups = std::clamp(status.groups, 0, static_cast<int>(RankStatus::max_groups));
   return status;
 }
 

@@ -158,16 +158,16 @@ std::vector<IndexRange> bytes_of(TensorInfo const& info, TensorSlice const& slic
 
 }  // namespace
 
-std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, TensorPart part, std::int64_t most_elements) {
+std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, TensorPart part, std::int64_t max_elements) {
   std::int64_t const rows = tensor.shape.empty() ? 1 : tensor.shape.front();
   std::int64_t const elements = tensor.elements();
-  if (elements <= most_elements || rows < 2) {
+  if (elements <= max_elements || rows < 2) {
     return {{tensor.name, part}};
   }
-  std::int64_t const most_rows = std::max<std::int64_t>(1, most_elements / (elements / rows));
+  std::int64_t const max_rows = std::max<std::int64_t>(1, max_elements / (elements / rows));
   std::vector<TensorSlice> slabs;
-  for (std::int64_t row = 0; row < rows; row += most_rows) {
-    slabs.push_back({tensor.name, part, 0, row, std::min(most_rows, rows - row)});
+  for (std::int64_t row = 0; row < rows; row += max_rows) {
+    slabs.push_back({tensor.name, part, 0, row, std::min(max_rows, rows - row)});
   }
   return slabs;
 }

@@ -28,7 +28,7 @@ constexpr std::int64_t max_new_data = std::int64_t{1} << 20;
 constexpr std::int64_t max_tokens_in_step = std::int64_t{1} << 32;
 constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
 constexpr std::int64_t max_index_bytes = std::int64_t{64} << 20;
-static_assert(max_config_bytes + max_index_bytes + 2 * dataset_format::most_model_bytes < max_state_bytes);
+static_assert(max_config_bytes + max_index_bytes + 2 * dataset_format::max_model_bytes < max_state_bytes);
 
 void write_training(hdf5::File& file, TrainingState const& state) {
   hdf5::Group training = file.create_group("training");
@@ -267,8 +267,8 @@ CheckpointIndex read_state_file(std::span<std::uint8_t const> bytes, std::string
   contents.valid_dataset = file.has_attribute("valid_dataset") ? file.string_attribute("valid_dataset") : "";
   contents.losses = read_losses(file, contents.state.step);
   contents.config = file.read_bytes("config", max_config_bytes);
-  contents.source_model = file.read_bytes("vocabulary/source", dataset_format::most_model_bytes);
-  contents.target_model = file.read_bytes("vocabulary/target", dataset_format::most_model_bytes);
+  contents.source_model = file.read_bytes("vocabulary/source", dataset_format::max_model_bytes);
+  contents.target_model = file.read_bytes("vocabulary/target", dataset_format::max_model_bytes);
   index.tensors = read_index(file.read_bytes("index", max_index_bytes), path, file_bytes);
   return index;
 }

@@ -34,7 +34,7 @@ constexpr std::string_view temporary_prefix = ".tmp-";
 constexpr std::string_view rejected_prefix = "rejected-";
 constexpr char const* best_name = "best";
 constexpr char const* lock_name = ".lock";
-constexpr std::int64_t least_kept = 2;
+constexpr std::int64_t min_kept = 2;
 constexpr auto leftover_age = std::chrono::hours(24);
 
 bool has_rejected(fs::path const& directory) {
@@ -167,7 +167,7 @@ CheckpointStore store_at(fs::path const& place) {
     throw DataError(place.string() + ": no such directory" + relative_to(place) +
                     "; expected a run's, its checkpoints' or one checkpoint's");
   }
-  return {fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place, least_kept};
+  return {fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place, min_kept};
 }
 
 }  // namespace
@@ -188,7 +188,7 @@ std::optional<std::int64_t> checkpoint_step(std::string const& directory_name) {
 }
 
 CheckpointStore::CheckpointStore(fs::path directory, std::int64_t keep)
-    : directory_(std::move(directory)), keep_(std::max(keep, least_kept)) {}
+    : directory_(std::move(directory)), keep_(std::max(keep, min_kept)) {}
 
 std::string CheckpointStore::temporary_name(std::string const& what) const {
   return std::string(temporary_prefix) + what + "-" + host_name() + "-" + std::to_string(::getpid());

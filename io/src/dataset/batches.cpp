@@ -46,7 +46,7 @@ std::int64_t rows_of_rank(std::int64_t length, GroupMember context) {
 std::vector<IndexRange> cut_share(std::span<std::int64_t const> costs, MicroBatchCut const& cut) {
   IndexRange const mine = cut_evenly(costs, cut.data.ranks)[static_cast<std::size_t>(cut.data.rank)];
   auto const own = costs.subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.count()));
-  auto ranges = cut_by_tokens(own, cut.most_tokens);
+  auto ranges = cut_by_tokens(own, cut.max_tokens);
   if (cut.equal && !ranges.empty()) {
     ranges = cut_evenly(own, static_cast<int>(ranges.size()));
     std::erase_if(ranges, [](IndexRange const& range) { return range.count() == 0; });
@@ -65,7 +65,8 @@ BatchPlanner::BatchPlanner(SampleSource const& samples, Limits const& limits, st
       key_(random_key(seed, "batches.order")),
       totals_(samples.totals(0, limits.max_length)) {
   if (totals_.usable == 0) {
-    throw DataError(fmt::format("all {} are longer than model.max_length = {}", samples_.words(), limits_.max_length));
+    throw DataError(
+        fmt::format("all {} are longer than model.max_length = {}", samples_.describe(), limits_.max_length));
   }
 }
 
@@ -108,7 +109,7 @@ GlobalBatch BatchPlanner::next() {
     batch = next_of_epoch();
   }
   if (batch.samples.empty()) {
-    throw DataError(fmt::format("epoch {}: all {} are longer than model.max_length = {}", epoch_, samples_.words(),
+    throw DataError(fmt::format("epoch {}: all {} are longer than model.max_length = {}", epoch_, samples_.describe(),
                                 limits_.max_length));
   }
   return batch;
@@ -130,7 +131,7 @@ void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
   if (!known || place > std::ssize(order_)) {
     throw DataError(
         fmt::format("epoch {}, window {}, sample {} is no place in {}; is it the dataset the run began with?", epoch,
-                    window, place, samples_.words()));
+                    window, place, samples_.describe()));
   }
   place_ = place;
 }

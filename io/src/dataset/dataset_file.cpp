@@ -88,7 +88,7 @@ void DatasetFile::check_format() {
 void DatasetFile::read_vocabulary(std::optional<Vocabulary> const& known) {
   std::vector<std::string> models;
   for (char const* const side : side_names(lines_)) {
-    models.push_back(file_.read_bytes(fmt::format("{}/model", side), most_model_bytes));
+    models.push_back(file_.read_bytes(fmt::format("{}/model", side), max_model_bytes));
   }
   std::string const recorded = file_.string_attribute("vocabulary_digest");
   vocabulary_digest_ = sha256(sha256(models.front()) + sha256(models.back()));
@@ -142,9 +142,9 @@ void DatasetFile::verify() const {
 
 LengthCounts DatasetFile::read_lengths(hdf5::Array const& array) const {
   array.expect(hdf5::ElementType::int64, {hdf5::any_extent, 2});
-  if (array.shape()[0] > most_lengths) {
+  if (array.shape()[0] > max_lengths) {
     throw DataError(
-        fmt::format("{}: counts {} lengths, expected at most {}", array.where(), array.shape()[0], most_lengths));
+        fmt::format("{}: counts {} lengths, expected at most {}", array.where(), array.shape()[0], max_lengths));
   }
   std::vector<std::int64_t> const flat = array.read<std::int64_t>();
   LengthCounts counts;

@@ -111,10 +111,10 @@ std::vector<int64_t> choose_numbers(int64_t count, std::mt19937_64& generator) {
   return chosen;
 }
 
-void write_lines(PendingFile& pending, std::span<int64_t const> numbers, std::string (*in_words)(int64_t)) {
+void write_lines(PendingFile& pending, std::span<int64_t const> numbers, std::string (*describe)(int64_t)) {
   std::string text;
   for (int64_t const number : numbers) {
-    text += in_words(number) + '\n';
+    text += describe(number) + '\n';
   }
   write_new_file(pending.temporary(), text);
   pending.sync();
@@ -122,15 +122,15 @@ void write_lines(PendingFile& pending, std::span<int64_t const> numbers, std::st
 
 void check(DemoDataOptions const& options) {
   // With half of all numbers, even the largest share still has numbers to be drawn from.
-  constexpr int64_t most = 500'000;
-  int64_t const least = std::min({options.train - 200, options.valid - 1, options.test - 1});
+  constexpr int64_t max = 500'000;
+  int64_t const min = std::min({options.train - 200, options.valid - 1, options.test - 1});
   int64_t const largest = std::max({options.train, options.valid, options.test});
-  if (least < 0 || largest > most || options.train + options.valid + options.test > most) {
+  if (min < 0 || largest > max || options.train + options.valid + options.test > max) {
     throw UsageError(
         fmt::format("{} training, {} validation and {} test numbers: expected at least 200, 1 and 1, and at most {} "
                     "together",
                     readable_count(options.train), readable_count(options.valid), readable_count(options.test),
-                    readable_count(most)));
+                    readable_count(max)));
   }
 }
 
@@ -180,13 +180,13 @@ void write_demo_data(DemoDataOptions const& options) {
   PendingDirectory directory(options.directory);
   std::list<PendingFile> files;
   for (auto const& [name, part] : parts) {
-    for (auto const& [extension, in_words] : {std::pair{".en", &english_number}, std::pair{".de", &german_number}}) {
+    for (auto const& [extension, describe] : {std::pair{".en", &english_number}, std::pair{".de", &german_number}}) {
       PendingFile& file = files.emplace_back(options.directory / (std::string(name) + extension));
       if (!options.overwrite && std::filesystem::exists(file.target())) {
         throw UsageError(
             fmt::format("{} exists: choose another --out, or replace it with --overwrite", file.target().string()));
       }
-      write_lines(file, part, in_words);
+      write_lines(file, part, describe);
     }
   }
   for (PendingFile& file : files) {

@@ -17,9 +17,9 @@ inline constexpr std::int64_t version = 3;
 inline constexpr std::int64_t block_bytes = std::int64_t{128} << 10;
 inline constexpr std::int64_t digest_bytes = 32;
 /// Larger vocabulary models are refused.
-inline constexpr std::int64_t most_model_bytes = std::int64_t{64} << 20;
+inline constexpr std::int64_t max_model_bytes = std::int64_t{64} << 20;
 /// More different lengths are refused.
-inline constexpr std::int64_t most_lengths = 1'000'000;
+inline constexpr std::int64_t max_lengths = 1'000'000;
 
 inline hdf5::ElementType token_type(std::int32_t vocabulary) {
   return vocabulary <= 65536 ? hdf5::ElementType::uint16 : hdf5::ElementType::int32;

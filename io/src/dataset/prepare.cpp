@@ -37,7 +37,9 @@ struct Texts {
   std::vector<Path> sides;  ///< source and target, or one text
   int64_t lines = 0;
 
-  std::string words() const { return sides.front().string() + (sides.size() > 1 ? " and " + sides[1].string() : ""); }
+  std::string describe() const {
+    return sides.front().string() + (sides.size() > 1 ? " and " + sides[1].string() : "");
+  }
 };
 
 int64_t file_bytes(Path const& path) {
@@ -82,7 +84,7 @@ std::string read_file(Path const& path) {
     reason = std::strerror(ENOENT) + relative_to(path);
   } else if (!std::filesystem::is_regular_file(path, failure)) {
     reason = "it is no regular file";
-  } else if (file_bytes(path) > dataset_format::most_model_bytes) {
+  } else if (file_bytes(path) > dataset_format::max_model_bytes) {
     reason = "it is larger than 64 MiB";
   }
   std::ifstream file;
@@ -183,7 +185,7 @@ class EncodedTexts {
     for (std::size_t index = 0; index < sides_.size(); ++index) {
       auto const& [reader, tokenizer, ids] = sides_[index];
       report.tokens[index] += std::ssize(ids);
-      report.most_tokens[index] = std::max(report.most_tokens[index], std::ssize(ids));
+      report.max_tokens[index] = std::max(report.max_tokens[index], std::ssize(ids));
       report.unknown_tokens += std::count(ids.begin(), ids.end(), tokenizer.unknown_id());
     }
   }
@@ -193,7 +195,7 @@ class EncodedTexts {
     if (std::any_of(sides_.begin(), sides_.end(),
                     [&](Side const& side) { return side.reader.line_number() != texts_.lines; })) {
       throw DataError(
-          fmt::format("{} changed while being read (pipes cannot be read twice; use files)", texts_.words()));
+          fmt::format("{} changed while being read (pipes cannot be read twice; use files)", texts_.describe()));
     }
   }
 
@@ -212,19 +214,19 @@ class EncodedTexts {
 /// The files of one dataset: each has at most `most` samples, if that is above 0.
 class DatasetFiles {
  public:
-  DatasetFiles(Path directory, std::string name, Vocabulary vocabulary, bool lines, int64_t most)
+  DatasetFiles(Path directory, std::string name, Vocabulary vocabulary, bool lines, int64_t max)
       : directory_(std::move(directory)),
         name_(std::move(name)),
         vocabulary_(std::move(vocabulary)),
         lines_(lines),
-        most_(most) {}
+        max_(max) {}
 
   /// The file for the next sample.
   DatasetWriter& writer() {
-    if (writers_.empty() || (most_ > 0 && writers_.back().size() == most_)) {
+    if (writers_.empty() || (max_ > 0 && writers_.back().size() == max_)) {
       finish();
       Path const path =
-          directory_ / (most_ > 0 ? fmt::format("{}-{:05}.h5", name_, writers_.size() + 1) : name_ + ".h5");
+          directory_ / (max_ > 0 ? fmt::format("{}-{:05}.h5", name_, writers_.size() + 1) : name_ + ".h5");
       lines_ ? writers_.emplace_back(path, vocabulary_.source) : writers_.emplace_back(path, vocabulary_);
     }
     return writers_.back();
@@ -244,7 +246,7 @@ class DatasetFiles {
   std::string name_;
   Vocabulary vocabulary_;
   bool lines_;
-  int64_t most_;
+  int64_t max_;
   std::vector<DatasetWriter> writers_;
 };
 
@@ -274,9 +276,9 @@ PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabular
       report.invalid > 0 ? fmt::format(", {} not UTF-8", readable_count(report.invalid)) : std::string();
   if (report.samples == 0) {
     throw DataError(pairs ? fmt::format("{}: no sentence pair can be used: {} empty, {} longer than {} tokens{}",
-                                        texts.words(), readable_count(report.empty), readable_count(report.too_long),
+                                        texts.describe(), readable_count(report.empty), readable_count(report.too_long),
                                         readable_count(options.max_length), invalid)
-                          : fmt::format("{}: none of its {} lines has a token{}", texts.words(),
+                          : fmt::format("{}: none of its {} lines has a token{}", texts.describe(),
                                         readable_count(texts.lines), invalid));
   }
   progress.finish(texts.lines, pairs ? fmt::format(" -> {} pairs, {} empty and {} too long left out{}",

@@ -51,7 +51,7 @@ std::span<std::uint8_t const> ArrayCache::block(ProtectedArray const& array, std
   }
   std::vector<std::uint8_t> bytes = array.read_block(index);
   bytes_ += std::ssize(bytes);
-  while (!entries_.empty() && bytes_ > most_bytes_) {
+  while (!entries_.empty() && bytes_ > max_bytes_) {
     bytes_ -= std::ssize(entries_.back().bytes);
     places_.erase(entries_.back().key);
     entries_.pop_back();

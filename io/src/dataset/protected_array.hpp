@@ -17,7 +17,7 @@ class ProtectedArray;
 /// Keeps the blocks that were read last, of several arrays, within a limit of bytes (but at least one).
 class ArrayCache {
  public:
-  explicit ArrayCache(std::int64_t bytes) : most_bytes_(bytes) {}
+  explicit ArrayCache(std::int64_t bytes) : max_bytes_(bytes) {}
 
   /// A block's bytes, read and checked unless they are here; valid until the next call.
   std::span<std::uint8_t const> block(ProtectedArray const& array, std::int64_t index);
@@ -32,7 +32,7 @@ class ArrayCache {
   std::list<Entry> entries_;  ///< latest first
   std::map<Key, std::list<Entry>::iterator> places_;
   std::int64_t bytes_ = 0;
-  std::int64_t most_bytes_;
+  std::int64_t max_bytes_;
 };
 
 /// A one-dimensional array of a dataset file whose blocks have digests.

@@ -39,7 +39,7 @@ GroupMember member(Mesh const& mesh, MeshAxis axis) {
 
 /// As micro_batch_cut.
 MicroBatchCut cut_of(TrainConfig const& train, Mesh const& mesh) {
-  MicroBatchCut cut{.most_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)};
+  MicroBatchCut cut{.max_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)};
   if (!train.deterministic) {
     cut.data = member(mesh, MeshAxis::data);
     cut.equal = mesh.size(MeshAxis::pipeline) > 1;
@@ -151,7 +151,7 @@ std::vector<Pack> RunPacks::of_validation(TrainConfig const& train, Mesh const& 
     return {};
   }
   SampledMicroBatches const micro_batches(
-      *validation_, validated_, {.most_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)});
+      *validation_, validated_, {.max_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)});
   IndexRange const mine = share(micro_batches.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data));
   return all ? all_of(micro_batches, mine) : largest_of(micro_batches, mine);
 }

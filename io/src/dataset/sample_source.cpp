@@ -53,7 +53,7 @@ SampleTotals PairSource::totals(std::int64_t epoch, std::int64_t max_length) con
   return totals;
 }
 
-std::string PairSource::words() const {
+std::string PairSource::describe() const {
   return fmt::format("{} sentence pairs", readable_count(size(0)));
 }
 
@@ -120,7 +120,7 @@ void DatasetSamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> 
   fill_tokens(into, std::span(pairs_).first(indices.size()), dataset_.vocabulary().special_ids());
 }
 
-std::string DatasetSamples::words() const {
+std::string DatasetSamples::describe() const {
   return fmt::format("{} sentence pairs{}", readable_count(dataset_.size()),
                      form_ == PairForm::prefixed ? ", the sources as prefixes of the targets" : "");
 }

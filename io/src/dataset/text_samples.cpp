@@ -136,7 +136,7 @@ SampleTotals TextSamples::totals(std::int64_t epoch, std::int64_t max_length) co
   return totals;
 }
 
-std::string TextSamples::words() const {
+std::string TextSamples::describe() const {
   std::int64_t cut = 0;
   for (auto const& [length, lines] : lines_->lengths()) {
     cut += length + 1 > rule_.max_length ? lines : 0;
@@ -153,10 +153,11 @@ PrefixedTextSamples::PrefixedTextSamples(std::unique_ptr<TextLines> lines, TextR
       key_(rule.seed ? random_key(*rule.seed, "text.prefixes") : random_key(0, "text.prefixes.measuring")) {}
 
 std::int64_t PrefixedTextSamples::prefix(std::int64_t epoch, std::int64_t index) const {
-  auto const words = Philox::words(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-                                          static_cast<std::uint32_t>(epoch), 0});
+  auto const describe =
+      Philox::describe(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                              static_cast<std::uint32_t>(epoch), 0});
   auto const tokens = static_cast<std::uint64_t>(length(epoch, index));
-  return 1 + static_cast<std::int64_t>(std::uint64_t{words[0]} * tokens >> 32);
+  return 1 + static_cast<std::int64_t>(std::uint64_t{describe[0]} * tokens >> 32);
 }
 
 std::int64_t PrefixedTextSamples::predicted(std::int64_t epoch, std::int64_t index) const {
@@ -181,15 +182,16 @@ MaskedTextSamples::MaskedTextSamples(std::unique_ptr<TextLines> lines, TextRule 
       key_(rule.seed ? random_key(*rule.seed, "text.masks") : random_key(0, "text.masks.measuring")) {}
 
 MaskedTextSamples::Draw MaskedTextSamples::draw(std::int64_t epoch, std::int64_t index, std::size_t position) const {
-  auto const words = Philox::words(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-                                          static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(position)});
+  auto const describe =
+      Philox::describe(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                              static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(position)});
   auto const share = [](std::uint32_t word) { return std::ldexp(static_cast<double>(word), -32); };
-  Draw draw{.number = share(words[0]), .masked = {position, Masked::Input::unchanged, 0}};
-  if (share(words[1]) < 0.8) {
+  Draw draw{.number = share(describe[0]), .masked = {position, Masked::Input::unchanged, 0}};
+  if (share(describe[1]) < 0.8) {
     draw.masked.input = Masked::Input::mask;
-  } else if (share(words[1]) < 0.9) {
+  } else if (share(describe[1]) < 0.9) {
     draw.masked.input = Masked::Input::random;
-    std::uint64_t const scaled = std::uint64_t{words[2]} * static_cast<std::uint64_t>(rule().vocabulary);
+    std::uint64_t const scaled = std::uint64_t{describe[2]} * static_cast<std::uint64_t>(rule().vocabulary);
     draw.masked.random_token = static_cast<std::int32_t>(scaled >> 32);
   }
   return draw;
@@ -197,7 +199,7 @@ MaskedTextSamples::Draw MaskedTextSamples::draw(std::int64_t epoch, std::int64_t
 
 std::vector<MaskedTextSamples::Masked> MaskedTextSamples::masked(std::int64_t epoch, std::int64_t index) const {
   std::vector<Masked> chosen;
-  std::optional<Draw> least;
+  std::optional<Draw> min;
   std::size_t position = 0;
   for (TextSequences::Piece const& piece : pieces(epoch, index)) {
     for (std::int64_t token = 0; token < piece.count; ++token, ++position) {
@@ -208,13 +210,13 @@ std::vector<MaskedTextSamples::Masked> MaskedTextSamples::masked(std::int64_t ep
       if (here.number < mask_rate_) {
         chosen.push_back(here.masked);
       }
-      if (!least || here.number < least->number) {
-        least = here;
+      if (!min || here.number < min->number) {
+        min = here;
       }
     }
   }
   if (chosen.empty()) {  // without any other token the end token: the rest of a line that was cut
-    chosen.push_back(least ? least->masked : draw(epoch, index, 0).masked);
+    chosen.push_back(min ? min->masked : draw(epoch, index, 0).masked);
   }
   return chosen;
 }

@@ -16,7 +16,7 @@ namespace json = boost::json;
 namespace fs = std::filesystem;
 
 constexpr std::string_view format_name = "heddle kernel times, version 1";
-constexpr std::streamoff most_bytes = std::streamoff{16} << 20;
+constexpr std::streamoff max_bytes = std::streamoff{16} << 20;
 
 std::string json_string(std::string_view text) {
   return json::serialize(json::string(text));
@@ -98,7 +98,7 @@ TimingsByMachine read_kernel_timings(fs::path const& path) {
   if (fs::is_regular_file(path, problem)) {  // a FIFO would wait for a writer
     file.open(path, std::ios::binary | std::ios::ate);
   }
-  if (!file.is_open() || !file || file.tellg() > most_bytes) {
+  if (!file.is_open() || !file || file.tellg() > max_bytes) {
     throw DataError(fmt::format("{}: cannot be read as a file of kernel times", path.string()));
   }
   file.seekg(0);

@@ -15,7 +15,7 @@ namespace heddle::hdf5 {
 namespace {
 
 constexpr int deepest_nesting = 8;
-constexpr std::int64_t most_objects = 1'000'000;
+constexpr std::int64_t max_objects = 1'000'000;
 constexpr int highest_rank = 8;
 constexpr std::int64_t largest_chunk_bytes = std::int64_t{256} << 20;
 
@@ -33,7 +33,7 @@ struct Walk {
 herr_t collect_link(hid_t, char const* name, H5L_info_t const* info, void* data) {
   try {
     auto& links = *static_cast<std::vector<Link>*>(data);
-    if (static_cast<std::int64_t>(links.size()) >= most_objects) {
+    if (static_cast<std::int64_t>(links.size()) >= max_objects) {
       return -1;
     }
     links.push_back({name, info->type});
@@ -133,7 +133,7 @@ void check_group(hid_t group, std::string const& name, int depth, Walk& walk) {
     if (link.type != H5L_TYPE_HARD) {
       throw DataError(place + ": is a soft or external link; only hard links are followed");
     }
-    if (++walk.objects > most_objects) {
+    if (++walk.objects > max_objects) {
       throw DataError(walk.path + ": holds more than a million objects");
     }
     Handle object(require(H5Oopen(group, link.name.c_str(), H5P_DEFAULT), place, "open it"), H5Oclose);

@@ -240,12 +240,12 @@ Array Group::array(std::string const& name) const {
   return {file_, path, {require(id, file_->path + ": " + path, "open the dataset, is it missing?"), H5Dclose, file_}};
 }
 
-std::string Group::read_bytes(std::string const& name, std::int64_t most) const {
+std::string Group::read_bytes(std::string const& name, std::int64_t max) const {
   Array const bytes = array(name);
   bytes.expect(ElementType::uint8, {any_extent});
-  if (bytes.size() > most) {
+  if (bytes.size() > max) {
     throw DataError(bytes.where() + ": has " + std::to_string(bytes.size()) + " bytes, expected at most " +
-                    std::to_string(most));
+                    std::to_string(max));
   }
   auto const values = bytes.read<std::uint8_t>();
   return {values.begin(), values.end()};

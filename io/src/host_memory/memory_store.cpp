@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int most_writers_on_host = 4;
+constexpr int max_writers_on_host = 4;
 constexpr std::int64_t room_for_state = std::int64_t{16} << 20;
 constexpr std::size_t short_digest = 16;
 constexpr char const* unfinished_prefix = ".tmp-";
@@ -187,7 +187,7 @@ std::vector<int> MemoryStore::choose_writers(std::int64_t writers) const {
   }
   std::vector<int> chosen;
   for (std::vector<int> const& ranks : hosts_->ranks) {
-    auto const count = std::min(static_cast<int>(ranks.size()), most_writers_on_host);
+    auto const count = std::min(static_cast<int>(ranks.size()), max_writers_on_host);
     for (int writer = 0; writer < count; ++writer) {
       chosen.push_back(ranks[static_cast<std::size_t>(writer) * ranks.size() / static_cast<std::size_t>(count)]);
     }
@@ -390,7 +390,7 @@ void MemoryStore::remove_named(bool own) const {
   }
 }
 
-void MemoryStore::remove_strangers() const {
+void MemoryStore::remove_stale() const {
   remove_named(false);
 }
 

@@ -19,7 +19,7 @@ namespace heddle {
 
 namespace {
 
-constexpr std::size_t most_buckets = 30;
+constexpr std::size_t max_buckets = 30;
 
 // Fields of tensorflow.Event, Summary, Summary.Value and the messages inside, by their names in TensorFlow's
 // event.proto, summary.proto and tensor.proto.
@@ -34,7 +34,7 @@ constexpr int summary = 1, tag = 1, simple_value = 2, image = 4, histogram = 5, 
 constexpr int plugin_data = 1, plugin_name = 1;
 }  // namespace value
 namespace histogram {
-constexpr int least = 1, most = 2, count = 3, sum = 4, sum_of_squares = 5, bucket_limits = 6, buckets = 7;
+constexpr int min = 1, max = 2, count = 3, sum = 4, sum_of_squares = 5, bucket_limits = 6, buckets = 7;
 }
 namespace image {
 constexpr int height = 1, width = 2, colorspace = 3, encoded = 4;
@@ -126,8 +126,8 @@ void EventFile::histogram(std::int64_t step, std::string_view tag, std::span<dou
     return;
   }
   std::ranges::sort(finite);
-  double const width = (finite.back() - finite.front()) / static_cast<double>(most_buckets);
-  std::size_t const buckets = width > 0 ? most_buckets : 1;
+  double const width = (finite.back() - finite.front()) / static_cast<double>(max_buckets);
+  std::size_t const buckets = width > 0 ? max_buckets : 1;
   std::vector<double> limits;
   std::vector<double> counts;
   auto next = finite.begin();
@@ -139,8 +139,8 @@ void EventFile::histogram(std::int64_t step, std::string_view tag, std::span<dou
   }
   double const squares = std::inner_product(finite.begin(), finite.end(), finite.begin(), 0.0);
   Message const content = Message()
-                              .number(histogram::least, finite.front())
-                              .number(histogram::most, finite.back())
+                              .number(histogram::min, finite.front())
+                              .number(histogram::max, finite.back())
                               .number(histogram::count, static_cast<double>(finite.size()))
                               .number(histogram::sum, std::accumulate(finite.begin(), finite.end(), 0.0))
                               .number(histogram::sum_of_squares, squares)

@@ -38,8 +38,8 @@ std::string compressed(std::string const& bytes) {
 }  // namespace
 
 std::string to_png(GreyImage const& image) {
-  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  bool const possible = image.width > 0 && image.height > 0 && image.width <= most && image.height <= most;
+  constexpr std::int64_t max = std::numeric_limits<std::int32_t>::max();
+  bool const possible = image.width > 0 && image.height > 0 && image.width <= max && image.height <= max;
   if (!possible || static_cast<std::int64_t>(image.pixels.size()) != image.width * image.height) {
     throw Error(
         fmt::format("an image of {} x {} has {} pixels; expected at least one row and column, and their product",

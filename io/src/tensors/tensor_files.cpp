@@ -34,9 +34,9 @@ std::vector<std::size_t> choose_files(std::vector<StreamedTensor> const& tensors
   std::vector<std::int64_t> filled(files, 0);
   std::vector<std::size_t> chosen(tensors.size());
   for (std::size_t const tensor : order) {
-    auto const least = std::min_element(filled.begin(), filled.end());
-    *least += std::max<std::int64_t>(bytes_of(tensors[tensor]), 1);
-    chosen[tensor] = static_cast<std::size_t>(least - filled.begin());
+    auto const min = std::min_element(filled.begin(), filled.end());
+    *min += std::max<std::int64_t>(bytes_of(tensors[tensor]), 1);
+    chosen[tensor] = static_cast<std::size_t>(min - filled.begin());
   }
   return chosen;
 }

@@ -26,7 +26,7 @@ constexpr std::int64_t round_elements = std::int64_t{1} << 23;
 /// The chunks of one file, in the order of their offsets.
 class Chunks {
  public:
-  Chunks(TensorFile const& file, std::int64_t most) : file_(file), most_(most) {}
+  Chunks(TensorFile const& file, std::int64_t max) : file_(file), max_(max) {}
 
   bool done() const { return extent_ == file_.extents.size(); }
   /// The offset of the next chunk in the file.
@@ -35,7 +35,7 @@ class Chunks {
   }
   TensorChunk next() {
     TensorExtent const& extent = file_.extents[extent_];
-    std::int64_t const end = std::min(begin_ + most_, extent.elements);
+    std::int64_t const end = std::min(begin_ + max_, extent.elements);
     TensorChunk const chunk{extent.tensor, extent.part, {begin_, end}};
     begin_ = end;
     if (begin_ == extent.elements) {
@@ -47,7 +47,7 @@ class Chunks {
 
  private:
   TensorFile const& file_;
-  std::int64_t most_;
+  std::int64_t max_;
   std::size_t extent_ = 0;
   std::int64_t begin_ = 0;
 };
@@ -87,9 +87,9 @@ class Streaming {
   Streaming(std::vector<int> const& writers, int rank, TensorFiles const& planned, TensorStream& tensors)
       : writers_(writers), planned_(planned), tensors_(tensors) {
     std::int64_t const files = std::ssize(planned.files);
-    std::int64_t const most = std::clamp(round_elements / files, smallest_chunk, largest_chunk);
+    std::int64_t const max = std::clamp(round_elements / files, smallest_chunk, largest_chunk);
     for (std::size_t file = 0; file < planned.files.size(); ++file) {
-      chunks_.emplace_back(planned.files[file], most);
+      chunks_.emplace_back(planned.files[file], max);
       if (writers[file] == rank) {
         own_ = file;
       }

@@ -53,9 +53,9 @@ std::size_t ill_formed_length(std::string_view text) noexcept {
   }
   std::size_t const wanted = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
   // The second byte's bounds leave out what is overlong, a surrogate or above U+10FFFF.
-  unsigned char const least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  unsigned char const greatest = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (text.size() < 2 || byte(1) < least || byte(1) > greatest) {
+  unsigned char const min = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  unsigned char const max = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  if (text.size() < 2 || byte(1) < min || byte(1) > max) {
     return 1;
   }
   std::size_t length = 2;

@@ -89,7 +89,7 @@ struct Distances {
 };
 
 /// Room for every diagonal of two blocks, and for those of the columns beyond the queries.
-constexpr std::int64_t most_diagonals = 2 * attention_block + tile_columns;
+constexpr std::int64_t max_diagonals = 2 * attention_block + tile_columns;
 
 /// Scores += unit * the head's biases.
 template <class Head, class Real = typename Head::Real>
@@ -97,7 +97,7 @@ KOKKOS_INLINE_FUNCTION void add_bias(Head const& head, Block queries, Block keys
   Distances<Head> const distances(head, queries, keys);
   Real const* const bias = head.view.bias[head.head];
   if (distances.consecutive) {
-    Real by_diagonal[most_diagonals] = {};
+    Real by_diagonal[max_diagonals] = {};
     for (std::int64_t t = 0; t < distances.diagonals(); ++t) {
       by_diagonal[t] = unit * bias[distances.index_of(t)];
     }
@@ -123,7 +123,7 @@ KOKKOS_INLINE_FUNCTION void add_bias_gradient(Head const& head, Block queries, B
   Distances<Head> const distances(head, queries, keys);
   if (distances.consecutive) {
     constexpr std::int64_t copies = 4;  // consecutive keys add to other memory, so that no addition waits for another
-    Real by_diagonal[copies][most_diagonals] = {};
+    Real by_diagonal[copies][max_diagonals] = {};
     for (std::int64_t j = 0; j < keys.count; ++j) {
       Real* const own = by_diagonal[j % copies] + keys.count - 1 - j;
       for (std::int64_t i = 0; i < queries.count; ++i) {

@@ -34,21 +34,21 @@ class BackwardHeads {
   BackwardHeads(Head<Element> const& head, Head<Element> const& next, BackwardRows<Element> const& rows,
                 Scratch scratch)
       : head_(head), next_(next), view_(head.view), rows_(rows), stride_(tile_stride(head.view)) {
-    std::int64_t const most_keys = block_rows(head.keys);
-    std::int64_t const most_queries = block_rows(head.queries);
-    std::int64_t const columns = round_up(most_queries, lanes::width);
-    q_ = scratch.tile(most_queries, stride_);
-    grad_output_ = scratch.tile(most_queries, stride_);
-    k_ = scratch.tile(most_keys, stride_);
+    std::int64_t const max_keys = block_rows(head.keys);
+    std::int64_t const max_queries = block_rows(head.queries);
+    std::int64_t const columns = round_up(max_queries, lanes::width);
+    q_ = scratch.tile(max_queries, stride_);
+    grad_output_ = scratch.tile(max_queries, stride_);
+    k_ = scratch.tile(max_keys, stride_);
     q_transposed_ = scratch.tile(stride_, columns);
     grad_output_transposed_ = scratch.tile(stride_, columns);
-    weights_ = scratch.tile(most_keys, columns);
-    grad_scores_ = scratch.tile(most_keys, columns);
-    kept_ = scratch.tile(round_up(most_keys, 8), columns);
-    slopes_ = view_.soft_cap > 0 ? scratch.tile(most_keys, columns) : Tile<float>{};
-    spare_ = scratch.tile(most_keys, stride_);
-    grad_k_ = scratch.tile(most_keys, stride_);
-    grad_v_ = scratch.tile(most_keys, stride_);
+    weights_ = scratch.tile(max_keys, columns);
+    grad_scores_ = scratch.tile(max_keys, columns);
+    kept_ = scratch.tile(round_up(max_keys, 8), columns);
+    slopes_ = view_.soft_cap > 0 ? scratch.tile(max_keys, columns) : Tile<float>{};
+    spare_ = scratch.tile(max_keys, stride_);
+    grad_k_ = scratch.tile(max_keys, stride_);
+    grad_v_ = scratch.tile(max_keys, stride_);
     grad_q_ = scratch.tile(view_.sharing * head.queries, stride_);
   }
 

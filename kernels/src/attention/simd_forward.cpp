@@ -94,13 +94,13 @@ class QueryBlock {
         stride_(tile_stride(head.view)),
         softmax_(round_up(queries.count, lanes::width)) {
     std::int64_t const columns = softmax_.vectors * lanes::width;
-    std::int64_t const most_keys = block_rows(head.keys);
+    std::int64_t const max_keys = block_rows(head.keys);
     q_transposed_ = scratch.tile(stride_, columns);
-    v_ = scratch.tile(most_keys, stride_);
-    weights_ = scratch.tile(most_keys, columns);
-    kept_ = scratch.tile(round_up(most_keys, 8), columns);
+    v_ = scratch.tile(max_keys, stride_);
+    weights_ = scratch.tile(max_keys, columns);
+    kept_ = scratch.tile(round_up(max_keys, 8), columns);
     sums_ = scratch.tile(block_rows(head.queries), stride_);
-    spare_ = scratch.tile(most_keys > block_rows(head.queries) ? most_keys : block_rows(head.queries), stride_);
+    spare_ = scratch.tile(max_keys > block_rows(head.queries) ? max_keys : block_rows(head.queries), stride_);
   }
 
   static std::int64_t scratch_elements(std::int64_t stride) {

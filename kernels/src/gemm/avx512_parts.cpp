@@ -11,8 +11,8 @@ namespace {
 
 /// A thread's share is at least this many multiplications, or elements to pack: a few times as long as it takes to
 /// start and to wait for the threads.
-constexpr std::int64_t least_multiplications = 1 << 18;
-constexpr std::int64_t least_packed = 1 << 14;
+constexpr std::int64_t min_multiplications = 1 << 18;
+constexpr std::int64_t min_packed = 1 << 14;
 
 /// Columns of op(b): of a factor, those from `begin` on.
 Factor columns_of(Factor factor, std::int64_t begin, std::int64_t count) {
@@ -40,20 +40,20 @@ Parts parts_of(GemmProblem const& problem, std::int64_t threads) {
   if (threads == 1) {
     return {};
   }
-  std::int64_t const most = kernels::shares(problem.m * problem.n * problem.k, least_multiplications, threads);
+  std::int64_t const max = kernels::shares(problem.m * problem.n * problem.k, min_multiplications, threads);
   std::int64_t const panels = quotient_up(problem.n, tile_columns);
-  std::int64_t const most_of_rows = std::min(most, quotient_up(problem.m, tile_rows));
+  std::int64_t const max_of_rows = std::min(max, quotient_up(problem.m, tile_rows));
   Parts best;
-  std::int64_t least_time = 0;
-  for (std::int64_t of_rows = 1; of_rows <= most_of_rows; ++of_rows) {
-    Parts const parts{of_rows, std::min(most / of_rows, panels)};
+  std::int64_t min_time = 0;
+  for (std::int64_t of_rows = 1; of_rows <= max_of_rows; ++of_rows) {
+    Parts const parts{of_rows, std::min(max / of_rows, panels)};
     std::int64_t const rows = quotient_up(problem.m, of_rows);
     std::int64_t const columns = quotient_up(panels, parts.of_columns);
     // In quarters of a row of a tile: the products, and the reading or packing of the rows of a and the panels of b.
     std::int64_t const time = 4 * rows * columns + rows + 16 * columns;
-    if (of_rows == 1 || time < least_time) {
+    if (of_rows == 1 || time < min_time) {
       best = parts;
-      least_time = time;
+      min_time = time;
     }
   }
   return best;
@@ -67,8 +67,8 @@ Product product_in(Arena& scratch, GemmCall const& call, GemmProblem const& prob
   std::int64_t const steps = quotient_up(problem.k, tiles.elements_per_word);
   bool const weight = packed != nullptr;
   bool const rounds_sums = problem.output_dtype == DType::bfloat16 && steps > block_steps;
-  std::int64_t const most_rows = weight ? std::min(block_rows, problem.m) : problem.m;
-  std::int64_t const rows = rounds_sums ? std::min(most_rows, partial_rows(problem.n)) : most_rows;
+  std::int64_t const max_rows = weight ? std::min(block_rows, problem.m) : problem.m;
+  std::int64_t const rows = rounds_sums ? std::min(max_rows, partial_rows(problem.n)) : max_rows;
   std::uint32_t* const right = weight ? packed : words(packed_right_words(problem.n, std::min(steps, block_steps)));
   float* const partial = rounds_sums ? reinterpret_cast<float*>(words(rows * problem.n)) : nullptr;
   return {call, problem, tiles, steps, right, weight, words(packed_left_words), rows, partial};
@@ -109,7 +109,7 @@ void pack_weight(Execution& execution, GemmCall const& call, GemmProblem const& 
   std::int64_t const panels = quotient_up(problem.n, tile_columns);
   std::int64_t const panel_words = right_panel_stride(quotient_up(problem.k, tiles.elements_per_word));
   std::int64_t const threads = execution.space.concurrency();
-  std::int64_t const parts = std::min(panels, kernels::shares(problem.n * problem.k, least_packed, threads));
+  std::int64_t const parts = std::min(panels, kernels::shares(problem.n * problem.k, min_packed, threads));
   if (parts == 1) {
     tiles.pack_right(whole, packed);
     return;

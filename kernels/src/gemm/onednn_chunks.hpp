@@ -24,8 +24,8 @@ constexpr std::int64_t tile = 16;
 constexpr Chunk next_chunk(std::int64_t begin, std::int64_t rows, std::int64_t threads) {
   std::int64_t const left = rows - begin;
   if (left >= small_chunk) {
-    std::int64_t const most = std::min(left / small_chunk, largest_chunk / small_chunk * threads);
-    return {begin, small_chunk * static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)))};
+    std::int64_t const max = std::min(left / small_chunk, largest_chunk / small_chunk * threads);
+    return {begin, small_chunk * static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(max)))};
   }
   return {begin, left >= tile ? left / tile * tile : left};
 }

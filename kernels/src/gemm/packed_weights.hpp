@@ -57,9 +57,9 @@ class PackedWeights {
 
   /// The number of copies that are always kept. A pipeline stage makes as many forward passes before the first
   /// backward pass as there are stages; meanwhile copies for the backward pass wait for their use.
-  static constexpr std::size_t least = 1024;
+  static constexpr std::size_t min = 1024;
   static constexpr std::uint64_t patience = 64;
-  LruCache<Key, Entry> entries_{least, patience};
+  LruCache<Key, Entry> entries_{min, patience};
 };
 
 }  // namespace heddle

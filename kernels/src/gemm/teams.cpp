@@ -28,8 +28,8 @@ static_assert(parts * micro * micro == tile * tile && parts_across * micro == ti
 /// until there are about `enough_teams`. The slices depend on the shape only, never on the device. Products of other
 /// kinds have one: a row of theirs does not depend on how many others there are.
 constexpr Index enough_teams = 512;
-constexpr Index least_depth = 256;
-static_assert(least_depth % tile_depth == 0);
+constexpr Index min_depth = 256;
+static_assert(min_depth % tile_depth == 0);
 
 /// The parts that one thread may have: on the host a team may be one thread.
 constexpr bool on_host = std::is_same_v<Kokkos::DefaultExecutionSpace::memory_space, Kokkos::HostSpace>;
@@ -65,8 +65,8 @@ struct Product {
         c(kernels::rows_of<C>(call.c)),
         bias(kernels::rows_of<Real>(call.bias).data),
         accumulate(problem.accumulate) {
-    Index const most = problem.transpose_a ? std::max<Index>(k / least_depth, 1) : 1;
-    Index const wanted = std::clamp<Index>(enough_teams / std::max<Index>(tiles(), 1), 1, most);
+    Index const max = problem.transpose_a ? std::max<Index>(k / min_depth, 1) : 1;
+    Index const wanted = std::clamp<Index>(enough_teams / std::max<Index>(tiles(), 1), 1, max);
     slice_depth = ((k + wanted - 1) / wanted + tile_depth - 1) / tile_depth * tile_depth;
     slices = k > 0 ? (k + slice_depth - 1) / slice_depth : 1;
   }

@@ -21,7 +21,7 @@ constexpr std::int64_t rows_at_once = 4;
 constexpr std::int64_t longest = 2048;
 /// A thread's share is at least this many elements: a few times as long as it takes to start and to wait for the
 /// threads.
-constexpr std::int64_t least_share = 1 << 13;
+constexpr std::int64_t min_share = 1 << 13;
 /// The number of rows whose weight gradients are summed together if there are several threads, however many.
 constexpr std::int64_t rows_per_block = 64;
 
@@ -396,7 +396,7 @@ class SimdResidualNorm final : public ResidualNorm {
     }
     execution.space.fence();  // earlier kernels must have finished
     std::int64_t const rows = call.residual.dim(0);
-    std::int64_t const parts = kernels::shares(call.residual.size(), least_share, execution.space.concurrency());
+    std::int64_t const parts = kernels::shares(call.residual.size(), min_share, execution.space.concurrency());
     if (parts == 1) {
       run_forward(call, output, 0, rows);
       return;
@@ -418,7 +418,7 @@ class SimdResidualNorm final : public ResidualNorm {
     if (threads == 1) {
       run_backward(backward, 0, 1);
     } else {
-      run_backward_in_parallel(execution, backward, kernels::shares(call.residual.size(), least_share, threads));
+      run_backward_in_parallel(execution, backward, kernels::shares(call.residual.size(), min_share, threads));
     }
   }
 

@@ -7,8 +7,8 @@
 namespace heddle::kernels {
 
 /// The number of shares of `work` units: one for each thread, but fewer if they had less than `least` units.
-inline std::int64_t shares(std::int64_t work, std::int64_t least, std::int64_t threads) {
-  return std::clamp<std::int64_t>(work / least, 1, threads);
+inline std::int64_t shares(std::int64_t work, std::int64_t min, std::int64_t threads) {
+  return std::clamp<std::int64_t>(work / min, 1, threads);
 }
 
 /// The first item of share `index` of `count`; that of index = count is the end.

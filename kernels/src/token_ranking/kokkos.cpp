@@ -12,7 +12,7 @@ constexpr int group = 32;
 /// Columns whose sum is kept in the elements' arithmetic type.
 constexpr std::int64_t block = 512;
 /// More tokens than this are selected with a heap.
-constexpr std::int64_t most_inserted = 64;
+constexpr std::int64_t max_inserted = 64;
 
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION Real largest(Element const* logits) {
@@ -66,7 +66,7 @@ void rank_rows(Execution& execution, TokenRankingCall const& call, Tensor const&
       execution, "token ranking", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
         Element const* const logits = view.logits[row];
         RankedRow const ranked(view, row);
-        if (view.count <= most_inserted) {
+        if (view.count <= max_inserted) {
           select_by_insertion(ranked, view, logits);
         } else {
           ranked.select_with_heap(logits, view.columns);

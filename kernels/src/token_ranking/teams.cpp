@@ -13,7 +13,7 @@ using kernels::RankingView;
 using kernels::RowLanes;
 
 /// More tokens than this are selected by one thread of a team, with a heap: each costs a pass over the row.
-constexpr std::int64_t most_passes = 64;
+constexpr std::int64_t max_passes = 64;
 
 /// A column and its logit: the likelier of those that were joined.
 template <class Real>
@@ -60,7 +60,7 @@ template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void rank_row(RankingView<Element> const& view, std::int64_t row, RowLanes const& lanes) {
   Element const* const logits = view.logits[row];
   RankedRow const ranked(view, row);
-  bool const by_passes = view.ranked() <= most_passes;
+  bool const by_passes = view.ranked() <= max_passes;
   Candidate<Real> const first{std::numeric_limits<Real>::infinity(), -1};
   Candidate<Real> const best = next_candidate(lanes, logits, view.columns, first);
   double const sum = sum_of_exponentials(lanes, logits, view.columns, best.logit);

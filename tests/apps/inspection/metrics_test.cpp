@@ -41,8 +41,8 @@ TEST(Downsample, KeepsBothEndsAndTheExtremesOfEachPart) {
           inside.push_back(of.values[i]);
         }
       }
-      auto const [least, greatest] = std::ranges::minmax(inside);
-      return std::pair(least, greatest);
+      auto const [min, max] = std::ranges::minmax(inside);
+      return std::pair(min, max);
     };
     EXPECT_EQ(extremes(kept), extremes(series)) << "part " << bucket;
   }

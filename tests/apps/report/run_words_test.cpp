@@ -37,7 +37,7 @@ TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
   ending.best_bleu = BestBleu{33.125, 1200};
   EXPECT_THAT(verdict(ending, model, nullptr),
               EndsWith("\nbest: validation loss 1.5000 at step 20; best BLEU 33.12 at step 1,200"));
-  EXPECT_THAT(nothing_to_do(ending, model), EndsWith("; best BLEU 33.12 at step 1,200"));
+  EXPECT_THAT(already_finished(ending, model), EndsWith("; best BLEU 33.12 at step 1,200"));
   EXPECT_THAT(verdict(ending, model, nullptr), HasSubstr("heddle translate --checkpoint run < TEXT"));
   ending.plugins = {"/a/x y.so"};
   EXPECT_THAT(verdict(ending, model, nullptr),

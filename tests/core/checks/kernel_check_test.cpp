@@ -89,7 +89,7 @@ TEST_F(KernelCheckTest, AWrongElementIsNamedWithItsErrorAndTolerance) {
   EXPECT_EQ(faults.front().origin, "odd.so");
   EXPECT_THAT(faults.front().problem, HasSubstr("float32"));
   EXPECT_GT(faults.front().output_error, 1);
-  EXPECT_THAT(in_words(faults.front()),
+  EXPECT_THAT(describe(faults.front()),
               AllOf(HasSubstr("'odd' of operation 'gemm'"), HasSubstr("c: element 0 is 100"), HasSubstr("tolerance")));
 }
 
@@ -293,7 +293,7 @@ TEST_F(KernelCheckTest, AnImplementationThatSupportsNoTrialIsNotRunAndNotWrong) 
   EXPECT_EQ(first_fault(found), nullptr);
   EXPECT_THAT(found.front().not_run, AllOf(HasSubstr("supports none"), HasSubstr("add_trial")));
   EXPECT_THAT(
-      in_words(found.front()),
+      describe(found.front()),
       AllOf(HasSubstr("'odd' of operation 'activation' was not checked: it supports none"), Not(HasSubstr("wrong"))));
 }
 

@@ -48,7 +48,7 @@ class OddLayer final : public Layer {
     if (fault_ == Fault::counts_calls) {
       change(output, 1, 1e-12 * ++calls_);
     }
-    return {output, input.memory};
+    return {output, input.encoder_output};
   }
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override {
     if (fault_ == Fault::overwritten_gradient) {
@@ -62,7 +62,7 @@ class OddLayer final : public Layer {
     if (fault_ == Fault::parameter_gradient) {
       change(bias_.gradient, 1, 1e-3);
     }
-    return {grad_input, grad_output.memory};
+    return {grad_input, grad_output.encoder_output};
   }
   HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                       DecodeCache&) const override {
@@ -101,7 +101,7 @@ class LayerCheckTest : public testing::Test {
   std::string fault_of(Fault fault) {
     std::vector<CheckResult> const results = check(fault);
     CheckResult const* const found = first_fault(results);
-    return found == nullptr ? "" : in_words(*found);
+    return found == nullptr ? "" : describe(*found);
   }
 
   TestBench bench_{ModelConfig(), DType::float64};
@@ -111,7 +111,7 @@ TEST_F(LayerCheckTest, BuiltInLayersPass) {
   for (LayerRegistry::Entry const& entry : bench_.registries().layers.entries()) {
     std::vector<CheckResult> const results = check_layer(bench_.registries(), entry.name, bench_.execution());
     for (CheckResult const& result : results) {
-      EXPECT_TRUE(result.passed()) << in_words(result);
+      EXPECT_TRUE(result.passed()) << describe(result);
     }
     EXPECT_GE(results.size(), 2U) << entry.name << ": gradients and decoding";
   }
@@ -148,11 +148,12 @@ TEST_F(LayerCheckTest, ACrashIsNamedAndTakesItsCourse) {
   auto const course = testing::KilledBySignal(SIGSEGV);
 #endif
   EXPECT_EXIT(fault_of(Fault::crash), course,
-              R"(heddle: the layer 'odd' \(built-in\) crashes when it is checked: no options, without memory)");
+              R"(heddle: the layer 'odd' \(built-in\) crashes when it is checked: no options, without encoder output)");
 }
 
 TEST_F(LayerCheckTest, DecodingThatDiffersFromForwardIsFoundUnlessItIsNotDeclared) {
-  EXPECT_THAT(fault_of(Fault::decode), HasSubstr("the layer 'odd' is wrong: no options, with memory, decoding"));
+  EXPECT_THAT(fault_of(Fault::decode),
+              HasSubstr("the layer 'odd' is wrong: no options, with encoder output, decoding"));
   EXPECT_THAT(fault_of(Fault::decoded_prompt), HasSubstr("decoding after a prompt: a decoded prompt of 2"));
   EXPECT_EQ(first_fault(check(Fault::decode, {.capabilities = {.decode = false}})), nullptr);
 }

@@ -46,7 +46,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
  protected:
   DecodeTest() {
     LayerContext context = test_.bench.context(pack_);
-    memory_ = test_.model.encode(context);
+    encoder_output_ = test_.model.encode(context);
   }
 
   std::int64_t rows() const { return static_cast<std::int64_t>(histories_.size()); }
@@ -54,15 +54,15 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
   DecodeStep step() const {
     Ids queries;
     Ids keys;
-    Ids memory;
-    Ids memory_lengths;
+    Ids encoder_output;
+    Ids encoder_lengths;
     Ids const begins = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
     Ids const lengths = to_host<std::int32_t>(pack_.source_rows.sequences.length);
     for (std::int32_t row = 0; row < rows(); ++row) {
       queries.push_back(row);
       keys.push_back(row * static_cast<std::int32_t>(capacity));
-      memory.push_back(begins[static_cast<std::size_t>(row / 2)]);
-      memory_lengths.push_back(lengths[static_cast<std::size_t>(row / 2)]);
+      encoder_output.push_back(begins[static_cast<std::size_t>(row / 2)]);
+      encoder_lengths.push_back(lengths[static_cast<std::size_t>(row / 2)]);
     }
     Ids const ones(queries.size(), 1);
     Ids const used(queries.size(), static_cast<std::int32_t>(time_ + 1));
@@ -71,7 +71,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
             capacity,
             {integers(queries), integers(ones), rows(), 1},
             {integers(keys), integers(used), rows(), time_ + 1},
-            {integers(memory), integers(memory_lengths), rows(), pack_.source_rows.sequences.max_length},
+            {integers(encoder_output), integers(encoder_lengths), rows(), pack_.source_rows.sequences.max_length},
             integers(positions)};
   }
 
@@ -86,7 +86,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
                                integers(Ids(newest.size(), static_cast<std::int32_t>(time_))), rows()};
     LayerContext context = test_.bench.context(pack_);
     return testing_support::values(
-        test_.model.decode(context, {integers(newest), Tensor()}, token_rows, memory_, decode_step, caches_));
+        test_.model.decode(context, {integers(newest), Tensor()}, token_rows, encoder_output_, decode_step, caches_));
   }
 
   /// The same logits from whole prefixes.
@@ -134,7 +134,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
   std::int64_t time_ = 0;
   Pack pack_ = make_source_pack(sources_, test_ids.source);
   std::vector<DecodeCache> caches_ = test_.model.make_caches();
-  Tensor memory_;
+  Tensor encoder_output_;
 };
 
 TEST_P(DecodeTest, StepByStepEqualsWholePrefixes) {

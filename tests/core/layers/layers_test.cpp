@@ -47,21 +47,22 @@ struct Function {
 };
 
 /// Checks the gradients of the input, of the memory if there is one, and of every parameter, with dropout.
-void expect_gradients(TestBench& bench, Side side, bool with_memory, Function const& function) {
+void expect_gradients(TestBench& bench, Side side, bool with_encoder_output, Function const& function) {
   Pack const pack = small_pack();
   LayerContext context = bench.context(pack, true);
   Shape const shape{pack.rows(side).tokens, small_model().d_model};
-  Shape const memory_shape{pack.source_rows.tokens, small_model().d_model};
-  HiddenStates const input{numbered("input", shape), with_memory ? numbered("memory", memory_shape) : Tensor()};
+  Shape const encoder_output_shape{pack.source_rows.tokens, small_model().d_model};
+  HiddenStates const input{numbered("input", shape),
+                           with_encoder_output ? numbered("memory", encoder_output_shape) : Tensor()};
   Tensor const hidden_factors = numbered("hidden factors", shape);
-  Tensor const memory_factors = numbered("memory factors", memory_shape);
+  Tensor const encoder_output_factors = numbered("memory factors", encoder_output_shape);
 
   auto const objective = [&] {
     ArenaScope const scope(bench.arena());
     Saved saved;
     HiddenStates const output = function.forward(context, input, saved);
     return weighted_sum(hidden_factors, output.hidden) +
-           (with_memory ? weighted_sum(memory_factors, output.memory) : 0);
+           (with_encoder_output ? weighted_sum(encoder_output_factors, output.encoder_output) : 0);
   };
 
   Saved saved;
@@ -71,12 +72,12 @@ void expect_gradients(TestBench& bench, Side side, bool with_memory, Function co
   std::vector<double> const start(static_cast<std::size_t>(bench.parameters().size()), already);
   copy_from_doubles(bench.parameters().gradients(), start);
   HiddenStates const grad_output{numbered("hidden factors", shape),
-                                 with_memory ? numbered("memory factors", memory_shape) : Tensor()};
+                                 with_encoder_output ? numbered("memory factors", encoder_output_shape) : Tensor()};
   HiddenStates const grad_input = function.backward(context, grad_output, saved);
 
   expect_gradient(objective, input.hidden, grad_input.hidden, "input");
-  if (with_memory) {
-    expect_gradient(objective, input.memory, grad_input.memory, "memory");
+  if (with_encoder_output) {
+    expect_gradient(objective, input.encoder_output, grad_input.encoder_output, "memory");
   }
   for (Parameter const& parameter : bench.parameters().all()) {
     expect_gradient(objective, parameter.value, parameter.gradient, parameter.spec.name.c_str(), already);

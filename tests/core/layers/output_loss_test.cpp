@@ -6,7 +6,7 @@
 namespace heddle::testing_support {
 namespace {
 
-constexpr std::int64_t most_bytes = std::int64_t{512} << 20;
+constexpr std::int64_t max_bytes = std::int64_t{512} << 20;
 
 TEST(OutputLoss, ADeviceHasAsManyLogitsAsFit) {
   EXPECT_EQ(OutputLoss::device_chunk_tokens(32'768, 1, DType::bfloat16), 8'192);
@@ -21,7 +21,7 @@ TEST(OutputLoss, TheLargestPartOfAVocabularyFits) {
     for (int const ranks : {2, 3, 4}) {
       std::int64_t const chunk = OutputLoss::device_chunk_tokens(vocabulary, ranks, DType::bfloat16);
       for (int rank = 0; rank < ranks; ++rank) {
-        EXPECT_LE(chunk * share(vocabulary, rank, ranks).count() * 2, most_bytes) << vocabulary << " " << ranks;
+        EXPECT_LE(chunk * share(vocabulary, rank, ranks).count() * 2, max_bytes) << vocabulary << " " << ranks;
       }
     }
   }

@@ -61,17 +61,17 @@ std::vector<IndexRange> ranges_of(PipelinePlan const& plan) {
 using Costs = std::span<std::int64_t const>;
 
 /// The lowest possible cost of the most expensive stage, over all cuts of `layers` into parts beside these costs.
-std::int64_t least_dearest(IndexRange const& layers, Costs beside, ModelConfig const& model, std::int64_t vocabulary) {
+std::int64_t min_dearest(IndexRange const& layers, Costs beside, ModelConfig const& model, std::int64_t vocabulary) {
   if (beside.size() == 1) {
     return cost_of(layers, model, vocabulary) + beside.front();
   }
   auto const rest = static_cast<std::int64_t>(beside.size()) - 1;
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  std::int64_t min = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t cut = layers.begin + 1; cut + rest <= layers.end; ++cut) {
-    least = std::min(least, std::max(cost_of({layers.begin, cut}, model, vocabulary) + beside.front(),
-                                     least_dearest({cut, layers.end}, beside.subspan(1), model, vocabulary)));
+    min = std::min(min, std::max(cost_of({layers.begin, cut}, model, vocabulary) + beside.front(),
+                                 min_dearest({cut, layers.end}, beside.subspan(1), model, vocabulary)));
   }
-  return least;
+  return min;
 }
 
 /// Returns the parts' costs.
@@ -88,7 +88,7 @@ std::vector<std::int64_t> expect_best(IndexRange const& layers, std::vector<Inde
     costs.push_back(cost_of(range, model, vocabulary));
   }
   EXPECT_EQ(next, layers.end);
-  EXPECT_EQ(dearest, least_dearest(layers, beside, model, vocabulary));
+  EXPECT_EQ(dearest, min_dearest(layers, beside, model, vocabulary));
   return costs;
 }
 

@@ -18,15 +18,15 @@ using Log = std::vector<std::string>;
 /// A kernel that computes nothing and records that it was called.
 class LoggingGemm final : public Gemm {
  public:
-  LoggingGemm(std::string name, Log& log, std::int64_t most_rows = 1000)
-      : name_(std::move(name)), log_(log), most_rows_(most_rows) {}
-  bool supports(GemmProblem const& problem) const override { return problem.m <= most_rows_; }
+  LoggingGemm(std::string name, Log& log, std::int64_t max_rows = 1000)
+      : name_(std::move(name)), log_(log), max_rows_(max_rows) {}
+  bool supports(GemmProblem const& problem) const override { return problem.m <= max_rows_; }
   void multiply(Execution&, GemmCall const&) override { log_.push_back(name_); }
 
  private:
   std::string name_;
   Log& log_;
-  std::int64_t most_rows_;
+  std::int64_t max_rows_;
 };
 
 class LoggingAttention final : public Attention {

@@ -9,12 +9,12 @@ namespace {
 
 class NamedGemm : public Gemm {
  public:
-  explicit NamedGemm(std::int64_t most_rows = 1 << 20) : most_rows_(most_rows) {}
-  bool supports(GemmProblem const& problem) const override { return problem.m <= most_rows_; }
+  explicit NamedGemm(std::int64_t max_rows = 1 << 20) : max_rows_(max_rows) {}
+  bool supports(GemmProblem const& problem) const override { return problem.m <= max_rows_; }
   void multiply(Execution&, GemmCall const&) override {}
 
  private:
-  std::int64_t most_rows_;
+  std::int64_t max_rows_;
 };
 
 GemmProblem problem(std::int64_t m = 64, std::int64_t n = 512) {

@@ -83,10 +83,10 @@ class NegationLayer final : public Layer {
   explicit NegationLayer(LayerSpec const& spec) : negation_(spec.kernels.select<Negation>({spec.dtype})) {}
 
   HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved&) const override {
-    return {negated(context, input.hidden), input.memory};
+    return {negated(context, input.hidden), input.encoder_output};
   }
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const&) const override {
-    return {negated(context, grad_output.hidden), grad_output.memory};
+    return {negated(context, grad_output.hidden), grad_output.encoder_output};
   }
 
  private:

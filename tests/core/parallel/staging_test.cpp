@@ -107,9 +107,9 @@ class TwinBackend final : public CommunicatorBackend {
 
 using Values = std::vector<float>;
 
-Tensor device(Values& memory) {
-  auto const count = static_cast<std::int64_t>(memory.size());
-  return Tensor::borrow(memory.data(), DType::float32, {count}, MemorySpace::device);
+Tensor device(Values& encoder_output) {
+  auto const count = static_cast<std::int64_t>(encoder_output.size());
+  return Tensor::borrow(encoder_output.data(), DType::float32, {count}, MemorySpace::device);
 }
 
 /// Calls every verb on tensors of the substitute device and checks their results.
@@ -176,8 +176,8 @@ TEST(StagingTest, TensorsThatABackendReadsAreGivenAsTheyAre) {
 }
 
 TEST(MemorySpaceTest, BelongsToTheTensorAndItsParts) {
-  Values memory(6);
-  Tensor const matrix = Tensor::borrow(memory.data(), DType::float32, {3, 2}, MemorySpace::device);
+  Values encoder_output(6);
+  Tensor const matrix = Tensor::borrow(encoder_output.data(), DType::float32, {3, 2}, MemorySpace::device);
   for (Tensor const& part : {matrix, matrix.rows(1, 1), matrix.columns(0, 1), matrix.reshaped({6})}) {
     EXPECT_EQ(part.space(), MemorySpace::device);
   }

@@ -11,8 +11,8 @@ namespace {
 
 /// True if the calling thread computes with denormal numbers.
 bool keeps_denormals() {
-  float const volatile least = std::numeric_limits<float>::min();
-  float const volatile half = 0.5F * least;
+  float const volatile min = std::numeric_limits<float>::min();
+  float const volatile half = 0.5F * min;
   return half != 0.0F;
 }
 

@@ -35,7 +35,7 @@ class CountingSamples final : public PairSource {
 using BatchReaderTest = DistTest;
 
 constexpr BatchPlanner::Limits limits{.batch_tokens = 40, .max_length = 100};
-constexpr MicroBatchCut cut{.most_tokens = 12};
+constexpr MicroBatchCut cut{.max_tokens = 12};
 
 std::vector<std::int32_t> host(Tensor const& tensor) {
   return to_host<std::int32_t>(tensor);

@@ -29,10 +29,10 @@ class Projection : public Layer {
 
   HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const override {
     saved.keep(input.hidden);
-    return {linear_.forward(context, input.hidden), input.memory};
+    return {linear_.forward(context, input.hidden), input.encoder_output};
   }
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override {
-    return {linear_.backward(context, grad_output.hidden, saved.get<Tensor>()), grad_output.memory};
+    return {linear_.backward(context, grad_output.hidden, saved.get<Tensor>()), grad_output.encoder_output};
   }
 
  private:

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 using Values = std::vector<float>;
 
-constexpr std::int64_t most_micro_batches = 11;
+constexpr std::int64_t max_micro_batches = 11;
 
 std::shared_ptr<TensorOps> tensor_operations() {
   KernelRegistries registries;
@@ -152,7 +152,7 @@ TEST_F(GradientReducerTest, RanksThatWaitForEachOthersLargeMessagesComeThrough) 
   parameters.allocate(DType::float32);
   Bench bench(world_);
   GradientReducer reducer(Bench::state_of(world_), parameters, tensor_operations(), bench.execution, {});
-  for (std::int64_t n = 1; n <= most_micro_batches; ++n) {
+  for (std::int64_t n = 1; n <= max_micro_batches; ++n) {
     reduce_tree(reducer, n, bench.loss_sums, [&](std::int64_t leaf) {
       Values const ones(static_cast<std::size_t>(parameters.size()), static_cast<float>(leaf + 1));
       copy_from_host(parameters.gradients(), ones.data());
@@ -166,7 +166,7 @@ TEST_F(GradientReducerTest, TheTreeIsBitwiseTheSameOnAnyNumberOfDataRanks) {
   for (int ranks = 1; ranks <= world_.size(); ++ranks) {
     // The other ranks form another group, which must get the same sums.
     Bench bench(world_.split(world_.rank() < ranks ? 0 : 1, world_.rank()));
-    for (std::int64_t n = 1; n <= most_micro_batches; ++n) {
+    for (std::int64_t n = 1; n <= max_micro_batches; ++n) {
       SCOPED_TRACE(testing::Message() << n << " micro-batches on the first " << ranks << " ranks");
       reduce_tree(bench.reducer, n, bench.loss_sums, [&](std::int64_t leaf) { bench.run_micro_batch(leaf); });
       EXPECT_TRUE(same_bits(bench.gradients(), tree_gradients(n, bench.parameters.size())));
@@ -183,7 +183,7 @@ TEST_F(GradientReducerTest, TheTreeIsBitwiseTheSameOnAnyNumberOfDataRanks) {
 TEST_F(GradientReducerTest, ThePlainOrderGivesOtherBits) {
   Bench bench(world_);
   int other_bits = 0;
-  for (std::int64_t n = 1; n <= most_micro_batches; ++n) {
+  for (std::int64_t n = 1; n <= max_micro_batches; ++n) {
     copy_from_host(bench.parameters.gradients(), Values(static_cast<std::size_t>(bench.parameters.size())).data());
     copy_from_host(bench.loss_sums, std::vector<double>(2).data());
     IndexRange const mine = share(n, world_.rank(), world_.size());
@@ -203,7 +203,7 @@ TEST_F(GradientReducerTest, ThePlainOrderGivesOtherBits) {
 
 TEST_F(GradientReducerTest, EachRankRunsItsShare) {
   Bench bench(world_);
-  for (std::int64_t n = 1; n <= most_micro_batches; ++n) {
+  for (std::int64_t n = 1; n <= max_micro_batches; ++n) {
     IndexRange const mine = bench.reducer.begin_tree(n, bench.loss_sums);
     EXPECT_EQ(mine, share(n, world_.rank(), world_.size()));
     for (std::int64_t leaf = mine.begin; leaf < mine.end; ++leaf) {

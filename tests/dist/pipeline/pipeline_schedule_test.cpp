@@ -10,8 +10,8 @@
 namespace heddle {
 namespace {
 
-constexpr int most_stages = 8;
-constexpr std::int64_t most_micro_batches = 17;
+constexpr int max_stages = 8;
+constexpr std::int64_t max_micro_batches = 17;
 
 /// Runs all stages' lists: an action begins when the one before it and the one it depends on have ended.
 class Simulation {
@@ -84,8 +84,8 @@ class Simulation {
 
 template <class Visit>
 void for_each_size(Visit const& visit) {
-  for (int stages = 1; stages <= most_stages; ++stages) {
-    for (std::int64_t micro_batches = 1; micro_batches <= most_micro_batches; ++micro_batches) {
+  for (int stages = 1; stages <= max_stages; ++stages) {
+    for (std::int64_t micro_batches = 1; micro_batches <= max_micro_batches; ++micro_batches) {
       for (int parts : {1, 2}) {
         if (stages > 1 || parts == 1) {
           SCOPED_TRACE(testing::Message()
@@ -127,13 +127,13 @@ TEST(PipelineSchedule, TheBubbleIsTheFormulas) {
 TEST(PipelineSchedule, FewMicroBatchesAreInFlight) {
   for_each_size([](int stages, std::int64_t micro_batches, int parts) {
     for (int stage = 0; stage < stages; ++stage) {
-      std::int64_t const most = most_in_flight(training_actions({stage, stages, parts}, micro_batches));
+      std::int64_t const max = max_in_flight(training_actions({stage, stages, parts}, micro_batches));
       if (parts == 1) {
-        EXPECT_EQ(most, std::min<std::int64_t>(stages - stage, micro_batches));
+        EXPECT_EQ(max, std::min<std::int64_t>(stages - stage, micro_batches));
       } else if (micro_batches % stages == 0) {
-        EXPECT_EQ(most, std::min<std::int64_t>(2 * (stages - stage - 1) + stages + 1, 2 * micro_batches));
+        EXPECT_EQ(max, std::min<std::int64_t>(2 * (stages - stage - 1) + stages + 1, 2 * micro_batches));
       } else {
-        EXPECT_LE(most, 2 * (stages - stage - 1) + 2 * stages);
+        EXPECT_LE(max, 2 * (stages - stage - 1) + 2 * stages);
       }
     }
   });

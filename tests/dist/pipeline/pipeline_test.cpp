@@ -225,9 +225,9 @@ class PipelineTest : public DistTest {
   }
 
   /// 2, 4, … stages, at most the number of ranks and `most`; one on one rank.
-  std::vector<int> stage_counts(int most) const {
+  std::vector<int> stage_counts(int max) const {
     std::vector<int> counts;
-    for (int stages = std::min(world_.size(), 2); stages <= std::min(most, world_.size()); stages *= 2) {
+    for (int stages = std::min(world_.size(), 2); stages <= std::min(max, world_.size()); stages *= 2) {
       counts.push_back(stages);
     }
     return counts;

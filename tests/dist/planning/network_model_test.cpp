@@ -96,9 +96,9 @@ TEST_F(NetworkMeasurementTest, EveryRankGetsTheSameTimes) {
   for (auto const& [name, link] : named_links()) {
     EXPECT_GT((network.inside_node.*link).seconds(1 << 20), 0) << name;
   }
-  double least = network.inside_node.all_reduce.seconds(1 << 20);
-  double most = least;
-  Tensor const both = tensor_of<double>({-least, most});
+  double min = network.inside_node.all_reduce.seconds(1 << 20);
+  double max = min;
+  Tensor const both = tensor_of<double>({-min, max});
   pair.all_reduce(both, ReduceOp::max);
   auto const values = to_host<double>(both);
   EXPECT_EQ(-values[0], values[1]);

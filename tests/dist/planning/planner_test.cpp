@@ -154,7 +154,7 @@ TEST_F(PlannerTest, PredictsTheMemoryAndTheTrafficOfARun) {
     TestBench bench(config.model, DType::float32, KernelChoices());  // its kernels keep nothing yet
     TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary});
     engine.parameters().initialize(1);
-    auto const batch = samples.cut(0, {.most_tokens = micro_batch_tokens,
+    auto const batch = samples.cut(0, {.max_tokens = micro_batch_tokens,
                                        .data = {parallel.data.rank(), parallel.data.size()},
                                        .context = engine.context()});
     TrafficByGroup const before = traffic_of(parallel);
@@ -276,8 +276,8 @@ TEST_F(PlannerTest, ABatchOfTooFewTokensIsNamed) {
                           "model.max_length = 200; with train.batch_tokens = 12,800 there is one each")))));
   EXPECT_THAT(describe_refusal(plan, {.nodes = 1, .ranks_per_node = 64}),
               testing::StartsWith("no layout of 64 ranks fits: the batch of 2,400 tokens has 37 tokens a rank"));
-  Plan const most{.rejections = {{batch_limit, "the batch has too few tokens", 60}, {"another limit", "x", 3}}};
-  EXPECT_THAT(describe_best(most, 100),
+  Plan const max{.rejections = {{batch_limit, "the batch has too few tokens", 60}, {"another limit", "x", 3}}};
+  EXPECT_THAT(describe_best(max, 100),
               testing::StartsWith("60 of the layouts are left out: the batch has too few tokens\n"));
   Plan const few{.fitting = 100, .rejections = {{batch_limit, "the batch has too few tokens", 60}}};
   EXPECT_THAT(describe_best(few, 100),
@@ -356,7 +356,7 @@ TEST_F(PlannerTest, WorkDoesNotDependOnTheLayoutsPlannedBefore) {
     LayoutChoice choice = choice_of({.sizes = {stages, 4, 1, 1}});
     Planner fresh = planner_of(config, {}, samples);
     for (int stage = 0; stage < stages; ++stage) {
-      EXPECT_EQ(planner.work(choice, stage).most_holders, fresh.work(choice, stage).most_holders)
+      EXPECT_EQ(planner.work(choice, stage).max_holders, fresh.work(choice, stage).max_holders)
           << "stage " << stage << " of " << stages;
     }
   }

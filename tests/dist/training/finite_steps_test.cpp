@@ -64,12 +64,12 @@ TEST_F(FiniteStepsTest, AFaultThatRepeatsChangesNothingAndEndsTheRunAtTheThirdIn
     auto const skip = [&] { return steps.run([&] { return step(model, 1, true); }).skipped; };
     EXPECT_TRUE(skip());
     EXPECT_TRUE(skip());
-    EXPECT_FALSE(steps.hopeless());
+    EXPECT_FALSE(steps.too_many_skipped());
     EXPECT_EQ(state_of(model), before);
     EXPECT_FALSE(steps.run([&] { return step(model, 1, false); }).repeated);
-    for (int skipped = 1; skipped <= FiniteSteps::most_skipped; ++skipped) {
+    for (int skipped = 1; skipped <= FiniteSteps::max_skipped; ++skipped) {
       EXPECT_TRUE(skip());
-      EXPECT_EQ(steps.hopeless(), skipped == FiniteSteps::most_skipped);
+      EXPECT_EQ(steps.too_many_skipped(), skipped == FiniteSteps::max_skipped);
     }
   }
 }

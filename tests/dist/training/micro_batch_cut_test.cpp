@@ -15,7 +15,7 @@ TEST(MicroBatchCutTest, IsTheDataRanksShare) {
   TrainConfig train;
   train.micro_batch_tokens = 64;
   MicroBatchCut const cut = micro_batch_cut(train, last_of_twelve());
-  EXPECT_EQ(cut.most_tokens, 64);
+  EXPECT_EQ(cut.max_tokens, 64);
   EXPECT_EQ(cut.data.rank, 2);
   EXPECT_EQ(cut.data.ranks, 3);
   EXPECT_EQ(cut.context.rank, 1);

@@ -50,13 +50,13 @@ TEST_F(CheckpointTest, SlabsAreTheWholeTensor) {
   Checkpoint const checkpoint = Checkpoint::open(commit(7).directory);
   TensorInfo const& tensor = checkpoint.tensor("encoder.0.weight");  // [6, 4]
   auto const whole = checkpoint.read(tensor.name, Part::first_moment);
-  for (auto const& [most_elements, slabs] : {std::pair{24, 1}, {23, 2}, {8, 3}, {3, 6}}) {
+  for (auto const& [max_elements, slabs] : {std::pair{24, 1}, {23, 2}, {8, 3}, {3, 6}}) {
     std::vector<float> joined;
-    auto const slices = slabs_of(tensor, Part::first_moment, most_elements);
+    auto const slices = slabs_of(tensor, Part::first_moment, max_elements);
     EXPECT_EQ(std::ssize(slices), slabs);
     for (TensorSlice const& slab : slices) {
       auto const part = checkpoint.read(slab);
-      EXPECT_LE(std::ssize(part), std::max(4, most_elements));
+      EXPECT_LE(std::ssize(part), std::max(4, max_elements));
       joined.insert(joined.end(), part.begin(), part.end());
     }
     expect_same_bits(joined, whole);

@@ -191,7 +191,7 @@ TEST(SampledMicroBatchesTest, TheRanksSharesAreTheWholeBatchInOrder) {
   BatchPlanner planner(samples, {.batch_tokens = 150, .max_length = 12}, 5);
   planner.seek(1, 0);
   GlobalBatch const batch = planner.next();
-  SampledMicroBatches const whole(samples, batch, {.most_tokens = 1000});
+  SampledMicroBatches const whole(samples, batch, {.max_tokens = 1000});
   ASSERT_EQ(whole.count(), 1);
   Pack const expected = whole.micro_batch(0);
   EXPECT_EQ(expected.target_rows.tokens, batch.tokens.target);
@@ -200,7 +200,7 @@ TEST(SampledMicroBatchesTest, TheRanksSharesAreTheWholeBatchInOrder) {
       std::vector<std::int32_t> found;
       std::vector<std::int32_t> numbers;
       for (int rank = 0; rank < ranks; ++rank) {
-        SampledMicroBatches const mine(samples, batch, {.most_tokens = 25, .data = {rank, ranks}, .equal = equal});
+        SampledMicroBatches const mine(samples, batch, {.max_tokens = 25, .data = {rank, ranks}, .equal = equal});
         EXPECT_EQ(mine.tokens().target, batch.tokens.target);
         for (std::int64_t index = 0; index < mine.count(); ++index) {
           Pack const pack = mine.micro_batch(index);
@@ -220,17 +220,17 @@ TEST(SampledMicroBatchesTest, TheRanksSharesAreTheWholeBatchInOrder) {
 TEST(SampledMicroBatchesTest, EqualMicroBatchesAreAsManyAndDifferLess) {
   ChangingSamples const samples;
   GlobalBatch const batch = all_samples(samples, 12);
-  SampledMicroBatches const full(samples, batch, {.most_tokens = 60});
-  SampledMicroBatches const equal(samples, batch, {.most_tokens = 60, .equal = true});
+  SampledMicroBatches const full(samples, batch, {.max_tokens = 60});
+  SampledMicroBatches const equal(samples, batch, {.max_tokens = 60, .equal = true});
   ASSERT_EQ(equal.count(), full.count());
-  auto const least = [](MicroBatchSource const& batches) {
+  auto const min = [](MicroBatchSource const& batches) {
     std::int64_t tokens = batches.tokens().target;
     for (std::int64_t index = 0; index < batches.count(); ++index) {
       tokens = std::min(tokens, batches.micro_batch(index).target_rows.tokens);
     }
     return tokens;
   };
-  EXPECT_GT(least(equal), least(full));
+  EXPECT_GT(min(equal), min(full));
 }
 
 }  // namespace

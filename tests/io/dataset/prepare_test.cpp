@@ -126,7 +126,7 @@ TEST_F(PrepareTest, WritesLinesOfOneTextWithAMaskToken) {
   PrepareReport const report = run();
   EXPECT_EQ(report.train.samples, 3) << "a long line is kept";
   EXPECT_EQ(report.train.empty, 1);
-  EXPECT_GT(report.train.most_tokens[0], options_.max_length);
+  EXPECT_GT(report.train.max_tokens[0], options_.max_length);
   EXPECT_EQ(report.valid->samples, 20);
   Dataset const dataset = Dataset::open(options_.directory / "train.h5");
   ASSERT_TRUE(dataset.has_lines());

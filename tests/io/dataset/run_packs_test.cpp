@@ -35,12 +35,12 @@ std::int64_t longer(PackSize const& size) {
   return std::max(size.source, size.target);
 }
 
-std::int64_t most_rows(std::vector<Pack> const& packs) {
-  std::int64_t most = 0;
+std::int64_t max_rows(std::vector<Pack> const& packs) {
+  std::int64_t max = 0;
   for (Pack const& pack : packs) {
-    most = std::max({most, pack.source_rows.tokens, pack.target_rows.tokens});
+    max = std::max({max, pack.source_rows.tokens, pack.target_rows.tokens});
   }
-  return most;
+  return max;
 }
 
 /// The micro-batches of some batches on a rank, as a run cuts them.
@@ -50,7 +50,7 @@ void for_each_micro_batch(SampleSource const& samples, Config const& config, Mes
   BatchPlanner planner(samples, {.batch_tokens = config.train.batch_tokens, .max_length = config.model.max_length}, 1);
   for (std::int64_t step = 0; step < config.train.steps; ++step) {
     SampledMicroBatches const cut(samples, planner.next(),
-                                  {.most_tokens = config.train.micro_batch_tokens,
+                                  {.max_tokens = config.train.micro_batch_tokens,
                                    .data = member(MeshAxis::data),
                                    .equal = mesh.size(MeshAxis::pipeline) > 1,
                                    .context = member(MeshAxis::context)});
@@ -73,7 +73,7 @@ TEST(RunPacksTest, NoMicroBatchIsLargerThanItsBound) {
           for (int rank = 0; rank < sizes[0] * sizes[1]; ++rank) {
             Mesh const mesh(sizes, rank, sizes[0] * sizes[1]);
             RunPacks const packs({.config = config, .training = samples, .listed = false});
-            std::int64_t const bound = most_rows(packs.largest(config, mesh).training);
+            std::int64_t const bound = max_rows(packs.largest(config, mesh).training);
             for_each_micro_batch(samples, config, mesh, [&](PackSize const& size) {
               ASSERT_LE(longer(size), bound) << "seed " << seed << ", batch " << batch_tokens << ", micro-batch "
                                              << micro_batch_tokens << ", " << mesh.to_string();
@@ -138,7 +138,7 @@ TEST(RunPacksTest, ValidationIsNotDividedByBatches) {
   Config config = config_of(80, 4096);
   RunPacks const packs({.config = config, .training = samples, .validation = &valid});
   auto const validated = [&](int rank) {
-    return most_rows(packs.largest(config, Mesh({1, 2, 1, 1}, rank, 2)).validation);
+    return max_rows(packs.largest(config, Mesh({1, 2, 1, 1}, rank, 2)).validation);
   };
   std::int64_t const all = valid.totals(0, config.model.max_length).tokens;
   EXPECT_GT(std::max(validated(0), validated(1)), 4 * all / 5) << "one micro-batch with the whole set";

@@ -53,7 +53,7 @@ TEST_F(SampleSourceTest, AModelLearnsFromWhatItsStacksRead) {
   Dataset const dataset = Dataset::open(directory_ / "pairs.h5");
   auto const pairs = samples(dataset);
   EXPECT_EQ(pairs->cost(0, 2).source, 4);
-  EXPECT_EQ(pairs->words(), "5 sentence pairs");
+  EXPECT_EQ(pairs->describe(), "5 sentence pairs");
   EXPECT_EQ(pairs->totals(0, 6).usable, 3);
   EXPECT_EQ(to_host<std::int32_t>(pack(*pairs, 2, 7).source_rows.sample), (std::vector<int32_t>{7, 7, 7, 7}));
   config_.model.stacks = {"decoder"};

@@ -62,7 +62,7 @@ TEST(TextSamples, LinesAreJoinedWhileTheyFitAndLongOnesAreCut) {
   EXPECT_THAT(host(pack_of(samples, 0, 2).target_output.id), ElementsAre(20, 21, 22, 23, 24));
   EXPECT_THAT(host(pack_of(samples, 0, 3).target_output.id), ElementsAre(25, 26, end_id, 30, end_id))
       << "the rest of a line is continued";
-  EXPECT_EQ(samples.words(),
+  EXPECT_EQ(samples.describe(),
             "5 lines of text, joined into sequences of at most 5 tokens; 1 of them are cut into pieces: longer than "
             "model.max_length");
   SampleTotals const totals = samples.totals(0, 5);
@@ -147,7 +147,7 @@ TEST(TextSamples, SequencesOfLongTextsStayInTheirWindows) {
       break;
     }
     spans = spans || batch.samples.front() >> 32 != batch.samples.back() >> 32;
-    SampledMicroBatches const micro_batches(samples, batch, {.most_tokens = 30'000});
+    SampledMicroBatches const micro_batches(samples, batch, {.max_tokens = 30'000});
     Tokens const tokens = host(micro_batches.micro_batch(0).target_output.id);
     ASSERT_EQ(std::ssize(tokens), batch.tokens.all);
     for (std::int32_t const token : tokens) {
@@ -229,7 +229,7 @@ std::vector<Tokens> dealt(SampleSource const& samples, int ranks, BatchTokens& t
   GlobalBatch const batch = planner.next();
   std::vector<Tokens> rows(3);
   for (int rank = 0; rank < ranks; ++rank) {
-    SampledMicroBatches const mine(samples, batch, {.most_tokens = 70, .data = {rank, ranks}});
+    SampledMicroBatches const mine(samples, batch, {.max_tokens = 70, .data = {rank, ranks}});
     tokens = mine.tokens();
     for (std::int64_t index = 0; index < mine.count(); ++index) {
       Pack const pack = mine.micro_batch(index);

@@ -114,7 +114,7 @@ TEST_F(MemoryStoreTest, AnotherDirectoryOfTheSameNameHasAnotherMemory) {
   MemoryStore const other = memory("fedcba9876543210");
   EXPECT_FALSE(other.newest_verified({}).has_value());
   EXPECT_THAT(names_in(run_), SizeIs(1));
-  other.remove_strangers();
+  other.remove_stale();
   EXPECT_THAT(names_in(run_), IsEmpty());
 }
 

@@ -17,17 +17,16 @@ void forward_as(Execution& execution, AttentionCall const& call, Tensor const& o
   auto const lse = kernels::rows_of<Real>(log_sum_exp);
   kernels::for_each(
       execution, "rowwise", scores.items(call.queries), KOKKOS_LAMBDA(std::int64_t item) {
-        Place const at = scores.place(item, scores.query_lengths, scores.most_queries);
+        Place const at = scores.place(item, scores.query_lengths, scores.max_queries);
         if (!at.exists) {
           return;
         }
         std::int64_t const row = scores.query_begins[at.sequence] + at.index;
-        Real greatest = -INFINITY;
-        scores.for_each_key(at,
-                            [&](std::int64_t key) { greatest = std::fmax(greatest, scores.score(row, key, at.head)); });
+        Real max = -INFINITY;
+        scores.for_each_key(at, [&](std::int64_t key) { max = std::fmax(max, scores.score(row, key, at.head)); });
         Real sum = 0;
-        scores.for_each_key(at, [&](std::int64_t key) { sum += std::exp(scores.score(row, key, at.head) - greatest); });
-        lse[row][at.head] = greatest + std::log(sum);  // -infinity where the query sees no key
+        scores.for_each_key(at, [&](std::int64_t key) { sum += std::exp(scores.score(row, key, at.head) - max); });
+        lse[row][at.head] = max + std::log(sum);  // -infinity where the query sees no key
         for (std::int64_t c = at.head * scores.head_dim; c < (at.head + 1) * scores.head_dim; ++c) {
           Real value = 0;
           scores.for_each_key(at, [&](std::int64_t key) {

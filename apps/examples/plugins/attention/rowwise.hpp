@@ -21,7 +21,7 @@ template <class Element, class Real = kernels::ArithmeticType<Element>>
 struct Scores {
   kernels::Rows<Element> q, k;
   std::int32_t const *query_begins, *query_lengths, *key_begins, *key_lengths;
-  std::int64_t heads, head_dim, most_queries, most_keys;
+  std::int64_t heads, head_dim, max_queries, max_keys;
   Real scale;
   bool causal;
 
@@ -34,8 +34,8 @@ struct Scores {
         key_lengths(call.keys.length.data<std::int32_t>()),
         heads(call.heads),
         head_dim(call.q.dim(1) / call.heads),
-        most_queries(call.queries.max_length),
-        most_keys(call.keys.max_length),
+        max_queries(call.queries.max_length),
+        max_keys(call.keys.max_length),
         scale(static_cast<Real>(call.scale)),
         causal(call.mask.is(heddle::MaskKind::causal)) {}
 
@@ -43,9 +43,9 @@ struct Scores {
     return sequences.count * sequences.max_length * heads;
   }
 
-  KOKKOS_INLINE_FUNCTION Place place(std::int64_t item, std::int32_t const* lengths, std::int64_t most) const {
-    std::int64_t const sequence = item / (most * heads);
-    std::int64_t const index = item / heads % most;
+  KOKKOS_INLINE_FUNCTION Place place(std::int64_t item, std::int32_t const* lengths, std::int64_t max) const {
+    std::int64_t const sequence = item / (max * heads);
+    std::int64_t const index = item / heads % max;
     return {sequence, index, item % heads, index < lengths[sequence]};
   }
   /// The last query is at the last key; a causal query sees those at most at its own position.

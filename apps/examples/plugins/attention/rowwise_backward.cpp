@@ -36,7 +36,7 @@ void backward_as(Execution& execution, AttentionCall const& call, Results const&
   auto const grad_v = kernels::rows_of<Element>(gradients.v);
   kernels::for_each(
       execution, "rowwise: gradient of q", scores.items(call.queries), KOKKOS_LAMBDA(std::int64_t item) {
-        Place const at = scores.place(item, scores.query_lengths, scores.most_queries);
+        Place const at = scores.place(item, scores.query_lengths, scores.max_queries);
         std::int64_t const row = scores.query_begins[at.sequence] + at.index;
         for (std::int64_t c = at.head * scores.head_dim; at.exists && c < (at.head + 1) * scores.head_dim; ++c) {
           Real sum = 0;
@@ -48,7 +48,7 @@ void backward_as(Execution& execution, AttentionCall const& call, Results const&
       });
   kernels::for_each(
       execution, "rowwise: gradients of k and v", scores.items(call.keys), KOKKOS_LAMBDA(std::int64_t item) {
-        Place const at = scores.place(item, scores.key_lengths, scores.most_keys);
+        Place const at = scores.place(item, scores.key_lengths, scores.max_keys);
         std::int64_t const key = scores.key_begins[at.sequence] + at.index;
         for (std::int64_t c = at.head * scores.head_dim; at.exists && c < (at.head + 1) * scores.head_dim; ++c) {
           Real of_k = 0;

@@ -23,19 +23,19 @@ class Adapter final : public heddle::Layer {
     Tensor const activated = context.arena.allocate(narrow.dtype(), narrow.shape());
     relu_->forward(context.execution, {.function = "relu", .input = narrow}, activated);
     saved.keep(Activations{input.hidden, narrow, activated});
-    return {up_.forward(context, activated), input.memory};
+    return {up_.forward(context, activated), input.encoder_output};
   }
 
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override {
     auto const& [input, narrow, activated] = saved.get<Activations>();
     Tensor const grad = up_.backward(context, grad_output.hidden, activated);
     relu_->backward(context.execution, {.function = "relu", .input = narrow}, grad, {.input = grad});  // in place
-    return {down_.backward(context, grad, input), grad_output.memory};
+    return {down_.backward(context, grad, input), grad_output.encoder_output};
   }
 
   static heddle::LayerTraits traits() {
     heddle::OptionDescription const width{
-        .name = "width", .type = heddle::OptionDescription::Type::integer, .meaning = "columns inside", .least = 1};
+        .name = "width", .type = heddle::OptionDescription::Type::integer, .meaning = "columns inside", .min = 1};
     auto const refusal = [](heddle::ModelConfig const&, heddle::LayerOptions const& options,
                             heddle::LayerUse const& use) {
       return heddle::uneven_over_tensor("adapter.width", options.integer("width", default_width), use);

@@ -29,7 +29,7 @@ class HadamardLayer final : public heddle::Layer {
     Tensor const product = context.arena.allocate(up.dtype(), up.shape());
     hadamard_->forward(context.execution, gate, up, product);
     saved.keep(Activations{input.hidden, gate, up, product});
-    return {down_.forward(context, product), input.memory};
+    return {down_.forward(context, product), input.encoder_output};
   }
 
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override {
@@ -39,7 +39,7 @@ class HadamardLayer final : public heddle::Layer {
     hadamard_->backward(context.execution, gate, up, grad, {grad, grad_up});
     Tensor const grad_input = up_.backward(context, grad_up, input);
     gate_.backward_add(context, grad, input, grad_input);
-    return {grad_input, grad_output.memory};
+    return {grad_input, grad_output.encoder_output};
   }
 
  private:

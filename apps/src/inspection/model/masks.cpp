@@ -10,23 +10,23 @@
 namespace heddle {
 namespace {
 
-constexpr std::int64_t most_cells = 48;  ///< on an axis
+constexpr std::int64_t max_cells = 48;  ///< on an axis
 
 /// Positions that show what the mask does.
 std::int64_t drawn_positions(AttentionMask const& mask) {
   constexpr std::int64_t usual = 24;
-  constexpr std::int64_t most = 2048;
+  constexpr std::int64_t max = 2048;
   std::int64_t const reach = std::max<std::int64_t>({mask.left, mask.right, 1}) * mask.block;
-  std::int64_t const wanted = mask.is_local() ? std::clamp(4 * reach, usual, most) : usual;
+  std::int64_t const wanted = mask.is_local() ? std::clamp(4 * reach, usual, max) : usual;
   // Whole cells.
-  std::int64_t const each = (wanted + most_cells - 1) / most_cells;
+  std::int64_t const each = (wanted + max_cells - 1) / max_cells;
   return (wanted + each - 1) / each * each;
 }
 
 boost::json::object drawn(AttentionMask const& mask) {
   std::int64_t const positions = drawn_positions(mask);
   std::int64_t const prefix = mask.is(MaskKind::prefix) ? positions / 3 : 0;
-  std::int64_t const each = (positions + most_cells - 1) / most_cells;
+  std::int64_t const each = (positions + max_cells - 1) / max_cells;
   std::int64_t const cells = positions / each;
   std::vector<double> share(static_cast<std::size_t>(cells * cells));
   for (std::int64_t query = 0; query < positions; ++query) {

@@ -16,7 +16,7 @@
 namespace heddle {
 namespace {
 
-constexpr std::size_t most_weights = 6'000'000;  ///< of a page: 16 MB of text
+constexpr std::size_t max_weights = 6'000'000;  ///< of a page: 16 MB of text
 constexpr std::int64_t longest_continuation = 40;
 
 char const* name_of(Side side) {
@@ -49,10 +49,10 @@ boost::json::array attention_to_json(std::vector<AttentionSublayer> const& subla
 
 }  // namespace
 
-std::vector<SentenceText> read_sentences(std::string const& path, std::size_t most) {
+std::vector<SentenceText> read_sentences(std::string const& path, std::size_t max) {
   LineReader reader(path);
   std::vector<SentenceText> texts;
-  for (std::string line; texts.size() < most && reader.next(line);) {
+  for (std::string line; texts.size() < max && reader.next(line);) {
     std::size_t const tab = line.find('\t');
     SentenceText text{line.substr(0, tab), std::nullopt};
     if (tab != std::string::npos) {
@@ -187,7 +187,7 @@ boost::json::object ModelView::to_json(std::vector<SentenceText> const& texts, s
   std::size_t weights = 0;
   for (std::size_t index = 0; index < sentences.size(); ++index) {
     weights += weights_in(observed.calls, index);
-    if (weights > most_weights && index > 0) {
+    if (weights > max_weights && index > 0) {
       notes.push_back(
           fmt::format("{} of {} sentences are shown: the page would be too large", index, sentences.size()));
       break;

@@ -18,7 +18,7 @@ struct SentenceText {
 };
 
 /// Reads "SOURCE<TAB>TARGET" lines, or lines of one text; at most `most`. Throws DataError for a file without lines.
-std::vector<SentenceText> read_sentences(std::string const& path, std::size_t most);
+std::vector<SentenceText> read_sentences(std::string const& path, std::size_t max);
 
 /// A trained model whose attention is looked at.
 class ModelView {

@@ -26,7 +26,7 @@ boost::json::object entry(std::string_view kind, std::string const& name, std::s
 /// Symmetric about 0, so that 0 has the neutral colour.
 ValueRange around_zero(std::vector<double> const& values) {
   ValueRange const range = range_of(values);
-  double const reach = std::max(std::abs(range.least), std::abs(range.greatest));
+  double const reach = std::max(std::abs(range.min), std::abs(range.max));
   return {-reach, reach};
 }
 

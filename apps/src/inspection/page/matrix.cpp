@@ -16,8 +16,8 @@ ValueRange range_of(std::span<double const> values) {
   if (values.empty()) {
     return {};
   }
-  auto const [least, greatest] = std::ranges::minmax(values);
-  return greatest > least ? ValueRange{least, greatest} : ValueRange{least, least + 1};
+  auto const [min, max] = std::ranges::minmax(values);
+  return max > min ? ValueRange{min, max} : ValueRange{min, min + 1};
 }
 
 boost::json::object matrix_to_json(std::span<double const> values, std::int64_t columns, ValueRange const& range) {
@@ -29,15 +29,15 @@ boost::json::object matrix_to_json(std::span<double const> values, std::int64_t 
   std::vector<unsigned char> bytes;
   bytes.reserve(2 * values.size());
   for (double const value : values) {
-    double const share = std::clamp((value - range.least) / (range.greatest - range.least), 0.0, 1.0);
+    double const share = std::clamp((value - range.min) / (range.max - range.min), 0.0, 1.0);
     auto const step = static_cast<unsigned>(std::lround(steps * share));
     bytes.push_back(static_cast<unsigned char>(step & 0xFFU));
     bytes.push_back(static_cast<unsigned char>(step >> 8U));
   }
   return {{"rows", size / columns},
           {"columns", columns},
-          {"least", range.least},
-          {"greatest", range.greatest},
+          {"min", range.min},
+          {"max", range.max},
           {"values", base64(bytes)}};
 }
 

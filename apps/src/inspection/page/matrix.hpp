@@ -9,14 +9,14 @@ namespace heddle {
 
 /// The smallest and the largest value that a matrix is drawn with.
 struct ValueRange {
-  double least = 0;
-  double greatest = 1;
+  double min = 0;
+  double max = 1;
 };
 /// That of the values; one without extent is widened. Throws Error for values that are not finite.
 ValueRange range_of(std::span<double const> values);
 
-/// {"rows", "columns", "least", "greatest", "values"}: a row-major matrix for the page's charts. `values` are 16-bit
-/// little-endian steps from least (0) to greatest (65535), base64: 2.7 bytes each. Values outside the range are drawn
+/// {"rows", "columns", "min", "max", "values"}: a row-major matrix for the page's charts. `values` are 16-bit
+/// little-endian steps from min (0) to max (65535), base64: 2.7 bytes each. Values outside the range are drawn
 /// as its ends. Throws Error where `values` has no whole rows.
 boost::json::object matrix_to_json(std::span<double const> values, std::int64_t columns, ValueRange const& range);
 

@@ -115,17 +115,17 @@ MetricSeries downsample(MetricSeries const& series, std::size_t buckets) {
   std::size_t begin = 1;
   for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
     double const end_step = first + width * static_cast<double>(bucket + 1);
-    std::size_t least = begin;
-    std::size_t greatest = begin;
+    std::size_t min = begin;
+    std::size_t max = begin;
     std::size_t end = begin;
     for (; end + 1 < size && (series.steps[end] <= end_step || bucket + 1 == buckets); ++end) {
-      least = series.values[end] < series.values[least] ? end : least;
-      greatest = series.values[end] > series.values[greatest] ? end : greatest;
+      min = series.values[end] < series.values[min] ? end : min;
+      max = series.values[end] > series.values[max] ? end : max;
     }
     if (end > begin) {
-      keep(std::min(least, greatest));
-      if (least != greatest) {
-        keep(std::max(least, greatest));
+      keep(std::min(min, max));
+      if (min != max) {
+        keep(std::max(min, max));
       }
     }
     begin = end;

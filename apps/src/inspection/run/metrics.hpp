@@ -33,7 +33,7 @@ struct MetricSeries {
   std::optional<double> at(std::int64_t step) const;
 };
 
-/// At most 2 * buckets + 2 points: the first and the last, and the least and the greatest value of each of `buckets`
+/// At most 2 * buckets + 2 points: the first and the last, and the smallest and the largest value of each of `buckets`
 /// equal parts of the steps, in their order. No peak is lost, and no stretch that is not finite.
 MetricSeries downsample(MetricSeries const& series, std::size_t buckets);
 

@@ -41,7 +41,7 @@ ParameterNorm norm_of(Checkpoint const& checkpoint, TensorInfo const& tensor, Co
     for (float const each : value) {
       double const size = std::abs(static_cast<double>(each));
       squares += size * size;
-      norm.greatest = std::max(norm.greatest, size);
+      norm.max = std::max(norm.max, size);
     }
     if (updated) {
       auto const moment = [&](TensorPart part) {
@@ -78,7 +78,7 @@ boost::json::array to_json(std::vector<ParameterNorm> const& norms) {
                               {"shape", boost::json::value_from(norm.shape)},
                               {"elements", norm.elements},
                               {"norm", norm.norm},
-                              {"greatest", norm.greatest}};
+                              {"max", norm.max}};
     if (norm.update) {
       entry["update"] = *norm.update;
     }

@@ -16,7 +16,7 @@ struct ParameterNorm {
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
   double norm = 0;               ///< square root of the sum of squares
-  double greatest = 0;           ///< absolute value
+  double max = 0;                ///< absolute value
   std::optional<double> update;  ///< norm of the last update; none without moments and before the first step
 };
 

@@ -95,14 +95,14 @@ boost::json::array lane_events(std::vector<WorkEvent> const& work, WorkEvent con
 
 std::optional<boost::json::object> read_run_file(fs::path const& path, std::string const& remedy,
                                                  std::vector<std::string>& notes) {
-  constexpr std::uintmax_t most_bytes = std::uintmax_t{512} << 20;
+  constexpr std::uintmax_t max_bytes = std::uintmax_t{512} << 20;
   std::error_code problem;
   if (!fs::is_regular_file(path, problem)) {
     notes.push_back(fmt::format("{}: not there; {}", path.string(), remedy));
     return std::nullopt;
   }
-  if (fs::file_size(path, problem) > most_bytes) {
-    notes.push_back(fmt::format("{}: larger than {} MiB, and not drawn", path.string(), most_bytes >> 20));
+  if (fs::file_size(path, problem) > max_bytes) {
+    notes.push_back(fmt::format("{}: larger than {} MiB, and not drawn", path.string(), max_bytes >> 20));
     return std::nullopt;
   }
   std::ifstream file(path, std::ios::binary);

@@ -26,7 +26,7 @@ static_assert(std::is_same_v<Memory, Kokkos::HostSpace>, "this Kokkos computes i
 constexpr std::size_t alignment = 64;
 
 /// With less than this a step is unlikely to fit, so an error is better than going on.
-constexpr std::size_t least_capacity = std::size_t{1} << 28;
+constexpr std::size_t min_capacity = std::size_t{1} << 28;
 
 void* map(std::size_t bytes) {
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -63,7 +63,7 @@ std::size_t default_block_bytes() {
 ArenaBlock map_block(std::size_t wanted) {
   std::size_t bytes = wanted;
   void* block = map(bytes);
-  while (block == MAP_FAILED && bytes / 2 >= least_capacity) {
+  while (block == MAP_FAILED && bytes / 2 >= min_capacity) {
     bytes /= 2;
     block = map(bytes);
   }

@@ -9,7 +9,7 @@ namespace heddle {
 namespace {
 
 /// Blocks that nobody uses are kept up to this size in all.
-constexpr std::size_t most_kept = std::size_t{1} << 30;
+constexpr std::size_t max_kept = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::shared_ptr<void> MemoryPool::take(std::size_t bytes) {
   void* const begin = block.get();
   return {begin, [state = state_, block = std::move(block), size](void*) mutable {
             std::lock_guard const lock(state->mutex);
-            if (state->keeps && state->free_bytes + size <= most_kept) {
+            if (state->keeps && state->free_bytes + size <= max_kept) {
               state->free.emplace(size, std::move(block));
               state->free_bytes += size;
             }

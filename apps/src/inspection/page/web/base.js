@@ -64,13 +64,13 @@ function shortened(text, most) {
   return letters.length > most ? letters.slice(0, most - 1).join('') + '…' : text;
 }
 
-/** The matrix that matrix_to_json wrote: {rows, columns, least, greatest, values: Float64Array}. */
+/** The matrix that matrix_to_json wrote: {rows, columns, min, max, values: Float64Array}. */
 function decoded(matrix) {
   const bytes = atob(matrix.values);
   const values = new Float64Array(bytes.length / 2);
-  const step = (matrix.greatest - matrix.least) / 65535;
+  const step = (matrix.max - matrix.min) / 65535;
   for (let i = 0; i < values.length; ++i) {
-    values[i] = matrix.least + step * (bytes.charCodeAt(2 * i) + 256 * bytes.charCodeAt(2 * i + 1));
+    values[i] = matrix.min + step * (bytes.charCodeAt(2 * i) + 256 * bytes.charCodeAt(2 * i + 1));
   }
   return {...matrix, values};
 }

@@ -1,43 +1,43 @@
 // A chart of curves over steps: drawn to the width that it has, with a cursor for the pointer and the arrow keys.
 const chart_margin = {left: 52, right: 12, top: 10, bottom: 24};
 
-/** About `count` round numbers in [least, greatest]. */
-function ticks(least, greatest, count) {
-  const rough = (greatest - least) / count;
+/** About `count` round numbers in [min, max]. */
+function ticks(min, max, count) {
+  const rough = (max - min) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((each) => each >= rough);
   const result = [];
-  for (let at = Math.ceil(least / step - 1e-9) * step; at <= greatest + step * 1e-9; at += step) {
+  for (let at = Math.ceil(min / step - 1e-9) * step; at <= max + step * 1e-9; at += step) {
     result.push(Math.abs(at) < step * 1e-9 ? 0 : at);
   }
   return result;
 }
 
-/** Powers of ten in [least, greatest], with 2 and 5 times these where they are few. */
-function log_ticks(least, greatest) {
-  const decades = Math.log10(greatest / least);
+/** Powers of ten in [min, max], with 2 and 5 times these where they are few. */
+function log_ticks(min, max) {
+  const decades = Math.log10(max / min);
   const factors = decades < 1.2 ? [1, 2, 3, 5, 7] : decades < 3 ? [1, 2, 5] : [1];
   const each = Math.max(1, Math.ceil(decades / 6));
   const result = [];
-  for (let power = Math.floor(Math.log10(least)); power <= Math.log10(greatest); ++power) {
+  for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); ++power) {
     if (((power % each) + each) % each === 0) {
-      result.push(...factors.map((factor) => factor * 10 ** power).filter((value) => value >= least * 0.999 && value <= greatest * 1.001));
+      result.push(...factors.map((factor) => factor * 10 ** power).filter((value) => value >= min * 0.999 && value <= max * 1.001));
     }
   }
   return result;
 }
 
-/** Places of labels from `least` to `greatest`: both ends, and the round numbers that keep `room` pixels from them. */
-function axis_labels(least, greatest, count, x, room) {
-  const inner = ticks(least, greatest, count).filter((value) => x(value) - x(least) >= room && x(greatest) - x(value) >= room);
-  return greatest > least ? [least, ...inner, greatest] : [least];
+/** Places of labels from `min` to `max`: both ends, and the round numbers that keep `room` pixels from them. */
+function axis_labels(min, max, count, x, room) {
+  const inner = ticks(min, max, count).filter((value) => x(value) - x(min) >= room && x(max) - x(value) >= room);
+  return max > min ? [min, ...inner, max] : [min];
 }
 
-/** Maps [least, greatest] to [from, to]. */
-function scale_of(least, greatest, from, to, log) {
+/** Maps [min, max] to [from, to]. */
+function scale_of(min, max, from, to, log) {
   const place = log ? Math.log10 : (value) => value;
-  const low = place(least);
-  const extent = place(greatest) - low || 1;
+  const low = place(min);
+  const extent = place(max) - low || 1;
   return (value) => from + (place(value) - low) / extent * (to - from);
 }
 
@@ -83,7 +83,7 @@ function line_chart(options) {
   const steps_extent = extent(all.flatMap((series) => [[series.steps[0], series.steps[series.steps.length - 1]],
     ...(series.not_finite || [])]));
   const values_extent = extent(all.map((series) => series.values.reduce(
-    ([least, greatest], value) => [Math.min(least, value), Math.max(greatest, value)], [Infinity, -Infinity])));
+    ([min, max], value) => [Math.min(min, value), Math.max(max, value)], [Infinity, -Infinity])));
 
   function tell() {
     if (cursor === null) {
@@ -102,17 +102,17 @@ function line_chart(options) {
   function draw(width) {
     const height = options.height || 200;
     const {left, right, top, bottom} = chart_margin;
-    let [least, greatest] = values_extent;
+    let [min, max] = values_extent;
     if (!log) {
-      const room = (greatest - least) * 0.05 || Math.abs(greatest) * 0.1 || 1;
-      [least, greatest] = [least >= 0 && least - room < 0 ? 0 : least - room, greatest + room];
-    } else if (least === greatest) {
-      [least, greatest] = [least / 2, greatest * 2];
+      const room = (max - min) * 0.05 || Math.abs(max) * 0.1 || 1;
+      [min, max] = [min >= 0 && min - room < 0 ? 0 : min - room, max + room];
+    } else if (min === max) {
+      [min, max] = [min / 2, max * 2];
     }
     const x = scale_of(...steps_extent, left, width - right, false);
-    const y = scale_of(least, greatest, height - bottom, top, log);
+    const y = scale_of(min, max, height - bottom, top, log);
     const drawing = shape('svg', {width, height, role: 'img', 'aria-label': options.title});
-    for (const value of log ? log_ticks(least, greatest) : ticks(least, greatest, 4)) {
+    for (const value of log ? log_ticks(min, max) : ticks(min, max, 4)) {
       drawing.append(shape('line', {class: 'gridline', x1: left, x2: width - right, y1: y(value), y2: y(value)}),
         shape('text', {x: left - 6, y: y(value) + 4, 'text-anchor': 'end'}, number_text(value)));
     }
@@ -194,8 +194,8 @@ function curve(series, index, x, y) {
   const path = shape('polyline', {
     class: 'curve', points, 'stroke-dasharray': series.dashed ? '5 3' : null,
     'data-series': series.name, 'data-count': series.values.length, 'data-first': series.values[0],
-    'data-last': series.values[series.values.length - 1], 'data-least': Math.min(...series.values),
-    'data-greatest': Math.max(...series.values),
+    'data-last': series.values[series.values.length - 1], 'data-min': Math.min(...series.values),
+    'data-max': Math.max(...series.values),
   });
   const pieces = [path, ...others.map((each) => shape('polyline', {class: 'curve', points: each}))];
   pieces.forEach((piece) => { piece.style.stroke = colour; });

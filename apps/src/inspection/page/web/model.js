@@ -11,7 +11,7 @@ function show_positions() {
 
 function position_cards(encoding) {
   const matrix = decoded(encoding.matrix);
-  const share_of = (value) => value / (Math.max(Math.abs(matrix.least), Math.abs(matrix.greatest)) || 1);
+  const share_of = (value) => value / (Math.max(Math.abs(matrix.min), Math.abs(matrix.max)) || 1);
   const canvas = html('canvas', {class: 'matrix', 'aria-label': `${encoding.kind} positions`, 'data-positions': encoding.kind});
   const readout = html('div', {class: 'readout'});
   const bias = encoding.row_name === 'head';
@@ -36,7 +36,7 @@ function position_cards(encoding) {
     }));
   return [html('div', {class: 'grid wide', style: 'margin-bottom: 0.9rem'},
     card(`${encoding.kind.replaceAll('_', ' ')}: ${encoding.name}`, html('p', {class: 'lead'}, encoding.note), canvas,
-      html('p', {class: 'axis-note'}, `down: ${encoding.row_name}; across: ${encoding.column_name}`), ramp_legend(matrix.least, matrix.greatest, share_of), readout),
+      html('p', {class: 'axis-note'}, `down: ${encoding.row_name}; across: ${encoding.column_name}`), ramp_legend(matrix.min, matrix.max, share_of), readout),
     line_chart({title: 'Waves', series, height: 240, x_name: bias ? 'distance' : 'position', plain: true}))];
 }
 
@@ -86,7 +86,7 @@ function parameter_place(name) {
 const norm_quantities = [
   {name: 'root mean square', value: (each) => each.norm / Math.sqrt(each.elements)},
   {name: 'norm', value: (each) => each.norm},
-  {name: 'greatest', value: (each) => each.greatest},
+  {name: 'max', value: (each) => each.max},
   {name: 'last update / value', value: (each) => (each.update === undefined || each.norm === 0 ? NaN : each.update / each.norm)},
 ];
 
@@ -144,11 +144,11 @@ function norm_map(norms, quantity) {
   const values = new Float64Array(rows.length * columns.length).fill(NaN);
   places.forEach((each) => { values[rows.indexOf(each.rest) * columns.length + columns.indexOf(each.group)] = each.value; });
   const drawn = Array.from(values).filter((value) => value > 0).map(Math.log10);
-  const [least, greatest] = [Math.min(...drawn), Math.max(...drawn)];
-  const share_of = (value) => (value > 0 ? 0.08 + 0.92 * (Math.log10(value) - least) / (greatest - least || 1) : 0);
+  const [min, max] = [Math.min(...drawn), Math.max(...drawn)];
+  const share_of = (value) => (value > 0 ? 0.08 + 0.92 * (Math.log10(value) - min) / (max - min || 1) : 0);
   const map = heat_map({
     title: `${quantity.name} of every parameter`, matrix: {rows: rows.length, columns: columns.length, values}, rows, columns, share_of, most_cell: 46, least_cell: 16, tall: 0.5, most_label: 30,
     describe: (row, column, value) => `${columns[column]}, ${rows[row]}: ${quantity.name} ${Number.isFinite(value) ? number_text(value) : 'none'}`,
   });
-  return html('div', {}, map, drawn.length > 0 ? ramp_legend(10 ** least, 10 ** greatest, share_of) : '');
+  return html('div', {}, map, drawn.length > 0 ? ramp_legend(10 ** min, 10 ** max, share_of) : '');
 }

@@ -55,7 +55,7 @@ function show_curves() {
   const rank = (key) => (order.indexOf(key) + order.length + 1) % (order.length + 1);
   keys.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
   const unreadable = runs.reduce((sum, run) => sum + run.metrics.unreadable, 0);
-  const node = section('curves', 'Curves', 'Over the optimizer steps. Long curves keep the least and the greatest value of '
+  const node = section('curves', 'Curves', 'Over the optimizer steps. Long curves keep the smallest and the largest value of '
     + 'each stretch; steps at which a value is not finite are shaded. Point at a chart, or focus it and use the arrow keys, to read values.');
   node.append(html('div', {class: 'grid'}, ...keys.map((key) => line_chart({
     title: curve_titles[key] || key, log: key === 'gradient_norm',

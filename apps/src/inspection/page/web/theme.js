@@ -69,9 +69,9 @@ function paint_matrix(canvas, matrix, share_of) {
 }
 
 /** A strip that explains the colours between two values. */
-function ramp_legend(least, greatest, share_of) {
-  const stops = Array.from({length: 11}, (_, i) => heat_colour(share_of(least + (greatest - least) * i / 10)));
+function ramp_legend(min, max, share_of) {
+  const stops = Array.from({length: 11}, (_, i) => heat_colour(share_of(min + (max - min) * i / 10)));
   const strip = html('i', {class: 'ramp'});
   strip.style.background = `linear-gradient(90deg, ${stops.join(', ')})`;
-  return html('div', {class: 'legend'}, html('span', {}, number_text(least), strip, number_text(greatest)));
+  return html('div', {class: 'legend'}, html('span', {}, number_text(min), strip, number_text(max)));
 }

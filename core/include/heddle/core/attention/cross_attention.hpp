@@ -5,11 +5,11 @@
 
 namespace heddle {
 
-/// Multi-head attention of a stack's tokens to the output of the stack before it (its memory). Parameters are named as
+/// Multi-head attention of a stack's tokens to the output of the stack before it. Parameters are named as
 /// SelfAttention's.
 class CrossAttention : public Layer {
  public:
-  /// Throws ConfigError in a stack without memory.
+  /// Throws ConfigError in a stack without an encoder output.
   explicit CrossAttention(LayerSpec const& spec);
 
   static LayerTraits traits();
@@ -26,11 +26,11 @@ class CrossAttention : public Layer {
 
   struct Activations {
     Tensor input;
-    Tensor memory;
+    Tensor encoder_output;
     AttentionCore::Activations attention;
   };
   struct Cache {
-    Tensor kv;                  ///< [the memory's tokens, columns of k and of v]: the same at every step
+    Tensor kv;                  ///< [the encoder output's tokens, columns of k and of v]: the same at every step
     Tensor state, spare_state;  ///< as SelfAttention's, where the core has a state
   };
 

@@ -48,6 +48,6 @@ std::string subject(CheckResult const& result);
 
 /// "the implementation 'mine' of operation 'gemm' is wrong: 3 x 5, float32: output: …", or "… was not checked: …": for
 /// messages about a result that did not pass.
-std::string in_words(CheckResult const& result);
+std::string describe(CheckResult const& result);
 
 }  // namespace heddle

@@ -36,8 +36,8 @@ struct OptionDescription {
   std::string name;
   Type type = Type::integer;
   std::string meaning;
-  double least = 0;
-  double most = std::numeric_limits<double>::infinity();
+  double min = 0;
+  double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};
 };
 

@@ -23,11 +23,11 @@ namespace heddle {
 
 class AttentionPositions;
 
-/// The tensors that travel from layer to layer. `memory` is the output of the stack before this one (in a decoder, the
-/// encoder's); if there is none, it is empty.
+/// The tensors that travel from layer to layer. `encoder_output` is the output of the stack before this one (in a
+/// decoder, the encoder's); if there is none, it is empty.
 struct HiddenStates {
-  Tensor hidden;  ///< [tokens, d_model]
-  Tensor memory;  ///< [tokens of that stack, d_model] or empty
+  Tensor hidden;          ///< [tokens, d_model]
+  Tensor encoder_output;  ///< [tokens of that stack, d_model] or empty
 };
 
 /// The surroundings of a layer's computation: one per micro-batch in flight.
@@ -100,7 +100,7 @@ struct DecodeStep {
   std::int64_t capacity = 0;  ///< no hypothesis becomes longer than this number of tokens
   Sequences queries;          ///< hypothesis i's rows
   Sequences keys;             ///< hypothesis i's time + 1 cached positions: begin = i * capacity
-  Sequences memory;           ///< hypothesis i's source sentence in the stream's memory
+  Sequences encoder_output;   ///< hypothesis i's source sentence in the stream's encoder output
   Tensor position{};          ///< int32 [rows]
   std::int64_t tokens = 1;    ///< new ones of each hypothesis; more than 1 only if there were none before
 
@@ -114,16 +114,17 @@ class DecodeCache : public HeldValue {};
 /// A branch of the residual stream: forward and backward side by side. Layers do not change except for their
 /// parameters; a call keeps in `saved` what its backward call needs. Over a tensor group `hidden` is the same on every
 /// rank, or this rank's rows (context.row_split): a layer that splits its work or combines tokens uses a TensorRegion.
-/// `memory` is already inside that region: whole, and its gradient is this rank's part of a sum.
+/// `encoder_output` is already inside that region: whole, and its gradient is this rank's part of a sum.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// The branch's output in `hidden`; `memory` is passed on. Same shapes as the input.
+  /// The branch's output in `hidden`; `encoder_output` is passed on. Same shapes as the input.
   virtual HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const = 0;
 
-  /// grad_output.hidden is the gradient of forward's `hidden`; returns the input's. A layer that reads the memory adds
-  /// its gradient into grad_output.memory (+=), which is passed on. Parameter gradients are added (+=).
+  /// grad_output.hidden is the gradient of forward's `hidden`; returns the input's. A layer that reads the encoder
+  /// output adds its gradient into grad_output.encoder_output (+=), which is passed on. Parameter gradients are added
+  /// (+=).
   virtual HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const = 0;
 
   /// Computes forward for the new tokens, [rows, d_model], with the state that earlier steps left in `cache`. Tokens of
@@ -157,12 +158,12 @@ struct LayerSpec {
   ParallelState const& parallel;
   ParameterSet& parameters;
   LayerOptions options = {};  ///< checked against the layer's declaration
-  /// The side whose tokens the stream's memory has; none if the stack has no memory.
-  std::optional<Side> memory_side = Side::source;
+  /// The side whose tokens the encoder output has; none if the stack has no encoder output.
+  std::optional<Side> encoder_side = Side::source;
   /// Shared by the layers of the stack; null where positions do not act in attention.
   std::shared_ptr<AttentionPositions> positions = nullptr;
 
-  bool has_memory() const { return memory_side.has_value() && *memory_side != side; }
+  bool has_encoder_output() const { return encoder_side.has_value() && *encoder_side != side; }
   /// The gradient_partial_over of a parameter that is applied to the rows of the stream.
   std::vector<MeshAxis> stream_axes() const {
     return parallel.sequence_parallel ? std::vector{MeshAxis::tensor} : std::vector<MeshAxis>();

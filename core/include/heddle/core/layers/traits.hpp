@@ -34,7 +34,7 @@ struct LayerUse {
 
 /// The work that a layer's cost is asked for.
 struct LayerLoad {
-  double tokens = 1;    ///< of the stack, and as many of its memory
+  double tokens = 1;    ///< of the stack, and as many of its encoder output
   double sequence = 0;  ///< tokens of a sentence; 0: they are not known, and attention scores count as nothing
   DType dtype = DType::float32;
   Side side = Side::source;  ///< of the stack, whatever the caller says; the target's tokens are causal by default

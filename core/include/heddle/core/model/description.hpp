@@ -8,7 +8,7 @@
 namespace heddle {
 
 /// A model: stacks of layers, one after another. Each stack but the first has the output of the one before it as its
-/// memory; the last gives the logits. All layers are one list, in this order, by which a pipeline is cut.
+/// encoder output; the last gives the logits. All layers are one list, in this order, by which a pipeline is cut.
 struct ModelDescription {
   ModelConfig keys;
   std::vector<StackDescription> stacks;
@@ -35,7 +35,7 @@ struct ModelDescription {
   std::string generation_refusal() const;
 
   /// "the encoder's 6 and the decoder's 6 layers".
-  std::string words() const;
+  std::string describe() const;
 };
 
 /// The one place that knows which stacks are possible: the encoder over the source, the decoder over the target, as

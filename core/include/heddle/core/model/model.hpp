@@ -42,21 +42,22 @@ class Model {
   /// inputs. Otherwise as forward_backward.
   Tensor logits(LayerContext& context) const;
 
-  /// The stack before the last over the pack → memory [its tokens, d_model] on every stage, from the arena; empty for a
-  /// model of one stack. Collective over the tensor and pipeline groups, like decode.
+  /// The stack before the last over the pack → encoder output [its tokens, d_model] on every stage, from the arena;
+  /// empty for a model of one stack. Collective over the tensor and pipeline groups, like decode.
   Tensor encode(LayerContext& context) const;
   std::vector<DecodeCache> make_caches() const;
   /// The newest tokens of each hypothesis (ids int32 [hypotheses * step.tokens]) → logits [hypotheses, this rank's part
   /// of the vocabulary] after the last of them on the stage that ends the model and an empty tensor elsewhere, from the
-  /// arena. `rows` gives each token's position, `memory` is encode's result.
-  Tensor decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& memory,
+  /// arena. `rows` gives each token's position, `encoder_output` is encode's result.
+  Tensor decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& encoder_output,
                 DecodeStep const& step, std::vector<DecodeCache>& caches) const;
   /// Hypothesis i of the caches becomes a copy of the former hypothesis parents[i], after decode(step).
   void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
                std::vector<DecodeCache>& caches) const;
 
-  /// Whether a stack precedes the last one, which attends to its output. A model without memory continues prompts.
-  bool has_memory() const { return stacks_ > 1; }
+  /// Whether a stack precedes the last one, which attends to its output. A model without an encoder output continues
+  /// prompts.
+  bool has_encoder_output() const { return stacks_ > 1; }
   /// Whether its samples have prefixes (ModelDescription::needs_prefixes). The prompts are then prefixes.
   bool needs_prefixes() const { return needs_prefixes_; }
   /// The reason why this model cannot generate (ModelDescription::generation_refusal); "" if it can.
@@ -89,8 +90,8 @@ class Model {
   bool needs_prefixes_;
   std::string generation_refusal_;
   std::int64_t target_vocabulary_;
-  int memory_stage_ = 0;  ///< where the stack before the last ends
-  Side memory_side_ = Side::source;
+  int encoder_stage_ = 0;  ///< where the stack before the last ends
+  Side encoder_side_ = Side::source;
   std::int64_t d_model_;
   DType dtype_;
   std::shared_ptr<TensorOps> tensor_ops_;

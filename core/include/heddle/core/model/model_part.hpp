@@ -20,7 +20,8 @@ struct VocabularySizes {
 
 /// A contiguous range of the one list of layers, with the embedding of a stack whose entry it has, and output
 /// projection and loss where it has the last layer. From part to part travel, inside a stack, `hidden` (its stream)
-/// and, where the stack has one, `memory` (the output of the stack before it); between two stacks, only `memory`.
+/// and, where the stack has one, `encoder_output` (the output of the stack before it); between two stacks, only
+/// `encoder_output`.
 ///
 /// Every call is collective over the tensor and context groups.
 class ModelPart {
@@ -55,7 +56,7 @@ class ModelPart {
   struct Stack {
     std::size_t index = 0;  ///< in the model
     Side side = Side::source;
-    std::optional<Side> memory_side;
+    std::optional<Side> encoder_side;
     bool begins = false;  ///< the stack's entry is here: its embedding
     bool ends = false;
     std::optional<TokenEmbedding> embedding;
@@ -65,8 +66,8 @@ class ModelPart {
   /// The stack of that index; null if this part has no layer of it.
   Stack const* stack(std::size_t index) const;
 
-  /// The next token of each sequence, and the states of the previous part: the memory, where the stack has one, and
-  /// `hidden`, which is not read where this part begins the stack.
+  /// The next token of each sequence, and the states of the previous part: the encoder output, where the stack has one,
+  /// and `hidden`, which is not read where this part begins the stack.
   struct DecodeInput {
     TokenIds const& tokens;
     TokenRows const& rows;
@@ -74,7 +75,7 @@ class ModelPart {
   };
 
   /// The pieces by themselves, for generation and tests. `encode`: the layers that this part has of a stack without
-  /// memory, over the pack; `hidden` is not read where this part begins the stack.
+  /// encoder output, over the pack; `hidden` is not read where this part begins the stack.
   Tensor encode(LayerContext& context, Stack const& stack, Tensor const& hidden, Saved& saved) const;
   /// The layers of a stack over the next tokens of each sequence → [rows.tokens, d_model], from the arena.
   Tensor decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,
@@ -89,7 +90,7 @@ class ModelPart {
   struct Extent {
     IndexRange layers;
     Side side = Side::source;
-    std::optional<Side> memory_side;
+    std::optional<Side> encoder_side;
   };
   IndexRange layers_;
   std::vector<Extent> extents_;  ///< of all the model's stacks

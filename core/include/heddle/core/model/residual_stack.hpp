@@ -34,7 +34,7 @@ class ResidualStack {
                 IndexRange const& range);
 
   HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const;
-  /// Adds to grad_output.memory, as Layer::backward does. The result's `hidden` has the memory of
+  /// Adds to grad_output.encoder_output, as Layer::backward does. The result's `hidden` has the memory of
   /// grad_output.hidden.
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const;
   /// Decodes one new token per row; `caches` has one entry per sublayer (`make_caches`).
@@ -88,9 +88,9 @@ class ResidualStack {
     Tensor handed;      ///< but in post-LN: of a branch's input, which must outlive the branch's scope
     Tensor normalized;  ///< of the joint's normalized output; empty: zero
     Tensor sum;         ///< of the joint's sum; likewise
-    Tensor memory;
+    Tensor encoder_output;
   };
-  /// The stream before the first sublayer, with the memory inside the tensor region.
+  /// The stream before the first sublayer, with the encoder output inside the tensor region.
   Stream begin(LayerContext& context, HiddenStates const& input, Norm::Activations& first) const;
   /// Runs sublayer `index`; `branch` is its branch's output.
   Stream join(LayerContext& context, std::size_t index, Stream const& stream, HiddenStates branch,
@@ -113,7 +113,7 @@ class ResidualStack {
                          SublayerActivations const& activations) const;
 
   Side side_;
-  TensorRegion memory_region_;
+  TensorRegion encoder_region_;
   bool pre_;  ///< norms stand before the branches
   bool ends_stack_;
   std::vector<Sublayer> sublayers_;

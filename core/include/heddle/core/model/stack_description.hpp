@@ -40,7 +40,7 @@ struct LayerDescription {
 struct StackDescription {
   std::string name;
   Side side = Side::source;
-  std::optional<Side> memory_side;          ///< that of the stack before this one; none where this is the first
+  std::optional<Side> encoder_side;         ///< that of the stack before this one; none where this is the first
   std::shared_ptr<ModelConfig const> keys;  ///< [model] as it holds for the stack itself
   std::vector<LayerDescription> layers;
 

@@ -38,10 +38,10 @@ class MicroBatchSource {
 
 /// The way in which a rank's micro-batches are cut from a global batch.
 struct MicroBatchCut {
-  std::int64_t most_tokens = 4096;  ///< of a micro-batch; a longer sample is a micro-batch by itself
-  GroupMember data{};               ///< whose contiguous share is taken; one rank: the whole batch
-  bool equal = false;               ///< micro-batches of about equal tokens, which suit pipeline stages best
-  GroupMember context{};            ///< whose part of each micro-batch is given
+  std::int64_t max_tokens = 4096;  ///< of a micro-batch; a longer sample is a micro-batch by itself
+  GroupMember data{};              ///< whose contiguous share is taken; one rank: the whole batch
+  bool equal = false;              ///< micro-batches of about equal tokens, which suit pipeline stages best
+  GroupMember context{};           ///< whose part of each micro-batch is given
 };
 
 /// The cut by which a rank trains. In deterministic mode it takes the whole batch, of which the gradient tree then

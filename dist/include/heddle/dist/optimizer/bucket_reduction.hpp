@@ -51,7 +51,7 @@ class BucketReduction final : public GradientProgress {
   ParameterSet const& parameters_;
   std::vector<Bucket> buckets_;  ///< in the order in which their reductions start
   std::unordered_map<Parameter const*, Member> members_;
-  std::size_t most_under_way_;  ///< buckets that travel at once
+  std::size_t max_under_way_;  ///< buckets that travel at once
   std::deque<Transfer> under_way_;
   std::size_t next_ = 0;
   bool finishing_ = false;

@@ -46,7 +46,7 @@ class Pipeline {
  public:
   /// `arenas`: `addresses` for a model whose kernels compute nothing.
   Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
-           Execution& execution, Arena::Kind arenas = Arena::Kind::memory);
+           Execution& execution, Arena::Kind arenas = Arena::Kind::encoder_output);
   ~Pipeline();
   Pipeline(Pipeline const&) = delete;
   Pipeline& operator=(Pipeline const&) = delete;
@@ -67,7 +67,7 @@ class Pipeline {
   PipelineMemory peak_memory() const;
   /// Takes this memory from the system now rather than in the first steps; only before the first call of train or
   /// evaluate. On a device each arena then has no more than the largest of its kind and a margin, see with_margin.
-  void reserve(PipelineMemory const& memory);
+  void reserve(PipelineMemory const& encoder_output);
 
  private:
   class Run;

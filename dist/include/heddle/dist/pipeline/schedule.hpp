@@ -39,6 +39,6 @@ std::vector<PipelineAction> forward_actions(PipelinePlace const& place, std::int
 
 /// The most passes with a finished forward and an unfinished backward: the number of sets of activations that a stage
 /// holds.
-std::int64_t most_in_flight(std::span<PipelineAction const> actions);
+std::int64_t max_in_flight(std::span<PipelineAction const> actions);
 
 }  // namespace heddle

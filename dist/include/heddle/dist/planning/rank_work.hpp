@@ -32,7 +32,7 @@ struct RankWork {
   std::int64_t kept_by_kernels = 0;         ///< bytes of packed weights
   std::int64_t parameters = 0;              ///< elements
   std::int64_t shared_elements = 0;         ///< those that other stages hold, too
-  int most_holders = 1;                     ///< stages that hold one of these
+  int max_holders = 1;                      ///< stages that hold one of these
   std::int64_t partial_elements = 0;        ///< those whose gradient is a sum over the tensor group
   DType parameter_dtype = DType::float32;
 };

@@ -11,7 +11,7 @@ namespace heddle {
 class FiniteSteps {
  public:
   /// The number of batches skipped in a row after which a run is to end.
-  static constexpr int most_skipped = 3;
+  static constexpr int max_skipped = 3;
 
   struct Outcome {
     StepResult result;
@@ -22,7 +22,7 @@ class FiniteSteps {
   /// `step` is called once or twice with the same batch. Collective as `step` is.
   Outcome run(std::function<StepResult()> const& step);
   /// True after most_skipped batches in a row were skipped.
-  bool hopeless() const { return skipped_in_a_row_ >= most_skipped; }
+  bool too_many_skipped() const { return skipped_in_a_row_ >= max_skipped; }
 
  private:
   int skipped_in_a_row_ = 0;

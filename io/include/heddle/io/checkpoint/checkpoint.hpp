@@ -85,7 +85,7 @@ struct TensorSlice {
 /// of one index: to read a large tensor in little memory. The blocks of a file that slices share are verified twice, so
 /// slices should be much longer than these.
 std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, TensorPart part = TensorPart::value,
-                                  std::int64_t most_elements = std::int64_t{4} << 20);
+                                  std::int64_t max_elements = std::int64_t{4} << 20);
 
 /// A checkpoint directory whose bytes have all been verified against its manifest, open for reading. What is read later
 /// is verified again, in the memory in which it is then used.

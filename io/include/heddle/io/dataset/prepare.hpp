@@ -36,13 +36,13 @@ struct PrepareOptions {
 
 /// Counts of one prepared pair of texts, or of one text.
 struct PreparedText {
-  int64_t samples = 0;                   ///< in the dataset: pairs, or lines of one text
-  int64_t empty = 0;                     ///< left out: a side without a token
-  int64_t too_long = 0;                  ///< left out: a side with more than max_length tokens
-  int64_t invalid = 0;                   ///< not UTF-8 on a side: left out, or replaced by U+FFFD
-  std::array<int64_t, 2> tokens{};       ///< of the source and the target, or of the text
-  std::array<int64_t, 2> most_tokens{};  ///< of a sentence or line
-  int64_t unknown_tokens = 0;            ///< on both sides together
+  int64_t samples = 0;                  ///< in the dataset: pairs, or lines of one text
+  int64_t empty = 0;                    ///< left out: a side without a token
+  int64_t too_long = 0;                 ///< left out: a side with more than max_length tokens
+  int64_t invalid = 0;                  ///< not UTF-8 on a side: left out, or replaced by U+FFFD
+  std::array<int64_t, 2> tokens{};      ///< of the source and the target, or of the text
+  std::array<int64_t, 2> max_tokens{};  ///< of a sentence or line
+  int64_t unknown_tokens = 0;           ///< on both sides together
 };
 
 struct PrepareReport {

@@ -57,7 +57,7 @@ class SampleSource {
                     PackTokens& into) const = 0;
   virtual SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const = 0;
   /// The samples in words: "400 sentence pairs".
-  virtual std::string words() const = 0;
+  virtual std::string describe() const = 0;
 };
 
 /// Sentence pairs in one window, for small sets.
@@ -75,7 +75,7 @@ class PairSource : public SampleSource {
   void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
             PackTokens& into) const final;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const final;
-  std::string words() const final;
+  std::string describe() const final;
 };
 
 /// Pairs in memory, the same in every epoch; a pair keeps its own sample number.
@@ -126,7 +126,7 @@ class DatasetSamples final : public SampleSource {
   void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
             PackTokens& into) const override;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
-  std::string words() const override;
+  std::string describe() const override;
 
  private:
   TokenSequence prefixed(std::int64_t index, std::int32_t number) const;

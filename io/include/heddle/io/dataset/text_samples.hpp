@@ -116,7 +116,7 @@ class TextSamples : public SampleSource {
             PackTokens& into) const override;
   /// Of several windows `usable` is only 1, and `longest` an upper bound.
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
-  std::string words() const override;
+  std::string describe() const override;
 
  protected:
   TextRule const& rule() const { return rule_; }

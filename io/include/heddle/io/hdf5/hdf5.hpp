@@ -251,7 +251,7 @@ class Group : public Object {
   }
   Array array(std::string const& name) const;
   /// Writes text as a one-dimensional uint8 dataset, or reads it: at most `most` bytes, more are a DataError.
-  std::string read_bytes(std::string const& name, std::int64_t most = std::int64_t{64} << 20) const;
+  std::string read_bytes(std::string const& name, std::int64_t max = std::int64_t{64} << 20) const;
   void write_bytes(std::string const& name, std::string_view bytes);
 
  protected:

@@ -57,7 +57,7 @@ class MemoryStore {
   std::optional<Checkpoint> newest_verified(CheckpointStore::Report const& report) const;
 
   /// Removes what a directory of the same name, but another identity, has left on these hosts.
-  void remove_strangers() const;
+  void remove_stale() const;
   /// Removes everything of this run from these hosts.
   void remove() const;
 
