@@ -154,7 +154,7 @@ PrefixedTextSamples::PrefixedTextSamples(std::unique_ptr<TextLines> lines, TextR
 
 std::int64_t PrefixedTextSamples::prefix(std::int64_t epoch, std::int64_t index) const {
   auto const describe =
-      Philox::describe(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+      Philox::words(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
                               static_cast<std::uint32_t>(epoch), 0});
   auto const tokens = static_cast<std::uint64_t>(length(epoch, index));
   return 1 + static_cast<std::int64_t>(std::uint64_t{describe[0]} * tokens >> 32);
@@ -183,7 +183,7 @@ MaskedTextSamples::MaskedTextSamples(std::unique_ptr<TextLines> lines, TextRule 
 
 MaskedTextSamples::Draw MaskedTextSamples::draw(std::int64_t epoch, std::int64_t index, std::size_t position) const {
   auto const describe =
-      Philox::describe(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+      Philox::words(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
                               static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(position)});
   auto const share = [](std::uint32_t word) { return std::ldexp(static_cast<double>(word), -32); };
   Draw draw{.number = share(describe[0]), .masked = {position, Masked::Input::unchanged, 0}};
