@@ -23,7 +23,7 @@ class ObservedAdam final : public ObservedKernel<Adam> {
   static CallDescription description(AdamCall const& call) {
     DType const dtype = call.value.dtype();
     return {.direction = "update",
-            .variant = call.compute_copy.empty() ? "" : "with copy",
+            .variant = "",
             .extents = fmt::format("{} elements", call.value.size()),
             .dtype = dtype,
             .cost = heddle::cost(call.problem(), static_cast<double>(call.value.size()))};
@@ -33,7 +33,7 @@ class ObservedAdam final : public ObservedKernel<Adam> {
 }  // namespace
 
 std::string describe(AdamProblem const& problem) {
-  return fmt::format("parameters of {}{}", name_of(problem.dtype), problem.compute_copy ? " with a bfloat16 copy" : "");
+  return fmt::format("parameters of {}", name_of(problem.dtype));
 }
 
 std::string timing_key(AdamProblem const& problem) {
@@ -42,8 +42,7 @@ std::string timing_key(AdamProblem const& problem) {
 
 Cost cost(AdamProblem const& problem, double elements) {
   // The gradient is read; the value and both moments are read and written.
-  double const copied = problem.compute_copy ? static_cast<double>(size_of(DType::bfloat16)) : 0;
-  return {0, elements * (7 * static_cast<double>(size_of(problem.dtype)) + copied)};
+  return {0, elements * 7 * static_cast<double>(size_of(problem.dtype))};
 }
 
 std::array<double, adam_scalars::count> adam_scalars_of(double beta1, double beta2, AdamStep const& step) {

@@ -11,7 +11,7 @@ namespace heddle {
 
 namespace {
 
-Trial<Adam> adam_trial(bool decoupled, bool compute_copy, TrialTensors& tensors, DType dtype) {
+Trial<Adam> adam_trial(bool decoupled, TrialTensors& tensors, DType dtype) {
   constexpr std::int64_t size = 4099;  // more than one work item, no multiple of a vector
   auto const updated = [&](double low, double high) {
     return tensors.updated(dtype, {size}, to_doubles(tensors.input(dtype, {size}, low, high)));
@@ -22,7 +22,6 @@ Trial<Adam> adam_trial(bool decoupled, bool compute_copy, TrialTensors& tensors,
   call.first_moment = updated(-1, 1);
   call.second_moment = updated(0, 1);
   call.scalars = tensors.updated(DType::float64, {adam_scalars::count}, std::vector<double>(adam_scalars::count));
-  call.compute_copy = compute_copy ? tensors.output(DType::bfloat16, {size}) : Tensor();
   call.weight_decay = 0.1;
   call.decoupled = decoupled;
   Trial<Adam> trial{.problem = call.problem()};
@@ -126,11 +125,9 @@ Trial<TensorOps> rotate_trial(PairLayout layout, bool back, TrialTensors& tensor
 
 void add_adam_trials(KernelRegistries& registries) {
   for (bool const decoupled : {false, true}) {
-    for (bool const copy : {false, true}) {
-      registries.of<Adam>().add_trial(
-          fmt::format("{}{}", decoupled ? "AdamW" : "Adam", copy ? ", a bfloat16 copy" : ""),
-          [=](TrialTensors& tensors, DType dtype) { return adam_trial(decoupled, copy, tensors, dtype); });
-    }
+    registries.of<Adam>().add_trial(decoupled ? "AdamW" : "Adam", [=](TrialTensors& tensors, DType dtype) {
+      return adam_trial(decoupled, tensors, dtype);
+    });
   }
 }
 

@@ -14,7 +14,6 @@ void update_as(Execution& execution, AdamCall const& call) {
   Real const* const gradients = call.gradient.data<Real>();
   Real* const first_moments = call.first_moment.data<Real>();
   Real* const second_moments = call.second_moment.data<Real>();
-  BFloat16* const copies = kernels::rows_of<BFloat16>(call.compute_copy).data;
   kernels::AdamSettings const settings(call);
   std::int64_t const size = call.value.size();
   kernels::for_each(
@@ -28,9 +27,6 @@ void update_as(Execution& execution, AdamCall const& call) {
         Real* const KOKKOS_RESTRICT second_moment = second_moments + begin;
         for (std::int64_t i = 0; i < count; ++i) {
           factors.update(value[i], gradient[i], first_moment[i], second_moment[i]);
-        }
-        for (std::int64_t i = 0; copies != nullptr && i < count; ++i) {
-          copies[begin + i] = kernels::narrow<BFloat16>(value[i]);
         }
       });
 }

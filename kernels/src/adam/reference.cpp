@@ -12,7 +12,6 @@ void update_as(Execution& execution, AdamCall const& call) {
   Real const* const gradient = call.gradient.data<Real>();
   Real* const first_moment = call.first_moment.data<Real>();
   Real* const second_moment = call.second_moment.data<Real>();
-  BFloat16* const compute_copy = kernels::rows_of<BFloat16>(call.compute_copy).data;
   double const* const scalars = call.scalars.data<double>();
   double const beta1 = call.beta1;
   double const beta2 = call.beta2;
@@ -34,9 +33,6 @@ void update_as(Execution& execution, AdamCall const& call) {
         second_moment[i] = static_cast<Real>(v);
         value[i] =
             static_cast<Real>(decayed - learning_rate * (m / correction1) / (std::sqrt(v / correction2) + epsilon));
-        if (compute_copy != nullptr) {
-          compute_copy[i] = kernels::narrow<BFloat16>(value[i]);
-        }
       });
 }
 

@@ -16,7 +16,6 @@ void run_update(Execution& execution, AdamCall const& call) {
   Real const* const gradients = call.gradient.data<Real>();
   Real* const first_moments = call.first_moment.data<Real>();
   Real* const second_moments = call.second_moment.data<Real>();
-  BFloat16* const copies = kernels::rows_of<BFloat16>(call.compute_copy).data;
   kernels::AdamSettings const settings(call);
   std::int64_t const size = call.value.size();
   kernels::for_each(
@@ -33,9 +32,6 @@ void run_update(Execution& execution, AdamCall const& call) {
         at.store(value, values);
         at.store(first_moment, first_moments);
         at.store(second_moment, second_moments);
-        if (copies != nullptr) {
-          at.store(value, copies);
-        }
       });
 }
 

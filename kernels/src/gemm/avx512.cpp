@@ -26,7 +26,7 @@ class Avx512Gemm final : public Gemm {
   explicit Avx512Gemm(CpuLevel level) : level_(level) {}
 
   bool supports(GemmProblem const& problem) const override {
-    return kernels::is_plain_gemm(problem) && tiles_for(problem.dtype, level_) != nullptr;
+    return kernels::has_gemm_types(problem) && tiles_for(problem.dtype, level_) != nullptr;
   }
 
   std::size_t packed_bytes(GemmProblem const& problem) const override {

@@ -9,7 +9,6 @@ namespace heddle {
 
 struct AdamProblem {
   DType dtype = DType::float32;
-  bool compute_copy = false;  ///< a bfloat16 copy of the values is also written
 };
 /// The problem in words, for messages.
 std::string describe(AdamProblem const& problem);
@@ -33,14 +32,13 @@ struct AdamCall {
   Tensor first_moment;    ///< [n], updated
   Tensor second_moment;   ///< [n], updated
   Tensor scalars;         ///< [4] in float64, as write_adam_scalars leaves them
-  Tensor compute_copy{};  ///< [n] in bfloat16, = the new values rounded; or empty
   double beta1 = 0.9;
   double beta2 = 0.98;
   double epsilon = 1e-9;
   double weight_decay = 0;
   bool decoupled = false;
 
-  AdamProblem problem() const { return {value.dtype(), !compute_copy.empty()}; }
+  AdamProblem problem() const { return {value.dtype()}; }
 };
 
 /// Columns of AdamCall::scalars.
