@@ -12,33 +12,19 @@ class ObservedActivation final : public ObservedKernel<Activation> {
   using ObservedKernel::ObservedKernel;
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
-    pass(
-        execution, call.problem(),
-        [&] {
-          return description("forward", call, bytes_of({call.input, call.gate, output}));
-        },
-        [=, &execution](Activation& kernel) { kernel.forward(execution, call, output); });
+    pass<&Activation::forward>(execution, traffic("forward", {call.input, call.gate, output}, variant_of(call)), call,
+                               output);
   }
-
   void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                 ActivationGradients const& gradients) override {
-    pass(
-        execution, call.problem(),
-        [&] {
-          return description("backward", call,
-                             bytes_of({call.input, call.gate, grad_output, gradients.input, gradients.gate}));
-        },
-        [=, &execution](Activation& kernel) { kernel.backward(execution, call, grad_output, gradients); });
+    pass<&Activation::backward>(
+        execution,
+        traffic("backward", {call.input, call.gate, grad_output, gradients.input, gradients.gate}, variant_of(call)),
+        call, grad_output, gradients);
   }
 
  private:
-  static CallDescription description(std::string_view direction, ActivationCall const& call, double bytes) {
-    return {.direction = direction,
-            .variant = call.gate.empty() ? "" : "gated",
-            .extents = call.input.shape().to_string(),
-            .dtype = call.input.dtype(),
-            .cost = {0, bytes}};
-  }
+  static std::string_view variant_of(ActivationCall const& call) { return call.gate.empty() ? "" : "gated"; }
 };
 
 }  // namespace

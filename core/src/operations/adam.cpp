@@ -14,19 +14,12 @@ class ObservedAdam final : public ObservedKernel<Adam> {
   using ObservedKernel::ObservedKernel;
 
   void update(Execution& execution, AdamCall const& call) override {
-    pass(
-        execution, call.problem(), [&] { return description(call); },
-        [=, &execution](Adam& kernel) { kernel.update(execution, call); });
-  }
-
- private:
-  static CallDescription description(AdamCall const& call) {
-    DType const dtype = call.value.dtype();
-    return {.direction = "update",
-            .variant = "",
-            .extents = fmt::format("{} elements", call.value.size()),
-            .dtype = dtype,
-            .cost = heddle::cost(call.problem(), static_cast<double>(call.value.size()))};
+    CallDescription const description{.direction = "update",
+                                      .variant = "",
+                                      .extents = fmt::format("{} elements", call.value.size()),
+                                      .dtype = call.value.dtype(),
+                                      .cost = heddle::cost(call.problem(), static_cast<double>(call.value.size()))};
+    pass<&Adam::update>(execution, description, call);
   }
 };
 

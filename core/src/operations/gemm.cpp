@@ -13,10 +13,8 @@ class ObservedGemm final : public ObservedKernel<Gemm> {
   using ObservedKernel::ObservedKernel;
 
   void multiply(Execution& execution, GemmCall const& call) override {
-    GemmProblem const problem = call.problem();
-    pass(
-        execution, problem, [&] { return description(call, problem); },
-        [&execution, call](Gemm& kernel) { kernel.multiply(execution, call); });
+    pass<&Gemm::multiply>(
+        execution, [&] { return description(call, call.problem()); }, call);
   }
 
  private:

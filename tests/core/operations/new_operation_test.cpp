@@ -44,16 +44,7 @@ class ObservedNegation final : public ObservedKernel<Negation> {
   using ObservedKernel::ObservedKernel;
 
   void negate(Execution& execution, Tensor const& tensor) override {
-    pass(
-        execution,
-        [&] {
-          return CallDescription{.direction = "negate",
-                                 .variant = "",
-                                 .extents = tensor.shape().to_string(),
-                                 .dtype = tensor.dtype(),
-                                 .cost = {0, bytes_of({tensor, tensor})}};
-        },
-        [=, &execution](Negation& kernel) { kernel.negate(execution, tensor); });
+    pass<&Negation::negate>(execution, traffic("negate", {tensor, tensor}), tensor);
   }
 };
 
