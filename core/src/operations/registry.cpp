@@ -115,13 +115,13 @@ std::vector<AnyKernelEntry> AnyKernelRegistry::supporting(AnyProblem const& prob
 void AnyKernelRegistry::fail_selection(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
   require_one_of(names(), operation_, choice.implementation, choice.origin);
   if (choice.implementation == "auto") {
-    throw ConfigError(fmt::format("no implementation of operation '{}' supports {}; {}", operation_, problem.describe(),
+    throw ConfigError(fmt::format("no implementation of operation '{}' supports {}; {}", operation_, problem.description(),
                                   registered_names(names())));
   }
   auto const others = names_of(supporting(problem));
   throw ConfigError(fmt::format(
       "{}{}kernels.{} = '{}' does not support {}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation_,
-      choice.implementation, problem.describe(),
+      choice.implementation, problem.description(),
       others.empty() ? "no implementation does" : fmt::format("auto and these do: {}", fmt::join(others, ", "))));
 }
 

@@ -17,7 +17,7 @@ class AnyProblem {
  public:
   virtual ~AnyProblem() = default;
   virtual bool supported_by(Kernel const& kernel) const = 0;
-  virtual std::string describe() const = 0;
+  virtual std::string description() const = 0;
   virtual std::string key() const = 0;  ///< its timing_key
 };
 
@@ -30,7 +30,7 @@ class ProblemOf final : public AnyProblem {
   bool supported_by(Kernel const& kernel) const override {
     return static_cast<Interface const&>(kernel).supports(problem_);
   }
-  std::string describe() const override { return describe(problem_); }
+  std::string description() const override { return describe(problem_); }
   std::string key() const override { return timing_key(problem_); }
 
  private:
@@ -182,7 +182,7 @@ class KernelRegistries {
     if (observer_ == nullptr) {
       return kernel;
     }
-    observer_->selected({Interface::operation, any_problem.describe(), entry.name});
+    observer_->selected({Interface::operation, any_problem.description(), entry.name});
     return Interface::observed({problem, registry.supporting(any_problem), std::move(kernel), observer_, idle_});
   }
 
