@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/observation.hpp>
 
@@ -30,12 +31,21 @@ class ObservedActivation final : public ObservedKernel<Activation> {
 }  // namespace
 
 std::string describe(ActivationProblem const& problem) {
-  return fmt::format("the function '{}'{} in {} (relu, gelu, gelu_tanh and silu are built in, plug-ins add others)",
-                     problem.function, problem.gated ? ", gated," : "", name_of(problem.dtype));
+  return fmt::format("the function '{}'{} in {} (built in: {}; plug-ins add others)", problem.function,
+                     problem.gated ? ", gated," : "", name_of(problem.dtype), names_of_activations());
 }
 
 std::string timing_key(ActivationProblem const& problem) {
   return fmt::format("{}{} of {}", problem.function, problem.gated ? ", gated," : "", name_of(problem.dtype));
+}
+
+void require_gradients(ActivationCall const& call, Tensor const& grad_output, ActivationGradients const& gradients) {
+  grad_output.require(call.input.dtype(), call.input.shape(), "an activation's grad_output");
+  gradients.input.require(call.input.dtype(), call.input.shape(), "an activation's grad_input");
+  if (!call.gate.empty()) {
+    call.gate.require(call.input.dtype(), call.input.shape(), "an activation's gate");
+    gradients.gate.require(call.input.dtype(), call.input.shape(), "an activation's grad_gate");
+  }
 }
 
 Cost forward_cost(ActivationProblem const& problem, double elements) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/observation.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 
@@ -54,6 +55,46 @@ std::string timing_key(TensorOpsProblem const& problem) {
 
 std::shared_ptr<TensorOps> TensorOps::observed(ObservedSelection<TensorOps> selection) {
   return std::make_shared<ObservedTensorOps>(std::move(selection));
+}
+
+void TensorOps::require_same_shape(Tensor const& from, Tensor const& to, char const* method) {
+  if (!(from.shape() == to.shape())) {
+    throw Error(std::string(method) + " from " + from.shape().to_string() + " to " + to.shape().to_string() +
+                ": the shapes must be equal");
+  }
+}
+
+void TensorOps::require_sum_of_squares(Tensor const& tensor, Tensor const& sum) {
+  if (!tensor.contiguous()) {
+    throw Error("add_sum_of_squares of a tensor with strided rows: it must be contiguous");
+  }
+  sum.require(DType::float64, {1}, "add_sum_of_squares' sum");
+}
+
+void TensorOps::require_rotation(Tensor const& matrix, Rotation const& rotation) {
+  rotation.position.require(DType::int32, Shape{matrix.dim(0)}, "rotate's position");
+  Tensor const& table = rotation.table;
+  std::int64_t const width = table.dim(1);
+  if (table.dtype() != statistics_dtype(matrix.dtype()) || width % 2 != 0 || matrix.dim(1) % width != 0) {
+    throw Error("rotate of " + matrix.shape().to_string() + " by a table " + table.shape().to_string() +
+                ": the table's columns are even, divide the matrix's and are in its dtype of statistics");
+  }
+}
+
+void TensorOps::require_row_gather(Tensor const& from, Tensor const& index, Tensor const& to) {
+  index.require(DType::int32, Shape{to.dim(0)}, "gather_rows' index");
+  if (from.dtype() != to.dtype() || from.dim(1) != to.dim(1)) {
+    throw Error("gather_rows from " + from.shape().to_string() + " to " + to.shape().to_string() +
+                ": the dtypes and the columns must be equal");
+  }
+}
+
+void TensorOps::require_column_gather(Tensor const& wide, Tensor const& index, Tensor const& narrow) {
+  index.require(DType::int32, Shape{wide.dim(1)}, "the columns' index");
+  if (wide.dtype() != narrow.dtype() || wide.dim(0) != narrow.dim(0)) {
+    throw Error("columns gathered between " + narrow.shape().to_string() + " and " + wide.shape().to_string() +
+                ": the dtypes and the rows must be equal");
+  }
 }
 
 double sum_of_squares(TensorOps& operations, Execution& execution, Tensor const& tensor) {

@@ -1,5 +1,6 @@
 #include "built_in_trials.hpp"
 
+#include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/norm_kind.hpp>
 
 namespace heddle {
@@ -10,8 +11,8 @@ void add_built_in_trials(KernelRegistries& registries) {
   for (NormTraits const& kind : norm_kinds) {
     add_norm_trials(registries, std::string(kind.name));
   }
-  for (char const* const function : {"relu", "gelu", "gelu_tanh", "silu"}) {
-    add_activation_trials(registries, function);
+  for (ActivationFunction const& function : activation_functions) {
+    add_activation_trials(registries, std::string(function.name));
   }
   add_cross_entropy_trials(registries);
   add_embedding_trials(registries);

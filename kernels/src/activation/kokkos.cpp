@@ -1,4 +1,3 @@
-#include "checks.hpp"
 #include "functions.hpp"
 #include "support/factories.hpp"
 
@@ -141,23 +140,18 @@ void run_backward(Execution& execution, ActivationCall const& call, Tensor const
   }
 }
 
-class KokkosActivation final : public Activation {
- public:
-  bool supports(ActivationProblem const& problem) const override {
-    return problem.dtype != DType::int32 && kernels::is_built_in_activation(problem.function);
-  }
+struct KokkosActivation {
+  static bool supports(ActivationProblem const& problem) { return is_built_in_activation(problem.function); }
 
-  void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
-    output.require(call.input.dtype(), call.input.shape(), "an activation's output");
-    kernels::with_activation(call, [&]<class Function, class Element>(Function, Element) {
-      run_forward<Function, Element>(execution, call, output);
-    });
+  template <class Element>
+  static void forward(Execution& execution, ActivationCall const& call, Tensor const& output) {
+    kernels::BuiltInFunctions::with(
+        call.function, [&]<class Function>(Function) { run_forward<Function, Element>(execution, call, output); });
   }
-
-  void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
-                ActivationGradients const& gradients) override {
-    kernels::require_activation_gradients(call, grad_output, gradients);
-    kernels::with_activation(call, [&]<class Function, class Element>(Function, Element) {
+  template <class Element>
+  static void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                       ActivationGradients const& gradients) {
+    kernels::BuiltInFunctions::with(call.function, [&]<class Function>(Function) {
       run_backward<Function, Element>(execution, call, grad_output, gradients);
     });
   }
@@ -166,7 +160,7 @@ class KokkosActivation final : public Activation {
 }  // namespace
 
 void add_portable_activation_kernels(KernelRegistries& registries) {
-  registries.of<Activation>().add("kokkos", speeds::portable, std::make_shared<KokkosActivation>());
+  registries.of<Activation>().add("kokkos", speeds::portable, std::make_shared<ActivationFrontEnd<KokkosActivation>>());
 }
 
 }  // namespace heddle

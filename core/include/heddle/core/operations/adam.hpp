@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
@@ -27,11 +28,11 @@ struct AdamStep {
 /// Adam (Kingma & Ba 2015); `decoupled` weight decay is Loshchilov & Hutter 2019, otherwise the decay is added to the
 /// gradient.
 struct AdamCall {
-  Tensor value;           ///< [n], updated
-  Tensor gradient;        ///< [n]
-  Tensor first_moment;    ///< [n], updated
-  Tensor second_moment;   ///< [n], updated
-  Tensor scalars;         ///< [4] in float64, as write_adam_scalars leaves them
+  Tensor value;          ///< [n], updated
+  Tensor gradient;       ///< [n]
+  Tensor first_moment;   ///< [n], updated
+  Tensor second_moment;  ///< [n], updated
+  Tensor scalars;        ///< [4] in float64, as write_adam_scalars leaves them
   double beta1 = 0.9;
   double beta2 = 0.98;
   double epsilon = 1e-9;
@@ -65,6 +66,19 @@ class Adam : public Kernel {
   virtual bool supports(AdamProblem const& problem) const = 0;
   static std::shared_ptr<Adam> observed(ObservedSelection<Adam> selection);
   virtual void update(Execution& execution, AdamCall const& call) = 0;
+};
+
+/// The front end of implementations: calls `Functions::update<Real>(execution, call)`.
+template <class Functions>
+class AdamFrontEnd final : public Adam {
+ public:
+  bool supports(AdamProblem const& problem) const override {
+    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
+  }
+  void update(Execution& execution, AdamCall const& call) override {
+    kernels::with_real(call.value.dtype(),
+                       [&]<class Real>(Real) { Functions::template update<Real>(execution, call); });
+  }
 };
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
@@ -67,6 +68,55 @@ class SoftmaxCrossEntropy : public Kernel {
   /// default makes the two passes; an implementation may override it to read and write the logits once.
   virtual void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                                    Tensor const& losses);
+};
+
+/// The front end of implementations: calls the methods' namesakes in `Functions`, static templates. statistics,
+/// gradient and losses_and_gradient, which may be absent, have the logits' element type as their parameter; the others
+/// have that of the statistics.
+template <class Functions>
+class SoftmaxCrossEntropyFrontEnd final : public SoftmaxCrossEntropy {
+  using Call = SoftmaxCrossEntropyCall;
+
+ public:
+  bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }
+  void statistics(Execution& execution, Call const& call, Tensor const& statistics) override {
+    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+      Functions::template statistics<Element>(execution, call, statistics);
+    });
+  }
+  void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
+    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
+      Functions::template combine<Real>(execution, part_statistics, statistics);
+    });
+  }
+  void losses(Execution& execution, Call const& call, Tensor const& statistics, Tensor const& losses) override {
+    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
+      Functions::template losses<Real>(execution, call, statistics, losses);
+    });
+  }
+  void add_losses(Execution& execution, Call const& call, Tensor const& losses, Tensor const& sums) override {
+    kernels::with_real(losses.dtype(),
+                       [&]<class Real>(Real) { Functions::template add_losses<Real>(execution, call, losses, sums); });
+  }
+  void add_correct(Execution& execution, Call const& call, Tensor const& statistics, Tensor const& sums) override {
+    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
+      Functions::template add_correct<Real>(execution, call, statistics, sums);
+    });
+  }
+  void gradient(Execution& execution, Call const& call, Tensor const& statistics, double scale) override {
+    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+      Functions::template gradient<Element>(execution, call, statistics, scale);
+    });
+  }
+  void losses_and_gradient(Execution& execution, Call const& call, double scale, Tensor const& losses) override {
+    if constexpr (requires { Functions::template losses_and_gradient<float>(execution, call, scale, losses); }) {
+      kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+        Functions::template losses_and_gradient<Element>(execution, call, scale, losses);
+      });
+    } else {
+      SoftmaxCrossEntropy::losses_and_gradient(execution, call, scale, losses);
+    }
+  }
 };
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
@@ -43,6 +44,17 @@ class TokenRanking : public Kernel {
   /// table = [rows, RankingColumns{count}.width()] in float64, contiguous, for a count of at least 1. A row with NaN
   /// or +infinity has a log_sum_exp that is not finite. There is at least one column.
   virtual void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) = 0;
+};
+
+/// The front end of implementations: calls `Functions::rank<Element>(execution, call, table)`.
+template <class Functions>
+class TokenRankingFrontEnd final : public TokenRanking {
+ public:
+  bool supports(TokenRankingProblem const& problem) const override { return problem.dtype != DType::int32; }
+  void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) override {
+    kernels::with_floating(call.logits.dtype(),
+                           [&]<class Element>(Element) { Functions::template rank<Element>(execution, call, table); });
+  }
 };
 
 }  // namespace heddle
