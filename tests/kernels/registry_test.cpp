@@ -82,7 +82,8 @@ TEST_F(RegistryTest, AnUnknownOrUnfitNameIsAConfigErrorThatListsTheNames) {
       [&] {
         registries_.of<Activation>().select("auto", {DType::float32, "swish"});
       },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("the function 'swish'"), HasSubstr("built in: relu, gelu, gelu_tanh, silu"),
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("the function 'swish'"),
+                                       HasSubstr("built in: relu, gelu, gelu_tanh, silu"),
                                        Not(HasSubstr("kernels.activation")))));
 }
 

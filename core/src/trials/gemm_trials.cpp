@@ -24,8 +24,8 @@ struct Variant {
 
   std::string name() const {
     return fmt::format("{} x {} x {}{}{}{}{}{}{}{}", size.m, size.n, size.k, transpose_a ? ", aᵀ" : "",
-                                    transpose_b ? ", bᵀ" : "", accumulate ? ", +=" : "", bias ? ", bias" : "",
-                                    strided ? ", strided" : "", float32_b ? ", b float32" : "", float32_c ? ", c float32" : "");
+                       transpose_b ? ", bᵀ" : "", accumulate ? ", +=" : "", bias ? ", bias" : "",
+                       strided ? ", strided" : "", float32_b ? ", b float32" : "", float32_c ? ", c float32" : "");
   }
 };
 
