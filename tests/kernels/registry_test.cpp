@@ -38,7 +38,7 @@ TEST_F(RegistryTest, EveryOperationHasAReferenceAndAKokkosImplementation) {
     }
     EXPECT_THAT(names, testing::IsSupersetOf({"reference", "kokkos"}));
   }
-  EXPECT_THAT(operations, testing::ElementsAreArray(operation_names));
+  EXPECT_THAT(operations, testing::ElementsAreArray(operation_names()));
 }
 
 TEST_F(RegistryTest, AutoTakesTheFastestThatSupportsTheProblem) {

@@ -115,8 +115,8 @@ std::vector<AnyKernelEntry> AnyKernelRegistry::supporting(AnyProblem const& prob
 void AnyKernelRegistry::fail_selection(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
   require_one_of(names(), operation_, choice.implementation, choice.origin);
   if (choice.implementation == "auto") {
-    throw ConfigError(fmt::format("no implementation of operation '{}' supports {}; {}", operation_, problem.description(),
-                                  registered_names(names())));
+    throw ConfigError(fmt::format("no implementation of operation '{}' supports {}; {}", operation_,
+                                  problem.description(), registered_names(names())));
   }
   auto const others = names_of(supporting(problem));
   throw ConfigError(fmt::format(
@@ -196,7 +196,7 @@ void KernelRegistries::set_origin(std::string const& origin) {
 
 void KernelRegistries::require_known(KernelChoices const& choices) const {
   std::vector<std::string> operations{"cache"};
-  operations.insert(operations.end(), operation_names.begin(), operation_names.end());
+  operations.insert(operations.end(), operation_names().begin(), operation_names().end());
   for (auto const& registry : registries_) {
     std::string_view const operation = registry->operation();
     if (std::find(operations.begin(), operations.end(), operation) == operations.end()) {

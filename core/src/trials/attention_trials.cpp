@@ -4,9 +4,8 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/tensor/doubles.hpp>
+#include <heddle/core/trials/trials.hpp>
 #include <numeric>
-
-#include "built_in_trials.hpp"
 
 namespace heddle {
 

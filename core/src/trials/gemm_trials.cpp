@@ -2,8 +2,7 @@
 
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/tensor/doubles.hpp>
-
-#include "built_in_trials.hpp"
+#include <heddle/core/trials/trials.hpp>
 
 namespace heddle {
 

@@ -6,8 +6,6 @@
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/trials/trials.hpp>
 
-#include "dropout_factors.hpp"
-
 namespace heddle {
 
 namespace {
@@ -174,6 +172,12 @@ void add_norm_trials(KernelRegistries& registries, std::string const& kind, Norm
       registries.of<ResidualNorm>().add_trial(
           name, [of, variant](TrialTensors& tensors, DType dtype) { return make_trial(of, variant, tensors, dtype); });
     }
+  }
+}
+
+void add_residual_norm_trials(KernelRegistries& registries) {
+  for (NormTraits const& kind : norm_kinds) {
+    add_norm_trials(registries, std::string(kind.name));
   }
 }
 

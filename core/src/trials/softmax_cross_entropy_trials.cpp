@@ -2,8 +2,7 @@
 
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/tensor/doubles.hpp>
-
-#include "built_in_trials.hpp"
+#include <heddle/core/trials/trials.hpp>
 
 namespace heddle {
 
@@ -111,7 +110,7 @@ Trial<SoftmaxCrossEntropy> sharded_trial(TrialTensors& tensors, DType dtype) {
 
 }  // namespace
 
-void add_cross_entropy_trials(KernelRegistries& registries) {
+void add_softmax_cross_entropy_trials(KernelRegistries& registries) {
   auto& registry = registries.of<SoftmaxCrossEntropy>();
   for (Variant const& variant : variants) {
     registry.add_trial(fmt::format("{}, {} x {}", variant.name, variant.rows, variant.vocabulary),

@@ -62,6 +62,10 @@ class TrialTensors {
   std::int64_t guards_between_ = 0;
 };
 
+/// The factors by which dropout multiplies a [rows, columns] matrix, row major, by its definition (dropout.hpp); ones
+/// where it is off.
+std::vector<double> dropout_factors(Dropout const& dropout, std::int64_t rows, std::int64_t columns);
+
 /// A result of the calls of a trial.
 struct TrialOutput {
   std::string name;
