@@ -69,14 +69,14 @@ LayerTraits FeedForward::traits() {
     return linear_cost(load, keys.d_model, hidden) + linear_cost(load, keys.d_ff, keys.d_model) +
            forward_cost(activation, load.tokens * static_cast<double>(keys.d_ff));
   };
-  auto const refusal = [](ModelConfig const& keys, LayerOptions const&, LayerUse const& use) {
+  auto const unsupported_reason = [](ModelConfig const& keys, LayerOptions const&, LayerUse const& use) {
     return uneven_over_tensor(keys.place("d_ff"), keys.d_ff, use);
   };
   std::vector<LayerTrial> trials;
   for (char const* const activation : {"relu", "gelu", "swiglu"}) {
     trials.push_back({.name = activation, .set = [activation](ModelConfig& keys) { keys.activation = activation; }});
   }
-  return {.cost = cost, .refusal = refusal, .trials = std::move(trials)};
+  return {.cost = cost, .unsupported_reason = unsupported_reason, .trials = std::move(trials)};
 }
 
 Tensor FeedForward::activated_columns(Tensor const& hidden) const {
