@@ -29,10 +29,6 @@ std::string describe(AdamProblem const& problem) {
   return fmt::format("parameters of {}", name_of(problem.dtype));
 }
 
-std::string timing_key(AdamProblem const& problem) {
-  return describe(problem);
-}
-
 Cost cost(AdamProblem const& problem, double elements) {
   // The gradient is read; the value and both moments are read and written.
   return {0, elements * 7 * static_cast<double>(size_of(problem.dtype))};

@@ -50,10 +50,6 @@ std::string describe(EmbeddingProblem const& problem) {
                      name_of(problem.table_dtype));
 }
 
-std::string timing_key(EmbeddingProblem const& problem) {
-  return describe(problem);
-}
-
 Cost forward_cost(EmbeddingProblem const& problem, double tokens) {
   return moved(problem, tokens, 1);
 }

@@ -116,12 +116,12 @@ void AnyKernelRegistry::fail_selection(KernelChoices::Choice const& choice, AnyP
   require_one_of(names(), operation_, choice.implementation, choice.origin);
   if (choice.implementation == "auto") {
     throw ConfigError(fmt::format("no implementation of operation '{}' supports {}; {}", operation_,
-                                  problem.description(), registered_names(names())));
+                                  problem.description, registered_names(names())));
   }
   auto const others = names_of(supporting(problem));
   throw ConfigError(fmt::format(
       "{}{}kernels.{} = '{}' does not support {}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation_,
-      choice.implementation, problem.description(),
+      choice.implementation, problem.description,
       others.empty() ? "no implementation does" : fmt::format("auto and these do: {}", fmt::join(others, ", "))));
 }
 
@@ -133,7 +133,7 @@ AnyKernelEntry AnyKernelRegistry::selected(KernelChoices::Choice const& choice, 
   if (candidates.empty()) {
     fail_selection(choice, problem);
   }
-  auto const times = timings_.find(problem.key());
+  auto const times = timings_.find(problem.key);
   std::string const name =
       measured_choice(times == timings_.end() ? TimesByName() : times->second, names_of(candidates));
   return *std::find_if(candidates.begin(), candidates.end(),

@@ -49,10 +49,6 @@ std::string describe(TensorOpsProblem const& problem) {
   return fmt::format("tensors of {}", name_of(problem.dtype));
 }
 
-std::string timing_key(TensorOpsProblem const& problem) {
-  return describe(problem);
-}
-
 std::shared_ptr<TensorOps> TensorOps::observed(ObservedSelection<TensorOps> selection) {
   return std::make_shared<ObservedTensorOps>(std::move(selection));
 }

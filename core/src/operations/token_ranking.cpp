@@ -22,10 +22,6 @@ std::string describe(TokenRankingProblem const& problem) {
   return fmt::format("a vocabulary of {} in {}", problem.local_vocabulary, name_of(problem.dtype));
 }
 
-std::string timing_key(TokenRankingProblem const& problem) {
-  return describe(problem);
-}
-
 std::shared_ptr<TokenRanking> TokenRanking::observed(ObservedSelection<TokenRanking> selection) {
   return std::make_shared<ObservedTokenRanking>(std::move(selection));
 }

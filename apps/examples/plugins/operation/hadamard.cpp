@@ -59,10 +59,6 @@ std::string describe(HadamardProblem const& problem) {
   return "products of " + std::string(heddle::name_of(problem.dtype));
 }
 
-std::string timing_key(HadamardProblem const& problem) {
-  return describe(problem);
-}
-
 std::shared_ptr<Hadamard> Hadamard::observed(heddle::ObservedSelection<Hadamard> selection) {
   return std::make_shared<Observed>(std::move(selection));
 }

@@ -14,7 +14,7 @@ struct ActivationProblem {
   std::string function;
   bool gated = false;
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(ActivationProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ActivationProblem const& problem);

@@ -11,10 +11,8 @@ namespace heddle {
 struct AdamProblem {
   DType dtype = DType::float32;
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(AdamProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
-std::string timing_key(AdamProblem const& problem);
 /// The cost of an update of this many elements.
 Cost cost(AdamProblem const& problem, double elements);
 

@@ -14,10 +14,8 @@ struct EmbeddingProblem {
   DType table_dtype = DType::float32;  ///< of the tables and their gradients
   std::int64_t d_model = 0;
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(EmbeddingProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
-std::string timing_key(EmbeddingProblem const& problem);
 /// The cost of a call of this many tokens. Each counts its row of the table; repeated tokens move less.
 Cost forward_cost(EmbeddingProblem const& problem, double tokens);
 Cost backward_cost(EmbeddingProblem const& problem, double tokens);

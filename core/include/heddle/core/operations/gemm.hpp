@@ -13,7 +13,7 @@ struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0;     ///< m of a problem to select by: approximate, it differs from call to call
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(GemmProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(GemmProblem const& problem);

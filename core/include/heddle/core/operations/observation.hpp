@@ -54,7 +54,7 @@ struct KernelCall : CallDescription {
 /// A layer's selection of an implementation.
 struct KernelSelection {
   std::string_view operation;
-  std::string problem;  ///< in words
+  std::string problem;  ///< its description
   std::string_view implementation;
 };
 

@@ -17,7 +17,7 @@ struct ResidualNormProblem {
   std::string kind{NormKind::layer};
   bool bias = true;  ///< the norm has one
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(ResidualNormProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ResidualNormProblem const& problem);

@@ -12,7 +12,7 @@ struct SoftmaxCrossEntropyProblem {
   std::int64_t local_vocabulary = 0;   ///< columns of the logits: this rank's part of the vocabulary
   std::int64_t global_vocabulary = 0;  ///< over all ranks of the tensor group
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(SoftmaxCrossEntropyProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(SoftmaxCrossEntropyProblem const& problem);
@@ -47,14 +47,14 @@ class SoftmaxCrossEntropy : public Kernel {
   static std::shared_ptr<SoftmaxCrossEntropy> observed(ObservedSelection<SoftmaxCrossEntropy> selection);
   /// statistics = [tokens, 4] in statistics_dtype, of the local columns.
   virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;
-  /// statistics [tokens, 4] = those of the whole vocabulary, from its parts' [parts, tokens, 4].
+  /// statistics [tokens, 4] of the whole vocabulary = its parts' statistics [parts, tokens, 4], combined.
   virtual void combine(Execution& execution, Tensor const& parts, Tensor const& statistics) = 0;
   /// losses = [tokens, 2] in statistics_dtype, from the statistics over the whole vocabulary: the smoothed loss with
   /// the z-loss and the plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                       Tensor const& losses) = 0;
-  /// sums [5] in float64 += those of losses [tokens, 2], in a fixed order (but for `teams` row after row, so that the
-  /// sums of two calls are those of one); the last is left as it is.
+  /// sums [5] in float64 += the sums of losses [tokens, 2], in a fixed order (except in `teams` row after row, so that
+  /// two calls give the same sums as one); the last is left as it is.
   virtual void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
                           Tensor const& sums) = 0;
   /// The last of sums [5] += the rows, of those that are not ignored, in which no logit is higher than the target's;

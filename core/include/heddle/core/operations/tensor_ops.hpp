@@ -11,10 +11,8 @@ namespace heddle {
 struct TensorOpsProblem {
   DType dtype = DType::float32;
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(TensorOpsProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
-std::string timing_key(TensorOpsProblem const& problem);
 
 /// Angles by which pairs of columns turn (Su et al. 2021).
 struct Rotation {

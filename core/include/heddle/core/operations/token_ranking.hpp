@@ -11,10 +11,8 @@ struct TokenRankingProblem {
   DType dtype = DType::float32;       ///< of the logits
   std::int64_t local_vocabulary = 0;  ///< columns of the logits: this rank's part of the vocabulary
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(TokenRankingProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
-std::string timing_key(TokenRankingProblem const& problem);
 
 struct TokenRankingCall {
   Tensor logits;                 ///< [rows, local vocabulary]
@@ -34,7 +32,7 @@ struct RankingColumns {
 };
 
 /// Ranks the tokens of each row by their logits, so that generation fetches these few numbers and not the logits.
-/// Probabilities are those among the columns of the call; equally likely tokens are ordered by id.
+/// Probabilities are relative to the columns of the call; equally likely tokens are ordered by id.
 class TokenRanking : public Kernel {
  public:
   static constexpr char const* operation = "token_ranking";
