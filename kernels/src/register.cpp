@@ -7,7 +7,7 @@
 namespace heddle {
 
 // HEDDLE_REFERENCE_OPERATIONS is EACH(name) for every operation `name` that has a file name/reference.cpp
-// (CMakeLists.txt), and HEDDLE_TEAM_OPERATIONS those with a file name/teams.cpp. level/compiled.hpp adds the
+// (CMakeLists.txt), HEDDLE_TEAM_OPERATIONS for every one with a name/teams.cpp. level/compiled.hpp adds the
 // implementations that are compiled for each instruction set.
 #define EACH(name) void add_##name##_kernels(KernelRegistries& registries);
 HEDDLE_REFERENCE_OPERATIONS

@@ -12,7 +12,7 @@ namespace heddle {
 namespace {
 
 /// The number of keys that the query at `position` sees, of keys at `count` ascending positions; `index_of` gives the
-/// first of them that is not below a position. A prefix counts as seen by its own tokens alone.
+/// first of them that is not below a position. A prefix counts as seen only by its own tokens.
 template <class IndexOf>
 double seen_keys(AttentionMask const& mask, std::int64_t position, std::int64_t count, IndexOf const& index_of) {
   auto const between = [&](std::int64_t first, std::int64_t end) {

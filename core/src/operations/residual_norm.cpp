@@ -38,7 +38,7 @@ std::string prefix_of(std::string_view kind) {
   return kind == NormKind::layer ? "" : fmt::format("{} norm, ", kind);
 }
 
-/// The bytes of this many [rows, d_model] tensors and vectors of statistics.
+/// The bytes of `matrices` [rows, d_model] tensors and vectors of statistics.
 Cost moved(ResidualNormProblem const& problem, double rows, double matrices, double statistics) {
   return {0, rows * (matrices * static_cast<double>(problem.d_model) * static_cast<double>(size_of(problem.dtype)) +
                      statistics * static_cast<double>(size_of(statistics_dtype(problem.dtype))))};

@@ -29,7 +29,7 @@ struct Variant {
   std::int64_t bias_radius = -1;  ///< of the bias by distance; below 0: none
   bool positions = false;         ///< positions are given and have gaps
   bool accumulate = false;
-  bool state = false;  ///< of linear scores; forward alone
+  bool state = false;  ///< of linear scores; forward only
 };
 
 std::vector<Variant> variants() {

@@ -10,7 +10,7 @@ namespace heddle {
 
 namespace {
 
-/// The gradient whose memory that of the residual shares (residual_norm.hpp).
+/// The gradient whose memory the residual's gradient shares (residual_norm.hpp).
 enum class Shared : std::uint8_t { nothing, grad_normalized, grad_sum };
 
 /// The parts of a call that it has.

@@ -49,7 +49,7 @@ SoftmaxCrossEntropyCall make_call(Variant const& variant, TrialTensors& tensors,
   return call;
 }
 
-/// Forward leaves the logits alone; backward replaces those of a second call.
+/// Forward does not change the logits; backward replaces the logits of a second call.
 Trial<SoftmaxCrossEntropy> make_trial(Variant const& variant, TrialTensors& tensors, DType dtype) {
   constexpr double scale = 0.25;
   SoftmaxCrossEntropyCall const call = make_call(variant, tensors, dtype);

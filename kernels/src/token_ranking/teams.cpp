@@ -15,7 +15,7 @@ using kernels::RowLanes;
 /// More tokens than this are selected by one thread of a team, with a heap: each costs a pass over the row.
 constexpr std::int64_t max_passes = 64;
 
-/// A column and its logit: the likelier of those that were joined.
+/// A column and its logit: the likeliest of all that were joined.
 template <class Real>
 struct Candidate {
   Real logit = -std::numeric_limits<Real>::infinity();
