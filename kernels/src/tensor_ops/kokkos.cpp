@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <heddle/core/operations/kernel_author.hpp>
 
-#include "kinds.hpp"
+#include "extents.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {

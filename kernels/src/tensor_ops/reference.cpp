@@ -1,6 +1,6 @@
 #include <heddle/core/operations/kernel_author.hpp>
 
-#include "kinds.hpp"
+#include "extents.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {

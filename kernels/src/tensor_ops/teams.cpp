@@ -1,6 +1,6 @@
 #include <heddle/core/operations/row_lanes.hpp>
 
-#include "kinds.hpp"
+#include "extents.hpp"
 #include "support/factories.hpp"
 #include "support/partial_sums.hpp"
 
