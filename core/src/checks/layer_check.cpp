@@ -130,9 +130,9 @@ class GradientCheck {
 
   HiddenStates random_input(Pack const& pack, std::string const& name = "") const {
     std::int64_t const columns = bench_.d_model();
-    return {random_tensor({pack.rows(side_).tokens, columns}, name + "input"),
-            bench_.has_encoder_output() ? random_tensor({pack.source_rows.tokens, columns}, name + "memory")
-                                        : Tensor()};
+    return {
+        random_tensor({pack.rows(side_).tokens, columns}, name + "input"),
+        bench_.has_encoder_output() ? random_tensor({pack.source_rows.tokens, columns}, name + "memory") : Tensor()};
   }
 
   static Values values_of(HiddenStates const& output) {

@@ -428,8 +428,8 @@ class SimdResidualNorm final : public ResidualNorm {
 
 }  // namespace
 
-std::shared_ptr<ResidualNorm> make_simd_residual_norm() {
-  return std::make_shared<SimdResidualNorm>();
+void add_vector_residual_norm_kernels(KernelRegistries& registries) {
+  registries.of<ResidualNorm>().add("simd", speeds::simd, std::make_shared<SimdResidualNorm>());
 }
 
 }  // namespace heddle
