@@ -153,11 +153,10 @@ PrefixedTextSamples::PrefixedTextSamples(std::unique_ptr<TextLines> lines, TextR
       key_(rule.seed ? random_key(*rule.seed, "text.prefixes") : random_key(0, "text.prefixes.measuring")) {}
 
 std::int64_t PrefixedTextSamples::prefix(std::int64_t epoch, std::int64_t index) const {
-  auto const describe =
-      Philox::describe(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-                              static_cast<std::uint32_t>(epoch), 0});
+  auto const words = Philox::words(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                                          static_cast<std::uint32_t>(epoch), 0});
   auto const tokens = static_cast<std::uint64_t>(length(epoch, index));
-  return 1 + static_cast<std::int64_t>(std::uint64_t{describe[0]} * tokens >> 32);
+  return 1 + static_cast<std::int64_t>(std::uint64_t{words[0]} * tokens >> 32);
 }
 
 std::int64_t PrefixedTextSamples::predicted(std::int64_t epoch, std::int64_t index) const {
@@ -182,16 +181,15 @@ MaskedTextSamples::MaskedTextSamples(std::unique_ptr<TextLines> lines, TextRule 
       key_(rule.seed ? random_key(*rule.seed, "text.masks") : random_key(0, "text.masks.measuring")) {}
 
 MaskedTextSamples::Draw MaskedTextSamples::draw(std::int64_t epoch, std::int64_t index, std::size_t position) const {
-  auto const describe =
-      Philox::describe(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-                              static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(position)});
+  auto const words = Philox::words(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                                          static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(position)});
   auto const share = [](std::uint32_t word) { return std::ldexp(static_cast<double>(word), -32); };
-  Draw draw{.number = share(describe[0]), .masked = {position, Masked::Input::unchanged, 0}};
-  if (share(describe[1]) < 0.8) {
+  Draw draw{.number = share(words[0]), .masked = {position, Masked::Input::unchanged, 0}};
+  if (share(words[1]) < 0.8) {
     draw.masked.input = Masked::Input::mask;
-  } else if (share(describe[1]) < 0.9) {
+  } else if (share(words[1]) < 0.9) {
     draw.masked.input = Masked::Input::random;
-    std::uint64_t const scaled = std::uint64_t{describe[2]} * static_cast<std::uint64_t>(rule().vocabulary);
+    std::uint64_t const scaled = std::uint64_t{words[2]} * static_cast<std::uint64_t>(rule().vocabulary);
     draw.masked.random_token = static_cast<std::int32_t>(scaled >> 32);
   }
   return draw;

@@ -46,7 +46,7 @@ class Pipeline {
  public:
   /// `arenas`: `addresses` for a model whose kernels compute nothing.
   Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
-           Execution& execution, Arena::Kind arenas = Arena::Kind::encoder_output);
+           Execution& execution, Arena::Kind arenas = Arena::Kind::memory);
   ~Pipeline();
   Pipeline(Pipeline const&) = delete;
   Pipeline& operator=(Pipeline const&) = delete;
