@@ -178,9 +178,8 @@ TEST_F(NewOperationTest, AListOfOperationsNamesEachOnce) {
   EXPECT_THAT(
       [&] { registries.kernels.require_known(config.kernels); },
       ThrowsMessage<ConfigError>(
-          "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, gemm, attention, "
-          "residual_norm, activation, softmax_cross_entropy, embedding, token_ranking, adam, tensor_ops, negation, or "
-          "an "
+          "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, adam, "
+          "attention, embedding, gemm, residual_norm, softmax_cross_entropy, tensor_ops, token_ranking, negation, or an "
           "operation of a plug-in in plugins.paths"));
 }
 
