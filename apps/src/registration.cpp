@@ -10,7 +10,6 @@
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/plugins/loading.hpp>
-#include <heddle/core/trials/trials.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/kernels/register.hpp>
 #include <iterator>
@@ -96,7 +95,6 @@ void require_same_plugins(std::vector<PluginFile> const& plugins, Communicator c
 
 void register_everything(Registration const& registration, Registries& registries, Execution& execution) {
   register_built_in_kernels(registries.kernels, registration.level);
-  add_built_in_trials(registries.kernels);
   register_built_in_layers(registries.layers);
   for (PluginFile const& plugin : registration.plugins) {
     load_plugin(plugin.path, registries);

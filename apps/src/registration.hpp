@@ -37,7 +37,7 @@ struct Registration {
   CpuLevel level = usable_cpu_level();
 };
 
-/// Registers the built-in kernels, for that instruction set, their trials, and layers, then those of the plug-ins, in
+/// Registers the built-in kernels, for that instruction set, and layers, then those of the plug-ins, in
 /// order, each of which is checked (require_checked). Throws ConfigError if one cannot be loaded or is wrong.
 void register_everything(Registration const& registration, Registries& registries, Execution& execution);
 

@@ -1,4 +1,3 @@
-#include <heddle/core/base/operation_names.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/kernels/register.hpp>
 
@@ -7,20 +6,20 @@
 
 namespace heddle {
 
-// Each is defined in its operation's reference.cpp; level/compiled.hpp adds the implementations that are compiled for
-// each instruction set.
-#define HEDDLE_DECLARE(name) void add_##name##_kernels(KernelRegistries& registries);
-HEDDLE_OPERATIONS(HEDDLE_DECLARE)
-#undef HEDDLE_DECLARE
-// HEDDLE_TEAM_OPERATIONS is EACH(name) for every operation `name` that has a file name/teams.cpp (CMakeLists.txt).
+// HEDDLE_REFERENCE_OPERATIONS is EACH(name) for every operation `name` that has a file name/reference.cpp
+// (CMakeLists.txt), HEDDLE_TEAM_OPERATIONS for every one with a name/teams.cpp. level/compiled.hpp adds the
+// implementations that are compiled for each instruction set.
+#define EACH(name) void add_##name##_kernels(KernelRegistries& registries);
+HEDDLE_REFERENCE_OPERATIONS
+#undef EACH
 #define EACH(name) void add_team_##name##_kernels(KernelRegistries& registries);
 HEDDLE_TEAM_OPERATIONS
 #undef EACH
 
 void register_built_in_kernels(KernelRegistries& registries, CpuLevel level) {
-#define HEDDLE_ADD(name) add_##name##_kernels(registries);
-  HEDDLE_OPERATIONS(HEDDLE_ADD)
-#undef HEDDLE_ADD
+#define EACH(name) add_##name##_kernels(registries);
+  HEDDLE_REFERENCE_OPERATIONS
+#undef EACH
 #define EACH(name) add_team_##name##_kernels(registries);
   HEDDLE_TEAM_OPERATIONS
 #undef EACH

@@ -93,7 +93,7 @@ cmp -s run.toml before.toml || fail "--benchmark has overwritten a file that is 
 
 # The list is that of the configured run.
 "$HEDDLE" kernels --config run.toml --set kernels.gemm=reference --set 'kernels.cache=""' > listing 2> log || fail "the list of a configuration"
-sed -n '/^  gemm$/,/^  attention$/p' listing | grep -q '\* reference ' || fail "the configured implementation is not marked"
+sed -n '/^  gemm$/,/^  residual_norm$/p' listing | grep -q '\* reference ' || fail "the configured implementation is not marked"
 grep -q 'float32, d_model 32, 2 heads' listing || fail "it is not said of which model the list is"
 
 # A cache in which the portable GEMM is always the fastest: one line per problem, "name": seconds.

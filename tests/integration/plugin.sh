@@ -25,7 +25,7 @@ for example in "${examples[@]}"; do
 done
 "$HEDDLE" new-plugin source/erf --kind activation > log 2>&1 || fail "heddle new-plugin erf"
 ! grep -riE 'swish' source/erf > log || fail "the example's name is left in a new plug-in"
-grep -q 'class Erf' source/erf/erf.cpp || fail "the new plug-in's class has another name"
+grep -q 'struct Erf' source/erf/erf.cpp || fail "the new plug-in's kernel has another name"
 # Names that C++ or Heddle has are refused.
 for taken in "double:has a meaning in C++" "gelu:an activation function" "rms:a kind of norm" "feed_forward:a layer" \
   "kokkos:an implementation of operation" "attention:an operation" "swiglu:a gated activation" \

@@ -83,29 +83,6 @@ TEST_F(AdamTest, TenStepsOfEveryImplementationFollowTheFormula) {
   }
 }
 
-TEST_F(AdamTest, TheComputeCopyIsTheNewValuesRounded) {
-  for (auto const& entry : registries_.of<Adam>().entries()) {
-    for (DType const dtype : {DType::float32, DType::float64}) {
-      ASSERT_TRUE(entry.kernel->supports({dtype, true}));
-      AdamCall call = settings(true, 0.1);
-      call.value = tensor_of(random_values(size, 1), dtype, Shape{size});
-      call.gradient = tensor_of(gradient_at(1), dtype, Shape{size});
-      call.first_moment = Tensor::allocate(dtype, Shape{size});
-      call.second_moment = Tensor::allocate(dtype, Shape{size});
-      write_adam_scalars(call, step_at(1));
-      entry.kernel->update(execution_, call);
-      AdamCall copied = call;
-      copied.value = tensor_of(random_values(size, 1), dtype, Shape{size});
-      copied.first_moment = Tensor::allocate(dtype, Shape{size});
-      copied.second_moment = Tensor::allocate(dtype, Shape{size});
-      copied.compute_copy = tensor_of(Values(size, 77), DType::bfloat16, Shape{size});
-      entry.kernel->update(execution_, copied);
-      expect_same_bits(copied.value, call.value, entry.name.c_str());
-      expect_same_bits(copied.compute_copy, converted(call.value, DType::bfloat16), entry.name.c_str());
-    }
-  }
-}
-
 TEST_F(AdamTest, AZeroGradientLeavesTheValueAlone) {
   for (auto const& entry : registries_.of<Adam>().entries()) {
     AdamCall call = settings(false, 0);

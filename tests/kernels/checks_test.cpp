@@ -29,7 +29,7 @@ TEST_P(ChecksTest, EveryImplementationPassesItsTrials) {
   EXPECT_EQ(scratch_.mark(), 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Operations, ChecksTest, testing::ValuesIn(operation_names),
+INSTANTIATE_TEST_SUITE_P(Operations, ChecksTest, testing::ValuesIn(operation_names().begin(), operation_names().end()),
                          [](auto const& tested) { return std::string(tested.param); });
 
 }  // namespace

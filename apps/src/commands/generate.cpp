@@ -70,13 +70,13 @@ CommandSyntax generate_syntax(GenerateOptions& options) {
 }
 
 void require_continuation(ModelDescription const& model) {
-  std::string reason = model.generation_refusal();
-  if (reason.empty() && model.stacks.size() > 1) {
+  auto reason = model.no_generation_reason();
+  if (!reason && model.stacks.size() > 1) {
     reason = fmt::format("{} = {} has an encoder, whose input is translated: use `heddle translate`",
                          model.keys.place("stacks"), to_toml(OptionValue(model.keys.stacks)));
   }
-  if (!reason.empty()) {
-    throw ConfigError("heddle generate needs a decoder alone: " + reason);
+  if (reason) {
+    throw ConfigError("heddle generate needs a decoder-only model: " + *reason);
   }
 }
 

@@ -12,7 +12,7 @@ namespace heddle {
 namespace {
 
 std::vector<std::string> layouts_of(ModelDescription const& model) {
-  auto const allowed = [&](LayerUse const& use) { return model.refusal(use).empty() ? "yes" : "no"; };
+  auto const allowed = [&](LayerUse const& use) { return model.unsupported_reason(use) ? "no" : "yes"; };
   auto const cut = [&] {
     ParallelConfig parallel;
     parallel.pipeline = 2;
@@ -23,7 +23,7 @@ std::vector<std::string> layouts_of(ModelDescription const& model) {
           allowed({.context = 2}),
           allowed({.context = 2, .context_mode = ContextMode::ulysses}),
           cut(),
-          model.generation_refusal().empty() ? "yes" : "no"};
+          model.no_generation_reason() ? "no" : "yes"};
 }
 
 std::vector<SentencePair> pairs_of(std::vector<std::int32_t> const& source_lengths,

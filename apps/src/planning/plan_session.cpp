@@ -50,8 +50,8 @@ PlanSession::PlanSession(Config const& config, Registries& registries, Execution
   KernelTimings const timings =
       read_own_timings(kernel_cache_path(config.kernels.cache), machine_name(usable_cpu_level()), notes_);
   registries.kernels.set_timings(timings);
-  if (std::string const reason = model_.training_refusal(); !reason.empty()) {
-    throw ConfigError(reason);
+  if (auto const reason = model_.untrainable_reason()) {
+    throw ConfigError(*reason);
   }
   read_network();
   read_times(timings);

@@ -42,11 +42,11 @@ std::string use_of(Ending const& ending, ModelDescription const& model) {
   for (std::string const& plugin : ending.plugins) {
     checkpoint += " --plugin " + quoted_for_shell(plugin);
   }
-  if (translation_refusal(model).empty()) {
+  if (!no_translation_reason(model)) {
     return fmt::format("heddle translate --checkpoint {} < TEXT", checkpoint);
   }
-  return model.generation_refusal().empty() ? fmt::format("heddle generate --checkpoint {} < TEXT", checkpoint)
-                                            : fmt::format("heddle evaluate --checkpoint {} --text TEXT", checkpoint);
+  return model.no_generation_reason() ? fmt::format("heddle evaluate --checkpoint {} --text TEXT", checkpoint)
+                                      : fmt::format("heddle generate --checkpoint {} < TEXT", checkpoint);
 }
 
 /// The best loss and BLEU, on a line of their own; "" where nothing was validated.

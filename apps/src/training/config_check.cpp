@@ -47,16 +47,15 @@ std::vector<std::string> parameter_names(Config config, Registries const& regist
 }  // namespace
 
 void settle_validate_bleu(Config& config, LayerRegistry const& layers) {
-  if (!config.train.places.given("validate_bleu") &&
-      !translation_refusal(describe_model(config.model, layers)).empty()) {
+  if (!config.train.places.given("validate_bleu") && no_translation_reason(describe_model(config.model, layers))) {
     config.train.validate_bleu = false;
   }
 }
 
 ModelDescription describe_trainable(Config const& config, LayerRegistry const& layers) {
   ModelDescription model = describe_model(config.model, layers);
-  if (std::string const reason = model.training_refusal(); !reason.empty()) {
-    throw ConfigError(reason);
+  if (auto const reason = model.untrainable_reason()) {
+    throw ConfigError(*reason);
   }
   if (config.train.validate_every > 0 && config.train.validate_bleu) {
     require_translation(model, config.train.places.of("validate_bleu") + " = true",

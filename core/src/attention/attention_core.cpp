@@ -39,32 +39,34 @@ Cost AttentionCore::cost(ModelConfig const& keys, LayerOptions const& options, L
 
 namespace {
 
-/// Says that the heads of a tensor rank are not shared evenly by the context group; "" where they are.
-std::string uneven_in_ulysses(std::string const& key, std::int64_t count, LayerUse const& use) {
+/// The reason why the context group's ranks cannot share the heads of a tensor rank evenly; null where they do.
+std::optional<std::string> uneven_in_ulysses(std::string const& key, std::int64_t count, LayerUse const& use) {
   std::int64_t const heads = count / use.tensor;
-  return heads % use.context == 0
-             ? ""
-             : fmt::format(
-                   "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (that / "
-                   "parallel.tensor) cannot be divided among parallel.context = {}, which may be {}, or set "
-                   "parallel.context_mode = \"ring\"",
-                   key, count, heads, use.context, divisors_in_words(heads));
+  if (heads % use.context == 0) {
+    return std::nullopt;
+  }
+  return fmt::format(
+      "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (that / "
+      "parallel.tensor) cannot be divided among parallel.context = {}, which may be {}, or set "
+      "parallel.context_mode = \"ring\"",
+      key, count, heads, use.context, divisors_in_words(heads));
 }
 
 /// Heads are shared by the ranks of the tensor group and, in ulysses, by those of the context group.
-std::string attention_refusal(ModelConfig const& keys, LayerOptions const& options, LayerUse const& use) {
+std::optional<std::string> unsupported_reason(ModelConfig const& keys, LayerOptions const& options,
+                                              LayerUse const& use) {
   AttentionSizes const sizes = attention_sizes(keys, options);
-  if (std::string reason = uneven_over_tensor(keys.place("heads"), sizes.heads, use); !reason.empty()) {
-    return reason;
+  auto reason = uneven_over_tensor(keys.place("heads"), sizes.heads, use);
+  if (!reason) {
+    reason = uneven_over_tensor(options.place("kv_heads"), sizes.kv_heads, use);
   }
-  if (std::string reason = uneven_over_tensor(options.place("kv_heads"), sizes.kv_heads, use); !reason.empty()) {
-    return reason;
+  if (!reason && use.context_mode != ContextMode::ring) {
+    reason = uneven_in_ulysses(keys.place("heads"), sizes.heads, use);
   }
-  if (use.context_mode == ContextMode::ring) {
-    return "";
+  if (!reason && use.context_mode != ContextMode::ring) {
+    reason = uneven_in_ulysses(options.place("kv_heads"), sizes.kv_heads, use);
   }
-  std::string const reason = uneven_in_ulysses(keys.place("heads"), sizes.heads, use);
-  return reason.empty() ? uneven_in_ulysses(options.place("kv_heads"), sizes.kv_heads, use) : reason;
+  return reason;
 }
 
 /// Names an override rather than a key of the file as wrong, and a given key rather than a default.
@@ -145,7 +147,7 @@ LayerTraits AttentionCore::traits() {
       .attends = true,
       .cost = [](ModelConfig const& keys, LayerOptions const& options,
                  LayerLoad const& load) { return cost(keys, options, load, AttentionMask::bidirectional()); },
-      .refusal = attention_refusal};
+      .unsupported_reason = unsupported_reason};
   traits.trials = attention_trials();
   std::ranges::move(score_options(), std::back_inserter(traits.options));
   return traits;

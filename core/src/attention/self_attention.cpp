@@ -62,12 +62,12 @@ void check_linear(ModelConfig const& keys, LayerOptions const& options) {
   }
 }
 
-/// Says why such a mask cannot be used so; "" where it can.
-std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
+/// The reason why the layer does not support a use with its mask; null where it does.
+std::optional<std::string> unsupported_mask(LayerOptions const& options, LayerUse const& use) {
   bool const prefix = options.text("mask", "") == "prefix";
   if (!use.prefixes && prefix) {
     return fmt::format(
-        "{} = \"prefix\": only a model that is a decoder alone (model.stacks = [\"decoder\"]) learns from sequences "
+        "{} = \"prefix\": only a decoder-only model (model.stacks = [\"decoder\"]) learns from sequences "
         "with prefixes; without the option the layer has its stack's usual mask",
         options.place("mask"));
   }
@@ -81,7 +81,7 @@ std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
     return fmt::format("{} = \"{}\": tokens that see those after them cannot be generated one by one",
                        options.place("mask"), options.text("mask", "causal"));
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace
@@ -113,10 +113,10 @@ LayerTraits SelfAttention::traits() {
     check_linear(keys, options);
     return AttentionCore::cost(keys, options, load, mask_of(options, load.side == Side::target));
   };
-  traits.refusal = [any_mask = traits.refusal](ModelConfig const& keys, LayerOptions const& options,
-                                               LayerUse const& use) {
-    std::string reason = any_mask(keys, options, use);
-    return reason.empty() ? mask_refusal(options, use) : reason;
+  traits.unsupported_reason = [any_mask = traits.unsupported_reason](ModelConfig const& keys,
+                                                                     LayerOptions const& options, LayerUse const& use) {
+    auto const reason = any_mask(keys, options, use);
+    return reason ? reason : unsupported_mask(options, use);
   };
   return traits;
 }

@@ -2,19 +2,15 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/library.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/checks/check.hpp>
-#include <heddle/core/checks/kernel_check.hpp>
-#include <heddle/core/checks/layer_check.hpp>
+
+#include "library.hpp"
 
 namespace heddle {
 
 namespace {
-
-/// An implementation of an operation, or a layer, whose operation is empty.
-struct Checked {
-  std::string operation, name, origin;
-};
 
 std::vector<Checked> everything(Registries const& registries) {
   std::vector<Checked> all;
@@ -31,14 +27,13 @@ std::vector<Checked> everything(Registries const& registries) {
 
 template <class Chosen>
 std::vector<CheckResult> check_where(Registries const& registries, Execution& execution, Chosen const& chosen) {
+  std::vector<Checked> all = everything(registries);
+  std::erase_if(all, [&](Checked const& each) { return !chosen(each); });
   std::vector<CheckResult> results;
-  for (Checked const& each : everything(registries)) {
-    if (chosen(each)) {
-      std::vector<CheckResult> const found =
-          each.operation.empty() ? check_layer(registries, each.name, execution)
-                                 : check_kernel(registries.kernels, each.operation, each.name, execution);
-      results.insert(results.end(), found.begin(), found.end());
-    }
+  if (!all.empty()) {
+    auto* const check =
+        reinterpret_cast<decltype(&heddle_check)>(function_beside_core("libheddle_checks.so", "heddle_check"));
+    check(registries, all, execution, results);
   }
   return results;
 }

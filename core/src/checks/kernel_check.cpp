@@ -149,7 +149,7 @@ class KernelCheck {
     } catch (std::exception const& error) {
       result.fault = fmt::format("it throws: {}", error.what());
     } catch (...) {
-      result.fault = "it throws an object that is no std::exception";
+      result.fault = "it throws an object that is not a std::exception";
     }
     results.push_back(std::move(result));
   }

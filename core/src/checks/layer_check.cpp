@@ -235,7 +235,7 @@ class DecodeCheck {
   }
 
  private:
-  static constexpr std::int64_t length = 4;  ///< of each hypothesis, begin token included
+  static constexpr std::int64_t length = 4;  ///< of each hypothesis, with its start token
   static constexpr std::int64_t rows = 4;
   static constexpr std::int64_t capacity = 6;
 
@@ -325,12 +325,12 @@ class LayerCheck {
     } catch (std::exception const& error) {
       found.fault = fmt::format("it throws: {}", error.what());
     } catch (...) {
-      found.fault = "it throws an object that is no std::exception";
+      found.fault = "it throws an object that is not a std::exception";
     }
     results_.push_back(std::move(found));
   }
 
-  /// Adds no result where the layer refuses the side: cross-attention needs an encoder output.
+  /// Adds no result where the layer does not support the side: cross-attention needs an encoder output.
   void check(LayerTrial const& trial, Side side, std::string& refusals) {
     std::string const where = side == Side::source ? "without encoder output" : "with encoder output";
     crash_note_.set(result(fmt::format("{}, {}, building it", trial.name, where), 0));

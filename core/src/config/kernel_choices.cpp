@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <heddle/core/base/operation_names.hpp>
 #include <heddle/core/config/config.hpp>
 
 namespace heddle {
@@ -13,7 +14,7 @@ auto find_operation(Operations& operations, std::string_view name) {
 }  // namespace
 
 KernelChoices::KernelChoices(std::string const& implementation) {
-  for (std::string_view const name : operation_names) {
+  for (std::string_view const name : operation_names()) {
     choose(name, implementation);
   }
 }

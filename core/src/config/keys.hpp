@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/config/config.hpp>
 #include <limits>
 #include <type_traits>
@@ -106,8 +107,7 @@ void visit_layer_keys(Visitor& visitor, Model& model) {
   visitor.key("d_ff", model.d_ff, between(1, max_width), "width inside the feed-forward sublayers");
   visitor.key("heads", model.heads, between(1, max_layers), "attention heads; a divisor of d_model, or set head_dim");
   visitor.key("biases", model.biases, Unchecked{}, "of the projections in attention and feed-forward sublayers");
-  visitor.key("activation", model.activation, NotEmpty{},
-              "relu, gelu, gelu_tanh, silu; gated: swiglu, geglu, geglu_tanh, reglu; or a plug-in's");
+  visitor.key("activation", model.activation, NotEmpty{}, activation_help().c_str());
   visitor.key("dropout", model.dropout, below_one(), "of embeddings and of each sublayer's output");
   visitor.key("attention_dropout", model.attention_dropout, below_one(), "of attention weights");
   visitor.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");

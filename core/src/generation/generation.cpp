@@ -398,8 +398,8 @@ void require_valid(GenerationOptions const& options) {
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
                                               std::span<Tokens const> sources, GenerationOptions const& options) {
   require_valid(options);
-  if (!model.model.generation_refusal().empty()) {
-    throw ConfigError(model.model.generation_refusal());
+  if (auto const& reason = model.model.no_generation_reason()) {
+    throw ConfigError(*reason);
   }
   require_short_enough(model, sources);
   std::vector<std::size_t> order(sources.size());

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/layers/feed_forward.hpp>
@@ -11,28 +11,14 @@ namespace heddle {
 
 namespace {
 
-struct GatedFunction {
-  char const *name, *function;
-};
-constexpr std::array gated_functions{GatedFunction{"swiglu", "silu"}, GatedFunction{"geglu", "gelu"},
-                                     GatedFunction{"geglu_tanh", "gelu_tanh"}, GatedFunction{"reglu", "relu"}};
-
 /// The activation's function, and whether it is gated, by the name that model.activation gives.
 ActivationProblem activation_problem(DType dtype, std::string const& name) {
-  for (GatedFunction const& gated : gated_functions) {
-    if (name == gated.name) {
-      return {dtype, gated.function, true};
+  for (ActivationFunction const& function : activation_functions) {
+    if (name == function.gated) {
+      return {dtype, std::string(function.name), true};
     }
   }
   return {dtype, name};
-}
-
-std::string gated_names() {
-  std::string names;
-  for (GatedFunction const& gated : gated_functions) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", gated.name);
-  }
-  return names;
 }
 
 /// Selects the kernel. A function that no implementation has is an error of the layer's key; a wrong choice of the
@@ -44,13 +30,14 @@ std::shared_ptr<Activation> select_activation(LayerSpec const& spec, ActivationP
     if (spec.kernels.choices.of(Activation::operation) != "auto") {
       throw;
     }
-    std::vector<std::string> names{"relu", "gelu", "gelu_tanh", "silu"};
-    for (GatedFunction const& gated : gated_functions) {
-      names.emplace_back(gated.name);
+    std::vector<std::string> names;
+    for (ActivationFunction const& function : activation_functions) {
+      names.insert(names.end(), {std::string(function.name), std::string(function.gated)});
     }
     std::string const meant = nearest_spelling(spec.model.activation, names);
     throw ConfigError(fmt::format("{}: {}; gated ones are {}{}", spec.model.place("activation"), error.what(),
-                                  gated_names(), meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
+                                  names_of_activations(&ActivationFunction::gated),
+                                  meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
   }
 }
 
@@ -63,7 +50,7 @@ Linear hidden_projection(LayerSpec const& spec, bool gated) {
 }  // namespace
 
 bool is_gated_activation(std::string_view name) {
-  return std::ranges::any_of(gated_functions, [&](GatedFunction const& gated) { return gated.name == name; });
+  return std::ranges::find(activation_functions, name, &ActivationFunction::gated) != activation_functions.end();
 }
 
 FeedForward::FeedForward(LayerSpec const& spec)
@@ -82,14 +69,14 @@ LayerTraits FeedForward::traits() {
     return linear_cost(load, keys.d_model, hidden) + linear_cost(load, keys.d_ff, keys.d_model) +
            forward_cost(activation, load.tokens * static_cast<double>(keys.d_ff));
   };
-  auto const refusal = [](ModelConfig const& keys, LayerOptions const&, LayerUse const& use) {
+  auto const unsupported_reason = [](ModelConfig const& keys, LayerOptions const&, LayerUse const& use) {
     return uneven_over_tensor(keys.place("d_ff"), keys.d_ff, use);
   };
   std::vector<LayerTrial> trials;
   for (char const* const activation : {"relu", "gelu", "swiglu"}) {
     trials.push_back({.name = activation, .set = [activation](ModelConfig& keys) { keys.activation = activation; }});
   }
-  return {.cost = cost, .refusal = refusal, .trials = std::move(trials)};
+  return {.cost = cost, .unsupported_reason = unsupported_reason, .trials = std::move(trials)};
 }
 
 Tensor FeedForward::activated_columns(Tensor const& hidden) const {

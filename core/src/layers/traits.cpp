@@ -14,9 +14,9 @@ Cost linear_cost(LayerLoad const& load, std::int64_t inputs, std::int64_t output
   return {load.tokens * of_a_token.operations, load.tokens * (of_a_token.bytes - matrix) + matrix};
 }
 
-std::string uneven_over_tensor(std::string const& key, std::int64_t count, LayerUse const& use) {
+std::optional<std::string> uneven_over_tensor(std::string const& key, std::int64_t count, LayerUse const& use) {
   if (count % use.tensor == 0) {
-    return "";
+    return std::nullopt;
   }
   return fmt::format("{} = {} cannot be divided among parallel.tensor = {}, which may be {}", key, count, use.tensor,
                      divisors_in_words(count));

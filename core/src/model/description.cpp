@@ -17,15 +17,15 @@ bool holds(IndexRange const& part, std::int64_t layer) {
   return layer >= part.begin && layer < part.end;
 }
 
-std::string refusal_in(StackDescription const& stack, LayerUse const& use) {
+std::optional<std::string> unsupported_in(StackDescription const& stack, LayerUse const& use) {
   for (LayerDescription const& layer : stack.layers) {
     for (SublayerDescription const& sublayer : layer.sublayers) {
-      if (std::string reason = sublayer.refusal(use); !reason.empty()) {
+      if (auto reason = sublayer.unsupported_reason(use)) {
         return reason;
       }
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace
@@ -80,42 +80,42 @@ std::string ModelDescription::describe() const {
   return fmt::format("{} {}", fmt::join(parts, " and "), layers() == 1 ? "layer" : "layers");
 }
 
-std::string ModelDescription::refusal(LayerUse const& use) const {
+std::optional<std::string> ModelDescription::unsupported_reason(LayerUse const& use) const {
   for (StackDescription const& stack : stacks) {
-    if (std::string reason = refusal_in(stack, use); !reason.empty()) {
+    if (auto reason = unsupported_in(stack, use)) {
       return reason;
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 bool ModelDescription::needs_prefixes() const {
-  return refusal({}).empty() && !refusal({.prefixes = false}).empty();
+  return !unsupported_reason({}) && unsupported_reason({.prefixes = false});
 }
 
-std::string ModelDescription::training_refusal() const {
+std::optional<std::string> ModelDescription::untrainable_reason() const {
   for (StackDescription const& stack : stacks) {
     bool const predicts_next = stack.side == Side::target;
     LayerUse const use{.prefixes = predicts_next && stacks.size() == 1, .predicts_next = predicts_next};
-    if (std::string reason = refusal_in(stack, use); !reason.empty()) {
+    if (auto reason = unsupported_in(stack, use)) {
       return reason;
     }
   }
-  return "";
+  return std::nullopt;
 }
 
-std::string ModelDescription::generation_refusal() const {
+std::optional<std::string> ModelDescription::no_generation_reason() const {
   StackDescription const& last = stacks.back();
   if (last.side != Side::target) {
     return fmt::format("{} = {} has no decoder, which generates text; add \"decoder\"", keys.place("stacks"),
                        to_toml(OptionValue(keys.stacks)));
   }
-  return refusal_in(last, {.decode = true});
+  return unsupported_in(last, {.decode = true});
 }
 
-std::string translation_refusal(ModelDescription const& model) {
-  std::string reason = model.generation_refusal();
-  if (reason.empty() && model.stacks.size() < 2) {
+std::optional<std::string> no_translation_reason(ModelDescription const& model) {
+  auto reason = model.no_generation_reason();
+  if (!reason && model.stacks.size() < 2) {
     reason = fmt::format("{} = {} has no encoder, whose input is translated", model.keys.place("stacks"),
                          to_toml(OptionValue(model.keys.stacks)));
   }
@@ -123,8 +123,8 @@ std::string translation_refusal(ModelDescription const& model) {
 }
 
 void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& remedy) {
-  if (std::string const reason = translation_refusal(model); !reason.empty()) {
-    throw ConfigError(fmt::format("{} needs a model that translates: {}{}", wanted_by, reason, remedy));
+  if (auto const reason = no_translation_reason(model)) {
+    throw ConfigError(fmt::format("{} needs a model that translates: {}{}", wanted_by, *reason, remedy));
   }
 }
 

@@ -29,10 +29,11 @@ int product_of(Sizes const& sizes) {
 
 /// Names a layer and the key that it cannot be used with.
 std::string layers_problem(Config const& config, ModelDescription const& model, Sizes const& sizes) {
-  return model.refusal({.tensor = size_of_axis(sizes, MeshAxis::tensor),
-                        .context = size_of_axis(sizes, MeshAxis::context),
-                        .context_mode = config.parallel.context_mode,
-                        .sequence_parallel = config.parallel.sequence_parallel});
+  auto const reason = model.unsupported_reason({.tensor = size_of_axis(sizes, MeshAxis::tensor),
+                                                .context = size_of_axis(sizes, MeshAxis::context),
+                                                .context_mode = config.parallel.context_mode,
+                                                .sequence_parallel = config.parallel.sequence_parallel});
+  return reason.value_or("");
 }
 
 std::string context_problem(Config const& config, Sizes const& sizes, std::int64_t longest) {

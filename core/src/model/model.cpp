@@ -26,13 +26,13 @@ int find_stage(PipelinePlan const& plan, ModelDescription const& description, st
 
 /// Layers never compute in a way that they do not declare, whoever builds the model.
 void require_declared(ModelDescription const& description, ParallelState const& parallel) {
-  std::string const reason = description.refusal({.tensor = parallel.tensor.size(),
-                                                  .context = parallel.context.size(),
-                                                  .context_mode = parallel.context_mode,
-                                                  .sequence_parallel = parallel.sequence_parallel,
-                                                  .devices = kernel_memory_space() == MemorySpace::device});
-  if (!reason.empty()) {
-    throw ConfigError(reason);
+  auto const reason = description.unsupported_reason({.tensor = parallel.tensor.size(),
+                                                      .context = parallel.context.size(),
+                                                      .context_mode = parallel.context_mode,
+                                                      .sequence_parallel = parallel.sequence_parallel,
+                                                      .devices = kernel_memory_space() == MemorySpace::device});
+  if (reason) {
+    throw ConfigError(*reason);
   }
 }
 
@@ -58,7 +58,7 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
       tensor_(spec.parallel.tensor),
       stacks_(description.stacks.size()),
       needs_prefixes_(description.needs_prefixes()),
-      generation_refusal_(description.generation_refusal()),
+      no_generation_reason_(description.no_generation_reason()),
       target_vocabulary_(vocabulary.target),
       d_model_(spec.model.d_model),
       dtype_(spec.dtype),

@@ -88,14 +88,14 @@ Cost SublayerDescription::cost(LayerLoad const& load) const {
   return linear_cost(load, keys->d_model, keys->d_ff) + linear_cost(load, keys->d_ff, keys->d_model);
 }
 
-std::string SublayerDescription::refusal(LayerUse const& use) const {
+std::optional<std::string> SublayerDescription::unsupported_reason(LayerUse const& use) const {
   std::string const key = undeclared(traits.capabilities, use);
   if (!key.empty()) {
-    return fmt::format("{}: the layer {} ({}) does not declare that it computes rightly with {}",
-                       keys->place("sublayers"), name, path, key);
+    return fmt::format("{}: the layer {} ({}) does not declare support for {}", keys->place("sublayers"), name, path,
+                       key);
   }
-  std::string const reason = traits.refusal ? traits.refusal(*keys, options, use) : "";
-  return reason.empty() ? reason : fmt::format("{} ({})", reason, path);
+  auto const reason = traits.unsupported_reason ? traits.unsupported_reason(*keys, options, use) : std::nullopt;
+  return reason ? std::optional(fmt::format("{} ({})", *reason, path)) : std::nullopt;
 }
 
 bool LayerDescription::recomputes(SublayerDescription const& sublayer) const {

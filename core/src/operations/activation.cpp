@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/observation.hpp>
 
@@ -12,44 +13,39 @@ class ObservedActivation final : public ObservedKernel<Activation> {
   using ObservedKernel::ObservedKernel;
 
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
-    pass(
-        execution, call.problem(),
-        [&] {
-          return description("forward", call, bytes_of({call.input, call.gate, output}));
-        },
-        [=, &execution](Activation& kernel) { kernel.forward(execution, call, output); });
+    pass<&Activation::forward>(execution, traffic("forward", {call.input, call.gate, output}, variant_of(call)), call,
+                               output);
   }
-
   void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                 ActivationGradients const& gradients) override {
-    pass(
-        execution, call.problem(),
-        [&] {
-          return description("backward", call,
-                             bytes_of({call.input, call.gate, grad_output, gradients.input, gradients.gate}));
-        },
-        [=, &execution](Activation& kernel) { kernel.backward(execution, call, grad_output, gradients); });
+    pass<&Activation::backward>(
+        execution,
+        traffic("backward", {call.input, call.gate, grad_output, gradients.input, gradients.gate}, variant_of(call)),
+        call, grad_output, gradients);
   }
 
  private:
-  static CallDescription description(std::string_view direction, ActivationCall const& call, double bytes) {
-    return {.direction = direction,
-            .variant = call.gate.empty() ? "" : "gated",
-            .extents = call.input.shape().to_string(),
-            .dtype = call.input.dtype(),
-            .cost = {0, bytes}};
-  }
+  static std::string_view variant_of(ActivationCall const& call) { return call.gate.empty() ? "" : "gated"; }
 };
 
 }  // namespace
 
 std::string describe(ActivationProblem const& problem) {
-  return fmt::format("the function '{}'{} in {} (relu, gelu, gelu_tanh and silu are built in, plug-ins add others)",
-                     problem.function, problem.gated ? ", gated," : "", name_of(problem.dtype));
+  return fmt::format("the function '{}'{} in {} (built in: {}; plug-ins add others)", problem.function,
+                     problem.gated ? ", gated," : "", name_of(problem.dtype), names_of_activations());
 }
 
 std::string timing_key(ActivationProblem const& problem) {
   return fmt::format("{}{} of {}", problem.function, problem.gated ? ", gated," : "", name_of(problem.dtype));
+}
+
+void require_gradients(ActivationCall const& call, Tensor const& grad_output, ActivationGradients const& gradients) {
+  grad_output.require(call.input.dtype(), call.input.shape(), "an activation's grad_output");
+  gradients.input.require(call.input.dtype(), call.input.shape(), "an activation's grad_input");
+  if (!call.gate.empty()) {
+    call.gate.require(call.input.dtype(), call.input.shape(), "an activation's gate");
+    gradients.gate.require(call.input.dtype(), call.input.shape(), "an activation's grad_gate");
+  }
 }
 
 Cost forward_cost(ActivationProblem const& problem, double elements) {

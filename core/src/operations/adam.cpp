@@ -14,36 +14,24 @@ class ObservedAdam final : public ObservedKernel<Adam> {
   using ObservedKernel::ObservedKernel;
 
   void update(Execution& execution, AdamCall const& call) override {
-    pass(
-        execution, call.problem(), [&] { return description(call); },
-        [=, &execution](Adam& kernel) { kernel.update(execution, call); });
-  }
-
- private:
-  static CallDescription description(AdamCall const& call) {
-    DType const dtype = call.value.dtype();
-    return {.direction = "update",
-            .variant = call.compute_copy.empty() ? "" : "with copy",
-            .extents = fmt::format("{} elements", call.value.size()),
-            .dtype = dtype,
-            .cost = heddle::cost(call.problem(), static_cast<double>(call.value.size()))};
+    CallDescription const description{.direction = "update",
+                                      .variant = "",
+                                      .extents = fmt::format("{} elements", call.value.size()),
+                                      .dtype = call.value.dtype(),
+                                      .cost = heddle::cost(call.problem(), static_cast<double>(call.value.size()))};
+    pass<&Adam::update>(execution, description, call);
   }
 };
 
 }  // namespace
 
 std::string describe(AdamProblem const& problem) {
-  return fmt::format("parameters of {}{}", name_of(problem.dtype), problem.compute_copy ? " with a bfloat16 copy" : "");
-}
-
-std::string timing_key(AdamProblem const& problem) {
-  return describe(problem);
+  return fmt::format("parameters of {}", name_of(problem.dtype));
 }
 
 Cost cost(AdamProblem const& problem, double elements) {
   // The gradient is read; the value and both moments are read and written.
-  double const copied = problem.compute_copy ? static_cast<double>(size_of(DType::bfloat16)) : 0;
-  return {0, elements * (7 * static_cast<double>(size_of(problem.dtype)) + copied)};
+  return {0, elements * 7 * static_cast<double>(size_of(problem.dtype))};
 }
 
 std::array<double, adam_scalars::count> adam_scalars_of(double beta1, double beta2, AdamStep const& step) {

@@ -12,7 +12,7 @@ namespace heddle {
 namespace {
 
 /// The number of keys that the query at `position` sees, of keys at `count` ascending positions; `index_of` gives the
-/// first of them that is not below a position. A prefix counts as seen by its own tokens alone.
+/// first of them that is not below a position. A prefix counts as seen only by its own tokens.
 template <class IndexOf>
 double seen_keys(AttentionMask const& mask, std::int64_t position, std::int64_t count, IndexOf const& index_of) {
   auto const between = [&](std::int64_t first, std::int64_t end) {
@@ -88,18 +88,13 @@ class ObservedAttention final : public ObservedKernel<Attention> {
 
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
-    pass(
-        execution, call.problem(), [&] { return description("forward", call, forward_cost); },
-        [=, &execution](Attention& kernel) { kernel.forward(execution, call, output, log_sum_exp); });
+    auto const describe = [&] { return description("forward", call, forward_cost); };
+    pass<&Attention::forward>(execution, describe, call, output, log_sum_exp);
   }
-
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
-    pass(
-        execution, call.problem(), [&] { return description("backward", call, backward_cost); },
-        [=, &execution](Attention& kernel) {
-          kernel.backward(execution, call, output, log_sum_exp, grad_output, gradients);
-        });
+    auto const describe = [&] { return description("backward", call, backward_cost); };
+    pass<&Attention::backward>(execution, describe, call, output, log_sum_exp, grad_output, gradients);
   }
 
  private:

@@ -12,18 +12,12 @@ class ObservedEmbedding final : public ObservedKernel<Embedding> {
   using ObservedKernel::ObservedKernel;
 
   void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) override {
-    pass(
-        execution, [&] { return description("forward", call, output, forward_cost); },
-        [=, &execution](Embedding& kernel) { kernel.forward(execution, call, output); });
+    pass<&Embedding::forward>(execution, description("forward", call, output, forward_cost), call, output);
   }
-
   void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
                 Tensor const& grad_positions) override {
-    pass(
-        execution, [&] { return description("backward", call, grad_output, backward_cost); },
-        [=, &execution](Embedding& kernel) {
-          kernel.backward(execution, call, grad_output, grad_table, grad_positions);
-        });
+    pass<&Embedding::backward>(execution, description("backward", call, grad_output, backward_cost), call, grad_output,
+                               grad_table, grad_positions);
   }
 
  private:
@@ -53,10 +47,6 @@ EmbeddingProblem EmbeddingCall::problem(DType output) const {
 std::string describe(EmbeddingProblem const& problem) {
   return fmt::format("{} columns of {} from a {} table", problem.d_model, name_of(problem.dtype),
                      name_of(problem.table_dtype));
-}
-
-std::string timing_key(EmbeddingProblem const& problem) {
-  return describe(problem);
 }
 
 Cost forward_cost(EmbeddingProblem const& problem, double tokens) {

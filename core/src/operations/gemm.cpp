@@ -13,10 +13,8 @@ class ObservedGemm final : public ObservedKernel<Gemm> {
   using ObservedKernel::ObservedKernel;
 
   void multiply(Execution& execution, GemmCall const& call) override {
-    GemmProblem const problem = call.problem();
-    pass(
-        execution, problem, [&] { return description(call, problem); },
-        [&execution, call](Gemm& kernel) { kernel.multiply(execution, call); });
+    pass<&Gemm::multiply>(
+        execution, [&] { return description(call, call.problem()); }, call);
   }
 
  private:
@@ -42,42 +40,7 @@ class ObservedGemm final : public ObservedKernel<Gemm> {
   }
 };
 
-/// The epilogues in words, "" if there are none.
-std::string epilogues(GemmProblem const& problem) {
-  std::string words;
-  if (problem.activation != GemmActivation::none) {
-    words += fmt::format(", with {}{}", name_of(problem.activation), problem.saves_input ? " and its input" : "");
-  }
-  return words + (problem.bias_gradient ? ", with a bias gradient" : "");
-}
-
-void require_epilogues(GemmCall const& call, GemmProblem const& problem) {
-  if (problem.activation != GemmActivation::none && problem.accumulate) {
-    throw Error("a GEMM that accumulates cannot end with an activation");
-  }
-  if (problem.saves_input) {
-    call.activation_input.require(problem.output_dtype, {problem.m, problem.n}, "a GEMM's activation_input");
-  }
-  if (problem.bias_gradient) {
-    call.bias_gradient.require(parameter_dtype(problem.output_dtype), {problem.m}, "a GEMM's bias_gradient");
-  }
-}
-
 }  // namespace
-
-std::string_view name_of(GemmActivation activation) {
-  switch (activation) {
-    case GemmActivation::none:
-      return "none";
-    case GemmActivation::relu:
-      return "relu";
-    case GemmActivation::gelu:
-      return "gelu";
-    case GemmActivation::silu:
-      return "silu";
-  }
-  return "";
-}
 
 GemmProblem GemmCall::problem() const {
   GemmProblem problem;
@@ -100,27 +63,21 @@ GemmProblem GemmCall::problem() const {
   if (problem.bias) {
     bias.require(parameter_dtype(problem.output_dtype), Shape{problem.n}, "a GEMM's bias");
   }
-  problem.activation = activation;
-  problem.saves_input = !activation_input.empty();
-  problem.bias_gradient = !bias_gradient.empty();
-  if (problem.has_epilogue()) {
-    require_epilogues(*this, problem);
-  }
   return problem;
 }
 
 std::string describe(GemmProblem const& problem) {
-  return fmt::format("a multiplication of {} by {} to {} with m = {}, n = {}, k = {}{}{}{}{}{}", name_of(problem.dtype),
+  return fmt::format("a multiplication of {} by {} to {} with m = {}, n = {}, k = {}{}{}{}{}", name_of(problem.dtype),
                      name_of(problem.b_dtype), name_of(problem.output_dtype), problem.m, problem.n, problem.k,
                      problem.transpose_a ? ", a transposed" : "", problem.transpose_b ? ", b transposed" : "",
-                     problem.accumulate ? ", accumulated" : "", problem.bias ? ", with bias" : "", epilogues(problem));
+                     problem.accumulate ? ", accumulated" : "", problem.bias ? ", with bias" : "");
 }
 
 // One choice serves all of a layer's calls, so the key leaves out the number of rows and which of a Linear's three
 // products it is.
 std::string timing_key(GemmProblem const& problem) {
-  return fmt::format("{} by {} to {}, {} columns of {}{}", name_of(problem.dtype), name_of(problem.b_dtype),
-                     name_of(problem.output_dtype), problem.n, problem.k, epilogues(problem));
+  return fmt::format("{} by {} to {}, {} columns of {}", name_of(problem.dtype), name_of(problem.b_dtype),
+                     name_of(problem.output_dtype), problem.n, problem.k);
 }
 
 Cost cost(GemmProblem const& problem) {
@@ -129,7 +86,7 @@ Cost cost(GemmProblem const& problem) {
   auto const k = static_cast<double>(problem.k);
   double const read = static_cast<double>(size_of(problem.dtype)) * (m * k + k * n);
   double const written = static_cast<double>(size_of(problem.output_dtype)) * m * n;
-  return {2 * m * n * k, read + written * ((problem.accumulate ? 2 : 1) + (problem.saves_input ? 1 : 0))};
+  return {2 * m * n * k, read + written * (problem.accumulate ? 2 : 1)};
 }
 
 std::shared_ptr<Gemm> Gemm::observed(ObservedSelection<Gemm> selection) {

@@ -115,13 +115,13 @@ std::vector<AnyKernelEntry> AnyKernelRegistry::supporting(AnyProblem const& prob
 void AnyKernelRegistry::fail_selection(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
   require_one_of(names(), operation_, choice.implementation, choice.origin);
   if (choice.implementation == "auto") {
-    throw ConfigError(fmt::format("no implementation of operation '{}' supports {}; {}", operation_, problem.description(),
-                                  registered_names(names())));
+    throw ConfigError(fmt::format("no implementation of operation '{}' supports {}; {}", operation_,
+                                  problem.description, registered_names(names())));
   }
   auto const others = names_of(supporting(problem));
   throw ConfigError(fmt::format(
       "{}{}kernels.{} = '{}' does not support {}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation_,
-      choice.implementation, problem.description(),
+      choice.implementation, problem.description,
       others.empty() ? "no implementation does" : fmt::format("auto and these do: {}", fmt::join(others, ", "))));
 }
 
@@ -133,7 +133,7 @@ AnyKernelEntry AnyKernelRegistry::selected(KernelChoices::Choice const& choice, 
   if (candidates.empty()) {
     fail_selection(choice, problem);
   }
-  auto const times = timings_.find(problem.key());
+  auto const times = timings_.find(problem.key);
   std::string const name =
       measured_choice(times == timings_.end() ? TimesByName() : times->second, names_of(candidates));
   return *std::find_if(candidates.begin(), candidates.end(),
@@ -196,7 +196,7 @@ void KernelRegistries::set_origin(std::string const& origin) {
 
 void KernelRegistries::require_known(KernelChoices const& choices) const {
   std::vector<std::string> operations{"cache"};
-  operations.insert(operations.end(), operation_names.begin(), operation_names.end());
+  operations.insert(operations.end(), operation_names().begin(), operation_names().end());
   for (auto const& registry : registries_) {
     std::string_view const operation = registry->operation();
     if (std::find(operations.begin(), operations.end(), operation) == operations.end()) {

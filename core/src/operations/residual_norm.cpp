@@ -12,39 +12,25 @@ class ObservedResidualNorm final : public ObservedKernel<ResidualNorm> {
   using ObservedKernel::ObservedKernel;
 
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
-    pass(
-        execution, call.problem(),
-        [&] {
-          return description("forward", call, !output.normalized.empty(),
-                             bytes_of({call.residual, call.branch, output.sum, output.normalized, output.mean,
-                                       output.reciprocal_deviation}));
-        },
-        [=, &execution](ResidualNorm& kernel) { kernel.forward(execution, call, output); });
+    auto description = traffic("forward", {call.residual, call.branch, output.sum, output.normalized, output.mean,
+                                           output.reciprocal_deviation});
+    complete(description, call, !output.normalized.empty());
+    pass<&ResidualNorm::forward>(execution, description, call, output);
   }
-
   void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                 Tensor const& grad_normalized, Tensor const& grad_sum,
                 ResidualNormGradients const& gradients) override {
-    pass(
-        execution, call.problem(),
-        [&] {
-          return description("backward", call, !grad_normalized.empty(),
-                             bytes_of({output.sum, output.mean, output.reciprocal_deviation, grad_normalized, grad_sum,
-                                       gradients.residual, gradients.branch}));
-        },
-        [=, &execution](ResidualNorm& kernel) {
-          kernel.backward(execution, call, output, grad_normalized, grad_sum, gradients);
-        });
+    auto description = traffic("backward", {output.sum, output.mean, output.reciprocal_deviation, grad_normalized,
+                                            grad_sum, gradients.residual, gradients.branch});
+    complete(description, call, !grad_normalized.empty());
+    pass<&ResidualNorm::backward>(execution, description, call, output, grad_normalized, grad_sum, gradients);
   }
 
  private:
-  static CallDescription description(std::string_view direction, ResidualNormCall const& call, bool norm,
-                                     double bytes) {
-    return {.direction = direction,
-            .variant = call.branch.empty() ? (norm ? "of a norm" : "") : (norm ? "of sum and norm" : "of a sum"),
-            .extents = fmt::format("{} rows", call.residual.dim(0)),
-            .dtype = call.residual.dtype(),
-            .cost = {0, bytes}};
+  static void complete(CallDescription& description, ResidualNormCall const& call, bool norm) {
+    description.variant = call.branch.empty() ? (norm ? "of a norm" : "") : (norm ? "of sum and norm" : "of a sum");
+    description.extents = fmt::format("{} rows", call.residual.dim(0));
+    description.dtype = call.residual.dtype();
   }
 };
 
@@ -52,7 +38,7 @@ std::string prefix_of(std::string_view kind) {
   return kind == NormKind::layer ? "" : fmt::format("{} norm, ", kind);
 }
 
-/// The bytes of this many [rows, d_model] tensors and vectors of statistics.
+/// The bytes of `matrices` [rows, d_model] tensors and vectors of statistics.
 Cost moved(ResidualNormProblem const& problem, double rows, double matrices, double statistics) {
   return {0, rows * (matrices * static_cast<double>(problem.d_model) * static_cast<double>(size_of(problem.dtype)) +
                      statistics * static_cast<double>(size_of(statistics_dtype(problem.dtype))))};

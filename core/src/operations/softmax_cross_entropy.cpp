@@ -13,80 +13,35 @@ class ObservedSoftmaxCrossEntropy final : public ObservedKernel<SoftmaxCrossEntr
   using ObservedKernel::ObservedKernel;
 
   void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
-    pass(
-        execution,
-        [&] {
-          return description("statistics", call.logits, bytes_of({call.logits, statistics}));
-        },
-        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.statistics(execution, call, statistics); });
+    pass<&SoftmaxCrossEntropy::statistics>(execution, traffic("statistics", {call.logits, statistics}), call,
+                                           statistics);
   }
-
   void combine(Execution& execution, Tensor const& parts, Tensor const& statistics) override {
-    pass(
-        execution,
-        [&] {
-          return description("combine", parts, bytes_of({parts, statistics}));
-        },
-        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.combine(execution, parts, statistics); });
+    pass<&SoftmaxCrossEntropy::combine>(execution, traffic("combine", {parts, statistics}), parts, statistics);
   }
-
   void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
               Tensor const& losses) override {
-    pass(
-        execution,
-        [&] {
-          return description("losses", losses, bytes_of({call.targets, statistics, losses}));
-        },
-        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.losses(execution, call, statistics, losses); });
+    pass<&SoftmaxCrossEntropy::losses>(execution, traffic("losses", {losses, statistics, call.targets}), call,
+                                       statistics, losses);
   }
-
   void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
                   Tensor const& sums) override {
-    pass(
-        execution,
-        [&] {
-          return description("sums", losses, bytes_of({losses, call.targets}));
-        },
-        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.add_losses(execution, call, losses, sums); });
+    pass<&SoftmaxCrossEntropy::add_losses>(execution, traffic("sums", {losses, call.targets}), call, losses, sums);
   }
-
   void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                    Tensor const& sums) override {
-    pass(
-        execution,
-        [&] {
-          return description("correct", statistics, bytes_of({statistics, call.targets}));
-        },
-        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.add_correct(execution, call, statistics, sums); });
+    pass<&SoftmaxCrossEntropy::add_correct>(execution, traffic("correct", {statistics, call.targets}), call, statistics,
+                                            sums);
   }
-
   void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                 double scale) override {
-    pass(
-        execution,
-        [&] {
-          return description("gradient", call.logits, bytes_of({call.logits, call.logits, statistics}));
-        },
-        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.gradient(execution, call, statistics, scale); });
+    pass<&SoftmaxCrossEntropy::gradient>(execution, traffic("gradient", {call.logits, call.logits, statistics}), call,
+                                         statistics, scale);
   }
-
   void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                            Tensor const& losses) override {
-    pass(
-        execution,
-        [&] {
-          return description("losses and gradient", call.logits, bytes_of({call.logits, call.logits, losses}));
-        },
-        [=, &execution](SoftmaxCrossEntropy& kernel) { kernel.losses_and_gradient(execution, call, scale, losses); });
-  }
-
- private:
-  static CallDescription description(std::string_view direction, Tensor const& tensor, double bytes) {
-    return {.direction = direction,
-            .variant = "",
-            .extents = tensor.shape().to_string(),
-            .dtype = tensor.dtype(),
-            .cost = {0, bytes}};
+    pass<&SoftmaxCrossEntropy::losses_and_gradient>(
+        execution, traffic("losses and gradient", {call.logits, call.logits, losses}), call, scale, losses);
   }
 };
 

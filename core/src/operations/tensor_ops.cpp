@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/observation.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 
@@ -12,82 +13,33 @@ class ObservedTensorOps final : public ObservedKernel<TensorOps> {
   using ObservedKernel::ObservedKernel;
 
   void fill(Execution& execution, Tensor const& tensor, double value) override {
-    pass(
-        execution, [&] { return description("fill", {tensor}); },
-        [=, &execution](TensorOps& kernel) { kernel.fill(execution, tensor, value); });
+    pass<&TensorOps::fill>(execution, traffic("fill", {tensor}), tensor, value);
   }
   void add(Execution& execution, Tensor const& into, Tensor const& from) override {
-    pass(
-        execution,
-        [&] {
-          return description("add", {into, into, from});
-        },
-        [=, &execution](TensorOps& kernel) { kernel.add(execution, into, from); });
+    pass<&TensorOps::add>(execution, traffic("add", {into, into, from}), into, from);
   }
   void copy(Execution& execution, Tensor const& from, Tensor const& to) override {
-    pass(
-        execution,
-        [&] {
-          return description("copy", {from, to});
-        },
-        [=, &execution](TensorOps& kernel) { kernel.copy(execution, from, to); });
+    pass<&TensorOps::copy>(execution, traffic("copy", {from, to}), from, to);
   }
   void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) override {
-    pass(
-        execution,
-        [&] {
-          return description("column sums", {matrix, sums, sums});
-        },
-        [=, &execution](TensorOps& kernel) { kernel.add_column_sums(execution, matrix, sums); });
+    pass<&TensorOps::add_column_sums>(execution, traffic("column sums", {matrix, sums, sums}), matrix, sums);
   }
   void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& sum) override {
-    pass(
-        execution, [&] { return description("sum of squares", {tensor}); },
-        [=, &execution](TensorOps& kernel) { kernel.add_sum_of_squares(execution, tensor, sum); });
+    pass<&TensorOps::add_sum_of_squares>(execution, traffic("sum of squares", {tensor}), tensor, sum);
   }
   void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
-    pass(
-        execution,
-        [&] {
-          return description("gather rows", {to, to, index});
-        },
-        [=, &execution](TensorOps& kernel) { kernel.gather_rows(execution, from, index, to); });
+    pass<&TensorOps::gather_rows>(execution, traffic("gather rows", {to, to, index}), from, index, to);
   }
   void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
-    pass(
-        execution,
-        [&] {
-          return description("gather columns", {to, to, index});
-        },
-        [=, &execution](TensorOps& kernel) { kernel.gather_columns(execution, from, index, to); });
+    pass<&TensorOps::gather_columns>(execution, traffic("gather columns", {to, to, index}), from, index, to);
   }
   void add_gathered_columns(Execution& execution, Tensor const& from, Tensor const& index,
                             Tensor const& into) override {
-    pass(
-        execution,
-        [&] {
-          return description("add gathered columns", {from, into, into, index});
-        },
-        [=, &execution](TensorOps& kernel) { kernel.add_gathered_columns(execution, from, index, into); });
+    pass<&TensorOps::add_gathered_columns>(execution, traffic("add gathered columns", {from, into, into, index}), from,
+                                           index, into);
   }
   void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) override {
-    pass(
-        execution,
-        [&] {
-          return description("rotate", {matrix, matrix, rotation.position});
-        },
-        [=, &execution](TensorOps& kernel) { kernel.rotate(execution, matrix, rotation); });
-  }
-
- private:
-  /// The first tensor gives extents and dtype.
-  static CallDescription description(std::string_view direction, std::initializer_list<Tensor> tensors) {
-    Tensor const& first = *tensors.begin();
-    return {.direction = direction,
-            .variant = "",
-            .extents = first.shape().to_string(),
-            .dtype = first.dtype(),
-            .cost = {0, bytes_of(tensors)}};
+    pass<&TensorOps::rotate>(execution, traffic("rotate", {matrix, matrix, rotation.position}), matrix, rotation);
   }
 };
 
@@ -97,12 +49,48 @@ std::string describe(TensorOpsProblem const& problem) {
   return fmt::format("tensors of {}", name_of(problem.dtype));
 }
 
-std::string timing_key(TensorOpsProblem const& problem) {
-  return describe(problem);
-}
-
 std::shared_ptr<TensorOps> TensorOps::observed(ObservedSelection<TensorOps> selection) {
   return std::make_shared<ObservedTensorOps>(std::move(selection));
+}
+
+void TensorOps::require_same_shape(Tensor const& from, Tensor const& to, char const* method) {
+  if (!(from.shape() == to.shape())) {
+    throw Error(std::string(method) + " from " + from.shape().to_string() + " to " + to.shape().to_string() +
+                ": the shapes must be equal");
+  }
+}
+
+void TensorOps::require_sum_of_squares(Tensor const& tensor, Tensor const& sum) {
+  if (!tensor.contiguous()) {
+    throw Error("add_sum_of_squares of a tensor with strided rows: it must be contiguous");
+  }
+  sum.require(DType::float64, {1}, "add_sum_of_squares' sum");
+}
+
+void TensorOps::require_rotation(Tensor const& matrix, Rotation const& rotation) {
+  rotation.position.require(DType::int32, Shape{matrix.dim(0)}, "rotate's position");
+  Tensor const& table = rotation.table;
+  std::int64_t const width = table.dim(1);
+  if (table.dtype() != statistics_dtype(matrix.dtype()) || width % 2 != 0 || matrix.dim(1) % width != 0) {
+    throw Error("rotate of " + matrix.shape().to_string() + " by a table " + table.shape().to_string() +
+                ": the table's columns are even, divide the matrix's and are in its dtype of statistics");
+  }
+}
+
+void TensorOps::require_row_gather(Tensor const& from, Tensor const& index, Tensor const& to) {
+  index.require(DType::int32, Shape{to.dim(0)}, "gather_rows' index");
+  if (from.dtype() != to.dtype() || from.dim(1) != to.dim(1)) {
+    throw Error("gather_rows from " + from.shape().to_string() + " to " + to.shape().to_string() +
+                ": the dtypes and the columns must be equal");
+  }
+}
+
+void TensorOps::require_column_gather(Tensor const& wide, Tensor const& index, Tensor const& narrow) {
+  index.require(DType::int32, Shape{wide.dim(1)}, "the columns' index");
+  if (wide.dtype() != narrow.dtype() || wide.dim(0) != narrow.dim(0)) {
+    throw Error("columns gathered between " + narrow.shape().to_string() + " and " + wide.shape().to_string() +
+                ": the dtypes and the rows must be equal");
+  }
 }
 
 double sum_of_squares(TensorOps& operations, Execution& execution, Tensor const& tensor) {

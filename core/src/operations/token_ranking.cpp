@@ -12,16 +12,7 @@ class ObservedTokenRanking final : public ObservedKernel<TokenRanking> {
   using ObservedKernel::ObservedKernel;
 
   void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) override {
-    pass(
-        execution,
-        [&] {
-          return CallDescription{.direction = "rank",
-                                 .variant = "",
-                                 .extents = call.logits.shape().to_string(),
-                                 .dtype = call.logits.dtype(),
-                                 .cost = {0, bytes_of({call.logits, table})}};
-        },
-        [=, &execution](TokenRanking& kernel) { kernel.rank(execution, call, table); });
+    pass<&TokenRanking::rank>(execution, traffic("rank", {call.logits, table}), call, table);
   }
 };
 
@@ -29,10 +20,6 @@ class ObservedTokenRanking final : public ObservedKernel<TokenRanking> {
 
 std::string describe(TokenRankingProblem const& problem) {
   return fmt::format("a vocabulary of {} in {}", problem.local_vocabulary, name_of(problem.dtype));
-}
-
-std::string timing_key(TokenRankingProblem const& problem) {
-  return describe(problem);
 }
 
 std::shared_ptr<TokenRanking> TokenRanking::observed(ObservedSelection<TokenRanking> selection) {

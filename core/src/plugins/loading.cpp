@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <heddle/core/base/abi_tag.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/library.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/checks/check.hpp>
 #include <heddle/core/plugins/entry.hpp>
@@ -17,6 +18,7 @@ namespace {
 
 boost::dll::shared_library open_library(std::string const& path) {
   require_plugin_file(path);
+  function_beside_core("libheddle_checks.so", "heddle_check");  // which plug-ins that add trials are linked with
   // Registered kernels and layers outlive the handle.
   auto const never_unload = static_cast<boost::dll::load_mode::type>(RTLD_NODELETE);
   try {
@@ -51,7 +53,7 @@ void require_plugin_file(std::string const& path) {
   }
   throw ConfigError(fmt::format("plug-in {}: {}; expected a shared library", path,
                                 std::filesystem::is_directory(status) ? "it is a directory"
-                                : std::filesystem::exists(status)     ? "it is no regular file"
+                                : std::filesystem::exists(status)     ? "it is not a regular file"
                                                                       : "there is no such file" + relative_to(path)));
 }
 
@@ -80,7 +82,7 @@ void load_plugin(std::string const& path, Registries& registries) {
     throw ConfigError(fmt::format("plug-in {}: {}", path, reason.what()));
   } catch (...) {
     throw ConfigError(
-        fmt::format("plug-in {}: its register function throws an object that is no std::exception", path));
+        fmt::format("plug-in {}: its register function throws an object that is not a std::exception", path));
   }
   set_origin("built-in");
   registries = std::move(filled);

@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 
+#include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/trials/trials.hpp>
-
-#include "dropout_factors.hpp"
 
 namespace heddle {
 
@@ -104,6 +103,12 @@ void add_activation_trials(KernelRegistries& registries, std::string const& func
     registries.of<Activation>().add_trial(variant.name(function), [=](TrialTensors& tensors, DType dtype) {
       return make_trial(function, definition, variant, tensors, dtype);
     });
+  }
+}
+
+void add_activation_trials(KernelRegistries& registries) {
+  for (ActivationFunction const& function : activation_functions) {
+    add_activation_trials(registries, std::string(function.name));
   }
 }
 

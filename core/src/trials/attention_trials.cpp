@@ -4,9 +4,8 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/tensor/doubles.hpp>
+#include <heddle/core/trials/trials.hpp>
 #include <numeric>
-
-#include "built_in_trials.hpp"
 
 namespace heddle {
 
@@ -30,7 +29,7 @@ struct Variant {
   std::int64_t bias_radius = -1;  ///< of the bias by distance; below 0: none
   bool positions = false;         ///< positions are given and have gaps
   bool accumulate = false;
-  bool state = false;  ///< of linear scores; forward alone
+  bool state = false;  ///< of linear scores; forward only
 };
 
 std::vector<Variant> variants() {

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <heddle/core/operations/embedding.hpp>
+#include <heddle/core/trials/trials.hpp>
 #include <numeric>
-
-#include "built_in_trials.hpp"
 
 namespace heddle {
 

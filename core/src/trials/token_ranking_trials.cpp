@@ -5,12 +5,11 @@
 #include <cmath>
 #include <heddle/core/operations/token_ranking.hpp>
 #include <heddle/core/tensor/doubles.hpp>
+#include <heddle/core/trials/trials.hpp>
 #include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
-
-#include "built_in_trials.hpp"
 
 namespace heddle {
 

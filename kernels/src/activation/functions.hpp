@@ -1,13 +1,25 @@
 #pragma once
 
-#include <heddle/core/operations/activation.hpp>
+#include <heddle/core/base/activation_functions.hpp>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/kernel_author.hpp>
 #include <numbers>
+#include <string>
+#include <string_view>
 
-/// The activation functions in float32 and float64, in forms that vectorise.
+/// The built-in activation functions. `Definition` is a function and its derivative in float64 as the paper defines
+/// them, for `reference`; `value` and `derivative` are forms that vectorise.
 namespace heddle::kernels {
 
+/// Computes max(x, 0) (Nair & Hinton 2010).
 struct Relu {
+  static constexpr std::string_view name = "relu";
+
+  struct Definition {
+    KOKKOS_INLINE_FUNCTION static double value(double x) { return x > 0 ? x : 0; }
+    KOKKOS_INLINE_FUNCTION static double derivative(double x) { return x > 0 ? 1 : 0; }
+  };
+
   template <class Real>
   KOKKOS_INLINE_FUNCTION static Real value(Real x) {
     return x > Real{0} ? x : Real{0};
@@ -44,6 +56,17 @@ KOKKOS_INLINE_FUNCTION Normal<double> normal(double x) {
 
 /// Computes x Φ(x) (Hendrycks & Gimpel 2016).
 struct Gelu {
+  static constexpr std::string_view name = "gelu";
+
+  struct Definition {
+    KOKKOS_INLINE_FUNCTION static double cumulative(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
+    KOKKOS_INLINE_FUNCTION static double value(double x) { return x * cumulative(x); }
+    KOKKOS_INLINE_FUNCTION static double derivative(double x) {
+      double const density = std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+      return cumulative(x) + x * density;
+    }
+  };
+
   template <class Real>
   KOKKOS_INLINE_FUNCTION static Real value(Real x) {
     return x * normal(x).cumulative;
@@ -56,8 +79,22 @@ struct Gelu {
   }
 };
 
-/// Computes x σ(2u) with u = √(2/π) (x + 0.044715 x³), which is the tanh form of Hendrycks & Gimpel 2016.
+/// The approximation 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))) of Hendrycks & Gimpel 2016, which equals x σ(2u) with
+/// u = √(2/π) (x + 0.044715 x³).
 struct GeluTanh {
+  static constexpr std::string_view name = "gelu_tanh";
+
+  struct Definition {
+    static constexpr double scale = 2 * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+    static constexpr double cubic = 0.044715;
+    KOKKOS_INLINE_FUNCTION static double tanh_of(double x) { return std::tanh(scale * (x + cubic * x * x * x)); }
+    KOKKOS_INLINE_FUNCTION static double value(double x) { return 0.5 * x * (1 + tanh_of(x)); }
+    KOKKOS_INLINE_FUNCTION static double derivative(double x) {
+      double const t = tanh_of(x);
+      return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x);
+    }
+  };
+
   /// σ(2u), and the derivative of 2u.
   template <class Real>
   struct Gate {
@@ -84,6 +121,14 @@ struct GeluTanh {
 
 /// Computes x / (1 + exp(-x)) (Elfwing et al. 2017).
 struct Silu {
+  static constexpr std::string_view name = "silu";
+
+  struct Definition {
+    KOKKOS_INLINE_FUNCTION static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+    KOKKOS_INLINE_FUNCTION static double value(double x) { return x * sigmoid(x); }
+    KOKKOS_INLINE_FUNCTION static double derivative(double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
+  };
+
   template <class Real>
   KOKKOS_INLINE_FUNCTION static Real value(Real x) {
     return x / (Real{1} + fast_exp(-x));
@@ -95,20 +140,21 @@ struct Silu {
   }
 };
 
-/// Calls `work(Function{}, Element{})` with the call's function and element type.
-template <class Work>
-void with_activation(ActivationCall const& call, Work const& work) {
-  with_floating(call.input.dtype(), [&]<class Element>(Element element) {
-    if (call.function == "relu") {
-      work(Relu{}, element);
-    } else if (call.function == "gelu") {
-      work(Gelu{}, element);
-    } else if (call.function == "gelu_tanh") {
-      work(GeluTanh{}, element);
-    } else {
-      work(Silu{}, element);
+/// All of them, in the order of activation_functions.
+template <class... Functions>
+struct FunctionList {
+  /// Calls `work(Function{})` with the function of that name; throws for one that is not built in.
+  template <class Work>
+  static void with(std::string_view name, Work const& work) {
+    bool const found = ((name == Functions::name && (work(Functions{}), true)) || ...);
+    if (!found) {
+      throw Error("a kernel was called for the activation '" + std::string(name) + "', which its supports() refuses");
     }
-  });
-}
+  }
+  static constexpr std::array names{Functions::name...};
+};
+using BuiltInFunctions = FunctionList<Relu, Gelu, GeluTanh, Silu>;
+static_assert(std::ranges::equal(BuiltInFunctions::names, activation_functions, {}, {}, &ActivationFunction::name),
+              "every function that core names has its arithmetic here");
 
 }  // namespace heddle::kernels

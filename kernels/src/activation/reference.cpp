@@ -1,17 +1,9 @@
-#include <heddle/core/operations/kernel_author.hpp>
-
-#include "checks.hpp"
-#include "definitions.hpp"
+#include "functions.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {
 
 namespace {
-
-using kernels::definitions::Gelu;
-using kernels::definitions::GeluTanh;
-using kernels::definitions::Relu;
-using kernels::definitions::Silu;
 
 template <class Function, class Element>
 void forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {
@@ -54,41 +46,20 @@ void backward_as(Execution& execution, ActivationCall const& call, Tensor const&
 }
 
 /// The definition, element by element in float64.
-class ReferenceActivation final : public Activation {
- public:
-  bool supports(ActivationProblem const& problem) const override {
-    return problem.dtype != DType::int32 && kernels::is_built_in_activation(problem.function);
-  }
+struct ReferenceActivation {
+  static bool supports(ActivationProblem const& problem) { return is_built_in_activation(problem.function); }
 
-  void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
-    output.require(call.input.dtype(), call.input.shape(), "an activation's output");
-    with_function(call, [&]<class Function, class Element>(Function, Element) {
-      forward_as<Function, Element>(execution, call, output);
+  template <class Element>
+  static void forward(Execution& execution, ActivationCall const& call, Tensor const& output) {
+    kernels::BuiltInFunctions::with(call.function, [&]<class Function>(Function) {
+      forward_as<typename Function::Definition, Element>(execution, call, output);
     });
   }
-
-  void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
-                ActivationGradients const& gradients) override {
-    kernels::require_activation_gradients(call, grad_output, gradients);
-    with_function(call, [&]<class Function, class Element>(Function, Element) {
-      backward_as<Function, Element>(execution, call, grad_output, gradients);
-    });
-  }
-
- private:
-  /// Calls `work(Function{}, Element{})` with the call's function and element type.
-  template <class Work>
-  static void with_function(ActivationCall const& call, Work const& work) {
-    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element element) {
-      if (call.function == "relu") {
-        work(Relu{}, element);
-      } else if (call.function == "gelu") {
-        work(Gelu{}, element);
-      } else if (call.function == "gelu_tanh") {
-        work(GeluTanh{}, element);
-      } else {
-        work(Silu{}, element);
-      }
+  template <class Element>
+  static void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                       ActivationGradients const& gradients) {
+    kernels::BuiltInFunctions::with(call.function, [&]<class Function>(Function) {
+      backward_as<typename Function::Definition, Element>(execution, call, grad_output, gradients);
     });
   }
 };
@@ -96,7 +67,8 @@ class ReferenceActivation final : public Activation {
 }  // namespace
 
 void add_activation_kernels(KernelRegistries& registries) {
-  registries.of<Activation>().add("reference", speeds::reference, std::make_shared<ReferenceActivation>());
+  registries.of<Activation>().add("reference", speeds::reference,
+                                  std::make_shared<ActivationFrontEnd<ReferenceActivation>>());
 }
 
 }  // namespace heddle

@@ -1,6 +1,5 @@
 #include <heddle/core/operations/row_lanes.hpp>
 
-#include "checks.hpp"
 #include "functions.hpp"
 #include "support/factories.hpp"
 
@@ -95,23 +94,18 @@ void differentiate_relu(Execution& execution, ActivationCall const& call, Backwa
       });
 }
 
-class TeamActivation final : public Activation {
- public:
-  bool supports(ActivationProblem const& problem) const override {
-    return problem.dtype != DType::int32 && kernels::is_built_in_activation(problem.function);
-  }
+struct TeamActivation {
+  static bool supports(ActivationProblem const& problem) { return is_built_in_activation(problem.function); }
 
-  void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
-    output.require(call.input.dtype(), call.input.shape(), "an activation's output");
-    kernels::with_activation(call, [&]<class Function, class Element>(Function, Element) {
-      run_forward<Function, Element>(execution, call, output);
-    });
+  template <class Element>
+  static void forward(Execution& execution, ActivationCall const& call, Tensor const& output) {
+    kernels::BuiltInFunctions::with(
+        call.function, [&]<class Function>(Function) { run_forward<Function, Element>(execution, call, output); });
   }
-
-  void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
-                ActivationGradients const& gradients) override {
-    kernels::require_activation_gradients(call, grad_output, gradients);
-    kernels::with_activation(call, [&]<class Function, class Element>(Function, Element) {
+  template <class Element>
+  static void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                       ActivationGradients const& gradients) {
+    kernels::BuiltInFunctions::with(call.function, [&]<class Function>(Function) {
       BackwardRows<Element> const rows(call, grad_output, gradients);
       if (std::is_same_v<Function, kernels::Relu> && !call.output.empty() && call.gate.empty()) {
         differentiate_relu<Element>(execution, call, rows);
@@ -125,7 +119,7 @@ class TeamActivation final : public Activation {
 }  // namespace
 
 void add_team_activation_kernels(KernelRegistries& registries) {
-  registries.of<Activation>().add("teams", speeds::teams(), std::make_shared<TeamActivation>());
+  registries.of<Activation>().add("teams", speeds::teams(), std::make_shared<ActivationFrontEnd<TeamActivation>>());
 }
 
 }  // namespace heddle

@@ -6,55 +6,43 @@ namespace heddle {
 
 namespace {
 
-template <class Real>
-void update_as(Execution& execution, AdamCall const& call) {
-  Real* const value = call.value.data<Real>();
-  Real const* const gradient = call.gradient.data<Real>();
-  Real* const first_moment = call.first_moment.data<Real>();
-  Real* const second_moment = call.second_moment.data<Real>();
-  BFloat16* const compute_copy = kernels::rows_of<BFloat16>(call.compute_copy).data;
-  double const* const scalars = call.scalars.data<double>();
-  double const beta1 = call.beta1;
-  double const beta2 = call.beta2;
-  double const epsilon = call.epsilon;
-  double const weight_decay = call.weight_decay;
-  bool const decoupled = call.decoupled;
-  kernels::for_each(
-      execution, "heddle::reference_adam", call.value.size(), KOKKOS_LAMBDA(std::int64_t i) {
-        double const learning_rate = scalars[adam_scalars::learning_rate];
-        double const gradient_scale = scalars[adam_scalars::gradient_scale];
-        double const correction1 = scalars[adam_scalars::correction1];
-        double const correction2 = scalars[adam_scalars::correction2];
-        double const old = value[i];
-        double const g = gradient[i] * gradient_scale + (decoupled ? 0.0 : weight_decay * old);
-        double const m = beta1 * first_moment[i] + (1 - beta1) * g;
-        double const v = beta2 * second_moment[i] + (1 - beta2) * g * g;
-        double const decayed = decoupled ? old - learning_rate * weight_decay * old : old;
-        first_moment[i] = static_cast<Real>(m);
-        second_moment[i] = static_cast<Real>(v);
-        value[i] =
-            static_cast<Real>(decayed - learning_rate * (m / correction1) / (std::sqrt(v / correction2) + epsilon));
-        if (compute_copy != nullptr) {
-          compute_copy[i] = kernels::narrow<BFloat16>(value[i]);
-        }
-      });
-}
-
 /// The papers' formulas, in float64.
-class ReferenceAdam final : public Adam {
- public:
-  bool supports(AdamProblem const& problem) const override {
-    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
-  }
-  void update(Execution& execution, AdamCall const& call) override {
-    kernels::with_real(call.value.dtype(), [&]<class Real>(Real) { update_as<Real>(execution, call); });
+struct ReferenceAdam {
+  template <class Real>
+  static void update(Execution& execution, AdamCall const& call) {
+    Real* const value = call.value.data<Real>();
+    Real const* const gradient = call.gradient.data<Real>();
+    Real* const first_moment = call.first_moment.data<Real>();
+    Real* const second_moment = call.second_moment.data<Real>();
+    double const* const scalars = call.scalars.data<double>();
+    double const beta1 = call.beta1;
+    double const beta2 = call.beta2;
+    double const epsilon = call.epsilon;
+    double const weight_decay = call.weight_decay;
+    bool const decoupled = call.decoupled;
+    kernels::for_each(
+        execution, "heddle::reference_adam", call.value.size(), KOKKOS_LAMBDA(std::int64_t i) {
+          double const learning_rate = scalars[adam_scalars::learning_rate];
+          double const gradient_scale = scalars[adam_scalars::gradient_scale];
+          double const correction1 = scalars[adam_scalars::correction1];
+          double const correction2 = scalars[adam_scalars::correction2];
+          double const old = value[i];
+          double const g = gradient[i] * gradient_scale + (decoupled ? 0.0 : weight_decay * old);
+          double const m = beta1 * first_moment[i] + (1 - beta1) * g;
+          double const v = beta2 * second_moment[i] + (1 - beta2) * g * g;
+          double const decayed = decoupled ? old - learning_rate * weight_decay * old : old;
+          first_moment[i] = static_cast<Real>(m);
+          second_moment[i] = static_cast<Real>(v);
+          value[i] =
+              static_cast<Real>(decayed - learning_rate * (m / correction1) / (std::sqrt(v / correction2) + epsilon));
+        });
   }
 };
 
 }  // namespace
 
 void add_adam_kernels(KernelRegistries& registries) {
-  registries.of<Adam>().add("reference", speeds::reference, std::make_shared<ReferenceAdam>());
+  registries.of<Adam>().add("reference", speeds::reference, std::make_shared<AdamFrontEnd<ReferenceAdam>>());
 }
 
 }  // namespace heddle

@@ -273,7 +273,7 @@ KOKKOS_INLINE_FUNCTION void differentiate_softmax(kernels::AttentionHead<Element
   }
 }
 
-/// Adds the contributions of the scores' gradients to those of queries, keys and the scores' parameters.
+/// Adds the contributions of the scores' gradients to the gradients of queries, keys and the scores' parameters.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void differentiate_scores(kernels::AttentionHead<Element> const& head, Block queries, Block keys,
                                                  BackwardTiles<Real> const& tiles) {

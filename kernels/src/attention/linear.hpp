@@ -261,7 +261,7 @@ class LinearHeads {
     head.store(products_, rows.grad_q, head.query_row + queries.begin, queries.count);
   }
 
-  /// `rest`: the queries that see only some of the keys; those after them are in the sum.
+  /// `rest`: the queries that see only some of the keys; later ones are in the sum.
   KOKKOS_INLINE_FUNCTION void backward_keys(Block keys, Block rest, Gradients const& rows) {
     load_keys(keys);
     transpose_tile(sum_, depth_, depth_ + 1, sum_transposed_);

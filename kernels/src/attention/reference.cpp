@@ -22,7 +22,8 @@ struct Head {
   Statistic const* score_weight;  ///< of this head, or null
   kernels::DropoutRule dropout;
 
-  /// The head's columns of a row of queries, and those of its key and value head, which several heads may share.
+  /// The columns of a row of queries that belong to the head, and of its key and value head, which several heads may
+  /// share.
   KOKKOS_INLINE_FUNCTION Element* of(kernels::Rows<Element> const& rows, std::int64_t row) const {
     return rows[row] + head * head_dim;
   }

@@ -53,8 +53,8 @@ KOKKOS_INLINE_FUNCTION void cap_slopes(Tile<Real> capped, ScoreExtents extents, 
   }
 }
 
-/// The distances between the queries of a block and the keys of another. Those of consecutive positions depend only on
-/// the diagonal i - j + keys - 1 of query i and key j; with given positions there may be gaps.
+/// The distances between the queries of a block and the keys of another. Distances of consecutive positions depend only
+/// on the diagonal i - j + keys - 1 of query i and key j; with given positions there may be gaps.
 template <class Head>
 struct Distances {
   Head const& head;
@@ -88,7 +88,7 @@ struct Distances {
   }
 };
 
-/// Room for every diagonal of two blocks, and for those of the columns beyond the queries.
+/// Room for every diagonal of two blocks, columns beyond the queries included.
 constexpr std::int64_t max_diagonals = 2 * attention_block + tile_columns;
 
 /// Scores += unit * the head's biases.
@@ -157,7 +157,7 @@ struct AdditiveOperands {
   std::int64_t head_dim;
 };
 
-/// Those of a head, in units of which `unit` are 1.
+/// The operands of a head, in units of which `unit` are 1.
 template <class Head, class Real = typename Head::Real>
 KOKKOS_INLINE_FUNCTION AdditiveOperands<Real> additive_operands(Head const& head, Tile<Real> q_transposed, Tile<Real> k,
                                                                 Real unit) {
@@ -265,7 +265,7 @@ struct SharedGradient {
   }
 };
 
-/// Those of a call's bias and score_weight.
+/// The gradients of a call's bias and score_weight.
 template <class Real>
 struct SharedGradients {
   SharedGradient<Real> bias, score_weight;

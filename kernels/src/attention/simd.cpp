@@ -35,8 +35,8 @@ class SimdAttention : public Attention {
 
 }  // namespace
 
-std::shared_ptr<Attention> make_simd_attention() {
-  return std::make_shared<SimdAttention>();
+void add_vector_attention_kernels(KernelRegistries& registries) {
+  registries.of<Attention>().add("simd", speeds::simd, std::make_shared<SimdAttention>());
 }
 
 }  // namespace heddle

@@ -8,7 +8,7 @@
 /// two.
 ///
 /// Products along head_dim use bfloat16 directly, in pairs. For the other products rows are widened to float32, in
-/// groups of one vector of `Element`: a group of 32 bfloat16 becomes those of even and then those of odd index (Pair).
+/// groups of one vector of `Element`: a group of 32 bfloat16 becomes the elements of even and then of odd index (Pair).
 namespace heddle::simd_attention {
 
 using kernels::attention_block;
@@ -79,7 +79,7 @@ inline void widen(lanes::Words bits, float* to) {
   lanes::store(pair.odd, to + lanes::width);
 }
 
-/// The first `count` elements of a group = those of the vectors, or += where `accumulate`.
+/// The first `count` elements of a group = the vectors' elements, or += where `accumulate`.
 inline void store_group(Floats const* from, float* to, std::int64_t count, bool accumulate) {
   lanes::store(accumulate ? lanes::load(to, count) + *from : *from, to, count);
 }
@@ -173,7 +173,7 @@ void inner_products(lanes::Product<Element> const& product, std::int64_t count, 
   });
 }
 
-/// Elements [begin, end) of a row of scores = -infinity; those beyond its `count` are of no account.
+/// Elements [begin, end) of a row of scores = -infinity; what elements beyond its `count` become does not matter.
 inline void hide(float* row, std::int64_t begin, std::int64_t end, std::int64_t count) {
   bool const to_the_end = end >= count;
   for (std::int64_t i = begin / lanes::width * lanes::width; begin < end && i < end; i += lanes::width) {

@@ -12,7 +12,7 @@ struct BackwardRows {
   kernels::SharedGradients<float> shared;
 };
 
-/// Adds a product's rows to those of a tile.
+/// Adds a product's rows to a tile's rows.
 struct ToTile {
   Tile<float> tile;
 
@@ -30,7 +30,7 @@ struct ToTile {
 template <class Element>
 class BackwardHeads {
  public:
-  /// `head`: the first of them; `next`: the first of those that follow.
+  /// `head`: the first of these heads; `next`: the first of the following ones.
   BackwardHeads(Head<Element> const& head, Head<Element> const& next, BackwardRows<Element> const& rows,
                 Scratch scratch)
       : head_(head), next_(next), view_(head.view), rows_(rows), stride_(tile_stride(head.view)) {
@@ -79,10 +79,10 @@ class BackwardHeads {
   ToRows<Element> to_rows(Rows<Element> const& rows, std::int64_t first) const {
     return {head_, rows, first, view_.accumulate};
   }
-  /// The index of the head among those of all sequences.
+  /// The index of the head among the heads of all sequences.
   std::int64_t item() const { return head_.sequence * view_.heads + head_.head; }
 
-  /// The queries' gradients are summed in scratch over the blocks of keys, those of the keys over all heads.
+  /// The queries' gradients are summed in scratch over the blocks of keys, the keys' gradients over all heads.
   void run_by_blocks() {
     std::int64_t const first_head = head_.head;
     set_zero(grad_q_, view_.sharing * head_.queries);
@@ -206,8 +206,8 @@ class BackwardHeads {
     return kernels::additive_operands(head_, q_transposed_, k_, unit);
   }
 
-  /// Adds the gradient of the bias. Then scores' gradients become those of inner products, times scale, or of additive
-  /// scores before the cap.
+  /// Adds the gradient of the bias. Then scores' gradients become the gradients of inner products, times scale, or of
+  /// additive scores before the cap.
   void differentiate_scores(Block queries, Block keys) {
     if (rows_.shared.bias.partial) {
       kernels::add_bias_gradient(head_, queries, keys, grad_scores_, rows_.shared.bias.of(item()));

@@ -163,7 +163,7 @@ struct HeadTeam {
 
 /// A loop over teams, each with scratch of `elements` Reals: in a device's shared memory if it fits there, in global
 /// memory otherwise. In float32 and the 40 KiB that Kokkos 4.6 has for it with CUDA, forward fits up to a head_dim of
-/// 88, the gradients of queries up to 48, those of keys up to 40.
+/// 88, the gradients of queries up to 48, of keys up to 40.
 template <class Real, class Body>
 void for_each_team(Execution& execution, char const* name, std::int64_t teams, std::int64_t elements,
                    Body const& body) {

@@ -107,7 +107,7 @@ struct AttentionHead {
     result.head += offset;
     return result;
   }
-  /// Rows of keys, values or their gradients, shifted so that this head's columns are those of its head of keys.
+  /// Rows of keys, values or their gradients, shifted so that this head's columns are its key head's columns.
   KOKKOS_INLINE_FUNCTION Rows<Element> of_keys(Rows<Element> const& rows) const {
     return {rows.data + (head / view.sharing - head) * view.head_dim, rows.stride};
   }
@@ -271,7 +271,7 @@ struct AttentionHead {
 
  private:
   KOKKOS_INLINE_FUNCTION bool hides_later_keys() const { return view.mask.hides_later; }
-  /// Those that the block's queries see by a local mask without its global tokens.
+  /// The keys that the block's queries see by a local mask without its global tokens.
   KOKKOS_INLINE_FUNCTION Block local_keys(Block block) const {
     std::int64_t const begin = first_key_at(view.mask.first_key(position_of_query(block.begin)));
     std::int64_t const end = first_key_at(view.mask.end_key(position_of_query(block.end() - 1)));

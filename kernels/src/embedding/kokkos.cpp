@@ -9,41 +9,6 @@ namespace {
 /// The number of columns that one work item sums for the positions.
 constexpr std::int64_t column_block = kernels::dropout_chunk;
 
-template <class Element, class Real = kernels::ArithmeticType<Element>>
-void forward_as(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
-  auto const table = kernels::rows_of<Real>(call.table);
-  auto const positions = kernels::rows_of<Real>(call.positions);
-  auto const outputs = kernels::rows_of<Element>(output);
-  std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
-  std::int32_t const* const position = call.rows.position.data<std::int32_t>();
-  kernels::DropoutRule const dropout(call.dropout);
-  std::int64_t const columns = call.table.dim(1);
-  std::int64_t const vocabulary = call.table.dim(0);
-  std::int64_t const first_token = call.first_token;
-  auto const scale = static_cast<Real>(call.scale);
-  kernels::for_each(
-      execution, "heddle::embedding", output.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Element* const y = outputs[row];
-        std::int64_t const token = id[row] - first_token;
-        bool const here = token >= 0 && token < vocabulary;
-        Real const* const embedding = table[here ? token : 0];
-        Real const* const place = positions ? positions[position[row]] : nullptr;
-        dropout.template for_each_chunk<Real>(
-            row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
-              if (place != nullptr) {
-                for (std::int64_t j = begin; j < end; ++j) {
-                  y[j] =
-                      kernels::narrow<Element>(((here ? scale * embedding[j] : Real{0}) + place[j]) * kept[j - begin]);
-                }
-              } else {
-                for (std::int64_t j = begin; j < end; ++j) {
-                  y[j] = kernels::narrow<Element>(here ? scale * embedding[j] * kept[j - begin] : Real{0});
-                }
-              }
-            });
-      });
-}
-
 /// One work item per token id that occurs: the first of its rows in the sorted order adds all of them.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 void add_to_table(Execution& execution, EmbeddingCall const& call, Tensor const& grad, Tensor const& grad_table) {
@@ -105,32 +70,56 @@ void add_to_positions(Execution& execution, EmbeddingCall const& call, Tensor co
       });
 }
 
-class KokkosEmbedding final : public Embedding {
- public:
-  bool supports(EmbeddingProblem const& problem) const override {
-    return problem.dtype != DType::int32 && problem.table_dtype == statistics_dtype(problem.dtype);
+struct KokkosEmbedding {
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  static void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
+    auto const table = kernels::rows_of<Real>(call.table);
+    auto const positions = kernels::rows_of<Real>(call.positions);
+    auto const outputs = kernels::rows_of<Element>(output);
+    std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
+    std::int32_t const* const position = call.rows.position.data<std::int32_t>();
+    kernels::DropoutRule const dropout(call.dropout);
+    std::int64_t const columns = call.table.dim(1);
+    std::int64_t const vocabulary = call.table.dim(0);
+    std::int64_t const first_token = call.first_token;
+    auto const scale = static_cast<Real>(call.scale);
+    kernels::for_each(
+        execution, "heddle::embedding", output.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+          Element* const y = outputs[row];
+          std::int64_t const token = id[row] - first_token;
+          bool const here = token >= 0 && token < vocabulary;
+          Real const* const embedding = table[here ? token : 0];
+          Real const* const place = positions ? positions[position[row]] : nullptr;
+          dropout.template for_each_chunk<Real>(
+              row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
+                if (place != nullptr) {
+                  for (std::int64_t j = begin; j < end; ++j) {
+                    y[j] = kernels::narrow<Element>(((here ? scale * embedding[j] : Real{0}) + place[j]) *
+                                                    kept[j - begin]);
+                  }
+                } else {
+                  for (std::int64_t j = begin; j < end; ++j) {
+                    y[j] = kernels::narrow<Element>(here ? scale * embedding[j] * kept[j - begin] : Real{0});
+                  }
+                }
+              });
+        });
   }
 
-  void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) override {
-    kernels::with_floating(output.dtype(),
-                           [&]<class Element>(Element) { forward_as<Element>(execution, call, output); });
-  }
-
-  void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
-                Tensor const& grad_positions) override {
-    kernels::with_floating(grad_output.dtype(), [&]<class Element>(Element) {
-      add_to_table<Element>(execution, call, grad_output, grad_table);
-      if (!grad_positions.empty()) {
-        add_to_positions<Element>(execution, call, grad_output, grad_positions);
-      }
-    });
+  template <class Element>
+  static void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
+                       Tensor const& grad_table, Tensor const& grad_positions) {
+    add_to_table<Element>(execution, call, grad_output, grad_table);
+    if (!grad_positions.empty()) {
+      add_to_positions<Element>(execution, call, grad_output, grad_positions);
+    }
   }
 };
 
 }  // namespace
 
 void add_portable_embedding_kernels(KernelRegistries& registries) {
-  registries.of<Embedding>().add("kokkos", speeds::portable, std::make_shared<KokkosEmbedding>());
+  registries.of<Embedding>().add("kokkos", speeds::portable, std::make_shared<EmbeddingFrontEnd<KokkosEmbedding>>());
 }
 
 }  // namespace heddle

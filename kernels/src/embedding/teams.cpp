@@ -13,35 +13,6 @@ using kernels::GroupValues;
 using kernels::RowLanes;
 using kernels::Rows;
 
-template <class Element, class Real = kernels::ArithmeticType<Element>>
-void run_forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
-  auto const table = kernels::rows_of<Real>(call.table);
-  auto const positions = kernels::rows_of<Real>(call.positions);
-  auto const outputs = kernels::rows_of<Element>(output);
-  std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
-  std::int32_t const* const position = call.rows.position.data<std::int32_t>();
-  kernels::DropoutRule const dropout(call.dropout);
-  std::int64_t const columns = call.table.dim(1);
-  std::int64_t const vocabulary = call.table.dim(0);
-  std::int64_t const first_token = call.first_token;
-  auto const scale = static_cast<Real>(call.scale);
-  kernels::for_each_row(
-      execution, "embedding", output.dim(0), columns, KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
-        std::int64_t const token = id[row] - first_token;
-        bool const here = token >= 0 && token < vocabulary;
-        lanes.for_each_group(columns, [&](ColumnGroup const& at) {
-          auto const embedding = at.load_or(Real{0}, here ? table[token] : nullptr);
-          auto const place = at.load_or(Real{0}, positions ? positions[position[row]] : nullptr);
-          auto const kept = at.template multipliers<Real>(dropout, row);
-          GroupValues<Real> y;
-          for (int i = 0; i < group_columns; ++i) {
-            y[i] = (scale * embedding[i] + place[i]) * kept[i];
-          }
-          at.store(y, outputs[row]);
-        });
-      });
-}
-
 /// group of `row` += sum.
 template <class Real>
 KOKKOS_INLINE_FUNCTION void add_to_row(ColumnGroup const& at, GroupValues<Real> const& sum, Real* row) {
@@ -53,9 +24,9 @@ KOKKOS_INLINE_FUNCTION void add_to_row(ColumnGroup const& at, GroupValues<Real> 
 }
 
 /// The table's gradient: rows sorted by their token are cut into pieces of equal length, so that a frequent token is
-/// the work of many teams. A piece adds tokens that lie in it alone to the table. Of a token that it shares with its
-/// neighbours it keeps a partial sum: of its first token, which began before it, in `partial` [piece][0]; of its last
-/// one, which begins in it and goes on behind it, in [piece][1].
+/// the work of many teams. A piece adds tokens that lie only in it to the table. Of a token that it shares with its
+/// neighbours it keeps a partial sum: of its first token, which started before it, in `partial` [piece][0]; of its last
+/// one, which starts in it and continues behind it, in [piece][1].
 template <class Element>
 struct TableGradient {
   using Real = kernels::ArithmeticType<Element>;
@@ -128,7 +99,7 @@ struct TableGradient {
     }
   }
 
-  /// Whether the piece's last token begins in it and goes on behind it: the piece adds that token's partial sums.
+  /// Whether the piece's last token starts in it and continues behind it: the piece adds that token's partial sums.
   KOKKOS_INLINE_FUNCTION bool adds_shared_sums(std::int64_t piece) const {
     std::int64_t const last = token(end(piece) - 1);
     return here(last) && token(end(piece)) == last && token(begin(piece) - 1) != last;
@@ -200,34 +171,52 @@ void add_to_positions(Execution& execution, EmbeddingCall const& call, Tensor co
       });
 }
 
-class TeamEmbedding final : public Embedding {
- public:
-  bool supports(EmbeddingProblem const& problem) const override {
-    return problem.dtype != DType::int32 && problem.table_dtype == statistics_dtype(problem.dtype);
+struct TeamEmbedding {
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  static void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
+    auto const table = kernels::rows_of<Real>(call.table);
+    auto const positions = kernels::rows_of<Real>(call.positions);
+    auto const outputs = kernels::rows_of<Element>(output);
+    std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
+    std::int32_t const* const position = call.rows.position.data<std::int32_t>();
+    kernels::DropoutRule const dropout(call.dropout);
+    std::int64_t const columns = call.table.dim(1);
+    std::int64_t const vocabulary = call.table.dim(0);
+    std::int64_t const first_token = call.first_token;
+    auto const scale = static_cast<Real>(call.scale);
+    kernels::for_each_row(
+        execution, "embedding", output.dim(0), columns, KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
+          std::int64_t const token = id[row] - first_token;
+          bool const here = token >= 0 && token < vocabulary;
+          lanes.for_each_group(columns, [&](ColumnGroup const& at) {
+            auto const embedding = at.load_or(Real{0}, here ? table[token] : nullptr);
+            auto const place = at.load_or(Real{0}, positions ? positions[position[row]] : nullptr);
+            auto const kept = at.template multipliers<Real>(dropout, row);
+            GroupValues<Real> y;
+            for (int i = 0; i < group_columns; ++i) {
+              y[i] = (scale * embedding[i] + place[i]) * kept[i];
+            }
+            at.store(y, outputs[row]);
+          });
+        });
   }
 
-  void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) override {
-    kernels::with_floating(output.dtype(),
-                           [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
-  }
-
-  void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
-                Tensor const& grad_positions) override {
-    kernels::with_floating(grad_output.dtype(), [&]<class Element>(Element) {
-      if (grad_output.dim(0) > 0) {
-        add_to_table<Element>(execution, call, grad_output, grad_table);
-      }
-      if (!grad_positions.empty()) {
-        add_to_positions<Element>(execution, call, grad_output, grad_positions);
-      }
-    });
+  template <class Element>
+  static void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
+                       Tensor const& grad_table, Tensor const& grad_positions) {
+    if (grad_output.dim(0) > 0) {
+      add_to_table<Element>(execution, call, grad_output, grad_table);
+    }
+    if (!grad_positions.empty()) {
+      add_to_positions<Element>(execution, call, grad_output, grad_positions);
+    }
   }
 };
 
 }  // namespace
 
 void add_team_embedding_kernels(KernelRegistries& registries) {
-  registries.of<Embedding>().add("teams", speeds::teams(), std::make_shared<TeamEmbedding>());
+  registries.of<Embedding>().add("teams", speeds::teams(), std::make_shared<EmbeddingFrontEnd<TeamEmbedding>>());
 }
 
 }  // namespace heddle

@@ -19,14 +19,14 @@ avx512::Tiles const* tiles_for(DType dtype, CpuLevel level) {
 }
 
 /// Packed panels of both factors and tiles of c in registers (Goto, van de Geijn 2008), with AVX-512 and its bfloat16
-/// instructions. The order in which an element's products are summed depends on k alone, so that any number of threads
+/// instructions. The order in which an element's products are summed depends only on k, so that any number of threads
 /// gives the same bits. Called by one thread at a time, computes with all threads of the execution space.
 class Avx512Gemm final : public Gemm {
  public:
   explicit Avx512Gemm(CpuLevel level) : level_(level) {}
 
   bool supports(GemmProblem const& problem) const override {
-    return kernels::is_plain_gemm(problem) && tiles_for(problem.dtype, level_) != nullptr;
+    return kernels::has_gemm_types(problem) && tiles_for(problem.dtype, level_) != nullptr;
   }
 
   std::size_t packed_bytes(GemmProblem const& problem) const override {

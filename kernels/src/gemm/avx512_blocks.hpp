@@ -45,7 +45,7 @@ struct Product {
   std::uint32_t* right;  ///< all of b packed, or room for one block of k of it
   bool right_is_packed;
   std::uint32_t* left;  ///< one packed block of a
-  std::int64_t rows;    ///< rows of c that are finished before others begin
+  std::int64_t rows;    ///< rows of c that are finished before others are started
   float* partial;       ///< [rows, n], where c cannot hold unfinished sums; or null
 };
 

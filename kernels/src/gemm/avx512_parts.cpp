@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t min_multiplications = 1 << 18;
 constexpr std::int64_t min_packed = 1 << 14;
 
-/// Columns of op(b): of a factor, those from `begin` on.
+/// The columns of op(b) from `begin` on.
 Factor columns_of(Factor factor, std::int64_t begin, std::int64_t count) {
   std::int64_t const size = factor.float32 ? 4 : 2;
   factor.data = static_cast<std::byte const*>(factor.data) + begin * (factor.k_contiguous ? factor.stride : 1) * size;

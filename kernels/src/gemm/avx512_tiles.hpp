@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-/// The inner parts of the avx512 GEMM, which alone are compiled for AVX-512. Those files include this header, too, so
+/// The inner parts of the avx512 GEMM, the only files that are compiled for AVX-512. They include this header, too, so
 /// it must define nothing that the linker could take from them for other files: plain structs and constants only.
 ///
 /// Both factors are packed in words of 32 bits: a float32, or two bfloat16 that are adjacent along the reduction
@@ -28,7 +28,7 @@ struct Factor {
   std::int64_t stride;  ///< elements between rows as stored
   std::int64_t extent, k;
   bool k_contiguous;  ///< a plain, or b transposed
-  bool float32;       ///< its elements; rounded to bfloat16 where the words hold those
+  bool float32;       ///< its elements; rounded to bfloat16 where the words hold bfloat16
 };
 
 /// Where and how a tile's sums are written: destination = or += sums + bias + partial.
@@ -43,7 +43,7 @@ struct Destination {
 
 struct Tile {
   void const* left;             ///< rows of words, packed or in place, or a packed panel, step by step
-  std::int64_t left_row_bytes;  ///< from one of those rows to the next; 0: it is a panel
+  std::int64_t left_row_bytes;  ///< from one row to the next; 0: it is a panel
   std::uint32_t const* right;   ///< a panel of tile_columns columns, step by step
   std::int64_t steps;
   int rows, columns;  ///< at most tile_rows and tile_columns
@@ -61,7 +61,7 @@ struct Tiles {
   void (*multiply)(Tile const& tile);
 };
 
-/// The functions of float32_tiles need a CPU with AVX-512 F, BW and VL; those of bfloat16_tiles need BF16 as well.
+/// The functions of float32_tiles need a CPU with AVX-512 F, BW and VL; bfloat16_tiles needs BF16 as well.
 extern Tiles const float32_tiles;
 extern Tiles const bfloat16_tiles;
 

@@ -227,7 +227,7 @@ void multiply_packed(Execution& execution, GemmCall const& call, GemmProblem con
 /// arithmetic and the packed panels are float32; panels of weights are kept.
 class KokkosGemm final : public Gemm {
  public:
-  bool supports(GemmProblem const& problem) const override { return kernels::is_plain_gemm(problem); }
+  bool supports(GemmProblem const& problem) const override { return kernels::has_gemm_types(problem); }
 
   std::size_t packed_bytes(GemmProblem const& problem) const override {
     std::int64_t elements = 0;

@@ -165,7 +165,7 @@ class OneDnnGemm final : public Gemm {
     if (!Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space>::accessible) {
       return false;
     }
-    return problem.dtype != DType::float64 && kernels::is_plain_gemm(problem) &&
+    return problem.dtype != DType::float64 && kernels::has_gemm_types(problem) &&
            (problem.dtype != DType::bfloat16 || has_bfloat16());
   }
 

@@ -1,4 +1,3 @@
-#include "activation/definitions.hpp"
 #include "support/factories.hpp"
 #include "types.hpp"
 
@@ -6,28 +5,12 @@ namespace heddle {
 
 namespace {
 
-KOKKOS_INLINE_FUNCTION double activated(GemmActivation activation, double x) {
-  switch (activation) {
-    case GemmActivation::none:
-      return x;
-    case GemmActivation::relu:
-      return kernels::definitions::Relu::value(x);
-    case GemmActivation::gelu:
-      return kernels::definitions::Gelu::value(x);
-    case GemmActivation::silu:
-      return kernels::definitions::Silu::value(x);
-  }
-  return x;
-}
-
 template <class A, class B, class C>
 void multiply_as(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
   auto const a = kernels::rows_of<A>(call.a);
   auto const b = kernels::rows_of<B>(call.b);
   auto const c = kernels::rows_of<C>(call.c);
   using Real = kernels::ArithmeticType<C>;
-  auto const inputs = kernels::rows_of<C>(call.activation_input);
-  Real* const bias_gradient = kernels::rows_of<Real>(call.bias_gradient).data;
   Real const* const bias = problem.bias ? call.bias.data<Real>() : nullptr;
   kernels::for_each(
       execution, "heddle::reference_gemm", problem.m, KOKKOS_LAMBDA(std::int64_t i) {
@@ -39,17 +22,7 @@ void multiply_as(Execution& execution, GemmCall const& call, GemmProblem const& 
             double const right = kernels::factor<A>(problem.transpose_b ? b[j][p] : b[p][j]);
             sum += left * right;
           }
-          if (inputs) {
-            inputs[i][j] = static_cast<C>(static_cast<Real>(sum));
-          }
-          c[i][j] = static_cast<C>(static_cast<Real>(activated(problem.activation, sum)));
-        }
-        if (bias_gradient != nullptr) {
-          double sum = 0;
-          for (std::int64_t p = 0; p < problem.k; ++p) {
-            sum += kernels::factor<A>(problem.transpose_a ? a[p][i] : a[i][p]);
-          }
-          bias_gradient[i] += static_cast<Real>(sum);
+          c[i][j] = static_cast<C>(static_cast<Real>(sum));
         }
       });
 }

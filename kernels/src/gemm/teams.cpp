@@ -225,7 +225,7 @@ void run(Execution& execution, GemmCall const& call, GemmProblem const& problem)
 /// Products for devices without a vendor's library: tiles in a team's scratch, sums in its threads' registers.
 class TeamGemm final : public Gemm {
  public:
-  bool supports(GemmProblem const& problem) const override { return kernels::is_plain_gemm(problem); }
+  bool supports(GemmProblem const& problem) const override { return kernels::has_gemm_types(problem); }
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();

@@ -16,11 +16,6 @@ inline bool has_gemm_types(GemmProblem const& problem) {
          problem.output_dtype == problem.dtype;
 }
 
-/// True for these types without epilogues other than the bias.
-inline bool is_plain_gemm(GemmProblem const& problem) {
-  return has_gemm_types(problem) && !problem.has_epilogue();
-}
-
 /// Calls `work(A{}, B{}, C{})` with the problem's element types.
 template <class Work>
 void with_gemm_types(GemmProblem const& problem, Work&& work) {

@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-/// Adds the implementations that are compiled once for each instruction set, `kokkos` and `simd`: those for the highest
+/// Adds the implementations that are compiled once for each instruction set, `kokkos` and `simd`, for the highest
 /// one that `level` includes. Throws ConfigError where their library is missing.
 void add_compiled_kernels(KernelRegistries& registries, CpuLevel level);
 

@@ -1,8 +1,7 @@
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <heddle/core/base/error.hpp>
+#include <algorithm>
+#include <heddle/core/base/library.hpp>
 
 #include "compiled.hpp"
 
@@ -27,26 +26,10 @@ CpuLevel vector_level(CpuLevel level) {
   return std::min(level, CpuLevel::v4_bf16);
 }
 
-std::filesystem::path library_of(CpuLevel level) {
-  Dl_info core{};
-  // The address of a function of the core library gives that library's path.
-  if (dladdr(reinterpret_cast<void const*>(&detected_cpu_level), &core) == 0 || core.dli_fname == nullptr) {
-    throw Error("the loader does not say where libheddle_core.so lies");
-  }
-  auto const directory = std::filesystem::absolute(core.dli_fname).parent_path();
-  return directory / fmt::format("libheddle_kernels_{}.so", name_of(level));
-}
-
-/// The function of that name in the library for `level`, which stays loaded for the life of the process.
+/// The function of that name in the library for `level`.
 Register* find(CpuLevel level, char const* name) {
-  std::filesystem::path const path = library_of(level);
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  void* const symbol = library == nullptr ? nullptr : dlsym(library, name);
-  if (symbol == nullptr) {
-    throw ConfigError(fmt::format("the kernels for {} cannot be loaded; expected them beside libheddle_core.so ({})",
-                                  name_of(level), dlerror()));
-  }
-  return reinterpret_cast<Register*>(symbol);
+  return reinterpret_cast<Register*>(
+      function_beside_core(fmt::format("libheddle_kernels_{}.so", name_of(level)), name));
 }
 
 }  // namespace

@@ -97,41 +97,6 @@ struct NormView {
   }
 };
 
-template <class Element>
-void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
-  NormView<Element> const view(call, output);
-  std::int64_t const rows = call.residual.dim(0);
-  kernels::for_each(
-      execution, "residual norm forward", (rows + rows_at_once - 1) / rows_at_once, KOKKOS_LAMBDA(std::int64_t item) {
-        std::int64_t const begin = item * rows_at_once;
-        std::int64_t const end = rows - begin < rows_at_once ? rows : begin + rows_at_once;
-        for (std::int64_t row = begin; row < end; ++row) {
-          if (view.branch) {
-            view.add(row);
-          } else if (view.sum) {
-            for (std::int64_t c = 0; c < view.columns; ++c) {
-              view.sum[row][c] = view.residual[row][c];
-            }
-          }
-        }
-        if (view.weight == nullptr) {
-          return;
-        }
-        for (std::int64_t row = begin; view.rule.centred && row < end; ++row) {
-          view.mean[row] = view.mean_of(view.normed(row));
-        }
-        for (std::int64_t row = begin; !view.rule.centred && row < end; ++row) {
-          view.mean[row] = 0;
-        }
-        for (std::int64_t row = begin; row < end; ++row) {
-          view.reciprocal_deviation[row] = view.reciprocal_deviation_of(view.normed(row), view.mean[row]);
-        }
-        for (std::int64_t row = begin; row < end; ++row) {
-          view.normalize(row);
-        }
-      });
-}
-
 /// A row's mean(g), only for a norm with a centre, and mean(g * standardised x), with g = grad_normalized * weight: the
 /// sums over columns that its gradient needs.
 template <class Real>
@@ -321,33 +286,60 @@ void run_backward(Execution& execution, GradientView<Element> const& view, std::
   }
 }
 
-class KokkosResidualNorm : public ResidualNorm {
- public:
-  bool supports(ResidualNormProblem const& problem) const override {
-    return problem.dtype != DType::int32 && built_in_norm(problem.kind) != nullptr;
+struct KokkosResidualNorm {
+  static bool supports(ResidualNormProblem const& problem) { return built_in_norm(problem.kind) != nullptr; }
+
+  template <class Element>
+  static void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
+    NormView<Element> const view(call, output);
+    std::int64_t const rows = call.residual.dim(0);
+    kernels::for_each(
+        execution, "residual norm forward", (rows + rows_at_once - 1) / rows_at_once, KOKKOS_LAMBDA(std::int64_t item) {
+          std::int64_t const begin = item * rows_at_once;
+          std::int64_t const end = rows - begin < rows_at_once ? rows : begin + rows_at_once;
+          for (std::int64_t row = begin; row < end; ++row) {
+            if (view.branch) {
+              view.add(row);
+            } else if (view.sum) {
+              for (std::int64_t c = 0; c < view.columns; ++c) {
+                view.sum[row][c] = view.residual[row][c];
+              }
+            }
+          }
+          if (view.weight == nullptr) {
+            return;
+          }
+          for (std::int64_t row = begin; view.rule.centred && row < end; ++row) {
+            view.mean[row] = view.mean_of(view.normed(row));
+          }
+          for (std::int64_t row = begin; !view.rule.centred && row < end; ++row) {
+            view.mean[row] = 0;
+          }
+          for (std::int64_t row = begin; row < end; ++row) {
+            view.reciprocal_deviation[row] = view.reciprocal_deviation_of(view.normed(row), view.mean[row]);
+          }
+          for (std::int64_t row = begin; row < end; ++row) {
+            view.normalize(row);
+          }
+        });
   }
-  void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
-    kernels::with_floating(call.residual.dtype(),
-                           [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
-  }
-  void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
-                Tensor const& grad_normalized, Tensor const& grad_sum,
-                ResidualNormGradients const& gradients) override {
-    kernels::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
-      GradientView<Element> const view{{call, output},
-                                       kernels::rows_of<Element>(grad_normalized),
-                                       kernels::rows_of<Element>(grad_sum),
-                                       kernels::rows_of<Element>(gradients.residual),
-                                       kernels::rows_of<Element>(gradients.branch)};
-      run_backward<Element>(execution, view, call.residual.dim(0), gradients);
-    });
+
+  template <class Element>
+  static void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
+                       Tensor const& grad_normalized, Tensor const& grad_sum, ResidualNormGradients const& gradients) {
+    GradientView<Element> const view{{call, output},
+                                     kernels::rows_of<Element>(grad_normalized),
+                                     kernels::rows_of<Element>(grad_sum),
+                                     kernels::rows_of<Element>(gradients.residual),
+                                     kernels::rows_of<Element>(gradients.branch)};
+    run_backward<Element>(execution, view, call.residual.dim(0), gradients);
   }
 };
 
 }  // namespace
 
 std::shared_ptr<ResidualNorm> make_kokkos_residual_norm() {
-  return std::make_shared<KokkosResidualNorm>();
+  return std::make_shared<ResidualNormFrontEnd<KokkosResidualNorm>>();
 }
 
 void add_portable_residual_norm_kernels(KernelRegistries& registries) {

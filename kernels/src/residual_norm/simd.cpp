@@ -62,7 +62,7 @@ struct Mask {
   }
 };
 
-/// The weights of a norm in pairs, the form in which they are read most; 0 where there are none.
+/// The weights of a norm in pairs, the form in which they are read most often; 0 where there are none.
 struct PairedVector {
   Pair pairs[longest / pair_width];
 
@@ -196,7 +196,7 @@ class Backward {
         rule_(call.dropout),
         mask_(rule_) {}
 
-  /// Computes the gradients of rows [begin, end), and sums their contributions to those of weight and bias.
+  /// Computes the gradients of rows [begin, end), and sums their contributions to the gradients of weight and bias.
   void run(std::int64_t begin, std::int64_t end) {
     for (std::int64_t first = begin; first < end; first += rows_at_once) {
       std::int64_t const count = end - first < rows_at_once ? end - first : rows_at_once;
@@ -428,8 +428,8 @@ class SimdResidualNorm final : public ResidualNorm {
 
 }  // namespace
 
-std::shared_ptr<ResidualNorm> make_simd_residual_norm() {
-  return std::make_shared<SimdResidualNorm>();
+void add_vector_residual_norm_kernels(KernelRegistries& registries) {
+  registries.of<ResidualNorm>().add("simd", speeds::simd, std::make_shared<SimdResidualNorm>());
 }
 
 }  // namespace heddle

@@ -95,25 +95,6 @@ struct NormView {
   }
 };
 
-template <class Element>
-void run_forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
-  NormView<Element> const view(call, output);
-  kernels::for_each_row(
-      execution, "residual norm forward", call.residual.dim(0), view.columns,
-      KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
-        auto const average = view.add_row(lanes, row);
-        if (view.weight == nullptr) {
-          return;
-        }
-        auto const factor = view.reciprocal_of(lanes, view.normed(row), average);
-        view.normalize(lanes, row, average, factor);
-        lanes.once([&] {
-          view.mean[row] = average;
-          view.reciprocal[row] = factor;
-        });
-      });
-}
-
 /// Two sums over a row, with g = grad_normalized * weight: of g, and of g * (x - mean).
 template <class Real>
 struct GradientSums {
@@ -243,33 +224,45 @@ void run_backward(Execution& execution, GradientView<Element> const& view, std::
       KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) { view.write(lanes, row); });
 }
 
-class TeamResidualNorm final : public ResidualNorm {
- public:
-  bool supports(ResidualNormProblem const& problem) const override {
-    return problem.dtype != DType::int32 && built_in_norm(problem.kind) != nullptr;
+struct TeamResidualNorm {
+  static bool supports(ResidualNormProblem const& problem) { return built_in_norm(problem.kind) != nullptr; }
+
+  template <class Element>
+  static void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
+    NormView<Element> const view(call, output);
+    kernels::for_each_row(
+        execution, "residual norm forward", call.residual.dim(0), view.columns,
+        KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
+          auto const average = view.add_row(lanes, row);
+          if (view.weight == nullptr) {
+            return;
+          }
+          auto const factor = view.reciprocal_of(lanes, view.normed(row), average);
+          view.normalize(lanes, row, average, factor);
+          lanes.once([&] {
+            view.mean[row] = average;
+            view.reciprocal[row] = factor;
+          });
+        });
   }
-  void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
-    kernels::with_floating(call.residual.dtype(),
-                           [&]<class Element>(Element) { run_forward<Element>(execution, call, output); });
-  }
-  void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
-                Tensor const& grad_normalized, Tensor const& grad_sum,
-                ResidualNormGradients const& gradients) override {
-    kernels::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
-      GradientView<Element> const view{{call, output},
-                                       kernels::rows_of<Element>(grad_normalized),
-                                       kernels::rows_of<Element>(grad_sum),
-                                       kernels::rows_of<Element>(gradients.residual),
-                                       kernels::rows_of<Element>(gradients.branch)};
-      run_backward<Element>(execution, view, call.residual.dim(0), gradients);
-    });
+
+  template <class Element>
+  static void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
+                       Tensor const& grad_normalized, Tensor const& grad_sum, ResidualNormGradients const& gradients) {
+    GradientView<Element> const view{{call, output},
+                                     kernels::rows_of<Element>(grad_normalized),
+                                     kernels::rows_of<Element>(grad_sum),
+                                     kernels::rows_of<Element>(gradients.residual),
+                                     kernels::rows_of<Element>(gradients.branch)};
+    run_backward<Element>(execution, view, call.residual.dim(0), gradients);
   }
 };
 
 }  // namespace
 
 void add_team_residual_norm_kernels(KernelRegistries& registries) {
-  registries.of<ResidualNorm>().add("teams", speeds::teams(), std::make_shared<TeamResidualNorm>());
+  registries.of<ResidualNorm>().add("teams", speeds::teams(),
+                                    std::make_shared<ResidualNormFrontEnd<TeamResidualNorm>>());
 }
 
 }  // namespace heddle

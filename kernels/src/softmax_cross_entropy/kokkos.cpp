@@ -55,57 +55,6 @@ KOKKOS_INLINE_FUNCTION Real sum_of_exponentials(Element const* logits, std::int6
   return sum;
 }
 
-template <class Element, class Real = kernels::ArithmeticType<Element>>
-void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
-  auto const logits = kernels::rows_of<Element>(call.logits);
-  auto const out = kernels::rows_of<Real>(statistics);
-  auto const* const targets = call.targets.data<std::int32_t>();
-  std::int64_t const columns = call.logits.dim(1);
-  std::int64_t const first = call.first_token;
-  kernels::for_each(
-      execution, "cross entropy statistics", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        auto const sums = maximum_and_sum<Element>(logits[row], columns);
-        std::int64_t const target = targets[row] - first;
-        out[row][0] = sums.maximum;
-        out[row][1] = sum_of_exponentials<Element>(logits[row], columns, sums.maximum);
-        out[row][2] = target >= 0 && target < columns ? kernels::wide<Real>(logits[row][target]) : Real{0};
-        out[row][3] = sums.sum;
-      });
-}
-
-template <class Element, class Real = kernels::ArithmeticType<Element>>
-void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics, double scale) {
-  auto const logits = kernels::rows_of<Element>(call.logits);
-  auto const in = kernels::rows_of<Real>(statistics);
-  auto const* const targets = call.targets.data<std::int32_t>();
-  std::int64_t const columns = call.logits.dim(1);
-  std::int64_t const first = call.first_token;
-  LossRule<Real> const rule(call, scale);
-  kernels::RowWeights<Real> const weights(call);
-  kernels::for_each(
-      execution, "cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Real const maximum = in[row][0];
-        Real const weight = weights[row];
-        Real const factor = rule.probability_factor(maximum, in[row][1], weight);
-        Real const wanted_of_all = weight * rule.wanted_of_all;
-        Element* const row_logits = logits[row];
-        auto const gradient = [=](Element logit, Real wanted) {
-          return kernels::narrow_again<Element>(exp_of_negative(kernels::wide<Real>(logit) - maximum) * factor -
-                                                wanted);
-        };
-        std::int64_t const target = targets[row] - first;
-        bool const here = target >= 0 && target < columns;
-        Element const at_target =
-            here ? gradient(row_logits[target], wanted_of_all + weight * rule.wanted_of_target) : Element{};
-        for (std::int64_t c = 0; c < columns; ++c) {
-          row_logits[c] = gradient(row_logits[c], wanted_of_all);
-        }
-        if (here) {
-          row_logits[target] = at_target;
-        }
-      });
-}
-
 /// Replaces each logit by exp(logit - maximum), rounded, and returns the sum of the unrounded values.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION Real write_exponentials(Element* logits, std::int64_t columns, Real maximum) {
@@ -118,86 +67,100 @@ KOKKOS_INLINE_FUNCTION Real write_exponentials(Element* logits, std::int64_t col
   return sum;
 }
 
-/// Computes one row after another, each of which stays in the first-level cache: its maximum, its exponentials in
-/// place, its gradient.
-template <class Element, class Real = kernels::ArithmeticType<Element>>
-void write_losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
-                               Tensor const& losses) {
-  auto const logits = kernels::rows_of<Element>(call.logits);
-  auto const out = kernels::rows_of<Real>(losses);
-  auto const* const targets = call.targets.data<std::int32_t>();
-  std::int64_t const columns = call.logits.dim(1);
-  std::int64_t const first = call.first_token;
-  LossRule<Real> const rule(call, scale);
-  kernels::RowWeights<Real> const weights(call);
-  kernels::for_each(
-      execution, "cross entropy losses and gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Element* const values = logits[row];
-        std::int64_t const target = targets[row] - first;
-        auto const sums = maximum_and_sum<Element>(values, columns);
-        Real const weight = weights[row];
-        bool const ignored = weights.ignored(row);
-        Real const of_target = ignored ? Real{0} : kernels::wide<Real>(values[target]);
-        Real const sum = write_exponentials<Element>(values, columns, sums.maximum);
-        Real const statistics[] = {sums.maximum, sum, of_target, sums.sum};
-        rule.write_losses(statistics, weight, out[row]);
-        Real const factor = rule.probability_factor(sums.maximum, sum, weight);
-        Real const wanted_of_all = weight * rule.wanted_of_all;
-        Real const probability = exp_of_negative(of_target - sums.maximum) * factor;
-        for (std::int64_t c = 0; c < columns; ++c) {
-          values[c] = kernels::narrow_again<Element>(kernels::wide<Real>(values[c]) * factor - wanted_of_all);
-        }
-        if (!ignored) {
-          values[target] = kernels::narrow_again<Element>(probability - wanted_of_all - weight * rule.wanted_of_target);
-        }
-      });
-}
+struct KokkosSoftmaxCrossEntropy : kernels::SharedTerms {
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  static void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
+    auto const logits = kernels::rows_of<Element>(call.logits);
+    auto const out = kernels::rows_of<Real>(statistics);
+    auto const* const targets = call.targets.data<std::int32_t>();
+    std::int64_t const columns = call.logits.dim(1);
+    std::int64_t const first = call.first_token;
+    kernels::for_each(
+        execution, "cross entropy statistics", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+          auto const sums = maximum_and_sum<Element>(logits[row], columns);
+          std::int64_t const target = targets[row] - first;
+          out[row][0] = sums.maximum;
+          out[row][1] = sum_of_exponentials<Element>(logits[row], columns, sums.maximum);
+          out[row][2] = target >= 0 && target < columns ? kernels::wide<Real>(logits[row][target]) : Real{0};
+          out[row][3] = sums.sum;
+        });
+  }
 
-class KokkosSoftmaxCrossEntropy : public SoftmaxCrossEntropy {
- public:
-  bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }
-  void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
-    kernels::with_floating(call.logits.dtype(),
-                           [&]<class Element>(Element) { write_statistics<Element>(execution, call, statistics); });
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  static void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                       double scale) {
+    auto const logits = kernels::rows_of<Element>(call.logits);
+    auto const in = kernels::rows_of<Real>(statistics);
+    auto const* const targets = call.targets.data<std::int32_t>();
+    std::int64_t const columns = call.logits.dim(1);
+    std::int64_t const first = call.first_token;
+    LossRule<Real> const rule(call, scale);
+    kernels::RowWeights<Real> const weights(call);
+    kernels::for_each(
+        execution, "cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+          Real const maximum = in[row][0];
+          Real const weight = weights[row];
+          Real const factor = rule.probability_factor(maximum, in[row][1], weight);
+          Real const wanted_of_all = weight * rule.wanted_of_all;
+          Element* const row_logits = logits[row];
+          auto const gradient = [=](Element logit, Real wanted) {
+            return kernels::narrow_again<Element>(exp_of_negative(kernels::wide<Real>(logit) - maximum) * factor -
+                                                  wanted);
+          };
+          std::int64_t const target = targets[row] - first;
+          bool const here = target >= 0 && target < columns;
+          Element const at_target =
+              here ? gradient(row_logits[target], wanted_of_all + weight * rule.wanted_of_target) : Element{};
+          for (std::int64_t c = 0; c < columns; ++c) {
+            row_logits[c] = gradient(row_logits[c], wanted_of_all);
+          }
+          if (here) {
+            row_logits[target] = at_target;
+          }
+        });
   }
-  void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
-    kernels::with_real(statistics.dtype(), [&](auto real) {
-      kernels::combine_statistics<decltype(real)>(execution, part_statistics, statistics);
-    });
-  }
-  void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
-              Tensor const& losses) override {
-    kernels::with_real(statistics.dtype(),
-                       [&](auto real) { kernels::write_losses<decltype(real)>(execution, call, statistics, losses); });
-  }
-  void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
-                  Tensor const& sums) override {
-    kernels::with_real(losses.dtype(),
-                       [&]<class Real>(Real) { kernels::add_up_losses<Real>(execution, call, losses, sums); });
-  }
-  void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
-                   Tensor const& sums) override {
-    kernels::with_real(statistics.dtype(),
-                       [&]<class Real>(Real) { kernels::count_correct<Real>(execution, call, statistics, sums); });
-  }
-  void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
-                           Tensor const& losses) override {
-    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
-      write_losses_and_gradient<Element>(execution, call, scale, losses);
-    });
-  }
-  void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
-                double scale) override {
-    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
-      write_gradient<Element>(execution, call, statistics, scale);
-    });
+
+  /// Computes one row after another, each of which stays in the first-level cache: its maximum, its exponentials in
+  /// place, its gradient.
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  static void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                                  Tensor const& losses) {
+    auto const logits = kernels::rows_of<Element>(call.logits);
+    auto const out = kernels::rows_of<Real>(losses);
+    auto const* const targets = call.targets.data<std::int32_t>();
+    std::int64_t const columns = call.logits.dim(1);
+    std::int64_t const first = call.first_token;
+    LossRule<Real> const rule(call, scale);
+    kernels::RowWeights<Real> const weights(call);
+    kernels::for_each(
+        execution, "cross entropy losses and gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+          Element* const values = logits[row];
+          std::int64_t const target = targets[row] - first;
+          auto const sums = maximum_and_sum<Element>(values, columns);
+          Real const weight = weights[row];
+          bool const ignored = weights.ignored(row);
+          Real const of_target = ignored ? Real{0} : kernels::wide<Real>(values[target]);
+          Real const sum = write_exponentials<Element>(values, columns, sums.maximum);
+          Real const statistics[] = {sums.maximum, sum, of_target, sums.sum};
+          rule.write_losses(statistics, weight, out[row]);
+          Real const factor = rule.probability_factor(sums.maximum, sum, weight);
+          Real const wanted_of_all = weight * rule.wanted_of_all;
+          Real const probability = exp_of_negative(of_target - sums.maximum) * factor;
+          for (std::int64_t c = 0; c < columns; ++c) {
+            values[c] = kernels::narrow_again<Element>(kernels::wide<Real>(values[c]) * factor - wanted_of_all);
+          }
+          if (!ignored) {
+            values[target] =
+                kernels::narrow_again<Element>(probability - wanted_of_all - weight * rule.wanted_of_target);
+          }
+        });
   }
 };
 
 }  // namespace
 
 std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy() {
-  return std::make_shared<KokkosSoftmaxCrossEntropy>();
+  return std::make_shared<SoftmaxCrossEntropyFrontEnd<KokkosSoftmaxCrossEntropy>>();
 }
 
 void add_portable_softmax_cross_entropy_kernels(KernelRegistries& registries) {

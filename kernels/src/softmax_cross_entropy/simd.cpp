@@ -138,8 +138,8 @@ class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
 
 }  // namespace
 
-std::shared_ptr<SoftmaxCrossEntropy> make_simd_softmax_cross_entropy() {
-  return std::make_shared<SimdSoftmaxCrossEntropy>();
+void add_vector_softmax_cross_entropy_kernels(KernelRegistries& registries) {
+  registries.of<SoftmaxCrossEntropy>().add("simd", speeds::simd, std::make_shared<SimdSoftmaxCrossEntropy>());
 }
 
 }  // namespace heddle

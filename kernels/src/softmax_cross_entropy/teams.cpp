@@ -94,51 +94,6 @@ struct LogitsView {
   }
 };
 
-template <class Element, class Real = kernels::ArithmeticType<Element>>
-void write_statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
-  LogitsView<Element> const view(call);
-  auto const out = kernels::rows_of<Real>(statistics);
-  kernels::for_each_row(
-      execution, "cross entropy statistics", call.logits.dim(0), view.columns,
-      KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
-        auto const sums = view.sums_of(lanes, row);
-        lanes.once([&] {
-          out[row][0] = sums.maximum;
-          out[row][1] = sums.exponentials;
-          out[row][2] = sums.target;
-          out[row][3] = sums.total;
-        });
-      });
-}
-
-template <class Element, class Real = kernels::ArithmeticType<Element>>
-void write_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics, double scale) {
-  LogitsView<Element> const view(call, scale);
-  auto const in = kernels::rows_of<Real>(statistics);
-  kernels::for_each_row(
-      execution, "cross entropy gradient", call.logits.dim(0), view.columns,
-      KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
-        view.write_gradient(lanes, row, in[row][0], in[row][1]);
-      });
-}
-
-template <class Element, class Real = kernels::ArithmeticType<Element>>
-void write_losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
-                               Tensor const& losses) {
-  LogitsView<Element> const view(call, scale);
-  auto const out = kernels::rows_of<Real>(losses);
-  kernels::for_each_row(
-      execution, "cross entropy losses and gradient", call.logits.dim(0), view.columns,
-      KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
-        auto const sums = view.sums_of(lanes, row);
-        lanes.once([&] {
-          Real const statistics[] = {sums.maximum, sums.exponentials, sums.target, sums.total};
-          view.rule.write_losses(statistics, view.weights[row], out[row]);
-        });
-        view.write_gradient(lanes, row, sums.maximum, sums.exponentials);
-      });
-}
-
 /// Sums of rows' losses, as SoftmaxCrossEntropy::add_losses and add_correct count them.
 struct LossTotals {
   double smoothed = 0, plain = 0, rows = 0, weight = 0, correct = 0;
@@ -169,77 +124,86 @@ void add_up(Execution& execution, char const* name, std::int64_t rows, Tensor co
       });
 }
 
-template <class Real>
-void add_losses_of(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
-                   Tensor const& sums) {
-  auto const in = kernels::rows_of<Real>(losses);
-  kernels::RowWeights<Real> const weights(call);
-  add_up(
-      execution, "cross entropy sums", losses.dim(0), sums, KOKKOS_LAMBDA(std::int64_t row, LossTotals & totals) {
-        totals.smoothed += static_cast<double>(in[row][0]);
-        totals.plain += static_cast<double>(in[row][1]);
-        totals.rows += weights.ignored(row) ? 0 : 1;
-        totals.weight += static_cast<double>(weights[row]);
-      });
-}
-
-template <class Real>
-void add_correct_of(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
-                    Tensor const& sums) {
-  auto const in = kernels::rows_of<Real>(statistics);
-  kernels::RowWeights<Real> const weights(call);
-  add_up(
-      execution, "cross entropy correct", statistics.dim(0), sums,
-      KOKKOS_LAMBDA(std::int64_t row, LossTotals & totals) {
-        totals.correct += !weights.ignored(row) && in[row][2] >= in[row][0] ? 1 : 0;
-      });
-}
-
 /// `combine` and `losses`, which read and write a row's few numbers, have one thread a row, as the portable kernel.
-class TeamSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
- public:
-  bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }
-  void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
-    kernels::with_floating(call.logits.dtype(),
-                           [&]<class Element>(Element) { write_statistics<Element>(execution, call, statistics); });
+struct TeamSoftmaxCrossEntropy : kernels::SharedTerms {
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  static void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
+    LogitsView<Element> const view(call);
+    auto const out = kernels::rows_of<Real>(statistics);
+    kernels::for_each_row(
+        execution, "cross entropy statistics", call.logits.dim(0), view.columns,
+        KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
+          auto const sums = view.sums_of(lanes, row);
+          lanes.once([&] {
+            out[row][0] = sums.maximum;
+            out[row][1] = sums.exponentials;
+            out[row][2] = sums.target;
+            out[row][3] = sums.total;
+          });
+        });
   }
-  void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
-    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
-      kernels::combine_statistics<Real>(execution, part_statistics, statistics);
-    });
+
+  template <class Real>
+  static void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
+                         Tensor const& sums) {
+    auto const in = kernels::rows_of<Real>(losses);
+    kernels::RowWeights<Real> const weights(call);
+    add_up(
+        execution, "cross entropy sums", losses.dim(0), sums, KOKKOS_LAMBDA(std::int64_t row, LossTotals & totals) {
+          totals.smoothed += static_cast<double>(in[row][0]);
+          totals.plain += static_cast<double>(in[row][1]);
+          totals.rows += weights.ignored(row) ? 0 : 1;
+          totals.weight += static_cast<double>(weights[row]);
+        });
   }
-  void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
-              Tensor const& losses) override {
-    kernels::with_real(statistics.dtype(),
-                       [&]<class Real>(Real) { kernels::write_losses<Real>(execution, call, statistics, losses); });
+
+  template <class Real>
+  static void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                          Tensor const& sums) {
+    auto const in = kernels::rows_of<Real>(statistics);
+    kernels::RowWeights<Real> const weights(call);
+    add_up(
+        execution, "cross entropy correct", statistics.dim(0), sums,
+        KOKKOS_LAMBDA(std::int64_t row, LossTotals & totals) {
+          totals.correct += !weights.ignored(row) && in[row][2] >= in[row][0] ? 1 : 0;
+        });
   }
-  void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
-                  Tensor const& sums) override {
-    kernels::with_real(losses.dtype(), [&]<class Real>(Real) { add_losses_of<Real>(execution, call, losses, sums); });
+
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  static void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                       double scale) {
+    LogitsView<Element> const view(call, scale);
+    auto const in = kernels::rows_of<Real>(statistics);
+    kernels::for_each_row(
+        execution, "cross entropy gradient", call.logits.dim(0), view.columns,
+        KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
+          view.write_gradient(lanes, row, in[row][0], in[row][1]);
+        });
   }
-  void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
-                   Tensor const& sums) override {
-    kernels::with_real(statistics.dtype(),
-                       [&]<class Real>(Real) { add_correct_of<Real>(execution, call, statistics, sums); });
-  }
-  void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
-                           Tensor const& losses) override {
-    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
-      write_losses_and_gradient<Element>(execution, call, scale, losses);
-    });
-  }
-  void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
-                double scale) override {
-    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
-      write_gradient<Element>(execution, call, statistics, scale);
-    });
+
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  static void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
+                                  Tensor const& losses) {
+    LogitsView<Element> const view(call, scale);
+    auto const out = kernels::rows_of<Real>(losses);
+    kernels::for_each_row(
+        execution, "cross entropy losses and gradient", call.logits.dim(0), view.columns,
+        KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
+          auto const sums = view.sums_of(lanes, row);
+          lanes.once([&] {
+            Real const statistics[] = {sums.maximum, sums.exponentials, sums.target, sums.total};
+            view.rule.write_losses(statistics, view.weights[row], out[row]);
+          });
+          view.write_gradient(lanes, row, sums.maximum, sums.exponentials);
+        });
   }
 };
 
 }  // namespace
 
 void add_team_softmax_cross_entropy_kernels(KernelRegistries& registries) {
-  registries.of<SoftmaxCrossEntropy>().add("teams", speeds::teams(), std::make_shared<TeamSoftmaxCrossEntropy>());
+  registries.of<SoftmaxCrossEntropy>().add("teams", speeds::teams(),
+                                           std::make_shared<SoftmaxCrossEntropyFrontEnd<TeamSoftmaxCrossEntropy>>());
 }
 
 }  // namespace heddle

@@ -20,51 +20,6 @@ struct RowWeights {
   }
 };
 
-/// Adds rows in order in one work item: the sum does not depend on how they are split into calls.
-template <class Real>
-void add_up_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
-                   Tensor const& sums) {
-  auto const in = rows_of<Real>(losses);
-  RowWeights<Real> const rows(call);
-  double* const totals = sums.data<double>();
-  std::int64_t const count = losses.dim(0);
-  for_each(
-      execution, "cross entropy sums", 1, KOKKOS_LAMBDA(std::int64_t) {
-        // Volatile, because the compiler may not reorder these sums, as it may others.
-        double volatile smoothed = totals[0];
-        double volatile plain = totals[1];
-        double volatile weight = totals[3];
-        std::int64_t counted = 0;
-        for (std::int64_t row = 0; row < count; ++row) {
-          smoothed = smoothed + static_cast<double>(in[row][0]);
-          plain = plain + static_cast<double>(in[row][1]);
-          weight = weight + static_cast<double>(rows[row]);
-          counted += rows.ignored(row) ? 0 : 1;
-        }
-        totals[0] = smoothed;
-        totals[1] = plain;
-        totals[2] += static_cast<double>(counted);
-        totals[3] = weight;
-      });
-}
-
-template <class Real>
-void count_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
-                   Tensor const& sums) {
-  auto const in = rows_of<Real>(statistics);
-  RowWeights<Real> const rows(call);
-  double* const totals = sums.data<double>();
-  std::int64_t const count = statistics.dim(0);
-  for_each(
-      execution, "cross entropy correct", 1, KOKKOS_LAMBDA(std::int64_t) {
-        std::int64_t correct = 0;
-        for (std::int64_t row = 0; row < count; ++row) {
-          correct += !rows.ignored(row) && in[row][2] >= in[row][0] ? 1 : 0;
-        }
-        totals[4] += static_cast<double>(correct);
-      });
-}
-
 /// Constants from which the loss and the gradient of each row are computed.
 template <class Real>
 struct LossRule {
@@ -100,46 +55,92 @@ struct LossRule {
   }
 };
 
-/// Statistics of the whole vocabulary from those of its parts: SoftmaxCrossEntropy::combine.
-template <class Real>
-void combine_statistics(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) {
-  auto const* const in = part_statistics.data<Real>();
-  auto const out = rows_of<Real>(statistics);
-  std::int64_t const part_count = part_statistics.dim(0);
-  std::int64_t const stride = part_statistics.dim(1) * SoftmaxCrossEntropy::statistics_columns;
-  for_each(
-      execution, "cross entropy combination", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Real const* const of_row = in + row * SoftmaxCrossEntropy::statistics_columns;
-        Real maximum = of_row[0];
-        for (std::int64_t part = 1; part < part_count; ++part) {
-          Real const other = of_row[part * stride];
-          maximum = other > maximum ? other : maximum;
-        }
-        Real sums[3] = {0, 0, 0};
-        for (std::int64_t part = 0; part < part_count; ++part) {
-          Real const* const one = of_row + part * stride;
-          sums[0] += one[1] * std::exp(one[0] - maximum);
-          sums[1] += one[2];
-          sums[2] += one[3];
-        }
-        out[row][0] = maximum;
-        for (int column = 0; column < 3; ++column) {
-          out[row][column + 1] = sums[column];
-        }
-      });
-}
+/// The functions of rows' few numbers, which implementations inherit (SoftmaxCrossEntropyFrontEnd).
+struct SharedTerms {
+  template <class Real>
+  static void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) {
+    auto const* const in = part_statistics.data<Real>();
+    auto const out = rows_of<Real>(statistics);
+    std::int64_t const part_count = part_statistics.dim(0);
+    std::int64_t const stride = part_statistics.dim(1) * SoftmaxCrossEntropy::statistics_columns;
+    for_each(
+        execution, "cross entropy combination", statistics.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+          Real const* const of_row = in + row * SoftmaxCrossEntropy::statistics_columns;
+          Real maximum = of_row[0];
+          for (std::int64_t part = 1; part < part_count; ++part) {
+            Real const other = of_row[part * stride];
+            maximum = other > maximum ? other : maximum;
+          }
+          Real sums[3] = {0, 0, 0};
+          for (std::int64_t part = 0; part < part_count; ++part) {
+            Real const* const one = of_row + part * stride;
+            sums[0] += one[1] * std::exp(one[0] - maximum);
+            sums[1] += one[2];
+            sums[2] += one[3];
+          }
+          out[row][0] = maximum;
+          for (int column = 0; column < 3; ++column) {
+            out[row][column + 1] = sums[column];
+          }
+        });
+  }
 
-/// Both losses of each row: SoftmaxCrossEntropy::losses.
-template <class Real>
-void write_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
-                  Tensor const& losses) {
-  auto const in = rows_of<Real>(statistics);
-  auto const out = rows_of<Real>(losses);
-  LossRule<Real> const rule(call);
-  RowWeights<Real> const weights(call);
-  for_each(
-      execution, "cross entropy losses", statistics.dim(0),
-      KOKKOS_LAMBDA(std::int64_t row) { rule.write_losses(in[row], weights[row], out[row]); });
-}
+  template <class Real>
+  static void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                     Tensor const& losses) {
+    auto const in = rows_of<Real>(statistics);
+    auto const out = rows_of<Real>(losses);
+    LossRule<Real> const rule(call);
+    RowWeights<Real> const weights(call);
+    for_each(
+        execution, "cross entropy losses", statistics.dim(0),
+        KOKKOS_LAMBDA(std::int64_t row) { rule.write_losses(in[row], weights[row], out[row]); });
+  }
+
+  /// Adds rows in order in one work item: the sum does not depend on how they are split into calls.
+  template <class Real>
+  static void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
+                         Tensor const& sums) {
+    auto const in = rows_of<Real>(losses);
+    RowWeights<Real> const rows(call);
+    double* const totals = sums.data<double>();
+    std::int64_t const count = losses.dim(0);
+    for_each(
+        execution, "cross entropy sums", 1, KOKKOS_LAMBDA(std::int64_t) {
+          // Volatile, because the compiler may not reorder these sums, as it may others.
+          double volatile smoothed = totals[0];
+          double volatile plain = totals[1];
+          double volatile weight = totals[3];
+          std::int64_t counted = 0;
+          for (std::int64_t row = 0; row < count; ++row) {
+            smoothed = smoothed + static_cast<double>(in[row][0]);
+            plain = plain + static_cast<double>(in[row][1]);
+            weight = weight + static_cast<double>(rows[row]);
+            counted += rows.ignored(row) ? 0 : 1;
+          }
+          totals[0] = smoothed;
+          totals[1] = plain;
+          totals[2] += static_cast<double>(counted);
+          totals[3] = weight;
+        });
+  }
+
+  template <class Real>
+  static void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
+                          Tensor const& sums) {
+    auto const in = rows_of<Real>(statistics);
+    RowWeights<Real> const rows(call);
+    double* const totals = sums.data<double>();
+    std::int64_t const count = statistics.dim(0);
+    for_each(
+        execution, "cross entropy correct", 1, KOKKOS_LAMBDA(std::int64_t) {
+          std::int64_t correct = 0;
+          for (std::int64_t row = 0; row < count; ++row) {
+            correct += !rows.ignored(row) && in[row][2] >= in[row][0] ? 1 : 0;
+          }
+          totals[4] += static_cast<double>(correct);
+        });
+  }
+};
 
 }  // namespace heddle::kernels

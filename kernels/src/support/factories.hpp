@@ -33,17 +33,12 @@ constexpr int own = 25;
 
 // Implementations that several files use; each is in the file of its name.
 
-std::shared_ptr<Attention> make_simd_attention();
 std::shared_ptr<ResidualNorm> make_kokkos_residual_norm();
-std::shared_ptr<ResidualNorm> make_simd_residual_norm();
 std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy();
-std::shared_ptr<SoftmaxCrossEntropy> make_simd_softmax_cross_entropy();
 
 /// Adds `onednn`, limited to `level`.
 void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
 /// Adds `avx512` if `level` includes AVX-512 and the build has the code for it.
 void add_avx512_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
-/// Adds the `simd` implementations, or nothing if Kokkos computes on a device.
-void add_simd_kernels(KernelRegistries& registries);
 
 }  // namespace heddle

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// Keeps the `capacity` values used last and, beyond that number, those that are in use: used among the last
+/// Keeps the `capacity` values used last and, beyond that number, values that are in use: used among the last
 /// `patience` calls per stored value. Key needs operator<.
 template <class Key, class Value>
 class LruCache {

@@ -6,12 +6,12 @@
 /// How work is divided among threads.
 namespace heddle::kernels {
 
-/// The number of shares of `work` units: one for each thread, but fewer if they had less than `least` units.
+/// The number of shares of `work` units: one for each thread, but fewer if they had less than `min` units.
 inline std::int64_t shares(std::int64_t work, std::int64_t min, std::int64_t threads) {
   return std::clamp<std::int64_t>(work / min, 1, threads);
 }
 
-/// The first item of share `index` of `count`; that of index = count is the end.
+/// The first item of share `index` of `count`; for index = count, the end.
 inline std::int64_t share_begin(std::int64_t items, std::int64_t index, std::int64_t count) {
   return items * index / count;
 }

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <heddle/core/operations/kernel_author.hpp>
 
-#include "kinds.hpp"
+#include "extents.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {
@@ -34,54 +34,6 @@ void for_each_piece(Execution& execution, char const* name, kernels::Extents con
       });
 }
 
-template <class From, class To>
-void copy_as(Execution& execution, Tensor const& from, Tensor const& to) {
-  auto const sources = kernels::rows_of<From>(from);
-  auto const targets = kernels::rows_of<To>(to);
-  for_each_piece(
-      execution, "heddle::copy", kernels::Extents(to), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
-        From const* const KOKKOS_RESTRICT source = sources[row];
-        To* const KOKKOS_RESTRICT target = targets[row];
-        for (Index j = begin; j < end; ++j) {
-          if constexpr (std::is_same_v<From, To>) {
-            target[j] = same(source[j]);
-          } else {
-            target[j] = static_cast<To>(static_cast<ArithmeticType<To>>(static_cast<ArithmeticType<From>>(source[j])));
-          }
-        }
-      });
-}
-
-template <class Element>
-void fill_as(Execution& execution, Tensor const& tensor, double value) {
-  auto const targets = kernels::rows_of<Element>(tensor);
-  auto const filling = static_cast<ArithmeticType<Element>>(value);
-  for_each_piece(
-      execution, "heddle::fill", kernels::Extents(tensor), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
-        Element* const target = targets[row];
-        // A local copy, which no store can change.
-        ArithmeticType<Element> const element = filling;
-        for (Index j = begin; j < end; ++j) {
-          target[j] = kernels::narrow<Element>(element);
-        }
-      });
-}
-
-template <class Element>
-void add_as(Execution& execution, Tensor const& into, Tensor const& from) {
-  using Sum = ArithmeticType<Element>;
-  auto const sources = kernels::rows_of<Element>(from);
-  auto const targets = kernels::rows_of<Element>(into);
-  for_each_piece(
-      execution, "heddle::add", kernels::Extents(into), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
-        Element const* const source = sources[row];
-        Element* const target = targets[row];
-        for (Index j = begin; j < end; ++j) {
-          target[j] = kernels::narrow_again<Element>(kernels::wide<Sum>(target[j]) + kernels::wide<Sum>(source[j]));
-        }
-      });
-}
-
 /// total[j] += the sum of column j, for `columns` <= column_block.
 template <class Element, class Sum>
 KOKKOS_INLINE_FUNCTION void add_rows(kernels::Rows<Element const> const& rows, Index count, Index columns,
@@ -98,111 +50,6 @@ KOKKOS_INLINE_FUNCTION void add_rows(kernels::Rows<Element const> const& rows, I
   }
 }
 
-template <class Element>
-void add_column_sums_as(Execution& execution, Tensor const& matrix, Tensor const& sums) {
-  using Sum = ArithmeticType<Element>;
-  auto const source = kernels::rows_of<Element>(matrix);
-  Sum* const target = sums.data<Sum>();
-  Index const rows = matrix.dim(0);
-  Index const columns = matrix.dim(1);
-  Index const blocks = (columns + column_block - 1) / column_block;
-  kernels::for_each(
-      execution, "heddle::column_sums", blocks, KOKKOS_LAMBDA(Index item) {
-        Index const first = item * column_block;
-        Index const count = columns - first < column_block ? columns - first : column_block;
-        Sum total[column_block] = {};
-        for (Index begin = 0; begin < rows; begin += row_block) {
-          kernels::Rows<Element const> const part{source[begin] + first, source.stride};
-          Index const height = rows - begin < row_block ? rows - begin : row_block;
-          // The usual number of columns as a constant: their sums stay in registers.
-          if (count == column_block) {
-            add_rows(part, height, column_block, total);
-          } else {
-            add_rows(part, height, count, total);
-          }
-        }
-        for (Index j = 0; j < count; ++j) {
-          target[first + j] += total[j];
-        }
-      });
-}
-
-template <class Element>
-void add_sum_of_squares_as(Execution& execution, Tensor const& tensor, Tensor const& into) {
-  Element const* const elements = tensor.data<Element>();
-  Index const size = tensor.size();
-  Index const blocks = (size + block - 1) / block;
-  ArenaScope const scope(execution.scratch);
-  Tensor const partial = execution.scratch.allocate(DType::float64, Shape{blocks});
-  double* const sums = partial.data<double>();
-  kernels::for_each(
-      execution, "heddle::sum_of_squares", blocks, KOKKOS_LAMBDA(Index item) {
-        Index const end = size - item * block < block ? size : (item + 1) * block;
-        double sum = 0;
-        for (Index i = item * block; i < end; ++i) {
-          auto const value = static_cast<double>(static_cast<ArithmeticType<Element>>(elements[i]));
-          sum += value * value;
-        }
-        sums[item] = sum;
-      });
-  double* const total = into.data<double>();
-  kernels::for_each(
-      execution, "heddle::add_sum_of_squares", 1, KOKKOS_LAMBDA(Index) {
-        double sum = 0;
-        for (Index i = 0; i < blocks; ++i) {
-          sum += sums[i];
-        }
-        *total += sum;
-      });
-}
-
-template <class Element>
-void gather_rows_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
-  auto const sources = kernels::rows_of<Element>(from);
-  auto const targets = kernels::rows_of<Element>(to);
-  std::int32_t const* const rows = index.data<std::int32_t>();
-  Index const columns = to.dim(1);
-  kernels::for_each(
-      execution, "heddle::gather_rows", to.dim(0), KOKKOS_LAMBDA(Index i) {
-        Element const* const KOKKOS_RESTRICT source = sources[rows[i]];
-        Element* const KOKKOS_RESTRICT target = targets[i];
-        for (Index j = 0; j < columns; ++j) {
-          target[j] = same(source[j]);
-        }
-      });
-}
-
-template <class Element>
-void gather_columns_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
-  auto const sources = kernels::rows_of<Element>(from);
-  auto const targets = kernels::rows_of<Element>(to);
-  std::int32_t const* const columns = index.data<std::int32_t>();
-  Index const count = to.dim(1);
-  kernels::for_each(
-      execution, "heddle::gather_columns", to.dim(0), KOKKOS_LAMBDA(Index row) {
-        for (Index j = 0; j < count; ++j) {
-          targets[row][j] = sources[row][columns[j]];
-        }
-      });
-}
-
-/// One work item for each row, which adds in order: no two items add to one element.
-template <class Element>
-void add_gathered_columns_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& into) {
-  using Sum = ArithmeticType<Element>;
-  auto const sources = kernels::rows_of<Element>(from);
-  auto const targets = kernels::rows_of<Element>(into);
-  std::int32_t const* const columns = index.data<std::int32_t>();
-  Index const count = from.dim(1);
-  kernels::for_each(
-      execution, "heddle::add_gathered_columns", into.dim(0), KOKKOS_LAMBDA(Index row) {
-        for (Index j = 0; j < count; ++j) {
-          Element& target = targets[row][columns[j]];
-          target = kernels::narrow<Element>(kernels::wide<Sum>(target) + kernels::wide<Sum>(sources[row][j]));
-        }
-      });
-}
-
 /// Turns pair i of `pairs`, whose numbers stand in the columns i * step and i * step + distance.
 template <class Element, class Real>
 KOKKOS_INLINE_FUNCTION void turn_pairs(Element* const KOKKOS_RESTRICT columns, Real const* const KOKKOS_RESTRICT angle,
@@ -217,93 +64,191 @@ KOKKOS_INLINE_FUNCTION void turn_pairs(Element* const KOKKOS_RESTRICT columns, R
   }
 }
 
-template <class Element>
-void rotate_as(Execution& execution, Tensor const& matrix, Rotation const& rotation) {
-  using Real = ArithmeticType<Element>;
-  auto const rows = kernels::rows_of<Element>(matrix);
-  auto const angles = kernels::rows_of<Real>(rotation.table);
-  std::int32_t const* const positions = rotation.position.data<std::int32_t>();
-  Index const width = rotation.table.dim(1);
-  Index const groups = matrix.dim(1) / width;
-  Real const direction = rotation.back ? Real{-1} : Real{1};
-  bool const interleaved = rotation.layout == PairLayout::interleaved;
-  kernels::for_each(
-      execution, "heddle::rotate", matrix.dim(0), KOKKOS_LAMBDA(Index row) {
-        Real const* const KOKKOS_RESTRICT angle = angles[positions[row]];
-        for (Index group = 0; group < groups; ++group) {
-          Element* const KOKKOS_RESTRICT columns = rows[row] + group * width;
-          // Constants, so that the compiler knows the strides of the usual layouts.
-          if (interleaved) {
-            turn_pairs(columns, angle, direction, width / 2, 2, 1);
-          } else {
-            turn_pairs(columns, angle, direction, width / 2, 1, width / 2);
+struct KokkosTensorOps {
+  template <class Element>
+  static void fill(Execution& execution, Tensor const& tensor, double value) {
+    auto const targets = kernels::rows_of<Element>(tensor);
+    auto const filling = static_cast<ArithmeticType<Element>>(value);
+    for_each_piece(
+        execution, "heddle::fill", kernels::Extents(tensor), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+          Element* const target = targets[row];
+          // A local copy, which no store can change.
+          ArithmeticType<Element> const element = filling;
+          for (Index j = begin; j < end; ++j) {
+            target[j] = kernels::narrow<Element>(element);
           }
-        }
-      });
-}
-
-class KokkosTensorOps final : public TensorOps {
- public:
-  bool supports(TensorOpsProblem const& problem) const override { return problem.dtype != DType::int32; }
-
-  void fill(Execution& execution, Tensor const& tensor, double value) override {
-    kernels::with_floating(tensor.dtype(), [&]<class Element>(Element) { fill_as<Element>(execution, tensor, value); });
+        });
   }
 
-  void add(Execution& execution, Tensor const& into, Tensor const& from) override {
-    kernels::require_same_shape(from, into, "add");
-    kernels::with_floating(into.dtype(), [&]<class Element>(Element) { add_as<Element>(execution, into, from); });
+  template <class Element>
+  static void add(Execution& execution, Tensor const& into, Tensor const& from) {
+    using Sum = ArithmeticType<Element>;
+    auto const sources = kernels::rows_of<Element>(from);
+    auto const targets = kernels::rows_of<Element>(into);
+    for_each_piece(
+        execution, "heddle::add", kernels::Extents(into), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+          Element const* const source = sources[row];
+          Element* const target = targets[row];
+          for (Index j = begin; j < end; ++j) {
+            target[j] = kernels::narrow_again<Element>(kernels::wide<Sum>(target[j]) + kernels::wide<Sum>(source[j]));
+          }
+        });
   }
 
-  void copy(Execution& execution, Tensor const& from, Tensor const& to) override {
-    kernels::require_same_shape(from, to, "copy");
-    kernels::with_floating(from.dtype(), [&]<class From>(From) {
-      kernels::with_floating(to.dtype(), [&]<class To>(To) { copy_as<From, To>(execution, from, to); });
-    });
+  template <class From, class To>
+  static void copy(Execution& execution, Tensor const& from, Tensor const& to) {
+    auto const sources = kernels::rows_of<From>(from);
+    auto const targets = kernels::rows_of<To>(to);
+    for_each_piece(
+        execution, "heddle::copy", kernels::Extents(to), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+          From const* const KOKKOS_RESTRICT source = sources[row];
+          To* const KOKKOS_RESTRICT target = targets[row];
+          for (Index j = begin; j < end; ++j) {
+            if constexpr (std::is_same_v<From, To>) {
+              target[j] = same(source[j]);
+            } else {
+              target[j] =
+                  static_cast<To>(static_cast<ArithmeticType<To>>(static_cast<ArithmeticType<From>>(source[j])));
+            }
+          }
+        });
   }
 
-  void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) override {
-    sums.require(statistics_dtype(matrix.dtype()), Shape{matrix.dim(1)}, "add_column_sums' sums");
-    kernels::with_floating(matrix.dtype(),
-                           [&]<class Element>(Element) { add_column_sums_as<Element>(execution, matrix, sums); });
+  template <class Element>
+  static void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) {
+    using Sum = ArithmeticType<Element>;
+    auto const source = kernels::rows_of<Element>(matrix);
+    Sum* const target = sums.data<Sum>();
+    Index const rows = matrix.dim(0);
+    Index const columns = matrix.dim(1);
+    Index const blocks = (columns + column_block - 1) / column_block;
+    kernels::for_each(
+        execution, "heddle::column_sums", blocks, KOKKOS_LAMBDA(Index item) {
+          Index const first = item * column_block;
+          Index const count = columns - first < column_block ? columns - first : column_block;
+          Sum total[column_block] = {};
+          for (Index begin = 0; begin < rows; begin += row_block) {
+            kernels::Rows<Element const> const part{source[begin] + first, source.stride};
+            Index const height = rows - begin < row_block ? rows - begin : row_block;
+            // The usual number of columns as a constant: their sums stay in registers.
+            if (count == column_block) {
+              add_rows(part, height, column_block, total);
+            } else {
+              add_rows(part, height, count, total);
+            }
+          }
+          for (Index j = 0; j < count; ++j) {
+            target[first + j] += total[j];
+          }
+        });
   }
 
-  void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& sum) override {
-    kernels::require_sum_of_squares(tensor, sum);
-    kernels::with_floating(tensor.dtype(),
-                           [&]<class Element>(Element) { add_sum_of_squares_as<Element>(execution, tensor, sum); });
+  template <class Element>
+  static void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& into) {
+    Element const* const elements = tensor.data<Element>();
+    Index const size = tensor.size();
+    Index const blocks = (size + block - 1) / block;
+    ArenaScope const scope(execution.scratch);
+    Tensor const partial = execution.scratch.allocate(DType::float64, Shape{blocks});
+    double* const sums = partial.data<double>();
+    kernels::for_each(
+        execution, "heddle::sum_of_squares", blocks, KOKKOS_LAMBDA(Index item) {
+          Index const end = size - item * block < block ? size : (item + 1) * block;
+          double sum = 0;
+          for (Index i = item * block; i < end; ++i) {
+            auto const value = static_cast<double>(static_cast<ArithmeticType<Element>>(elements[i]));
+            sum += value * value;
+          }
+          sums[item] = sum;
+        });
+    double* const total = into.data<double>();
+    kernels::for_each(
+        execution, "heddle::add_sum_of_squares", 1, KOKKOS_LAMBDA(Index) {
+          double sum = 0;
+          for (Index i = 0; i < blocks; ++i) {
+            sum += sums[i];
+          }
+          *total += sum;
+        });
   }
 
-  void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
-    kernels::require_gather(from, index, to);
-    kernels::with_floating(from.dtype(),
-                           [&]<class Element>(Element) { gather_rows_as<Element>(execution, from, index, to); });
+  template <class Element>
+  static void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
+    auto const sources = kernels::rows_of<Element>(from);
+    auto const targets = kernels::rows_of<Element>(to);
+    std::int32_t const* const rows = index.data<std::int32_t>();
+    Index const columns = to.dim(1);
+    kernels::for_each(
+        execution, "heddle::gather_rows", to.dim(0), KOKKOS_LAMBDA(Index i) {
+          Element const* const KOKKOS_RESTRICT source = sources[rows[i]];
+          Element* const KOKKOS_RESTRICT target = targets[i];
+          for (Index j = 0; j < columns; ++j) {
+            target[j] = same(source[j]);
+          }
+        });
   }
 
-  void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
-    kernels::require_column_gather(to, index, from);
-    kernels::with_floating(from.dtype(),
-                           [&]<class Element>(Element) { gather_columns_as<Element>(execution, from, index, to); });
+  template <class Element>
+  static void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
+    auto const sources = kernels::rows_of<Element>(from);
+    auto const targets = kernels::rows_of<Element>(to);
+    std::int32_t const* const columns = index.data<std::int32_t>();
+    Index const count = to.dim(1);
+    kernels::for_each(
+        execution, "heddle::gather_columns", to.dim(0), KOKKOS_LAMBDA(Index row) {
+          for (Index j = 0; j < count; ++j) {
+            targets[row][j] = sources[row][columns[j]];
+          }
+        });
   }
 
-  void add_gathered_columns(Execution& execution, Tensor const& from, Tensor const& index,
-                            Tensor const& into) override {
-    kernels::require_column_gather(from, index, into);
-    kernels::with_floating(
-        into.dtype(), [&]<class Element>(Element) { add_gathered_columns_as<Element>(execution, from, index, into); });
+  /// One work item for each row, which adds in order: no two items add to one element.
+  template <class Element>
+  static void add_gathered_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& into) {
+    using Sum = ArithmeticType<Element>;
+    auto const sources = kernels::rows_of<Element>(from);
+    auto const targets = kernels::rows_of<Element>(into);
+    std::int32_t const* const columns = index.data<std::int32_t>();
+    Index const count = from.dim(1);
+    kernels::for_each(
+        execution, "heddle::add_gathered_columns", into.dim(0), KOKKOS_LAMBDA(Index row) {
+          for (Index j = 0; j < count; ++j) {
+            Element& target = targets[row][columns[j]];
+            target = kernels::narrow<Element>(kernels::wide<Sum>(target) + kernels::wide<Sum>(sources[row][j]));
+          }
+        });
   }
 
-  void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) override {
-    kernels::require_rotation(matrix, rotation);
-    kernels::with_floating(matrix.dtype(),
-                           [&]<class Element>(Element) { rotate_as<Element>(execution, matrix, rotation); });
+  template <class Element>
+  static void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) {
+    using Real = ArithmeticType<Element>;
+    auto const rows = kernels::rows_of<Element>(matrix);
+    auto const angles = kernels::rows_of<Real>(rotation.table);
+    std::int32_t const* const positions = rotation.position.data<std::int32_t>();
+    Index const width = rotation.table.dim(1);
+    Index const groups = matrix.dim(1) / width;
+    Real const direction = rotation.back ? Real{-1} : Real{1};
+    bool const interleaved = rotation.layout == PairLayout::interleaved;
+    kernels::for_each(
+        execution, "heddle::rotate", matrix.dim(0), KOKKOS_LAMBDA(Index row) {
+          Real const* const KOKKOS_RESTRICT angle = angles[positions[row]];
+          for (Index group = 0; group < groups; ++group) {
+            Element* const KOKKOS_RESTRICT columns = rows[row] + group * width;
+            // Constants, so that the compiler knows the strides of the usual layouts.
+            if (interleaved) {
+              turn_pairs(columns, angle, direction, width / 2, 2, 1);
+            } else {
+              turn_pairs(columns, angle, direction, width / 2, 1, width / 2);
+            }
+          }
+        });
   }
 };
 
 }  // namespace
 
 void add_portable_tensor_ops_kernels(KernelRegistries& registries) {
-  registries.of<TensorOps>().add("kokkos", speeds::portable, std::make_shared<KokkosTensorOps>());
+  registries.of<TensorOps>().add("kokkos", speeds::portable, std::make_shared<TensorOpsFrontEnd<KokkosTensorOps>>());
 }
 
 }  // namespace heddle

@@ -1,6 +1,6 @@
 #include <heddle/core/operations/kernel_author.hpp>
 
-#include "kinds.hpp"
+#include "extents.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {
@@ -13,210 +13,155 @@ KOKKOS_INLINE_FUNCTION double wide(Element element) {
   return kernels::wide<double>(element);
 }
 
-template <class From, class To>
-void copy_as(Execution& execution, Tensor const& from, Tensor const& to) {
-  auto const source = kernels::rows_of<From>(from);
-  auto const target = kernels::rows_of<To>(to);
-  kernels::Extents const extents(to);
-  kernels::for_each(
-      execution, "heddle::reference_copy", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
-        for (std::int64_t j = 0; j < extents.columns; ++j) {
-          target[row][j] = kernels::narrow<To>(wide(source[row][j]));
-        }
-      });
-}
-
-template <class Element>
-void fill_as(Execution& execution, Tensor const& tensor, double value) {
-  auto const target = kernels::rows_of<Element>(tensor);
-  kernels::Extents const extents(tensor);
-  kernels::for_each(
-      execution, "heddle::reference_fill", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
-        for (std::int64_t j = 0; j < extents.columns; ++j) {
-          target[row][j] = kernels::narrow<Element>(value);
-        }
-      });
-}
-
-template <class Element>
-void add_as(Execution& execution, Tensor const& into, Tensor const& from) {
-  auto const source = kernels::rows_of<Element>(from);
-  auto const target = kernels::rows_of<Element>(into);
-  kernels::Extents const extents(into);
-  kernels::for_each(
-      execution, "heddle::reference_add", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
-        for (std::int64_t j = 0; j < extents.columns; ++j) {
-          target[row][j] = kernels::narrow<Element>(wide(target[row][j]) + wide(source[row][j]));
-        }
-      });
-}
-
-template <class Element>
-void add_column_sums_as(Execution& execution, Tensor const& matrix, Tensor const& sums) {
-  using Sum = kernels::ArithmeticType<Element>;
-  auto const source = kernels::rows_of<Element>(matrix);
-  Sum* const target = sums.data<Sum>();
-  std::int64_t const rows = matrix.dim(0);
-  kernels::for_each(
-      execution, "heddle::reference_column_sums", matrix.dim(1), KOKKOS_LAMBDA(std::int64_t j) {
-        double sum = 0;
-        for (std::int64_t row = 0; row < rows; ++row) {
-          sum += wide(source[row][j]);
-        }
-        target[j] += static_cast<Sum>(sum);
-      });
-}
-
-template <class Element>
-void add_sum_of_squares_as(Execution& execution, Tensor const& tensor, Tensor const& into) {
-  Element const* const elements = tensor.data<Element>();
-  std::int64_t const size = tensor.size();
-  double* const result = into.data<double>();
-  kernels::for_each(
-      execution, "heddle::reference_squares", 1, KOKKOS_LAMBDA(std::int64_t) {
-        double sum = 0;
-        for (std::int64_t i = 0; i < size; ++i) {
-          sum += wide(elements[i]) * wide(elements[i]);
-        }
-        result[0] += sum;
-      });
-}
-
-template <class Element>
-void gather_rows_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
-  auto const source = kernels::rows_of<Element>(from);
-  auto const target = kernels::rows_of<Element>(to);
-  std::int32_t const* const rows = index.data<std::int32_t>();
-  std::int64_t const columns = to.dim(1);
-  kernels::for_each(
-      execution, "heddle::reference_gather", to.dim(0), KOKKOS_LAMBDA(std::int64_t i) {
-        for (std::int64_t j = 0; j < columns; ++j) {
-          target[i][j] = source[rows[i]][j];
-        }
-      });
-}
-
-template <class Element>
-void gather_columns_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
-  auto const sources = kernels::rows_of<Element>(from);
-  auto const targets = kernels::rows_of<Element>(to);
-  std::int32_t const* const columns = index.data<std::int32_t>();
-  std::int64_t const count = to.dim(1);
-  kernels::for_each(
-      execution, "heddle::reference_gather_columns", to.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        for (std::int64_t j = 0; j < count; ++j) {
-          targets[row][j] = sources[row][columns[j]];
-        }
-      });
-}
-
-template <class Element>
-void add_gathered_columns_as(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& into) {
-  auto const sources = kernels::rows_of<Element>(from);
-  auto const targets = kernels::rows_of<Element>(into);
-  std::int32_t const* const columns = index.data<std::int32_t>();
-  std::int64_t const count = from.dim(1);
-  std::int64_t const sums = into.dim(1);
-  kernels::for_each(
-      execution, "heddle::reference_add_gathered_columns", into.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        for (std::int64_t column = 0; column < sums; ++column) {
-          double sum = wide(targets[row][column]);
-          for (std::int64_t j = 0; j < count; ++j) {
-            sum += columns[j] == column ? wide(sources[row][j]) : 0;
-          }
-          targets[row][column] = kernels::narrow<Element>(sum);
-        }
-      });
-}
-
-template <class Element>
-void rotate_as(Execution& execution, Tensor const& matrix, Rotation const& rotation) {
-  auto const rows = kernels::rows_of<Element>(matrix);
-  auto const angles = kernels::rows_of<kernels::ArithmeticType<Element>>(rotation.table);
-  std::int32_t const* const positions = rotation.position.data<std::int32_t>();
-  std::int64_t const width = rotation.table.dim(1);
-  std::int64_t const pairs = matrix.dim(1) / 2;
-  bool const interleaved = rotation.layout == PairLayout::interleaved;
-  double const direction = rotation.back ? -1 : 1;
-  kernels::for_each(
-      execution, "heddle::reference_rotate", matrix.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        for (std::int64_t pair = 0; pair < pairs; ++pair) {
-          std::int64_t const of_group = 2 * pair % width;  // the place of its angle
-          double const cosine = angles[positions[row]][of_group];
-          double const sine = direction * static_cast<double>(angles[positions[row]][of_group + 1]);
-          std::int64_t const place = interleaved ? 2 * pair : 2 * pair - of_group / 2;
-          std::int64_t const other = interleaved ? place + 1 : place + width / 2;
-          double const first = wide(rows[row][place]);
-          double const second = wide(rows[row][other]);
-          rows[row][place] = kernels::narrow<Element>(first * cosine - second * sine);
-          rows[row][other] = kernels::narrow<Element>(first * sine + second * cosine);
-        }
-      });
-}
-
 /// Element by element in float64.
-class ReferenceTensorOps final : public TensorOps {
- public:
-  bool supports(TensorOpsProblem const& problem) const override { return problem.dtype != DType::int32; }
-
-  void fill(Execution& execution, Tensor const& tensor, double value) override {
-    kernels::with_floating(tensor.dtype(), [&]<class Element>(Element) { fill_as<Element>(execution, tensor, value); });
+struct ReferenceTensorOps {
+  template <class Element>
+  static void fill(Execution& execution, Tensor const& tensor, double value) {
+    auto const target = kernels::rows_of<Element>(tensor);
+    kernels::Extents const extents(tensor);
+    kernels::for_each(
+        execution, "heddle::reference_fill", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          for (std::int64_t j = 0; j < extents.columns; ++j) {
+            target[row][j] = kernels::narrow<Element>(value);
+          }
+        });
   }
 
-  void add(Execution& execution, Tensor const& into, Tensor const& from) override {
-    kernels::require_same_shape(from, into, "add");
-    kernels::with_floating(into.dtype(), [&]<class Element>(Element) { add_as<Element>(execution, into, from); });
+  template <class Element>
+  static void add(Execution& execution, Tensor const& into, Tensor const& from) {
+    auto const source = kernels::rows_of<Element>(from);
+    auto const target = kernels::rows_of<Element>(into);
+    kernels::Extents const extents(into);
+    kernels::for_each(
+        execution, "heddle::reference_add", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          for (std::int64_t j = 0; j < extents.columns; ++j) {
+            target[row][j] = kernels::narrow<Element>(wide(target[row][j]) + wide(source[row][j]));
+          }
+        });
   }
 
-  void copy(Execution& execution, Tensor const& from, Tensor const& to) override {
-    kernels::require_same_shape(from, to, "copy");
-    kernels::with_floating(from.dtype(), [&]<class From>(From) {
-      kernels::with_floating(to.dtype(), [&]<class To>(To) { copy_as<From, To>(execution, from, to); });
-    });
+  template <class From, class To>
+  static void copy(Execution& execution, Tensor const& from, Tensor const& to) {
+    auto const source = kernels::rows_of<From>(from);
+    auto const target = kernels::rows_of<To>(to);
+    kernels::Extents const extents(to);
+    kernels::for_each(
+        execution, "heddle::reference_copy", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          for (std::int64_t j = 0; j < extents.columns; ++j) {
+            target[row][j] = kernels::narrow<To>(wide(source[row][j]));
+          }
+        });
   }
 
-  void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) override {
-    sums.require(statistics_dtype(matrix.dtype()), Shape{matrix.dim(1)}, "add_column_sums' sums");
-    kernels::with_floating(matrix.dtype(),
-                           [&]<class Element>(Element) { add_column_sums_as<Element>(execution, matrix, sums); });
+  template <class Element>
+  static void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) {
+    using Sum = kernels::ArithmeticType<Element>;
+    auto const source = kernels::rows_of<Element>(matrix);
+    Sum* const target = sums.data<Sum>();
+    std::int64_t const rows = matrix.dim(0);
+    kernels::for_each(
+        execution, "heddle::reference_column_sums", matrix.dim(1), KOKKOS_LAMBDA(std::int64_t j) {
+          double sum = 0;
+          for (std::int64_t row = 0; row < rows; ++row) {
+            sum += wide(source[row][j]);
+          }
+          target[j] += static_cast<Sum>(sum);
+        });
   }
 
-  void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& sum) override {
-    kernels::require_sum_of_squares(tensor, sum);
-    kernels::with_floating(tensor.dtype(),
-                           [&]<class Element>(Element) { add_sum_of_squares_as<Element>(execution, tensor, sum); });
+  template <class Element>
+  static void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& into) {
+    Element const* const elements = tensor.data<Element>();
+    std::int64_t const size = tensor.size();
+    double* const result = into.data<double>();
+    kernels::for_each(
+        execution, "heddle::reference_squares", 1, KOKKOS_LAMBDA(std::int64_t) {
+          double sum = 0;
+          for (std::int64_t i = 0; i < size; ++i) {
+            sum += wide(elements[i]) * wide(elements[i]);
+          }
+          result[0] += sum;
+        });
   }
 
-  void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
-    kernels::require_gather(from, index, to);
-    kernels::with_floating(from.dtype(),
-                           [&]<class Element>(Element) { gather_rows_as<Element>(execution, from, index, to); });
+  template <class Element>
+  static void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
+    auto const source = kernels::rows_of<Element>(from);
+    auto const target = kernels::rows_of<Element>(to);
+    std::int32_t const* const rows = index.data<std::int32_t>();
+    std::int64_t const columns = to.dim(1);
+    kernels::for_each(
+        execution, "heddle::reference_gather", to.dim(0), KOKKOS_LAMBDA(std::int64_t i) {
+          for (std::int64_t j = 0; j < columns; ++j) {
+            target[i][j] = source[rows[i]][j];
+          }
+        });
   }
 
-  void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
-    kernels::require_column_gather(to, index, from);
-    kernels::with_floating(from.dtype(),
-                           [&]<class Element>(Element) { gather_columns_as<Element>(execution, from, index, to); });
+  template <class Element>
+  static void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
+    auto const sources = kernels::rows_of<Element>(from);
+    auto const targets = kernels::rows_of<Element>(to);
+    std::int32_t const* const columns = index.data<std::int32_t>();
+    std::int64_t const count = to.dim(1);
+    kernels::for_each(
+        execution, "heddle::reference_gather_columns", to.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+          for (std::int64_t j = 0; j < count; ++j) {
+            targets[row][j] = sources[row][columns[j]];
+          }
+        });
   }
 
-  void add_gathered_columns(Execution& execution, Tensor const& from, Tensor const& index,
-                            Tensor const& into) override {
-    kernels::require_column_gather(from, index, into);
-    kernels::with_floating(
-        into.dtype(), [&]<class Element>(Element) { add_gathered_columns_as<Element>(execution, from, index, into); });
+  template <class Element>
+  static void add_gathered_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& into) {
+    auto const sources = kernels::rows_of<Element>(from);
+    auto const targets = kernels::rows_of<Element>(into);
+    std::int32_t const* const columns = index.data<std::int32_t>();
+    std::int64_t const count = from.dim(1);
+    std::int64_t const sums = into.dim(1);
+    kernels::for_each(
+        execution, "heddle::reference_add_gathered_columns", into.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+          for (std::int64_t column = 0; column < sums; ++column) {
+            double sum = wide(targets[row][column]);
+            for (std::int64_t j = 0; j < count; ++j) {
+              sum += columns[j] == column ? wide(sources[row][j]) : 0;
+            }
+            targets[row][column] = kernels::narrow<Element>(sum);
+          }
+        });
   }
 
-  void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) override {
-    kernels::require_rotation(matrix, rotation);
-    kernels::with_floating(matrix.dtype(),
-                           [&]<class Element>(Element) { rotate_as<Element>(execution, matrix, rotation); });
+  template <class Element>
+  static void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) {
+    auto const rows = kernels::rows_of<Element>(matrix);
+    auto const angles = kernels::rows_of<kernels::ArithmeticType<Element>>(rotation.table);
+    std::int32_t const* const positions = rotation.position.data<std::int32_t>();
+    std::int64_t const width = rotation.table.dim(1);
+    std::int64_t const pairs = matrix.dim(1) / 2;
+    bool const interleaved = rotation.layout == PairLayout::interleaved;
+    double const direction = rotation.back ? -1 : 1;
+    kernels::for_each(
+        execution, "heddle::reference_rotate", matrix.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+          for (std::int64_t pair = 0; pair < pairs; ++pair) {
+            std::int64_t const of_group = 2 * pair % width;  // the place of its angle
+            double const cosine = angles[positions[row]][of_group];
+            double const sine = direction * static_cast<double>(angles[positions[row]][of_group + 1]);
+            std::int64_t const place = interleaved ? 2 * pair : 2 * pair - of_group / 2;
+            std::int64_t const other = interleaved ? place + 1 : place + width / 2;
+            double const first = wide(rows[row][place]);
+            double const second = wide(rows[row][other]);
+            rows[row][place] = kernels::narrow<Element>(first * cosine - second * sine);
+            rows[row][other] = kernels::narrow<Element>(first * sine + second * cosine);
+          }
+        });
   }
 };
 
 }  // namespace
 
 void add_tensor_ops_kernels(KernelRegistries& registries) {
-  registries.of<TensorOps>().add("reference", speeds::reference, std::make_shared<ReferenceTensorOps>());
+  registries.of<TensorOps>().add("reference", speeds::reference,
+                                 std::make_shared<TensorOpsFrontEnd<ReferenceTensorOps>>());
 }
 
 }  // namespace heddle

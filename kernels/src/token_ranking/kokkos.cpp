@@ -59,37 +59,31 @@ KOKKOS_INLINE_FUNCTION void select_by_insertion(RankedRow const& ranked, Ranking
   }
 }
 
-template <class Element>
-void rank_rows(Execution& execution, TokenRankingCall const& call, Tensor const& table) {
-  RankingView<Element> const view(call, table);
-  kernels::for_each(
-      execution, "token ranking", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Element const* const logits = view.logits[row];
-        RankedRow const ranked(view, row);
-        if (view.count <= max_inserted) {
-          select_by_insertion(ranked, view, logits);
-        } else {
-          ranked.select_with_heap(logits, view.columns);
-        }
-        auto const highest = static_cast<kernels::ArithmeticType<Element>>(ranked.logit(0));
-        double const sum = sum_of_exponentials(logits, view.columns, highest);
-        ranked.finish(view, logits, static_cast<double>(highest) + std::log(sum));
-      });
-}
-
-class KokkosTokenRanking final : public TokenRanking {
- public:
-  bool supports(TokenRankingProblem const& problem) const override { return problem.dtype != DType::int32; }
-  void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) override {
-    kernels::with_floating(call.logits.dtype(),
-                           [&]<class Element>(Element) { rank_rows<Element>(execution, call, table); });
+struct KokkosTokenRanking {
+  template <class Element>
+  static void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) {
+    RankingView<Element> const view(call, table);
+    kernels::for_each(
+        execution, "token ranking", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+          Element const* const logits = view.logits[row];
+          RankedRow const ranked(view, row);
+          if (view.count <= max_inserted) {
+            select_by_insertion(ranked, view, logits);
+          } else {
+            ranked.select_with_heap(logits, view.columns);
+          }
+          auto const highest = static_cast<kernels::ArithmeticType<Element>>(ranked.logit(0));
+          double const sum = sum_of_exponentials(logits, view.columns, highest);
+          ranked.finish(view, logits, static_cast<double>(highest) + std::log(sum));
+        });
   }
 };
 
 }  // namespace
 
 void add_portable_token_ranking_kernels(KernelRegistries& registries) {
-  registries.of<TokenRanking>().add("kokkos", speeds::portable, std::make_shared<KokkosTokenRanking>());
+  registries.of<TokenRanking>().add("kokkos", speeds::portable,
+                                    std::make_shared<TokenRankingFrontEnd<KokkosTokenRanking>>());
 }
 
 }  // namespace heddle

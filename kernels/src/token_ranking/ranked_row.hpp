@@ -77,7 +77,7 @@ class RankedRow {
     }
   }
 
-  /// Writes the row's results: the candidates are ordered, `log_sum_exp` is that of all columns.
+  /// Writes the row's results: the candidates are ordered, `log_sum_exp` is over all columns.
   template <class Element>
   KOKKOS_INLINE_FUNCTION void finish(RankingView<Element> const& view, Element const* logits,
                                      double log_sum_exp) const {

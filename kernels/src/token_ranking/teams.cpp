@@ -15,7 +15,7 @@ using kernels::RowLanes;
 /// More tokens than this are selected by one thread of a team, with a heap: each costs a pass over the row.
 constexpr std::int64_t max_passes = 64;
 
-/// A column and its logit: the likelier of those that were joined.
+/// A column and its logit: the likeliest of all that were joined.
 template <class Real>
 struct Candidate {
   Real logit = -std::numeric_limits<Real>::infinity();
@@ -77,27 +77,21 @@ KOKKOS_INLINE_FUNCTION void rank_row(RankingView<Element> const& view, std::int6
   });
 }
 
-template <class Element>
-void rank_rows(Execution& execution, TokenRankingCall const& call, Tensor const& table) {
-  RankingView<Element> const view(call, table);
-  kernels::for_each_row(
-      execution, "team token ranking", call.logits.dim(0), view.columns,
-      KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) { rank_row(view, row, lanes); });
-}
-
-class TeamTokenRanking final : public TokenRanking {
- public:
-  bool supports(TokenRankingProblem const& problem) const override { return problem.dtype != DType::int32; }
-  void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) override {
-    kernels::with_floating(call.logits.dtype(),
-                           [&]<class Element>(Element) { rank_rows<Element>(execution, call, table); });
+struct TeamTokenRanking {
+  template <class Element>
+  static void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) {
+    RankingView<Element> const view(call, table);
+    kernels::for_each_row(
+        execution, "team token ranking", call.logits.dim(0), view.columns,
+        KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) { rank_row(view, row, lanes); });
   }
 };
 
 }  // namespace
 
 void add_team_token_ranking_kernels(KernelRegistries& registries) {
-  registries.of<TokenRanking>().add("teams", speeds::teams(), std::make_shared<TeamTokenRanking>());
+  registries.of<TokenRanking>().add("teams", speeds::teams(),
+                                    std::make_shared<TokenRankingFrontEnd<TeamTokenRanking>>());
 }
 
 }  // namespace heddle

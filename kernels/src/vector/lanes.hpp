@@ -28,7 +28,7 @@ inline Floats load(float const* from) {
   std::memcpy(&result, from, sizeof(result));
   return result;
 }
-/// A float32's upper 16 bits are a bfloat16; the lower 16 bits are those that a bfloat16 lacks.
+/// A float32's upper 16 bits are a bfloat16; a bfloat16 lacks the lower 16 bits.
 inline Floats load(BFloat16 const* from) {
   Halves upper;
   std::memcpy(&upper, from, sizeof(upper));

@@ -6,7 +6,7 @@
 
 #include "lanes.hpp"
 
-/// Vectors of 32 bfloat16 as two vectors of float32, those of even and those of odd index: no element changes its
+/// Vectors of 32 bfloat16 as two vectors of float32, the elements of even and of odd index: no element changes its
 /// place when it is widened or rounded, which would be expensive for 16 in their order.
 namespace heddle::lanes {
 
@@ -78,8 +78,8 @@ inline Floats rough_exp2_of_negative(Floats x) {
 #endif
 }
 
-/// sums + the products of the words' lower halves + those of their upper halves, both bfloat16. The machine's own
-/// instruction treats denormal numbers as zero.
+/// sums + the products of the words' lower halves + the products of their upper halves, both bfloat16. The machine's
+/// own instruction treats denormal numbers as zero.
 inline Floats add_products_of_pairs(Floats sums, Words a, Words b) {
 #ifdef __AVX512BF16__
   return reinterpret_cast<Floats>(

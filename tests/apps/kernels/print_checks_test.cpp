@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/operations/activation.hpp>
-#include <heddle/core/trials/trials.hpp>
 
 #include "golden_model.hpp"
 #include "kernels/check.hpp"
@@ -27,8 +26,6 @@ class IdleActivation final : public Activation {
 
 class PrintChecksTest : public testing::Test {
  protected:
-  PrintChecksTest() { add_built_in_trials(registries_.kernels); }
-
   /// The output, where `origin` has added the kernel.
   std::string print(std::string const& origin, bool supports) {
     registries_.kernels.set_origin(origin);

@@ -282,7 +282,7 @@ TEST(Description, MasksThatShowWhatIsPredictedAreRefused) {
         {"self_attention.mask", {mask, "run.toml:4:1"}}};
     ModelDescription const model = description_of(config);
     EXPECT_EQ(model.needs_prefixes(), mask == "prefix");
-    return model.training_refusal();
+    return model.untrainable_reason().value_or("");
   };
   std::string const key = "run.toml:4:1: model.decoder.self_attention.mask = ";
   EXPECT_THAT(refused({"decoder"}, "bidirectional"),
@@ -290,8 +290,7 @@ TEST(Description, MasksThatShowWhatIsPredictedAreRefused) {
   EXPECT_THAT(refused({"encoder", "decoder"}, "bidirectional"), StartsWith(key));
   EXPECT_EQ(refused({"encoder"}, "bidirectional"), "");
   EXPECT_EQ(refused({"decoder"}, "prefix"), "");
-  EXPECT_THAT(refused({"encoder", "decoder"}, "prefix"),
-              StartsWith(key + "\"prefix\": only a model that is a decoder alone"));
+  EXPECT_THAT(refused({"encoder", "decoder"}, "prefix"), StartsWith(key + "\"prefix\": only a decoder-only model"));
   EXPECT_THAT(refused({"encoder"}, "prefix"), HasSubstr("model.encoder.self_attention.mask = \"prefix\""));
 }
 
@@ -303,7 +302,7 @@ TEST(Description, WhatCannotGenerateIsNamed) {
   auto const refused = [&](std::vector<std::string> const& stacks, Settings const& decoder = {}) {
     ModelConfig config = small_model(stacks);
     config.decoder.settings = decoder;
-    return describe_model(config, layers).generation_refusal();
+    return describe_model(config, layers).no_generation_reason().value_or("");
   };
   EXPECT_EQ(refused({"encoder", "decoder"}), "");
   EXPECT_EQ(refused({"decoder"}), "");
@@ -315,23 +314,21 @@ TEST(Description, WhatCannotGenerateIsNamed) {
             HasSubstr("(decoder.layers.0.self_attention)")));
   ModelConfig config = small_model({"encoder", "decoder"});
   config.encoder.sublayers = {"self_attention", "blind"};
-  EXPECT_EQ(describe_model(config, layers).generation_refusal(), "") << "encoders compute whole sentences";
+  EXPECT_FALSE(describe_model(config, layers).no_generation_reason()) << "encoders compute whole sentences";
   config.decoder.sublayers = {"self_attention", "blind"};
   ModelDescription const model = describe_model(config, layers);
-  EXPECT_EQ(
-      model.generation_refusal(),
-      "model.decoder_sublayers: the layer blind (decoder.layers.0.blind) does not declare that it computes rightly "
-      "with generation, token by token");
+  EXPECT_EQ(model.no_generation_reason(),
+            "model.decoder_sublayers: the layer blind (decoder.layers.0.blind) does not declare support for "
+            "generation, token by token");
   EXPECT_THAT([&] { require_translation(model, "train.validate_bleu = true"); },
               ThrowsMessage<ConfigError>(HasSubstr("train.validate_bleu = true needs a model that translates: "
                                                    "model.decoder_sublayers: the layer blind")));
   EXPECT_THAT([&] { require_translation(description_of(small_model({"decoder"})), "this command"); },
               ThrowsMessage<ConfigError>(HasSubstr("has no encoder")));
-  EXPECT_EQ(model.refusal({}), "");
-  EXPECT_EQ(
-      model.refusal({.devices = true}),
-      "model.encoder_sublayers: the layer blind (encoder.layers.0.blind) does not declare that it computes rightly "
-      "with kernels that run on a device");
+  EXPECT_FALSE(model.unsupported_reason({}));
+  EXPECT_EQ(model.unsupported_reason({.devices = true}),
+            "model.encoder_sublayers: the layer blind (encoder.layers.0.blind) does not declare support for "
+            "kernels that run on a device");
 }
 
 TEST(Description, AStackWithoutLayersHasTheOptionsOfItsSublayers) {

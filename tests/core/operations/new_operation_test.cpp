@@ -44,16 +44,7 @@ class ObservedNegation final : public ObservedKernel<Negation> {
   using ObservedKernel::ObservedKernel;
 
   void negate(Execution& execution, Tensor const& tensor) override {
-    pass(
-        execution,
-        [&] {
-          return CallDescription{.direction = "negate",
-                                 .variant = "",
-                                 .extents = tensor.shape().to_string(),
-                                 .dtype = tensor.dtype(),
-                                 .cost = {0, bytes_of({tensor, tensor})}};
-        },
-        [=, &execution](Negation& kernel) { kernel.negate(execution, tensor); });
+    pass<&Negation::negate>(execution, traffic("negate", {tensor, tensor}), tensor);
   }
 };
 
@@ -187,9 +178,8 @@ TEST_F(NewOperationTest, AListOfOperationsNamesEachOnce) {
   EXPECT_THAT(
       [&] { registries.kernels.require_known(config.kernels); },
       ThrowsMessage<ConfigError>(
-          "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, gemm, attention, "
-          "residual_norm, activation, softmax_cross_entropy, embedding, token_ranking, adam, tensor_ops, negation, or "
-          "an "
+          "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, adam, "
+          "attention, embedding, gemm, residual_norm, softmax_cross_entropy, tensor_ops, token_ranking, negation, or an "
           "operation of a plug-in in plugins.paths"));
 }
 

@@ -292,55 +292,6 @@ TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
   }
 }
 
-// The epilogues equal the operations that a layer calls if an implementation declines them.
-TEST_F(GemmTest, EpiloguesAreTheActivationAndTheColumnSums) {
-  for (auto const& entry : registries_.of<Gemm>().entries()) {
-    for (Types const& types :
-         {float32_types, bfloat16_types[0], Types{DType::float64, DType::float64, DType::float64}}) {
-      for (GemmActivation const activation : {GemmActivation::relu, GemmActivation::gelu, GemmActivation::silu}) {
-        GemmCall const plain = make_call({7, 13, 5}, {false, true, false, true, false}, types);
-        GemmCall call = plain;
-        call.c = Tensor::allocate(types.c, {7, 13});
-        call.activation = activation;
-        call.activation_input = Tensor::allocate(types.c, {7, 13});
-        if (!entry.kernel->supports(call.problem())) {
-          continue;
-        }
-        entry.kernel->multiply(execution_, plain);
-        entry.kernel->multiply(execution_, call);
-        std::string const what = entry.name + types.name() + " " + std::string(name_of(activation));
-        expect_same_bits(call.activation_input, plain.c, what.c_str());
-        Tensor const expected = Tensor::allocate(DType::float64, {7, 13});
-        registries_.of<Activation>()
-            .select("reference", {DType::float64, std::string(name_of(activation))})
-            ->forward(execution_, {std::string(name_of(activation)), converted(plain.c, DType::float64)}, expected);
-        expect_close(call.c, expected, types.c, what.c_str());
-      }
-      GemmCall call = make_call({7, 13, 5}, {true, false, true, false, true}, types);
-      call.bias_gradient = tensor_of(Values(7, 0.5), parameter_dtype(types.c), Shape{7});
-      if (!entry.kernel->supports(call.problem())) {
-        continue;
-      }
-      Values sums(7, 0.5);
-      Values const a = values(call.a);  // [5, 7]: transposed
-      for (std::size_t i = 0; i < a.size(); ++i) {
-        sums[i % 7] += a[i];
-      }
-      entry.kernel->multiply(execution_, call);
-      expect_values(call.bias_gradient, sums, types.c, entry.name + types.name() + " bias gradient");
-    }
-  }
-}
-
-TEST_F(GemmTest, AnEpilogueThatDoesNotFitIsRefused) {
-  GemmCall call = make_call({7, 13, 5}, {false, false, true, false, false}, float32_types);
-  call.activation = GemmActivation::relu;
-  EXPECT_THROW(call.problem(), Error) << "an activation of a product that is added";
-  call.activation = GemmActivation::none;
-  call.bias_gradient = Tensor::allocate(DType::float32, {13});
-  EXPECT_THROW(call.problem(), Error) << "a bias gradient of n elements";
-}
-
 TEST_F(GemmTest, UnfinishedSumsOfWideRowsDoNotMix) {
   // Wide enough that avx512 finishes a few rows before it begins others.
   for (auto const& entry : registries_.of<Gemm>().entries()) {

@@ -36,12 +36,12 @@ class Adapter final : public heddle::Layer {
   static heddle::LayerTraits traits() {
     heddle::OptionDescription const width{
         .name = "width", .type = heddle::OptionDescription::Type::integer, .meaning = "columns inside", .min = 1};
-    auto const refusal = [](heddle::ModelConfig const&, heddle::LayerOptions const& options,
-                            heddle::LayerUse const& use) {
+    auto const unsupported_reason = [](heddle::ModelConfig const&, heddle::LayerOptions const& options,
+                                       heddle::LayerUse const& use) {
       return heddle::uneven_over_tensor("adapter.width", options.integer("width", default_width), use);
     };
     return {.options = {width},
-            .refusal = refusal,
+            .unsupported_reason = unsupported_reason,
             .trials = {{.name = "no options"}, {.name = "width 3", .options = {{"width", std::int64_t{3}}}}}};
   }
 

@@ -12,23 +12,21 @@
 
 namespace mean_abs_plugin {
 
-class MeanAbs final : public heddle::ResidualNorm {
- public:
-  bool supports(heddle::ResidualNormProblem const& problem) const override {
-    return problem.kind == "mean_abs" && !problem.bias && problem.dtype != heddle::DType::int32;
+struct MeanAbs {
+  static bool supports(heddle::ResidualNormProblem const& problem) {
+    return problem.kind == "mean_abs" && !problem.bias;
   }
-  void forward(heddle::Execution& execution, heddle::ResidualNormCall const& call,
-               heddle::ResidualNormOutput const& output) override {
-    heddle::kernels::with_floating(call.residual.dtype(),
-                                   [&]<class Element>(Element) { forward_as<Element>(execution, call, output); });
+  template <class Element>
+  static void forward(heddle::Execution& execution, heddle::ResidualNormCall const& call,
+                      heddle::ResidualNormOutput const& output) {
+    forward_as<Element>(execution, call, output);
   }
-  void backward(heddle::Execution& execution, heddle::ResidualNormCall const& call,
-                heddle::ResidualNormOutput const& output, heddle::Tensor const& grad_normalized,
-                heddle::Tensor const& grad_sum, heddle::ResidualNormGradients const& gradients) override {
-    heddle::kernels::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
-      add_weight_gradient<Element>(execution, output, grad_normalized, gradients);
-      backward_as<Element>(execution, call, output, {grad_normalized, grad_sum}, gradients);
-    });
+  template <class Element>
+  static void backward(heddle::Execution& execution, heddle::ResidualNormCall const& call,
+                       heddle::ResidualNormOutput const& output, heddle::Tensor const& grad_normalized,
+                       heddle::Tensor const& grad_sum, heddle::ResidualNormGradients const& gradients) {
+    add_weight_gradient<Element>(execution, output, grad_normalized, gradients);
+    backward_as<Element>(execution, call, output, {grad_normalized, grad_sum}, gradients);
   }
 };
 
@@ -45,7 +43,8 @@ std::vector<double> definition(std::span<double const> row, double epsilon) {
 }
 
 void register_all(heddle::Registries& registries) {
-  registries.kernels.of<heddle::ResidualNorm>().add("mean_abs", 10, std::make_shared<MeanAbs>());
+  registries.kernels.of<heddle::ResidualNorm>().add("mean_abs", 10,
+                                                    std::make_shared<heddle::ResidualNormFrontEnd<MeanAbs>>());
   heddle::add_norm_trials(registries.kernels, "mean_abs", definition);
 }
 

@@ -11,10 +11,8 @@ namespace hadamard_plugin {
 struct HadamardProblem {
   heddle::DType dtype = heddle::DType::float32;
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(HadamardProblem const& problem);
-/// The part of a problem that measured times depend on.
-std::string timing_key(HadamardProblem const& problem);
 
 /// The element-wise product; tensors are contiguous, of one shape and one floating-point dtype.
 class Hadamard : public heddle::Kernel {

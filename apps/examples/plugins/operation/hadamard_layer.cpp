@@ -58,11 +58,12 @@ void register_all(heddle::Registries& registries) {
   auto const cost = [](heddle::ModelConfig const& keys, heddle::LayerOptions const&, heddle::LayerLoad const& load) {
     return 2 * heddle::linear_cost(load, keys.d_model, keys.d_ff) + heddle::linear_cost(load, keys.d_ff, keys.d_model);
   };
-  auto const refusal = [](heddle::ModelConfig const& keys, heddle::LayerOptions const&, heddle::LayerUse const& use) {
+  auto const unsupported_reason = [](heddle::ModelConfig const& keys, heddle::LayerOptions const&,
+                                     heddle::LayerUse const& use) {
     return heddle::uneven_over_tensor("model.d_ff", keys.d_ff, use);
   };
   registries.layers.add("hadamard_layer", [](LayerSpec const& spec) { return std::make_unique<HadamardLayer>(spec); },
-                        {.cost = cost, .refusal = refusal});
+                        {.cost = cost, .unsupported_reason = unsupported_reason});
 }
 
 }  // namespace hadamard_plugin

@@ -93,7 +93,7 @@ std::optional<ModelView::Sentence> ModelView::encode(SentenceText const& text, s
                                 readable_count(tokens), readable_count(model_->longest_source())));
     return std::nullopt;
   }
-  if (!description_.generation_refusal().empty()) {
+  if (description_.no_generation_reason()) {
     return sentence;
   }
   SearchTree tree;

@@ -30,9 +30,9 @@ struct CheckResult {
   std::string operation;       ///< "layer" for a layer
   std::string implementation;  ///< or the layer's name
   std::string origin;          ///< "built-in" or the plug-in's path
-  std::string problem;         ///< in words
+  std::string problem;         ///< its description
   double output_error = 0;     ///< the largest |actual - expected| / (1 + |expected|)
-  double gradient_error = 0;   ///< likewise
+  double gradient_error = 0;   ///< the largest error of a gradient, in the same form
   double tolerance = 0;        ///< of both
   std::string fault = {};      ///< what is wrong, "" if nothing is
   std::string not_run = {};    ///< the reason why nothing was checked, "" if something was

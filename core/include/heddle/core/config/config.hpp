@@ -6,7 +6,6 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/base/mesh_axis.hpp>
 #include <heddle/core/base/norm_kind.hpp>
-#include <heddle/core/base/operation_names.hpp>
 #include <heddle/core/base/pair_layout.hpp>
 #include <heddle/core/config/options.hpp>
 #include <map>
@@ -262,7 +261,7 @@ class KernelChoices {
   using Operation = std::pair<std::string, Choice>;
 
   KernelChoices() : KernelChoices("auto") {}
-  /// The same implementation for every operation of operation_names.
+  /// The same implementation for every operation of operation_names().
   explicit KernelChoices(std::string const& implementation);
 
   /// The implementation for an operation; "auto" if none was named.

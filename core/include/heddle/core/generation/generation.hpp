@@ -89,8 +89,8 @@ struct Hypothesis {
 /// Sentences are decoded in batches of similar length; a result depends on its batch only by rounding. Collective over
 /// the model's tensor and pipeline groups, whose ranks give the same sources and get the same hypotheses.
 /// Throws DataError for a source with more than model max_length - 1 tokens, UsageError for impossible options,
-/// ConfigError for a model that cannot generate (ModelDescription::generation_refusal), and Error, on all these ranks,
-/// where a logit is NaN or +infinity.
+/// ConfigError for a model that cannot generate (ModelDescription::no_generation_reason), and Error, on all these
+/// ranks, where a logit is NaN or +infinity.
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
                                               std::span<std::vector<std::int32_t> const> sources,
                                               GenerationOptions const& options);

@@ -5,13 +5,14 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/operations/cost.hpp>
 #include <heddle/core/tensor/pack.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace heddle {
 
-/// The ways of computing a model that a layer computes rightly under. Each is declared, never assumed of others.
+/// The ways of computing a model that a layer supports. Each is declared, never assumed of others.
 struct LayerCapabilities {
   bool tensor = true;    ///< parallel.tensor > 1
   bool sequence = true;  ///< parallel.sequence_parallel
@@ -58,18 +59,19 @@ struct LayerTraits {
   /// Of a forward pass on all ranks together, by the cost functions of the operations that it calls. Not given: two
   /// products with a parameter of [d_model, d_ff].
   std::function<Cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load)> cost = {};
-  /// Says, naming the key, why a layer with these keys and options cannot be used so although its capabilities allow
-  /// it; "" where it can. Not given: it always can.
-  std::function<std::string(ModelConfig const& keys, LayerOptions const& options, LayerUse const& use)> refusal = {};
+  /// The reason, with the key, why a layer with these keys and options does not support a use that its capabilities
+  /// allow; null where it does. Not given: it supports every such use.
+  std::function<std::optional<std::string>(ModelConfig const& keys, LayerOptions const& options, LayerUse const& use)>
+      unsupported_reason = {};
   std::vector<LayerTrial> trials = {};  ///< empty: one, without options
 };
 
 /// Of y = x Wᵀ with W [outputs, inputs].
 Cost linear_cost(LayerLoad const& load, std::int64_t inputs, std::int64_t outputs);
 
-/// Says that a key's value is not shared evenly by the tensor group's ranks, and which sizes of the group would do: a
-/// refusal's text. "" where they share it evenly.
-std::string uneven_over_tensor(std::string const& key, std::int64_t count, LayerUse const& use);
+/// The reason why the tensor group's ranks cannot share a key's value evenly, with the sizes of the group that can;
+/// null where they share it evenly.
+std::optional<std::string> uneven_over_tensor(std::string const& key, std::int64_t count, LayerUse const& use);
 
 /// "1, 2, 4 and 8": the numbers that divide `whole`, at most 128 being looked at.
 std::string divisors_in_words(std::int64_t whole);

@@ -25,14 +25,14 @@ struct ModelDescription {
   bool has_exit(std::size_t stack, IndexRange const& part) const;
   LayerDescription const& layer(std::int64_t index) const;
 
-  /// Says why a layer cannot be used so, naming layer and key; "" where all can.
-  std::string refusal(LayerUse const& use) const;
+  /// The reason, with layer and key, why a layer does not support this use; null where all do.
+  std::optional<std::string> unsupported_reason(LayerUse const& use) const;
   /// Whether a layer needs samples with prefixes.
   bool needs_prefixes() const;
-  /// Says why the model cannot be trained, naming layer and key; "" where it can.
-  std::string training_refusal() const;
-  /// Says why the model cannot generate text token by token, naming the layer or the key; "" where it can.
-  std::string generation_refusal() const;
+  /// The reason, with layer and key, why the model cannot be trained; null where it can.
+  std::optional<std::string> untrainable_reason() const;
+  /// The reason, with the layer or the key, why the model cannot generate text token by token; null where it can.
+  std::optional<std::string> no_generation_reason() const;
 
   /// "the encoder's 6 and the decoder's 6 layers".
   std::string describe() const;
@@ -42,8 +42,9 @@ struct ModelDescription {
 /// model.stacks lists them. Throws as describe_stack does.
 ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry);
 
-/// Says why the model cannot translate: it cannot generate, or has no source to translate from; "" where it can.
-std::string translation_refusal(ModelDescription const& model);
+/// The reason why the model cannot translate: it cannot generate, or has no source to translate from; null where it
+/// can.
+std::optional<std::string> no_translation_reason(ModelDescription const& model);
 
 /// Throws ConfigError where the model cannot translate.
 /// `wanted_by` begins the message: the key or the command that asks for translations. `remedy` ends it: "; or …".

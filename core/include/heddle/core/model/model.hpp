@@ -60,8 +60,8 @@ class Model {
   bool has_encoder_output() const { return stacks_ > 1; }
   /// Whether its samples have prefixes (ModelDescription::needs_prefixes). The prompts are then prefixes.
   bool needs_prefixes() const { return needs_prefixes_; }
-  /// The reason why this model cannot generate (ModelDescription::generation_refusal); "" if it can.
-  std::string const& generation_refusal() const { return generation_refusal_; }
+  /// ModelDescription::no_generation_reason.
+  std::optional<std::string> const& no_generation_reason() const { return no_generation_reason_; }
 
   /// The number of tokens that the model chooses from when it generates.
   std::int64_t target_vocabulary() const { return target_vocabulary_; }
@@ -88,7 +88,7 @@ class Model {
   Communicator tensor_;
   std::size_t stacks_;  ///< of the model
   bool needs_prefixes_;
-  std::string generation_refusal_;
+  std::optional<std::string> no_generation_reason_;
   std::int64_t target_vocabulary_;
   int encoder_stage_ = 0;  ///< where the stack before the last ends
   Side encoder_side_ = Side::source;

@@ -18,8 +18,8 @@ struct SublayerDescription {
   Side side = Side::source;  ///< of its stack
 
   Cost cost(LayerLoad const& load) const;
-  /// Says why it cannot be used so, naming the layer and the key; "" where it can.
-  std::string refusal(LayerUse const& use) const;
+  /// The reason, with the layer and the key, why it does not support this use; null where it does.
+  std::optional<std::string> unsupported_reason(LayerUse const& use) const;
 };
 
 /// One layer: its keys and its sublayers in order.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
@@ -9,11 +10,11 @@ namespace heddle {
 
 struct ActivationProblem {
   DType dtype = DType::float32;
-  /// "relu", "gelu" (exact, with erf), "gelu_tanh" (its approximation), "silu" (x / (1 + exp(-x))), or a plug-in's own
+  /// A name of base/activation_functions.hpp, or a plug-in's own.
   std::string function;
   bool gated = false;
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(ActivationProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ActivationProblem const& problem);
@@ -38,6 +39,9 @@ struct ActivationGradients {
   Tensor gate{};  ///< =, as input, where the call has a gate; never the same memory as another tensor of the call
 };
 
+/// Throws if the tensors of a backward call do not have the input's dtype and shape.
+void require_gradients(ActivationCall const& call, Tensor const& grad_output, ActivationGradients const& gradients);
+
 /// output = dropout(function(input)), times the gate where there is one (Shazeer 2020: silu gives SwiGLU, gelu GEGLU).
 class Activation : public Kernel {
  public:
@@ -49,6 +53,31 @@ class Activation : public Kernel {
   virtual void forward(Execution& execution, ActivationCall const& call, Tensor const& output) = 0;
   virtual void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                         ActivationGradients const& gradients) = 0;
+};
+
+/// The front end of implementations: checks a call's tensors and calls `Functions`, a class with these members.
+///   static bool supports(ActivationProblem const&);   for elements of a floating-point type
+///   template <class Element> static void forward(execution, call, output);
+///   template <class Element> static void backward(execution, call, grad_output, gradients);
+template <class Functions>
+class ActivationFrontEnd final : public Activation {
+ public:
+  bool supports(ActivationProblem const& problem) const override {
+    return problem.dtype != DType::int32 && Functions::supports(problem);
+  }
+  void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
+    output.require(call.input.dtype(), call.input.shape(), "an activation's output");
+    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+      Functions::template forward<Element>(execution, call, output);
+    });
+  }
+  void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
+                ActivationGradients const& gradients) override {
+    require_gradients(call, grad_output, gradients);
+    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+      Functions::template backward<Element>(execution, call, grad_output, gradients);
+    });
+  }
 };
 
 }  // namespace heddle

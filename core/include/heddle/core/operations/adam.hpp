@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
@@ -9,12 +10,9 @@ namespace heddle {
 
 struct AdamProblem {
   DType dtype = DType::float32;
-  bool compute_copy = false;  ///< a bfloat16 copy of the values is also written
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(AdamProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
-std::string timing_key(AdamProblem const& problem);
 /// The cost of an update of this many elements.
 Cost cost(AdamProblem const& problem, double elements);
 
@@ -28,19 +26,18 @@ struct AdamStep {
 /// Adam (Kingma & Ba 2015); `decoupled` weight decay is Loshchilov & Hutter 2019, otherwise the decay is added to the
 /// gradient.
 struct AdamCall {
-  Tensor value;           ///< [n], updated
-  Tensor gradient;        ///< [n]
-  Tensor first_moment;    ///< [n], updated
-  Tensor second_moment;   ///< [n], updated
-  Tensor scalars;         ///< [4] in float64, as write_adam_scalars leaves them
-  Tensor compute_copy{};  ///< [n] in bfloat16, = the new values rounded; or empty
+  Tensor value;          ///< [n], updated
+  Tensor gradient;       ///< [n]
+  Tensor first_moment;   ///< [n], updated
+  Tensor second_moment;  ///< [n], updated
+  Tensor scalars;        ///< [4] in float64, as write_adam_scalars leaves them
   double beta1 = 0.9;
   double beta2 = 0.98;
   double epsilon = 1e-9;
   double weight_decay = 0;
   bool decoupled = false;
 
-  AdamProblem problem() const { return {value.dtype(), !compute_copy.empty()}; }
+  AdamProblem problem() const { return {value.dtype()}; }
 };
 
 /// Columns of AdamCall::scalars.
@@ -67,6 +64,19 @@ class Adam : public Kernel {
   virtual bool supports(AdamProblem const& problem) const = 0;
   static std::shared_ptr<Adam> observed(ObservedSelection<Adam> selection);
   virtual void update(Execution& execution, AdamCall const& call) = 0;
+};
+
+/// The front end of implementations: calls `Functions::update<Real>(execution, call)`.
+template <class Functions>
+class AdamFrontEnd final : public Adam {
+ public:
+  bool supports(AdamProblem const& problem) const override {
+    return problem.dtype == DType::float32 || problem.dtype == DType::float64;
+  }
+  void update(Execution& execution, AdamCall const& call) override {
+    kernels::with_real(call.value.dtype(),
+                       [&]<class Real>(Real) { Functions::template update<Real>(execution, call); });
+  }
 };
 
 }  // namespace heddle

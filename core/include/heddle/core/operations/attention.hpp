@@ -12,22 +12,22 @@ namespace heddle {
 
 /// The keys that a query sees, by their positions.
 enum class MaskKind : std::uint8_t {
-  bidirectional,  ///< all
-  causal,         ///< those at most at its own position
-  window,         ///< those at most `left` before and `right` after its own position
-  blocks,         ///< those in at most `left` blocks before and `right` after its own
-  prefix          ///< those of the sequence's prefix, and those at most at its own position
+  bidirectional,  ///< all keys
+  causal,         ///< keys up to its own position
+  window,         ///< keys at most `left` before and `right` after its own position
+  blocks,         ///< keys in at most `left` blocks before and `right` after its own
+  prefix          ///< keys of the sequence's prefix, and keys up to its own position
 };
 
 struct AttentionMask {
   MaskKind kind = MaskKind::bidirectional;
-  std::int64_t left = 0;   ///< of a window, or of blocks
+  std::int64_t left = 0;   ///< in a window or blocks
   std::int64_t right = 0;  ///< as `left`
   std::int64_t block = 1;  ///< positions in a block
-  /// Of a window or of blocks: tokens at positions below it see all keys and are seen by all queries, but for keys that
+  /// In a window or blocks, tokens at positions below it see all keys and are seen by all queries, except for keys that
   /// a causal mask hides (Beltagy et al. 2020; Zaheer et al. 2020, without their random blocks).
   std::int64_t global_tokens = 0;
-  bool hides_later = false;  ///< of a window or of blocks: keys after the query's position are hidden, too
+  bool hides_later = false;  ///< in a window or blocks, keys after the query's position are hidden, too
 
   static constexpr AttentionMask bidirectional() { return {}; }
   static constexpr AttentionMask causal() { return {MaskKind::causal}; }
@@ -61,7 +61,7 @@ struct AttentionMask {
     return (position < 0 ? position - block + 1 : position) / block;
   }
 };
-/// The mask in words: "bidirectional", "causal", "window(512, 0)", "blocks of 64(1, 1) with 2 global", "prefix".
+/// Describes the mask: "bidirectional", "causal", "window(512, 0)", "blocks of 64(1, 1) with 2 global", "prefix".
 std::string describe(AttentionMask const& mask);
 
 /// The way in which a query and a key give a score, before a cap, biases and softmax.
@@ -70,7 +70,7 @@ enum class ScoreKind : std::uint8_t {
   additive,     ///< scale * w · tanh(q + k) (Bahdanau et al. 2015)
   linear        ///< log(φ(q) · φ(k)), φ(x) = elu(x) + 1 (Katharopoulos et al. 2020); no scale
 };
-/// In words, beside those of a mask; empty for the usual one.
+/// The name beside that of a mask; empty for dot_product.
 constexpr std::string_view name_of(ScoreKind score) {
   constexpr std::array<std::string_view, 3> names{"", "additive", "linear"};
   return names[static_cast<std::size_t>(score)];
@@ -96,7 +96,7 @@ struct AttentionProblem {
 /// False where linear scores, which are no exponentials, are combined with a cap, a bias, dropout or a mask that is
 /// neither bidirectional nor causal, and where other scores have a state. No implementation supports that.
 bool is_defined(AttentionProblem const& problem);
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(AttentionProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(AttentionProblem const& problem);
@@ -118,7 +118,7 @@ Cost backward_cost(AttentionProblem const& problem, AttentionExtents const& exte
 /// Sequence i of `queries` attends to sequence i of `keys`; sequences may have no tokens. A key's position is its
 /// index in its sequence. With n queries and m keys, query p has position p + (m - n), so that the last query is at
 /// the last key. Where queries and keys are parts of longer sequences (context parallelism), `query_position` and
-/// `key_position` give their positions in those.
+/// `key_position` give their positions in the longer ones.
 ///
 /// Head h of the queries uses head h / (heads / kv_heads) of the keys and values (Ainslie et al. 2023).
 struct AttentionCall {
@@ -139,14 +139,14 @@ struct AttentionCall {
   /// position - query position; larger distances use the columns of -r and r. Serves relative positions (Raffel et al.
   /// 2020) and slopes (Press et al. 2022). All sequences share it; layers may share it, too.
   Tensor bias{};
-  /// Dropout of the attention weights, before the product with v; sample and position are those of the query rows.
+  /// Dropout of the attention weights, before the product with v; sample and position belong to the query rows.
   Dropout dropout{};
   Tensor query_position{};  ///< int32 [query tokens], ascending in each sequence; given with key_position or empty
   Tensor key_position{};    ///< int32 [key tokens], ascending in each sequence
   /// The call adds more keys to the results of earlier calls with the same queries. Forward: `output` and
   /// `log_sum_exp` hold the result over the earlier keys (0 and -infinity: none yet) and end with that over all
   /// (online softmax). Backward: gradients are added (+=). In any call with positions, accumulating or not, backward's
-  /// `output` and `log_sum_exp` are those over all keys that the queries see, of which the call may hold only some.
+  /// `output` and `log_sum_exp` cover all keys that the queries see, of which the call may hold only some.
   bool accumulate = false;
   /// Of linear scores, with a bidirectional mask: [sequences, kv_heads * head_dim * (head_dim + 1)] in
   /// statistics_dtype, the sums over earlier keys of φ(k) times (v, 1). Forward adds (+=) this call's keys, then all

@@ -5,7 +5,7 @@ namespace heddle {
 /// A lower bound of the work of one or more calls. The planner, the pipeline cut and the observer use it.
 struct Cost {
   double operations = 0;  ///< floating-point operations of matrix products; no others are counted
-  double bytes = 0;       ///< the least memory traffic: every operand once, operands that are added to twice
+  double bytes = 0;       ///< minimum memory traffic: every operand once, operands that are added to twice
 
   Cost& operator+=(Cost const& other) {
     operations += other.operations;

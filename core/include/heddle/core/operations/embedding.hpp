@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/tensor/pack.hpp>
@@ -13,10 +14,8 @@ struct EmbeddingProblem {
   DType table_dtype = DType::float32;  ///< of the tables and their gradients
   std::int64_t d_model = 0;
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(EmbeddingProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
-std::string timing_key(EmbeddingProblem const& problem);
 /// The cost of a call of this many tokens. Each counts its row of the table; repeated tokens move less.
 Cost forward_cost(EmbeddingProblem const& problem, double tokens);
 Cost backward_cost(EmbeddingProblem const& problem, double tokens);
@@ -46,6 +45,27 @@ class Embedding : public Kernel {
   /// fixed order.
   virtual void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
                         Tensor const& grad_table, Tensor const& grad_positions) = 0;
+};
+
+/// The front end of implementations: calls `Functions`, a class with these members.
+///   template <class Element> static void forward(execution, call, output);
+///   template <class Element> static void backward(execution, call, grad_output, grad_table, grad_positions);
+template <class Functions>
+class EmbeddingFrontEnd final : public Embedding {
+ public:
+  bool supports(EmbeddingProblem const& problem) const override {
+    return problem.dtype != DType::int32 && problem.table_dtype == statistics_dtype(problem.dtype);
+  }
+  void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) override {
+    kernels::with_floating(
+        output.dtype(), [&]<class Element>(Element) { Functions::template forward<Element>(execution, call, output); });
+  }
+  void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
+                Tensor const& grad_positions) override {
+    kernels::with_floating(grad_output.dtype(), [&]<class Element>(Element) {
+      Functions::template backward<Element>(execution, call, grad_output, grad_table, grad_positions);
+    });
+  }
 };
 
 }  // namespace heddle

@@ -3,13 +3,8 @@
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
-#include <string_view>
 
 namespace heddle {
-
-/// A function that is applied to a product's result.
-enum class GemmActivation : std::uint8_t { none, relu, gelu, silu };
-std::string_view name_of(GemmActivation activation);
 
 struct GemmProblem {
   DType dtype = DType::float32;         ///< of a
@@ -17,14 +12,8 @@ struct GemmProblem {
   DType output_dtype = DType::float32;  ///< of c
   std::int64_t m = 0, n = 0, k = 0;     ///< m of a problem to select by: approximate, it differs from call to call
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
-  // Epilogues. An implementation may decline them: a layer then calls the activation, or add_column_sums, itself.
-  GemmActivation activation = GemmActivation::none;
-  bool saves_input = false;    ///< of the activation, beside its output
-  bool bias_gradient = false;  ///< the sums of op(a)'s rows are added up, too
-
-  bool has_epilogue() const { return activation != GemmActivation::none || bias_gradient; }
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(GemmProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(GemmProblem const& problem);
@@ -38,17 +27,13 @@ struct GemmCall {
   Tensor bias;  ///< [n] in parameter_dtype(c's), or empty
   bool transpose_a = false;
   bool transpose_b = false;
-  bool accumulate = false;                           ///< c += instead of c =
-  WeightVersion b_weight{};                          ///< set where b is a parameter's value
-  GemmActivation activation = GemmActivation::none;  ///< c = activation(op(a) op(b) + bias); not where it accumulates
-  Tensor activation_input{};                         ///< =, [m, n] as c: the input of the activation; or empty
-  Tensor bias_gradient{};  ///< +=, [m] in parameter_dtype(c's): Σ op(a)[i, p] over p, a Linear's where op(a) is its
-                           ///< grad_outputᵀ; or empty
+  bool accumulate = false;   ///< c += instead of c =
+  WeightVersion b_weight{};  ///< set where b is a parameter's value
 
   GemmProblem problem() const;
 };
 
-/// c = op(a) op(b) + bias, or c += op(a) op(b) + bias; and the epilogues of the call.
+/// c = op(a) op(b) + bias, or c += op(a) op(b) + bias.
 class Gemm : public Kernel {
  public:
   static constexpr char const* operation = "gemm";

@@ -24,8 +24,9 @@ struct Execution;
 ///   static std::shared_ptr<Interface> observed(ObservedSelection<Interface> selection);
 ///                                                      an ObservedKernel<Interface>: see observation.hpp
 /// and beside it in its namespace
-///   std::string describe(Problem const&);              in words, for messages
-///   std::string timing_key(Problem const&);            the part of a problem that measured times depend on
+///   std::string describe(Problem const&);              for messages
+///   std::string timing_key(Problem const&);            the part of a problem that measured times depend on; without
+///                                                      it they depend on the whole description
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -61,5 +62,11 @@ struct KernelEntry : Implementation {
 
 template <class Interface>
 struct ObservedSelection;
+
+/// For problems without a timing_key of their own.
+template <class Problem>
+std::string timing_key(Problem const& problem) {
+  return describe(problem);
+}
 
 }  // namespace heddle

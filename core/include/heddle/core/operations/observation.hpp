@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -53,7 +54,7 @@ struct KernelCall : CallDescription {
 /// A layer's selection of an implementation.
 struct KernelSelection {
   std::string_view operation;
-  std::string problem;  ///< in words
+  std::string problem;  ///< its description
   std::string_view implementation;
 };
 
@@ -78,14 +79,33 @@ struct ObservedSelection {
   bool idle = false;                            ///< calls are reported but not made
 };
 
+/// The bytes of all these tensors; a tensor that is read and written is listed twice.
+inline double bytes_of(std::initializer_list<Tensor> tensors) {
+  std::int64_t bytes = 0;
+  for (Tensor const& tensor : tensors) {
+    bytes += tensor.bytes();
+  }
+  return static_cast<double>(bytes);
+}
+
+/// Describes a call whose work is to read and write `tensors` (bytes_of); the first gives extents and dtype.
+inline CallDescription traffic(std::string_view direction, std::initializer_list<Tensor> tensors,
+                               std::string_view variant = "") {
+  Tensor const& first = *tensors.begin();
+  return {.direction = direction,
+          .variant = variant,
+          .extents = first.shape().to_string(),
+          .dtype = first.dtype(),
+          .cost = {0, bytes_of(tensors)}};
+}
+
 /// The base of an operation's observed kernel, which replaces the selected one, or of an idle kernel, which supports
 /// everything and touches no memory. A derived class must override every method of its interface, also those with a
 /// default: the default would call other methods where the implementation has a better one. Each method passes its
-/// call on:
+/// call on, with a description of it or a function that gives one:
 ///
-///  void multiply(Execution& execution, GemmCall const& call) override {
-///    pass(execution, call.problem(), [&] { return describe_call(call); },
-///         [=, &execution](Gemm& kernel) { kernel.multiply(execution, call); });
+///  void add(Execution& execution, Tensor const& into, Tensor const& from) override {
+///    pass<&TensorOps::add>(execution, traffic("add", {into, into, from}), into, from);
 ///  }
 template <class Interface>
 class ObservedKernel : public Interface {
@@ -106,9 +126,13 @@ class ObservedKernel : public Interface {
   /// The kernel that this one replaces; null where it is unknown.
   Interface const* selected() const { return selection_.selected.get(); }
 
-  /// `describe()` gives a CallDescription; `call(kernel)` makes the call by that kernel and owns its arguments.
-  template <class Describe, class Call>
-  void pass(Execution& execution, Problem const& problem, Describe const& describe, Call const& call) {
+  /// Calls `method` of the selected kernel with these arguments, through the observer if there is one. The call's
+  /// problem is that of its first argument if it has one, otherwise that of the selection.
+  template <auto method, class Description, class... Arguments>
+  void pass(Execution& execution, Description const& description, Arguments const&... arguments) {
+    auto const call = [&execution, ... arguments = arguments](Interface& kernel) {
+      (kernel.*method)(execution, arguments...);
+    };
     if (selection_.observer == nullptr) {
       if (!selection_.idle) {
         call(*selection_.selected);
@@ -116,7 +140,12 @@ class ObservedKernel : public Interface {
       return;
     }
     KernelCall seen;
-    static_cast<CallDescription&>(seen) = describe();
+    if constexpr (std::is_invocable_v<Description>) {
+      static_cast<CallDescription&>(seen) = description();
+    } else {
+      static_cast<CallDescription&>(seen) = description;
+    }
+    Problem const problem = problem_of(arguments...);
     seen.operation = Interface::operation;
     seen.key = key_;
     seen.by_speed = selection_.supporting.empty() ? std::string_view() : selection_.supporting.front().name;
@@ -130,13 +159,16 @@ class ObservedKernel : public Interface {
     selection_.observer->observe(execution, seen);
   }
 
-  /// The description of a call whose problem is that of the selection.
-  template <class Describe, class Call>
-  void pass(Execution& execution, Describe const& describe, Call const& call) {
-    pass(execution, selection_.problem, describe, call);
+ private:
+  template <class First, class... Others>
+  Problem problem_of(First const& first, Others const&...) const {
+    if constexpr (requires { Problem(first.problem()); }) {
+      return first.problem();
+    } else {
+      return selection_.problem;
+    }
   }
 
- private:
   template <class Call>
   std::vector<KernelCall::Way> ways(Problem const& problem, Call const& call) const {
     std::vector<KernelCall::Way> all;
@@ -152,14 +184,5 @@ class ObservedKernel : public Interface {
   std::string key_;
   ObservedSelection<Interface> selection_;
 };
-
-/// The bytes of all these tensors; a tensor that is read and written is listed twice.
-inline double bytes_of(std::initializer_list<Tensor> tensors) {
-  std::int64_t bytes = 0;
-  for (Tensor const& tensor : tensors) {
-    bytes += tensor.bytes();
-  }
-  return static_cast<double>(bytes);
-}
 
 }  // namespace heddle

@@ -13,28 +13,16 @@
 namespace heddle {
 
 /// A problem of an operation, without its type: the part of a selection that depends on the interface.
-class AnyProblem {
- public:
-  virtual ~AnyProblem() = default;
-  virtual bool supported_by(Kernel const& kernel) const = 0;
-  virtual std::string description() const = 0;
-  virtual std::string key() const = 0;  ///< its timing_key
-};
+struct AnyProblem {
+  std::string description;
+  std::string key;                                  ///< its timing_key
+  std::function<bool(Kernel const&)> supported_by;  ///< refers to the problem
 
-template <class Interface>
-class ProblemOf final : public AnyProblem {
- public:
-  /// Keeps a reference to the problem.
-  explicit ProblemOf(typename Interface::Problem const& problem) : problem_(problem) {}
-
-  bool supported_by(Kernel const& kernel) const override {
-    return static_cast<Interface const&>(kernel).supports(problem_);
+  template <class Interface>
+  static AnyProblem of(typename Interface::Problem const& problem) {
+    return {describe(problem), timing_key(problem),
+            [&](Kernel const& kernel) { return static_cast<Interface const&>(kernel).supports(problem); }};
   }
-  std::string description() const override { return describe(problem_); }
-  std::string key() const override { return timing_key(problem_); }
-
- private:
-  typename Interface::Problem const& problem_;
 };
 
 /// The implementations of one operation, without its interface.
@@ -53,7 +41,7 @@ class AnyKernelRegistry {
 
   /// Sets the times of this machine that `auto` uses from now on.
   void set_timings(TimesByProblem timings) { timings_ = std::move(timings); }
-  /// Sets Implementation::origin of those added from now on.
+  /// Sets Implementation::origin of implementations that are added from now on.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
   /// From now on `auto` selects `reference` wherever that supports the problem.
   void prefer_reference();
@@ -66,7 +54,7 @@ class AnyKernelRegistry {
 
   /// The implementations that support the problem, in the order of implementations().
   std::vector<AnyKernelEntry> supporting(AnyProblem const& problem) const;
-  /// The implementation that `choice` names or, for "auto", the fastest of those that support the problem: by measured
+  /// The implementation that `choice` names or, for "auto", the fastest that supports the problem: by measured
   /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. ConfigError gives
   /// the reason.
   AnyKernelEntry selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
@@ -108,7 +96,7 @@ class KernelRegistry final : public AnyKernelRegistry {
   }
 
   /// Adds a problem by which implementations of the operation are checked (trial.hpp): all that support it, whoever
-  /// registered them. `name` says in words what it is. Throws ConfigError where the name is taken or empty.
+  /// registered them. `name` describes it. Throws ConfigError where the name is taken or empty.
   void add_trial(std::string name, std::function<Trial<Interface>(TrialTensors&, DType)> make) {
     add_named_trial({std::move(name), [make = std::move(make)](TrialTensors& tensors, DType dtype) {
                        return AnyTrial(make(tensors, dtype));
@@ -118,7 +106,7 @@ class KernelRegistry final : public AnyKernelRegistry {
   /// The kernel of selected().
   std::shared_ptr<Interface> select(std::string_view choice, Problem const& problem) const {
     KernelChoices::Choice const named{.implementation = std::string(choice)};
-    return std::static_pointer_cast<Interface>(selected(named, ProblemOf<Interface>(problem)).kernel);
+    return std::static_pointer_cast<Interface>(selected(named, AnyProblem::of<Interface>(problem)).kernel);
   }
 
   /// The implementations in the order of registration.
@@ -176,13 +164,13 @@ class KernelRegistries {
       return Interface::observed({problem, {}, nullptr, observer_, true});
     }
     KernelRegistry<Interface> const& registry = of<Interface>();
-    ProblemOf<Interface> const any_problem(problem);
+    AnyProblem const any_problem = AnyProblem::of<Interface>(problem);
     AnyKernelEntry const entry = registry.selected(choices.choice(Interface::operation), any_problem);
     auto kernel = std::static_pointer_cast<Interface>(entry.kernel);
     if (observer_ == nullptr) {
       return kernel;
     }
-    observer_->selected({Interface::operation, any_problem.description(), entry.name});
+    observer_->selected({Interface::operation, any_problem.description, entry.name});
     return Interface::observed({problem, registry.supporting(any_problem), std::move(kernel), observer_, idle_});
   }
 
@@ -190,7 +178,7 @@ class KernelRegistries {
   template <class Interface>
   bool supported(typename Interface::Problem const& problem) const {
     AnyKernelRegistry const* const registry = find(Interface::operation);
-    return registry != nullptr && !registry->supporting(ProblemOf<Interface>(problem)).empty();
+    return registry != nullptr && !registry->supporting(AnyProblem::of<Interface>(problem)).empty();
   }
 
   /// A copy in which `auto` selects `reference` wherever that supports the problem.
@@ -204,7 +192,7 @@ class KernelRegistries {
   void observe(KernelObserver& observer) { observer_ = &observer; }
   /// Sets the times that `auto` uses from now on, for every operation.
   void set_timings(KernelTimings const& timings);
-  /// Sets Implementation::origin of those added from now on.
+  /// Sets Implementation::origin of implementations that are added from now on.
   void set_origin(std::string const& origin);
   /// Throws ConfigError for a choice whose operation is not known, or of which no implementation has that name; the
   /// message names the place of the choice.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/base/norm_kind.hpp>
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
@@ -16,7 +17,7 @@ struct ResidualNormProblem {
   std::string kind{NormKind::layer};
   bool bias = true;  ///< the norm has one
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(ResidualNormProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ResidualNormProblem const& problem);
@@ -67,6 +68,30 @@ class ResidualNorm : public Kernel {
   virtual void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                         Tensor const& grad_normalized, Tensor const& grad_sum,
                         ResidualNormGradients const& gradients) = 0;
+};
+
+/// The front end of implementations: calls `Functions`, a class with these members.
+///   static bool supports(ResidualNormProblem const&);   for elements of a floating-point type
+///   template <class Element> static void forward(execution, call, output);
+///   template <class Element> static void backward(execution, call, output, grad_normalized, grad_sum, gradients);
+template <class Functions>
+class ResidualNormFrontEnd final : public ResidualNorm {
+ public:
+  bool supports(ResidualNormProblem const& problem) const override {
+    return problem.dtype != DType::int32 && Functions::supports(problem);
+  }
+  void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
+    kernels::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
+      Functions::template forward<Element>(execution, call, output);
+    });
+  }
+  void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
+                Tensor const& grad_normalized, Tensor const& grad_sum,
+                ResidualNormGradients const& gradients) override {
+    kernels::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
+      Functions::template backward<Element>(execution, call, output, grad_normalized, grad_sum, gradients);
+    });
+  }
 };
 
 }  // namespace heddle

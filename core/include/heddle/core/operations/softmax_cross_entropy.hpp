@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
@@ -11,7 +12,7 @@ struct SoftmaxCrossEntropyProblem {
   std::int64_t local_vocabulary = 0;   ///< columns of the logits: this rank's part of the vocabulary
   std::int64_t global_vocabulary = 0;  ///< over all ranks of the tensor group
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(SoftmaxCrossEntropyProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(SoftmaxCrossEntropyProblem const& problem);
@@ -46,14 +47,14 @@ class SoftmaxCrossEntropy : public Kernel {
   static std::shared_ptr<SoftmaxCrossEntropy> observed(ObservedSelection<SoftmaxCrossEntropy> selection);
   /// statistics = [tokens, 4] in statistics_dtype, of the local columns.
   virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;
-  /// statistics [tokens, 4] = those of the whole vocabulary, from its parts' [parts, tokens, 4].
+  /// statistics [tokens, 4] of the whole vocabulary = its parts' statistics [parts, tokens, 4], combined.
   virtual void combine(Execution& execution, Tensor const& parts, Tensor const& statistics) = 0;
   /// losses = [tokens, 2] in statistics_dtype, from the statistics over the whole vocabulary: the smoothed loss with
   /// the z-loss and the plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                       Tensor const& losses) = 0;
-  /// sums [5] in float64 += those of losses [tokens, 2], in a fixed order (but for `teams` row after row, so that the
-  /// sums of two calls are those of one); the last is left as it is.
+  /// sums [5] in float64 += the sums of losses [tokens, 2], in a fixed order (except in `teams` row after row, so that
+  /// two calls give the same sums as one); the last is left as it is.
   virtual void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
                           Tensor const& sums) = 0;
   /// The last of sums [5] += the rows, of those that are not ignored, in which no logit is higher than the target's;
@@ -67,6 +68,55 @@ class SoftmaxCrossEntropy : public Kernel {
   /// default makes the two passes; an implementation may override it to read and write the logits once.
   virtual void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                                    Tensor const& losses);
+};
+
+/// The front end of implementations: calls the methods' namesakes in `Functions`, static templates. statistics,
+/// gradient and losses_and_gradient, which may be absent, have the logits' element type as their parameter; the others
+/// have that of the statistics.
+template <class Functions>
+class SoftmaxCrossEntropyFrontEnd final : public SoftmaxCrossEntropy {
+  using Call = SoftmaxCrossEntropyCall;
+
+ public:
+  bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }
+  void statistics(Execution& execution, Call const& call, Tensor const& statistics) override {
+    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+      Functions::template statistics<Element>(execution, call, statistics);
+    });
+  }
+  void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
+    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
+      Functions::template combine<Real>(execution, part_statistics, statistics);
+    });
+  }
+  void losses(Execution& execution, Call const& call, Tensor const& statistics, Tensor const& losses) override {
+    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
+      Functions::template losses<Real>(execution, call, statistics, losses);
+    });
+  }
+  void add_losses(Execution& execution, Call const& call, Tensor const& losses, Tensor const& sums) override {
+    kernels::with_real(losses.dtype(),
+                       [&]<class Real>(Real) { Functions::template add_losses<Real>(execution, call, losses, sums); });
+  }
+  void add_correct(Execution& execution, Call const& call, Tensor const& statistics, Tensor const& sums) override {
+    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
+      Functions::template add_correct<Real>(execution, call, statistics, sums);
+    });
+  }
+  void gradient(Execution& execution, Call const& call, Tensor const& statistics, double scale) override {
+    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+      Functions::template gradient<Element>(execution, call, statistics, scale);
+    });
+  }
+  void losses_and_gradient(Execution& execution, Call const& call, double scale, Tensor const& losses) override {
+    if constexpr (requires { Functions::template losses_and_gradient<float>(execution, call, scale, losses); }) {
+      kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+        Functions::template losses_and_gradient<Element>(execution, call, scale, losses);
+      });
+    } else {
+      SoftmaxCrossEntropy::losses_and_gradient(execution, call, scale, losses);
+    }
+  }
 };
 
 }  // namespace heddle

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/base/pair_layout.hpp>
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
@@ -10,10 +11,8 @@ namespace heddle {
 struct TensorOpsProblem {
   DType dtype = DType::float32;
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(TensorOpsProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
-std::string timing_key(TensorOpsProblem const& problem);
 
 /// Angles by which pairs of columns turn (Su et al. 2021).
 struct Rotation {
@@ -54,9 +53,79 @@ class TensorOps : public Kernel {
   /// Rotates pairs of columns of matrix [rows, n * w] in place, those of row r by the angles of position[r], for each
   /// of the n groups of w columns. The matrix's rows may be strided.
   virtual void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) = 0;
+
+ protected:
+  // The front end's checks.
+  static void require_same_shape(Tensor const& from, Tensor const& to, char const* method);
+  static void require_sum_of_squares(Tensor const& tensor, Tensor const& sum);
+  static void require_rotation(Tensor const& matrix, Rotation const& rotation);
+  static void require_row_gather(Tensor const& from, Tensor const& index, Tensor const& to);
+  /// `wide` has a column for each index, `narrow` those that the indices name.
+  static void require_column_gather(Tensor const& wide, Tensor const& index, Tensor const& narrow);
 };
 
 /// Σ x² on the host, by add_sum_of_squares: for checks and reports, because it waits for the kernels.
 double sum_of_squares(TensorOps& operations, Execution& execution, Tensor const& tensor);
+
+/// The front end of implementations: checks the tensors and calls the methods' namesakes in `Functions`, static
+/// templates whose parameter is the element type; copy has two, those of `from` and `to`.
+template <class Functions>
+class TensorOpsFrontEnd final : public TensorOps {
+ public:
+  bool supports(TensorOpsProblem const& problem) const override { return problem.dtype != DType::int32; }
+  void fill(Execution& execution, Tensor const& tensor, double value) override {
+    kernels::with_floating(
+        tensor.dtype(), [&]<class Element>(Element) { Functions::template fill<Element>(execution, tensor, value); });
+  }
+  void add(Execution& execution, Tensor const& into, Tensor const& from) override {
+    require_same_shape(from, into, "add");
+    kernels::with_floating(into.dtype(),
+                           [&]<class Element>(Element) { Functions::template add<Element>(execution, into, from); });
+  }
+  void copy(Execution& execution, Tensor const& from, Tensor const& to) override {
+    require_same_shape(from, to, "copy");
+    kernels::with_floating(from.dtype(), [&]<class From>(From) {
+      kernels::with_floating(to.dtype(),
+                             [&]<class To>(To) { Functions::template copy<From, To>(execution, from, to); });
+    });
+  }
+  void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) override {
+    sums.require(statistics_dtype(matrix.dtype()), Shape{matrix.dim(1)}, "add_column_sums' sums");
+    kernels::with_floating(matrix.dtype(), [&]<class Element>(Element) {
+      Functions::template add_column_sums<Element>(execution, matrix, sums);
+    });
+  }
+  void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& sum) override {
+    require_sum_of_squares(tensor, sum);
+    kernels::with_floating(tensor.dtype(), [&]<class Element>(Element) {
+      Functions::template add_sum_of_squares<Element>(execution, tensor, sum);
+    });
+  }
+  void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
+    require_row_gather(from, index, to);
+    kernels::with_floating(from.dtype(), [&]<class Element>(Element) {
+      Functions::template gather_rows<Element>(execution, from, index, to);
+    });
+  }
+  void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
+    require_column_gather(to, index, from);
+    kernels::with_floating(from.dtype(), [&]<class Element>(Element) {
+      Functions::template gather_columns<Element>(execution, from, index, to);
+    });
+  }
+  void add_gathered_columns(Execution& execution, Tensor const& from, Tensor const& index,
+                            Tensor const& into) override {
+    require_column_gather(from, index, into);
+    kernels::with_floating(into.dtype(), [&]<class Element>(Element) {
+      Functions::template add_gathered_columns<Element>(execution, from, index, into);
+    });
+  }
+  void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) override {
+    require_rotation(matrix, rotation);
+    kernels::with_floating(matrix.dtype(), [&]<class Element>(Element) {
+      Functions::template rotate<Element>(execution, matrix, rotation);
+    });
+  }
+};
 
 }  // namespace heddle

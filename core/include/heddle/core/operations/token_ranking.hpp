@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
@@ -10,10 +11,8 @@ struct TokenRankingProblem {
   DType dtype = DType::float32;       ///< of the logits
   std::int64_t local_vocabulary = 0;  ///< columns of the logits: this rank's part of the vocabulary
 };
-/// The problem in words, for messages.
+/// Describes the problem, for messages.
 std::string describe(TokenRankingProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
-std::string timing_key(TokenRankingProblem const& problem);
 
 struct TokenRankingCall {
   Tensor logits;                 ///< [rows, local vocabulary]
@@ -33,7 +32,7 @@ struct RankingColumns {
 };
 
 /// Ranks the tokens of each row by their logits, so that generation fetches these few numbers and not the logits.
-/// Probabilities are those among the columns of the call; equally likely tokens are ordered by id.
+/// Probabilities are relative to the columns of the call; equally likely tokens are ordered by id.
 class TokenRanking : public Kernel {
  public:
   static constexpr char const* operation = "token_ranking";
@@ -43,6 +42,17 @@ class TokenRanking : public Kernel {
   /// table = [rows, RankingColumns{count}.width()] in float64, contiguous, for a count of at least 1. A row with NaN
   /// or +infinity has a log_sum_exp that is not finite. There is at least one column.
   virtual void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) = 0;
+};
+
+/// The front end of implementations: calls `Functions::rank<Element>(execution, call, table)`.
+template <class Functions>
+class TokenRankingFrontEnd final : public TokenRanking {
+ public:
+  bool supports(TokenRankingProblem const& problem) const override { return problem.dtype != DType::int32; }
+  void rank(Execution& execution, TokenRankingCall const& call, Tensor const& table) override {
+    kernels::with_floating(call.logits.dtype(),
+                           [&]<class Element>(Element) { Functions::template rank<Element>(execution, call, table); });
+  }
 };
 
 }  // namespace heddle

@@ -45,7 +45,7 @@ class TrialTensors {
   /// Dropout at `rate` for `rows` tokens of several samples; none where the rate is 0.
   Dropout dropout(double rate, std::int64_t rows);
 
-  /// Says in words which element was written to that must not be; "" where there is none.
+  /// Describes the first write to an element that must not be written to; "" where there is none.
   std::string damage() const;
 
  private:
@@ -62,6 +62,10 @@ class TrialTensors {
   std::int64_t guards_between_ = 0;
 };
 
+/// The factors by which dropout multiplies a [rows, columns] matrix, row major, by its definition (dropout.hpp); ones
+/// where it is off.
+std::vector<double> dropout_factors(Dropout const& dropout, std::int64_t rows, std::int64_t columns);
+
 /// A result of the calls of a trial.
 struct TrialOutput {
   std::string name;
@@ -69,7 +73,7 @@ struct TrialOutput {
   /// The gradient of this output that backward is given; empty: backward takes none. Its numbers before the calls
   /// count, as backward may overwrite them.
   Tensor upstream{};
-  /// The right values, row major, where the trial knows them by the operation's definition. Empty: those of
+  /// The right values, row major, where the trial knows them by the operation's definition. Empty: the results of
   /// `reference`, or of the implementation itself in float64 where `reference` does not support the problem.
   std::vector<double> expected = {};
 };

@@ -20,8 +20,8 @@ struct Work {
   int part = 0;                   ///< of a pass
 };
 
-/// Is notified of the begin and the end of each piece of work by the thread that does it. Pieces end in the reverse
-/// order of their begins.
+/// Is notified of the start and the end of each piece of work by the thread that does it. Pieces end in the reverse
+/// order of their starts.
 class WorkObserver {
  public:
   virtual ~WorkObserver() = default;

@@ -6,13 +6,11 @@
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/trials/trials.hpp>
 
-#include "dropout_factors.hpp"
-
 namespace heddle {
 
 namespace {
 
-/// The gradient whose memory that of the residual shares (residual_norm.hpp).
+/// The gradient whose memory the residual's gradient shares (residual_norm.hpp).
 enum class Shared : std::uint8_t { nothing, grad_normalized, grad_sum };
 
 /// The parts of a call that it has.
@@ -174,6 +172,12 @@ void add_norm_trials(KernelRegistries& registries, std::string const& kind, Norm
       registries.of<ResidualNorm>().add_trial(
           name, [of, variant](TrialTensors& tensors, DType dtype) { return make_trial(of, variant, tensors, dtype); });
     }
+  }
+}
+
+void add_residual_norm_trials(KernelRegistries& registries) {
+  for (NormTraits const& kind : norm_kinds) {
+    add_norm_trials(registries, std::string(kind.name));
   }
 }
 

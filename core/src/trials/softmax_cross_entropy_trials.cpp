@@ -2,8 +2,7 @@
 
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/tensor/doubles.hpp>
-
-#include "built_in_trials.hpp"
+#include <heddle/core/trials/trials.hpp>
 
 namespace heddle {
 
@@ -50,7 +49,7 @@ SoftmaxCrossEntropyCall make_call(Variant const& variant, TrialTensors& tensors,
   return call;
 }
 
-/// Forward leaves the logits alone; backward replaces those of a second call.
+/// Forward does not change the logits; backward replaces the logits of a second call.
 Trial<SoftmaxCrossEntropy> make_trial(Variant const& variant, TrialTensors& tensors, DType dtype) {
   constexpr double scale = 0.25;
   SoftmaxCrossEntropyCall const call = make_call(variant, tensors, dtype);
@@ -111,7 +110,7 @@ Trial<SoftmaxCrossEntropy> sharded_trial(TrialTensors& tensors, DType dtype) {
 
 }  // namespace
 
-void add_cross_entropy_trials(KernelRegistries& registries) {
+void add_softmax_cross_entropy_trials(KernelRegistries& registries) {
   auto& registry = registries.of<SoftmaxCrossEntropy>();
   for (Variant const& variant : variants) {
     registry.add_trial(fmt::format("{}, {} x {}", variant.name, variant.rows, variant.vocabulary),

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace heddle {
+
+/// The function `name` of the shared library `file` that lies beside libheddle_core.so; it stays loaded for the life of
+/// the process. Throws ConfigError where there is none.
+void* function_beside_core(std::string const& file, char const* name);
+
+}  // namespace heddle
