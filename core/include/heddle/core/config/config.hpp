@@ -17,34 +17,60 @@
 
 namespace heddle {
 
-// One plain struct per TOML section, with one member per key, initialised to the key's default.
-// Only core/src/config/keys.hpp defines the keys' meanings and accepted values; reading, printing, checking,
-// comparing and `describe_config` all follow from it.
+// One plain struct per TOML section, with one member per key, initialised to the key's default. Only
+// core/src/config/schema.cpp lists the keys with their accepted values and meanings: reading, printing, documenting and
+// comparing follow from it.
+
+/// The names of an enumeration's values in the file, in the order of the values.
+template <class Enum>
+inline constexpr int value_names = 0;
 
 /// Where a sublayer's norms stand: on the residual sum (Vaswani et al. 2017), before the branch (Xiong et al. 2020), or
 /// before the branch and on its output, before the residual sum (Ding et al. 2021: sandwich).
 enum class NormPlacement : std::uint8_t { post, pre, both };
+template <>
+inline constexpr std::array<std::string_view, 3> value_names<NormPlacement>{"post", "pre", "both"};
+
 enum class Positions : std::uint8_t { sinusoidal, learned, none, rotary, relative, relative_buckets, alibi };
-/// In the order of the values.
-inline constexpr std::array<std::string_view, 7> position_names{"sinusoidal", "learned",          "none", "rotary",
-                                                                "relative",   "relative_buckets", "alibi"};
+template <>
+inline constexpr std::array<std::string_view, 7> value_names<Positions>{
+    "sinusoidal", "learned", "none", "rotary", "relative", "relative_buckets", "alibi"};
+template <>
+inline constexpr auto value_names<PairLayout> = pair_layout_names;
+
 /// The activations that a layer's backward pass computes again instead of keeping them (Chen et al. 2016): none, those
 /// of its attention sublayers, or all but the layer's input.
 enum class Recompute : std::uint8_t { none, attention, layer };
-enum class Precision : std::uint8_t { float32, bfloat16 };
-enum class OptimizerName : std::uint8_t { adam, adamw };
-enum class Schedule : std::uint8_t { inverse_sqrt, cosine, linear, constant };
-enum class PipelineSchedule : std::uint8_t { one_forward_one_backward, interleaved };
+template <>
+inline constexpr std::array<std::string_view, 3> value_names<Recompute>{"none", "attention", "layer"};
 
-/// The value's name in the TOML file.
-std::string_view name_of(NormPlacement value);
-std::string_view name_of(Positions value);
-std::string_view name_of(Recompute value);
-std::string_view name_of(Precision value);
-std::string_view name_of(OptimizerName value);
-std::string_view name_of(Schedule value);
-std::string_view name_of(ContextMode value);
-std::string_view name_of(PipelineSchedule value);
+enum class Precision : std::uint8_t { float32, bfloat16 };
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<Precision>{"float32", "bfloat16"};
+
+enum class OptimizerName : std::uint8_t { adam, adamw };
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<OptimizerName>{"adam", "adamw"};
+
+enum class Schedule : std::uint8_t { inverse_sqrt, cosine, linear, constant };
+template <>
+inline constexpr std::array<std::string_view, 4> value_names<Schedule>{"inverse_sqrt", "cosine", "linear", "constant"};
+
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<ContextMode>{"ring", "ulysses"};
+
+enum class PipelineSchedule : std::uint8_t { one_forward_one_backward, interleaved };
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<PipelineSchedule>{"1f1b", "interleaved"};
+
+/// The value's name in the file.
+template <class Enum>
+requires requires {
+  value_names<Enum>.size();
+}
+constexpr std::string_view name_of(Enum value) {
+  return value_names<Enum>[static_cast<std::size_t>(value)];
+}
 
 /// Precision of activations.
 constexpr DType dtype_of(Precision precision) {
@@ -67,14 +93,14 @@ struct DataConfig {
 /// Keys of some layers of a stack: `[model.STACK.layer."4-6"]`.
 struct LayerOverride {
   IndexRange layers;      ///< counted from 0, where the file counts from 1
-  Settings settings;      ///< as StackConfig::settings
-  std::string name = {};  ///< the range as it was given, "4-6", for messages; no part of its value
+  Settings settings;      ///< as StackConfig::settings, and "sublayers"
+  std::string name = {};  ///< the range as it was given, "4-6", for messages; not part of its value
 
   bool operator==(LayerOverride const& other) const { return layers == other.layers && settings == other.settings; }
 };
 
-/// `[model.encoder]` or `[model.decoder]`. Settings are named like the keys of [model] that belong to a layer
-/// ("activation", see visit_layer_keys), "sublayers", or a sublayer and its option ("self_attention.kv_heads").
+/// `[model.encoder]` or `[model.decoder]`. Settings are named like the keys of [model] that may differ between layers
+/// ("activation"), or after a sublayer and its option ("self_attention.kv_heads").
 struct StackConfig {
   std::int64_t layers = 6;
   std::vector<std::string> sublayers;         ///< of each layer: names in the layer registry
@@ -84,13 +110,13 @@ struct StackConfig {
   bool operator==(StackConfig const&) const = default;
 };
 
-/// The places where keys of a section were given, "run.toml:3:1: model.heads" by "heads"; no part of its value.
+/// The places where keys of a section were given, "run.toml:3:1: model.heads" by "heads"; not part of its value.
 struct KeyPlaces {
-  std::string section;
+  std::string section = {};
   std::map<std::string, std::string> by_key = {};
 
   bool given(std::string const& key) const { return by_key.contains(key); }
-  /// The beginning of a message about a key: its place and its full name where it was given, "model.heads" where not.
+  /// The start of a message about a key: the place and the name that were given, or "model.heads" if it was not given.
   std::string of(std::string const& key) const;
 
   bool operator==(KeyPlaces const&) const { return true; }
@@ -198,13 +224,11 @@ struct UpdateRule {
 /// `[optimizer.group."NAME"]`: parameters with a rule of their own.
 struct ParameterGroup {
   std::string name;
-  std::vector<std::string> parameters;  ///< patterns of their names, in which * stands for any text
-  UpdateRule rule;                      ///< weight_decay is optimizer.weight_decay where the group does not say
-  std::string origin = {};              ///< where `parameters` was set: "run.toml:3:1"; no part of its value
+  std::vector<std::string> parameters = {};  ///< patterns of their names, in which * matches any text
+  UpdateRule rule = {};                      ///< its weight_decay is optimizer.weight_decay unless the group sets it
+  KeyPlaces places = {};
 
-  bool operator==(ParameterGroup const& other) const {
-    return name == other.name && parameters == other.parameters && rule == other.rule;
-  }
+  bool operator==(ParameterGroup const&) const = default;
 };
 
 struct OptimizerConfig {
@@ -255,7 +279,7 @@ class KernelChoices {
  public:
   struct Choice {
     std::string implementation = "auto";
-    std::string origin = {};  ///< where it was made: "run.toml:3:1"; no part of its value
+    std::string origin = {};  ///< where it was made: "run.toml:3:1"; not part of its value
 
     bool operator==(Choice const& other) const { return implementation == other.implementation; }
   };
@@ -313,13 +337,13 @@ struct ConfigDifference {
 /// The keys by which `after` differs from `before`, in the order of the sections.
 std::vector<ConfigDifference> differences(Config const& before, Config const& after);
 
-/// Reads a TOML file, then applies `overrides`, each "section.key=value" with a TOML value (a text such as "runs/x"
+/// Reads a TOML file, then applies `overrides`, each "section.key=value" with a TOML value (a string such as "runs/x"
 /// needs no quotes). Throws ConfigError that names file, line, column and key (or the override), what is wrong and
 /// what would be right. On return everything has been checked that does not depend on the data, the ranks or the
 /// registries.
 Config load_config(std::string const& path, std::vector<std::string> const& overrides = {});
 
-/// Reads a text as load_config reads a file; `source_name` replaces the file's name in messages.
+/// Reads a string as load_config reads a file; `source_name` replaces the file's name in messages.
 Config parse_config(std::string_view text, std::string_view source_name,
                     std::vector<std::string> const& overrides = {});
 
@@ -329,7 +353,14 @@ std::string to_toml(Config const& config);
 /// Every key with its type, default and meaning, one section after the other.
 std::string describe_config();
 
+/// The lines of describe_config about one key ("train.steps"), or about all keys of a section ("train"). Throws
+/// UsageError, with the nearest names, if there is neither.
+std::string explain_config(std::string const& name);
+
 /// Throws ConfigError for a key that training needs and that is not set.
 void require_supported(Config const& config);
+
+/// A sentence for each value that is possible and probably not meant, such as a warm-up that is longer than the run.
+std::vector<std::string> warnings_about(Config const& config);
 
 }  // namespace heddle
