@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <heddle/core/config/config.hpp>
+#include <heddle/core/config/kernel_choices.hpp>
 
 namespace heddle {
 

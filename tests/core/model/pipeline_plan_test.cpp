@@ -167,11 +167,10 @@ TEST(PipelinePlan, RefusesWhatCannotBeCut) {
                                                    "takes the layers of each stage: 2 of them")));
   EXPECT_THAT(
       planning(model_of(2, 2), stages_of(2, {1, 2})),
-      ThrowsMessage<ConfigError>(HasSubstr("its sum is 3, but the encoder's 2 and the decoder's 2 layers are 4")));
+      ThrowsMessage<ConfigError>(HasSubstr("it adds up to 3, but there are the encoder's 2 and the decoder's 2 layers")));
   EXPECT_THAT(planning(model_of(2, 2), interleaved(2, {2, 2})), ThrowsMessage<ConfigError>(HasSubstr("4 of them")));
-  EXPECT_THAT(
-      planning(model_of(3, 3), interleaved(2, {1, 1, 2, 2})),
-      ThrowsMessage<ConfigError>(HasSubstr("its sums for each stack are 2 and 4, but there are the encoder's 3")));
+  EXPECT_THAT(planning(model_of(3, 3), interleaved(2, {1, 1, 2, 2})),
+              ThrowsMessage<ConfigError>(HasSubstr("it adds up to 2 and 4, but there are the encoder's 3")));
 }
 
 TEST(PipelinePlan, SharesAddUpToOneAndRangesHaveWords) {

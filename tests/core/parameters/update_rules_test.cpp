@@ -91,7 +91,7 @@ TEST(UpdateRules, AModelOfWhichNothingIsTrainedIsRefused) {
   EXPECT_NO_THROW(require_some_trained(config, {"a.x", "b.y"}));
   config.groups = {group("still", {"b.*"}, {.frozen = true}, "run.toml:7:1")};
   EXPECT_NO_THROW(require_some_trained(config, {"a.x", "b.y"}));
-  config.groups.push_back({"other", {"a.*"}, {.frozen = true}, "run.toml:9:1"});
+  config.groups.push_back(group("other", {"a.*"}, {.frozen = true}, "run.toml:9:1"));
   EXPECT_THAT(
       [&] {
         require_some_trained(config, {"a.x", "b.y"});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/core/parallel/mesh.hpp>

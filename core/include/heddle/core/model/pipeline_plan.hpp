@@ -8,6 +8,8 @@
 
 namespace heddle {
 
+struct ParallelConfig;
+
 /// The layers of each pipeline stage. A part is a contiguous range; a micro-batch passes the virtual stages
 /// v = part * stages + stage in order: in an interleaved plan first every stage's part of the first stack, then
 /// every stage's part of the second.
