@@ -91,7 +91,7 @@ Cost SublayerDescription::cost(LayerLoad const& load) const {
 std::string SublayerDescription::refusal(LayerUse const& use) const {
   std::string const key = undeclared(traits.capabilities, use);
   if (!key.empty()) {
-    return fmt::format("{}: the layer {} ({}) does not declare that it computes rightly with {}",
+    return fmt::format("{}: the layer {} ({}) does not declare support for {}",
                        keys->place("sublayers"), name, path, key);
   }
   std::string const reason = traits.refusal ? traits.refusal(*keys, options, use) : "";

@@ -272,7 +272,7 @@ TEST(Config, KeysRememberWhereTheyWereGiven) {
             "--set model.encoder.layer.1.sublayers=[\"feed_forward\"]: model.encoder.layer.1.sublayers");
   ModelConfig elsewhere = model;
   elsewhere.places = {};
-  EXPECT_EQ(elsewhere, model) << "places are no part of the value";
+  EXPECT_EQ(elsewhere, model) << "places are not part of the value";
 }
 
 TEST(Config, KeysOfAStackThatTheModelDoesNotHaveAreFound) {
@@ -313,7 +313,7 @@ TEST(Config, DifferencesAreKeysWithTheirValues) {
   EXPECT_TRUE(differences(after, after).empty());
   Config elsewhere = after;
   elsewhere.model.decoder.overrides[0].settings["activation"].origin = "--set …";
-  EXPECT_EQ(elsewhere, after) << "where a value was set is no part of it";
+  EXPECT_EQ(elsewhere, after) << "where a value was set is not part of it";
 }
 
 constexpr char const* two_groups = R"([optimizer]

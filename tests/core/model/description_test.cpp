@@ -320,8 +320,8 @@ TEST(Description, WhatCannotGenerateIsNamed) {
   ModelDescription const model = describe_model(config, layers);
   EXPECT_EQ(
       model.generation_refusal(),
-      "model.decoder_sublayers: the layer blind (decoder.layers.0.blind) does not declare that it computes rightly "
-      "with generation, token by token");
+      "model.decoder_sublayers: the layer blind (decoder.layers.0.blind) does not declare support for "
+      "generation, token by token");
   EXPECT_THAT([&] { require_translation(model, "train.validate_bleu = true"); },
               ThrowsMessage<ConfigError>(HasSubstr("train.validate_bleu = true needs a model that translates: "
                                                    "model.decoder_sublayers: the layer blind")));
@@ -330,8 +330,8 @@ TEST(Description, WhatCannotGenerateIsNamed) {
   EXPECT_EQ(model.refusal({}), "");
   EXPECT_EQ(
       model.refusal({.devices = true}),
-      "model.encoder_sublayers: the layer blind (encoder.layers.0.blind) does not declare that it computes rightly "
-      "with kernels that run on a device");
+      "model.encoder_sublayers: the layer blind (encoder.layers.0.blind) does not declare support for "
+      "kernels that run on a device");
 }
 
 TEST(Description, AStackWithoutLayersHasTheOptionsOfItsSublayers) {

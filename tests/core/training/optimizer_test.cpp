@@ -23,7 +23,7 @@ class OptimizerTest : public testing::TestWithParam<DType> {
     reset();
   }
 
-  /// Values and gradients as at the beginning.
+  /// Initial values and gradients.
   void reset() {
     set_golden_values(parameters());
     for (Parameter const& parameter : parameters().all()) {

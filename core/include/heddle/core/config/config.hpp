@@ -57,7 +57,7 @@ struct TrainConfig {
   Precision precision = Precision::float32;
   double label_smoothing = 0.1;
   double z_loss = 0.0;      ///< coefficient of log²Z, Z being the sum of a token's exponentiated logits
-  double mask_rate = 0.15;  ///< share of tokens that an encoder alone is to predict
+  double mask_rate = 0.15;  ///< fraction of tokens that an encoder-only model predicts
   std::uint64_t seed = 1;
   bool deterministic = false;
   std::int64_t validate_every = 500;  ///< steps; 0: never

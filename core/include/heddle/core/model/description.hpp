@@ -25,13 +25,13 @@ struct ModelDescription {
   bool has_exit(std::size_t stack, IndexRange const& part) const;
   LayerDescription const& layer(std::int64_t index) const;
 
-  /// Says why a layer cannot be used so, naming layer and key; "" where all can.
+  /// The reason why a layer cannot be used in this way, with layer and key; "" if all can.
   std::string refusal(LayerUse const& use) const;
   /// Whether a layer needs samples with prefixes.
   bool needs_prefixes() const;
-  /// Says why the model cannot be trained, naming layer and key; "" where it can.
+  /// The reason why the model cannot be trained, with layer and key; "" if it can.
   std::string training_refusal() const;
-  /// Says why the model cannot generate text token by token, naming the layer or the key; "" where it can.
+  /// The reason why the model cannot generate text token by token, with the layer or the key; "" if it can.
   std::string generation_refusal() const;
 
   /// "the encoder's 6 and the decoder's 6 layers".
@@ -42,7 +42,7 @@ struct ModelDescription {
 /// model.stacks lists them. Throws as describe_stack does.
 ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry);
 
-/// Says why the model cannot translate: it cannot generate, or has no source to translate from; "" where it can.
+/// The reason why the model cannot translate: it cannot generate, or has no source; "" if it can.
 std::string translation_refusal(ModelDescription const& model);
 
 /// Throws ConfigError where the model cannot translate.

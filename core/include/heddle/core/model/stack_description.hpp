@@ -18,7 +18,7 @@ struct SublayerDescription {
   Side side = Side::source;  ///< of its stack
 
   Cost cost(LayerLoad const& load) const;
-  /// Says why it cannot be used so, naming the layer and the key; "" where it can.
+  /// The reason why it cannot be used in this way, with the layer and the key; "" if it can.
   std::string refusal(LayerUse const& use) const;
 };
 
@@ -29,10 +29,10 @@ struct LayerDescription {
 
   /// Whether the layer's backward pass computes this sublayer's activations again.
   bool recomputes(SublayerDescription const& sublayer) const;
-  /// Of all its sublayers' forward pass, half that of their backward; the pass that computes activations again counts
-  /// as a third of both. Norms and residual sums are not counted.
+  /// The cost of the sublayers' forward pass, which is half that of the backward pass; recomputation counts as a third
+  /// of both. Norms and residual sums are not counted.
   Cost cost(LayerLoad const& load) const;
-  /// Whether one of its sublayers does (LayerTraits).
+  /// Whether one of its sublayers takes positions (LayerTraits).
   bool takes_positions() const;
 };
 
@@ -40,7 +40,7 @@ struct LayerDescription {
 struct StackDescription {
   std::string name;
   Side side = Side::source;
-  std::optional<Side> encoder_side;         ///< that of the stack before this one; none where this is the first
+  std::optional<Side> encoder_side;         ///< the side of the stack before this one; none for the first
   std::shared_ptr<ModelConfig const> keys;  ///< [model] as it holds for the stack itself
   std::vector<LayerDescription> layers;
 
