@@ -3,7 +3,7 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/norm.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
-#include <heddle/core/model/stack_description.hpp>
+#include <heddle/core/model/description.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/operations/work_observer.hpp>
 #include <optional>
@@ -22,9 +22,9 @@ namespace heddle {
 /// called NAME.layers.i.SUBLAYER, its norms NAME.layers.i.SUBLAYER.norm and .output_norm.
 ///
 /// Where a layer's key recompute is "attention", its attention sublayers keep nothing but their input, which the norm
-/// before them keeps, too; where it is "layer", the layer keeps its input only (except in post-LN, also the norm of it).
-/// Their backward pass begins with a second forward pass (Chen et al. 2016), whose masks and messages are those of the
-/// first: gradients are bitwise those without it.
+/// before them keeps, too; where it is "layer", the layer keeps its input only (except in post-LN, also the norm of
+/// it). Their backward pass begins with a second forward pass (Chen et al. 2016), whose masks and messages are those of
+/// the first: gradients are bitwise those without it.
 class ResidualStack {
  public:
   /// Builds the layers `range` of the stack described; the others are other stages'. Except in post-LN, the residual
