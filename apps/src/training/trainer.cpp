@@ -240,7 +240,7 @@ void Trainer::print_start() {
     texts_.say(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
                            setup_.directory.string()));
   }
-  texts_.say(fmt::format("{} parameters, training on {}{}", readable_count(whole_model_->elements()), samples_->words(),
+  texts_.say(fmt::format("{} parameters, training on {}{}", readable_count(whole_model_->elements()), samples_->describe(),
                          batches_->totals().left_out > 0 ? fmt::format(" ({} left out: longer than model.max_length)",
                                                                        readable_count(batches_->totals().left_out))
                                                          : ""));
