@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/model.hpp>
 
@@ -318,20 +319,18 @@ TEST(Description, WhatCannotGenerateIsNamed) {
   EXPECT_EQ(describe_model(config, layers).generation_refusal(), "") << "encoders compute whole sentences";
   config.decoder.sublayers = {"self_attention", "blind"};
   ModelDescription const model = describe_model(config, layers);
-  EXPECT_EQ(
-      model.generation_refusal(),
-      "model.decoder_sublayers: the layer blind (decoder.layers.0.blind) does not declare support for "
-      "generation, token by token");
+  EXPECT_EQ(model.generation_refusal(),
+            "model.decoder_sublayers: the layer blind (decoder.layers.0.blind) does not declare support for "
+            "generation, token by token");
   EXPECT_THAT([&] { require_translation(model, "train.validate_bleu = true"); },
               ThrowsMessage<ConfigError>(HasSubstr("train.validate_bleu = true needs a model that translates: "
                                                    "model.decoder_sublayers: the layer blind")));
   EXPECT_THAT([&] { require_translation(description_of(small_model({"decoder"})), "this command"); },
               ThrowsMessage<ConfigError>(HasSubstr("has no encoder")));
   EXPECT_EQ(model.refusal({}), "");
-  EXPECT_EQ(
-      model.refusal({.devices = true}),
-      "model.encoder_sublayers: the layer blind (encoder.layers.0.blind) does not declare support for "
-      "kernels that run on a device");
+  EXPECT_EQ(model.refusal({.devices = true}),
+            "model.encoder_sublayers: the layer blind (encoder.layers.0.blind) does not declare support for "
+            "kernels that run on a device");
 }
 
 TEST(Description, AStackWithoutLayersHasTheOptionsOfItsSublayers) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/attention.hpp>
 
