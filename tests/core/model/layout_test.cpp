@@ -142,10 +142,9 @@ TEST(Layout, ALayerThatDoesNotDeclareAnAxisIsNamedWithIt) {
     return layout_problem(config, describe_model(config.model, layers), sizes, 64);
   };
   EXPECT_EQ(problem("whole", {1, 2, 2, 1}), "");
-  EXPECT_THAT(
-      problem("whole", {1, 1, 1, 2}),
-      HasSubstr("model.decoder.layer.2.sublayers: the layer whole (decoder.layers.1.whole) does not declare "
-                "support for parallel.tensor = 2"));
+  EXPECT_THAT(problem("whole", {1, 1, 1, 2}),
+              HasSubstr("model.decoder.layer.2.sublayers: the layer whole (decoder.layers.1.whole) does not declare "
+                        "support for parallel.tensor = 2"));
   EXPECT_EQ(problem("rows", {1, 1, 1, 2}), "");
   EXPECT_THAT(problem("rows", {1, 1, 1, 2}, true), HasSubstr("for parallel.sequence_parallel"));
   EXPECT_THAT(problem("long", {1, 1, 2, 1}), HasSubstr("the layer long (decoder.layers.1.long)"));

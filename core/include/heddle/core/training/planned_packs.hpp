@@ -26,7 +26,7 @@ struct DataBounds {
 
 /// The micro-batches that the memory of one rank is planned for.
 struct PlannedPacks {
-  std::vector<Pack> training{};                ///< the micro-batches that need the most memory: this context rank's rows
+  std::vector<Pack> training{};  ///< the micro-batches that need the most memory: this context rank's rows
   std::vector<std::int64_t> micro_batches{1};  ///< numbers of a step's micro-batches on this data rank
   std::int64_t step_tokens = 0;                ///< maximum of a step on this data rank, counted as in SampleBounds
   std::vector<Pack> validation{};              ///< as `training`; empty: nothing is validated
@@ -41,9 +41,9 @@ Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split = {},
 
 /// The largest micro-batches that any data within these bounds can give a rank: both sides full. A data rank's share
 /// is whole samples, so it has at most batch_tokens / data tokens and one sample more. The same holds for the
-/// micro-batches of about equal tokens into which a pipeline cuts it. Validation is not divided by batches: its micro-batches have
-/// train.micro_batch_tokens tokens. With a context group the samples' usual length counts, because ranks have unequal
-/// parts of short samples.
+/// micro-batches of about equal tokens into which a pipeline cuts it. Validation is not divided by batches: its
+/// micro-batches have train.micro_batch_tokens tokens. With a context group the samples' usual length counts, because
+/// ranks have unequal parts of short samples.
 PlannedPacks full_packs(Config const& config, Mesh const& mesh, DataBounds const& bounds = {});
 
 /// The rows of a micro-batch on a context rank, and its tokens on all of them.
