@@ -12,7 +12,7 @@ namespace heddle {
 namespace {
 
 /// A TOML basic string.
-std::string quoted(std::string_view text) {
+std::string toml_string(std::string_view text) {
   std::string result = "\"";
   for (char const letter : text) {
     auto const code = static_cast<unsigned char>(letter);
@@ -110,12 +110,12 @@ std::string to_toml(OptionValue const& value) {
       std::string const text = fmt::format("{}", held);
       return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
     }
-    std::string operator()(std::string const& held) const { return quoted(held); }
+    std::string operator()(std::string const& held) const { return toml_string(held); }
     std::string operator()(std::vector<std::int64_t> const& held) const {
       return fmt::format("[{}]", fmt::join(held, ", "));
     }
     std::string operator()(std::vector<std::string> held) const {
-      std::ranges::transform(held, held.begin(), quoted);
+      std::ranges::transform(held, held.begin(), toml_string);
       return fmt::format("[{}]", fmt::join(held, ", "));
     }
   };
@@ -133,7 +133,7 @@ std::string describe(OptionValue const& value) {
 std::string OptionDescription::accepted() const {
   if (!choices.empty()) {
     std::vector<std::string> names = choices;
-    std::ranges::transform(names, names.begin(), quoted);
+    std::ranges::transform(names, names.begin(), toml_string);
     return fmt::format("{}", fmt::join(names, " or "));
   }
   switch (type) {
@@ -161,7 +161,7 @@ std::string OptionDescription::accepted() const {
 std::string OptionDescription::expected(std::optional<OptionValue> const& value) const {
   auto const* const text = value ? std::get_if<std::string>(&*value) : nullptr;
   std::string const meant = text == nullptr ? "" : nearest_spelling(*text, choices);
-  return meant.empty() ? accepted() : fmt::format("{}; did you mean {}?", accepted(), quoted(meant));
+  return meant.empty() ? accepted() : fmt::format("{}; did you mean {}?", accepted(), toml_string(meant));
 }
 
 std::optional<OptionValue> OptionDescription::converted(OptionValue const& value) const {
