@@ -69,7 +69,7 @@ expect 78 'going on would mix their orders' "$HEDDLE" train run.toml --set train
 # Files that never end, or wait for a writer.
 mkfifo pipe
 for path in /dev/zero pipe; do
-  expect 78 "$path: cannot be read: it is no regular file" "$HEDDLE" train "$path"
+  expect 78 "$path: cannot be read: it is not a regular file" "$HEDDLE" train "$path"
   expect 65 "$path: is no regular file" "$HEDDLE" train run.toml --set run.directory=other --set data.train="$path"
   expect 65 "$path: cannot read this vocabulary model: it is no regular file" \
     "$HEDDLE" prepare --text text/train.en --vocab-model "$path" --out prepared

@@ -2,7 +2,6 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
-#include <heddle/core/config/explain.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
 

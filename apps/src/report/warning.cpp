@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <heddle/core/config/warnings.hpp>
+#include <heddle/core/config/config.hpp>
 #include <iostream>
 
 namespace heddle {

@@ -20,19 +20,6 @@ CheckpointContents contents_for_checkpoint(TrainingState const& state, Config co
 
 namespace {
 
-/// The configuration without the keys of [model] that change no result.
-Config without_recompute(Config config) {
-  config.model.recompute = Recompute::none;
-  for (StackKind const& kind : stack_kinds) {
-    StackConfig& stack = config.model.*kind.config;
-    stack.settings.erase("recompute");
-    for (LayerOverride& layers : stack.overrides) {
-      layers.settings.erase("recompute");
-    }
-  }
-  return config;
-}
-
 /// This rank's shard of a parameter's value or moment, or some elements of it.
 TensorSlice own_slice(Parameter const& parameter, TensorPart part, std::optional<IndexRange> elements = {}) {
   int const axis = parameter.spec.shard.axis;
@@ -184,9 +171,10 @@ bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, D
 }
 
 std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config) {
-  std::vector<ConfigDifference> found =
-      differences(without_recompute(stored_config(checkpoint)), without_recompute(config));
-  std::erase_if(found, [](ConfigDifference const& difference) { return !difference.key.starts_with("model."); });
+  std::vector<ConfigDifference> found = differences(stored_config(checkpoint), config);
+  std::erase_if(found, [](ConfigDifference const& difference) {
+    return !difference.key.starts_with("model.") || difference.key.ends_with("recompute");  // which changes no result
+  });
   return found;
 }
 

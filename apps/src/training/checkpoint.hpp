@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/description.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/state/whole_model.hpp>

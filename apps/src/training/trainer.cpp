@@ -8,7 +8,6 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/core/config/warnings.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/parameters/update_rules.hpp>

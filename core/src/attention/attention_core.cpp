@@ -142,7 +142,7 @@ LayerTraits AttentionCore::traits() {
           {{.name = "kv_heads", .meaning = "heads of keys and values; not given: heads", .min = 1, .max = 4096},
            {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .min = 1, .max = 65536},
            {.name = "query_key_norm",
-            .type = OptionDescription::Type::flag,
+            .type = OptionDescription::Type::boolean,
             .meaning = "a norm on each head's queries and one on its keys; not given: false"}},
       .attends = true,
       .cost = [](ModelConfig const& keys, LayerOptions const& options,

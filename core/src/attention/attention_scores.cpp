@@ -49,7 +49,7 @@ std::vector<LayerTrial> attention_trials() {
 
 std::vector<OptionDescription> score_options() {
   return {{.name = "score",
-           .type = OptionDescription::Type::text,
+           .type = OptionDescription::Type::string,
            .meaning = "of a query and a key; not given: scaled_dot_product",
            .choices = {"scaled_dot_product", "dot_product", "additive", "linear"}},
           {.name = "soft_cap",

@@ -90,7 +90,7 @@ LayerTraits SelfAttention::traits() {
   LayerTraits traits = AttentionCore::traits();
   traits.takes_positions = true;
   traits.options.push_back({.name = "mask",
-                            .type = OptionDescription::Type::text,
+                            .type = OptionDescription::Type::string,
                             .meaning = "keys that a token sees; not given: causal in the decoder",
                             .choices = {"causal", "bidirectional", "prefix"}});
   traits.options.push_back({.name = "window",

@@ -1,26 +1,164 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <sstream>
 #include <system_error>
 
-#include "key_names.hpp"
-#include "reader.hpp"
+#include "document.hpp"
+#include "schema.hpp"
 
 namespace heddle {
 namespace {
+
+/// Reads a document's values into the members of a tree.
+class ConfigReader {
+ public:
+  explicit ConfigReader(ConfigTree& tree) : tree_(tree) {}
+
+  /// Throws ConfigError for a path that no table has, and for a value that its key does not accept.
+  void read(std::string const& path, ConfigDocument::Entry const& entry) const {
+    bool const is_table = entry.node->is_table();
+    bool const named = std::ranges::find(tree_.named, path, &NamedTables::path) != tree_.named.end();
+    if (named || std::ranges::find(tree_.tables, path, &ConfigTable::path) != tree_.tables.end()) {
+      if (!is_table) {
+        fail_table(entry, named ? path + ".\"NAME\"" : path);
+      }
+      return;
+    }
+    ConfigTable const& table = table_of(path, entry);
+    std::string const name = path.substr(table.path.size() + 1);
+    bool const sublayer = table.holds_settings && name.find('.') == std::string::npos;
+    auto const known = std::ranges::find(table.keys, name, [](ConfigKey const& key) { return key.description.name; });
+    if (known == table.keys.end() && is_table && sublayer) {
+      return;  // the table of a sublayer's options
+    }
+    std::optional<ConfigKey> const key = known != table.keys.end() ? *known
+                                         : table.other             ? table.other(name)
+                                                                   : std::nullopt;
+    if (!key) {
+      throw ConfigError(fmt::format("{}: {}", entry.origin, unknown_key(table, name, entry.name)));
+    }
+    set(*key, entry);
+    if (table.places != nullptr) {
+      table.places->by_key[name] = entry.place();
+    }
+  }
+
+ private:
+  [[noreturn]] static void fail_table(ConfigDocument::Entry const& entry, std::string const& path) {
+    throw ConfigError(fmt::format("{} is {}; expected a section: [{}]", entry.place(), describe(*entry.node), path));
+  }
+
+  /// The innermost table that can have the path.
+  ConfigTable const& table_of(std::string const& path, ConfigDocument::Entry const& entry) const {
+    ConfigTable const* best = nullptr;
+    for (ConfigTable const& table : tree_.tables) {
+      if (path.starts_with(table.path + ".") && (best == nullptr || table.path.size() > best->path.size())) {
+        best = &table;
+      }
+    }
+    for (NamedTables const& named : tree_.named) {
+      if (path.starts_with(named.path + ".") && (best == nullptr || named.path.size() > best->path.size())) {
+        fail_table(entry, path);  // the tree has all tables of these names
+      }
+    }
+    if (best == nullptr) {
+      throw ConfigError(fmt::format("{}: {}", entry.origin, unknown_section(path)));
+    }
+    return *best;
+  }
+
+  static void set(ConfigKey const& key, ConfigDocument::Entry const& entry) {
+    auto const value = value_of(*entry.node);
+    auto const converted = value ? key.description.converted(*value) : std::nullopt;
+    if (!converted) {
+      throw ConfigError(fmt::format("{} is {}; expected {}", entry.place(), wrong(*entry.node, key.description),
+                                    key.description.expected(value)));
+    }
+    key.set({*converted, entry.origin, entry.name});
+  }
+
+  /// Describes a value that is not accepted; of a list, its first wrong element.
+  static std::string wrong(toml::node const& node, OptionDescription const& description) {
+    toml::array const* const items = node.as_array();
+    for (std::size_t index = 0; items != nullptr && index < items->size(); ++index) {
+      toml::array single;
+      single.push_back((*items)[index]);
+      auto const value = value_of(single);
+      if (!value || !description.converted(*value)) {
+        return fmt::format("a list whose element {} is {}", index + 1, describe((*items)[index]));
+      }
+    }
+    return describe(node);
+  }
+
+  /// "train.steps or …": the sections' keys of that name; "" if there is none.
+  std::string qualified(std::string const& name) const {
+    std::vector<std::string> names;
+    for (ConfigTable const& table : tree_.tables) {
+      auto const keys = names_of_keys(table.keys);
+      if (table.path.find('.') == std::string::npos && std::ranges::find(keys, name) != keys.end()) {
+        names.push_back(fmt::format("{}.{}", table.path, name));
+      }
+    }
+    return fmt::format("{}", fmt::join(names, " or "));
+  }
+
+  std::string unknown_section(std::string const& name) const {
+    if (std::string const elsewhere = qualified(name); !elsewhere.empty()) {
+      return fmt::format("there is no section [{}]; did you mean the key {}?", name, elsewhere);
+    }
+    std::vector<std::string> sections;
+    for (ConfigTable const& table : tree_.tables) {
+      if (table.path.find('.') == std::string::npos) {
+        sections.push_back(table.path);
+      }
+    }
+    return fmt::format("there is no section [{}]; {}", name, nearest_or_all(name, sections));
+  }
+
+  std::string unknown_key(ConfigTable const& table, std::string const& name, std::string const& given) const {
+    if (std::string const elsewhere = qualified(name); !elsewhere.empty()) {
+      return fmt::format("there is no key {}; did you mean {}?", given, elsewhere);
+    }
+    std::vector<std::string> names = names_of_keys(table.keys);
+    for (auto const& [alias, path] : tree_.aliases) {
+      if (alias.starts_with(table.path + ".") && table.holds_settings) {
+        names.push_back(alias.substr(table.path.size() + 1));
+      }
+    }
+    return fmt::format("there is no key {}; {}", given, nearest_or_all(name, names, table.others));
+  }
+
+  ConfigTree& tree_;
+};
+
+/// Adds the tables whose names the document chooses.
+void add_named_tables(ConfigTree const& tree, ConfigDocument const& document) {
+  for (NamedTables const& named : tree.named) {
+    std::string const prefix = named.path + ".";
+    for (auto const& [path, entry] : document.entries()) {
+      if (path.starts_with(prefix) && path.find('.', prefix.size()) == std::string::npos && entry.node->is_table()) {
+        named.add(path.substr(prefix.size()));
+      }
+    }
+  }
+}
 
 /// Checks that involve more than one key.
 void check_together(Config const& config, ConfigDocument const& document) {
   // For two conflicting keys, the key that the message names: an override rather than the file's, a given one rather
   // than a default.
-  using Key = std::array<char const*, 2>;
-  auto const blamed = [&](Key const& first, Key const& second) {
-    std::string const origin = document.origin(first[0], first[1]);
-    bool const take_first = origin.starts_with("--set") || document.find(second[0], second[1]) == nullptr;
-    return take_first ? origin : document.origin(second[0], second[1]);
+  auto const blamed = [&](std::string const& first, std::string const& second) {
+    std::string const origin = document.origin(first);
+    bool const take_first = origin.starts_with("--set") || !document.entries().contains(second);
+    return take_first ? origin : document.origin(second);
   };
   ModelConfig const& model = config.model;
   TrainConfig const& train = config.train;
@@ -28,28 +166,89 @@ void check_together(Config const& config, ConfigDocument const& document) {
     throw ConfigError(fmt::format(
         "{}: train.micro_batch_tokens = {} is more than train.batch_tokens = {}, of which it is a part; set "
         "it to {} or less",
-        blamed({"train", "batch_tokens"}, {"train", "micro_batch_tokens"}), train.micro_batch_tokens,
-        train.batch_tokens, train.batch_tokens));
+        blamed("train.batch_tokens", "train.micro_batch_tokens"), train.micro_batch_tokens, train.batch_tokens,
+        train.batch_tokens));
   }
   if (model.max_length > train.micro_batch_tokens) {
     throw ConfigError(fmt::format(
         "{}: a sentence of model.max_length = {} tokens does not fit into train.micro_batch_tokens = {}; raise this "
         "or set max_length to {} or less",
-        blamed({"train", "micro_batch_tokens"}, {"model", "max_length"}), model.max_length, train.micro_batch_tokens,
+        blamed("train.micro_batch_tokens", "model.max_length"), model.max_length, train.micro_batch_tokens,
         train.micro_batch_tokens));
   }
 }
 
+void require_each_once(std::vector<std::string> const& sublayers, std::string const& place) {
+  for (auto sublayer = sublayers.begin(); sublayer != sublayers.end(); ++sublayer) {
+    if (std::find(sublayers.begin(), sublayer, *sublayer) != sublayer) {
+      throw ConfigError(
+          fmt::format("{} names \"{}\" twice; each sublayer may occur once in a layer", place, *sublayer));
+    }
+  }
+}
+
+/// The layers that a range names, such as "4-6" or "2".
+IndexRange parse_range(std::string const& name, std::string const& place) {
+  IndexRange range;
+  char const* const end = name.data() + name.size();
+  auto const first = std::from_chars(name.data(), end, range.begin);
+  auto rest = first;
+  range.end = range.begin;
+  if (first.ec == std::errc() && first.ptr != end && *first.ptr == '-') {
+    rest = std::from_chars(first.ptr + 1, end, range.end);
+  }
+  if (rest.ec != std::errc() || rest.ptr != end || range.begin < 1 || range.end < range.begin) {
+    throw ConfigError(
+        fmt::format("{} does not name layers; expected one number or a range such as \"4-6\", counted from 1", place));
+  }
+  return {range.begin - 1, range.end};
+}
+
+/// Gives the overrides of a stack's layers their ranges and sorts them.
+void resolve_ranges(StackConfig& stack, std::string const& stack_name, ConfigDocument const& document) {
+  auto const path = [&](LayerOverride const& entry) {
+    return fmt::format("model.{}.layer.{}", stack_name, entry.name);
+  };
+  auto const place = [&](LayerOverride const& entry) {
+    return fmt::format("{}: {}", document.origin(path(entry)), path(entry));
+  };
+  for (LayerOverride& entry : stack.overrides) {
+    entry.layers = parse_range(entry.name, place(entry));
+    if (entry.layers.end > stack.layers) {
+      throw ConfigError(
+          fmt::format("{} names layers that the {} does not have: it has {}", place(entry), stack_name, stack.layers));
+    }
+    auto const sublayers = entry.settings.find("sublayers");
+    if (sublayers != entry.settings.end()) {
+      Setting const& given = sublayers->second;
+      require_each_once(std::get<std::vector<std::string>>(given.value), given.origin + ": " + given.key);
+    }
+  }
+  std::ranges::sort(stack.overrides, {}, [](LayerOverride const& entry) { return entry.layers.begin; });
+  for (std::size_t index = 1; index < stack.overrides.size(); ++index) {
+    LayerOverride const* wrong = &stack.overrides[index];
+    LayerOverride const* other = &stack.overrides[index - 1];
+    if (wrong->layers.begin < other->layers.end) {
+      if (document.origin(path(*other)).starts_with("--set")) {
+        std::swap(wrong, other);
+      }
+      throw ConfigError(fmt::format("{} overlaps {} ({}); a layer may be in one range", place(*wrong), path(*other),
+                                    document.origin(path(*other))));
+    }
+  }
+}
+
 /// The model's stacks and their layers.
-void check_stacks(ModelConfig const& model) {
+void check_stacks(ModelConfig& model, ConfigDocument const& document) {
   std::vector<std::string> all;
   std::vector<std::string> in_order;
   std::int64_t layers = 0;
   for (auto const& [name, config, predicts] : stack_kinds) {
     all.emplace_back(name);
-    StackConfig const& stack = model.*config;
+    StackConfig& stack = model.*config;
     require_each_once(stack.sublayers, model.place(fmt::format("{}_sublayers", name)));
-    if (std::find(model.stacks.begin(), model.stacks.end(), name) != model.stacks.end()) {
+    resolve_ranges(stack, all.back(), document);
+    if (std::ranges::find(model.stacks, name) != model.stacks.end()) {
       in_order.emplace_back(name);
       layers += stack.layers;
     }
@@ -61,6 +260,23 @@ void check_stacks(ModelConfig const& model) {
   if (layers == 0) {
     throw ConfigError(fmt::format("{} = 0: the model has no layer", model.place(model.stacks.back() + "_layers")));
   }
+  // The first stack has nothing to attend to but itself.
+  std::string const& first = model.stacks.front();
+  if (!model.places.given(first + "_sublayers")) {
+    std::erase((model.*stack_kind(first).config).sublayers, "cross_attention");
+  }
+}
+
+void check_groups(OptimizerConfig& optimizer, ConfigDocument const& document) {
+  for (ParameterGroup& group : optimizer.groups) {
+    if (!group.places.given("weight_decay")) {
+      group.rule.weight_decay = optimizer.weight_decay;
+    }
+    if (group.parameters.empty()) {
+      throw ConfigError(fmt::format("{}: {} names no parameters; for example parameters = [\"encoder.*\"]",
+                                    document.origin(group.places.section), group.places.section));
+    }
+  }
 }
 
 /// Digests, one for each path.
@@ -68,70 +284,54 @@ void check_plugins(PluginsConfig const& plugins, ConfigDocument const& document)
   auto const is_digest = [](std::string const& text) {
     return text.empty() || (text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos);
   };
-  std::string const where = document.origin("plugins", "sha256");
+  std::string const where = document.origin("plugins.sha256");
   if (!plugins.sha256.empty() && plugins.sha256.size() != plugins.paths.size()) {
     throw ConfigError(
         fmt::format("{}: plugins.sha256 has {} digests for {} plugins.paths; expected one for each, \"\" for any file",
                     where, plugins.sha256.size(), plugins.paths.size()));
   }
-  for (std::string const& digest : plugins.sha256) {
-    if (!is_digest(digest)) {
-      throw ConfigError(fmt::format(
-          "{}: plugins.sha256 has \"{}\"; expected 64 hexadecimal digits in lower case, as sha256sum prints", where,
-          digest));
-    }
+  auto const wrong = std::ranges::find_if_not(plugins.sha256, is_digest);
+  if (wrong != plugins.sha256.end()) {
+    throw ConfigError(
+        fmt::format("{}: plugins.sha256 has \"{}\"; expected 64 hexadecimal digits in lower case, as sha256sum prints",
+                    where, *wrong));
   }
 }
 
-/// Removes the cross-attention of the first stack, which has nothing to attend to, unless its sublayers were given.
-void drop_cross_attention_of_the_first_stack(ModelConfig& model) {
-  std::string const& first = model.stacks.front();
-  if (!model.places.given(first + "_sublayers")) {
-    std::erase((model.*stack_kind(first).config).sublayers, "cross_attention");
+/// Resolves defaults that depend on other keys and the ranges of layers, and checks keys that depend on each other.
+void complete_and_check(Config& config, ConfigDocument const& document) {
+  TrainConfig& train = config.train;
+  if (!train.places.given("micro_batch_tokens")) {
+    train.micro_batch_tokens = std::min(train.micro_batch_tokens, train.batch_tokens);
   }
+  check_together(config, document);
+  check_stacks(config.model, document);
+  check_groups(config.optimizer, document);
+  check_plugins(config.plugins, document);
 }
 
-/// An entry for every operation that [kernels] names, with its place.
-void add_operations(KernelChoices& kernels, ConfigDocument const& document) {
-  toml::table const* const keys = document.table()["kernels"].as_table();
-  if (keys == nullptr) {
-    return;
-  }
-  for (auto const& [name, value] : *keys) {
-    std::string const operation(name.str());
-    if (operation != "cache") {
-      kernels.choose(operation, "auto", document.origin("kernels", operation));
-    }
+void require_given(std::string_view key, bool given, std::string_view example) {
+  if (!given) {
+    throw ConfigError(fmt::format("{} is not set, and training needs it; for example {} = \"{}\"", key, key, example));
   }
 }
 
 }  // namespace
 
-void ConfigReader::fail(char const* name, std::string const& wrong, std::string const& right) const {
-  throw ConfigError(
-      fmt::format("{}: {}.{} is {}; expected {}", document_.origin(section_, name), section_, name, wrong, right));
-}
-
 Config parse_config(std::string_view text, std::string_view source_name, std::vector<std::string> const& overrides) {
-  ConfigDocument document(text, source_name);
-  KeyNames().require_known(document);
+  Config config;
+  ConfigTree empty = config_tree(config);
+  ConfigDocument document(text, source_name, empty.aliases);
   for (std::string const& override_text : overrides) {
     document.apply(override_text);
   }
-  Config config;
-  add_operations(config.kernels, document);
-  ConfigReader reader(document);
-  config_keys::visit_config(reader, config);
-  config.model.places = places_of_model(document);
-  config.train.places = places_of(document, "train");
-  config.parallel.places = places_of(document, "parallel");
-  if (document.find("train", "micro_batch_tokens") == nullptr) {
-    config.train.micro_batch_tokens = std::min(config.train.micro_batch_tokens, config.train.batch_tokens);
+  add_named_tables(empty, document);
+  ConfigTree tree = config_tree(config);
+  ConfigReader const reader(tree);
+  for (auto const& [path, entry] : document.entries()) {
+    reader.read(path, entry);
   }
-  check_together(config, document);
-  check_stacks(config.model);
-  check_plugins(config.plugins, document);
-  drop_cross_attention_of_the_first_stack(config.model);
+  complete_and_check(config, document);
   return config;
 }
 
@@ -142,7 +342,7 @@ Config load_config(std::string const& path, std::vector<std::string> const& over
   if (!std::filesystem::exists(path, problem)) {
     reason = problem ? problem.message() : std::generic_category().message(ENOENT) + relative_to(path);
   } else if (!std::filesystem::is_regular_file(path, problem)) {
-    reason = "it is no regular file";  // one that never ends, or that waits for a writer
+    reason = "it is not a regular file";  // one that never ends, or that waits for a writer
   } else if (std::filesystem::file_size(path, problem) > max_bytes) {
     reason = "it is larger than 16 MiB";
   }
@@ -157,6 +357,32 @@ Config load_config(std::string const& path, std::vector<std::string> const& over
   std::ostringstream text;
   text << file.rdbuf();
   return parse_config(text.str(), path, overrides);
+}
+
+void require_supported(Config const& config) {
+  require_given("run.directory", !config.run.directory.empty(), "runs/first");
+  require_given("data.train", !config.data.train.empty(), "data/demo/train.h5");
+  if (config.train.validate_every > 0) {
+    require_given("data.valid", !config.data.valid.empty(), "data/demo/valid.h5");
+  }
+}
+
+std::vector<std::string> warnings_about(Config const& config) {
+  std::vector<std::string> warnings;
+  std::int64_t const warmup = config.optimizer.warmup_steps;
+  std::int64_t const steps = config.train.steps;
+  if (warmup == 0) {
+    warnings.emplace_back(
+        "optimizer.warmup_steps = 0: the first steps take the whole learning rate, with which Transformers often "
+        "diverge; expected some hundreds of steps");
+  }
+  if (warmup > steps) {
+    warnings.push_back(fmt::format(
+        "optimizer.warmup_steps = {} is longer than the run, train.steps = {}: the learning rate grows up to the end "
+        "and reaches only {:.2g} of optimizer.learning_rate = {}; expected a warm-up of some percent of the run",
+        warmup, steps, static_cast<double>(steps) / static_cast<double>(warmup), config.optimizer.learning_rate));
+  }
+  return warnings;
 }
 
 }  // namespace heddle

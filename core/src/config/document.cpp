@@ -6,78 +6,59 @@
 #include <heddle/core/base/error.hpp>
 #include <utility>
 
-#include "key_names.hpp"
-#include "stacks.hpp"
-#include "values.hpp"
-
 namespace heddle {
 namespace {
 
-/// A value in the form of the command line: TOML, or a text without its quotes.
+/// A value in the form of the command line: TOML, or a string without its quotes.
 toml::table parse_override_value(std::string const& value, std::string const& where) {
   try {
     return toml::parse("value = " + value);
   } catch (toml::parse_error const&) {
-    // An error here means a text without quotes; but a mistyped list or string is reported, not taken for a text.
+    // An error here means a string without quotes; but a mistyped list or string is reported, not taken for a string.
     if (value.empty() || value.find_first_of("[\"'{") == 0 || value.find('\n') != std::string::npos) {
-      throw ConfigError(where + ": the value is no TOML value; for example 3, 0.1, true, \"text\", [\"a\", \"b\"]");
+      throw ConfigError(where + ": the value is not a TOML value; for example 3, 0.1, true, \"text\", [\"a\", \"b\"]");
     }
   }
   try {
-    return toml::parse("value = " + config_values::toml_string(value));
+    return toml::parse("value = " + to_toml(OptionValue(value)));
   } catch (toml::parse_error const& error) {
     throw ConfigError(fmt::format("{}: {}", where, error.description()));
   }
 }
 
-/// A key without the quotes of its parts: decoder.layer."4-6".heads is decoder.layer.4-6.heads. Throws ConfigError for
-/// a part with a dot, which cannot be told from two parts.
-std::string without_quotes(std::string const& key, std::string const& where) {
-  std::string plain;
-  bool quoted = false;
-  for (char const letter : key) {
-    if (letter == '.' && quoted) {
-      throw ConfigError(where + ": a name with a dot can be given in the file only");
-    }
-    if (letter == '"') {
-      quoted = !quoted;
-    } else {
-      plain += letter;
-    }
-  }
-  if (quoted) {
+/// A key without the quotes of its parts: decoder.layer."4-6".heads is decoder.layer.4-6.heads.
+std::string without_quotes(std::string key, std::string const& where) {
+  if (std::ranges::count(key, '"') % 2 != 0) {
     throw ConfigError(where + ": a quotation mark of the key has no second one");
   }
-  return plain;
+  std::erase(key, '"');
+  return key;
+}
+
+std::string trimmed(std::string text) {
+  text.erase(0, std::min(text.find_first_not_of(" \t"), text.size()));
+  text.erase(text.find_last_not_of(" \t") + 1);
+  return text;
 }
 
 }  // namespace
 
 std::string describe(toml::node const& node) {
-  switch (node.type()) {
-    case toml::node_type::table:
-      return "a table";
-    case toml::node_type::array:
-      return node.as_array()->empty() ? "an empty list" : "a list";
-    case toml::node_type::string:
-      return fmt::format("the text {}", config_values::toml_string(**node.as_string()));
-    case toml::node_type::integer:
-      return fmt::format("the integer {}", **node.as_integer());
-    case toml::node_type::floating_point:
-      return fmt::format("the number {}", config_values::text_of(**node.as_floating_point(), config_keys::Range{}));
-    case toml::node_type::boolean:
-      return fmt::format("the truth value {}", **node.as_boolean());
-    default:
-      return "a date or time";
+  if (auto const value = value_of(node)) {
+    return describe(*value);
   }
+  return node.is_table() ? "a table" : node.is_array() ? "a list" : "a date or time";
 }
 
-ConfigDocument::ConfigDocument(std::string_view text, std::string_view source_name) : source_name_(source_name) {
+ConfigDocument::ConfigDocument(std::string_view text, std::string_view source_name,
+                               std::map<std::string, std::string> aliases)
+    : source_name_(source_name), aliases_(std::move(aliases)) {
   try {
-    table_ = toml::parse(text);
+    parsed_.push_back(toml::parse(text));
   } catch (toml::parse_error const& error) {
-    throw ConfigError(fmt::format("{}: no valid TOML: {}", at(error.source().begin), error.description()));
+    throw ConfigError(fmt::format("{}: not valid TOML: {}", at(error.source().begin), error.description()));
   }
+  insert_all("", parsed_.front(), "");
 }
 
 void ConfigDocument::apply(std::string const& override_text) {
@@ -87,122 +68,78 @@ void ConfigDocument::apply(std::string const& override_text) {
   if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
     throw ConfigError(where + ": expected section.key=value, for example train.steps=1000");
   }
-  auto const trimmed = [](std::string text) {
-    text.erase(0, std::min(text.find_first_not_of(" \t"), text.size()));
-    text.erase(text.find_last_not_of(" \t") + 1);
-    return text;
-  };
-  std::string const section = trimmed(override_text.substr(0, dot));
-  std::string const key = without_quotes(trimmed(override_text.substr(dot + 1, equals - dot - 1)), where);
-  KeyNames().require_known(section, key, where);
-  toml::table value = parse_override_value(trimmed(override_text.substr(equals + 1)), where);
-  toml::node const* const given = value.get("value");
-  if (given == nullptr || value.size() != 1) {
+  std::string const name = without_quotes(
+      trimmed(override_text.substr(0, dot)) + "." + trimmed(override_text.substr(dot + 1, equals - dot - 1)), where);
+  toml::table& value = parsed_.emplace_back(parse_override_value(trimmed(override_text.substr(equals + 1)), where));
+  if (value.get("value") == nullptr || value.size() != 1) {
     throw ConfigError(where + ": expected one value");
   }
-  if (section == "model") {
-    drop_other_spelling(key, *given);
-  }
-  set(section, parts_of(key), *given, where);
-  overridden_[section + "." + key] = where;
-}
-
-void ConfigDocument::drop_other_spelling(std::string const& key, toml::node const& value) {
-  if (toml::table const* const keys = value.as_table()) {
-    for (auto const& [inner, inner_value] : *keys) {
-      drop_other_spelling(fmt::format("{}.{}", key, inner.str()), inner_value);
+  static toml::table const empty;
+  for (std::size_t end = name.find('.'); end != std::string::npos; end = name.find('.', end + 1)) {
+    std::string const parent = name.substr(0, end);
+    Entry const& entry = entries_.try_emplace(parent, Entry{parent, where, &empty}).first->second;
+    if (!entry.node->is_table()) {
+      throw ConfigError(fmt::format("{}: {} is not a table", where, parent));
     }
   }
-  std::optional<std::string> const other = other_spelling(key);
-  if (!other) {
-    return;
-  }
-  std::vector<std::string> const parts = parts_of(*other);
-  toml::node* const parent = parts.size() == 1 ? table_.get("model") : table_["model"][parts.front()].node();
-  if (parent != nullptr && parent->is_table()) {
-    parent->as_table()->erase(parts.back());
-  }
-  overridden_.erase("model." + *other);
+  std::erase_if(entries_, [&](auto const& entry) { return entry.second.name.starts_with(name + "."); });
+  insert(name, *value.get("value"), where, true);
 }
 
-void ConfigDocument::set(std::string const& section, std::vector<std::string> const& path, toml::node const& value,
-                         std::string const& where) {
-  toml::table* keys = table_.emplace<toml::table>(section).first->second.as_table();
-  for (std::size_t part = 0; part + 1 < path.size(); ++part) {
-    keys = keys->emplace<toml::table>(path[part]).first->second.as_table();
-    if (keys == nullptr) {
-      throw ConfigError(fmt::format("{}: {} is no table", where, path[part]));
-    }
+void ConfigDocument::insert(std::string const& name, toml::node const& node, std::string const& origin,
+                            bool overrides) {
+  Entry const entry{name, origin, &node};
+  auto const [found, added] = entries_.try_emplace(path_of(name), entry);
+  if (!added && !overrides) {
+    Entry const& other = found->second;
+    throw ConfigError(
+        fmt::format("{} is also given as {} ({}); leave out one of the two", entry.place(), other.name, other.origin));
   }
-  keys->insert_or_assign(path.back(), value);
+  found->second = entry;
+  if (node.is_table()) {
+    insert_all(name + ".", *node.as_table(), overrides ? origin : "");
+  }
 }
 
-toml::node const* ConfigDocument::find(std::string const& section, std::string const& key) const {
-  toml::node const* node = table_.get(section);
-  for (std::string const& part : parts_of(key)) {
-    node = node == nullptr || !node->is_table() ? nullptr : node->as_table()->get(part);
+void ConfigDocument::insert_all(std::string const& name, toml::table const& table, std::string const& override_origin) {
+  for (auto const& [key, node] : table) {
+    std::string const part(key.str());
+    std::string const origin = override_origin.empty() ? at(key.source().begin) : override_origin;
+    if (part.empty() || part.find('.') != std::string::npos) {
+      throw ConfigError(fmt::format("{}: {} is not a valid name here; a name has letters and no dot", origin,
+                                    to_toml(OptionValue(name + part))));
+    }
+    insert(name + part, node, origin, !override_origin.empty());
   }
-  return node;
 }
 
-std::string ConfigDocument::origin(std::string const& section, std::string const& key) const {
-  std::vector<std::string> parts = parts_of(key);
-  for (std::string path = key; !parts.empty(); path = fmt::format("{}", fmt::join(parts, "."))) {
-    // All keys of a table given by an override come from that override.
-    auto const found = overridden_.find(section + "." + path);
-    if (found != overridden_.end()) {
-      return found->second;
-    }
-    parts.pop_back();
-  }
-  parts = parts_of(key);
-  std::string const last = parts.back();
-  parts.pop_back();
-  toml::node const* node = table_.get(section);
-  for (std::string const& part : parts) {
-    node = node == nullptr || !node->is_table() ? nullptr : node->as_table()->get(part);
-  }
-  if (node != nullptr && node->is_table()) {
-    auto const entry = node->as_table()->find(last);
-    if (entry != node->as_table()->end() && entry->first.source().begin) {
-      return at(entry->first.source().begin);
-    }
-  }
-  // A table that the file does not have comes from an override of one of its keys.
-  std::string const inside = section + "." + key + ".";
-  auto const found = overridden_.lower_bound(inside);
-  return found != overridden_.end() && found->first.starts_with(inside) ? found->second : source_name_;
+std::string ConfigDocument::path_of(std::string const& name) const {
+  auto const alias = aliases_.find(name);
+  return alias == aliases_.end() ? name : alias->second;
+}
+
+std::string ConfigDocument::origin(std::string const& path) const {
+  auto const found = entries_.find(path);
+  return found == entries_.end() ? source_name_ : found->second.origin;
 }
 
 std::string ConfigDocument::at(toml::source_position const& position) const {
   return position ? fmt::format("{}:{}:{}", source_name_, position.line, position.column) : source_name_;
 }
 
-std::vector<std::string> parts_of(std::string const& path) {
-  std::vector<std::string> parts{""};
-  for (char const letter : path) {
-    if (letter == '.') {
-      parts.emplace_back();
-    } else {
-      parts.back() += letter;
-    }
-  }
-  return parts;
-}
-
 std::optional<OptionValue> value_of(toml::node const& node) {
   if (toml::array const* const items = node.as_array()) {
     std::vector<std::int64_t> counts;
-    std::vector<std::string> texts;
+    std::vector<std::string> strings;
     for (toml::node const& item : *items) {
       if (item.is_integer()) {
         counts.push_back(**item.as_integer());
       } else if (item.is_string()) {
-        texts.push_back(**item.as_string());
+        strings.push_back(**item.as_string());
       }
     }
-    if (texts.size() == items->size()) {
-      return texts;
+    if (strings.size() == items->size()) {
+      return strings;
     }
     return counts.size() == items->size() ? std::optional<OptionValue>(counts) : std::nullopt;
   }

@@ -2,6 +2,7 @@
 
 #include <toml++/toml.h>
 
+#include <deque>
 #include <heddle/core/config/options.hpp>
 #include <map>
 #include <optional>
@@ -11,42 +12,45 @@
 
 namespace heddle {
 
-/// A TOML file and its overrides as one table, with the origin of each value. Keys of tables inside sections have
-/// paths with dots ("decoder.layer.4-6.activation").
+/// The values and tables of a TOML file and its overrides by their paths: "model.decoder.layer.4-6.activation".
 class ConfigDocument {
  public:
-  ConfigDocument(std::string_view text, std::string_view source_name);
+  struct Entry {
+    std::string name;    ///< the path as it was given: "model.decoder.layers" of "model.decoder_layers"
+    std::string origin;  ///< "run.toml:3:1", "--set train.steps=x"
+    toml::node const* node;
 
-  /// "section.key=value"; see load_config.
+    /// The start of a message about the entry.
+    std::string place() const { return origin + ": " + name; }
+  };
+
+  /// `aliases`: other spellings of paths. Throws ConfigError for text that is not TOML and for a key in both spellings.
+  ConfigDocument(std::string_view text, std::string_view source_name, std::map<std::string, std::string> aliases);
+
+  /// "section.key=value"; see load_config. Replaces what the path and its other spelling had before.
   void apply(std::string const& override_text);
 
-  toml::table const& table() const { return table_; }
-  /// The value of `section`.`key`, or null where it was not given.
-  toml::node const* find(std::string const& section, std::string const& key) const;
-  /// "run.toml:3:1" or "--set train.steps=x"; the file's name alone for a key that was not given.
-  std::string origin(std::string const& section, std::string const& key) const;
-  /// "run.toml:3:1" of a position in the file.
-  std::string at(toml::source_position const& position) const;
+  std::map<std::string, Entry> const& entries() const { return entries_; }
+  /// Where the path was given; the file's name if it was not.
+  std::string origin(std::string const& path) const;
 
  private:
-  /// Sets a key below `table_`, making the tables on the way.
-  void set(std::string const& section, std::vector<std::string> const& path, toml::node const& value,
-           std::string const& where);
-  /// Removes the file's or an earlier override's other spelling of a key of [model] that an override gives.
-  void drop_other_spelling(std::string const& key, toml::node const& value);
+  std::string at(toml::source_position const& position) const;
+  void insert(std::string const& name, toml::node const& node, std::string const& origin, bool overrides);
+  void insert_all(std::string const& name, toml::table const& table, std::string const& override_origin);
+  /// The path without `aliases`.
+  std::string path_of(std::string const& name) const;
 
   std::string source_name_;
-  toml::table table_;
-  std::map<std::string, std::string> overridden_;  ///< "section.key" → the override
+  std::map<std::string, std::string> aliases_;
+  std::deque<toml::table> parsed_;  ///< the file, then one for each override
+  std::map<std::string, Entry> entries_;
 };
 
 /// The value of a node; none for a table, a date, a time and a mixed list.
 std::optional<OptionValue> value_of(toml::node const& node);
 
-/// A short description of a value for a message: its type and, if short, its text in the file.
+/// A short description of a value for messages: its type and, unless it is a list, its text in the file.
 std::string describe(toml::node const& node);
-
-/// The parts of a path between its dots.
-std::vector<std::string> parts_of(std::string const& path);
 
 }  // namespace heddle

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <heddle/core/base/operation_names.hpp>
-#include <heddle/core/config/config.hpp>
+#include <heddle/core/config/kernel_choices.hpp>
 
 namespace heddle {
 

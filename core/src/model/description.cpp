@@ -1,12 +1,81 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/model/description.hpp>
+#include <span>
 
 namespace heddle {
 
 namespace {
+
+/// The key or the way of computing that is asked for and not declared; "" where all are declared.
+std::string undeclared(LayerCapabilities const& capabilities, LayerUse const& use) {
+  if (use.tensor > 1 && !capabilities.tensor) {
+    return fmt::format("parallel.tensor = {}", use.tensor);
+  }
+  if (use.tensor > 1 && use.sequence_parallel && !capabilities.sequence) {
+    return "parallel.sequence_parallel";
+  }
+  if (use.context > 1 && !capabilities.context) {
+    return fmt::format("parallel.context = {}", use.context);
+  }
+  if (use.decode && !capabilities.decode) {
+    return "generation, token by token";
+  }
+  return use.devices && !capabilities.devices ? "kernels that run on a device" : "";
+}
+
+/// Options of a sublayer that no layer among `layers` has, nor `names`, are an error. `who`: "the encoder does",
+/// "layers 4-6 of it do".
+void require_used(Settings const& settings, std::span<LayerDescription const> layers, std::string const& who,
+                  std::vector<std::string> names = {}) {
+  for (LayerDescription const& layer : layers) {
+    for (SublayerDescription const& sublayer : layer.sublayers) {
+      if (std::find(names.begin(), names.end(), sublayer.name) == names.end()) {
+        names.push_back(sublayer.name);
+      }
+    }
+  }
+  for (auto const& [key, setting] : settings) {
+    std::size_t const dot = key.find('.');
+    std::string const sublayer = key.substr(0, dot);
+    if (dot != std::string::npos && std::find(names.begin(), names.end(), sublayer) == names.end()) {
+      throw ConfigError(fmt::format("{}: {} is an option of {}, which {} not have; {}", setting.origin, key, sublayer,
+                                    who, nearest_or_all(sublayer, names)));
+    }
+  }
+}
+
+/// `sublayers` are those of a layer without keys of its own, which a stack without layers would have.
+void require_used(StackConfig const& stack, std::string const& name, std::vector<LayerDescription> const& layers,
+                  std::vector<std::string> const& sublayers) {
+  std::span<LayerDescription const> const all(layers);
+  require_used(stack.settings, all, fmt::format("the {} does", name),
+               layers.empty() ? sublayers : std::vector<std::string>());
+  for (LayerOverride const& entry : stack.overrides) {
+    auto const [begin, end] = entry.layers;
+    auto const some = all.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    require_used(entry.settings, some,
+                 end == begin + 1 ? fmt::format("layer {} of the {} does", end, name)
+                                  : fmt::format("layers {}-{} of the {} do", begin + 1, end, name));
+  }
+}
+
+/// Positions that act in attention are not lost in a stack that has none.
+void require_positions_taken(ModelConfig const& model, std::string const& name,
+                             std::vector<LayerDescription> const& layers) {
+  bool const taken =
+      std::any_of(layers.begin(), layers.end(), [](LayerDescription const& layer) { return layer.takes_positions(); });
+  if (act_in_attention(model.positions) && !layers.empty() && !taken) {
+    throw ConfigError(
+        fmt::format("{} = \"{}\" acts in self_attention, but no layer of the {} has a sublayer that takes positions; "
+                    "\"sinusoidal\", \"learned\" and \"none\" need none",
+                    model.place("positions"), name_of(model.positions), name));
+  }
+}
 
 /// The layer of the one list to which a boundary of a stack belongs.
 std::int64_t clamped(std::int64_t index, std::int64_t layers) {
@@ -29,6 +98,74 @@ std::optional<std::string> unsupported_in(StackDescription const& stack, LayerUs
 }
 
 }  // namespace
+
+Cost SublayerDescription::cost(LayerLoad const& load) const {
+  if (traits.cost) {
+    LayerLoad own = load;
+    own.side = side;
+    return traits.cost(*keys, options, own);
+  }
+  return linear_cost(load, keys->d_model, keys->d_ff) + linear_cost(load, keys->d_ff, keys->d_model);
+}
+
+std::optional<std::string> SublayerDescription::unsupported_reason(LayerUse const& use) const {
+  std::string const key = undeclared(traits.capabilities, use);
+  if (!key.empty()) {
+    return fmt::format("{}: the layer {} ({}) does not declare support for {}", keys->place("sublayers"), name, path,
+                       key);
+  }
+  auto const reason = traits.unsupported_reason ? traits.unsupported_reason(*keys, options, use) : std::nullopt;
+  return reason ? std::optional(fmt::format("{} ({})", *reason, path)) : std::nullopt;
+}
+
+bool LayerDescription::recomputes(SublayerDescription const& sublayer) const {
+  return keys->recompute == Recompute::layer || (keys->recompute == Recompute::attention && sublayer.traits.attends);
+}
+
+Cost LayerDescription::cost(LayerLoad const& load) const {
+  Cost sum;
+  for (SublayerDescription const& each : sublayers) {
+    sum += (recomputes(each) ? 4.0 / 3 : 1.0) * each.cost(load);
+  }
+  return sum;
+}
+
+bool LayerDescription::takes_positions() const {
+  return std::any_of(sublayers.begin(), sublayers.end(),
+                     [](SublayerDescription const& sublayer) { return sublayer.traits.takes_positions; });
+}
+
+StackDescription describe_stack(ModelConfig const& model, StackKind const& kind, LayerRegistry const& registry) {
+  std::string const name(kind.name);
+  Side const side = kind.predicts ? Side::target : Side::source;
+  StackMember const stack = kind.config;
+  auto const keys_of = [&](std::int64_t layer) {
+    return std::make_shared<ModelConfig const>(layer_config(model, stack, layer));
+  };
+  StackDescription description{.name = name, .side = side, .encoder_side = {}, .keys = keys_of(-1), .layers = {}};
+  for (std::int64_t index = 0; index < (model.*stack).layers; ++index) {
+    LayerDescription layer{keys_of(index), {}};
+    for (std::string const& sublayer : (*layer.keys.*stack).sublayers) {
+      std::string const path = fmt::format("{}.layers.{}.{}", name, index, sublayer);
+      LayerRegistry::Entry const& entry = registry.at(sublayer, layer.keys->place("sublayers"));
+      LayerOptions options = layer_options(model.*stack, name, index, sublayer);
+      options.check(entry.traits.options);
+      layer.sublayers.push_back({sublayer, path, layer.keys, std::move(options), entry.traits, side});
+      // Keys and options that do not go together are found now, not when the layer is built.
+      layer.sublayers.back().cost({});
+    }
+    description.layers.push_back(std::move(layer));
+  }
+  if (description.layers.empty()) {
+    for (std::string const& sublayer : (*description.keys.*stack).sublayers) {
+      auto const& traits = registry.at(sublayer, description.keys->place("sublayers")).traits;
+      layer_options(model.*stack, name, -1, sublayer).check(traits.options);
+    }
+  }
+  require_used(model.*stack, name, description.layers, (*description.keys.*stack).sublayers);
+  require_positions_taken(model, name, description.layers);
+  return description;
+}
 
 std::int64_t ModelDescription::layers() const {
   std::int64_t count = 0;

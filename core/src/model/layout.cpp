@@ -126,53 +126,43 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
   }
 }
 
-namespace {
-
-/// Notes on keys that other kinds of positions than the model's have.
-void note_positions(ModelConfig const& model, std::vector<std::string>& notes) {
-  ModelConfig const defaults;
-  auto const note = [&](bool set, std::string const& key, std::vector<Positions> const& kinds) {
-    if (!set || std::find(kinds.begin(), kinds.end(), model.positions) != kinds.end()) {
-      return;
-    }
-    std::string names;
-    for (Positions const kind : kinds) {
-      names += fmt::format("{}\"{}\"", names.empty() ? "" : " or ", name_of(kind));
-    }
-    notes.push_back(fmt::format("{} has no effect where model.positions is not {}", model.place(key), names));
-  };
-  note(model.max_distance != defaults.max_distance, "max_distance", {Positions::relative, Positions::relative_buckets});
-  note(model.position_buckets != defaults.position_buckets, "position_buckets", {Positions::relative_buckets});
-  note(model.rotary_base != defaults.rotary_base, "rotary_base", {Positions::rotary});
-  note(model.position_layout != defaults.position_layout, "position_layout",
-       {Positions::sinusoidal, Positions::rotary});
-}
-
-}  // namespace
-
 std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh) {
-  std::vector<std::string> notes = places_of_absent_stacks(config.model);
+  ModelConfig const& model = config.model;
+  ParallelConfig const& parallel = config.parallel;
+  ModelConfig const defaults;
+  std::vector<std::string> notes = places_of_absent_stacks(model);
   for (std::string& note : notes) {
     note += " has no effect: model.stacks does not name its stack";
   }
-  note_positions(config.model, notes);
-  TrainConfig const& train = config.train;
-  if (train.mask_rate != TrainConfig().mask_rate && stack_kind(config.model.stacks.back()).predicts) {
-    notes.push_back(train.places.of("mask_rate") + " has no effect where the model has a decoder");
-  }
-  ParallelConfig const& parallel = config.parallel;
-  auto const note = [&](bool set, MeshAxis axis, std::string const& key) {
-    if (set && mesh.size(axis) == 1) {
-      notes.push_back(fmt::format("{} has no effect where parallel.{} is 1", parallel.places.of(key), name_of(axis)));
+  auto const note = [&](bool unused, KeyPlaces const& places, std::string const& key, std::string const& where) {
+    if (unused) {
+      notes.push_back(fmt::format("{} has no effect where {}", places.of(key), where));
     }
   };
-  note(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
-  note(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
-  note(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");
-  if (parallel.shard_optimizer && mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context) == 1) {
-    notes.push_back(parallel.places.of("shard_optimizer") +
-                    " has no effect where parallel.data and parallel.context are 1");
-  }
+  auto const note_positions = [&](bool set, std::string const& key, std::vector<Positions> const& kinds) {
+    std::vector<std::string> names;
+    std::ranges::transform(kinds, std::back_inserter(names),
+                           [](Positions kind) { return fmt::format("\"{}\"", name_of(kind)); });
+    note(set && std::ranges::find(kinds, model.positions) == kinds.end(), model.places, key,
+         fmt::format("model.positions is not {}", fmt::join(names, " or ")));
+  };
+  auto const note_axis = [&](bool set, MeshAxis axis, std::string const& key) {
+    note(set && mesh.size(axis) == 1, parallel.places, key, fmt::format("parallel.{} is 1", name_of(axis)));
+  };
+  note_positions(model.max_distance != defaults.max_distance, "max_distance",
+                 {Positions::relative, Positions::relative_buckets});
+  note_positions(model.position_buckets != defaults.position_buckets, "position_buckets",
+                 {Positions::relative_buckets});
+  note_positions(model.rotary_base != defaults.rotary_base, "rotary_base", {Positions::rotary});
+  note_positions(model.position_layout != defaults.position_layout, "position_layout",
+                 {Positions::sinusoidal, Positions::rotary});
+  note(config.train.mask_rate != TrainConfig().mask_rate && stack_kind(model.stacks.back()).predicts,
+       config.train.places, "mask_rate", "the model has a decoder");
+  note_axis(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
+  note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
+  note_axis(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");
+  note(parallel.shard_optimizer && mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context) == 1, parallel.places,
+       "shard_optimizer", "parallel.data and parallel.context are 1");
   return notes;
 }
 

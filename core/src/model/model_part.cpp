@@ -3,8 +3,7 @@
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 
-#include "stack_positions.hpp"
-#include "tables.hpp"
+#include "shared_parameters.hpp"
 
 namespace heddle {
 
@@ -49,16 +48,16 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
       d_model_(spec.model.d_model),
       dtype_(spec.dtype),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
-  Tables const tables(spec, description, vocabulary, plan);
+  SharedParameters const shared(spec, description, vocabulary, plan);
   // Tables are declared before everything else.
   std::vector<Parameter*> embeddings;
   for (std::size_t index = 0; index < description.stacks.size(); ++index) {
     StackDescription const& stack = description.stacks[index];
     extents_.push_back({description.range(index), stack.side, stack.encoder_side});
-    embeddings.push_back(description.has_entry(index, layers) ? &tables.embedding(index) : nullptr);
+    embeddings.push_back(description.has_entry(index, layers) ? &shared.embedding(index) : nullptr);
   }
   bool const ends_model = layers.end == description.layers();
-  Parameter* const output = ends_model ? &tables.output() : nullptr;
+  Parameter* const output = ends_model ? &shared.output() : nullptr;
   for (std::size_t index = 0; index < description.stacks.size(); ++index) {
     StackDescription const& stack = description.stacks[index];
     bool const begins = embeddings[index] != nullptr;
@@ -67,7 +66,7 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
       continue;
     }
     LayerSpec named = stack_spec(spec, stack);
-    named.positions = stack_positions(named, description, index, plan, range);
+    named.positions = shared.positions(named, index, range);
     std::optional<TokenEmbedding> embedding;
     if (begins) {
       embedding.emplace(named, *embeddings[index]);

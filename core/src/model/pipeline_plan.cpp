@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <limits>
@@ -64,51 +65,11 @@ std::vector<IndexRange> cut_by_cost(IndexRange const& layers, std::vector<double
   return ranges;
 }
 
-std::int64_t sum(std::vector<std::int64_t> const& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
-
-std::vector<IndexRange> cut_as_told(std::int64_t begin, std::vector<std::int64_t> const& counts) {
-  std::vector<IndexRange> ranges;
-  for (std::int64_t const count : counts) {
-    ranges.push_back({begin, begin + count});
-    begin += count;
+/// The ranges that are each cut into all stages: all layers, or when interleaved those of each stack that has some.
+std::vector<IndexRange> cut_ranges(ModelDescription const& model, bool interleaved) {
+  if (!interleaved) {
+    return {{0, model.layers()}};
   }
-  return ranges;
-}
-
-/// The reason why stage_layers is not possible.
-[[noreturn]] void refuse(ParallelConfig const& parallel, std::string const& right) {
-  throw ConfigError(fmt::format("{} = [{}] cannot be followed: {}; or leave it empty, for cuts by cost",
-                                parallel.places.of("stage_layers"), fmt::join(parallel.stage_layers, ", "), right));
-}
-
-void require_count(ParallelConfig const& parallel, std::size_t count, char const* entries) {
-  if (parallel.stage_layers.size() != count) {
-    refuse(parallel, fmt::format("parallel.pipeline = {} takes {}: {} of them", parallel.pipeline, entries, count));
-  }
-}
-
-std::vector<IndexRange> cut_whole(ModelDescription const& model, ParallelConfig const& parallel,
-                                  std::int64_t vocabulary) {
-  IndexRange const all{0, model.layers()};
-  if (parallel.pipeline > all.count()) {
-    throw ConfigError(fmt::format("{} = {} is more stages than {}; {} or less would do", parallel.places.of("pipeline"),
-                                  parallel.pipeline, model.describe(), all.count()));
-  }
-  if (parallel.stage_layers.empty()) {
-    return cut_by_cost(all, std::vector<double>(static_cast<std::size_t>(parallel.pipeline)), model, vocabulary);
-  }
-  require_count(parallel, static_cast<std::size_t>(parallel.pipeline), "the layers of each stage");
-  if (sum(parallel.stage_layers) != all.count()) {
-    refuse(parallel,
-           fmt::format("its sum is {}, but {} are {}", sum(parallel.stage_layers), model.describe(), all.count()));
-  }
-  return cut_as_told(0, parallel.stage_layers);
-}
-
-/// The stacks that have layers, in the one list.
-std::vector<IndexRange> ranges_of_stacks(ModelDescription const& model) {
   std::vector<IndexRange> ranges;
   for (std::size_t stack = 0; stack < model.stacks.size(); ++stack) {
     if (model.stacks[stack].count() > 0) {
@@ -118,45 +79,55 @@ std::vector<IndexRange> ranges_of_stacks(ModelDescription const& model) {
   return ranges;
 }
 
-/// stage_layers has one entry for each stage and stack, a stack's side by side.
-std::vector<IndexRange> cut_stacks_as_told(ModelDescription const& model, ParallelConfig const& parallel,
-                                           std::vector<IndexRange> const& stacks) {
-  auto const stages = static_cast<std::size_t>(parallel.pipeline);
-  require_count(parallel, stacks.size() * stages, "with \"interleaved\" each stack's layers of each stage");
-  std::vector<std::int64_t> sums;
-  bool follows = true;
-  for (std::size_t stack = 0; stack < stacks.size(); ++stack) {
-    auto const begin = parallel.stage_layers.begin() + static_cast<std::ptrdiff_t>(stack * stages);
-    sums.push_back(sum({begin, begin + parallel.pipeline}));
-    follows = follows && sums.back() == stacks[stack].count();
+void require_enough_layers(ModelDescription const& model, ParallelConfig const& parallel,
+                           std::vector<IndexRange> const& whole, bool interleaved) {
+  std::int64_t const max = std::ranges::min_element(whole, {}, &IndexRange::count)->count();
+  if (parallel.pipeline <= max) {
+    return;
   }
-  if (!follows) {
-    refuse(parallel,
-           fmt::format("its sums for each stack are {}, but there are {}", fmt::join(sums, " and "), model.describe()));
-  }
-  return cut_as_told(0, parallel.stage_layers);
+  std::string const place = parallel.places.of("pipeline");
+  throw ConfigError(
+      interleaved
+          ? fmt::format("{} = {} with parallel.pipeline_schedule = \"interleaved\" needs as many layers in each stack, "
+                        "and there are {}; {} or less would do, or \"1f1b\" with {} or less",
+                        place, parallel.pipeline, model.describe(), max, model.layers())
+          : fmt::format("{} = {} is more stages than {}; {} or less would do", place, parallel.pipeline,
+                        model.describe(), max));
 }
 
-/// The first stack's parts, then the second's.
-std::vector<IndexRange> cut_stacks(ModelDescription const& model, ParallelConfig const& parallel,
-                                   std::int64_t vocabulary) {
-  std::vector<IndexRange> const stacks = ranges_of_stacks(model);
-  std::int64_t const max =
-      std::min_element(stacks.begin(), stacks.end(), [](auto& a, auto& b) { return a.count() < b.count(); })->count();
-  if (parallel.pipeline > max) {
-    throw ConfigError(
-        fmt::format("{} = {} with parallel.pipeline_schedule = \"interleaved\" needs as many layers in each stack, and "
-                    "there are {}; {} or less would do, or \"1f1b\" with {} or less",
-                    parallel.places.of("pipeline"), parallel.pipeline, model.describe(), max, model.layers()));
+/// Cuts each range into the parts that stage_layers gives, which has one entry for each range and stage.
+std::vector<IndexRange> cut_as_given(ModelDescription const& model, ParallelConfig const& parallel,
+                                     std::vector<IndexRange> const& whole) {
+  auto const refuse = [&](std::string const& reason) {
+    throw ConfigError(fmt::format("{} = [{}] cannot be followed: {}; or leave it empty, for cuts by cost",
+                                  parallel.places.of("stage_layers"), fmt::join(parallel.stage_layers, ", "), reason));
+  };
+  auto const stages = static_cast<std::size_t>(parallel.pipeline);
+  if (parallel.stage_layers.size() != whole.size() * stages) {
+    refuse(fmt::format("parallel.pipeline = {} takes the layers of each stage{}: {} of them", parallel.pipeline,
+                       whole.size() > 1 ? " for each stack" : "", whole.size() * stages));
   }
-  if (!parallel.stage_layers.empty()) {
-    return cut_stacks_as_told(model, parallel, stacks);
+  std::vector<IndexRange> parts;
+  std::vector<std::int64_t> sums(whole.size());
+  for (std::size_t part = 0; part < parallel.stage_layers.size(); ++part) {
+    std::int64_t const begin = parts.empty() ? 0 : parts.back().end;
+    parts.push_back({begin, begin + parallel.stage_layers[part]});
+    sums[part / stages] += parts.back().count();
   }
-  // The last stack is cut first, because its parts are coarser; those of the stacks before then even the stages out.
+  if (!std::ranges::equal(sums, whole, {}, {}, &IndexRange::count)) {
+    refuse(fmt::format("it adds up to {}, but there are {}", fmt::join(sums, " and "), model.describe()));
+  }
+  return parts;
+}
+
+/// Cuts each range so that the stages' parts together cost about the same. The last range is cut first, because its
+/// parts are coarser; those of the ranges before then even the stages out.
+std::vector<IndexRange> cut_by_cost(ModelDescription const& model, ParallelConfig const& parallel,
+                                    std::vector<IndexRange> const& whole, std::int64_t vocabulary) {
   std::vector<double> beside(static_cast<std::size_t>(parallel.pipeline));
   std::vector<IndexRange> ranges;
-  for (auto stack = stacks.rbegin(); stack != stacks.rend(); ++stack) {
-    std::vector<IndexRange> const parts = cut_by_cost(*stack, beside, model, vocabulary);
+  for (auto range = whole.rbegin(); range != whole.rend(); ++range) {
+    std::vector<IndexRange> const parts = cut_by_cost(*range, beside, model, vocabulary);
     for (std::size_t stage = 0; stage < parts.size(); ++stage) {
       beside[stage] += part_cost(parts[stage], model, vocabulary).operations;
     }
@@ -169,8 +140,10 @@ std::vector<IndexRange> cut_stacks(ModelDescription const& model, ParallelConfig
 
 PipelinePlan plan_pipeline(ModelDescription const& model, ParallelConfig const& parallel, std::int64_t vocabulary) {
   bool const interleaved = parallel.pipeline_schedule == PipelineSchedule::interleaved && parallel.pipeline > 1;
-  std::vector<IndexRange> const ranges =
-      interleaved ? cut_stacks(model, parallel, vocabulary) : cut_whole(model, parallel, vocabulary);
+  std::vector<IndexRange> const whole = cut_ranges(model, interleaved);
+  require_enough_layers(model, parallel, whole, interleaved);
+  std::vector<IndexRange> const ranges = parallel.stage_layers.empty() ? cut_by_cost(model, parallel, whole, vocabulary)
+                                                                       : cut_as_given(model, parallel, whole);
   PipelinePlan plan;
   plan.parts.resize(static_cast<std::size_t>(parallel.pipeline));
   for (std::size_t virtual_stage = 0; virtual_stage < ranges.size(); ++virtual_stage) {

@@ -136,7 +136,7 @@ void ResidualStack::run_and_forget(LayerContext& context, LayerRange const& laye
   activations.input = stream;
   auto const allocate = [&] { return context.arena.allocate(stream.residual.dtype(), stream.residual.shape()); };
   Tensor const residual = allocate();
-  // But in post-LN the residual and the norm of it are two tensors, where a norm follows.
+  // Except in post-LN, the residual and the norm of it are two tensors if a norm follows.
   Tensor const hidden = pre_ && norm_after(layer.end - 1).present() ? allocate() : residual;
   ArenaScope const scope(context.arena);
   LayerActivations dropped;

@@ -51,11 +51,9 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
       continue;
     }
     if (found != nullptr) {
-      throw ConfigError(
-          fmt::format("{}: optimizer.group.{}.parameters has the parameter {}, which optimizer.group.{}.parameters "
-                      "({}) has, too; a "
-                      "parameter may be in one group",
-                      group.origin, group.name, name, found->name, found->origin));
+      throw ConfigError(fmt::format(
+          "{} has the parameter {}, which optimizer.group.{} has, too ({}); a parameter may be in one group",
+          group.places.of("parameters"), name, found->name, found->places.of("parameters")));
     }
     found = &group;
   }
@@ -75,9 +73,9 @@ void require_patterns_match(OptimizerConfig const& config, std::vector<std::stri
       if (std::none_of(names.begin(), names.end(),
                        [&](std::string const& name) { return matches_pattern(pattern, name); })) {
         throw ConfigError(
-            fmt::format("{}: optimizer.group.{}.parameters has the pattern \"{}\", which no parameter's name matches; "
-                        "names are {} (`heddle inspect` of a checkpoint lists them)",
-                        group.origin, group.name, pattern, first_names(names)));
+            fmt::format("{} has the pattern \"{}\", which no parameter's name matches; names are {} (`heddle inspect` "
+                        "of a checkpoint lists them)",
+                        group.places.of("parameters"), pattern, first_names(names)));
       }
     }
   }
@@ -88,7 +86,7 @@ void require_some_trained(OptimizerConfig const& config, std::vector<std::string
     std::vector<std::string> groups;
     for (ParameterGroup const& group : config.groups) {
       if (group.rule.frozen) {
-        groups.push_back(fmt::format("{}: optimizer.group.{}.frozen", group.origin, group.name));
+        groups.push_back(group.places.of("frozen"));
       }
     }
     throw ConfigError(

@@ -15,7 +15,8 @@ MicroBatchCut micro_batch_cut(TrainConfig const& train, ParallelState const& par
 BatchTokens RepeatedPack::tokens() const {
   std::int64_t const source = pack_.source_rows.tokens;
   std::int64_t const target = pack_.target_rows.tokens;
-  return {count_ * (target > 0 ? target : source), count_ * (source + target)};  // an encoder alone predicts its source
+  return {count_ * (target > 0 ? target : source),
+          count_ * (source + target)};  // an encoder-only model predicts its source
 }
 
 }  // namespace heddle

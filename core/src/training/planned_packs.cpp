@@ -58,7 +58,7 @@ Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split, bool
         side->prefix.push_back(here / 2);
       }
     }
-    side->id.assign(static_cast<std::size_t>(tokens), 0);  // sizes alone count
+    side->id.assign(static_cast<std::size_t>(tokens), 0);  // only sizes count
     side->output.assign(static_cast<std::size_t>(tokens), 0);
   }
   return make_pack(pack_tokens, split);

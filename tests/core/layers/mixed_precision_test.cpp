@@ -6,6 +6,7 @@
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "single_rank_optimizer.hpp"
 #include "test_ids.hpp"
 
 namespace heddle {
@@ -112,7 +113,7 @@ TEST_P(MixedPrecision, LossAndGradientsAreThoseOfFloat64ButForRounding) {
 
 TEST_P(MixedPrecision, ParametersGradientsAndMomentsStayFloat32) {
   StartingModel test(GetParam(), DType::bfloat16, KernelChoices{});
-  Optimizer const optimizer({}, test.bench.kernels(), test.bench.parameters());
+  test::SingleRankOptimizer const optimizer({}, test.bench.kernels(), test.bench.parameters());
   EXPECT_EQ(test.bench.parameters().values().dtype(), DType::float32);
   EXPECT_EQ(test.bench.parameters().gradients().dtype(), DType::float32);
   EXPECT_EQ(optimizer.first_moments().dtype(), DType::float32);
@@ -122,7 +123,7 @@ TEST_P(MixedPrecision, ParametersGradientsAndMomentsStayFloat32) {
 /// The smoothed losses per token of 30 steps of Adam on one batch.
 std::vector<double> learn(NormPlacement norm, DType dtype) {
   StartingModel test(norm, dtype, KernelChoices{});
-  Optimizer optimizer({}, test.bench.kernels(), test.bench.parameters());
+  test::SingleRankOptimizer optimizer({}, test.bench.kernels(), test.bench.parameters());
   Pack const pack = some_pack();
   std::vector<double> losses;
   for (std::uint32_t step = 0; step < 30; ++step) {

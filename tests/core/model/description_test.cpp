@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/model.hpp>
 

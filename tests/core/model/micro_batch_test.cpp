@@ -107,12 +107,12 @@ TEST_P(MicroBatchTest, NothingStaysInTheArena) {
   EXPECT_EQ(arena.peak(), peak) << "the second micro-batch needs no more than the first";
 }
 
-/// The most bytes that one micro-batch had in use.
+/// The maximum number of bytes that one micro-batch had in use.
 struct Peaks {
   double arena, scratch;
 };
 
-/// Of a micro-batch of `count` sentence pairs whose sides have `length` tokens each.
+/// The peak of a micro-batch of `count` sentence pairs whose sides have `length` tokens each.
 Peaks peaks_of(NormPlacement norm, int count, int length) {
   ModelConfig config = small_model(norm);
   config.max_length = 512;

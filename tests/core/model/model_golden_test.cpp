@@ -6,6 +6,7 @@
 #include "golden_file.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "single_rank_optimizer.hpp"
 
 namespace heddle {
 namespace {
@@ -73,7 +74,7 @@ class ModelGoldenTest : public GoldenTest {
 
   void expect_ten_steps(TestModel& test, Tolerance const& tolerance) {
     OptimizerConfig const config = golden_.optimizer();
-    Optimizer optimizer(config, test.bench.kernels(), test.bench.parameters());
+    test::SingleRankOptimizer optimizer(config, test.bench.kernels(), test.bench.parameters());
     Pack const pack = golden_.pack();
     LayerContext context = test.bench.context(pack);
     std::vector<double> losses;

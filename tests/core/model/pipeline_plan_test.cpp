@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 #include <limits>
 #include <numeric>
@@ -165,13 +166,12 @@ TEST(PipelinePlan, RefusesWhatCannotBeCut) {
   EXPECT_THAT(planning(model_of(2, 2), stages_of(2, {1, 2, 1})),
               ThrowsMessage<ConfigError>(HasSubstr("stage_layers = [1, 2, 1] cannot be followed: parallel.pipeline = 2 "
                                                    "takes the layers of each stage: 2 of them")));
-  EXPECT_THAT(
-      planning(model_of(2, 2), stages_of(2, {1, 2})),
-      ThrowsMessage<ConfigError>(HasSubstr("its sum is 3, but the encoder's 2 and the decoder's 2 layers are 4")));
+  EXPECT_THAT(planning(model_of(2, 2), stages_of(2, {1, 2})),
+              ThrowsMessage<ConfigError>(
+                  HasSubstr("it adds up to 3, but there are the encoder's 2 and the decoder's 2 layers")));
   EXPECT_THAT(planning(model_of(2, 2), interleaved(2, {2, 2})), ThrowsMessage<ConfigError>(HasSubstr("4 of them")));
-  EXPECT_THAT(
-      planning(model_of(3, 3), interleaved(2, {1, 1, 2, 2})),
-      ThrowsMessage<ConfigError>(HasSubstr("its sums for each stack are 2 and 4, but there are the encoder's 3")));
+  EXPECT_THAT(planning(model_of(3, 3), interleaved(2, {1, 1, 2, 2})),
+              ThrowsMessage<ConfigError>(HasSubstr("it adds up to 2 and 4, but there are the encoder's 3")));
 }
 
 TEST(PipelinePlan, SharesAddUpToOneAndRangesHaveWords) {

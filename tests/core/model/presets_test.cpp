@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <heddle/core/config/config.hpp>
 
 #include "golden_model.hpp"
 
@@ -39,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
         // No published size: 8 layers of an encoder and of a decoder, two final norms and the embeddings.
         Preset{"t5gemma-like", 256000, 8 * (2'361'344 + 3'148'800) + 2 * 512 + 256000 * 512},
         // Helsinki-NLP/opus-mt-en-de has 74,410,496, with 2 * 512 * 512 of fixed positions; its output bias
-        // is no parameter there.
+        // is not a parameter there.
         Preset{"marian-base", 58101, 74'410'496 - 2 * 512 * 512 + 58101},
         Preset{"nllb-600m", 256206, 615'073'792},  // facebook/nllb-200-distilled-600M
         Preset{"gpt2-small", 50257, 124'439'808},  // openai-community/gpt2

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <heddle/core/config/config.hpp>
+
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
 #include "test_ids.hpp"

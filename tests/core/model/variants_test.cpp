@@ -5,6 +5,7 @@
 #include <cmath>
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/attention.hpp>
 
@@ -190,7 +191,7 @@ TEST(Variants, RelativePositionsAreOneParameterOfEachStackWithAUseForEachLayer) 
   }
 }
 
-/// Biases that leave one distance alone make a token attend to one other: here to itself, so that attention is a
+/// Biases that leave only one distance make a token attend to one other: here to itself, so that attention is a
 /// product.
 TEST(Variants, ARelativeBiasActsAtItsDistance) {
   ModelConfig const config = small_model("positions = \"relative\"");
@@ -228,7 +229,7 @@ TEST(Variants, ARelativeBiasActsAtItsDistance) {
   EXPECT_LE(relative_error(output, project(attended, parameter(".out.weight"), parameter(".out.bias"))), 1e-13);
 }
 
-/// Su et al. 2021: the product of a rotated query and a rotated key depends on the distance of their positions alone,
+/// Su et al. 2021: the product of a rotated query and a rotated key depends only on the distance of their positions,
 /// and at distance 0 it is what it was.
 TEST(Variants, RotationsDependOnTheDistanceAlone) {
   ModelConfig config = small_model("positions = \"rotary\"");

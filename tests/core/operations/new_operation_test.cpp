@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/registry.hpp>

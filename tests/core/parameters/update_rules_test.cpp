@@ -25,11 +25,21 @@ TEST(UpdateRules, AStarStandsForAnyText) {
   EXPECT_FALSE(matches_pattern("*.norm.*", "encoder.norm"));
 }
 
+ParameterGroup group(std::string const& name, std::vector<std::string> const& parameters, UpdateRule const& rule,
+                     std::string const& origin) {
+  std::string const section = "optimizer.group." + name;
+  KeyPlaces places{.section = section};
+  for (std::string const key : {"parameters", "frozen"}) {
+    places.by_key[key] = origin + ": " + section + "." + key;
+  }
+  return {name, parameters, rule, places};
+}
+
 OptimizerConfig with_groups() {
   OptimizerConfig config;
   config.weight_decay = 0.5;
-  config.groups = {{"slow", {"a.*", "*.x"}, {.learning_rate_factor = 0.1}, "run.toml:3:1"},
-                   {"still", {"b.y", "c"}, {.frozen = true}, "run.toml:7:1"}};
+  config.groups = {group("slow", {"a.*", "*.x"}, {.learning_rate_factor = 0.1}, "run.toml:3:1"),
+                   group("still", {"b.y", "c"}, {.frozen = true}, "run.toml:7:1")};
   return config;
 }
 
@@ -42,7 +52,7 @@ TEST(UpdateRules, AreThoseOfTheGroupOrOfAll) {
   config.groups[1].parameters.emplace_back("b.*");
   EXPECT_THAT([&] { update_rule(config, "b.x"); },
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("run.toml:7:1: optimizer.group.still.parameters has the "
-                                                         "parameter b.x, which optimizer.group.slow.parameters"),
+                                                         "parameter b.x, which optimizer.group.slow has, too"),
                                                HasSubstr("run.toml:3:1"))));
 }
 
@@ -79,9 +89,9 @@ TEST(UpdateRules, NeighboursThatAreUpdatedAlikeAreOneRange) {
 TEST(UpdateRules, AModelOfWhichNothingIsTrainedIsRefused) {
   OptimizerConfig config;
   EXPECT_NO_THROW(require_some_trained(config, {"a.x", "b.y"}));
-  config.groups = {{"still", {"b.*"}, {.frozen = true}, "run.toml:7:1"}};
+  config.groups = {group("still", {"b.*"}, {.frozen = true}, "run.toml:7:1")};
   EXPECT_NO_THROW(require_some_trained(config, {"a.x", "b.y"}));
-  config.groups.push_back({"other", {"a.*"}, {.frozen = true}, "run.toml:9:1"});
+  config.groups.push_back(group("other", {"a.*"}, {.frozen = true}, "run.toml:9:1"));
   EXPECT_THAT(
       [&] {
         require_some_trained(config, {"a.x", "b.y"});

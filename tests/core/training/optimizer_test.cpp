@@ -7,6 +7,7 @@
 #include "golden_file.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "single_rank_optimizer.hpp"
 
 namespace heddle {
 namespace {
@@ -22,7 +23,7 @@ class OptimizerTest : public testing::TestWithParam<DType> {
     reset();
   }
 
-  /// Values and gradients as at the beginning.
+  /// Initial values and gradients.
   void reset() {
     set_golden_values(parameters());
     for (Parameter const& parameter : parameters().all()) {
@@ -52,7 +53,7 @@ class OptimizerTest : public testing::TestWithParam<DType> {
 TEST_P(OptimizerTest, TheFirstStepMovesByTheLearningRate) {
   // After bias correction the moments are g and g², so that the step is the gradient's sign, except for epsilon.
   OptimizerConfig const config;
-  Optimizer optimizer(config, bench_.kernels(), parameters());
+  test::SingleRankOptimizer optimizer(config, bench_.kernels(), parameters());
   auto const before = testing_support::values(parameter(0).value);
   auto const gradient = testing_support::values(parameter(0).gradient);
   double const norm = optimizer.update(bench_.execution(), rate, 1);
@@ -73,7 +74,7 @@ TEST_P(OptimizerTest, DecayIsDecoupledInAdamW) {
   for (double& value : expected) {
     value *= 1 - rate * config.weight_decay;
   }
-  Optimizer optimizer(config, bench_.kernels(), parameters());
+  test::SingleRankOptimizer optimizer(config, bench_.kernels(), parameters());
   optimizer.update(bench_.execution(), rate, 1);
   EXPECT_LE(relative_error(values(), expected), tolerance());
 }
@@ -81,7 +82,7 @@ TEST_P(OptimizerTest, DecayIsDecoupledInAdamW) {
 TEST_P(OptimizerTest, ClippingScalesTheGradientToTheNorm) {
   OptimizerConfig config;
   config.clip_norm = 0.25;
-  Optimizer optimizer(config, bench_.kernels(), parameters());
+  test::SingleRankOptimizer optimizer(config, bench_.kernels(), parameters());
   double const norm = gradient_norm();
   ASSERT_GT(norm, config.clip_norm);
   EXPECT_NEAR(optimizer.update(bench_.execution(), rate, 1), norm, tolerance() * norm) << "the norm before clipping";
@@ -95,7 +96,7 @@ TEST_P(OptimizerTest, ClippingScalesTheGradientToTheNorm) {
 TEST_P(OptimizerTest, NoClippingBelowTheNorm) {
   OptimizerConfig config;
   config.clip_norm = 2 * gradient_norm();
-  Optimizer optimizer(config, bench_.kernels(), parameters());
+  test::SingleRankOptimizer optimizer(config, bench_.kernels(), parameters());
   optimizer.update(bench_.execution(), rate, 1);
   auto expected = testing_support::values(parameters().gradients());
   for (double& moment : expected) {
@@ -105,7 +106,7 @@ TEST_P(OptimizerTest, NoClippingBelowTheNorm) {
 }
 
 TEST_P(OptimizerTest, AGradientThatIsNotFiniteChangesNothing) {
-  Optimizer optimizer(OptimizerConfig(), bench_.kernels(), parameters());
+  test::SingleRankOptimizer optimizer(OptimizerConfig(), bench_.kernels(), parameters());
   auto const before = values();
   auto const version = parameter(0).version;
   for (double const bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
@@ -120,14 +121,14 @@ TEST_P(OptimizerTest, AGradientThatIsNotFiniteChangesNothing) {
 }
 
 TEST_P(OptimizerTest, AnUpdateMakesNewVersions) {
-  Optimizer optimizer(OptimizerConfig(), bench_.kernels(), parameters());
+  test::SingleRankOptimizer optimizer(OptimizerConfig(), bench_.kernels(), parameters());
   auto const version = parameter(1).version;
   optimizer.update(bench_.execution(), rate, 1);
   EXPECT_GT(parameter(1).version, version);
 }
 
 TEST_P(OptimizerTest, MomentsOfAParameterAreItsOwn) {
-  Optimizer optimizer(OptimizerConfig(), bench_.kernels(), parameters());
+  test::SingleRankOptimizer optimizer(OptimizerConfig(), bench_.kernels(), parameters());
   optimizer.update(bench_.execution(), rate, 1);
   for (Parameter const& each : parameters().all()) {
     Tensor const first = optimizer.moment_of(each, optimizer.first_moments());
@@ -167,7 +168,7 @@ TEST_P(OptimizerTest, GroupsFollowTheirOwnRules) {
       config.weight_decay = 0.3;
       config.groups = {{"rows", {"mat*"}, {.learning_rate_factor = 0.25, .weight_decay = 0.1, .frozen = frozen}}};
       OptimizerTest::reset();
-      Optimizer optimizer(config, bench_.kernels(), parameters());
+      test::SingleRankOptimizer optimizer(config, bench_.kernels(), parameters());
       double squares = 0;
       std::vector<std::vector<OracleElement>> oracle;
       for (Parameter const& each : parameters().all()) {

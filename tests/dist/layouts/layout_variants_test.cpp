@@ -75,7 +75,7 @@ TEST(LayoutVariants, EveryOptionOfABuiltInLayerIsTrained) {
 
 TEST(LayoutVariants, EveryKindOfPartIsTrained) {
   Features const trained = trained_features();
-  for (std::string_view const positions : position_names) {
+  for (std::string_view const positions : value_names<Positions>) {
     EXPECT_TRUE(trained.contains(fmt::format("positions = {}", positions))) << positions;
   }
   for (char const* const feature : {"position_layout = interleaved",

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "single_rank_optimizer.hpp"
 #include "synthetic_model.hpp"
 
 namespace heddle {
@@ -193,7 +194,7 @@ TEST_F(DistributedOptimizerTest, OneRankTakesTheStepOfCoresOptimizer) {
     SyntheticModel plain(ParallelState(), {.exact = false});
     OptimizerConfig config;
     config.clip_norm = clip;
-    Optimizer optimizer(config, {plain.registries, plain.choices}, plain.parameters);
+    test::SingleRankOptimizer optimizer(config, {plain.registries, plain.choices}, plain.parameters);
     plain.run_micro_batch(0);
     EXPECT_EQ(model.step(0, 1), optimizer.update(plain.execution, 0.01, 1));
     EXPECT_TRUE(same_bits(to_host<float>(model.parameters.values()), to_host<float>(plain.parameters.values())));

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/config/config.hpp>
+#include <heddle/core/config/model_config.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/communicator.hpp>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <heddle/core/base/random.hpp>
-#include <heddle/core/config/config.hpp>
+#include <heddle/core/config/model_config.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/parallel/communicator.hpp>

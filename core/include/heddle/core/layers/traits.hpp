@@ -2,7 +2,7 @@
 
 #include <functional>
 #include <heddle/core/base/dtype.hpp>
-#include <heddle/core/config/config.hpp>
+#include <heddle/core/config/model_config.hpp>
 #include <heddle/core/operations/cost.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <optional>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/core/parallel/mesh.hpp>
@@ -25,7 +26,7 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
 /// does not have.
 std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh);
 
-/// Says which tables model.tie_embeddings ties where the two vocabularies are separate; "" where it ties all or none.
+/// Names the tables that model.tie_embeddings ties if the two vocabularies are separate; "" if it ties all or none.
 std::string tied_tables(ModelConfig const& model, VocabularySizes const& vocabulary);
 
 }  // namespace heddle

@@ -18,7 +18,7 @@ namespace heddle {
 /// dist's Pipeline trains a model of several stages; encoding and decoding pass from stage to stage here.
 class Model {
  public:
-  /// The whole model on one stage. name, side and memory_side of `spec` are not read. Throws ConfigError where a layer
+  /// The whole model on one stage. name, side and encoder_side of `spec` are not read. Throws ConfigError where a layer
   /// does not declare a way of computing that `spec.parallel` or the execution space asks for.
   Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary);
   /// This rank's parts of it. `plan` has as many stages as the mesh.

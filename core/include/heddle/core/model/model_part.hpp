@@ -26,7 +26,7 @@ struct VocabularySizes {
 /// Every call is collective over the tensor and context groups.
 class ModelPart {
  public:
-  /// Declares its parameters in the set of `spec`, of which name, side and memory_side are not read. `plan` says which
+  /// Declares its parameters in the set of `spec`, of which name, side and encoder_side are not read. `plan` says which
   /// stages share a table.
   ModelPart(LayerSpec const& spec, LayerRegistry const& registry, ModelDescription const& description,
             VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers);

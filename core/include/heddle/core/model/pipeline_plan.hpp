@@ -8,6 +8,8 @@
 
 namespace heddle {
 
+struct ParallelConfig;
+
 /// The layers of each pipeline stage. A part is a contiguous range; a micro-batch passes the virtual stages
 /// v = part * stages + stage in order: in an interleaved plan first every stage's part of the first stack, then
 /// every stage's part of the second.
@@ -23,7 +25,7 @@ struct PipelinePlan {
   }
 };
 
-/// Cuts the layers into parallel.pipeline stages: as parallel.stage_layers says or, if that is empty, so that the
+/// Cuts the layers into parallel.pipeline stages: as given by parallel.stage_layers or, if it is empty, so that the
 /// operations of the most expensive part (part_cost) are minimal. Cuts may lie inside any stack. An interleaved plan
 /// cuts each stack into as many parts as there are stages, so that each stage's parts together cost about the same.
 /// One stage is one part, whatever the schedule. `vocabulary` is the last stack's. Throws ConfigError where the layers
@@ -44,7 +46,7 @@ double training_operations(ModelDescription const& model, std::int64_t vocabular
 /// Each stage's fraction of the operations for a token; their sum is 1.
 std::vector<double> cost_shares(PipelinePlan const& plan, ModelDescription const& model, std::int64_t vocabulary);
 
-/// A range in words, for messages: "encoder layers 3 to 4, decoder layer 1". As in the file, a stack's layers count
+/// The range for messages: "encoder layers 3 to 4, decoder layer 1". As in the file, a stack's layers count
 /// from 1.
 std::string describe(IndexRange const& layers, ModelDescription const& model);
 

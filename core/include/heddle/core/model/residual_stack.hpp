@@ -3,7 +3,7 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/norm.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
-#include <heddle/core/model/stack_description.hpp>
+#include <heddle/core/model/description.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/operations/work_observer.hpp>
 #include <optional>
@@ -22,13 +22,13 @@ namespace heddle {
 /// called NAME.layers.i.SUBLAYER, its norms NAME.layers.i.SUBLAYER.norm and .output_norm.
 ///
 /// Where a layer's key recompute is "attention", its attention sublayers keep nothing but their input, which the norm
-/// before them keeps, too; where it is "layer", the layer keeps its input only (but in post-LN with the norm of it).
-/// Their backward pass begins with a second forward pass (Chen et al. 2016), whose masks and messages are those of the
-/// first: gradients are bitwise those without it.
+/// before them keeps, too; where it is "layer", the layer keeps its input only (except in post-LN, also the norm of
+/// it). Their backward pass begins with a second forward pass (Chen et al. 2016), whose masks and messages are those of
+/// the first: gradients are bitwise those without it.
 class ResidualStack {
  public:
   /// Builds the layers `range` of the stack described; the others are other stages'. Except in post-LN, the residual
-  /// sum before any norm passes from stage to stage. `spec.name`, `spec.side` and `spec.memory_side` are the
+  /// sum before any norm passes from stage to stage. `spec.name`, `spec.side` and `spec.encoder_side` are the
   /// description's.
   ResidualStack(LayerSpec const& spec, LayerRegistry const& registry, StackDescription const& description,
                 IndexRange const& range);
@@ -78,16 +78,16 @@ class ResidualStack {
     std::vector<SublayerActivations> sublayers;
   };
   struct Activations {
-    Norm::Activations first;  ///< but in post-LN: the norm before the first sublayer
+    Norm::Activations first;  ///< the norm before the first sublayer, except in post-LN
     std::vector<LayerActivations> layers;
   };
   /// The gradients that a backward pass hands from sublayer to sublayer.
   struct StreamGradients {
     Tensor residual;    ///< of the residual stream, in place
     Tensor branch;      ///< of a branch's output
-    Tensor handed;      ///< but in post-LN: of a branch's input, which must outlive the branch's scope
+    Tensor handed;      ///< of a branch's input, which outlives the branch's scope; not in post-LN
     Tensor normalized;  ///< of the joint's normalized output; empty: zero
-    Tensor sum;         ///< of the joint's sum; likewise
+    Tensor sum;         ///< of the joint's sum; empty: zero
     Tensor encoder_output;
   };
   /// The stream before the first sublayer, with the encoder output inside the tensor region.
@@ -104,7 +104,7 @@ class ResidualStack {
   /// The norm after the sum with sublayer `index`'s branch: its own (post-LN), or the next one's or the final one; none
   /// at the end of a stage that does not end the stack.
   Norm const& norm_after(std::size_t index) const;
-  /// The norm before the first sublayer, but in post-LN.
+  /// The norm before the first sublayer, except in post-LN.
   Norm const& first_norm() const { return sublayers_.empty() ? final_norm_ : sublayers_.front().norm; }
   void backward_layers(LayerContext& context, HiddenStates const& grad, Activations const& activations) const;
   void backward_layer(LayerContext& context, LayerRange const& layer, StreamGradients& grad,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/config/config.hpp>
+#include <heddle/core/config/kernel_choices.hpp>
 #include <heddle/core/operations/observation.hpp>
 #include <heddle/core/operations/timings.hpp>
 #include <heddle/core/operations/trial.hpp>

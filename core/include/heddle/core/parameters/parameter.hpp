@@ -4,7 +4,7 @@
 #include <deque>
 #include <functional>
 #include <heddle/core/base/index_range.hpp>
-#include <heddle/core/config/config.hpp>
+#include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/parallel/mesh.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/config/config.hpp>
+#include <heddle/core/config/optimizer_config.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <string>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <heddle/core/config/config.hpp>
+#include <heddle/core/config/optimizer_config.hpp>
 
 namespace heddle {
 

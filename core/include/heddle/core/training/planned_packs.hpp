@@ -26,24 +26,24 @@ struct DataBounds {
 
 /// The micro-batches that the memory of one rank is planned for.
 struct PlannedPacks {
-  std::vector<Pack> training{};                ///< those that need most: this context rank's rows
+  std::vector<Pack> training{};  ///< the micro-batches that need the most memory: this context rank's rows
   std::vector<std::int64_t> micro_batches{1};  ///< numbers of a step's micro-batches on this data rank
-  std::int64_t step_tokens = 0;                ///< most of a step on this data rank, as SampleBounds counts them
+  std::int64_t step_tokens = 0;                ///< maximum of a step on this data rank, counted as in SampleBounds
   std::vector<Pack> validation{};              ///< as `training`; empty: nothing is validated
   /// Instead of `training`: the micro-batches of each step, in order, where it matters which of them are in flight
   /// together. `validation` then has all of its micro-batches, too.
   std::vector<std::vector<Pack>> steps{};
-  double scale = 1;  ///< the real micro-batches are so many times as large: packs of a size that can be rehearsed
+  double scale = 1;  ///< real micro-batches are larger by this factor: packs of a size that can be rehearsed
 };
 
 /// A micro-batch with `tokens` tokens on both sides, in sequences of `length` tokens; this rank's part.
 Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split = {}, bool prefixes = false);
 
 /// The largest micro-batches that any data within these bounds can give a rank: both sides full. A data rank's share
-/// is whole samples, so it has at most batch_tokens / data tokens and those of one sample; so it is with micro-batches
-/// of about equal tokens, into which a pipeline cuts it. Validation is not divided by batches: its micro-batches have
-/// train.micro_batch_tokens tokens. With a context group the samples' usual length counts, because ranks have unequal
-/// parts of short samples.
+/// is whole samples, so it has at most batch_tokens / data tokens and one sample more. The same holds for the
+/// micro-batches of about equal tokens into which a pipeline cuts it. Validation is not divided by batches: its
+/// micro-batches have train.micro_batch_tokens tokens. With a context group the samples' usual length counts, because
+/// ranks have unequal parts of short samples.
 PlannedPacks full_packs(Config const& config, Mesh const& mesh, DataBounds const& bounds = {});
 
 /// The rows of a micro-batch on a context rank, and its tokens on all of them.
@@ -53,8 +53,8 @@ struct PackSize {
   std::int64_t whole = 0;
 };
 
-/// Chooses those of many micro-batches that can need the most memory, which grows with the rows of either side: the
-/// largest by one side, by the other, and by several weights of both.
+/// Chooses, of many micro-batches, the ones that can need the most memory, which grows with the rows of either side:
+/// the largest by one side, by the other, and by several weights of both.
 class LargestPacks {
  public:
   /// `place`: the number by which the caller finds it again.

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <heddle/core/base/operation_names.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+/// `[kernels]`: an implementation for each operation, and where times are kept. Operations are listed by name:
+/// Heddle's own, and those that a plug-in adds, which are known when it is loaded (KernelRegistries::require_known).
+class KernelChoices {
+ public:
+  struct Choice {
+    std::string implementation = "auto";
+    std::string origin = {};  ///< where it was made: "run.toml:3:1"; not part of its value
+
+    bool operator==(Choice const& other) const { return implementation == other.implementation; }
+  };
+  using Operation = std::pair<std::string, Choice>;
+
+  KernelChoices() : KernelChoices("auto") {}
+  /// The same implementation for every operation of operation_names().
+  explicit KernelChoices(std::string const& implementation);
+
+  /// The implementation for an operation; "auto" if none was named.
+  std::string const& of(std::string_view operation) const { return choice(operation).implementation; }
+  Choice const& choice(std::string_view operation) const;
+  void choose(std::string_view operation, std::string implementation, std::string origin = "");
+
+  /// Heddle's own operations, then added ones, in that order.
+  std::vector<Operation> const& operations() const { return operations_; }
+  std::vector<Operation>& operations() { return operations_; }
+
+  bool operator==(KernelChoices const&) const = default;
+
+  std::string cache = "auto";  ///< a file of measured times; "auto": the user's, "": none
+
+ private:
+  std::vector<Operation> operations_;
+};
+
+}  // namespace heddle

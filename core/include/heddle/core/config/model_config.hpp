@@ -1,0 +1,151 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/base/mesh_axis.hpp>
+#include <heddle/core/base/norm_kind.hpp>
+#include <heddle/core/base/pair_layout.hpp>
+#include <heddle/core/config/options.hpp>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// The names of an enumeration's values in the file, in the order of the values.
+template <class Enum>
+inline constexpr int value_names = 0;
+
+/// The value's name in the file.
+template <class Enum>
+requires requires {
+  value_names<Enum>.size();
+}
+constexpr std::string_view name_of(Enum value) {
+  return value_names<Enum>[static_cast<std::size_t>(value)];
+}
+
+/// Where a sublayer's norms stand: on the residual sum (Vaswani et al. 2017), before the branch (Xiong et al. 2020), or
+/// before the branch and on its output, before the residual sum (Ding et al. 2021: sandwich).
+enum class NormPlacement : std::uint8_t { post, pre, both };
+template <>
+inline constexpr std::array<std::string_view, 3> value_names<NormPlacement>{"post", "pre", "both"};
+
+enum class Positions : std::uint8_t { sinusoidal, learned, none, rotary, relative, relative_buckets, alibi };
+template <>
+inline constexpr std::array<std::string_view, 7> value_names<Positions>{
+    "sinusoidal", "learned", "none", "rotary", "relative", "relative_buckets", "alibi"};
+template <>
+inline constexpr auto value_names<PairLayout> = pair_layout_names;
+
+/// The activations that a layer's backward pass computes again instead of keeping them (Chen et al. 2016): none, those
+/// of its attention sublayers, or all but the layer's input.
+enum class Recompute : std::uint8_t { none, attention, layer };
+template <>
+inline constexpr std::array<std::string_view, 3> value_names<Recompute>{"none", "attention", "layer"};
+
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<ContextMode>{"ring", "ulysses"};
+
+/// Keys of some layers of a stack: `[model.STACK.layer."4-6"]`.
+struct LayerOverride {
+  IndexRange layers;      ///< counted from 0, where the file counts from 1
+  Settings settings;      ///< as StackConfig::settings, and "sublayers"
+  std::string name = {};  ///< the range as it was given, "4-6", for messages; not part of its value
+
+  bool operator==(LayerOverride const& other) const { return layers == other.layers && settings == other.settings; }
+};
+
+/// `[model.encoder]` or `[model.decoder]`. Settings are named like the keys of [model] that may differ between layers
+/// ("activation"), or after a sublayer and its option ("self_attention.kv_heads").
+struct StackConfig {
+  std::int64_t layers = 6;
+  std::vector<std::string> sublayers;         ///< of each layer: names in the layer registry
+  Settings settings = {};                     ///< of all its layers
+  std::vector<LayerOverride> overrides = {};  ///< ascending, without overlaps
+
+  bool operator==(StackConfig const&) const = default;
+};
+
+/// The places where keys of a section were given, "run.toml:3:1: model.heads" by "heads"; not part of its value.
+struct KeyPlaces {
+  std::string section = {};
+  std::map<std::string, std::string> by_key = {};
+
+  bool given(std::string const& key) const { return by_key.contains(key); }
+  /// The start of a message about a key: the place and the name that were given, or "model.heads" if it was not given.
+  std::string of(std::string const& key) const;
+
+  bool operator==(KeyPlaces const&) const { return true; }
+};
+
+struct ModelConfig {
+  StackConfig encoder{.sublayers = {"self_attention", "feed_forward"}};
+  StackConfig decoder{.sublayers = {"self_attention", "cross_attention", "feed_forward"}};
+  std::vector<std::string> stacks{"encoder", "decoder"};  ///< the stacks of the model, in this order
+  std::int64_t d_model = 512;
+  std::int64_t d_ff = 2048;
+  std::int64_t heads = 8;
+  NormPlacement norm = NormPlacement::post;
+  std::string norm_kind{NormKind::layer};  ///< any kind that a residual_norm kernel supports
+  double norm_epsilon = 1e-5;              ///< added to the variance, or to the mean square
+  bool embedding_norm = false;
+  std::string activation = "relu";  ///< any function an activation kernel supports
+  Positions positions = Positions::sinusoidal;
+  PairLayout position_layout = PairLayout::interleaved;  ///< of sinusoidal and rotary positions
+  double rotary_base = 10000;
+  std::int64_t max_distance = 128;     ///< of relative positions, with buckets or without
+  std::int64_t position_buckets = 32;  ///< of relative_buckets
+  bool biases = true;
+  bool scale_embedding = true;
+  bool tie_embeddings = true;
+  bool output_bias = false;
+  double dropout = 0.1;
+  double attention_dropout = 0.0;
+  double activation_dropout = 0.0;
+  Recompute recompute = Recompute::none;
+  std::int64_t max_length = 1024;  ///< tokens, with the end token
+  KeyPlaces places{.section = "model"};
+
+  /// As KeyPlaces::of; in layer_config's result a key of that layer ("--set …: model.decoder.layer.4-6.heads").
+  std::string place(std::string const& key) const { return places.of(key); }
+
+  bool operator==(ModelConfig const&) const = default;
+};
+
+using StackMember = StackConfig ModelConfig::*;
+
+/// A stack that a model may have.
+struct StackKind {
+  std::string_view name;
+  StackMember config;
+  bool predicts;  ///< its tokens are the target's, which the model predicts; else the source's
+};
+
+/// All kinds of stacks in the order in which a model has them: the one list of them.
+inline constexpr std::array stack_kinds{StackKind{"encoder", &ModelConfig::encoder, false},
+                                        StackKind{"decoder", &ModelConfig::decoder, true}};
+
+/// Throws Error for a name that is not in stack_kinds.
+StackKind const& stack_kind(std::string_view name);
+
+/// The keys of one layer, resolved: [model], then the stack's settings, then those of the range that has the layer
+/// (`layer` counts from 0; -1 stands for the stack itself, which is in no range). Its `sublayers` are those of `stack`
+/// in the result, with place("sublayers"); its sublayers' options are layer_options. Throws ConfigError with the
+/// setting's origin for a wrong value.
+ModelConfig layer_config(ModelConfig const& model, StackMember stack, std::int64_t layer);
+
+/// The options of one sublayer of a layer, resolved in the same order. `stack_name` is for messages.
+LayerOptions layer_options(StackConfig const& stack, std::string const& stack_name, std::int64_t layer,
+                           std::string const& sublayer);
+
+/// Leaves each stack one layer without settings of its own, if it has such layers, and one of each range with some: all
+/// that differs between layers.
+void keep_one_of_each_kind(ModelConfig& model);
+
+/// The places of keys that were given for a stack that model.stacks does not name.
+std::vector<std::string> places_of_absent_stacks(ModelConfig const& model);
+
+}  // namespace heddle

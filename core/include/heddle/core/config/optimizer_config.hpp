@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <heddle/core/config/model_config.hpp>
+#include <heddle/core/config/update_rule.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+enum class OptimizerName : std::uint8_t { adam, adamw };
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<OptimizerName>{"adam", "adamw"};
+
+enum class Schedule : std::uint8_t { inverse_sqrt, cosine, linear, constant };
+template <>
+inline constexpr std::array<std::string_view, 4> value_names<Schedule>{"inverse_sqrt", "cosine", "linear", "constant"};
+
+/// `[optimizer.group."NAME"]`: parameters with a rule of their own.
+struct ParameterGroup {
+  std::string name;
+  std::vector<std::string> parameters = {};  ///< patterns of their names, in which * matches any text
+  UpdateRule rule = {};                      ///< its weight_decay is optimizer.weight_decay unless the group sets it
+  KeyPlaces places = {};
+
+  bool operator==(ParameterGroup const&) const = default;
+};
+
+struct OptimizerConfig {
+  OptimizerName name = OptimizerName::adam;
+  double learning_rate = 0.0007;  ///< the peak
+  Schedule schedule = Schedule::inverse_sqrt;
+  std::int64_t warmup_steps = 4000;
+  double beta1 = 0.9;
+  double beta2 = 0.98;
+  double epsilon = 1e-9;
+  double weight_decay = 0.0;
+  double clip_norm = 0.0;                   ///< 0: no clipping
+  std::vector<ParameterGroup> groups = {};  ///< by name; no parameter is in two
+
+  bool operator==(OptimizerConfig const&) const = default;
+};
+
+}  // namespace heddle

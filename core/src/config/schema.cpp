@@ -1,0 +1,396 @@
+#include "schema.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <type_traits>
+
+namespace heddle {
+namespace {
+
+using Type = OptionDescription::Type;
+
+template <class Member>
+OptionDescription typed(OptionDescription description) {
+  if constexpr (std::is_same_v<Member, bool>) {
+    description.type = Type::boolean;
+  } else if constexpr (std::is_integral_v<Member>) {
+    description.type = Type::integer;
+  } else if constexpr (std::is_same_v<Member, double>) {
+    description.type = Type::number;
+  } else if constexpr (std::is_same_v<Member, std::vector<std::int64_t>>) {
+    description.type = Type::integers;
+  } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
+    description.type = Type::strings;
+  } else {
+    description.type = Type::string;
+  }
+  if constexpr (std::is_enum_v<Member>) {
+    description.choices.assign(value_names<Member>.begin(), value_names<Member>.end());
+  }
+  return description;
+}
+
+template <class Member>
+OptionValue value_of(Member const& member, OptionDescription const& description) {
+  if constexpr (std::is_enum_v<Member>) {
+    return std::string(name_of(member));
+  } else if constexpr (std::is_integral_v<Member> && !std::is_same_v<Member, bool>) {
+    return description.or_auto && member == 0 ? OptionValue("auto") : OptionValue(static_cast<std::int64_t>(member));
+  } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
+    return description.one_or_several && member.size() < 2 ? OptionValue(member.empty() ? "" : member.front())
+                                                           : OptionValue(member);
+  } else {
+    return member;
+  }
+}
+
+template <class Member>
+void assign(Member& member, OptionValue const& value) {
+  if constexpr (std::is_enum_v<Member>) {
+    auto const& names = value_names<Member>;
+    member = static_cast<Member>(std::ranges::find(names, std::get<std::string>(value)) - names.begin());
+  } else if constexpr (std::is_integral_v<Member> && !std::is_same_v<Member, bool>) {
+    auto const* const count = std::get_if<std::int64_t>(&value);
+    member = count == nullptr ? 0 : static_cast<Member>(*count);  // "auto" is 0
+  } else {
+    member = std::get<Member>(value);
+  }
+}
+
+template <class Member>
+ConfigKey key_of(std::string name, Member& member, OptionDescription values, std::string meaning) {
+  OptionDescription description = typed<Member>(std::move(values));
+  description.name = std::move(name);
+  description.meaning = std::move(meaning);
+  auto const get = [&member, description] { return value_of(member, description); };
+  return {description, get, [&member](Setting const& setting) { assign(member, setting.value); }};
+}
+
+/// Adds keys to a table's list.
+class Keys {
+ public:
+  explicit Keys(std::vector<ConfigKey>& keys) : keys_(keys) {}
+  template <class Member>
+  void key(std::string name, Member& member, OptionDescription values, std::string meaning) const {
+    keys_.push_back(key_of(std::move(name), member, std::move(values), std::move(meaning)));
+  }
+  template <class Member>
+  requires(std::is_enum_v<Member> || std::is_same_v<Member, bool>) void key(std::string name, Member& member,
+                                                                            std::string meaning) const {
+    key(std::move(name), member, {}, std::move(meaning));
+  }
+
+ private:
+  std::vector<ConfigKey>& keys_;
+};
+
+OptionDescription at_least(double min) {
+  return {.min = min};
+}
+OptionDescription between(double min, double max) {
+  return {.min = min, .max = max};
+}
+OptionDescription above_zero() {
+  return {.above_min = true};
+}
+OptionDescription inside_zero_and_one() {
+  return {.max = 1, .above_min = true, .below_max = true};
+}
+OptionDescription below_one() {
+  return {.max = 1, .below_max = true};
+}
+OptionDescription non_empty() {
+  return {};
+}
+OptionDescription any() {
+  return {.may_be_empty = true};
+}
+
+// Steps, samples and tokens are int32 where ranks exchange them, and 32 bits of random numbers' counters (random.hpp).
+constexpr double max_steps = 2147483647.0;
+constexpr double max_tokens = 2147483647.0;
+constexpr double max_width = 1048576;
+constexpr double max_ranks = 1048576;
+constexpr double max_layers = 4096;
+
+/// Adds a table to the tree and returns its list of keys.
+Keys add_table(ConfigTree& tree, std::string path, std::string header, KeyPlaces* places = nullptr) {
+  ConfigTable& table = tree.tables.emplace_back();
+  table.path = std::move(path);
+  table.header = std::move(header);
+  table.places = places;
+  return Keys(table.keys);
+}
+
+Keys add_section(ConfigTree& tree, std::string const& name, std::string meaning, KeyPlaces* places = nullptr) {
+  Keys const keys = add_table(tree, name, fmt::format("[{}]", name), places);
+  tree.tables.back().meaning = std::move(meaning);
+  return keys;
+}
+
+/// Adds the tables [PATH."NAME"] in the section that was added last: one for each of `items`, which have members `name`
+/// and `places`. `add_keys(keys, item)` lists the keys, `example` and `meaning` explain them.
+template <class Item, class AddKeys>
+void add_named_tables(ConfigTree& tree, std::string const& path, std::vector<Item>& items, Item example,
+                      std::string const& meaning, AddKeys const& add_keys) {
+  auto const header = [&](Item const& item) { return fmt::format("[{}.{}]", path, to_toml(OptionValue(item.name))); };
+  ConfigTable shown{.path = path, .header = header(example), .meaning = "any name"};
+  add_keys(Keys(shown.keys), example);
+  ConfigTable& parent = tree.tables.back();
+  parent.inner_tables = fmt::format("# {}:\n#   ", meaning);
+  for (char const letter : describe(shown)) {
+    parent.inner_tables += letter == '\n' ? std::string("\n#   ") : std::string(1, letter);
+  }
+  parent.inner_tables.resize(parent.inner_tables.size() - 4);
+  tree.named.push_back({path, [&items, path](std::string const& name) {
+                          items.push_back({.name = name, .places = {.section = fmt::format("{}.{}", path, name)}});
+                        }});
+  for (Item& item : items) {
+    add_keys(add_table(tree, fmt::format("{}.{}", path, item.name), header(item), &item.places), item);
+  }
+}
+
+/// A key whose value is kept among the settings of a stack or of some of its layers.
+ConfigKey key_of_settings(Settings& settings, OptionDescription description) {
+  std::string const name = description.name;
+  auto const get = [&settings, name] {
+    auto const found = settings.find(name);
+    return found == settings.end() ? std::nullopt : std::optional(found->second.value);
+  };
+  return {std::move(description), get, [&settings, name](Setting const& setting) { settings[name] = setting; }};
+}
+
+/// An option of a sublayer, which is checked when the layers are known: any value.
+ConfigKey sublayer_option(Settings& settings, std::string const& name) {
+  return key_of_settings(settings, {.name = name, .type = Type::any});
+}
+
+/// Adds the table of a stack's settings, or that of some of its layers.
+void add_settings(ConfigTree& tree, std::string path, std::string header, Settings& settings, bool of_stack) {
+  add_table(tree, std::move(path), std::move(header));
+  ConfigTable& table = tree.tables.back();
+  ModelConfig example;
+  std::vector<ConfigKey> const known = layer_keys(example, example.decoder);
+  for (ConfigKey const& key : known) {
+    if (key.description.name != "sublayers" || !of_stack) {  // a stack's sublayers are a key of [model]
+      table.keys.push_back(key_of_settings(settings, key.description));
+    }
+  }
+  for (auto const& [name, setting] : settings) {
+    if (name.find('.') != std::string::npos) {
+      table.keys.push_back(sublayer_option(settings, name));
+    }
+  }
+  table.holds_settings = true;
+  table.others = ", or an option of a sublayer in its table, such as self_attention = { window = 64 }";
+  table.other = [&settings](std::string const& name) {
+    return name.find('.') == std::string::npos ? std::nullopt : std::optional(sublayer_option(settings, name));
+  };
+}
+
+void add_stack(ConfigTree& tree, std::string const& name, StackConfig& stack) {
+  std::string const path = "model." + name;
+  for (std::string const key : {"layers", "sublayers"}) {
+    tree.aliases[fmt::format("{}.{}", path, key)] = fmt::format("{}_{}", path, key);
+  }
+  add_settings(tree, path, fmt::format("[{}]", path), stack.settings, true);
+  tree.named.push_back({path + ".layer", [&stack](std::string const& layers) {
+                          stack.overrides.push_back({.layers = {}, .settings = {}, .name = layers});
+                        }});
+  for (LayerOverride& entry : stack.overrides) {
+    std::string const layers = entry.name.empty() ? range_name(entry.layers) : entry.name;
+    add_settings(tree, fmt::format("{}.layer.{}", path, layers), fmt::format("[{}.layer.\"{}\"]", path, layers),
+                 entry.settings, false);
+  }
+}
+
+void add_paths(ConfigTree& tree, Config& config) {
+  Keys const run = add_section(tree, "run", "one training run");
+  run.key("directory", config.run.directory, any(), "for checkpoints, metrics and the resolved configuration");
+  Keys const data = add_section(tree, "data", "written by `heddle prepare`");
+  OptionDescription const files{.one_or_several = true};
+  data.key("train", config.data.train, files, "training dataset, in one or several files");
+  data.key("valid", config.data.valid, any(), "validation dataset");
+}
+
+void add_model(ConfigTree& tree, ModelConfig& model) {
+  Keys const keys = add_section(tree, "model", "the Transformer", &model.places);
+  keys.key("stacks", model.stacks, non_empty(), "both, or one (encoder-only or decoder-only)");
+  keys.key("encoder_layers", model.encoder.layers, between(0, max_layers), "number of encoder layers");
+  keys.key("decoder_layers", model.decoder.layers, between(0, max_layers), "number of decoder layers");
+  keys.key("d_model", model.d_model, between(1, max_width), "width of the residual stream");
+  std::vector<ConfigKey> of_layers = layer_keys(model, model.encoder);
+  of_layers.pop_back();  // sublayers: each stack has its own
+  auto& all = tree.tables.back().keys;
+  all.insert(all.end(), of_layers.begin(), of_layers.end());
+  keys.key("norm", model.norm, "norms after residual sums, before sublayers, or around sublayers; see Norms");
+  keys.key("embedding_norm", model.embedding_norm, "a norm on the embeddings of each stack");
+  keys.key("positions", model.positions, "see Positions");
+  keys.key("position_layout", model.position_layout, "pairs of columns in sinusoidal and rotary positions");
+  keys.key("rotary_base", model.rotary_base, above_zero(), "of rotary: pair i of p turns by base^(-i / p) per token");
+  keys.key("max_distance", model.max_distance, between(1, max_width),
+           "of relative positions; larger distances are clipped to it");
+  keys.key("position_buckets", model.position_buckets, between(4, max_width),
+           "of relative_buckets: number of ranges of distances");
+  keys.key("scale_embedding", model.scale_embedding, "multiply embeddings by the root of d_model");
+  keys.key("tie_embeddings", model.tie_embeddings, "share one matrix between embeddings and output projection");
+  keys.key("output_bias", model.output_bias, "a bias for each token's logit");
+  keys.key("max_length", model.max_length, between(2, max_width), "maximum sentence length in tokens, including EOS");
+  keys.key("encoder_sublayers", model.encoder.sublayers, non_empty(), "of each encoder layer, by registered name");
+  keys.key("decoder_sublayers", model.decoder.sublayers, non_empty(), "of each decoder layer, by registered name");
+  tree.tables.back().others = ", or a sublayer's options in a stack's table, such as [model.decoder.self_attention]";
+  tree.tables.back().inner_tables =
+      "# Stacks may differ, and so may layers of a stack, counted from 1:\n"
+      "#   [model.decoder]\n"
+      "#   layers = 6                       the same key as decoder_layers; sublayers: decoder_sublayers\n"
+      "#   activation = \"gelu\"              d_ff, heads, biases, activation, the dropouts, norm_kind, norm_epsilon, "
+      "recompute\n"
+      "#   [model.decoder.layer.\"4-6\"]      one number or a range; ranges may not overlap\n"
+      "#   self_attention = { head_dim = 64 }   options of a sublayer; `heddle kernels` lists them\n";
+  for (StackKind const& kind : stack_kinds) {
+    add_stack(tree, std::string(kind.name), model.*kind.config);
+  }
+}
+
+void add_train(ConfigTree& tree, TrainConfig& train) {
+  Keys const keys = add_section(tree, "train", "how the model is trained", &train.places);
+  keys.key("steps", train.steps, between(1, max_steps), "optimizer updates");
+  keys.key("batch_tokens", train.batch_tokens, between(1, max_tokens),
+           "tokens in a global batch; each pair counts its longer side");
+  keys.key("micro_batch_tokens", train.micro_batch_tokens, between(1, max_tokens),
+           "tokens computed at once; if not given, at most batch_tokens");
+  keys.key("precision", train.precision, "of activations; bfloat16 keeps float32 master weights");
+  keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
+  keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z to a token's loss, Z the sum of exp(logits)");
+  keys.key("mask_rate", train.mask_rate, inside_zero_and_one(),
+           "fraction of tokens that an encoder-only model is to predict");
+  keys.key("seed", train.seed, between(0, 9007199254740992.0), "of initial weights, batch order and dropout");
+  keys.key("deterministic", train.deterministic, "bitwise the same on any number of data ranks");
+  keys.key("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");
+  keys.key("validate_bleu", train.validate_bleu, "translate the validation set and report BLEU");
+  keys.key("validate_beam_size", train.validate_beam_size, at_least(1), "beam size of validate_bleu; 1: greedy");
+  keys.key("early_stopping", train.early_stopping, at_least(0),
+           "stop after N validations without a better loss; 0: never");
+  keys.key("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
+  keys.key("reserve_memory", train.reserve_memory,
+           "allocate the planned memory before the first step, and refuse a run that does not fit");
+  keys.key("check_every_steps", train.check_every_steps, at_least(0),
+           "steps between comparisons of replicas; 0: only before checkpoints");
+  keys.key("hang_seconds", train.hang_seconds, at_least(0),
+           "exit with code 86 after N seconds without progress on any rank; 0: never");
+}
+
+void add_group(Keys const& keys, ParameterGroup& group) {
+  keys.key("parameters", group.parameters, non_empty(), "patterns of parameter names; * matches any text");
+  keys.key("learning_rate_factor", group.rule.learning_rate_factor, at_least(0), "times the schedule's learning rate");
+  keys.key("weight_decay", group.rule.weight_decay, at_least(0), "if not given: optimizer.weight_decay");
+  keys.key("frozen", group.rule.frozen, "not updated, and not part of the gradient's norm");
+}
+
+void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
+  Keys const keys = add_section(tree, "optimizer", "how parameters are updated");
+  keys.key("name", optimizer.name, "adamw decouples weight decay from the gradient");
+  keys.key("learning_rate", optimizer.learning_rate, at_least(0), "the peak, at the end of the warm-up");
+  keys.key("schedule", optimizer.schedule, "after the warm-up; cosine and linear reach 0 at train.steps");
+  keys.key("warmup_steps", optimizer.warmup_steps, at_least(0), "steps of linear growth from 0");
+  keys.key("beta1", optimizer.beta1, below_one(), "decay rate of the first moment");
+  keys.key("beta2", optimizer.beta2, below_one(), "decay rate of the second moment");
+  keys.key("epsilon", optimizer.epsilon, above_zero(), "added to the denominator");
+  keys.key("weight_decay", optimizer.weight_decay, at_least(0), "decay of the parameters towards 0");
+  keys.key("clip_norm", optimizer.clip_norm, at_least(0), "clip gradients to this global norm; 0 disables clipping");
+  add_named_tables(tree, "optimizer.group", optimizer.groups, {.name = "slow", .parameters = {"encoder.*"}},
+                   "Per-group overrides of the optimizer; no parameter may be in two groups", add_group);
+}
+
+void add_parallel(ConfigTree& tree, ParallelConfig& parallel) {
+  Keys const keys =
+      add_section(tree, "parallel", "the grid of ranks: pipeline x data x context x tensor", &parallel.places);
+  keys.key("tensor", parallel.tensor, between(1, max_ranks), "ranks that split each layer's heads and columns");
+  keys.key("pipeline", parallel.pipeline, between(1, max_ranks), "stages of layers");
+  keys.key("context", parallel.context, between(1, max_ranks), "ranks that split each sequence's tokens");
+  keys.key("data", parallel.data, {.min = 1, .max = max_ranks, .or_auto = true}, "replicas; \"auto\": all other ranks");
+  keys.key("sequence_parallel", parallel.sequence_parallel, "tensor ranks split the tokens between layers");
+  keys.key("context_mode", parallel.context_mode, "how context ranks exchange keys and values");
+  keys.key("pipeline_schedule", parallel.pipeline_schedule, "order of micro-batches in a stage");
+  keys.key("stage_layers", parallel.stage_layers, between(1, 2 * max_layers), "layers of each stage; []: cut by cost");
+  keys.key("shard_optimizer", parallel.shard_optimizer, "data ranks split the optimizer state (ZeRO-1)");
+  keys.key("checked", parallel.checked, "compare the ranks' calls before each collective; slow, for debugging");
+}
+
+void add_checkpoint(ConfigTree& tree, CheckpointConfig& checkpoint) {
+  Keys const keys = add_section(tree, "checkpoint", "in DIRECTORY/checkpoints");
+  keys.key("every_steps", checkpoint.every_steps, at_least(0),
+           "steps between checkpoints; 0: only at the end and on SIGUSR1");
+  keys.key("keep", checkpoint.keep, at_least(2), "newest checkpoints that are kept");
+  keys.key("writers", checkpoint.writers, at_least(0), "ranks that write tensors; 0: one on each node");
+  keys.key("async", checkpoint.async, "write while training continues, from a copy in memory_directory");
+  keys.key("memory_every_steps", checkpoint.memory_every_steps, at_least(0),
+           "steps between copies in memory_directory, for a restart; 0: none");
+  keys.key("memory_directory", checkpoint.memory_directory, non_empty(), "a file system in memory, on each node");
+}
+
+/// The implementation of an operation.
+ConfigKey key_of_operation(KernelChoices& kernels, std::string const& operation) {
+  OptionDescription const description{
+      .name = operation, .type = Type::string, .meaning = "implementation, or auto (fastest that supports the call)"};
+  return {description, [&kernels, operation] { return kernels.of(operation); },
+          [&kernels, operation](Setting const& setting) {
+            kernels.choose(operation, std::get<std::string>(setting.value), setting.origin);
+          }};
+}
+
+void add_extensions(ConfigTree& tree, Config& config) {
+  Keys const kernels =
+      add_section(tree, "kernels", "which implementation computes an operation; `heddle kernels` lists them");
+  ConfigTable& table = tree.tables.back();
+  for (auto const& [operation, choice] : config.kernels.operations()) {
+    table.keys.push_back(key_of_operation(config.kernels, operation));
+  }
+  // Plug-ins that are loaded later may add operations.
+  table.other = [&](std::string const& name) { return key_of_operation(config.kernels, name); };
+  kernels.key("cache", config.kernels.cache, any(), "file of times from `heddle kernels --benchmark`; \"\": none");
+  Keys const plugins = add_section(tree, "plugins", "shared libraries with kernels and layers");
+  plugins.key("paths", config.plugins.paths, any(), "loaded in this order before anything is built");
+  plugins.key("sha256", config.plugins.sha256, any(), "digests that these files must have; \"\": any");
+}
+
+}  // namespace
+
+std::vector<ConfigKey> layer_keys(ModelConfig& model, StackConfig& stack) {
+  std::vector<ConfigKey> list;
+  Keys const keys(list);
+  keys.key("d_ff", model.d_ff, between(1, max_width), "inner width of the feed-forward sublayers");
+  keys.key("heads", model.heads, between(1, max_layers), "attention heads; a divisor of d_model, or set head_dim");
+  keys.key("biases", model.biases, "in the projections of attention and feed-forward sublayers");
+  keys.key("activation", model.activation, non_empty(), activation_help().c_str());
+  keys.key("dropout", model.dropout, below_one(), "on embeddings and on each sublayer's output");
+  keys.key("attention_dropout", model.attention_dropout, below_one(), "on attention weights");
+  keys.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
+  keys.key("norm_kind", model.norm_kind, non_empty(),
+           "of every norm: layer (LayerNorm), rms (RMSNorm, which has no bias), or a plug-in's");
+  keys.key("norm_epsilon", model.norm_epsilon, above_zero(), "added to the variance or mean square before the root");
+  keys.key("recompute", model.recompute, "activations to recompute in the backward pass");
+  keys.key("sublayers", stack.sublayers, non_empty(), "by registered name");
+  return list;
+}
+
+std::vector<std::string> names_of_keys(std::vector<ConfigKey> const& keys) {
+  std::vector<std::string> names;
+  std::ranges::transform(keys, std::back_inserter(names), [](ConfigKey const& key) { return key.description.name; });
+  return names;
+}
+
+ConfigTree config_tree(Config& config) {
+  ConfigTree tree;
+  add_paths(tree, config);
+  add_model(tree, config.model);
+  add_train(tree, config.train);
+  add_optimizer(tree, config.optimizer);
+  add_parallel(tree, config.parallel);
+  add_checkpoint(tree, config.checkpoint);
+  add_extensions(tree, config);
+  return tree;
+}
+
+}  // namespace heddle

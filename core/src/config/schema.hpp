@@ -1,0 +1,57 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <heddle/core/config/config.hpp>
+
+/// The configuration as a tree of tables, bound to the structs of a Config. schema.cpp has the only list of its keys;
+/// reading, printing, documenting and comparing walk the tree.
+namespace heddle {
+
+struct ConfigKey {
+  OptionDescription description;
+  std::function<std::optional<OptionValue>()> get;  ///< none: not given, in a table of settings
+  std::function<void(Setting const&)> set;          ///< takes a value that description.converted has accepted
+};
+
+struct ConfigTable {
+  std::string path;     ///< "model.decoder.layer.4-6"
+  std::string header;   ///< its line in a file: [model.decoder.layer."4-6"]
+  std::string meaning;  ///< of a section
+  std::vector<ConfigKey> keys = {};
+  KeyPlaces* places = nullptr;  ///< records where its keys were given
+  /// Makes a key that `keys` does not list; none for a name that cannot be one.
+  std::function<std::optional<ConfigKey>(std::string const& name)> other = {};
+  std::string others = {};        ///< describes `other` in messages
+  bool holds_settings = false;    ///< its keys override those of other tables, so it is printed only if some are given
+  std::string inner_tables = {};  ///< describes the tables in it: lines of comments
+};
+
+/// Tables of one kind with names that the file chooses: [optimizer.group."NAME"].
+struct NamedTables {
+  std::string path;                             ///< "optimizer.group"
+  std::function<void(std::string const&)> add;  ///< adds a table with this name
+};
+
+struct ConfigTree {
+  std::deque<ConfigTable> tables;
+  std::vector<NamedTables> named;
+  std::map<std::string, std::string> aliases;  ///< another spelling of a key → the key: "model.encoder.layers"
+};
+
+/// The tree whose keys are members of `config`, which must outlive it.
+ConfigTree config_tree(Config& config);
+
+/// The keys of [model] that may differ between layers, and the layer's `sublayers`.
+std::vector<ConfigKey> layer_keys(ModelConfig& model, StackConfig& stack);
+
+std::vector<std::string> names_of_keys(std::vector<ConfigKey> const& keys);
+
+/// The lines that explain a key, or a table with its keys.
+std::string describe(ConfigKey const& key);
+std::string describe(ConfigTable const& table);
+
+/// "4-6", or "4": a range of layers as in the file, counted from 1.
+std::string range_name(IndexRange const& layers);
+
+}  // namespace heddle

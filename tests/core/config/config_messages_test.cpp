@@ -1,0 +1,122 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+using test::message_of;
+using test::TemporaryDirectory;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+std::string refused_file(std::string const& path) {
+  return message_of<ConfigError>([&] { load_config(path); });
+}
+
+std::string refusal(std::string const& text, std::vector<std::string> const& overrides = {}) {
+  return message_of<ConfigError>([&] { parse_config(text, "run.toml", overrides); });
+}
+
+TEST(ConfigFile, ThoseThatCannotBeReadAreNamed) {
+  EXPECT_THAT(refused_file("/nonexistent/run.toml"), HasSubstr("/nonexistent/run.toml: cannot be read: No such file"));
+  EXPECT_THAT(refused_file("/tmp"), HasSubstr("it is not a regular file"));
+  EXPECT_THAT(refused_file("/dev/zero"), HasSubstr("/dev/zero: cannot be read: it is not a regular file"));
+}
+
+TEST(ConfigFile, LargeOnesAreNotRead) {
+  TemporaryDirectory const directory;
+  auto const path = directory.write("large.toml", "");
+  std::filesystem::resize_file(path, (std::uintmax_t{16} << 20) + 1);
+  EXPECT_THAT(refused_file(path), HasSubstr("it is larger than 16 MiB"));
+  std::filesystem::resize_file(path, 0);
+  EXPECT_EQ(load_config(path), Config());
+}
+
+TEST(Config, TheTrainingDatasetIsOneFileOrSeveral) {
+  EXPECT_EQ(parse_config("[data]\ntrain = \"a.h5\"\n", "x").data.train, std::vector<std::string>{"a.h5"});
+  Config const two = parse_config("[data]\ntrain = [\"a.h5\", \"b.h5\"]\n", "x");
+  EXPECT_EQ(two.data.train, (std::vector<std::string>{"a.h5", "b.h5"}));
+  EXPECT_EQ(parse_config(to_toml(two), "x"), two);
+  EXPECT_NE(to_toml(two).find("train = [\"a.h5\", \"b.h5\"]"), std::string::npos);
+  EXPECT_TRUE(parse_config("[data]\ntrain = \"\"\n", "x").data.train.empty());
+  for (char const* const wrong : {"[]", "[\"\"]", "3"}) {
+    EXPECT_THROW(parse_config(std::string("[data]\ntrain = ") + wrong + "\n", "x"), ConfigError) << wrong;
+  }
+}
+
+TEST(Config, WholeNumbersMayBeWrittenWithAnExponent) {
+  Config const config =
+      parse_config("[train]\nsteps = 1e6\nseed = 2e3\n[model.decoder]\nself_attention = { kv_heads = 2.0 }", "run.toml",
+                   {"train.batch_tokens=2.5e5", "parallel.tensor=2e0"});
+  EXPECT_EQ(config.train.steps, 1000000);
+  EXPECT_EQ(config.train.seed, 2000U);
+  EXPECT_EQ(config.train.batch_tokens, 250000);
+  EXPECT_EQ(config.parallel.tensor, 2);
+  EXPECT_EQ(layer_options(config.model.decoder, "decoder", 0, "self_attention").integer("kv_heads", 1), 2);
+  EXPECT_THAT(refusal("[train]\nsteps = 1e10"), HasSubstr("expected an integer, 1 to 2147483647"));
+  EXPECT_THAT(refusal("[train]\nsteps = 1e300"), HasSubstr("expected an integer, 1 to 2147483647"));
+  EXPECT_THAT(refusal("[train]\nsteps = 1.5e0"), HasSubstr("is the number 1.5; expected an integer"));
+  EXPECT_THAT(refusal("[train]\nsteps = inf"), HasSubstr("expected an integer"));
+}
+
+TEST(Config, ANameThatIsProbablyMeantIsSaid) {
+  EXPECT_EQ(refusal("[train]\nprecision = \"bf16\""),
+            "run.toml:2:1: train.precision is the string \"bf16\"; expected \"float32\" or \"bfloat16\"; did you mean "
+            "\"bfloat16\"?");
+  EXPECT_THAT(refusal("[train]\nprecision = \"fp32\""), HasSubstr("did you mean \"float32\"?"));
+  EXPECT_THAT(refusal("", {"model.norm=Pre"}), HasSubstr("did you mean \"pre\"?"));
+  EXPECT_THAT(refusal("[model.decoder]\nrecompute = \"Layer\""), HasSubstr("did you mean \"layer\"?"));
+  EXPECT_THAT(refusal("[optimizer]\nname = \"lamb\""), Not(HasSubstr("did you mean")));
+}
+
+TEST(PluginsConfig, EachPathHasADigestOrNoneHas) {
+  std::string const digest(64, 'e');
+  Config const config =
+      parse_config("[plugins]\npaths = [\"a.so\", \"b.so\"]\nsha256 = [\"\", \"" + digest + "\"]", "");
+  EXPECT_EQ(config.plugins.sha256, (std::vector<std::string>{"", digest}));
+  EXPECT_EQ(refusal("[plugins]\npaths = [\"a.so\", \"b.so\"]\nsha256 = [\"\"]"),
+            "run.toml:3:1: plugins.sha256 has 1 digests for 2 plugins.paths; expected one for each, \"\" for any file");
+  EXPECT_THAT(refusal("[plugins]\npaths = [\"a.so\"]\nsha256 = [\"E3B0\"]"),
+              HasSubstr("run.toml:3:1: plugins.sha256 has \"E3B0\"; expected 64 hexadecimal digits in lower case"));
+}
+
+TEST(Warnings, AreGivenForAWarmUpThatIsMissingOrLongerThanTheRun) {
+  Config config;
+  config.train.steps = 1000;
+  config.optimizer.warmup_steps = 1000;
+  EXPECT_THAT(warnings_about(config), IsEmpty());
+  config.optimizer.warmup_steps = 4000;
+  EXPECT_THAT(warnings_about(config),
+              ElementsAre(StartsWith("optimizer.warmup_steps = 4000 is longer than the run, train.steps = 1000: the "
+                                     "learning rate grows up to the end and reaches only 0.25 of")));
+  config.optimizer.warmup_steps = 0;
+  EXPECT_THAT(warnings_about(config), ElementsAre(StartsWith("optimizer.warmup_steps = 0: ")));
+}
+
+TEST(ExplainConfig, KeysAndSectionsAreExplained) {
+  EXPECT_THAT(explain_config("train.steps"), HasSubstr("optimizer updates"));
+  EXPECT_THAT(explain_config("train.steps"), Not(HasSubstr("seed")));
+  EXPECT_THAT(explain_config("checkpoint"), StartsWith("[checkpoint]"));
+  EXPECT_THAT(explain_config("model"), HasSubstr("[model.decoder]"));
+  EXPECT_THAT(explain_config("model.decoder"), StartsWith("# Stacks may differ"));
+  EXPECT_THAT(explain_config("model.decoder.activation"), HasSubstr("activation = "));
+  EXPECT_THAT(explain_config("model.encoder.layer.4-6.d_ff"), HasSubstr("d_ff = "));
+  EXPECT_THAT(explain_config("model.decoder.layer.4-6.self_attention.window"),
+              HasSubstr("`heddle kernels` lists them"));
+  EXPECT_THAT(explain_config("optimizer.group"), HasSubstr("[optimizer.group"));
+  auto const refusal = [](char const* name) { return message_of<UsageError>([&] { explain_config(name); }); };
+  EXPECT_THAT(refusal("train.stepz"), HasSubstr("did you mean train.steps?"));
+  EXPECT_THAT(refusal("model.decoder.activatoin"), HasSubstr("there is no key or section"));
+  EXPECT_THAT(refusal("keep"), HasSubstr("did you mean checkpoint.keep?"));
+}
+
+}  // namespace
+}  // namespace heddle
