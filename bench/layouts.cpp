@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "main.hpp"
+#include "pipeline_times.hpp"
 
 namespace heddle {
 namespace {
@@ -145,8 +146,12 @@ class Bench {
     ModelDescription const model = describe_model(config.model, registries_.layers);
     make_mesh(config, model, world_.rank(), world_.size());  // for its checks
     ParallelState const parallel = parallel_of(layout, world_);
-    TrainingEngine engine(
-        {config, registries_, parallel, execution_, {options_.text.vocabulary, options_.text.vocabulary, true}});
+    TrainingEngine engine({.config = config,
+                           .registries = registries_,
+                           .parallel = parallel,
+                           .execution = execution_,
+                           .vocabulary = {options_.text.vocabulary, options_.text.vocabulary, true},
+                           .observer = parallel.pipeline.size() > 1 ? &passes_ : nullptr});
     engine.parameters().initialize(1);
     step(engine, parallel, parallel.data.size() * parallel.pipeline.size(), 0);  // a warm-up
     double seconds = 0;
@@ -154,9 +159,10 @@ class Bench {
     Ledgers after{};
     for (std::int64_t index = 1; index <= options_.steps; ++index) {
       before = ledgers_of(parallel);
+      passes_.clear();
       seconds += step(engine, parallel, batch_.micro_batches(), index);
       after = ledgers_of(parallel);
-      add_times(measured, parallel, engine);
+      add_times(measured, parallel);
     }
     measured.seconds.push_back(seconds / static_cast<double>(options_.steps));
     take_most(measured, engine, before, after);
@@ -191,9 +197,9 @@ class Bench {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
-  static void add_times(Measured& measured, ParallelState const& parallel, TrainingEngine& engine) {
+  void add_times(Measured& measured, ParallelState const& parallel) const {
     if (parallel.pipeline.size() > 1) {
-      PipelineTimes const times = gather_times(parallel.pipeline, engine.pipeline().events());
+      PipelineTimes const times = passes_.gather(parallel.pipeline);
       measured.times ? measured.times->add(times) : static_cast<void>(measured.times = times);
     }
   }
@@ -221,6 +227,7 @@ class Bench {
   Execution& execution_;
   Registries registries_;
   SyntheticBatch batch_;
+  PassTimes passes_;
 };
 
 constexpr double mebibyte = 1024.0 * 1024.0;

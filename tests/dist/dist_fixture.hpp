@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
@@ -48,15 +49,17 @@ inline std::vector<std::array<int, mesh_axes>> layouts_of(int ranks) {
   return layouts;
 }
 
-/// Every layout of `ranks` ranks.
+/// Every layout of `ranks` ranks; of more than 4, those of one axis and those of three.
 inline std::vector<std::array<int, mesh_axes>> all_layouts_of(int ranks) {
   std::vector<std::array<int, mesh_axes>> layouts;
   for (int pipeline = 1; pipeline <= ranks; ++pipeline) {
     for (int data = 1; pipeline * data <= ranks; ++data) {
       for (int context = 1; pipeline * data * context <= ranks; ++context) {
         int const tensor = ranks / (pipeline * data * context);
-        if (pipeline * data * context * tensor == ranks) {
-          layouts.push_back({pipeline, data, context, tensor});
+        std::array const layout{pipeline, data, context, tensor};
+        int const max = std::ranges::max(layout);
+        if (pipeline * data * context * tensor == ranks && (ranks <= 4 || max == 2 || max == ranks)) {
+          layouts.push_back(layout);
         }
       }
     }

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <compare>
+#include <cstdlib>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace heddle {
@@ -86,8 +88,12 @@ inline std::string describe(Variant const& variant) {
                      variant.keys.empty() ? "" : ", " + variant.keys);
 }
 
-/// Every layout of this many ranks with no axis above 4, each with all its possible switches.
+/// The layouts of `ranks` ranks that need so many, with no axis above 4, each with all its possible switches. More than
+/// 4 ranks have the products of three axes only: a product of two has all its kinds of communication on 4. With
+/// HEDDLE_TORTURE=big all products.
 inline std::vector<Layout> layouts_on(int ranks) {
+  char const* const torture = std::getenv("HEDDLE_TORTURE");
+  int const max_size = ranks <= 4 || (torture != nullptr && std::string_view(torture) == "big") ? 4 : 2;
   std::vector<Layout> layouts;
   auto const add_switches = [&](Layout const& sizes) {
     auto const& [pipeline, data, context, tensor] = sizes.sizes;
@@ -104,10 +110,10 @@ inline std::vector<Layout> layouts_on(int ranks) {
       }
     }
   };
-  for (int pipeline = 1; pipeline <= 4; ++pipeline) {
-    for (int data = 1; data <= 4; ++data) {
-      for (int context = 1; context <= 4; ++context) {
-        for (int tensor = 1; tensor <= 4; ++tensor) {
+  for (int pipeline = 1; pipeline <= max_size; ++pipeline) {
+    for (int data = 1; data <= max_size; ++data) {
+      for (int context = 1; context <= max_size; ++context) {
+        for (int tensor = 1; tensor <= max_size; ++tensor) {
           if (pipeline * data * context * tensor == ranks) {
             add_switches({.sizes = {pipeline, data, context, tensor}});
           }

@@ -3,7 +3,10 @@
 
 #include <stdexcept>
 
-// The cases that prove-mpi-main runs, one at a time, on two ranks: only the first may succeed.
+#include "runs_on.hpp"
+
+// The cases that prove-mpi-main runs, one at a time, on two ranks: only the first may succeed. Without a filter the
+// last one is left out.
 namespace {
 
 int rank() {
@@ -28,5 +31,8 @@ TEST(Probe, SkipsOnRankOne) {
     GTEST_SKIP() << "the probe's reason";
   }
 }
+
+heddle::RunsOn const four_ranks({"Probe.RunsOnFourRanks"}, {4});
+TEST(Probe, RunsOnFourRanks) {}
 
 }  // namespace

@@ -5,19 +5,26 @@
 #include <heddle/core/tensor/runtime.hpp>
 #include <string>
 
-// The main of dist_tests, which mpirun starts on 1, 2, 4 and 8 ranks: every rank runs every test, and the run fails on
-// all ranks if it failed on one. Rank 0 prints the progress of the tests; another rank prints only its own failures.
+#include "runs_on.hpp"
+
+// The main of dist_tests, which mpirun starts on 1, 2, 4 and 8 ranks: every rank runs the cases of that number
+// (RunsOn), and the run fails on all ranks if it failed on one. Rank 0 prints the progress of the tests; another rank
+// prints only its own failures.
 namespace {
 
 /// Prints failures with the rank, and keeps the ranks together: no rank starts a test before all have ended the last
 /// one.
 class RankListener : public testing::EmptyTestEventListener {
  public:
-  explicit RankListener(int rank) : rank_(rank) {}
+  RankListener(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
 
   // Kept here because GoogleTest holds the lock of current_test_info() while it reports a result.
   void OnTestStart(testing::TestInfo const& test) override {
     test_ = std::string(test.test_suite_name()) + "." + test.name();
+    auto const* const declared = heddle::RunsOn::of(test.test_suite_name(), test.name());
+    if (declared != nullptr && ranks_ < std::ranges::min(*declared)) {
+      ADD_FAILURE() << test_ << " needs at least " << std::ranges::min(*declared) << " ranks";
+    }
   }
 
   void OnTestPartResult(testing::TestPartResult const& result) override {
@@ -50,14 +57,46 @@ class RankListener : public testing::EmptyTestEventListener {
   }
 
   int rank_;
+  int ranks_;
   std::string test_;
   bool skipped_ = false;
 };
 
-int run_tests(int rank) {
+/// Leaves out the cases that run on other numbers of ranks. Returns false if a declaration names no case.
+bool select_cases(int ranks) {
+  auto unknown = heddle::RunsOn::declared();
+  std::string excluded;
+  auto const& all = *testing::UnitTest::GetInstance();
+  for (int suite = 0; suite < all.total_test_suite_count(); ++suite) {
+    testing::TestSuite const& cases = *all.GetTestSuite(suite);
+    unknown.erase(cases.name());
+    for (int index = 0; index < cases.total_test_count(); ++index) {
+      std::string const name = cases.GetTestInfo(index)->name();
+      std::string const full_name = std::string(cases.name()) + "." + name;
+      unknown.erase(full_name);
+      auto const* const declared = heddle::RunsOn::of(cases.name(), name);
+      if (declared != nullptr && std::ranges::find(*declared, ranks) == declared->end()) {
+        excluded += (excluded.empty() ? "-" : ":") + full_name;
+      }
+    }
+  }
+  if (!unknown.empty()) {
+    std::fprintf(stderr, "RunsOn names %s, which is not a case here\n", unknown.begin()->first.c_str());
+    return false;
+  }
+  if (GTEST_FLAG_GET(filter) == "*") {
+    GTEST_FLAG_SET(filter, "*" + excluded);
+  }
+  return true;
+}
+
+int run_tests(int rank, int ranks) {
+  if (!select_cases(ranks)) {
+    return 1;
+  }
   heddle::Runtime const runtime;
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
-  auto* const listener = new RankListener(rank);  // owned by GoogleTest
+  auto* const listener = new RankListener(rank, ranks);  // owned by GoogleTest
   listeners.Append(listener);
   if (rank != 0) {
     delete listeners.Release(listeners.default_result_printer());
@@ -77,7 +116,9 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  int const failed = run_tests(rank);
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  int const failed = run_tests(rank, ranks);
   MPI_Finalize();
   return failed;
 }

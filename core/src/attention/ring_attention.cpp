@@ -18,16 +18,6 @@ constexpr int gradient_tag = 1;
 /// The largest number of slices of heads into which a block's work is divided: MPI moves bytes between two of them.
 constexpr int max_slices = 8;
 
-struct Ring {
-  Communicator const& group;
-
-  int ranks() const { return group.size(); }
-  int next() const { return (group.rank() + 1) % ranks(); }
-  int previous() const { return (group.rank() + ranks() - 1) % ranks(); }
-  /// The rank whose keys this rank holds in a step.
-  int owner(int step) const { return (group.rank() + ranks() - step) % ranks(); }
-};
-
 std::int64_t max_rows(ContextRows const& rows) {
   std::int64_t max = 0;
   for (TokenRows const& shard : rows.shards) {
@@ -36,51 +26,74 @@ std::int64_t max_rows(ContextRows const& rows) {
   return max;
 }
 
-/// The blocks of keys and values of the ring: this rank computes with one while it receives the next.
-class BlockRing {
+/// Matrices that travel around the ring, in two buffers: this rank computes with one while the other is received.
+class RingBuffers {
  public:
-  BlockRing(Communicator const& group, ContextAttention::Task const& task, TensorOps& tensor_ops,
-            AttentionCall const& call)
-      : ring_{group}, rows_(task.keys) {
+  RingBuffers(Communicator const& group, ContextAttention::Task const& task, DType dtype, std::int64_t columns)
+      : group_(group), rows_(task.keys) {
     for (KeysAndValues& buffer : buffers_) {
-      buffer.both = task.arena.allocate(call.k.dtype(), {max_rows(rows_), 2 * call.k.dim(1)});
+      buffer.both = task.arena.allocate(dtype, {max_rows(rows_), columns});
     }
-    tensor_ops.copy(task.execution, call.k, block().keys());
-    tensor_ops.copy(task.execution, call.v, block().values());
   }
 
-  int owner() const { return ring_.owner(step_); }
-  int step() const { return step_; }
-  bool done() const { return step_ == ring_.ranks(); }
-  TokenRows const& rows() const { return rows_of(step_); }
-  KeysAndValues block() const { return buffers_[buffer(step_)].first(rows().tokens); }
-
-  /// Sends the block to the next rank and receives the previous rank's; does nothing in the last step.
-  void start() {
-    if (step_ + 1 < ring_.ranks()) {
-      KeysAndValues const coming = buffers_[buffer(step_ + 1)].first(rows_of(step_ + 1).tokens);
-      receive_ = ring_.group.start_receive(coming.both, ring_.previous(), block_tag);
-      send_ = ring_.group.start_send(block().both, ring_.next(), block_tag);
-    }
+  int ranks() const { return group_.size(); }
+  /// The rows of the keys that this rank holds in a step: those of its own in step 0, then the previous rank's.
+  TokenRows const& rows(int step) const {
+    return rows_.shards[static_cast<std::size_t>((group_.rank() + ranks() - step % ranks()) % ranks())];
+  }
+  /// The matrix of a step.
+  KeysAndValues at(int step) const { return buffers_[static_cast<std::size_t>(step % 2)].first(rows(step).tokens); }
+  void start_send(int step, int tag) { send_ = group_.start_send(at(step).both, (group_.rank() + 1) % ranks(), tag); }
+  /// Receives the matrix of a step from the previous rank.
+  void start_receive(int step, int tag) {
+    receive_ = group_.start_receive(at(step).both, (group_.rank() + ranks() - 1) % ranks(), tag);
   }
   void progress() {
     receive_.progress();
     send_.progress();
   }
-  void advance() {
+  void wait() {
     receive_.wait();
     send_.wait();
+  }
+
+ private:
+  Communicator const& group_;
+  ContextRows const& rows_;
+  std::array<KeysAndValues, 2> buffers_;
+  Transfer send_, receive_;
+};
+
+/// The blocks of keys and values of the ring: this rank computes with one while it receives the next.
+class BlockRing {
+ public:
+  BlockRing(Communicator const& group, ContextAttention::Task const& task, TensorOps& tensor_ops,
+            AttentionCall const& call)
+      : buffers_(group, task, call.k.dtype(), 2 * call.k.dim(1)) {
+    tensor_ops.copy(task.execution, call.k, block().keys());
+    tensor_ops.copy(task.execution, call.v, block().values());
+  }
+
+  int step() const { return step_; }
+  bool done() const { return step_ == buffers_.ranks(); }
+  TokenRows const& rows() const { return buffers_.rows(step_); }
+  KeysAndValues block() const { return buffers_.at(step_); }
+
+  /// Sends the block to the next rank and receives the previous rank's; does nothing in the last step.
+  void start() {
+    if (step_ + 1 < buffers_.ranks()) {
+      buffers_.start_receive(step_ + 1, block_tag);
+      buffers_.start_send(step_, block_tag);
+    }
+  }
+  void progress() { buffers_.progress(); }
+  void advance() {
+    buffers_.wait();
     ++step_;
   }
 
  private:
-  static std::size_t buffer(int step) { return static_cast<std::size_t>(step % 2); }
-  TokenRows const& rows_of(int step) const { return rows_.shards[static_cast<std::size_t>(ring_.owner(step))]; }
-
-  Ring ring_;
-  ContextRows const& rows_;
-  std::array<KeysAndValues, 2> buffers_;
-  Transfer send_, receive_;
+  RingBuffers buffers_;
   int step_ = 0;
 };
 
@@ -90,41 +103,24 @@ class BlockRing {
 class GradientRing {
  public:
   GradientRing(Communicator const& group, ContextAttention::Task const& task, DType dtype, std::int64_t width)
-      : ring_{group}, rows_(task.keys) {
-    for (KeysAndValues& buffer : buffers_) {
-      buffer.both = task.arena.allocate(dtype, {max_rows(rows_), 2 * width});
-    }
-  }
+      : buffers_(group, task, dtype, 2 * width) {}
 
   /// The gradient of this step's block, as the ranks before left it; unset in step 0.
   KeysAndValues begin(int step) {
-    receive_.wait();
-    send_.wait();
-    receive_ = ring_.group.start_receive(at(step + 1).both, ring_.previous(), gradient_tag);
-    return at(step);
+    buffers_.wait();
+    buffers_.start_receive(step + 1, gradient_tag);
+    return buffers_.at(step);
   }
-  void end(int step) { send_ = ring_.group.start_send(at(step).both, ring_.next(), gradient_tag); }
-  void progress() {
-    receive_.progress();
-    send_.progress();
-  }
+  void end(int step) { buffers_.start_send(step, gradient_tag); }
+  void progress() { buffers_.progress(); }
   /// The gradient of this rank's own block, after the last step.
   KeysAndValues home() {
-    receive_.wait();
-    send_.wait();
-    return at(ring_.ranks());
+    buffers_.wait();
+    return buffers_.at(buffers_.ranks());
   }
 
  private:
-  KeysAndValues at(int step) const {
-    TokenRows const& rows = rows_.shards[static_cast<std::size_t>(ring_.owner(step % ring_.ranks()))];
-    return buffers_[static_cast<std::size_t>(step % 2)].first(rows.tokens);
-  }
-
-  Ring ring_;
-  ContextRows const& rows_;
-  std::array<KeysAndValues, 2> buffers_;
-  Transfer send_, receive_;
+  RingBuffers buffers_;
 };
 
 /// Consecutive heads of a call, with the heads of keys that they share.

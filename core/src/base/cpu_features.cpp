@@ -35,32 +35,9 @@ constexpr unsigned vectors = 0x6;
 constexpr unsigned wide_vectors = 0xe6;
 constexpr unsigned tiles = 0x60000;
 
-constexpr Place places[] = {
-    {sse3, "SSE3", basic_leaf, ecx, 0, 0},
-    {ssse3, "SSSE3", basic_leaf, ecx, 9, 0},
-    {sse4_1, "SSE4.1", basic_leaf, ecx, 19, 0},
-    {sse4_2, "SSE4.2", basic_leaf, ecx, 20, 0},
-    {popcnt, "POPCNT", basic_leaf, ecx, 23, 0},
-    {avx, "AVX", basic_leaf, ecx, 28, vectors},
-    {avx2, "AVX2", extended_leaf, ebx, 5, vectors},
-    {fma, "FMA", basic_leaf, ecx, 12, vectors},
-    {f16c, "F16C", basic_leaf, ecx, 29, vectors},
-    {bmi, "BMI", extended_leaf, ebx, 3, 0},
-    {bmi2, "BMI2", extended_leaf, ebx, 8, 0},
-    {lzcnt, "LZCNT", vendor_leaf, ecx, 5, 0},
-    {movbe, "MOVBE", basic_leaf, ecx, 22, 0},
-    {avx512f, "AVX512F", extended_leaf, ebx, 16, wide_vectors},
-    {avx512bw, "AVX512BW", extended_leaf, ebx, 30, wide_vectors},
-    {avx512cd, "AVX512CD", extended_leaf, ebx, 28, wide_vectors},
-    {avx512dq, "AVX512DQ", extended_leaf, ebx, 17, wide_vectors},
-    {avx512vl, "AVX512VL", extended_leaf, ebx, 31, wide_vectors},
-    {avx512vbmi, "AVX512_VBMI", extended_leaf, ecx, 1, wide_vectors},
-    {avx512vbmi2, "AVX512_VBMI2", extended_leaf, ecx, 6, wide_vectors},
-    {avx512vnni, "AVX512_VNNI", extended_leaf, ecx, 11, wide_vectors},
-    {avx512bf16, "AVX512_BF16", second_extended_leaf, ebx, 5, wide_vectors},
-    {amx_tile, "AMX-TILE", extended_leaf, edx, 24, tiles},
-    {amx_bf16, "AMX-BF16", extended_leaf, edx, 22, tiles},
-};
+#define HEDDLE_PLACE(name, text, macro, leaf, word, bit, state) {name, text, leaf, word, bit, state},
+constexpr Place places[] = {HEDDLE_CPU_FEATURES(HEDDLE_PLACE)};
+#undef HEDDLE_PLACE
 
 /// The result of CPUID for a leaf: registers eax to edx. For leaf 7's second subleaf, ebx holds its eax.
 struct Words {

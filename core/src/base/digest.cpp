@@ -19,7 +19,7 @@ constexpr int rotation = 29;
 
 using Chains = std::array<std::uint64_t, lanes>;
 
-/// The chains after this many rows. They are variables of their own, which stay in registers.
+/// The chains after `count` rows. They are variables of their own, which stay in registers.
 Chains after_rows(Chains const& chains, std::byte const* bytes, std::size_t count) {
   auto [first, second, third, fourth] = chains;
   for (; count > 0; --count, bytes += row) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/activation_functions.hpp>
 #include <type_traits>
 
 namespace heddle {

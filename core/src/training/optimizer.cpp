@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/operations/adam.hpp>
 #include <heddle/core/training/optimizer.hpp>
 
 namespace heddle {

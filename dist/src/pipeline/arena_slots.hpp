@@ -23,9 +23,9 @@ class ArenaSlots {
   Slot& take();
   /// Gives a slot back: only its sends still need it.
   void give_back(Slot& slot) { leaving_.push_back(&slot); }
-  /// Waits until no more than `most` slots that were given back are sending.
+  /// Waits until at most `max` slots that were given back are still sending.
   void finish(std::size_t max = 0);
-  /// The most bytes ever used in each arena.
+  /// The maximum number of bytes that were in use in each arena.
   std::vector<std::size_t> peaks() const;
   /// Takes the pages of as many new arenas from the system now. On a device every arena has the capacity of the
   /// largest: messages decide which one is free first.

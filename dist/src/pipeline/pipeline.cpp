@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/resting.hpp>
@@ -16,10 +15,6 @@ namespace {
 
 /// The number of actions whose receives are posted ahead: the next forward's and the next backward's.
 constexpr std::size_t look_ahead = 2;
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 enum class Field : std::uint8_t { hidden, encoder_output };
 
@@ -52,20 +47,15 @@ class Pipeline::Run {
 
   /// Returns the micro-batches' sums, in kernels' memory.
   Tensor act(std::span<PipelineAction const> actions) {
-    pipeline_.events_.clear();
     std::size_t next = 0;
     for (std::size_t index = 0; index < actions.size(); ++index) {
-      double const begin = seconds();
       for (; next < actions.size() && next <= index + look_ahead; ++next) {
         posted_.push_back(post(actions[next]));
       }
       Call call = std::move(posted_.front());
       posted_.pop_front();
-      double const wait_begin = seconds();
       std::ranges::for_each(call.receives, [this](Transfer& receive) { wait(receive); });
-      double const wait_end = seconds();
       perform(call);
-      pipeline_.events_.push_back({call.action, begin, seconds(), wait_end - wait_begin});
     }
     pipeline_.messages_->finish();
     pipeline_.activations_->finish();
@@ -319,11 +309,11 @@ PipelineMemory Pipeline::peak_memory() const {
   return {activations_->peaks(), messages_->peaks(), temporary_.peak()};
 }
 
-void Pipeline::reserve(PipelineMemory const& encoder_output) {
-  activations_->reserve(encoder_output.activations);
-  messages_->reserve(encoder_output.messages);
-  temporary_.plan(with_margin(encoder_output.temporary));
-  temporary_.reserve(encoder_output.temporary);
+void Pipeline::reserve(PipelineMemory const& memory) {
+  activations_->reserve(memory.activations);
+  messages_->reserve(memory.messages);
+  temporary_.plan(with_margin(memory.temporary));
+  temporary_.reserve(memory.temporary);
 }
 
 std::size_t with_margin(std::size_t planned_bytes) {

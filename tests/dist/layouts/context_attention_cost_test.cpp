@@ -40,7 +40,7 @@ class ContextAttentionCost : public ContextAttentionTest {
 };
 
 TEST_F(ContextAttentionCost, BytesAreTheFormulas) {
-  for_each_group([&](Communicator const& group) {
+  in_group([&](Communicator const& group) {
     std::int64_t const ranks = group.size();
     Pack const pack = pack_of({{37, 90}, {3, 0}, {64, 5}}, {group.rank(), group.size()});
     auto const held = [&](Side side, int rank) {
@@ -67,7 +67,7 @@ TEST_F(ContextAttentionCost, BytesAreTheFormulas) {
 // With a window only the rows at the ends of the chunks travel, however long the sequences are.
 TEST_F(ContextAttentionCost, AWindowAsksOnlyTheNeighbours) {
   constexpr std::int64_t window = 6;
-  for_each_group([&](Communicator const& group) {
+  in_group([&](Communicator const& group) {
     Attended const attended{AttentionMask::window(window, window), Side::target, Side::target, 0};
     std::int64_t const row = 2 * few_columns * 4;  // of keys and values, or of their gradients
     for (std::size_t const tokens : {640U, 1280U}) {
@@ -87,7 +87,7 @@ TEST_F(ContextAttentionCost, AWindowAsksOnlyTheNeighbours) {
 // 32 chunks of equal length for every group: each rank holds exactly 1/c of the tokens, and needs 1/c of the memory.
 TEST_F(ContextAttentionCost, MemoryOfALongSequenceFallsWithTheRanks) {
   constexpr std::int64_t tokens = 2048;
-  for_each_group([&](Communicator const& group) {
+  in_group([&](Communicator const& group) {
     Pack const pack = pack_of({{0, tokens - 1}}, {group.rank(), group.size()});
     std::int64_t const local = tokens / group.size();
     Attended const causal{AttentionMask::causal(), Side::target, Side::target, 0};

@@ -85,13 +85,10 @@ class ContextAttentionTest : public DistTest {
 
   ContextAttentionTest() { register_built_in_kernels(registries_); }
 
-  /// Calls `check` in groups of each size that divides the world's. One rank has nothing to split.
+  /// Calls `check` with the group of all ranks.
   template <class Check>
-  void for_each_group(Check const& check) {
-    for (int ranks = 2; ranks <= world_.size(); ranks *= 2) {
-      SCOPED_TRACE("a context group of " + std::to_string(ranks));
-      check(world_.split(world_.rank() / ranks, world_.rank()));
-    }
+  void in_group(Check const& check) {
+    check(world_);
   }
 
   std::shared_ptr<Attention> kernel(char const* name, AttentionProblem const& problem = {}) {

@@ -81,7 +81,7 @@ TEST_F(ContextAttentionSplit, EqualsOneRankOnTheWholePack) {
                                      Attended{AttentionMask::causal(), Side::target, Side::target, dropout},
                                      Attended{AttentionMask::bidirectional(), Side::target, Side::source, dropout}}) {
       Rows const whole = whole_of(attended);
-      for_each_group([&](Communicator const& group) {
+      in_group([&](Communicator const& group) {
         for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
           for (Tested const& tested :
                {Tested{"kokkos", DType::float64, mode}, Tested{"auto", DType::float32, mode},
@@ -109,7 +109,7 @@ TEST_F(ContextAttentionSplit, VariantsEqualOneRankOnTheWholePack) {
         Attended{AttentionMask::causal(), side, side, 0, ScoreKind::linear, 4},
         Attended{AttentionMask::bidirectional(), side, Side::source, 0, ScoreKind::linear}}) {
     Rows const whole = whole_of(attended);
-    for_each_group([&](Communicator const& group) {
+    in_group([&](Communicator const& group) {
       for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
         for (Tested const& tested : {Tested{"kokkos", DType::float64, mode}, Tested{"auto", DType::float32, mode}}) {
           SCOPED_TRACE(
@@ -125,7 +125,7 @@ TEST_F(ContextAttentionSplit, VariantsEqualOneRankOnTheWholePack) {
 
 // Computed in float32 and rounded once: on any number of ranks the same bits as the rounded float32 result.
 TEST_F(ContextAttentionTest, TheRingRoundsItsSumsOnce) {
-  for_each_group([&](Communicator const& group) {
+  in_group([&](Communicator const& group) {
     Pack const pack = pack_of(uneven, {group.rank(), group.size()});
     Attended const self{AttentionMask::causal(), Side::target, Side::target, 0};
     std::int64_t const tokens = pack.target_rows.tokens;
@@ -189,7 +189,7 @@ class WatchedAttention : public Attention {
 
 // A block is in flight before the first head uses the one before it, and so are the gradients of finished heads.
 TEST_F(ContextAttentionTest, TheRingSendsBeforeItComputes) {
-  for_each_group([&](Communicator const& group) {
+  in_group([&](Communicator const& group) {
     Pack const pack = pack_of(uneven, {group.rank(), group.size()});
     Attended const self{AttentionMask::causal(), Side::target, Side::target, 0};
     std::int64_t const tokens = pack.target_rows.tokens;
@@ -231,7 +231,7 @@ TEST_F(ContextAttentionTest, RefusesLayoutsThatCannotWork) {
         forward(Communicator::self(), pack_of({{3, 4}}, {}), self, rows_of(5, 5));
       },
       ThrowsMessage<Error>(HasSubstr("split over 0 ranks, but the group has 1")));
-  for_each_group([&](Communicator const& group) {
+  in_group([&](Communicator const& group) {
     Pack const pack = pack_of({{30, 40}}, {group.rank(), group.size()});
     std::int64_t const targets = pack.target_rows.tokens;
     std::int64_t const sources = pack.source_rows.tokens;

@@ -12,6 +12,7 @@
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "pipeline_times.hpp"
 #include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 
@@ -70,6 +71,7 @@ struct Stage {
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
   std::unique_ptr<Model> model;
   std::unique_ptr<Pipeline> pipeline;
+  PassTimes passes;  ///< of the last call of train
 };
 
 /// Micro-batch `index`: packs differ in their numbers of sentences and tokens, `longer` tokens apart.
@@ -102,6 +104,8 @@ LossSums train(Stage& stage, std::int64_t micro_batches, int longer = 0, Gradien
   auto const make = [longer](std::int64_t index) { return pack_of(index, longer); };
   PipelineStep step = step_of(micro_batches);
   step.gradients = gradients;
+  step.observer = &stage.passes;
+  stage.passes.clear();
   return stage.pipeline->train(TestMicroBatches(micro_batches, make), step);
 }
 
@@ -218,8 +222,7 @@ class PipelineTest : public DistTest {
     FinalGradients gradients(stage.parameters);
     expect_loss(train(stage, micro_batches, longer, &gradients), expected.trained, stage.parallel.pipeline);
     gradients.expect_right(stage.parameters);
-    EXPECT_EQ(stage.pipeline->events().size(),
-              static_cast<std::size_t>(2 * micro_batches) * stage.model->parts().size());
+    EXPECT_EQ(stage.passes.passes(), 2 * micro_batches * std::ssize(stage.model->parts()));
     expect_gradients(stage, expected.gradients);
     expect_loss(evaluate(stage, micro_batches, longer), expected.evaluated, stage.parallel.pipeline);
   }
@@ -315,24 +318,21 @@ TEST_F(PipelineTest, NoMicroBatchesAreNoWork) {
   Stage stage(given, state_of(given.parallel.pipeline));
   EXPECT_EQ(train(stage, 0).tokens, 0);
   EXPECT_EQ(evaluate(stage, 0).tokens, 0);
-  EXPECT_TRUE(stage.pipeline->events().empty());
+  EXPECT_EQ(stage.passes.passes(), 0);
 }
 
-TEST_F(PipelineTest, EventsFollowEachOther) {
+TEST_F(PipelineTest, TimesOfPassesAreGathered) {
   Case const given = small_case(std::min(world_.size(), 4));
   Stage stage(given, state_of(given.parallel.pipeline));
   static_cast<void>(train(stage, 6));
-  double before = 0;
-  for (PipelineEvent const& event : stage.pipeline->events()) {
-    EXPECT_GE(event.begin, before);
-    EXPECT_GE(event.waited, 0);
-    EXPECT_GT(event.end - event.begin, event.waited);
-    before = event.end;
-  }
-  PipelineTimes const times = gather_times(stage.parallel.pipeline, stage.pipeline->events());
+  PipelineTimes times = stage.passes.gather(stage.parallel.pipeline);
   EXPECT_EQ(times.stages(), given.parallel.pipeline);
   EXPECT_EQ(times.micro_batches, 6);
+  EXPECT_GT(times.total, 0);
   EXPECT_LT(times.bubble(), 1);
+  double const total = times.total;
+  times.add(times);
+  EXPECT_EQ(times.total, 2 * total);
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include <new>
 #include <system_error>
 
-#include "huge_pages.hpp"
 #include "system_memory.hpp"
 
 namespace heddle {
@@ -25,7 +24,7 @@ using Memory = Kokkos::DefaultExecutionSpace::memory_space;
 static_assert(std::is_same_v<Memory, Kokkos::HostSpace>, "this Kokkos computes in a device's memory");
 constexpr std::size_t alignment = 64;
 
-/// With less than this a step is unlikely to fit, so an error is better than going on.
+/// With less than this a step is unlikely to fit, so an error is better than a start.
 constexpr std::size_t min_capacity = std::size_t{1} << 28;
 
 void* map(std::size_t bytes) {

@@ -8,7 +8,7 @@ namespace heddle {
 
 namespace {
 
-/// Blocks that nobody uses are kept up to this size in all.
+/// Unused blocks are kept up to this size in total.
 constexpr std::size_t max_kept = std::size_t{1} << 30;
 
 }  // namespace

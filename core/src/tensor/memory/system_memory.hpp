@@ -40,6 +40,12 @@ void unmap_block(ArenaBlock const& block);
 /// Addresses without memory, for any back end.
 ArenaBlock map_addresses(std::size_t wanted);
 void unmap_addresses(ArenaBlock const& block);
+
+/// The size of a huge page, where the system has them.
+inline constexpr std::size_t huge_page = std::size_t{1} << 21;
+/// Requests huge pages for the whole ones in [begin, begin + bytes) of host memory, best before it is touched: strided
+/// access to parameter tables is slow with small pages. This is only advice: a system without huge pages ignores it.
+void advise_huge_pages(void* begin, std::size_t bytes);
 /// Takes the pages of the block's first `bytes` from the system now; their content stays.
 void take_pages(ArenaBlock const& block, std::size_t bytes);
 

@@ -20,17 +20,18 @@ class AttentionPositions {
   /// Whether queries and keys are rotated. If so, `rotate` turns matrix [rows, n * head_dim] in place, rows being at
   /// `position` (int32 [rows]); rows may be strided. rotate_back is its backward pass, for the gradient.
   virtual bool rotates() const { return false; }
-  virtual void rotate(LayerContext& context, Tensor const& matrix, std::int64_t head_dim, Tensor const& position) const;
-  virtual void rotate_back(LayerContext& context, Tensor const& gradient, std::int64_t head_dim,
-                           Tensor const& position) const;
+  virtual void rotate(LayerContext& /*context*/, Tensor const& /*matrix*/, std::int64_t /*head_dim*/,
+                      Tensor const& /*position*/) const {}
+  virtual void rotate_back(LayerContext& /*context*/, Tensor const& /*gradient*/, std::int64_t /*head_dim*/,
+                           Tensor const& /*position*/) const {}
 
   /// Whether calls have a bias, which not every kernel supports. If so, `bias` gives it: AttentionCall::bias for this
   /// rank's heads. bias_gradient gives the tensor that the backward pass of a call adds to (+=), empty for a bias
   /// without parameters; then bias_gradient_done is called with that tensor.
   virtual bool has_bias() const { return false; }
-  virtual Tensor bias(LayerContext& context) const;
-  virtual Tensor bias_gradient(LayerContext& context) const;
-  virtual void bias_gradient_done(LayerContext& context, Tensor const& gradient) const;
+  virtual Tensor bias(LayerContext& /*context*/) const { return {}; }
+  virtual Tensor bias_gradient(LayerContext& /*context*/) const { return {}; }
+  virtual void bias_gradient_done(LayerContext& /*context*/, Tensor const& /*gradient*/) const {}
 };
 
 /// The description that a stack's positions are made from.

@@ -130,21 +130,15 @@ class Layer {
   /// Computes forward for the new tokens, [rows, d_model], with the state that earlier steps left in `cache`. Tokens of
   /// a prompt are a prefix, which all of them see under a prefix mask. A layer that treats rows independently needs no
   /// code beyond this default.
-  virtual HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
-                              DecodeCache& cache) const {
-    static_cast<void>(step);
-    static_cast<void>(cache);
+  virtual HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& /*step*/,
+                              DecodeCache& /*cache*/) const {
     Saved saved;
     return forward(context, input, saved);
   }
 
   /// Hypothesis i of the cache becomes a copy of the former hypothesis `parents[i]` (int32 [new hypotheses]).
-  virtual void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step, DecodeCache& cache) const {
-    static_cast<void>(context);
-    static_cast<void>(parents);
-    static_cast<void>(step);
-    static_cast<void>(cache);
-  }
+  virtual void reorder(LayerContext& /*context*/, Tensor const& /*parents*/, DecodeStep const& /*step*/,
+                       DecodeCache& /*cache*/) const {}
 };
 
 /// The description that a layer is built from. Parameters are declared under `name`, so code, config and checkpoint

@@ -9,11 +9,11 @@
 namespace heddle {
 
 /// Adam over the ranges of a parameter set's buffers whose moments this rank keeps. Each parameter is updated by the
-/// rule of its group. dist's DistributedOptimizer calls `apply` for one range after another.
+/// rule of its group. A step: `begin`, then `apply` for one range after another.
 class Optimizer {
  public:
-  /// Keeps moments for `parts` of the buffers, ascending and without overlaps; they start at zero. The set must be
-  /// allocated; its parameters get their rules. Throws as assign_rules does.
+  /// The set must be allocated; its parameters get their rules. Keeps moments, which start at zero, for `parts` of the
+  /// buffers, ascending and without overlaps. Throws as assign_rules does.
   Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
             std::vector<IndexRange> parts);
 

@@ -3,7 +3,7 @@
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
-#include <heddle/dist/pipeline/times.hpp>
+#include <heddle/dist/pipeline/schedule.hpp>
 #include <memory>
 #include <vector>
 
@@ -25,7 +25,8 @@ struct PipelineStep {
   WorkObserver* observer = nullptr;
 };
 
-/// The most bytes that a pipeline's arenas ever held, those of a kind in the order in which they were first needed.
+/// The maximum bytes that each of a pipeline's arenas held; those of a kind in the order in which they were first
+/// needed.
 struct PipelineMemory {
   std::vector<std::size_t> activations;  ///< of forward passes whose backward pass is still to come
   std::vector<std::size_t> messages;     ///< inputs, and outputs of a backward or an evaluating pass
@@ -34,7 +35,7 @@ struct PipelineMemory {
   std::size_t total() const;
 };
 
-/// The capacity of an arena that was planned to hold this many bytes at most: an eighth and 64 KiB more, because real
+/// The capacity of an arena that is planned to hold at most `planned_bytes`: an eighth and 64 KiB more, because real
 /// micro-batches differ from the largest that is planned for in the number and lengths of their sequences.
 std::size_t with_margin(std::size_t planned_bytes);
 
@@ -62,12 +63,10 @@ class Pipeline {
   /// read. Otherwise as train.
   std::vector<LossSums> evaluate(MicroBatchSource const& source, PipelineStep const& step);
 
-  /// This rank's actions in the last call of train or evaluate, in order.
-  std::vector<PipelineEvent> const& events() const { return events_; }
   PipelineMemory peak_memory() const;
   /// Takes this memory from the system now rather than in the first steps; only before the first call of train or
   /// evaluate. On a device each arena then has no more than the largest of its kind and a margin, see with_margin.
-  void reserve(PipelineMemory const& encoder_output);
+  void reserve(PipelineMemory const& memory);
 
  private:
   class Run;
@@ -88,7 +87,6 @@ class Pipeline {
   /// For each part: those that no micro-batch uses; their memory is used again.
   std::vector<std::vector<Saved>> spare_saved_;
   Tensor loss_sums_;  ///< float64: two rows for each micro-batch of the longest step so far, and two
-  std::vector<PipelineEvent> events_;
 };
 
 }  // namespace heddle

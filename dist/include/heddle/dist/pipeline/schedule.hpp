@@ -37,8 +37,8 @@ std::vector<PipelineAction> training_actions(PipelinePlace const& place, std::in
 /// The forward passes only.
 std::vector<PipelineAction> forward_actions(PipelinePlace const& place, std::int64_t micro_batches);
 
-/// The most passes with a finished forward and an unfinished backward: the number of sets of activations that a stage
-/// holds.
+/// The maximum number of passes with a finished forward and an unfinished backward: the sets of activations that a
+/// stage holds.
 std::int64_t max_in_flight(std::span<PipelineAction const> actions);
 
 }  // namespace heddle
