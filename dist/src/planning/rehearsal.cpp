@@ -1,35 +1,125 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/operations/adam.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
-#include <heddle/dist/planning/rank_work.hpp>
-#include <heddle/dist/report/rehearsal.hpp>
-#include <map>
-#include <utility>
+#include <heddle/dist/planning/kernel_times.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
 
 namespace heddle {
 
 namespace {
 
+/// A group in which only this rank exists.
+class IdleBackend : public CommunicatorBackend {
+ public:
+  IdleBackend(int rank, int size) : rank_(rank), size_(size) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  bool reads(MemorySpace) const override { return true; }  // so that nothing is staged
+  std::unique_ptr<TransferBackend> run(VerbCall const&) override { return nullptr; }
+  std::shared_ptr<CommunicatorBackend> split(int, int, std::string const&) override {
+    throw Error("split: the other ranks of a rehearsal are not there to say their colours");
+  }
+
+ private:
+  int rank_;
+  int size_;
+};
+
+}  // namespace
+
+ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config) {
+  auto const group = [](int rank, int size) {
+    return size == 1 ? Communicator::self() : Communicator(std::make_shared<IdleBackend>(rank, size));
+  };
+  auto const along = [&](MeshAxis axis) { return group(mesh.coordinate(axis), mesh.size(axis)); };
+  ParallelState state;
+  state.mesh = mesh;
+  state.world = group(mesh.rank(), mesh.size(MeshAxis::pipeline) * mesh.size(MeshAxis::data) *
+                                       mesh.size(MeshAxis::context) * mesh.size(MeshAxis::tensor));
+  state.pipeline = along(MeshAxis::pipeline);
+  state.data = along(MeshAxis::data);
+  state.context = along(MeshAxis::context);
+  state.tensor = along(MeshAxis::tensor);
+  state.replicas =
+      group(mesh.coordinate(MeshAxis::data) * mesh.size(MeshAxis::context) + mesh.coordinate(MeshAxis::context),
+            mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context));
+  state.sequence_parallel = config.sequence_parallel;
+  state.context_mode = config.context_mode;
+  return state;
+}
+
+void KeptByKernels::observe(Execution& execution, KernelCall const& call) {
+  static_cast<void>(execution);
+  if (call.kept.bytes > 0) {
+    bytes_by_name_[call.kept.name] = static_cast<std::int64_t>(call.kept.bytes);
+  }
+}
+
+std::int64_t KeptByKernels::kept_bytes() const {
+  std::int64_t sum = 0;
+  for (auto const& [name, bytes] : bytes_by_name_) {
+    sum += bytes;
+  }
+  return sum;
+}
+
+RehearsedRank::RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
+                             Registries const& registries, KernelObserver& observer)
+    : kernels(registries.kernels.rehearsal(observer)),
+      dtype(dtype_of(config.train.precision)),
+      parallel(idle_parallel_state(mesh, config.parallel)),
+      parameters(mesh),
+      model({.name = "",
+             .model = config.model,
+             .dtype = dtype,
+             .kernels = {kernels, config.kernels},
+             .parallel = parallel,
+             .parameters = parameters},
+            registries.layers, vocabulary,
+            plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
+      pipeline(parallel.pipeline, model, KernelSource{kernels, config.kernels}.select<TensorOps>({dtype}), execution,
+               arenas) {
+  parameters.arrange();
+  Shape const buffer{parameters.size()};
+  std::size_t const bytes = static_cast<std::size_t>(parameters.size()) * size_of(parameter_dtype(dtype));
+  values.emplace(2 * (bytes + 64), arenas);
+  try {
+    parameters.bind(values->allocate(parameter_dtype(dtype), buffer), values->allocate(parameter_dtype(dtype), buffer));
+  } catch (Error const& error) {  // training would take twice as much, and touch it
+    throw ConfigError(fmt::format(
+        "rank {}: parameters and gradients of {} together are more than the system grants ({}); smaller layers "
+        "(model.d_model, model.d_ff), or parallel.tensor and parallel.pipeline, which divide them, need less",
+        mesh.rank(), readable_size(2 * static_cast<std::int64_t>(bytes)), error.what()));
+  }
+}
+
+GroupMember RehearsedRank::row_split() const {
+  return parallel.sequence_parallel ? GroupMember{parallel.tensor.rank(), parallel.tensor.size()} : GroupMember{};
+}
+
+namespace {
+
 /// Counts the calls of a pass after another.
-class CallCounter final : public KernelObserver {
+class CallCounter final : public KeptByKernels {
  public:
   void observe(Execution& execution, KernelCall const& call) override {
-    static_cast<void>(execution);
-    std::string kind = kind_of(call);
-    auto& by_size = calls_[std::move(kind)];
+    KeptByKernels::observe(execution, call);
+    auto& by_size = calls_[kind_of(call)];
     auto const known = std::ranges::find_if(by_size, [&](KernelCalls const& old) { return old.cost == call.cost; });
     if (known != by_size.end()) {
       known->calls += 1;
     } else {
       by_size.push_back({"", call.cost, 1});
     }
-    kept_.add(call);
   }
 
-  /// The calls since the last one of take.
+  /// The calls since the previous take().
   std::vector<KernelCalls> take() {
     std::vector<KernelCalls> all;
     for (auto& [kind, by_size] : calls_) {
@@ -41,11 +131,9 @@ class CallCounter final : public KernelObserver {
     calls_.clear();
     return all;
   }
-  std::int64_t kept_bytes() const { return kept_.bytes(); }
 
  private:
   std::map<std::string, std::vector<KernelCalls>> calls_;
-  KeptByKernels kept_;
 };
 
 /// A micro-batch's way through the parts of a rank.
@@ -60,7 +148,7 @@ class StageRehearsal {
 
   RankWork run() {
     RankWork work;
-    for (ModelPart const& part : rank_.model().parts()) {
+    for (ModelPart const& part : rank_.model.parts()) {
       rehearse(part, work);
     }
     work.kept_by_kernels = calls_.kept_bytes();
@@ -70,7 +158,7 @@ class StageRehearsal {
 
  private:
   LayerContext context(Arena& arena) {
-    return {.execution = rank_.execution(),
+    return {.execution = rank_.execution,
             .arena = arena,
             .pack = pack_,
             .training = true,
@@ -86,22 +174,22 @@ class StageRehearsal {
     work.input_bytes.push_back(static_cast<std::int64_t>(inputs.peak()));
     Tensor const sums = Tensor::allocate(DType::float64, {1, SoftmaxCrossEntropy::sums_size});
     Saved saved;
-    TrafficByGroup const before = traffic_of(rank_.parallel());
+    TrafficByGroup const before = traffic_of(rank_.parallel);
     LayerContext forward = context(kept);
     static_cast<void>(
         part.forward(forward, input, saved,
                      {.label_smoothing = config_.train.label_smoothing, .sums = sums, .z_loss = config_.train.z_loss}));
-    TrafficByGroup const between = traffic_of(rank_.parallel());
+    TrafficByGroup const between = traffic_of(rank_.parallel);
     work.forward.push_back({calls_.take(), between - before});
     LayerContext backward = context(temporary);
     static_cast<void>(part.backward(backward, grad_output, saved));
-    work.backward.push_back({calls_.take(), traffic_of(rank_.parallel()) - between});
+    work.backward.push_back({calls_.take(), traffic_of(rank_.parallel) - between});
     work.activations.push_back(static_cast<std::int64_t>(kept.peak()));
     work.temporary = std::max(work.temporary, static_cast<std::int64_t>(temporary.peak()));
   }
 
   void count_parameters(RankWork& work) const {
-    ParameterSet const& parameters = rank_.parameters();
+    ParameterSet const& parameters = rank_.parameters;
     work.parameters = parameters.size();
     work.parameter_dtype = parameter_dtype(dtype_of(config_.train.precision));
     for (Parameter const& parameter : parameters.all()) {
@@ -122,21 +210,6 @@ class StageRehearsal {
   CallCounter calls_;
   RehearsedRank rank_;
 };
-
-}  // namespace
-
-int rehearsed_rank(LayoutChoice const& layout, int stage) {
-  int const context = layout.size(MeshAxis::context);
-  int const tensor = layout.size(MeshAxis::tensor);
-  return stage * layout.size(MeshAxis::data) * context * tensor + context * tensor - 1;
-}
-
-RankWork rehearse_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
-                        Registries const& registries, Pack const& pack) {
-  return StageRehearsal(config, layout, stage, vocabulary, registries, pack).run();
-}
-
-namespace {
 
 /// Adds `count` such passes.
 void add_pass(PassWork& into, PassWork const& from, std::int64_t count) {
@@ -159,6 +232,16 @@ void add_pass(PassWork& into, PassWork const& from, std::int64_t count) {
 }
 
 }  // namespace
+
+int rehearsed_rank(LayoutChoice const& layout, int stage) {
+  int const group = layout.size(MeshAxis::context) * layout.size(MeshAxis::tensor);
+  return stage * layout.size(MeshAxis::data) * group + group - 1;
+}
+
+RankWork rehearse_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
+                        Registries const& registries, Pack const& pack) {
+  return StageRehearsal(config, layout, stage, vocabulary, registries, pack).run();
+}
 
 RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int stages) {
   RankWork sum;
@@ -188,7 +271,7 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
 
 std::vector<KernelCalls> update_kernels(RankWork const& work, std::int64_t owned) {
   auto const name = name_of(work.parameter_dtype);
-  auto const element = static_cast<double>(size_of(work.parameter_dtype));
+  auto const element = static_cast<double>(work.element_bytes());
   TensorOpsProblem const tensors{work.parameter_dtype};
   AdamProblem const adam{.dtype = work.parameter_dtype};
   auto const all = static_cast<double>(work.parameters);
