@@ -11,13 +11,13 @@
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/dist/training/training_engine.hpp>
-#include <heddle/io/dataset/synthetic_batch.hpp>
 #include <heddle/kernels/register.hpp>
 #include <map>
 #include <optional>
 #include <sstream>
 
 #include "main.hpp"
+#include "synthetic_micro_batches.hpp"
 
 namespace heddle {
 namespace {

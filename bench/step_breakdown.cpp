@@ -11,7 +11,6 @@
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/dataset/batches.hpp>
-#include <heddle/io/dataset/synthetic_batch.hpp>
 #include <heddle/io/files/kernel_timings_file.hpp>
 #include <heddle/kernels/register.hpp>
 #include <limits>
@@ -19,6 +18,7 @@
 
 #include "breakdown.hpp"
 #include "main.hpp"
+#include "synthetic_micro_batches.hpp"
 #include "timed_communicator.hpp"
 
 namespace heddle {

@@ -7,7 +7,7 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/planning/network_measurement.hpp>
 #include <heddle/dist/report/available_memory.hpp>
-#include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <optional>
 #include <sstream>
 

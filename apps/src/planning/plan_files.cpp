@@ -6,7 +6,7 @@
 #include <boost/system/system_error.hpp>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <sstream>
 #include <stdexcept>
 

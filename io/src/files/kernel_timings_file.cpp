@@ -5,7 +5,7 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/kernel_timings_file.hpp>
-#include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <sstream>
 
 namespace heddle {
