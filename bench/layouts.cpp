@@ -11,7 +11,6 @@
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/dist/training/training_engine.hpp>
-#include <heddle/io/dataset/synthetic_batch.hpp>
 #include <heddle/kernels/register.hpp>
 #include <map>
 #include <optional>
@@ -19,6 +18,7 @@
 
 #include "main.hpp"
 #include "pipeline_times.hpp"
+#include "synthetic_micro_batches.hpp"
 
 namespace heddle {
 namespace {

@@ -19,6 +19,7 @@
 
 #include "breakdown.hpp"
 #include "main.hpp"
+#include "synthetic_micro_batches.hpp"
 #include "timed_communicator.hpp"
 
 namespace heddle {
@@ -198,7 +199,8 @@ class Measurement {
       if (!std::filesystem::exists(options.kernel_times)) {
         throw UsageError(fmt::format("--kernel-times {}: no such file", options.kernel_times));
       }
-      registries_.kernels.set_timings(read_measured_times(options.kernel_times).kernels[machine_name(usable_cpu_level())]);
+      registries_.kernels.set_timings(
+          read_measured_times(options.kernel_times).kernels[machine_name(usable_cpu_level())]);
     }
     vocabulary = options.vocabulary > 0 ? options.vocabulary : vocabulary;
     sentences_.emplace(options, vocabulary, world);

@@ -70,17 +70,17 @@ expect 78 'going on would mix their orders' "$HEDDLE" train run.toml --set train
 mkfifo pipe
 for path in /dev/zero pipe; do
   expect 78 "$path: cannot be read: it is not a regular file" "$HEDDLE" train "$path"
-  expect 65 "$path: is no regular file" "$HEDDLE" train run.toml --set run.directory=other --set data.train="$path"
-  expect 65 "$path: cannot read this vocabulary model: it is no regular file" \
+  expect 65 "$path: is not a regular file" "$HEDDLE" train run.toml --set run.directory=other --set data.train="$path"
+  expect 65 "$path: cannot read this vocabulary model: it is not a regular file" \
     "$HEDDLE" prepare --text text/train.en --vocab-model "$path" --out prepared
 done
 mkdir fifo
 mkfifo fifo/metrics.jsonl
-expect 65 'fifo/metrics.jsonl: is no regular file' "$HEDDLE" train run.toml --set run.directory=fifo
+expect 65 'fifo/metrics.jsonl: is not a regular file' "$HEDDLE" train run.toml --set run.directory=fifo
 rm -r fifo && mkdir fifo && mkfifo fifo/checkpoints
-expect 65 'fifo/checkpoints: is no directory; move it away' "$HEDDLE" train run.toml --set run.directory=fifo
+expect 65 'fifo/checkpoints: is not a directory; move it away' "$HEDDLE" train run.toml --set run.directory=fifo
 rm -r fifo && mkdir fifo && mkfifo fifo/.lock
-expect 78 'run.directory fifo: fifo/.lock: is no regular file; move it away' "$HEDDLE" train run.toml --set run.directory=fifo
+expect 78 'run.directory fifo: fifo/.lock: is not a regular file; move it away' "$HEDDLE" train run.toml --set run.directory=fifo
 # Event files for TensorBoard are no condition of a run.
 mkdir events && : > events/tensorboard
 expect 0 'warning: no more event files for TensorBoard in this start: ' "$HEDDLE" train run.toml --set run.directory=events

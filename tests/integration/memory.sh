@@ -68,7 +68,7 @@ for file in state.h5 tensors-00000.h5 tensors-00001.h5 MANIFEST.json; do
   done
   go_on --set run.directory=damaged
   if [ $file != MANIFEST.json ]; then
-    grep -Eq "step-[0-9]+ in memory rejected: no host has a whole copy of $file; on $(hostname), .*$file: bytes .* do not have the SHA-256" log ||
+    grep -Eq "step-[0-9]+ in memory rejected: no host has a complete copy of $file; on $(hostname), .*$file: bytes .* do not have the SHA-256" log ||
       fail "a damaged $file is not named"
   else
     grep -Eq "step-[0-9]+ in memory on $(hostname) rejected: .*MANIFEST.json" log || fail "a damaged manifest is not named"

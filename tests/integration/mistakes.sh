@@ -121,7 +121,7 @@ cp log help_train
 ends 0 "$HEDDLE" train --help
 cmp -s log help_train || fail "help train"
 
-mistake 65 'run/checkpoints has no checkpoint of step 7; it has those of steps 2$' train run.toml --resume-from 7 --set data.train=data --set data.valid=data
+mistake 65 'run/checkpoints has no checkpoint of step 7; it has the steps 2$' train run.toml --resume-from 7 --set data.train=data --set data.valid=data
 ends 0 "$HEDDLE" checkpoint list run
 grep -q "^step-00000002 .* MiB  $(date +%Y)-[0-9-]* [0-9:]*  whole  loss [0-9.]*  validation [0-9.]*  (best)$" log || fail "checkpoint list"
 

@@ -149,12 +149,11 @@ class ReferenceLoss {
                        vocabulary.target.encode(window.references[index])});
     }
     MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
-    GlobalBatch batch = all_samples(samples, model_.config().model.max_length);
+    GlobalBatch batch = all_samples(samples, model_.config().model.max_length, SampleOrder::by_length);
     left_out_ += window.lines.size() - batch.samples.size();
     if (batch.samples.empty()) {
       return;
     }
-    std::ranges::stable_sort(batch.samples, {}, [&](std::int64_t index) { return samples.cost(0, index).longer(); });
     constexpr std::int64_t pack_tokens = 4096;
     loss_ += model_.loss(SampledMicroBatches(samples, std::move(batch), {.max_tokens = pack_tokens}));
   }

@@ -10,7 +10,7 @@
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/prepare.hpp>
-#include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <iostream>
 #include <iterator>
 #include <limits>
@@ -95,11 +95,11 @@ void print_lengths(char const* of, LengthCounts const& lengths) {
   }
   auto const quantile = [&](double share) {
     auto left = static_cast<std::int64_t>(share * static_cast<double>(samples - 1));
-    return std::ranges::find_if(lengths, [&](LengthCount const& one) { return (left -= one.samples) < 0; })->length;
+    return std::ranges::find_if(lengths, [&](auto const& one) { return (left -= one.second) < 0; })->first;
   };
-  std::int64_t const longest = lengths.back().length;
+  std::int64_t const longest = lengths.rbegin()->first;
   std::cout << fmt::format("{}: shortest {}, median {}, mean {:.1f}, 99 % up to {}, longest {}\n", of,
-                           readable_count(lengths.front().length), readable_count(quantile(0.5)),
+                           readable_count(lengths.begin()->first), readable_count(quantile(0.5)),
                            sum / static_cast<double>(samples), readable_count(quantile(0.99)), readable_count(longest));
   constexpr std::int64_t bins = 10;
   std::int64_t const width = std::max<std::int64_t>(1, (quantile(0.99) + bins - 1) / bins);
@@ -123,10 +123,10 @@ void print_lengths(char const* of, LengthCounts const& lengths) {
 /// `shared` says how one vocabulary serves a model with two sides.
 void print_vocabulary(Vocabulary const& vocabulary, std::string const& digest, char const* shared = "joint, ") {
   auto const special = [](Tokenizer const& tokenizer) {
-    std::int32_t const mask = tokenizer.special_ids().mask;
+    SpecialIds const& ids = tokenizer.special_ids();
     return fmt::format("{} pieces (padding {}, unknown {}, begin {}, end {}{})", readable_count(tokenizer.size()),
-                       tokenizer.pad_id(), tokenizer.unknown_id(), tokenizer.begin_id(), tokenizer.end_id(),
-                       mask == SpecialIds::absent ? "" : fmt::format(", mask {}", mask));
+                       ids.padding, ids.unknown, ids.begin, ids.end,
+                       ids.mask == SpecialIds::absent ? "" : fmt::format(", mask {}", ids.mask));
   };
   if (vocabulary.joint()) {
     std::cout << fmt::format("vocabulary: {}{}\n", shared, special(vocabulary.source));

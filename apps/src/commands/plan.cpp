@@ -7,7 +7,7 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/planning/network.hpp>
-#include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <iterator>
 #include <optional>
 

@@ -217,8 +217,7 @@ Finding files(fs::path const& directory) {
     if (taken == FileLock::Result::not_supported) {
       return warning(
           "files", found + ", but has no locks",
-          "runs keep each other out by a lease there, which takes 20 s at the start; mount with locks (flock), "
-          "else set HDF5_USE_FILE_LOCKING=FALSE, without which HDF5 opens no file there");
+          "runs keep each other out by a lease there, which takes 20 s at the start; mount with locks (flock)");
     }
     return good("files", found + " and has locks");
   } catch (std::exception const& error) {

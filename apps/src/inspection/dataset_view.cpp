@@ -23,16 +23,10 @@ std::vector<DatasetSide> sides_of(Dataset const& dataset) {
              : std::vector<DatasetSide>{{"source", SampleLength::source}, {"target", SampleLength::target}};
 }
 
-std::int64_t length_of(Dataset const& dataset, SampleLength of, std::int64_t index) {
-  return of == SampleLength::line     ? dataset.line_length(index)
-         : of == SampleLength::source ? dataset.source_length(index)
-                                      : dataset.target_length(index);
-}
-
 /// At most 40 bins of equal width: [first length, last length, samples].
 boost::json::array histogram(LengthCounts const& lengths) {
   constexpr std::int64_t max = 40;
-  std::int64_t const longest = lengths.back().length;
+  std::int64_t const longest = lengths.rbegin()->first;
   std::int64_t const width = (longest + max - 1) / max;
   std::vector<std::int64_t> counts(static_cast<std::size_t>((longest + width - 1) / width));
   for (auto const& [length, samples] : lengths) {
@@ -70,14 +64,14 @@ boost::json::object pack_of_dataset(Dataset const& dataset, std::vector<DatasetS
   for (std::int64_t index = 0; index < dataset.size(); ++index) {
     std::int64_t longer = 0;
     for (DatasetSide const& side : sides) {
-      longer = std::max(longer, length_of(dataset, side.length, index) + 1);
+      longer = std::max(longer, dataset.length(side.length, index) + 1);
     }
     if (index > 0 && tokens + longer > packed_tokens) {
       break;
     }
     tokens += longer;
     for (std::size_t side = 0; side < sides.size(); ++side) {
-      packed[side].lengths.emplace_back(length_of(dataset, sides[side].length, index) + 1);
+      packed[side].lengths.emplace_back(dataset.length(sides[side].length, index) + 1);
     }
   }
   return to_json(std::move(packed));
@@ -145,9 +139,9 @@ std::vector<SentenceText> example_sentences(Dataset const& dataset, std::size_t 
   constexpr std::int64_t longest = 20;
   std::vector<SentenceText> texts;
   for (std::int64_t index = 0; index < std::min(searched, dataset.size()) && texts.size() < count; ++index) {
-    std::int64_t const length = dataset.has_lines()
-                                    ? dataset.line_length(index)
-                                    : std::max(dataset.source_length(index), dataset.target_length(index));
+    std::int64_t const length = dataset.has_lines() ? dataset.length(SampleLength::line, index)
+                                                    : std::max(dataset.length(SampleLength::source, index),
+                                                               dataset.length(SampleLength::target, index));
     if (length >= shortest && length <= longest) {
       texts.push_back(dataset.has_lines()
                           ? SentenceText{dataset.source_tokenizer().decode(dataset.line(index)), std::nullopt}

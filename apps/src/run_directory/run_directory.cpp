@@ -9,7 +9,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <heddle/io/files/replace_file.hpp>
 #include <random>
 #include <sstream>
 #include <thread>

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/parallel/communicator.hpp>
-#include <heddle/io/checkpoint/background_commit.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/host_memory/memory_store.hpp>
 #include <memory>

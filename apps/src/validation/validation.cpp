@@ -135,12 +135,12 @@ std::optional<Pack> small_pack(ValidationSetup const& setup, GlobalBatch const& 
   constexpr std::int64_t max_length = 64;
   constexpr std::int64_t max_tokens = 256;
   constexpr std::size_t max_searched = 100;
-  GlobalBatch chosen{.epoch = batch.epoch, .samples = {}, .tokens = {}};
+  GlobalBatch chosen{.epoch = batch.epoch};
   std::int64_t tokens = 0;
   for (std::size_t index = 0; index < std::min(batch.samples.size(), max_searched); ++index) {
-    std::int64_t const cost = setup.samples.cost(batch.epoch, batch.samples[index]).longer();
+    std::int64_t const cost = batch.costs[index].longer();
     if (cost <= max_length && tokens + cost <= max_tokens) {
-      chosen.samples.push_back(batch.samples[index]);
+      chosen.add(setup.samples, batch.samples[index], batch.costs[index]);
       tokens += cost;
     }
   }

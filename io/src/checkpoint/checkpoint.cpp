@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
@@ -37,9 +36,9 @@ SmallFiles read_small_files(fs::path const& directory, Communicator const& world
       throw DataError((directory / manifest_file_name).string() + ": does not begin with a state.h5 of at most " +
                       std::to_string(max_state_bytes >> 20) + " MiB");
     }
-    BlockReader reader(directory / state.name, state, std::make_shared<BlockCache>());
+    BlockReader reader(directory / state.name, state, make_block_cache());
     texts.state.resize(static_cast<std::size_t>(state.bytes));
-    reader.read(0, {reinterpret_cast<std::uint8_t*>(texts.state.data()), texts.state.size()});
+    reader.read(0, text_bytes(texts.state));
   });
   texts.manifest = broadcast_text(world, texts.manifest);
   texts.state = broadcast_text(world, texts.state);
@@ -48,7 +47,7 @@ SmallFiles read_small_files(fs::path const& directory, Communicator const& world
 
 /// The readers of the files with tensors. Throws DataError if the manifest names other files.
 std::vector<std::shared_ptr<BlockReader>> open_tensor_files(fs::path const& directory, Manifest const& manifest) {
-  auto const cache = std::make_shared<BlockCache>();
+  auto const cache = make_block_cache();
   std::vector<std::shared_ptr<BlockReader>> files;
   for (std::size_t number = 0; number + 1 < manifest.files.size(); ++number) {
     FileDigest const& file = manifest.files[number + 1];
@@ -90,29 +89,16 @@ void verify_share(std::vector<std::shared_ptr<BlockReader>> const& files, Commun
   }
 }
 
-void check_numbers(std::vector<float> const& numbers, TensorPart part, std::string const& where) {
-  bool const good = std::all_of(numbers.begin(), numbers.end(), [part](float number) {
-    return std::isfinite(number) && (part != TensorPart::second_moment || number >= 0);
-  });
-  if (!good) {
-    throw DataError(where + " holds numbers that no training leaves: infinite, not a number" +
-                    (part == TensorPart::second_moment ? ", or negative" : ""));
-  }
-}
-
-/// The index in a state file's text, which must be that of the manifest's step and files.
+/// The index in a state file's text. Throws DataError unless it is of the manifest's step and files.
 CheckpointIndex read_index(fs::path const& directory, std::string const& text, Manifest const& manifest) {
-  std::span const state(reinterpret_cast<std::uint8_t const*>(text.data()), text.size());
-  FileHash hash(state_file_name);
-  hash.add(state);
-  if (hash.finish().blocks != manifest.files.front().blocks) {
+  if (digest_of(state_file_name, text).blocks != manifest.files.front().blocks) {
     throw DataError((directory / state_file_name).string() + ": arrived here with other bytes than were read");
   }
   std::vector<std::int64_t> file_bytes;
   for (std::size_t number = 1; number < manifest.files.size(); ++number) {
     file_bytes.push_back(manifest.files[number].bytes);
   }
-  CheckpointIndex index = read_state_file(state, (directory / state_file_name).string(), file_bytes);
+  CheckpointIndex index = read_state_file(text_bytes(text), (directory / state_file_name).string(), file_bytes);
   check_step(directory, index.contents.state.step, manifest.step);
   return index;
 }
@@ -203,7 +189,7 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
     index = read_index(directory, texts.state, manifest);
     verify_share(files, world);
   });
-  // Only then: HDF5 would say of a damaged block that it cannot be read, and not why.
+  // After the digests of all blocks, whose errors name the damage better than HDF5 does.
   together(world, [&] {
     for (auto number = static_cast<std::size_t>(world.rank()); number < files.size();
          number += static_cast<std::size_t>(world.size())) {
@@ -260,7 +246,10 @@ std::vector<float> Checkpoint::read(TensorSlice const& slice) const {
     files_[info.file]->read(range.begin, left.first(count));
     left = left.subspan(count);
   }
-  check_numbers(numbers, slice.part, where + "'s " + part_name(slice.part));
+  std::string const refused = refused_numbers(numbers, slice.part);
+  if (!refused.empty()) {
+    throw DataError(where + "'s " + part_name(slice.part) + " holds " + refused + ", which no training leaves");
+  }
   return numbers;
 }
 

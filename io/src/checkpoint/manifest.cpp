@@ -1,10 +1,8 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/files/sha256.hpp>
@@ -25,26 +23,7 @@ constexpr std::int64_t largest_manifest = std::int64_t{64} << 20;
   throw DataError(path.string() + ": " + reason);
 }
 
-/// Fills `buffer`, or less at the end of the file. Returns the number of bytes.
-std::size_t read_block(FileDescriptor const& file, fs::path const& path, std::span<std::uint8_t> buffer) {
-  std::size_t filled = 0;
-  while (filled < buffer.size()) {
-    ssize_t const got = ::read(file.get(), buffer.data() + filled, buffer.size() - filled);
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0) {
-      reject(path, std::string("cannot be read: ") + std::strerror(errno));
-    }
-    if (got == 0) {
-      break;
-    }
-    filled += static_cast<std::size_t>(got);
-  }
-  return filled;
-}
-
-/// Of a length that may be forged: any that is not negative.
+/// The number of blocks of a file, of a length that may be forged: any that is not negative.
 std::int64_t block_count(std::int64_t bytes) {
   return bytes / manifest_block_bytes + (bytes % manifest_block_bytes != 0 ? 1 : 0);
 }
@@ -55,25 +34,18 @@ bool is_plain_name(std::string const& name) {
 
 /// Everything but the manifest's own digest, without the closing brace.
 std::string manifest_body(Manifest const& manifest) {
-  std::string text = "{\n  \"format\": \"" + std::string(checkpoint_format_name) + "\",\n";
-  text += "  \"version\": " + std::to_string(manifest.version) + ",\n";
-  text += "  \"step\": " + std::to_string(manifest.step) + ",\n";
-  text += "  \"block_bytes\": " + std::to_string(manifest_block_bytes) + ",\n  \"files\": [";
-  char const* between_files = "\n";
+  std::vector<std::string> files;
   for (FileDigest const& file : manifest.files) {
-    text += between_files;
-    text += "    {\"name\": " + json::serialize(json::string(file.name));
-    text += ", \"bytes\": " + std::to_string(file.bytes) + ", \"sha256\": [";
-    char const* between_blocks = "\n";
+    std::string blocks;
     for (std::string const& block : file.blocks) {
-      text += between_blocks;
-      text += "      \"" + block + "\"";
-      between_blocks = ",\n";
+      blocks += fmt::format("{}\n      \"{}\"", blocks.empty() ? "" : ",", block);
     }
-    text += "]}";
-    between_files = ",\n";
+    files.push_back(fmt::format("\n    {{\"name\": {}, \"bytes\": {}, \"sha256\": [{}]}}",
+                                json::serialize(json::string(file.name)), file.bytes, blocks));
   }
-  return text + "],\n";
+  return fmt::format(
+      "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"step\": {},\n  \"block_bytes\": {},\n  \"files\": [{}],\n",
+      checkpoint_format_name, manifest.version, manifest.step, manifest_block_bytes, fmt::join(files, ","));
 }
 
 Manifest parse(std::string const& text) {
@@ -99,11 +71,10 @@ void check_content(Manifest const& manifest, fs::path const& path) {
   std::set<std::string> names;
   for (FileDigest const& file : manifest.files) {
     if (!is_plain_name(file.name) || !names.insert(file.name).second) {
-      reject(path, "names file '" + file.name + "', which is no plain name or is named twice");
+      reject(path, fmt::format("names file '{}', which is not a plain name or is named twice", file.name));
     }
     if (file.bytes < 0 || std::ssize(file.blocks) != block_count(file.bytes)) {
-      reject(path, "has " + std::to_string(file.blocks.size()) + " digests for the " + std::to_string(file.bytes) +
-                       " bytes of " + file.name);
+      reject(path, fmt::format("has {} digests for the {} bytes of {}", file.blocks.size(), file.bytes, file.name));
     }
   }
   if (manifest.step < 0 || manifest.files.empty()) {
@@ -115,9 +86,8 @@ void check_content(Manifest const& manifest, fs::path const& path) {
 
 std::string describe_block(FileDigest const& file, std::int64_t block) {
   std::int64_t const begin = block * manifest_block_bytes;
-  std::int64_t const end = std::min(begin + manifest_block_bytes, file.bytes);
-  return "bytes " + std::to_string(begin) + " to " + std::to_string(end - 1) + " (block " + std::to_string(block + 1) +
-         " of " + std::to_string(file.blocks.size()) + ")";
+  return fmt::format("bytes {} to {} (block {} of {})", begin, begin + block_bytes(file, block) - 1, block + 1,
+                     file.blocks.size());
 }
 
 FileHash::FileHash(std::string name) : digest_{std::move(name), 0, {}} {}
@@ -125,7 +95,7 @@ FileHash::FileHash(std::string name) : digest_{std::move(name), 0, {}} {}
 void FileHash::add(std::span<std::uint8_t const> bytes) {
   while (!bytes.empty()) {
     if (!block_) {
-      block_ = std::make_unique<Sha256>();
+      block_.emplace();
     }
     auto const room = static_cast<std::size_t>(manifest_block_bytes - digest_.bytes % manifest_block_bytes);
     std::size_t const count = std::min(room, bytes.size());
@@ -133,32 +103,31 @@ void FileHash::add(std::span<std::uint8_t const> bytes) {
     bytes = bytes.subspan(count);
     digest_.bytes += static_cast<std::int64_t>(count);
     if (count == room) {
-      digest_.blocks.push_back(block_->finish());
-      block_.reset();
+      end_block();
     }
   }
 }
 
-FileDigest FileHash::finish() {
+void FileHash::end_block() {
   if (block_) {
     digest_.blocks.push_back(block_->finish());
     block_.reset();
   }
+}
+
+FileDigest FileHash::finish() {
+  end_block();
   return std::move(digest_);
+}
+
+FileDigest digest_of(std::string name, std::string_view content) {
+  FileHash hash(std::move(name));
+  hash.add(text_bytes(content));
+  return hash.finish();
 }
 
 std::int64_t block_bytes(FileDigest const& file, std::int64_t number) {
   return std::min(manifest_block_bytes, file.bytes - number * manifest_block_bytes);
-}
-
-FileDigest digest_file(fs::path const& path) {
-  FileDescriptor const file = open_regular(path);
-  FileHash hash(path.filename().string());
-  std::vector<std::uint8_t> buffer(static_cast<std::size_t>(manifest_block_bytes));
-  while (std::size_t const length = read_block(file, path, buffer)) {
-    hash.add({buffer.data(), length});
-  }
-  return hash.finish();
 }
 
 void require_equal(fs::path const& path, FileDigest const& memory) {
@@ -172,16 +141,15 @@ void require_equal(fs::path const& path, FileDigest const& memory) {
     }
   }
   if (disk.bytes != memory.bytes) {
-    throw DataError(path.string() + ": has " + std::to_string(disk.bytes) + " bytes, " + std::to_string(memory.bytes) +
-                    " were written");
+    reject(path, fmt::format("has {} bytes, {} were written", disk.bytes, memory.bytes));
   }
 }
 
 void require_format_version(std::string const& where, std::int64_t version) {
   if (version != checkpoint_format_version) {
-    throw DataError(where + ": is of checkpoint format version " + std::to_string(version) +
-                    ", and this Heddle reads and writes only version " + std::to_string(checkpoint_format_version) +
-                    "; continue with the Heddle that wrote it, or start over (`heddle train --fresh`)");
+    reject(where, fmt::format("is of checkpoint format version {}, and this Heddle reads and writes only version {}; "
+                              "continue with the Heddle that wrote it, or start over (`heddle train --fresh`)",
+                              version, checkpoint_format_version));
   }
 }
 
@@ -193,10 +161,10 @@ std::string manifest_text(Manifest const& manifest) {
 Manifest read_manifest(fs::path const& directory) {
   fs::path const path = directory / manifest_file_name;
   FileDescriptor const file = open_regular(path);
-  std::vector<std::uint8_t> buffer(static_cast<std::size_t>(
-      std::min<std::uintmax_t>(fs::file_size(path) + 1, static_cast<std::uintmax_t>(largest_manifest))));
-  std::size_t const length = read_block(file, path, buffer);
-  return parse_manifest({buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(length)}, path.string());
+  std::uintmax_t const bytes = std::min<std::uintmax_t>(fs::file_size(path), largest_manifest);
+  std::string text(static_cast<std::size_t>(bytes) + 1, '\0');  // one more shows a file that grew
+  text.resize(read_at(file, path, 0, text_bytes(text)));
+  return parse_manifest(text, path.string());
 }
 
 Manifest parse_manifest(std::string const& text, std::string const& where) {
@@ -204,7 +172,7 @@ Manifest parse_manifest(std::string const& text, std::string const& where) {
   try {
     manifest = parse(text);
   } catch (std::exception const& error) {
-    reject(where, std::string("is damaged or no manifest: ") + error.what());
+    reject(where, std::string("is damaged or not a manifest: ") + error.what());
   }
   if (manifest_text(manifest) != text) {
     reject(where, "is damaged: it does not have the digest that it states of itself");
@@ -230,8 +198,7 @@ Manifest verify_file_sizes(fs::path const& directory) {
     open_regular(path);
     auto const bytes = static_cast<std::int64_t>(fs::file_size(path));
     if (bytes != file.bytes) {
-      reject(path, "has " + std::to_string(bytes) + " bytes where " + manifest_file_name + " states " +
-                       std::to_string(file.bytes));
+      reject(path, fmt::format("has {} bytes where {} states {}", bytes, manifest_file_name, file.bytes));
     }
   }
   return manifest;

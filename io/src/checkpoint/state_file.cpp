@@ -7,6 +7,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <limits>
 #include <memory>
@@ -22,28 +23,40 @@ namespace json = boost::json;
 
 /// Steps are 32-bit words of the counters of random numbers.
 constexpr std::int64_t max_steps = std::numeric_limits<std::int32_t>::max();
-/// Starts with new data: each begins an epoch, as otherwise only a step can.
+/// Changes of the training data in one run: each starts an epoch, as otherwise only a step can.
 constexpr std::int64_t max_new_data = std::int64_t{1} << 20;
-/// Both sides of the largest batch.
+/// Tokens of both sides of the largest batch.
 constexpr std::int64_t max_tokens_in_step = std::int64_t{1} << 32;
 constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
 constexpr std::int64_t max_index_bytes = std::int64_t{64} << 20;
 static_assert(max_config_bytes + max_index_bytes + 2 * dataset_format::max_model_bytes < max_state_bytes);
 
-void write_training(hdf5::File& file, TrainingState const& state) {
-  hdf5::Group training = file.create_group("training");
-  training.set_integer_attribute("step", state.step);
-  training.set_integer_attribute("epoch", state.epoch);
-  training.set_integer_attribute("position", state.position);
-  training.set_integer_attribute("tokens", state.tokens);
-  training.set_unsigned_attribute("seed", state.seed);
-  training.set_real_attribute("seconds", state.seconds);
-  training.set_real_attribute("best_valid_loss", state.best_valid_loss);
-  training.set_integer_attribute("best_step", state.best_step);
-  training.set_integer_attribute("validations_without_improvement", state.validations_without_improvement);
+/// Calls use(name, field) for each number of a training state; the names are those of the file's attributes.
+template <class State, class Use>
+void for_each_field(State& state, Use const& use) {
+  use("step", state.step);
+  use("epoch", state.epoch);
+  use("position", state.position);
+  use("tokens", state.tokens);
+  use("seed", state.seed);
+  use("seconds", state.seconds);
+  use("best_valid_loss", state.best_valid_loss);
+  use("best_step", state.best_step);
+  use("validations_without_improvement", state.validations_without_improvement);
 }
 
-/// Throws DataError for numbers that no training leaves. The digests of a checkpoint are no signature: whoever can
+/// Writes a field as an attribute of an HDF5 object.
+auto writer_of(hdf5::Object& object) {
+  return [&object](char const* name, auto const& field) { object.set_attribute(name, field); };
+}
+
+auto reader_of(hdf5::Object const& object) {
+  return [&object](char const* name, auto& field) {
+    field = object.attribute<std::remove_reference_t<decltype(field)>>(name);
+  };
+}
+
+/// Throws DataError for numbers that no training leaves. The digests of a checkpoint are not a signature: whoever can
 /// write to its directory can write other numbers and the manifest that belongs to them.
 void check_training(TrainingState const& state, std::string const& where) {
   if (std::min({state.step, state.epoch, state.position, state.tokens, state.best_step,
@@ -53,8 +66,7 @@ void check_training(TrainingState const& state, std::string const& where) {
   if (state.step > max_steps || state.epoch > state.step + max_new_data || state.best_step > state.step) {
     throw DataError(
         fmt::format("{}: step {}, epoch {} or best_step {} is impossible; steps go up to {}, best_step up to the step, "
-                    "and epochs up "
-                    "to the step + {}",
+                    "and epochs up to the step + {}",
                     where, state.step, state.epoch, state.best_step, max_steps, max_new_data));
   }
   if (state.validations_without_improvement > state.step) {
@@ -77,17 +89,17 @@ void check_training(TrainingState const& state, std::string const& where) {
 TrainingState read_training(hdf5::File const& file) {
   hdf5::Group const training = file.group("training");
   TrainingState state;
-  state.step = training.integer_attribute("step");
-  state.epoch = training.integer_attribute("epoch");
-  state.position = training.integer_attribute("position");
-  state.tokens = training.integer_attribute("tokens");
-  state.seed = training.unsigned_attribute("seed");
-  state.seconds = training.real_attribute("seconds");
-  state.best_valid_loss = training.real_attribute("best_valid_loss");
-  state.best_step = training.integer_attribute("best_step");
-  state.validations_without_improvement = training.integer_attribute("validations_without_improvement");
+  for_each_field(state, reader_of(training));
   check_training(state, training.where());
   return state;
+}
+
+/// The optional strings of a checkpoint; empty ones are not in the file.
+template <class Contents, class Use>
+void for_each_string(Contents& contents, Use const& use) {
+  use("instruction_set", contents.instruction_set);
+  use("dataset", contents.dataset);
+  use("valid_dataset", contents.valid_dataset);
 }
 
 void write_losses(hdf5::File& file, LossHistory const& losses) {
@@ -96,9 +108,9 @@ void write_losses(hdf5::File& file, LossHistory const& losses) {
   }
   hdf5::Group group = file.create_group("losses");
   group.write_array<double>("recent", {std::ssize(losses.recent)}, losses.recent);
-  group.set_real_attribute("best_mean", losses.best_mean);
-  group.set_integer_attribute("best_step", losses.best_step);
-  group.set_integer_attribute("risen_steps", losses.risen_steps);
+  group.set_attribute("best_mean", losses.best_mean);
+  group.set_attribute("best_step", losses.best_step);
+  group.set_attribute("risen_steps", losses.risen_steps);
 }
 
 LossHistory read_losses(hdf5::File const& file, std::int64_t step) {
@@ -114,9 +126,10 @@ LossHistory read_losses(hdf5::File const& file, std::int64_t step) {
                                 LossHistory::max_recent));
   }
   losses.recent = recent.read<double>();
-  losses.best_mean = group.real_attribute("best_mean");
-  losses.best_step = group.integer_attribute("best_step");
-  losses.risen_steps = group.integer_attribute("risen_steps");
+  auto const read = reader_of(group);
+  read("best_mean", losses.best_mean);
+  read("best_step", losses.best_step);
+  read("risen_steps", losses.risen_steps);
   bool const finite = std::ranges::all_of(losses.recent, [](double loss) { return std::isfinite(loss); });
   if (!finite || !std::isfinite(losses.best_mean) || std::min(losses.best_step, losses.risen_steps) < 0 ||
       std::max(losses.best_step, losses.risen_steps) > step) {
@@ -133,10 +146,8 @@ std::string index_text(std::vector<TensorInfo> const& tensors) {
     entry["name"] = tensor.name;
     entry["shape"] = json::value_from(tensor.shape);
     entry["file"] = tensor_file_name(tensor.file);
-    for (TensorPart const part : all_tensor_parts) {
-      if (part == TensorPart::value || tensor.has_moments) {
-        entry[part_name(part)] = tensor.offsets[static_cast<std::size_t>(part)];
-      }
+    for (TensorPart const part : tensor.parts()) {
+      entry[part_name(part)] = tensor.offsets[static_cast<std::size_t>(part)];
     }
     text += between + json::serialize(entry);
     between = ",\n";
@@ -165,14 +176,12 @@ TensorInfo read_tensor(json::object const& entry, std::vector<std::int64_t> cons
     }
     elements *= extent;
   }
-  for (TensorPart const part : all_tensor_parts) {
-    if (part == TensorPart::value || tensor.has_moments) {
-      std::int64_t const offset = entry.at(part_name(part)).as_int64();
-      if (offset < 0 || elements * static_cast<std::int64_t>(sizeof(float)) > size - offset) {
-        throw Error(fmt::format("{}'s {} would lie behind the end of its file", tensor.name, part_name(part)));
-      }
-      tensor.offsets[static_cast<std::size_t>(part)] = offset;
+  for (TensorPart const part : tensor.parts()) {
+    std::int64_t const offset = entry.at(part_name(part)).as_int64();
+    if (offset < 0 || elements * static_cast<std::int64_t>(sizeof(float)) > size - offset) {
+      throw Error(fmt::format("{}'s {} would lie behind the end of its file", tensor.name, part_name(part)));
     }
+    tensor.offsets[static_cast<std::size_t>(part)] = offset;
   }
   return tensor;
 }
@@ -185,8 +194,7 @@ void check_sizes(std::vector<TensorInfo> const& tensors, std::vector<std::int64_
   std::vector<std::int64_t> used(file_bytes.size());
   std::vector<std::int64_t> unused(file_bytes.size(), unused_in_file);
   for (TensorInfo const& tensor : tensors) {
-    std::int64_t const parts = tensor.has_moments ? 3 : 1;
-    used[tensor.file] += parts * tensor.elements() * static_cast<std::int64_t>(sizeof(float));
+    used[tensor.file] += std::ssize(tensor.parts()) * tensor.elements() * static_cast<std::int64_t>(sizeof(float));
     unused[tensor.file] += unused_beside_tensor;
     if (used[tensor.file] > file_bytes[tensor.file]) {
       throw Error(fmt::format("the tensors of {} have more bytes than the file", tensor_file_name(tensor.file)));
@@ -226,18 +234,16 @@ std::string state_file_bytes(CheckpointIndex const& index) {
   CheckpointContents const& contents = index.contents;
   auto const image = std::make_shared<hdf5::FileImage>();
   hdf5::File file = hdf5::File::create(image, state_file_name);
-  file.set_string_attribute("format", checkpoint_format_name);
-  file.set_integer_attribute("version", checkpoint_format_version);
-  if (!contents.instruction_set.empty()) {
-    file.set_string_attribute("instruction_set", contents.instruction_set);
+  set_checkpoint_format(file);
+  for_each_string(contents, [&](char const* name, std::string const& value) {
+    if (!value.empty()) {
+      file.set_attribute(name, value);
+    }
+  });
+  {
+    hdf5::Group training = file.create_group("training");
+    for_each_field(contents.state, writer_of(training));
   }
-  if (!contents.dataset.empty()) {
-    file.set_string_attribute("dataset", contents.dataset);
-  }
-  if (!contents.valid_dataset.empty()) {
-    file.set_string_attribute("valid_dataset", contents.valid_dataset);
-  }
-  write_training(file, contents.state);
   write_losses(file, contents.losses);
   file.write_bytes("config", contents.config);
   file.write_bytes("index", index_text(index.tensors));
@@ -248,23 +254,20 @@ std::string state_file_bytes(CheckpointIndex const& index) {
   }
   file.close();
   std::string bytes(static_cast<std::size_t>(image->size()), '\0');
-  image->read(0, {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()});
+  image->read(0, text_bytes(bytes));
   return bytes;
 }
 
 CheckpointIndex read_state_file(std::span<std::uint8_t const> bytes, std::string const& path,
                                 std::vector<std::int64_t> const& file_bytes) {
   hdf5::File const file = hdf5::File::open(std::make_shared<hdf5::FileImage>(bytes), path);
-  if (file.string_attribute("format") != checkpoint_format_name) {
-    throw DataError(path + ": is not of format heddle-checkpoint");
-  }
-  require_format_version(path, file.integer_attribute("version"));
+  check_checkpoint_format(file);
   CheckpointIndex index;
   CheckpointContents& contents = index.contents;
   contents.state = read_training(file);
-  contents.instruction_set = file.has_attribute("instruction_set") ? file.string_attribute("instruction_set") : "";
-  contents.dataset = file.has_attribute("dataset") ? file.string_attribute("dataset") : "";
-  contents.valid_dataset = file.has_attribute("valid_dataset") ? file.string_attribute("valid_dataset") : "";
+  for_each_string(contents, [&](char const* name, std::string& value) {
+    value = file.has_attribute(name) ? file.attribute<std::string>(name) : "";
+  });
   contents.losses = read_losses(file, contents.state.step);
   contents.config = file.read_bytes("config", max_config_bytes);
   contents.source_model = file.read_bytes("vocabulary/source", dataset_format::max_model_bytes);

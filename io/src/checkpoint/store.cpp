@@ -13,14 +13,14 @@
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
-#include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <new>
 #include <utility>
 
 #include "files/file_descriptor.hpp"
-#include "found_steps.hpp"
 #include "parallel/together.hpp"
 #include "state_file.hpp"
+#include "tensors/hosts.hpp"
 #include "tensors/tensor_writer.hpp"
 #include "writing.hpp"
 
@@ -37,6 +37,31 @@ constexpr char const* lock_name = ".lock";
 constexpr std::int64_t min_kept = 2;
 constexpr auto leftover_age = std::chrono::hours(24);
 
+/// An entry of a checkpoints directory whose name is that of a checkpoint.
+struct FoundStep {
+  std::int64_t step;
+  fs::path directory;
+};
+
+/// The checkpoints of a directory by their names, oldest first; an empty list if there is no such directory. Throws
+/// DataError if something else has its name.
+std::vector<FoundStep> find_steps(fs::path const& directory) {
+  std::vector<FoundStep> steps;
+  if (!fs::exists(fs::symlink_status(directory))) {
+    return steps;
+  }
+  if (!fs::is_directory(directory)) {  // nor a link to one
+    throw DataError(directory.string() + ": is not a directory; move it away");
+  }
+  for (auto const& entry : fs::directory_iterator(directory)) {
+    if (auto const step = checkpoint_step(entry.path().filename().string())) {
+      steps.push_back({*step, entry.path()});
+    }
+  }
+  std::ranges::sort(steps, {}, &FoundStep::step);
+  return steps;
+}
+
 bool has_rejected(fs::path const& directory) {
   return fs::exists(directory) &&
          std::any_of(fs::directory_iterator(directory), fs::directory_iterator(),
@@ -49,7 +74,7 @@ std::string problem_of(fs::path const& directory, CheckpointStore::Check check,
   try {
     on_rank_0(world, [&] {
       if (fs::is_symlink(directory) || !fs::is_directory(directory)) {
-        throw DataError(directory.string() + ": is no directory");
+        throw DataError(directory.string() + ": is not a directory");
       }
       verify_file_sizes(directory);
     });
@@ -64,17 +89,6 @@ std::string problem_of(fs::path const& directory, CheckpointStore::Check check,
   }
 }
 
-std::int64_t bytes_in(fs::path const& directory) {
-  std::int64_t bytes = 0;
-  std::error_code ignored;
-  for (auto const& entry : fs::directory_iterator(directory, ignored)) {
-    if (entry.is_regular_file(ignored)) {
-      bytes += static_cast<std::int64_t>(entry.file_size(ignored));
-    }
-  }
-  return bytes;
-}
-
 /// True if a leftover has not changed for a day: then nobody is still writing it, even without file locks.
 bool is_old(fs::path const& path) {
   return fs::last_write_time(path) + leftover_age < fs::file_time_type::clock::now();
@@ -86,8 +100,7 @@ void check_free_space(fs::path const& directory, std::int64_t needed) {
   if (::statvfs(directory.c_str(), &status) == 0) {
     std::uint64_t const free = std::uint64_t{status.f_bavail} * status.f_frsize;
     if (free < static_cast<std::uint64_t>(needed)) {
-      throw Error(directory.string() + ": " + std::to_string(needed) + " bytes are needed, " + std::to_string(free) +
-                  " are free");
+      throw Error(fmt::format("{}: {} bytes are needed, {} are free", directory.string(), needed, free));
     }
   }
 }
@@ -145,9 +158,7 @@ void write_state(fs::path const& directory, CheckpointIndex const& index, std::v
   reached("state_written");
   sync_to_disk(state_file);
   reached("state_synced");
-  FileHash hash(state_file_name);
-  hash.add({reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()});
-  Manifest manifest{index.contents.state.step, {hash.finish()}};
+  Manifest manifest{index.contents.state.step, {digest_of(state_file_name, bytes)}};
   require_equal(state_file, manifest.files.front());
   reached("read_back");
   manifest.files.insert(manifest.files.end(), tensor_files.begin(), tensor_files.end());
@@ -173,8 +184,7 @@ CheckpointStore store_at(fs::path const& place) {
 }  // namespace
 
 std::string checkpoint_directory_name(std::int64_t step) {
-  std::string const digits = std::to_string(step);
-  return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
+  return fmt::format("step-{:08}", step);
 }
 
 std::optional<std::int64_t> checkpoint_step(std::string const& directory_name) {
@@ -228,7 +238,7 @@ CommitResult CheckpointStore::commit(Communicator const& world, CheckpointConten
   writing.step = broadcast_value(world, contents.state.step);
   check_tensors(tensors.tensors());
   write_step(writing.step, [&] {
-    std::vector<int> const ranks = choose_writers(world, writers);
+    std::vector<int> const ranks = Hosts::gather(world).writers(writers);
     TensorFiles const planned = plan_tensor_files(tensors.tensors(), std::ssize(ranks));
     if (!prepare(world, writing, bytes_of(contents, planned), reached)) {
       return;
@@ -301,7 +311,10 @@ void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) {
   try {
     auto steps = find_steps(directory_);
     std::optional<std::int64_t> const best = best_step();
-    std::optional<std::int64_t> const spared = newest_up_to(spared_, steps);
+    std::optional<std::int64_t> spared;
+    for (FoundStep const& each : steps) {
+      spared = spared_ && each.step <= *spared_ ? each.step : spared;
+    }
     std::int64_t kept = 0;
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
       // A visibly torn checkpoint neither counts as kept nor is deleted. The same holds for one that did not verify,
@@ -422,10 +435,9 @@ Checkpoint CheckpointStore::of_step(std::int64_t step, Communicator const& world
     for (FoundStep const& other : find_steps(directory_)) {
       steps.push_back(other.step);
     }
-    std::ranges::sort(steps);
-    throw DataError(fmt::format(
-        "{} has no checkpoint of step {}; {}", directory_.string(), step,
-        steps.empty() ? "it has none at all" : fmt::format("it has those of steps {}", fmt::join(steps, ", "))));
+    throw DataError(
+        fmt::format("{} has no checkpoint of step {}; {}", directory_.string(), step,
+                    steps.empty() ? "it has none at all" : fmt::format("it has the steps {}", fmt::join(steps, ", "))));
   });
   return Checkpoint::open(path_of(step), world);
 }
@@ -449,20 +461,9 @@ std::vector<CheckpointEntry> CheckpointStore::list(Check check) const {
   std::vector<CheckpointEntry> entries;
   for (FoundStep const& step : find_steps(directory_)) {
     entries.push_back(
-        {step.step, step.directory, bytes_in(step.directory), step.step == best, problem_of(step.directory, check)});
+        {step.step, step.directory, bytes_below(step.directory), step.step == best, problem_of(step.directory, check)});
   }
   return entries;
-}
-
-Checkpoint open_checkpoint(fs::path const& place, CheckpointStore::Report const& report) {
-  if (is_one_checkpoint(place)) {
-    return Checkpoint::open(place);
-  }
-  CheckpointStore store = store_at(place);
-  if (auto newest = store.newest_verified(report)) {
-    return std::move(*newest);
-  }
-  throw DataError(store.directory().string() + ": holds no checkpoints");
 }
 
 std::vector<CheckpointEntry> list_checkpoints(fs::path const& place, CheckpointStore::Check check) {
@@ -471,7 +472,7 @@ std::vector<CheckpointEntry> list_checkpoints(fs::path const& place, CheckpointS
   }
   fs::path const directory = fs::exists(place) ? fs::canonical(place) : place;
   auto const step = checkpoint_step(directory.filename().string());
-  return {{step.value_or(0), directory, bytes_in(directory), false, problem_of(directory, check)}};
+  return {{step.value_or(0), directory, bytes_below(directory), false, problem_of(directory, check)}};
 }
 
 }  // namespace heddle

@@ -2,16 +2,12 @@
 
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/checkpoint/background_commit.hpp>
+#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
-#include <heddle/io/host_memory/memory_store.hpp>
-#include <memory>
 #include <new>
 #include <optional>
 #include <string>
-
-#include "tensors/file_copies.hpp"
 
 namespace heddle {
 
@@ -44,23 +40,17 @@ struct CheckpointStore::Writing {
 void write_manifest(std::filesystem::path const& directory, Manifest const& manifest,
                     CheckpointStore::Observer const& reached);
 
-/// Runs `action`, and names the step in its error.
+/// Runs `action`, and names the step and the place, " to memory" or none, in its error.
 template <class Action>
-void write_step(std::int64_t step, Action const& action) {
+void write_step(std::int64_t step, Action const& action, std::string const& place = "") {
   try {
     action();
   } catch (std::bad_alloc const&) {
     throw;
   } catch (Error const& error) {
-    throw Error("checkpoint of step " + std::to_string(step) + " was not written: " + error.what(),
+    throw Error("checkpoint of step " + std::to_string(step) + " was not written" + place + ": " + error.what(),
                 error.code() == ExitCode::loss_not_finite ? error.code() : ExitCode::failure);
   }
 }
-
-struct BackgroundCommit::Parts {
-  CheckpointStore::Writing writing;
-  Manifest manifest;
-  std::unique_ptr<FileCopies> copies;  ///< null if a verified checkpoint of the step was there already
-};
 
 }  // namespace heddle

@@ -4,6 +4,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/io/dataset/batches.hpp>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -11,26 +12,24 @@ namespace heddle {
 
 namespace {
 
-std::vector<std::int64_t> usable_samples(SampleSource const& samples, std::int64_t epoch, std::int64_t window,
-                                         std::int64_t max_length) {
-  std::vector<std::int64_t> usable = samples.window(epoch, window);
-  std::erase_if(usable, [&](std::int64_t index) { return samples.cost(epoch, index).longer() > max_length; });
+using UsableSamples = std::vector<std::pair<std::int64_t, SampleCost>>;
+
+UsableSamples usable_samples(SampleSource const& samples, std::int64_t epoch, std::int64_t window,
+                             std::int64_t max_length) {
+  UsableSamples usable;
+  for (std::int64_t const index : samples.window(epoch, window)) {
+    SampleCost const cost = samples.cost(epoch, index);
+    if (cost.longer() <= max_length) {
+      usable.emplace_back(index, cost);
+    }
+  }
   return usable;
 }
 
-void add_sample(SampleSource const& samples, GlobalBatch& batch, std::int64_t index) {
-  SampleCost const cost = samples.cost(batch.epoch, index);
-  batch.samples.push_back(index);
-  batch.tokens.target += samples.predicted(batch.epoch, index);
-  batch.tokens.all += cost.source + cost.target;
-}
-
-std::vector<std::int64_t> costs_of(SampleSource const& samples, GlobalBatch const& batch) {
-  std::vector<std::int64_t> costs;
-  for (std::int64_t const index : batch.samples) {
-    costs.push_back(samples.cost(batch.epoch, index).longer());
-  }
-  return costs;
+std::vector<std::int64_t> longer_sides(std::vector<SampleCost> const& costs) {
+  std::vector<std::int64_t> longer;
+  std::ranges::transform(costs, std::back_inserter(longer), &SampleCost::longer);
+  return longer;
 }
 
 /// Tokens of a sequence on a context rank: see ContextRows.
@@ -59,6 +58,13 @@ std::vector<IndexRange> cut_share(std::span<std::int64_t const> costs, MicroBatc
 
 }  // namespace
 
+void GlobalBatch::add(SampleSource const& source, std::int64_t index, SampleCost cost) {
+  samples.push_back(index);
+  costs.push_back(cost);
+  tokens.target += source.predicted(epoch, index);
+  tokens.all += cost.source + cost.target;
+}
+
 BatchPlanner::BatchPlanner(SampleSource const& samples, Limits const& limits, std::uint64_t seed)
     : samples_(samples),
       limits_(limits),
@@ -80,17 +86,16 @@ void BatchPlanner::enter(std::int64_t epoch, std::int64_t window) {
 }
 
 GlobalBatch BatchPlanner::next_of_epoch() {
-  GlobalBatch batch{.epoch = epoch_, .samples = {}, .tokens = {}};
+  GlobalBatch batch{.epoch = epoch_};
   std::int64_t budget = limits_.batch_tokens;
   while (true) {
     for (; place_ < std::ssize(order_); ++place_) {
-      std::int64_t const index = order_[static_cast<std::size_t>(place_)];
-      std::int64_t const cost = samples_.cost(epoch_, index).longer();
-      if (cost > budget && !batch.samples.empty()) {
+      auto const& [index, cost] = order_[static_cast<std::size_t>(place_)];
+      if (cost.longer() > budget && !batch.samples.empty()) {
         return batch;
       }
-      budget -= cost;
-      add_sample(samples_, batch, index);
+      budget -= cost.longer();
+      batch.add(samples_, index, cost);
     }
     if (window_ + 1 == samples_.windows(epoch_)) {
       return batch;
@@ -130,18 +135,24 @@ void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
   }
   if (!known || place > std::ssize(order_)) {
     throw DataError(
-        fmt::format("epoch {}, window {}, sample {} is no place in {}; is it the dataset the run began with?", epoch,
-                    window, place, samples_.describe()));
+        fmt::format("epoch {}, window {}, sample {} is not a place in {}; is it the dataset that the run started with?",
+                    epoch, window, place, samples_.describe()));
   }
   place_ = place;
 }
 
-GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length) {
-  GlobalBatch batch;
+GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length, SampleOrder order) {
+  UsableSamples all;
   for (std::int64_t window = 0; window < samples.windows(0); ++window) {
-    for (std::int64_t const index : usable_samples(samples, 0, window, max_length)) {
-      add_sample(samples, batch, index);
-    }
+    UsableSamples const usable = usable_samples(samples, 0, window, max_length);
+    all.insert(all.end(), usable.begin(), usable.end());
+  }
+  if (order == SampleOrder::by_length) {
+    std::ranges::stable_sort(all, {}, [](auto const& sample) { return sample.second.longer(); });
+  }
+  GlobalBatch batch;
+  for (auto const& [index, cost] : all) {
+    batch.add(samples, index, cost);
   }
   return batch;
 }
@@ -183,7 +194,7 @@ SampledMicroBatches::SampledMicroBatches(SampleSource const& samples, GlobalBatc
     : samples_(samples),
       batch_(std::move(batch)),
       context_(cut.context),
-      ranges_(cut_share(costs_of(samples_, batch_), cut)) {}
+      ranges_(cut_share(longer_sides(batch_.costs), cut)) {}
 
 void SampledMicroBatches::read(std::int64_t index, PackTokens& into) const {
   IndexRange const& range = ranges_.at(static_cast<std::size_t>(index));
@@ -196,7 +207,7 @@ PackSize SampledMicroBatches::size(std::int64_t index) const {
   IndexRange const& range = ranges_.at(static_cast<std::size_t>(index));
   PackSize size;
   for (std::int64_t place = range.begin; place < range.end; ++place) {
-    SampleCost const cost = samples_.cost(batch_.epoch, batch_.samples[static_cast<std::size_t>(place)]);
+    SampleCost const& cost = batch_.costs[static_cast<std::size_t>(place)];
     size.source += rows_of_rank(cost.source, context_);
     size.target += rows_of_rank(cost.target, context_);
     size.whole += cost.source + cost.target;
@@ -208,7 +219,7 @@ std::int64_t SampledMicroBatches::longer_tokens() const {
   std::int64_t tokens = 0;
   for (IndexRange const& range : ranges_) {
     for (std::int64_t place = range.begin; place < range.end; ++place) {
-      tokens += samples_.cost(batch_.epoch, batch_.samples[static_cast<std::size_t>(place)]).longer();
+      tokens += batch_.costs[static_cast<std::size_t>(place)].longer();
     }
   }
   return tokens;

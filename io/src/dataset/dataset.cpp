@@ -2,95 +2,236 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/files/sha256.hpp>
-#include <map>
-#include <optional>
-#include <utility>
 
-#include "dataset_file.hpp"
+#include "format.hpp"
+#include "protected_array.hpp"
 
 namespace heddle {
 
+using namespace dataset_format;
+
+/// One file of a dataset.
+class DatasetFile {
+ public:
+  /// One language's tokens.
+  struct Side {
+    std::unique_ptr<StoredOffsets> offsets;
+    std::unique_ptr<StoredTokens> tokens;
+  };
+
+  /// Opens and checks it. The file must have the vocabulary, if one is given, which is otherwise read.
+  DatasetFile(std::filesystem::path const& path, std::optional<Vocabulary> const& known);
+
+  std::string where() const { return file_.where(); }
+  bool has_lines() const { return lines_; }
+  std::int64_t size() const { return sides_.front().offsets->sentences(); }
+  /// The source or the lines, and the target.
+  Side const& side(std::size_t index) const { return sides_[index]; }
+  Vocabulary const& vocabulary() const { return *vocabulary_; }
+  std::string const& vocabulary_digest() const { return vocabulary_digest_; }
+  std::string const& digest() const { return digest_; }
+  std::map<SampleLength, LengthCounts> const& lengths() const { return lengths_; }
+  void verify() const;
+
+ private:
+  void check_format();
+  void read_vocabulary(std::optional<Vocabulary> const& known);
+  void open_sides();
+  /// Reads and checks an array of /lengths, and adds its digest.
+  LengthCounts read_lengths(hdf5::Array const& array);
+  void check_lengths() const;
+  void check_digest();
+
+  hdf5::File file_;
+  bool lines_ = false;
+  std::optional<Vocabulary> vocabulary_;
+  std::string vocabulary_digest_;
+  std::vector<Side> sides_;
+  std::map<SampleLength, LengthCounts> lengths_;
+  std::vector<std::string> length_digests_;
+  std::string digest_;
+};
+
 namespace {
 
-/// Adds the counts of one more file.
-void add(LengthCounts& sum, LengthCounts const& more) {
-  std::map<int64_t, int64_t> samples;
-  for (LengthCounts const* const counts : {static_cast<LengthCounts const*>(&sum), &more}) {
-    for (auto const& [length, count] : *counts) {
-      samples[length] += count;
+struct SampleSums {
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+};
+
+/// Throws DataError, which names `where`, if a sum is 2^63 or more.
+SampleSums sum_of(LengthCounts const& counts, std::string const& where) {
+  SampleSums sum;
+  for (auto const& [length, samples] : counts) {
+    std::int64_t tokens = 0;
+    if (__builtin_mul_overflow(samples, length, &tokens) || __builtin_add_overflow(sum.tokens, tokens, &sum.tokens) ||
+        __builtin_add_overflow(sum.samples, samples, &sum.samples)) {
+      throw DataError(fmt::format("{}: counts more than 2^63 samples or tokens", where));
     }
   }
-  sum.clear();
-  for (auto const& [length, count] : samples) {
-    sum.push_back({length, count});
+  return sum;
+}
+
+/// Refuses a text or another file with a better message than HDF5's.
+std::filesystem::path const& require_hdf5(std::filesystem::path const& path) {
+  constexpr std::string_view signature("\x89HDF\r\n\x1a\n");
+  std::string begin(signature.size(), ' ');
+  std::ifstream file;
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) {  // to open a FIFO would wait
+    file.open(path, std::ios::binary);
   }
+  if (file.is_open() && file.read(begin.data(), std::ssize(begin)) && begin != signature) {
+    throw DataError(fmt::format("{}: is not a dataset; `heddle prepare` makes one of text", path.string()));
+  }
+  return path;
 }
 
 }  // namespace
 
-struct Dataset::State {
-  State(std::span<std::string const> paths, int64_t memory_bytes) : cache(memory_bytes) {
-    if (paths.empty()) {
-      throw DataError("a dataset needs at least one file");
-    }
-    std::optional<Vocabulary> vocabulary;
-    std::string digests;
-    for (std::string const& path : paths) {
-      DatasetFile const& file = *files.emplace_back(std::make_unique<DatasetFile>(path, vocabulary));
-      if (file.has_lines() != files.front()->has_lines()) {
-        throw DataError(fmt::format("{} and {}: one has lines of text, the other sentence pairs",
-                                    files.front()->where(), file.where()));
-      }
-      vocabulary = file.vocabulary();
-      digests += file.digest();
-      size += file.size();
-      ends.push_back(size);
-      for (auto const& [of, counts] : file.lengths()) {
-        add(lengths[of], counts);
-      }
-    }
-    digest = paths.size() == 1 ? digests : sha256(digests);
-    name = paths.size() == 1 ? paths.front() : fmt::format("{} and {} more files", paths.front(), paths.size() - 1);
+DatasetFile::DatasetFile(std::filesystem::path const& path, std::optional<Vocabulary> const& known)
+    : file_(hdf5::File::open(require_hdf5(path))) {
+  check_format();
+  read_vocabulary(known);
+  open_sides();
+  for (auto const& [of, array] : length_names(lines_)) {
+    lengths_[of] = read_lengths(file_.array(std::string("lengths/") + array));
   }
+  check_lengths();
+  check_digest();
+}
 
-  bool has_lines() const { return files.front()->has_lines(); }
+void DatasetFile::check_format() {
+  std::string const format = file_.has_attribute("format") ? file_.attribute<std::string>("format") : "";
+  if (format != dataset_format::name) {
+    throw DataError(
+        fmt::format("{}: not a dataset of Heddle's (its format is \"{}\", expected \"{}\"); make one with "
+                    "`heddle prepare`",
+                    file_.where(), format, dataset_format::name));
+  }
+  std::int64_t const found = file_.attribute<std::int64_t>("format_version");
+  if (found != version) {
+    throw DataError(fmt::format("{}: dataset version {}; this Heddle reads version {}: run `heddle prepare` again",
+                                file_.where(), found, version));
+  }
+  lines_ = file_.contains("text");
+}
 
-  /// The file's side that has a sample, and the sample's place there.
-  std::pair<DatasetFile::Side const&, int64_t> find(SampleLength of, int64_t index) const {
-    if ((of == SampleLength::line) != has_lines()) {
-      throw Error(fmt::format("{}: asked for {}, but it holds {}", name, has_lines() ? "pairs" : "lines",
-                              has_lines() ? "lines" : "pairs"));
+void DatasetFile::read_vocabulary(std::optional<Vocabulary> const& known) {
+  std::vector<std::string> models;
+  for (char const* const side : side_names(lines_)) {
+    models.push_back(file_.read_bytes(fmt::format("{}/model", side), max_model_bytes));
+  }
+  std::string const recorded = file_.attribute<std::string>("vocabulary_digest");
+  vocabulary_digest_ = sha256(sha256(models.front()) + sha256(models.back()));
+  if (recorded != vocabulary_digest_) {
+    throw DataError(fmt::format("{}: its vocabulary (digest {}) is not the one it was made with (digest {})",
+                                file_.where(), vocabulary_digest_, recorded));
+  }
+  if (known) {
+    if (known->digest() != vocabulary_digest_) {
+      throw DataError(
+          fmt::format("{}: its vocabulary is not that of the files before it; prepare them together", file_.where()));
     }
-    if (index < 0 || index >= size) {
-      throw Error(fmt::format("{}: there is no sample {}; expected 0 to {}", name, index, size - 1));
+    vocabulary_ = known;
+    return;
+  }
+  try {
+    Tokenizer const source = Tokenizer::from_model(models.front());
+    vocabulary_ = {source, models.size() == 1 ? source : Tokenizer::from_model(models.back())};
+  } catch (Error const& error) {
+    throw DataError(fmt::format("{}{}: {}", file_.where(), side_names(lines_).front(), error.what()));
+  }
+}
+
+void DatasetFile::open_sides() {
+  SideIds const special = vocabulary_->special_ids();
+  for (char const* const side : side_names(lines_)) {
+    bool const first = sides_.empty();
+    hdf5::Group const group = file_.group(side);
+    auto tokens = std::make_unique<StoredTokens>(group, (first ? vocabulary_->source : vocabulary_->target).size(),
+                                                 first ? special.source : special.target);
+    auto offsets = std::make_unique<StoredOffsets>(group, tokens->size());
+    sides_.push_back({std::move(offsets), std::move(tokens)});
+  }
+  std::int64_t const targets = sides_.back().offsets->sentences();
+  if (targets != size()) {
+    throw DataError(fmt::format("{}: {} source sentences but {} target sentences", file_.where(),
+                                readable_count(size()), readable_count(targets)));
+  }
+}
+
+void DatasetFile::verify() const {
+  for (Side const& side : sides_) {
+    side.offsets->verify();
+    side.tokens->verify();
+  }
+}
+
+LengthCounts DatasetFile::read_lengths(hdf5::Array const& array) {
+  array.expect(hdf5::ElementType::int64, {hdf5::any_extent, 2});
+  if (array.shape()[0] > max_lengths) {
+    throw DataError(
+        fmt::format("{}: counts {} lengths, expected at most {}", array.where(), array.shape()[0], max_lengths));
+  }
+  std::vector<std::int64_t> const flat = array.read<std::int64_t>();
+  length_digests_.push_back(sha256(bytes_of(flat)));
+  LengthCounts counts;
+  for (std::size_t at = 0; at < flat.size(); at += 2) {
+    if (flat[at] <= (counts.empty() ? 0 : counts.rbegin()->first) || flat[at + 1] < 1) {
+      throw DataError(fmt::format("{}: has the length {} and the count {}; expected rising lengths and counts above 0",
+                                  array.where(), flat[at], flat[at + 1]));
     }
-    auto const file = std::upper_bound(ends.begin(), ends.end(), index) - ends.begin();
-    auto const at = static_cast<std::size_t>(file);
-    return {files[at]->side(of == SampleLength::target ? 1 : 0), index - (at == 0 ? 0 : ends[at - 1])};
+    counts.emplace_hint(counts.end(), flat[at], flat[at + 1]);
   }
+  return counts;
+}
 
-  int64_t length(SampleLength of, int64_t index) {
-    auto const [side, place] = find(of, index);
-    auto const [begin, end] = side.offsets->range(cache, place);
-    return end - begin;
+void DatasetFile::check_lengths() const {
+  for (auto const& [of, array] : length_names(lines_)) {
+    LengthCounts const& counts = lengths_.at(of);
+    std::string const where = fmt::format("{}lengths/{}", file_.where(), array);
+    auto const [samples, tokens] = sum_of(counts, where);
+    std::int64_t const first = sides_.front().tokens->size();
+    std::int64_t const both = first + (lines_ ? 0 : sides_.back().tokens->size());
+    std::int64_t const expected = of == SampleLength::both     ? both
+                                  : of == SampleLength::target ? both - first
+                                  : of == SampleLength::longer ? std::min(tokens, both)
+                                                               : first;
+    if (samples != size() || tokens != expected) {
+      throw DataError(fmt::format("{}: counts {} samples of {} tokens, but there are {} of {}", where, samples, tokens,
+                                  size(), expected));
+    }
   }
+}
 
-  void read(SampleLength of, int64_t index, std::vector<int32_t>& tokens) {
-    auto const [side, place] = find(of, index);
-    auto const [begin, end] = side.offsets->range(cache, place);
-    side.tokens->read(cache, begin, end, tokens);
+void DatasetFile::check_digest() {
+  std::vector<std::string> tables;
+  for (Side const& side : sides_) {
+    tables.push_back(side.tokens->table_digest());
+    tables.push_back(side.offsets->table_digest());
   }
+  tables.insert(tables.end(), length_digests_.begin(), length_digests_.end());
+  digest_ = file_.attribute<std::string>("digest");
+  std::string const computed = whole_digest(vocabulary_digest_, tables);
+  if (digest_ != computed) {
+    throw DataError(
+        fmt::format("{}: its attribute digest is {}, but its tables of digests, lengths and vocabulary have {}: the "
+                    "file is damaged; run `heddle prepare` again",
+                    file_.where(), digest_, computed));
+  }
+}
 
-  std::vector<std::unique_ptr<DatasetFile>> files;
-  std::vector<int64_t> ends;  ///< of each file's samples
-  int64_t size = 0;
-  std::map<SampleLength, LengthCounts> lengths;
-  std::string digest;
-  std::string name;
-  ArrayCache cache;
+/// The place of a side of a pair, or of a line: tokens [begin, end) of a side of a file.
+struct Dataset::Sentence {
+  DatasetFile::Side const& side;
+  int64_t begin;
+  int64_t end;
 };
 
 std::string dataset_in(std::string const& path, char const* name) {
@@ -98,7 +239,30 @@ std::string dataset_in(std::string const& path, char const* name) {
   return std::filesystem::is_directory(path, ignored) ? (std::filesystem::path(path) / name).string() : path;
 }
 
-Dataset::Dataset(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Dataset::Dataset(std::span<std::string const> paths, int64_t memory_bytes)
+    : cache_(std::make_unique<BlockCache>(memory_bytes)) {
+  if (paths.empty()) {
+    throw DataError("a dataset needs at least one file");
+  }
+  for (std::string const& path : paths) {
+    DatasetFile const& file = *files_.emplace_back(std::make_unique<DatasetFile>(path, vocabulary_));
+    if (file.has_lines() != has_lines()) {
+      throw DataError(fmt::format("{} and {}: one has lines of text, the other sentence pairs", files_.front()->where(),
+                                  file.where()));
+    }
+    vocabulary_ = file.vocabulary();
+    digest_ += file.digest();
+    ends_.push_back((ends_.empty() ? 0 : size()) + file.size());
+    for (auto const& [of, counts] : file.lengths()) {
+      for (auto const& [length, samples] : counts) {
+        lengths_[of][length] += samples;
+      }
+    }
+  }
+  digest_ = paths.size() == 1 ? digest_ : sha256(digest_);
+  name_ = paths.size() == 1 ? paths.front() : fmt::format("{} and {} more files", paths.front(), paths.size() - 1);
+}
+
 Dataset::~Dataset() = default;
 Dataset::Dataset(Dataset&&) noexcept = default;
 Dataset& Dataset::operator=(Dataset&&) noexcept = default;
@@ -108,77 +272,72 @@ Dataset Dataset::open(std::filesystem::path const& path, int64_t memory_bytes) {
 }
 
 Dataset Dataset::open(std::span<std::string const> paths, int64_t memory_bytes) {
-  return Dataset(std::make_unique<State>(paths, memory_bytes));
+  return {paths, memory_bytes};
 }
 
-int64_t Dataset::size() const noexcept {
-  return state_->size;
-}
 bool Dataset::has_lines() const noexcept {
-  return state_->has_lines();
+  return files_.front()->has_lines();
 }
-std::string const& Dataset::name() const noexcept {
-  return state_->name;
+
+Dataset::Sentence Dataset::find(SampleLength side, int64_t index) const {
+  if ((side == SampleLength::line) != has_lines()) {
+    throw Error(fmt::format("{}: asked for {}, but it holds {}", name_, has_lines() ? "pairs" : "lines",
+                            has_lines() ? "lines" : "pairs"));
+  }
+  if (index < 0 || index >= size()) {
+    throw Error(fmt::format("{}: there is no sample {}; expected 0 to {}", name_, index, size() - 1));
+  }
+  auto const file = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
+  DatasetFile::Side const& found = files_[file]->side(side == SampleLength::target ? 1 : 0);
+  auto const [begin, end] = found.offsets->range(*cache_, index - (file == 0 ? 0 : ends_[file - 1]));
+  return {found, begin, end};
 }
-std::string const& Dataset::digest() const noexcept {
-  return state_->digest;
+
+int64_t Dataset::length(SampleLength side, int64_t index) const {
+  Sentence const found = find(side, index);
+  return found.end - found.begin;
 }
-std::vector<int32_t> Dataset::source(int64_t index) const {
+
+void Dataset::read(SampleLength side, int64_t index, std::vector<int32_t>& tokens) const {
+  Sentence const found = find(side, index);
+  found.side.tokens->read(*cache_, found.begin, found.end, tokens);
+}
+
+std::vector<int32_t> Dataset::read(SampleLength side, int64_t index) const {
   std::vector<int32_t> tokens;
-  read_source(index, tokens);
+  read(side, index, tokens);
   return tokens;
 }
-std::vector<int32_t> Dataset::target(int64_t index) const {
-  std::vector<int32_t> tokens;
-  read_target(index, tokens);
-  return tokens;
-}
-void Dataset::read_source(int64_t index, std::vector<int32_t>& tokens) const {
-  state_->read(SampleLength::source, index, tokens);
-}
-void Dataset::read_target(int64_t index, std::vector<int32_t>& tokens) const {
-  state_->read(SampleLength::target, index, tokens);
-}
+
 std::vector<int32_t> Dataset::line(int64_t index, int64_t begin, int64_t count) const {
-  auto const [side, place] = state_->find(SampleLength::line, index);
-  auto const [first, end] = side.offsets->range(state_->cache, place);
+  auto const [side, first, end] = find(SampleLength::line, index);
   if (begin < 0 || count < 0 || begin > end - first || count > end - first - begin) {
-    throw Error(fmt::format("{}: line {} has {} tokens; tokens {} to {} are not in it", name(), index, end - first,
+    throw Error(fmt::format("{}: line {} has {} tokens; tokens {} to {} are not in it", name_, index, end - first,
                             begin, begin + count));
   }
   std::vector<int32_t> tokens;
-  side.tokens->read(state_->cache, first + begin, first + begin + count, tokens);
+  side.tokens->read(*cache_, first + begin, first + begin + count, tokens);
   return tokens;
 }
-int64_t Dataset::source_length(int64_t index) const {
-  return state_->length(SampleLength::source, index);
-}
-int64_t Dataset::target_length(int64_t index) const {
-  return state_->length(SampleLength::target, index);
-}
-int64_t Dataset::line_length(int64_t index) const {
-  return state_->length(SampleLength::line, index);
-}
+
 LengthCounts const& Dataset::lengths(SampleLength of) const {
-  auto const found = state_->lengths.find(of);
-  if (found == state_->lengths.end()) {
-    throw Error(fmt::format("{}: holds {}, which have not these lengths", name(), content()));
+  auto const found = lengths_.find(of);
+  if (found == lengths_.end()) {
+    throw Error(fmt::format("{}: holds {}, which have not these lengths", name_, content()));
   }
   return found->second;
 }
+
 int64_t Dataset::tokens(SampleLength of) const {
-  return tokens_of(lengths(of), name());
+  return sum_of(lengths(of), name_).tokens;
 }
+
 void Dataset::verify() const {
-  for (auto const& file : state_->files) {
-    file->verify();
-  }
+  std::ranges::for_each(files_, [](auto const& file) { file->verify(); });
 }
-Vocabulary const& Dataset::vocabulary() const noexcept {
-  return state_->files.front()->vocabulary();
-}
+
 std::string const& Dataset::vocabulary_digest() const noexcept {
-  return state_->files.front()->vocabulary_digest();
+  return files_.front()->vocabulary_digest();
 }
 
 }  // namespace heddle

@@ -30,15 +30,6 @@ void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, Speci
   }
 }
 
-std::string whole_digest(std::string const& vocabulary, std::vector<std::string> const& tables) {
-  Sha256 digest;
-  digest.update(vocabulary);
-  for (std::string const& table : tables) {
-    digest.update(table);
-  }
-  return digest.finish();
-}
-
 }  // namespace dataset_format
 
 namespace {
@@ -47,19 +38,19 @@ using namespace dataset_format;
 
 /// An array of a file that grows: contiguous if it ends with less than a chunk, else chunked. Large chunks keep their
 /// index small.
-template <typename T>
 class Column {
  public:
-  Column(hdf5::Group& group, std::string name) : group_(group), name_(std::move(name)) {}
+  Column(hdf5::Group& group, std::string name, hdf5::ElementType type)
+      : group_(group), name_(std::move(name)), type_(type) {}
 
-  void add(std::span<T const> values) {
+  void add(std::span<std::uint8_t const> values) {
     while (!values.empty()) {
-      auto const taken = std::min(values.size(), chunk - waiting_.size());
-      waiting_.insert(waiting_.end(), values.begin(), values.begin() + static_cast<std::ptrdiff_t>(taken));
-      values = values.subspan(taken);
-      if (waiting_.size() == chunk) {
+      auto const taken = values.first(std::min(values.size(), chunk_bytes - waiting_.size()));
+      waiting_.insert(waiting_.end(), taken.begin(), taken.end());
+      values = values.subspan(taken.size());
+      if (waiting_.size() == chunk_bytes) {
         if (!array_) {
-          array_.emplace(group_.create_extendible_array<T>(name_, {static_cast<std::int64_t>(chunk)}));
+          array_.emplace(group_.create_extendible_array(name_, type_, {elements()}));
         }
         append();
       }
@@ -68,7 +59,8 @@ class Column {
 
   void finish() {
     if (!array_) {
-      group_.write_array<T>(name_, {std::ssize(waiting_)}, waiting_);
+      array_.emplace(group_.create_array(name_, type_, {elements()}));
+      array_->write_bytes(waiting_);
     } else if (!waiting_.empty()) {
       append();
     }
@@ -76,29 +68,32 @@ class Column {
   }
 
  private:
-  static constexpr std::size_t chunk = (std::size_t{8} << 20) / sizeof(T);
+  static constexpr std::size_t chunk_bytes = std::size_t{8} << 20;
 
+  std::int64_t elements() const { return std::ssize(waiting_) / hdf5::element_bytes(type_); }
   void append() {
-    array_->append(std::span<T const>(waiting_));
+    array_->append_bytes(waiting_);
     waiting_.clear();
   }
 
   hdf5::Group& group_;
   std::string name_;
-  std::vector<T> waiting_;
+  hdf5::ElementType type_;
+  std::vector<std::uint8_t> waiting_;
   std::optional<hdf5::Array> array_;
 };
 
-/// A column and the digests of its blocks, the array NAME_digests beside it.
-template <typename T>
+/// A column and the digests of its blocks, the array beside it.
 class ProtectedColumn {
  public:
-  ProtectedColumn(hdf5::Group& group, std::string const& name, std::string const& digests)
-      : values_(group, name), digests_(group, digests) {}
+  ProtectedColumn(hdf5::Group& group, std::string const& name, std::string const& digests, hdf5::ElementType type)
+      : values_(group, name, type), digests_(group, digests, hdf5::ElementType::uint8) {}
 
+  template <typename T>
   void add(T value) {
-    block_.push_back(value);
-    if (block_.size() == block_bytes / sizeof(T)) {
+    auto const* const bytes = reinterpret_cast<std::uint8_t const*>(&value);
+    block_.insert(block_.end(), bytes, bytes + sizeof(T));
+    if (std::ssize(block_) == block_bytes) {
       end_block();
     }
   }
@@ -114,18 +109,17 @@ class ProtectedColumn {
 
  private:
   void end_block() {
-    std::span<T const> const values = block_;
-    auto const digest = sha256_bytes({reinterpret_cast<std::uint8_t const*>(values.data()), values.size_bytes()});
-    values_.add(values);
+    auto const digest = sha256_bytes(block_);
+    values_.add(block_);
     digests_.add(digest);
     table_.update(digest);
     block_.clear();
   }
 
-  Column<T> values_;
-  Column<std::uint8_t> digests_;
+  Column values_;
+  Column digests_;
   Sha256 table_;
-  std::vector<T> block_;
+  std::vector<std::uint8_t> block_;
 };
 
 /// One side's vocabulary, tokens and offsets, being written. Its columns refer to its group, so it stays in its place.
@@ -135,39 +129,37 @@ class SideWriter {
   SideWriter& operator=(SideWriter const&) = delete;
   ~SideWriter() = default;
   SideWriter(hdf5::Group group, Tokenizer const& tokenizer)
-      : group_(std::move(group)), offsets_(group_, "offsets", "offset_digests") {
+      : group_(std::move(group)),
+        narrow_(token_type(tokenizer.size()) == hdf5::ElementType::uint16),
+        tokens_(group_, "tokens", "token_digests", token_type(tokenizer.size())),
+        offsets_(group_, "offsets", "offset_digests", hdf5::ElementType::int64) {
     group_.write_bytes("model", tokenizer.model());
-    if (token_type(tokenizer.size()) == hdf5::ElementType::uint16) {
-      narrow_.emplace(group_, "tokens", "token_digests");
-    } else {
-      wide_.emplace(group_, "tokens", "token_digests");
-    }
-    offsets_.add(0);
+    offsets_.add(total_);
   }
 
   void add(std::span<std::int32_t const> tokens) {
     for (std::int32_t const token : tokens) {
       if (narrow_) {
-        narrow_->add(static_cast<std::uint16_t>(token));
+        tokens_.add(static_cast<std::uint16_t>(token));
       } else {
-        wide_->add(token);
+        tokens_.add(token);
       }
     }
-    total_ += static_cast<std::int64_t>(tokens.size());
+    total_ += std::ssize(tokens);
     offsets_.add(total_);
   }
 
   /// Adds the digests of its tables.
   void finish(std::vector<std::string>& tables) {
-    tables.push_back(narrow_ ? narrow_->finish() : wide_->finish());
+    tables.push_back(tokens_.finish());
     tables.push_back(offsets_.finish());
   }
 
  private:
   hdf5::Group group_;
-  std::optional<ProtectedColumn<std::uint16_t>> narrow_;  ///< of a small vocabulary
-  std::optional<ProtectedColumn<std::int32_t>> wide_;     ///< of a large one
-  ProtectedColumn<std::int64_t> offsets_;
+  bool narrow_;  ///< tokens have 16 bits
+  ProtectedColumn tokens_;
+  ProtectedColumn offsets_;
   std::int64_t total_ = 0;
 };
 
@@ -180,9 +172,9 @@ struct DatasetWriter::State {
         lines(has_lines),
         pending(path),
         file(hdf5::File::create(pending.temporary())) {
-    file->set_string_attribute("format", dataset_format::name);
-    file->set_integer_attribute("format_version", version);
-    file->set_string_attribute("vocabulary_digest", vocabulary.digest());
+    file->set_attribute("format", dataset_format::name);
+    file->set_attribute("format_version", version);
+    file->set_attribute("vocabulary_digest", vocabulary.digest());
     for (char const* const side : side_names(lines)) {
       sides.push_back(std::make_unique<SideWriter>(file->create_group(side),
                                                    sides.empty() ? vocabulary.source : vocabulary.target));
@@ -252,11 +244,10 @@ struct DatasetWriter::State {
           flat.insert(flat.end(), {length, count});
         }
         group.write_array<int64_t>(array, {std::ssize(flat) / 2, 2}, flat);
-        std::span<int64_t const> const values = flat;
-        tables.push_back(sha256({reinterpret_cast<std::uint8_t const*>(values.data()), values.size_bytes()}));
+        tables.push_back(sha256(bytes_of(flat)));
       }
     }
-    file->set_string_attribute("digest", whole_digest(vocabulary.digest(), tables));
+    file->set_attribute("digest", whole_digest(vocabulary.digest(), tables));
     file->close();
     file.reset();
     pending.sync();
@@ -268,7 +259,7 @@ struct DatasetWriter::State {
   PendingFile pending;
   std::optional<hdf5::File> file;  // declared before the objects in it: handles close in the reverse order
   std::vector<std::unique_ptr<SideWriter>> sides;  ///< empty once the dataset is finished
-  std::map<SampleLength, std::map<int64_t, int64_t>> lengths;
+  std::map<SampleLength, LengthCounts> lengths;
   int64_t samples = 0;
 };
 

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
 
 namespace heddle {
@@ -111,13 +110,12 @@ std::vector<int64_t> choose_numbers(int64_t count, std::mt19937_64& generator) {
   return chosen;
 }
 
-void write_lines(PendingFile& pending, std::span<int64_t const> numbers, std::string (*describe)(int64_t)) {
+void write_lines(PendingFile const& pending, std::span<int64_t const> numbers, std::string (*describe)(int64_t)) {
   std::string text;
   for (int64_t const number : numbers) {
     text += describe(number) + '\n';
   }
-  write_new_file(pending.temporary(), text);
-  pending.sync();
+  pending.write(text);
 }
 
 void check(DemoDataOptions const& options) {

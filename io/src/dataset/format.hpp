@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,13 +48,20 @@ inline std::vector<Lengths> length_names(bool lines) {
           {SampleLength::both, "both"}};
 }
 
-/// Throws DataError for an id outside the vocabulary and for one that no sentence has: padding, begin, end.
-void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, SpecialIds const& special,
-               std::string const& where);
-
 /// The digest of a whole dataset: SHA-256 (hexadecimal) of these hexadecimal digests one after another: the
 /// vocabulary's; of each side the SHA-256 of its token_digests and of its offset_digests; the SHA-256 of each array of
 /// /lengths.
-std::string whole_digest(std::string const& vocabulary, std::vector<std::string> const& tables);
+inline std::string whole_digest(std::string const& vocabulary, std::vector<std::string> const& tables) {
+  return sha256(std::accumulate(tables.begin(), tables.end(), vocabulary));
+}
+
+/// The bytes of an array of /lengths.
+inline std::span<std::uint8_t const> bytes_of(std::vector<std::int64_t> const& lengths) {
+  return {reinterpret_cast<std::uint8_t const*>(lengths.data()), lengths.size() * sizeof(std::int64_t)};
+}
+
+/// Throws DataError for an id outside the vocabulary and for one that no sentence has: padding, begin, end.
+void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, SpecialIds const& special,
+               std::string const& where);
 
 }  // namespace heddle::dataset_format

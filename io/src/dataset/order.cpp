@@ -2,17 +2,14 @@
 #include <bit>
 #include <heddle/core/base/random.hpp>
 #include <heddle/io/dataset/order.hpp>
-#include <utility>
 
 namespace heddle {
 
-void shuffle(std::vector<std::int64_t>& order, std::uint64_t key, std::int64_t epoch, std::int64_t window) {
-  for (std::size_t last = order.empty() ? 0 : order.size() - 1; last > 0; --last) {
-    auto const words = Philox::words(key, {static_cast<std::uint32_t>(last), static_cast<std::uint32_t>(last >> 32),
-                                           static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(window)});
-    std::uint64_t const random = (std::uint64_t{words[0]} << 32) | words[1];
-    std::swap(order[last], order[random % (last + 1)]);
-  }
+std::size_t shuffled_place(std::size_t last, std::uint64_t key, std::int64_t epoch, std::int64_t window) {
+  auto const words = Philox::words(key, {static_cast<std::uint32_t>(last), static_cast<std::uint32_t>(last >> 32),
+                                         static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(window)});
+  std::uint64_t const random = (std::uint64_t{words[0]} << 32) | words[1];
+  return random % (last + 1);
 }
 
 Permutation::Permutation(std::int64_t size, std::uint64_t key, std::int64_t epoch)

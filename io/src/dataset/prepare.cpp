@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
@@ -11,20 +13,18 @@
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/text/text.hpp>
+#include <iostream>
 #include <iterator>
 #include <list>
 #include <optional>
-#include <ostream>
 #include <regex>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
 #include "format.hpp"
-#include "text/progress_line.hpp"
 
 namespace heddle {
 namespace {
@@ -48,12 +48,55 @@ int64_t file_bytes(Path const& path) {
   return failure ? 0 : static_cast<int64_t>(size);
 }
 
+/// Reports the progress of a long pass over a text: on one line that is rewritten if `out` is the terminal's stderr,
+/// else as a line every few seconds.
+class ProgressLine {
+ public:
+  ProgressLine(std::ostream& out, std::string what, Path const& text)
+      : out_(out),
+        what_(std::move(what)),
+        bytes_(file_bytes(text)),
+        interactive_(&out == &std::cerr && isatty(STDERR_FILENO) == 1) {}
+
+  void update(LineReader const& reader) {
+    constexpr int64_t lines_between_looks = 256;
+    if (reader.line_number() % lines_between_looks != 0 || Clock::now() < next_) {
+      return;
+    }
+    next_ = Clock::now() + interval();
+    write(reader.line_number(),
+          bytes_ > 0 ? fmt::format(", {} %", std::min<int64_t>(100, reader.file_position() * 100 / bytes_)) : "");
+    out_ << (interactive_ ? "" : "\n") << std::flush;
+  }
+
+  /// Writes the last line of this pass.
+  void finish(int64_t lines, std::string const& result) {
+    write(lines, result);
+    out_ << '\n' << std::flush;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::chrono::milliseconds interval() const { return std::chrono::milliseconds(interactive_ ? 200 : 5000); }
+  void write(int64_t lines, std::string const& rest) {
+    std::string const text = fmt::format("{}: {} lines{}", what_, readable_count(lines), rest);
+    out_ << (interactive_ ? fmt::format("\r{:<76}", text) : text);
+  }
+
+  std::ostream& out_;
+  std::string what_;
+  int64_t bytes_;  ///< of the text; 0: unknown
+  bool interactive_;
+  Clock::time_point next_ = Clock::now() + interval();
+};
+
 /// Counts the lines of a text, all of which must be UTF-8 with InvalidUtf8::fail.
 int64_t survey(Path const& path, InvalidUtf8 invalid_utf8, std::ostream& out) {
-  ProgressLine progress(out, "reading " + path.string(), file_bytes(path));
+  ProgressLine progress(out, "reading " + path.string(), path);
   LineReader reader(path, invalid_utf8);
   for (std::string line; reader.next(line);) {
-    progress.update(reader.line_number(), reader.file_position());
+    progress.update(reader);
   }
   if (reader.line_number() == 0) {
     throw DataError(fmt::format("{}: the file is empty; expected one sentence a line", path.string()));
@@ -63,17 +106,14 @@ int64_t survey(Path const& path, InvalidUtf8 invalid_utf8, std::ostream& out) {
 }
 
 void survey(Texts& texts, InvalidUtf8 invalid_utf8, std::ostream& out) {
-  texts.lines = survey(texts.sides.front(), invalid_utf8, out);
   for (Path const& side : texts.sides) {
-    if (side == texts.sides.front()) {
-      continue;
-    }
     int64_t const lines = survey(side, invalid_utf8, out);
-    if (texts.lines != lines) {
+    if (side != texts.sides.front() && texts.lines != lines) {
       throw DataError(fmt::format("{} has {} lines but {} has {}: line n of one must translate line n of the other",
                                   texts.sides.front().string(), readable_count(texts.lines), side.string(),
                                   readable_count(lines)));
     }
+    texts.lines = lines;
   }
 }
 
@@ -83,7 +123,7 @@ std::string read_file(Path const& path) {
   if (!std::filesystem::exists(path, failure)) {
     reason = std::strerror(ENOENT) + relative_to(path);
   } else if (!std::filesystem::is_regular_file(path, failure)) {
-    reason = "it is no regular file";
+    reason = "it is not a regular file";
   } else if (file_bytes(path) > dataset_format::max_model_bytes) {
     reason = "it is larger than 64 MiB";
   }
@@ -186,7 +226,7 @@ class EncodedTexts {
       auto const& [reader, tokenizer, ids] = sides_[index];
       report.tokens[index] += std::ssize(ids);
       report.max_tokens[index] = std::max(report.max_tokens[index], std::ssize(ids));
-      report.unknown_tokens += std::count(ids.begin(), ids.end(), tokenizer.unknown_id());
+      report.unknown_tokens += std::count(ids.begin(), ids.end(), tokenizer.special_ids().unknown);
     }
   }
 
@@ -211,7 +251,7 @@ class EncodedTexts {
   std::string line_;
 };
 
-/// The files of one dataset: each has at most `most` samples, if that is above 0.
+/// The files of one dataset: each has at most `max` samples, if that is above 0.
 class DatasetFiles {
  public:
   DatasetFiles(Path directory, std::string name, Vocabulary vocabulary, bool lines, int64_t max)
@@ -252,12 +292,12 @@ class DatasetFiles {
 
 PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabulary const& vocabulary,
                     DatasetFiles& files, std::ostream& out) {
-  ProgressLine progress(out, "encoding " + texts.name, file_bytes(texts.sides.front()));
+  ProgressLine progress(out, "encoding " + texts.name, texts.sides.front());
   bool const pairs = texts.sides.size() > 1;
   EncodedTexts encoded(texts, options.invalid_utf8, vocabulary);
   PreparedText report;
   while (encoded.next()) {
-    progress.update(encoded.first().line_number(), encoded.first().file_position());
+    progress.update(encoded.first());
     report.invalid += encoded.repaired() ? 1 : 0;
     if (options.invalid_utf8 == InvalidUtf8::skip && encoded.repaired()) {
       continue;
@@ -294,8 +334,7 @@ void check(PrepareOptions const& options) {
                                    options.valid_target || options.separate_vocabularies || options.target_model)) {
     throw UsageError(
         "prepare: expected either --source and --target, for pairs, or --text, for lines of one text, with the options "
-        "of one of "
-        "them");
+        "of one of them");
   }
   if (!options.text && (options.source.empty() || options.target.empty())) {
     throw UsageError(fmt::format("prepare: --{} is missing", options.source.empty() ? "source" : "target"));
@@ -349,9 +388,7 @@ void refuse_to_replace(PrepareOptions const& options) {
 std::list<PendingFile> write_models(PrepareOptions const& options, Vocabulary const& vocabulary) {
   std::list<PendingFile> files;
   auto const write = [&](char const* name, Tokenizer const& tokenizer) {
-    PendingFile& pending = files.emplace_back(options.directory / name);
-    write_new_file(pending.temporary(), tokenizer.model());
-    pending.sync();
+    files.emplace_back(options.directory / name).write(tokenizer.model());
   };
   if (vocabulary.joint()) {
     write("vocab.model", vocabulary.source);

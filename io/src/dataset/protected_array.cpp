@@ -15,24 +15,6 @@ namespace {
 
 using namespace dataset_format;
 
-/// The array's elements [begin, begin + count) as bytes.
-std::vector<std::uint8_t> read_as_bytes(hdf5::Array const& array, std::int64_t begin, std::int64_t count) {
-  auto const read = [&]<typename T>(T /*element*/) {
-    std::vector<T> const values = array.read<T>({begin}, {count});
-    std::vector<std::uint8_t> bytes(values.size() * sizeof(T));
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-    return bytes;
-  };
-  switch (array.type()) {
-    case hdf5::ElementType::uint16:
-      return read(std::uint16_t{});
-    case hdf5::ElementType::int32:
-      return read(std::int32_t{});
-    default:
-      return read(std::int64_t{});
-  }
-}
-
 template <typename T>
 T element(std::span<std::uint8_t const> bytes, std::int64_t index) {
   T value{};
@@ -41,25 +23,6 @@ T element(std::span<std::uint8_t const> bytes, std::int64_t index) {
 }
 
 }  // namespace
-
-std::span<std::uint8_t const> ArrayCache::block(ProtectedArray const& array, std::int64_t index) {
-  Key const key{&array, index};
-  auto const found = places_.find(key);
-  if (found != places_.end()) {
-    entries_.splice(entries_.begin(), entries_, found->second);
-    return entries_.front().bytes;
-  }
-  std::vector<std::uint8_t> bytes = array.read_block(index);
-  bytes_ += std::ssize(bytes);
-  while (!entries_.empty() && bytes_ > max_bytes_) {
-    bytes_ -= std::ssize(entries_.back().bytes);
-    places_.erase(entries_.back().key);
-    entries_.pop_back();
-  }
-  entries_.push_front({key, std::move(bytes)});
-  places_[key] = entries_.begin();
-  return entries_.front().bytes;
-}
 
 ProtectedArray::ProtectedArray(hdf5::Array values, hdf5::Array const& digests, hdf5::ElementType type)
     : values_(std::move(values)), size_(values_.size()), block_length_(block_bytes / hdf5::element_bytes(type)) {
@@ -73,10 +36,21 @@ std::string ProtectedArray::table_digest() const {
   return sha256(digests_);
 }
 
-std::vector<std::uint8_t> ProtectedArray::read_block(std::int64_t index) const {
+std::span<std::uint8_t const> ProtectedArray::block(BlockCache& cache, std::int64_t index) const {
+  return cache.block(this, index, [&](std::vector<std::uint8_t>& bytes) { read_block(index, bytes); });
+}
+
+void ProtectedArray::verify() const {
+  std::vector<std::uint8_t> bytes;
+  for (std::int64_t begin = 0; begin < size_; begin += block_length_) {
+    read_block(begin / block_length_, bytes);
+  }
+}
+
+void ProtectedArray::read_block(std::int64_t index, std::vector<std::uint8_t>& bytes) const {
   std::int64_t const begin = index * block_length_;
   std::int64_t const count = std::min(block_length_, size_ - begin);
-  std::vector<std::uint8_t> bytes = read_as_bytes(values_, begin, count);
+  values_.read_bytes(begin, count, bytes);
   auto const recorded = std::span(digests_).subspan(static_cast<std::size_t>(index * digest_bytes), digest_bytes);
   if (!std::ranges::equal(sha256_bytes(bytes), recorded)) {
     throw DataError(fmt::format(
@@ -86,7 +60,6 @@ std::vector<std::uint8_t> ProtectedArray::read_block(std::int64_t index) const {
         where(), begin, begin + count - 1));
   }
   check(bytes, begin);
-  return bytes;
 }
 
 StoredTokens::StoredTokens(hdf5::Group const& side, std::int32_t vocabulary, SpecialIds const& special)
@@ -102,12 +75,12 @@ void StoredTokens::append(std::span<std::uint8_t const> bytes, std::vector<std::
   }
 }
 
-void StoredTokens::read(ArrayCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const {
+void StoredTokens::read(BlockCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const {
   ids.clear();
   ids.reserve(static_cast<std::size_t>(end - begin));
   std::int64_t const bytes = hdf5::element_bytes(type());
   while (begin < end) {
-    auto const block = cache.block(*this, begin / block_length());
+    auto const block = this->block(cache, begin / block_length());
     std::int64_t const from = begin % block_length();
     std::int64_t const count = std::min(end - begin, std::ssize(block) / bytes - from);
     append(block.subspan(static_cast<std::size_t>(from * bytes), static_cast<std::size_t>(count * bytes)), ids);
@@ -128,11 +101,11 @@ StoredOffsets::StoredOffsets(hdf5::Group const& side, std::int64_t tokens)
   }
 }
 
-std::int64_t StoredOffsets::at(ArrayCache& cache, std::int64_t index) const {
-  return element<std::int64_t>(cache.block(*this, index / block_length()), index % block_length());
+std::int64_t StoredOffsets::at(BlockCache& cache, std::int64_t index) const {
+  return element<std::int64_t>(block(cache, index / block_length()), index % block_length());
 }
 
-std::pair<std::int64_t, std::int64_t> StoredOffsets::range(ArrayCache& cache, std::int64_t sentence) const {
+std::pair<std::int64_t, std::int64_t> StoredOffsets::range(BlockCache& cache, std::int64_t sentence) const {
   if (sentence < 0 || sentence >= sentences()) {
     throw Error(fmt::format("{}: there is no sentence {}; expected 0 to {}", where(), sentence, sentences() - 1));
   }

@@ -3,37 +3,14 @@
 #include <cstdint>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
-#include <list>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "files/block_cache.hpp"
+
 namespace heddle {
-
-class ProtectedArray;
-
-/// Keeps the blocks that were read last, of several arrays, within a limit of bytes (but at least one).
-class ArrayCache {
- public:
-  explicit ArrayCache(std::int64_t bytes) : max_bytes_(bytes) {}
-
-  /// A block's bytes, read and checked unless they are here; valid until the next call.
-  std::span<std::uint8_t const> block(ProtectedArray const& array, std::int64_t index);
-
- private:
-  using Key = std::pair<ProtectedArray const*, std::int64_t>;
-  struct Entry {
-    Key key;
-    std::vector<std::uint8_t> bytes;
-  };
-
-  std::list<Entry> entries_;  ///< latest first
-  std::map<Key, std::list<Entry>::iterator> places_;
-  std::int64_t bytes_ = 0;
-  std::int64_t max_bytes_;
-};
 
 /// A one-dimensional array of a dataset file whose blocks have digests.
 class ProtectedArray {
@@ -50,13 +27,17 @@ class ProtectedArray {
   std::string where() const { return values_.where(); }
   /// SHA-256 (hexadecimal) of all digests.
   std::string table_digest() const;
-  /// The bytes of a block. Throws DataError unless they have the recorded digest and are allowed.
-  std::vector<std::uint8_t> read_block(std::int64_t index) const;
+  /// The bytes of a block, which are read unless the cache has them. Throws DataError unless they have the recorded
+  /// digest and are allowed.
+  std::span<std::uint8_t const> block(BlockCache& cache, std::int64_t index) const;
+  /// Reads and checks all blocks.
+  void verify() const;
 
  protected:
   hdf5::ElementType type() const { return values_.type(); }
 
  private:
+  void read_block(std::int64_t index, std::vector<std::uint8_t>& bytes) const;
   /// Throws DataError for values that no writer writes. `first` is the index of the first of them.
   virtual void check(std::span<std::uint8_t const> block, std::int64_t first) const = 0;
 
@@ -72,7 +53,7 @@ class StoredTokens final : public ProtectedArray {
   StoredTokens(hdf5::Group const& side, std::int32_t vocabulary, SpecialIds const& special);
 
   /// ids = those in [begin, end), which must lie inside.
-  void read(ArrayCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const;
+  void read(BlockCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const;
 
  private:
   void check(std::span<std::uint8_t const> block, std::int64_t first) const override;
@@ -89,10 +70,10 @@ class StoredOffsets final : public ProtectedArray {
 
   std::int64_t sentences() const { return size() - 1; }
   /// The tokens [begin, end) of a sentence of [0, sentences()).
-  std::pair<std::int64_t, std::int64_t> range(ArrayCache& cache, std::int64_t sentence) const;
+  std::pair<std::int64_t, std::int64_t> range(BlockCache& cache, std::int64_t sentence) const;
 
  private:
-  std::int64_t at(ArrayCache& cache, std::int64_t index) const;
+  std::int64_t at(BlockCache& cache, std::int64_t index) const;
   void check(std::span<std::uint8_t const> block, std::int64_t first) const override;
 
   std::int64_t tokens_;

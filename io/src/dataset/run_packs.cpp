@@ -20,7 +20,7 @@ std::vector<Pack> all_of(SampledMicroBatches const& micro_batches, IndexRange co
   return packs;
 }
 
-/// Of a source's micro-batches, some of which are this rank's.
+/// The largest micro-batches of this rank's share.
 std::vector<Pack> largest_of(SampledMicroBatches const& micro_batches, IndexRange const& mine) {
   LargestPacks largest;
   for (std::int64_t index = mine.begin; index < mine.end; ++index) {
@@ -37,7 +37,7 @@ GroupMember member(Mesh const& mesh, MeshAxis axis) {
   return {mesh.coordinate(axis), mesh.size(axis)};
 }
 
-/// As micro_batch_cut.
+/// As micro_batch_cut, without communicators.
 MicroBatchCut cut_of(TrainConfig const& train, Mesh const& mesh) {
   MicroBatchCut cut{.max_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)};
   if (!train.deterministic) {
@@ -47,7 +47,7 @@ MicroBatchCut cut_of(TrainConfig const& train, Mesh const& mesh) {
   return cut;
 }
 
-/// Those of a cut that the rank computes: in deterministic mode the cut is the whole batch's.
+/// The micro-batches of a cut that the rank computes: in deterministic mode the cut is the whole batch's.
 IndexRange own_of(SampledMicroBatches const& micro_batches, TrainConfig const& train, Mesh const& mesh) {
   return train.deterministic ? share(micro_batches.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data))
                              : IndexRange{0, micro_batches.count()};

@@ -17,15 +17,31 @@ namespace {
   throw ConfigError(fmt::format("{} = {} {}", model.place("stacks"), to_toml(OptionValue(model.stacks)), reason));
 }
 
+/// The lines of a dataset. Keeps a reference to it.
+class DatasetLines final : public TextLines {
+ public:
+  explicit DatasetLines(Dataset const& dataset) : dataset_(dataset) {}
+
+  std::int64_t size() const override { return dataset_.size(); }
+  std::int64_t length(std::int64_t line) const override { return dataset_.length(SampleLength::line, line); }
+  LengthCounts lengths() const override { return dataset_.lengths(SampleLength::line); }
+  std::vector<std::int32_t> tokens(std::int64_t line, std::int64_t begin, std::int64_t count) const override {
+    return dataset_.line(line, begin, count);
+  }
+
+ private:
+  Dataset const& dataset_;
+};
+
 /// Adds samples of one length.
-void count(SampleTotals& totals, LengthCount const& samples, std::int64_t max_length) {
-  if (samples.length > max_length) {
-    totals.left_out += samples.samples;
+void count(SampleTotals& totals, std::int64_t length, std::int64_t samples, std::int64_t max_length) {
+  if (length > max_length) {
+    totals.left_out += samples;
     return;
   }
-  totals.usable += samples.samples;
-  totals.tokens += samples.length * samples.samples;
-  totals.longest = std::max(totals.longest, samples.length);
+  totals.usable += samples;
+  totals.tokens += length * samples;
+  totals.longest = std::max(totals.longest, length);
 }
 
 }  // namespace
@@ -48,7 +64,7 @@ void PairSource::read(std::int64_t epoch, std::span<std::int64_t const> indices,
 SampleTotals PairSource::totals(std::int64_t epoch, std::int64_t max_length) const {
   SampleTotals totals;
   for (std::int64_t index = 0; index < size(epoch); ++index) {
-    count(totals, {cost(epoch, index).longer(), 1}, max_length);
+    count(totals, cost(epoch, index).longer(), 1, max_length);
   }
   return totals;
 }
@@ -63,11 +79,11 @@ DatasetSamples::DatasetSamples(Dataset const& dataset, PairForm form, std::optio
       order_(dataset.size(), seed ? std::optional(random_key(*seed, "batches.blocks")) : std::nullopt) {}
 
 SampleCost DatasetSamples::cost(std::int64_t /*epoch*/, std::int64_t index) const {
-  std::int64_t const target = dataset_.target_length(index) + 1;
+  std::int64_t const target = dataset_.length(SampleLength::target, index) + 1;
   if (form_ == PairForm::targets) {
     return {0, target};
   }
-  std::int64_t const source = dataset_.source_length(index) + 1;
+  std::int64_t const source = dataset_.length(SampleLength::source, index) + 1;
   return form_ == PairForm::pairs ? SampleCost{source, target} : SampleCost{0, source + target};
 }
 
@@ -78,7 +94,7 @@ SampleTotals DatasetSamples::totals(std::int64_t /*epoch*/, std::int64_t max_len
   for (auto const& [length, samples] : dataset_.lengths(prefixed                     ? SampleLength::both
                                                         : form_ == PairForm::targets ? SampleLength::target
                                                                                      : SampleLength::longer)) {
-    count(totals, {length + special, samples}, max_length);
+    count(totals, length + special, samples, max_length);
   }
   return totals;
 }
@@ -113,9 +129,9 @@ void DatasetSamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> 
     pair.sample = first_number++;
     pair.source.clear();
     if (form_ == PairForm::pairs) {
-      dataset_.read_source(indices[place], pair.source);
+      dataset_.read(SampleLength::source, indices[place], pair.source);
     }
-    dataset_.read_target(indices[place], pair.target);
+    dataset_.read(SampleLength::target, indices[place], pair.target);
   }
   fill_tokens(into, std::span(pairs_).first(indices.size()), dataset_.vocabulary().special_ids());
 }

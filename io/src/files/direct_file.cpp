@@ -23,10 +23,6 @@ bool set_direct(FileDescriptor const& file, bool direct) {
   return flags >= 0 && ::fcntl(file.get(), F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && direct;
 }
 
-bool is_aligned(std::size_t bytes) {
-  return bytes % DirectBuffer::alignment == 0;
-}
-
 }  // namespace
 
 DirectBuffer::DirectBuffer()
@@ -36,12 +32,8 @@ void DirectBuffer::Free::operator()(std::uint8_t* memory) const {
   ::operator delete (memory, std::align_val_t{alignment});
 }
 
-DirectFile::DirectFile(std::filesystem::path path) : path_(std::move(path)), file_(path_, O_WRONLY | O_CREAT | O_EXCL) {
-  if (!file_.is_open()) {
-    fail_with_errno(path_, "create the file");
-  }
-  direct_ = set_direct(file_, true);
-}
+DirectFile::DirectFile(std::filesystem::path path)
+    : path_(std::move(path)), file_(create_new(path_)), direct_(set_direct(file_, true)) {}
 
 void DirectFile::append(std::span<std::uint8_t const> bytes) {
   while (!bytes.empty()) {
@@ -59,38 +51,20 @@ void DirectFile::append(std::span<std::uint8_t const> bytes) {
 void DirectFile::write_buffer() {
   std::span<std::uint8_t const> bytes = buffer_.all().first(filled_);
   filled_ = 0;
-  if (direct_ && is_aligned(bytes.size())) {
-    write_directly(bytes);
-  }
-  if (!bytes.empty()) {
-    direct_ = set_direct(file_, false);
-    write_cached(bytes);
-  }
-}
-
-/// Leaves in `bytes` those that have to take the other way.
-void DirectFile::write_directly(std::span<std::uint8_t const>& bytes) {
-  while (!bytes.empty() && is_aligned(bytes.size())) {
+  while (!bytes.empty()) {
+    direct_ = direct_ && (bytes.size() % DirectBuffer::alignment == 0 || set_direct(file_, false));
     ssize_t const done = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(written_));
-    if (done < 0 && errno == EINTR) {
-      continue;
-    }
-    if (done < 0 && errno == EINVAL) {
-      return;
-    }
-    if (done <= 0) {
+    if (done < 0 && errno == EINVAL && direct_) {
+      direct_ = set_direct(file_, false);
+    } else if (done == 0 || (done < 0 && errno != EINTR)) {
       errno = done == 0 ? ENOSPC : errno;
       fail_with_errno(path_, "write the file");
+    } else if (done > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(done));
+      written_ += done;
     }
-    bytes = bytes.subspan(static_cast<std::size_t>(done));
-    written_ += done;
   }
-}
-
-void DirectFile::write_cached(std::span<std::uint8_t const> bytes) {
-  write_at(file_, path_, written_, bytes);
-  written_ += std::ssize(bytes);
-  if (written_ - writeback_ >= writeback_bytes) {
+  if (!direct_ && written_ - writeback_ >= writeback_bytes) {
     // Only a hint, so that little is left for the fsync: that is what counts, and reports errors.
     ::sync_file_range(file_.get(), writeback_, written_ - writeback_, SYNC_FILE_RANGE_WRITE);
     writeback_ = written_;

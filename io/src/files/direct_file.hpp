@@ -27,7 +27,7 @@ class DirectBuffer {
   std::unique_ptr<std::uint8_t, Free> memory_;
 };
 
-/// A new file that is written from its begin to its end, past the page cache where the file system can (O_DIRECT): the
+/// A new file that is written sequentially, past the page cache where the file system can (O_DIRECT): the
 /// way through the cache took several times as much of the processor, which training needs meanwhile.
 class DirectFile {
  public:
@@ -42,8 +42,6 @@ class DirectFile {
 
  private:
   void write_buffer();
-  void write_directly(std::span<std::uint8_t const>& bytes);
-  void write_cached(std::span<std::uint8_t const> bytes);
 
   std::filesystem::path path_;
   FileDescriptor file_;

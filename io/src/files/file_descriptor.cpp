@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/files/sha256.hpp>
 
 namespace heddle {
 
@@ -15,13 +17,19 @@ FileDescriptor::FileDescriptor(std::filesystem::path const& path, int flags)
     : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
 
 FileDescriptor::~FileDescriptor() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-  }
+  close();
 }
 
-FileDescriptor open_regular(std::filesystem::path const& path) {
-  return open_regular(path, O_RDONLY);
+bool FileDescriptor::close() {
+  return descriptor_ < 0 || ::close(std::exchange(descriptor_, -1)) == 0;
+}
+
+FileDescriptor create_new(std::filesystem::path const& path) {
+  FileDescriptor file(path, O_WRONLY | O_CREAT | O_EXCL);
+  if (!file.is_open()) {
+    fail_with_errno(path, "create the file");
+  }
+  return file;
 }
 
 FileDescriptor open_regular(std::filesystem::path const& path, int flags) {
@@ -34,7 +42,7 @@ FileDescriptor open_regular(std::filesystem::path const& path, int flags) {
       throw DataError(path.string() + ": is a symbolic link" + remedy);
     }
     if (errno == ENXIO) {  // a FIFO without a reader, or a socket
-      throw DataError(path.string() + ": is no regular file" + remedy);
+      throw DataError(path.string() + ": is not a regular file" + remedy);
     }
     if (writes) {
       fail_with_errno(path, "open the file");
@@ -42,7 +50,7 @@ FileDescriptor open_regular(std::filesystem::path const& path, int flags) {
     throw DataError(path.string() + ": cannot be opened: " + std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) {
-    throw DataError(path.string() + ": is no regular file" + remedy);
+    throw DataError(path.string() + ": is not a regular file" + remedy);
   }
   return file;
 }
@@ -67,20 +75,24 @@ void drop_from_cache(std::filesystem::path const& path) {
 }
 
 void write_new_file(std::filesystem::path const& path, std::string_view content) {
-  FileDescriptor const file(path, O_WRONLY | O_CREAT | O_EXCL);
-  if (!file.is_open()) {
-    fail_with_errno(path, "create the file");
-  }
-  while (!content.empty()) {
-    ssize_t const written = ::write(file.get(), content.data(), content.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
+  write_at(create_new(path), path, 0, text_bytes(content));
+}
+
+std::size_t read_at(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
+                    std::span<std::uint8_t> bytes) {
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    ssize_t const got = ::pread(file.get(), bytes.data() + filled, bytes.size() - filled,
+                                static_cast<off_t>(offset + static_cast<std::int64_t>(filled)));
+    if (got == 0) {
+      break;
     }
-    if (written <= 0) {
-      fail_with_errno(path, "write the file");
+    if (got < 0 && errno != EINTR) {
+      throw DataError(path.string() + ": cannot be read: " + std::strerror(errno));
     }
-    content.remove_prefix(static_cast<std::size_t>(written));
+    filled += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
   }
+  return filled;
 }
 
 void write_at(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
@@ -97,6 +109,17 @@ void write_at(FileDescriptor const& file, std::filesystem::path const& path, std
     bytes = bytes.subspan(static_cast<std::size_t>(done));
     offset += done;
   }
+}
+
+std::int64_t bytes_below(std::filesystem::path const& directory) {
+  std::int64_t bytes = 0;
+  std::error_code ignored;
+  for (auto const& entry : std::filesystem::recursive_directory_iterator(directory, ignored)) {
+    if (entry.is_regular_file(ignored)) {
+      bytes += static_cast<std::int64_t>(entry.file_size(ignored));
+    }
+  }
+  return bytes;
 }
 
 bool rename_without_replacing(std::filesystem::path const& from, std::filesystem::path const& to) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fcntl.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -20,6 +22,8 @@ class FileDescriptor {
 
   bool is_open() const { return descriptor_ >= 0; }
   int get() const { return descriptor_; }
+  /// False if the system reports an error, perhaps of an earlier write.
+  bool close();
 
  private:
   int descriptor_;
@@ -28,8 +32,10 @@ class FileDescriptor {
 /// Opens a regular file, for reading or with these flags of open(). Symbolic links are not followed: whoever can write
 /// to the directory could otherwise choose a file elsewhere that is overwritten; and a FIFO is not waited for. Throws
 /// DataError for both and where it cannot be opened for reading, Error where it cannot be opened for writing.
-FileDescriptor open_regular(std::filesystem::path const& path);
-FileDescriptor open_regular(std::filesystem::path const& path, int flags);
+FileDescriptor open_regular(std::filesystem::path const& path, int flags = O_RDONLY);
+
+/// Creates a file and opens it for writing. Throws Error if it exists or cannot be made.
+FileDescriptor create_new(std::filesystem::path const& path);
 
 /// An Error "PATH: could not WHAT: errno's text".
 [[noreturn]] void fail_with_errno(std::filesystem::path const& path, std::string_view what);
@@ -43,9 +49,17 @@ void drop_from_cache(std::filesystem::path const& path);
 /// Writes a new file with this content. Throws Error if it exists or cannot be written whole.
 void write_new_file(std::filesystem::path const& path, std::string_view content);
 
+/// Reads bytes from `offset` on, fewer only at the end of the file, and returns their number. Throws DataError, which
+/// names `path`, if that fails.
+std::size_t read_at(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
+                    std::span<std::uint8_t> bytes);
+
 /// Writes all bytes at `offset`. Throws Error, which names `path`, if that fails.
 void write_at(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
               std::span<std::uint8_t const> bytes);
+
+/// The bytes of all files in a directory and below it, as far as they can be read.
+std::int64_t bytes_below(std::filesystem::path const& directory);
 
 /// Renames a directory unless `to` exists. Returns true if it did. Throws Error on any other failure.
 bool rename_without_replacing(std::filesystem::path const& from, std::filesystem::path const& to);

@@ -5,7 +5,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/file_lease.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <heddle/io/files/replace_file.hpp>
 #include <mutex>
 #include <random>
 #include <sstream>
@@ -24,7 +23,7 @@ struct Content {
   bool operator==(Content const&) const = default;
 };
 
-/// Nothing if there is no file, or one without a lease. Throws DataError if it is no regular file.
+/// Nothing if there is no file, or one without a lease. Throws DataError if it is not a regular file.
 std::optional<Content> read(std::filesystem::path const& path) {
   constexpr std::int64_t max_bytes = 4096;
   std::istringstream file(read_regular(path, max_bytes).value_or(""));
@@ -126,7 +125,7 @@ std::optional<FileLease> FileLease::take(std::filesystem::path const& path, std:
   std::random_device random;
   auto state =
       std::make_unique<State>(path, Content{fmt::format("{:08x}{:08x}", random(), random()), 0, description}, times);
-  // Of several processes that take it at once the last writer has it; the others see that now.
+  // If several processes take it at once, the last writer has it, and the others see that now.
   std::this_thread::sleep_for(times.renewal / 5);
   if (!state->ours()) {
     auto const other = read(path);

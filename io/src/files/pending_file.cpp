@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <system_error>
 #include <utility>
 
@@ -27,8 +27,7 @@ PendingFile::PendingFile(std::filesystem::path target)
 
 void replace_file(std::filesystem::path const& path, std::string_view text) {
   PendingFile file(path);
-  write_new_file(file.temporary(), text);
-  file.sync();
+  file.write(text);
   file.commit();
 }
 
@@ -43,6 +42,11 @@ PendingFile::~PendingFile() {
     std::error_code ignored;
     std::filesystem::remove(temporary_, ignored);
   }
+}
+
+void PendingFile::write(std::string_view content) const {
+  write_new_file(temporary_, content);
+  sync();
 }
 
 void PendingFile::sync() const {

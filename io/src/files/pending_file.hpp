@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 namespace heddle {
 
@@ -17,7 +18,9 @@ class PendingFile {
   std::filesystem::path const& target() const noexcept { return target_; }
   std::filesystem::path const& temporary() const noexcept { return temporary_; }
 
-  /// Syncs the written bytes to the disk. Throws Error if that fails.
+  /// Writes the whole file and syncs it to the disk. Throws Error if that fails.
+  void write(std::string_view content) const;
+  /// Syncs the bytes that the caller has written to the disk. Throws Error if that fails.
   void sync() const;
 
   /// Gives the file its name, replacing an older file. Throws Error if that fails.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/files/sha256.hpp>
 #include <ostream>
 #include <streambuf>
 #include <utility>
@@ -69,26 +70,6 @@ class OutputFile final : public std::ostream {
   DescriptorBuffer buffer_;
 };
 
-/// Reads what the file holds from `offset` on.
-std::string read_from(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset) {
-  std::string text;
-  std::array<char, 65536> part{};
-  while (true) {
-    ssize_t const got = ::pread(file.get(), part.data(), part.size(),
-                                static_cast<off_t>(offset + static_cast<std::int64_t>(text.size())));
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0) {
-      throw DataError(path.string() + ": cannot be read: " + std::strerror(errno));
-    }
-    if (got == 0) {
-      return text;
-    }
-    text.append(part.data(), static_cast<std::size_t>(got));
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<std::ostream> open_output(std::filesystem::path const& path, OutputMode mode) {
@@ -106,7 +87,10 @@ std::optional<std::string> read_regular(std::filesystem::path const& path, std::
   if (::fstat(file.get(), &status) != 0) {
     throw DataError(path.string() + ": cannot be read: " + std::strerror(errno));
   }
-  return read_from(file, path, std::max<std::int64_t>(status.st_size - max_bytes, 0));
+  std::int64_t const bytes = std::min<std::int64_t>(status.st_size, max_bytes);
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  text.resize(read_at(file, path, status.st_size - bytes, text_bytes(text)));
+  return text;
 }
 
 }  // namespace heddle

@@ -1,15 +1,9 @@
 #include <openssl/evp.h>
 
-#include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
 
 namespace heddle {
-
-struct Sha256::LayerContext {
-  EVP_MD_CTX* handle = EVP_MD_CTX_new();
-  ~LayerContext() { EVP_MD_CTX_free(handle); }
-};
 
 namespace {
 
@@ -19,51 +13,48 @@ void require(int answer, char const* what) {
   }
 }
 
-}  // namespace
-
-Sha256::Sha256() : context_(std::make_unique<LayerContext>()) {
-  require(context_->handle != nullptr ? EVP_DigestInit_ex(context_->handle, EVP_sha256(), nullptr) : 0, "start");
-}
-
-Sha256::~Sha256() = default;
-
-void Sha256::update(std::span<std::uint8_t const> bytes) {
-  require(EVP_DigestUpdate(context_->handle, bytes.data(), bytes.size()), "update");
-}
-
-void Sha256::update(std::string_view bytes) {
-  require(EVP_DigestUpdate(context_->handle, bytes.data(), bytes.size()), "update");
-}
-
-std::string Sha256::finish() {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned length = 0;
-  require(EVP_DigestFinal_ex(context_->handle, digest.data(), &length), "finish");
+std::string hexadecimal(DigestBytes const& digest) {
   constexpr char const* digits = "0123456789abcdef";
   std::string text;
-  for (unsigned index = 0; index < length; ++index) {
-    text += digits[digest[index] >> 4];
-    text += digits[digest[index] & 15];
+  for (std::uint8_t const byte : digest) {
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
   }
   return text;
 }
 
-std::string sha256(std::span<std::uint8_t const> bytes) {
-  Sha256 digest;
-  digest.update(bytes);
-  return digest.finish();
+}  // namespace
+
+void Sha256::Free::operator()(evp_md_ctx_st* context) const {
+  EVP_MD_CTX_free(context);
 }
 
-std::array<std::uint8_t, 32> sha256_bytes(std::span<std::uint8_t const> bytes) {
-  std::array<std::uint8_t, 32> digest{};
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
+  require(context_ ? EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) : 0, "start");
+}
+
+void Sha256::update(std::span<std::uint8_t const> bytes) {
+  require(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()), "update");
+}
+
+std::string Sha256::finish() {
+  DigestBytes digest{};
+  require(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr), "finish");
+  return hexadecimal(digest);
+}
+
+DigestBytes sha256_bytes(std::span<std::uint8_t const> bytes) {
+  DigestBytes digest{};
   require(EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr), "compute");
   return digest;
 }
 
-std::string sha256(std::string_view bytes) {
-  Sha256 digest;
-  digest.update(bytes);
-  return digest.finish();
+std::string sha256(std::span<std::uint8_t const> bytes) {
+  return hexadecimal(sha256_bytes(bytes));
+}
+
+std::string sha256(std::string_view text) {
+  return sha256(text_bytes(text));
 }
 
 }  // namespace heddle

@@ -15,33 +15,14 @@ namespace heddle::hdf5 {
 namespace {
 
 constexpr int deepest_nesting = 8;
-constexpr std::int64_t max_objects = 1'000'000;
 constexpr int highest_rank = 8;
 constexpr std::int64_t largest_chunk_bytes = std::int64_t{256} << 20;
-
-struct Link {
-  std::string name;
-  H5L_type_t type;
-};
 
 struct Walk {
   std::string path;
   std::int64_t file_bytes = 0;
   std::int64_t objects = 0;
 };
-
-herr_t collect_link(hid_t, char const* name, H5L_info_t const* info, void* data) {
-  try {
-    auto& links = *static_cast<std::vector<Link>*>(data);
-    if (static_cast<std::int64_t>(links.size()) >= max_objects) {
-      return -1;
-    }
-    links.push_back({name, info->type});
-    return 0;
-  } catch (...) {
-    return -1;
-  }
-}
 
 struct ChunkStorage {
   std::int64_t element_size;
@@ -125,9 +106,7 @@ void check_group(hid_t group, std::string const& name, int depth, Walk& walk) {
   if (depth > deepest_nesting) {
     throw DataError(where + ": groups are nested more than 8 deep (or in a circle)");
   }
-  std::vector<Link> links;
-  require(H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, collect_link, &links), where, "list its links");
-  for (Link const& link : links) {
+  for (Link const& link : links_of(group, where)) {
     std::string const child = (depth == 0 ? "/" : name + "/") + link.name;
     std::string const place = walk.path + ": " + child;
     if (link.type != H5L_TYPE_HARD) {

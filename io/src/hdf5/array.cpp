@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <limits>
 
@@ -9,8 +10,26 @@ namespace heddle::hdf5 {
 
 namespace {
 
-constexpr ElementType all_types[] = {ElementType::int32,   ElementType::int64, ElementType::float32,
-                                     ElementType::float64, ElementType::uint8, ElementType::uint16};
+struct TypeTraits {
+  ElementType type;
+  char const* name;
+  std::int64_t bytes;
+  hid_t stored;
+};
+
+std::array<TypeTraits, 6> const& all_types() {
+  static std::array<TypeTraits, 6> const types{{{ElementType::int32, "int32", 4, H5T_STD_I32LE},
+                                                {ElementType::int64, "int64", 8, H5T_STD_I64LE},
+                                                {ElementType::float32, "float32", 4, H5T_IEEE_F32LE},
+                                                {ElementType::float64, "float64", 8, H5T_IEEE_F64LE},
+                                                {ElementType::uint8, "uint8", 1, H5T_STD_U8LE},
+                                                {ElementType::uint16, "uint16", 2, H5T_STD_U16LE}}};
+  return types;
+}
+
+TypeTraits const& traits(ElementType type) {
+  return all_types()[static_cast<std::size_t>(type)];
+}
 
 /// The product of the extents; throws DataError if one is negative or the product overflows.
 std::int64_t element_count(Extents const& shape, std::string const& where) {
@@ -27,37 +46,15 @@ std::int64_t element_count(Extents const& shape, std::string const& where) {
 }  // namespace
 
 char const* element_name(ElementType type) {
-  switch (type) {
-    case ElementType::int32:
-      return "int32";
-    case ElementType::int64:
-      return "int64";
-    case ElementType::float32:
-      return "float32";
-    case ElementType::float64:
-      return "float64";
-    case ElementType::uint8:
-      return "uint8";
-    case ElementType::uint16:
-      return "uint16";
-  }
-  throw DataError("no such element type");
+  return traits(type).name;
 }
 
 std::int64_t element_bytes(ElementType type) {
-  switch (type) {
-    case ElementType::uint8:
-      return 1;
-    case ElementType::uint16:
-      return 2;
-    case ElementType::int32:
-    case ElementType::float32:
-      return 4;
-    case ElementType::int64:
-    case ElementType::float64:
-      return 8;
-  }
-  throw DataError("no such element type");
+  return traits(type).bytes;
+}
+
+hid_t stored_type(ElementType type) {
+  return traits(type).stored;
 }
 
 std::string to_string(Extents const& shape) {
@@ -68,28 +65,10 @@ std::string to_string(Extents const& shape) {
   return text + "]";
 }
 
-hid_t stored_type(ElementType type) {
-  switch (type) {
-    case ElementType::int32:
-      return H5T_STD_I32LE;
-    case ElementType::int64:
-      return H5T_STD_I64LE;
-    case ElementType::float32:
-      return H5T_IEEE_F32LE;
-    case ElementType::float64:
-      return H5T_IEEE_F64LE;
-    case ElementType::uint8:
-      return H5T_STD_U8LE;
-    case ElementType::uint16:
-      return H5T_STD_U16LE;
-  }
-  throw DataError("no such element type");
-}
-
 ElementType element_type_of_stored(hid_t type, std::string const& where) {
-  for (ElementType candidate : all_types) {
-    if (require(H5Tequal(type, stored_type(candidate)), where, "compare its type") > 0) {
-      return candidate;
+  for (TypeTraits const& candidate : all_types()) {
+    if (require(H5Tequal(type, candidate.stored), where, "compare its type") > 0) {
+      return candidate.type;
     }
   }
   throw DataError(where +
@@ -98,7 +77,7 @@ ElementType element_type_of_stored(hid_t type, std::string const& where) {
 
 Extents shape_of_space(hid_t space, std::string const& where) {
   if (H5Sget_simple_extent_type(space) != H5S_SIMPLE) {
-    throw DataError(where + ": is no array of one or more dimensions");
+    throw DataError(where + ": is not an array of one or more dimensions");
   }
   int const rank = require(H5Sget_simple_extent_ndims(space), where, "read its rank");
   std::vector<hsize_t> dimensions(static_cast<std::size_t>(rank));
@@ -141,71 +120,71 @@ void Array::expect(ElementType type, Extents const& shape) const {
   }
 }
 
-std::int64_t Array::check_slab(ElementType type, Extents const& start, Extents const& count) const {
+std::int64_t Array::elements_of(ElementType type, std::int64_t begin, std::int64_t count) const {
   if (type != type_) {
     throw DataError(where() + ": holds " + element_name(type_) + ", not " + element_name(type));
   }
-  bool inside = start.size() == shape_.size() && count.size() == shape_.size();
-  for (std::size_t axis = 0; inside && axis < shape_.size(); ++axis) {
-    inside = start[axis] >= 0 && count[axis] >= 0 && start[axis] <= shape_[axis] &&
-             count[axis] <= shape_[axis] - start[axis];
+  if (begin < 0 || count < 0 || begin > shape_[0] || count > shape_[0] - begin) {
+    throw DataError(
+        fmt::format("{}: {} rows from {} on lie outside its extents {}", where(), count, begin, to_string(shape_)));
   }
-  if (!inside) {
-    throw DataError(where() + ": start " + to_string(start) + " with count " + to_string(count) +
-                    " lies outside its extents " + to_string(shape_));
-  }
-  return element_count(count, where());
+  Extents rows = shape_;
+  rows[0] = count;
+  return element_count(rows, where());
 }
 
-void Array::check_length(std::int64_t expected, std::size_t given) const {
-  if (static_cast<std::size_t>(expected) != given) {
-    throw DataError(where() + ": " + std::to_string(given) + " elements in memory for " + std::to_string(expected) +
-                    " in the file");
-  }
-}
-
-void Array::transfer(Extents const& start, Extents const& count, void* destination, void const* source) const {
-  std::int64_t const elements = element_count(count, where());
+void Array::transfer(std::int64_t begin, std::int64_t count, void* destination, void const* source) const {
+  auto const elements = static_cast<hsize_t>(elements_of(type_, begin, count));
   if (elements == 0) {
     return;
   }
-  auto const offsets = extents(start);
-  auto const lengths = extents(count);
-  auto const flat = static_cast<hsize_t>(elements);
-  Handle memory_space(require(H5Screate_simple(1, &flat, nullptr), where(), "describe memory"), H5Sclose);
+  auto lengths = extents(shape_);
+  lengths[0] = static_cast<hsize_t>(count);
+  std::vector<hsize_t> offsets(shape_.size(), 0);
+  offsets[0] = static_cast<hsize_t>(begin);
+  Handle memory_space(require(H5Screate_simple(1, &elements, nullptr), where(), "describe memory"), H5Sclose);
   Handle file_space(require(H5Dget_space(handle_.id()), where(), "read its extents"), H5Sclose);
   require(H5Sselect_hyperslab(file_space.id(), H5S_SELECT_SET, offsets.data(), nullptr, lengths.data(), nullptr),
           where(), "select a hyperslab");
   hid_t const type = stored_type(type_);
   if (destination != nullptr) {
     require(H5Dread(handle_.id(), type, memory_space.id(), file_space.id(), H5P_DEFAULT, destination), where(),
-            fmt::format("read {} from {}", to_string(count), to_string(start)));
+            fmt::format("read {} rows from {} on", count, begin));
   } else {
     require(H5Dwrite(handle_.id(), type, memory_space.id(), file_space.id(), H5P_DEFAULT, source), where(),
-            fmt::format("write {} at {}", to_string(count), to_string(start)));
-    check_written(*file_, where());
+            fmt::format("write {} rows from {} on", count, begin));
+    check_written(*file_);
   }
 }
 
-std::pair<Extents, Extents> Array::extend(ElementType type, std::int64_t elements) {
-  Extents start(shape_.size(), 0);
-  Extents count = shape_;
-  count[0] = 1;
-  std::int64_t const row = element_count(count, where());
-  if (row == 0 || elements % row != 0) {
-    throw DataError(where() + ": " + std::to_string(elements) + " elements appended are no whole number of rows of " +
-                    std::to_string(row));
+void Array::write(ElementType type, std::int64_t begin, void const* values, std::size_t elements) {
+  std::int64_t const count = shape_[0] - begin;
+  std::int64_t const expected = elements_of(type, begin, count);
+  if (static_cast<std::size_t>(expected) != elements) {
+    throw DataError(fmt::format("{}: {} elements in memory for {} in the file", where(), elements, expected));
   }
-  start[0] = shape_[0];
-  count[0] = elements / row;
+  transfer(begin, count, nullptr, values);
+}
+
+void Array::append(ElementType type, void const* values, std::size_t elements) {
+  std::int64_t const begin = shape_[0];
+  Extents grown = shape_;
+  grown[0] = 1;
+  auto const row = static_cast<std::size_t>(element_count(grown, where()));
+  if (row == 0 || elements % row != 0) {
+    throw DataError(fmt::format("{}: {} elements are not a number of rows of {}", where(), elements, row));
+  }
+  grown[0] = begin + static_cast<std::int64_t>(elements / row);
   if (elements > 0) {
-    Extents grown = shape_;
-    grown[0] += count[0];
     require(H5Dset_extent(handle_.id(), extents(grown).data()), where(), "extend to " + to_string(grown));
     shape_ = grown;
   }
-  check_slab(type, start, count);
-  return {start, count};
+  write(type, begin, values, elements);
+}
+
+void Array::read_bytes(std::int64_t begin, std::int64_t count, std::vector<std::uint8_t>& bytes) const {
+  bytes.resize(static_cast<std::size_t>(elements_of(type_, begin, count) * element_bytes(type_)));
+  transfer(begin, count, bytes.data(), nullptr);
 }
 
 std::int64_t Array::file_offset() const {

@@ -1,6 +1,7 @@
+#include <fcntl.h>
+
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 
@@ -33,19 +34,13 @@ void prepare_library() {
   }
 }
 
-Handle access_properties(std::string const& path) {
-  Handle access(require(H5Pcreate(H5P_FILE_ACCESS), path, "make access properties"), H5Pclose);
+/// Access by the file driver for the bytes of `state`, which must outlive the file.
+Handle access_properties(FileState& state) {
+  Handle access(require(H5Pcreate(H5P_FILE_ACCESS), state.path, "make access properties"), H5Pclose);
   // 1.8's format checksums its metadata, and every later library reads it.
-  require(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST), path, "set the format version");
-#if H5_VERSION_GE(1, 10, 7)
-  // On cluster file systems without flock a read-only open must not fail.
-  require(H5Pset_file_locking(access.id(), 1, 1), path, "set file locking");
-#endif
+  require(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST), state.path, "set the format version");
+  use_byte_driver(access.id(), state);
   return access;
-}
-
-Handle open_root(hid_t file, std::shared_ptr<FileState> const& state) {
-  return {require(H5Gopen2(file, "/", H5P_DEFAULT), state->path, "open the root group"), H5Gclose, state};
 }
 
 /// Creation properties without time stamps, so that equal content makes equal files.
@@ -66,11 +61,7 @@ std::string last_error() {
 
 void fail(std::string const& where, std::string const& what) {
   std::string const detail = last_error();
-  bool const locking = detail.find("lock file") != std::string::npos;
-  throw DataError(where + ": HDF5 could not " + what + (detail.empty() ? "" : " (" + detail + ")") +
-                  (locking ? "; on a file system without locks set HDF5_USE_FILE_LOCKING=FALSE in the environment, "
-                             "also of the ranks (mpirun -x HDF5_USE_FILE_LOCKING)"
-                           : ""));
+  throw DataError(where + ": HDF5 could not " + what + (detail.empty() ? "" : " (" + detail + ")"));
 }
 
 bool Handle::close() noexcept {
@@ -85,67 +76,47 @@ bool Handle::close() noexcept {
   return closed;
 }
 
+File::File(std::shared_ptr<FileState> state, Handle file)
+    : Group(
+          state, "/",
+          Handle(require(H5Gopen2(file.id(), "/", H5P_DEFAULT), state->path, "open the root group"), H5Gclose, state)),
+      handle_of_file_(std::move(file)) {}
+
 File File::create(std::filesystem::path const& path) {
-  prepare_library();
-  auto state = std::make_shared<FileState>(FileState{path.string(), true});
-  Handle const access = access_properties(state->path);
-  return create(std::move(state), access);
+  return create(disk_file(path, O_RDWR | O_CREAT | O_EXCL), path.string());
 }
 
 File File::create(std::shared_ptr<ByteStore> bytes, std::string const& name, std::int64_t alignment,
                   std::int64_t metadata_bytes) {
   prepare_library();
-  auto state = std::make_shared<FileState>(FileState{name, true});
-  state->bytes = std::move(bytes);
-  Handle const access = access_properties(name);
+  auto state = std::make_shared<FileState>(FileState{name, std::move(bytes), true});
+  Handle const access = access_properties(*state);
   auto const multiple = static_cast<hsize_t>(alignment);
   require(H5Pset_alignment(access.id(), multiple, multiple), name, "set the alignment");
   require(H5Pset_meta_block_size(access.id(), static_cast<hsize_t>(metadata_bytes)), name, "set the metadata's block");
-  return create(std::move(state), access);
-}
-
-File File::create(std::shared_ptr<FileState> state, Handle const& access) {
-  use_write_driver(access.id(), *state);
-  Handle creation = creation_properties(H5P_FILE_CREATE, state->path);
-  hid_t const id = H5Fcreate(state->path.c_str(), H5F_ACC_EXCL, creation.id(), access.id());
-  if (id < 0 && state->open_error != 0) {
-    last_error();
-    throw Error(state->path + ": could not be created: " + std::strerror(state->open_error));
-  }
-  Handle file(require(id, state->path, "create the file"), H5Fclose, state);
-  Handle root = open_root(file.id(), state);
-  return {std::move(state), std::move(file), std::move(root)};
+  Handle const creation = creation_properties(H5P_FILE_CREATE, name);
+  hid_t const id = H5Fcreate(name.c_str(), H5F_ACC_EXCL, creation.id(), access.id());
+  return {state, Handle(require(id, name, "create the file"), H5Fclose, state)};
 }
 
 File File::open(std::filesystem::path const& path) {
-  prepare_library();
-  auto state = std::make_shared<FileState>(FileState{path.string(), false});
   std::error_code problem;
   if (!std::filesystem::is_regular_file(path, problem)) {
-    throw DataError(state->path + (std::filesystem::exists(path, problem) ? ": is no regular file"
-                                                                          : ": no such file" + relative_to(path)));
+    throw DataError(path.string() + (std::filesystem::exists(path, problem) ? ": is not a regular file"
+                                                                            : ": no such file" + relative_to(path)));
   }
-  Handle access = access_properties(state->path);
-  hid_t const id = H5Fopen(state->path.c_str(), H5F_ACC_RDONLY, access.id());
-  return open(std::move(state), id, static_cast<std::int64_t>(std::filesystem::file_size(path)));
+  return open(disk_file(path, O_RDONLY), path.string());
 }
 
 File File::open(std::shared_ptr<ByteStore> bytes, std::string const& name) {
   prepare_library();
-  auto state = std::make_shared<FileState>(FileState{name, false});
   std::int64_t const file_bytes = bytes->size();
-  state->bytes = std::move(bytes);
-  Handle access = access_properties(name);
-  use_write_driver(access.id(), *state);
+  auto state = std::make_shared<FileState>(FileState{name, std::move(bytes)});
+  Handle const access = access_properties(*state);
   hid_t const id = H5Fopen(name.c_str(), H5F_ACC_RDONLY, access.id());
-  return open(std::move(state), id, file_bytes);
-}
-
-File File::open(std::shared_ptr<FileState> state, std::int64_t id, std::int64_t file_bytes) {
-  Handle file(require(id, state->path, "open the file"), H5Fclose, state);
-  check_allow_list(file.id(), state->path, file_bytes);
-  Handle root = open_root(file.id(), state);
-  return {std::move(state), std::move(file), std::move(root)};
+  Handle file(require(id, name, "open the file"), H5Fclose, state);
+  check_allow_list(file.id(), name, file_bytes);
+  return {state, std::move(file)};
 }
 
 void File::close() {
@@ -161,7 +132,7 @@ void File::close() {
     require(H5Fflush(handle_of_file_.id(), H5F_SCOPE_LOCAL), file_->path, "write the file");
   }
   bool const closed = handle_of_file_.close();
-  check_written(*file_, file_->path);
+  check_written(*file_);
   if (!closed || file_->close_failed) {
     fail(file_->path, "write the file out when closing it");
   }
@@ -183,17 +154,24 @@ bool Group::contains(std::string const& name) const {
   }
 }
 
-std::vector<std::string> Group::names() const {
-  std::vector<std::string> names;
-  auto const collect = [](hid_t, char const* name, H5L_info_t const*, void* data) -> herr_t {
+std::vector<Link> links_of(hid_t group, std::string const& where) {
+  std::vector<Link> links;
+  auto const collect = [](hid_t, char const* name, H5L_info_t const* info, void* data) -> herr_t {
     try {
-      static_cast<std::vector<std::string>*>(data)->emplace_back(name);
-      return 0;
+      auto& found = *static_cast<std::vector<Link>*>(data);
+      found.push_back({name, info->type});
+      return std::ssize(found) <= max_objects ? 0 : -1;
     } catch (...) {
       return -1;
     }
   };
-  require(H5Literate(handle_.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &names), where(), "list its links");
+  require(H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &links), where, "list its links");
+  return links;
+}
+
+std::vector<std::string> Group::names() const {
+  std::vector<std::string> names;
+  std::ranges::transform(links_of(handle_.id(), where()), std::back_inserter(names), &Link::name);
   return names;
 }
 
@@ -272,10 +250,14 @@ void Object::write_attribute(std::string const& attribute, std::int64_t type, vo
   require(H5Awrite(created.id(), type, value), where(), what);
 }
 
+Handle Object::open_attribute(std::string const& attribute) const {
+  hid_t const id = has_attribute(attribute) ? H5Aopen(handle_.id(), attribute.c_str(), H5P_DEFAULT) : H5I_INVALID_HID;
+  return {require(id, where(), "read attribute '" + attribute + "', is it missing?"), H5Aclose};
+}
+
 void Object::read_attribute(std::string const& attribute, std::int64_t type, char const* type_name, void* value) const {
   std::string const what = "read attribute '" + attribute + "'";
-  hid_t const id = has_attribute(attribute) ? H5Aopen(handle_.id(), attribute.c_str(), H5P_DEFAULT) : H5I_INVALID_HID;
-  Handle opened(require(id, where(), what + ", is it missing?"), H5Aclose);
+  Handle const opened = open_attribute(attribute);
   Handle space(require(H5Aget_space(opened.id()), where(), what), H5Sclose);
   Handle stored(require(H5Aget_type(opened.id()), where(), what), H5Tclose);
   if (H5Sget_simple_extent_type(space.id()) != H5S_SCALAR || H5Tequal(stored.id(), type) <= 0) {
@@ -284,17 +266,17 @@ void Object::read_attribute(std::string const& attribute, std::int64_t type, cha
   require(H5Aread(opened.id(), type, value), where(), what);
 }
 
-void Object::set_integer_attribute(std::string const& attribute, std::int64_t value) {
+void Object::set_attribute(std::string const& attribute, std::int64_t value) {
   write_attribute(attribute, H5T_STD_I64LE, &value);
 }
-void Object::set_unsigned_attribute(std::string const& attribute, std::uint64_t value) {
+void Object::set_attribute(std::string const& attribute, std::uint64_t value) {
   write_attribute(attribute, H5T_STD_U64LE, &value);
 }
-void Object::set_real_attribute(std::string const& attribute, double value) {
+void Object::set_attribute(std::string const& attribute, double value) {
   write_attribute(attribute, H5T_IEEE_F64LE, &value);
 }
 
-void Object::set_string_attribute(std::string const& attribute, std::string_view value) {
+void Object::set_attribute(std::string const& attribute, std::string_view value) {
   if (std::ssize(value) > longest_string_attribute || value.find('\0') != value.npos) {
     throw DataError(where() + ": attribute '" + attribute + "' can hold at most " +
                     std::to_string(longest_string_attribute) + " bytes, none of them zero");
@@ -307,29 +289,31 @@ void Object::set_string_attribute(std::string const& attribute, std::string_view
   write_attribute(attribute, type.id(), padded.data());
 }
 
-std::int64_t Object::integer_attribute(std::string const& attribute) const {
+template <>
+std::int64_t Object::attribute(std::string const& attribute) const {
   std::int64_t value = 0;
   read_attribute(attribute, H5T_STD_I64LE, "64-bit integer", &value);
   return value;
 }
 
-std::uint64_t Object::unsigned_attribute(std::string const& attribute) const {
+template <>
+std::uint64_t Object::attribute(std::string const& attribute) const {
   std::uint64_t value = 0;
   read_attribute(attribute, H5T_STD_U64LE, "unsigned 64-bit integer", &value);
   return value;
 }
 
-double Object::real_attribute(std::string const& attribute) const {
+template <>
+double Object::attribute(std::string const& attribute) const {
   double value = 0;
   read_attribute(attribute, H5T_IEEE_F64LE, "64-bit floating-point number", &value);
   return value;
 }
 
-std::string Object::string_attribute(std::string const& attribute) const {
-  std::string const what = "read attribute '" + attribute + "'";
-  hid_t const id = has_attribute(attribute) ? H5Aopen(handle_.id(), attribute.c_str(), H5P_DEFAULT) : H5I_INVALID_HID;
-  Handle opened(require(id, where(), what + ", is it missing?"), H5Aclose);
-  Handle type(require(H5Aget_type(opened.id()), where(), what), H5Tclose);
+template <>
+std::string Object::attribute(std::string const& attribute) const {
+  Handle const opened = open_attribute(attribute);
+  Handle type(require(H5Aget_type(opened.id()), where(), "read attribute '" + attribute + "'"), H5Tclose);
   std::size_t const size = H5Tget_size(type.id());
   if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) != 0 || size == 0 ||
       static_cast<std::int64_t>(size) > longest_string_attribute) {

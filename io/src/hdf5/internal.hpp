@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <string>
+#include <vector>
 
 /// Shared by the HDF5 sources of this room only.
 namespace heddle::hdf5 {
@@ -34,12 +35,25 @@ inline std::vector<hsize_t> extents(Extents const& shape) {
   return {shape.begin(), shape.end()};
 }
 
-/// Makes a file created with these access properties record failing writes in `state`, which must outlive it, and use
-/// `state.bytes` if there are any.
-void use_write_driver(hid_t access, FileState& state);
+/// A file of the disk. Throws Error if it cannot be opened with these flags of open().
+std::shared_ptr<ByteStore> disk_file(std::filesystem::path const& path, int flags);
 
-/// Throws Error naming `where` and errno's text if a write to the file has failed.
-void check_written(FileState const& state, std::string const& where);
+/// More objects in a file are refused.
+inline constexpr std::int64_t max_objects = 1'000'000;
+
+struct Link {
+  std::string name;
+  H5L_type_t type;
+};
+
+/// The links of a group, in the order of their names. Throws DataError if there are more than max_objects.
+std::vector<Link> links_of(hid_t group, std::string const& where);
+
+/// Makes HDF5 read and write the bytes of `state`, which must outlive the file, and record failing writes there.
+void use_byte_driver(hid_t access, FileState& state);
+
+/// Throws the first error of a write to the file.
+void check_written(FileState const& state);
 
 /// Throws DataError for a file with anything but groups and plainly stored datasets: see allow_list.cpp.
 void check_allow_list(hid_t file, std::string const& path, std::int64_t file_bytes);

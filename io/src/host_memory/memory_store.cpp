@@ -19,8 +19,9 @@
 #include <new>
 #include <utility>
 
-#include "block_message.hpp"
+#include "block_exchange.hpp"
 #include "checkpoint/state_file.hpp"
+#include "checkpoint/writing.hpp"
 #include "files/file_descriptor.hpp"
 #include "parallel/together.hpp"
 #include "spread_files.hpp"
@@ -39,17 +40,6 @@ constexpr std::size_t short_digest = 16;
 constexpr char const* unfinished_prefix = ".tmp-";
 constexpr char const* fetched_suffix = "-fetched";
 
-std::int64_t bytes_below(fs::path const& directory) {
-  std::int64_t bytes = 0;
-  std::error_code ignored;
-  for (auto const& entry : fs::recursive_directory_iterator(directory, ignored)) {
-    if (entry.is_regular_file(ignored)) {
-      bytes += static_cast<std::int64_t>(entry.file_size(ignored));
-    }
-  }
-  return bytes;
-}
-
 /// The root is open to everybody: a directory of another user, or a link, is neither read nor written.
 bool is_own_directory(fs::path const& directory) {
   struct stat status {};
@@ -59,14 +49,14 @@ bool is_own_directory(fs::path const& directory) {
 /// A checkpoint that some host has: the digest tells apart two of the same step.
 struct Candidate {
   std::int64_t step = 0;
-  std::array<std::uint8_t, 32> digest{};
+  DigestBytes digest{};
   auto operator<=>(Candidate const&) const = default;
 };
 
-/// The manifests in a host's directory. Those that cannot be read are left out, as they are never used.
+/// The manifests in a host's directory. Manifests that cannot be read are left out: they are never used.
 struct FoundManifests {
   std::map<Candidate, std::string> texts;
-  std::string rejected;  ///< the reasons for those that are left out; empty: none is
+  std::string rejected;  ///< why manifests were left out; empty: none was
 };
 
 FoundManifests find_manifests(fs::path const& directory) {
@@ -79,7 +69,7 @@ FoundManifests find_manifests(fs::path const& directory) {
     if (auto const step = checkpoint_step(entry.path().filename().string())) {
       try {
         std::string const text = manifest_text(read_manifest(entry.path()));
-        found.texts[{*step, sha256_bytes({reinterpret_cast<std::uint8_t const*>(text.data()), text.size()})}] = text;
+        found.texts[{*step, sha256_bytes(text_bytes(text))}] = text;
       } catch (Error const& error) {
         found.rejected += fmt::format("{}{} in memory on {} rejected: {}", found.rejected.empty() ? "" : "; ",
                                       entry.path().filename().string(), host_name(), error.what());
@@ -88,86 +78,6 @@ FoundManifests find_manifests(fs::path const& directory) {
   }
   return found;
 }
-
-/// One file of tensors on its way from its writer to a rank on the buddy of the writer's host.
-struct FileCopy {
-  FileDigest const* file;
-  int sender;
-  int receiver;
-};
-
-/// This rank's part in sending files, all at the same time, block by block.
-class Copying {
- public:
-  Copying(Communicator const& world, fs::path const& place, std::vector<FileCopy> const& copies)
-      : world_(world), place_(place), copies_(copies), cache_(std::make_shared<BlockCache>()) {
-    error_.attempt([&] {
-      for (FileCopy const& copy : copies_) {
-        if (copy.sender == world_.rank()) {
-          readers_[&copy] = std::make_unique<BlockReader>(place_ / copy.file->name, *copy.file, cache_);
-        }
-        if (copy.receiver == world_.rank()) {
-          outputs_.emplace(&copy, FileDescriptor(place_ / copy.file->name, O_WRONLY | O_CREAT | O_EXCL));
-          if (!outputs_.at(&copy).is_open()) {
-            fail_with_errno(place_ / copy.file->name, "create the file");
-          }
-        }
-      }
-    });
-  }
-
-  /// Errors are kept for the end: others wait for what this rank sends.
-  void run() {
-    std::int64_t rounds = 0;
-    for (FileCopy const& copy : copies_) {
-      rounds = std::max(rounds, std::ssize(copy.file->blocks));
-    }
-    for (std::int64_t block = 0; block < rounds; ++block) {
-      round(block);
-    }
-    together(world_, [&] { error_.rethrow(); });
-  }
-
- private:
-  void round(std::int64_t block) {
-    std::vector<Transfer> sends;
-    std::vector<FileCopy const*> mine;
-    for (FileCopy const& copy : copies_) {
-      if (block >= std::ssize(copy.file->blocks)) {
-        continue;
-      }
-      std::int64_t const count = block_bytes(*copy.file, block);
-      if (copy.sender == world_.rank()) {
-        BlockMessage& message = sent_[&copy];
-        error_.attempt([&] { readers_.at(&copy)->read(block * manifest_block_bytes, message.bytes(count)); });
-        sends.push_back(message.start_send(world_, count, copy.receiver));
-      }
-      if (copy.receiver == world_.rank()) {
-        mine.push_back(&copy);
-      }
-    }
-    for (FileCopy const* const copy : mine) {
-      received_.receive(world_, block_bytes(*copy->file, block), copy->sender);
-      error_.attempt([&] {
-        write_at(outputs_.at(copy), place_ / copy->file->name, block * manifest_block_bytes,
-                 received_.verified(*copy->file, block, copy->sender));
-      });
-    }
-    for (Transfer& send : sends) {
-      send.wait();
-    }
-  }
-
-  Communicator const& world_;
-  fs::path const& place_;
-  std::vector<FileCopy> const& copies_;
-  std::shared_ptr<BlockCache> cache_;
-  std::map<FileCopy const*, std::unique_ptr<BlockReader>> readers_;
-  std::map<FileCopy const*, FileDescriptor> outputs_;
-  std::map<FileCopy const*, BlockMessage> sent_;
-  BlockMessage received_;
-  FirstError error_;
-};
 
 }  // namespace
 
@@ -181,21 +91,6 @@ MemoryStore::MemoryStore(Communicator const& world, Place const& place)
 
 MemoryStore::~MemoryStore() = default;
 
-std::vector<int> MemoryStore::choose_writers(std::int64_t writers) const {
-  if (writers > 0) {
-    return heddle::choose_writers(world_, writers);
-  }
-  std::vector<int> chosen;
-  for (std::vector<int> const& ranks : hosts_->ranks) {
-    auto const count = std::min(static_cast<int>(ranks.size()), max_writers_on_host);
-    for (int writer = 0; writer < count; ++writer) {
-      chosen.push_back(ranks[static_cast<std::size_t>(writer) * ranks.size() / static_cast<std::size_t>(count)]);
-    }
-  }
-  std::sort(chosen.begin(), chosen.end());
-  return chosen;
-}
-
 bool MemoryStore::is_in_memory(fs::path const& directory) {
   struct statfs status {};
   return ::statfs(directory.c_str(), &status) == 0 &&
@@ -204,7 +99,7 @@ bool MemoryStore::is_in_memory(fs::path const& directory) {
 
 void MemoryStore::require_room(std::vector<StreamedTensor> const& tensors, std::int64_t writers,
                                int checkpoints) const {
-  std::vector<int> const ranks = choose_writers(writers);
+  std::vector<int> const ranks = hosts_->writers(writers, max_writers_on_host);
   TensorFiles const planned = plan_tensor_files(tensors, std::ssize(ranks));
   std::int64_t needed = room_for_state;
   for (std::size_t file = 0; file < planned.files.size(); ++file) {
@@ -221,7 +116,7 @@ void MemoryStore::require_room(std::vector<StreamedTensor> const& tensors, std::
     struct statvfs status {};
     if (!fs::is_directory(root_) || ::statvfs(root_.c_str(), &status) != 0) {
       throw ConfigError(
-          fmt::format("checkpoint.memory_directory = \"{}\" is no directory on {}; expected a file "
+          fmt::format("checkpoint.memory_directory = \"{}\" is not a directory on {}; expected a file "
                       "system in memory, as /dev/shm",
                       root_.string(), host_name()));
     }
@@ -243,7 +138,7 @@ void MemoryStore::make_own_directory() const {
     fail_with_errno(directory_, "make the directory");
   }
   if (!is_own_directory(directory_)) {
-    throw Error(directory_.string() + ": is no directory of this user");
+    throw Error(directory_.string() + ": is not a directory of this user");
   }
 }
 
@@ -260,65 +155,79 @@ void MemoryStore::copy_to_buddies(fs::path const& place, MemoryCheckpoint const&
   if (hosts_->size() == 1) {
     return;
   }
-  std::vector<FileCopy> copies;
-  for (std::size_t file = 1; file < made.manifest.files.size(); ++file) {
-    int const writer = made.writers[file - 1];
-    std::size_t const host = hosts_->host_of[static_cast<std::size_t>(writer)];
-    copies.push_back({&made.manifest.files[file], writer, hosts_->rank_on(hosts_->buddy(host), file)});
+  auto const cache = make_block_cache();
+  std::map<std::size_t, BlockReader> readers;
+  std::vector<BlockCopy> copies;  // of the first blocks
+  std::int64_t rounds = 0;
+  together(world_, [&] {
+    for (std::size_t number = 1; number < made.manifest.files.size(); ++number) {
+      FileDigest const& file = made.manifest.files[number];
+      int const writer = made.writers[number - 1];
+      std::size_t const host = hosts_->host_of[static_cast<std::size_t>(writer)];
+      copies.push_back({number, 0, writer, hosts_->rank_on(hosts_->buddy(host), number)});
+      rounds = std::max(rounds, std::ssize(file.blocks));
+      if (copies.back().sender == world_.rank()) {
+        readers.try_emplace(number, place / file.name, file, cache);
+      }
+      if (copies.back().receiver == world_.rank()) {
+        create_new(place / file.name);
+      }
+    }
+  });
+  BlockExchange exchange(
+      world_, made.manifest, [&](std::size_t file) -> BlockReader& { return readers.at(file); }, place);
+  for (std::int64_t block = 0; block < rounds; ++block) {
+    std::erase_if(copies,
+                  [&](BlockCopy const& copy) { return block >= std::ssize(made.manifest.files[copy.file].blocks); });
+    for (BlockCopy& copy : copies) {
+      copy.block = block;
+    }
+    exchange.copy(copies);
   }
-  Copying(world_, place, copies).run();
+  exchange.finish();
 }
 
 MemoryCheckpoint MemoryStore::commit(CheckpointContents const& contents, TensorStream& tensors, std::int64_t writers) {
   std::int64_t const step = broadcast_value(world_, contents.state.step);
-  MemoryCheckpoint made{directory_ / checkpoint_directory_name(step), {}, choose_writers(writers)};
+  MemoryCheckpoint made{
+      directory_ / checkpoint_directory_name(step), {}, hosts_->writers(writers, max_writers_on_host)};
   fs::path const place = directory_ / (unfinished_prefix + checkpoint_directory_name(step));
-  try {
-    check_tensors(tensors.tensors());
-    TensorFiles const planned = plan_tensor_files(tensors.tensors(), std::ssize(made.writers));
+  std::optional<UnfinishedDirectory> unfinished;  // of the rank that leads its host
+  auto const on_each_host = [&](auto const& action) {
     together(world_, [&] {
       if (hosts_->leads()) {
-        make_own_directory();
-        fs::remove_all(place);
-        fs::create_directory(place);
+        action();
       }
+    });
+  };
+  auto const write = [&] {
+    check_tensors(tensors.tensors());
+    TensorFiles const planned = plan_tensor_files(tensors.tensors(), std::ssize(made.writers));
+    on_each_host([&] {
+      make_own_directory();
+      fs::remove_all(place);
+      unfinished.emplace(place);
     });
     WrittenTensors const written = write_tensor_files(
         world_, {.writers = made.writers, .planned = planned, .directory = place, .durable = false}, tensors);
     std::string state;
     on_rank_0(world_, [&] { state = state_file_bytes({contents, planned.tensors}); });
     state = broadcast_text(world_, state);
-    FileHash hash(state_file_name);
-    hash.add({reinterpret_cast<std::uint8_t const*>(state.data()), state.size()});
-    made.manifest = {step, {hash.finish()}};
+    made.manifest = {step, {digest_of(state_file_name, state)}};
     made.manifest.files.insert(made.manifest.files.end(), written.files.begin(), written.files.end());
     copy_to_buddies(place, made);
-    // The older one goes only after all hosts have the new one.
-    together(world_, [&] {
-      if (hosts_->leads()) {
-        write_new_file(place / state_file_name, state);
-        write_new_file(place / manifest_file_name, manifest_text(made.manifest));
-      }
+    on_each_host([&] {
+      write_new_file(place / state_file_name, state);
+      write_new_file(place / manifest_file_name, manifest_text(made.manifest));
     });
-    together(world_, [&] {
-      if (hosts_->leads()) {
-        fs::remove_all(made.directory);  // of the same step, not used
-        fs::rename(place, made.directory);
-      }
+    on_each_host([&] {
+      fs::remove_all(made.directory);  // of the same step, not used
+      unfinished->rename_to(made.directory);
     });
-    together(world_, [&] {
-      if (hosts_->leads()) {
-        prune(made.directory);
-      }
-    });
-  } catch (Error const& error) {
-    if (hosts_->leads()) {
-      std::error_code ignored;
-      fs::remove_all(place, ignored);
-    }
-    throw Error(fmt::format("checkpoint of step {} was not written to memory: {}", step, error.what()),
-                error.code() == ExitCode::loss_not_finite ? error.code() : ExitCode::failure);
-  }
+    // Older checkpoints go only after all hosts have the new one.
+    on_each_host([&] { prune(made.directory); });
+  };
+  write_step(step, write, " to memory");
   return made;
 }
 

@@ -8,13 +8,13 @@
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <map>
 #include <new>
 #include <utility>
 
-#include "block_message.hpp"
+#include "block_exchange.hpp"
 #include "parallel/together.hpp"
 
 namespace heddle {
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One rank's finding about one file on its host. A file is whole there if all ranks of the host say so.
+/// One rank's finding about one file on its host. A copy is complete if all ranks of the host find it so.
 enum Finding : std::uint8_t { absent, whole, damaged };
 
 }  // namespace
@@ -93,7 +93,7 @@ void SpreadFiles::agree(std::vector<std::uint8_t> const& found, std::string cons
     }
   }
   if (!missing.empty()) {
-    std::string message = "no host has a whole copy of " + missing;
+    std::string message = "no host has a complete copy of " + missing;
     for (std::string const& note : notes_) {
       message += "; " + note;
     }
@@ -122,7 +122,7 @@ std::string SpreadFiles::state() {
   together(world_, [&] {
     if (world_.rank() == root) {
       text.resize(static_cast<std::size_t>(manifest_.files.front().bytes));
-      readers_.front()->read(0, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
+      readers_.front()->read(0, text_bytes(text));
     }
   });
   return broadcast_text(world_, text, root);
@@ -171,9 +171,9 @@ void SpreadFiles::fetch(Blocks const& needed) {
       for (std::size_t number = 0; number < readers_.size(); ++number) {
         if (!has(place_.hosts.own(), number)) {
           FileDigest const& file = manifest_.files[number];
-          FileDescriptor const made(place_.scratch / file.name, O_WRONLY | O_CREAT | O_EXCL);
-          if (!made.is_open() || ::ftruncate(made.get(), static_cast<off_t>(file.bytes)) != 0) {
-            fail_with_errno(place_.scratch / file.name, "create the file");
+          fs::path const path = place_.scratch / file.name;
+          if (::ftruncate(create_new(path).get(), static_cast<off_t>(file.bytes)) != 0) {
+            fail_with_errno(path, "resize the file");
           }
         }
       }
@@ -190,41 +190,25 @@ void SpreadFiles::fetch(Blocks const& needed) {
   });
 }
 
-/// In each round each rank asks for at most one block, and all serve the requests in the order of the ranks.
+/// In each round each rank asks for at most one block.
 void SpreadFiles::exchange(std::vector<Request> const& own) {
-  BlockMessage message;
-  FirstError error;
+  BlockExchange exchange(
+      world_, manifest_, [&](std::size_t file) -> BlockReader& { return *readers_[file]; }, place_.scratch);
   std::int64_t const rounds = max_of(world_, std::ssize(own));
   for (std::int64_t round = 0; round < rounds; ++round) {
-    auto const asked =
-        gather_values(world_, round < std::ssize(own) ? own[static_cast<std::size_t>(round)] : Request{});
-    for (int requester = 0; requester < world_.size(); ++requester) {
-      Request const& request = asked[static_cast<std::size_t>(requester)];
-      if (request.file < 0) {
-        continue;
+    std::vector<BlockCopy> copies;
+    int requester = 0;
+    for (Request const& request :
+         gather_values(world_, round < std::ssize(own) ? own[static_cast<std::size_t>(round)] : Request{})) {
+      if (request.file >= 0) {
+        copies.push_back(
+            {static_cast<std::size_t>(request.file), request.block, server(request, requester), requester});
       }
-      auto const number = static_cast<std::size_t>(request.file);
-      FileDigest const& file = manifest_.files[number];
-      std::int64_t const count = block_bytes(file, request.block);
-      std::int64_t const offset = request.block * manifest_block_bytes;
-      int const sender = server(request, requester);
-      if (sender == world_.rank()) {
-        error.attempt([&] { readers_[number]->read(offset, message.bytes(count)); });
-        message.start_send(world_, count, requester).wait();
-      } else if (requester == world_.rank()) {
-        message.receive(world_, count, sender);
-        error.attempt([&] {
-          fs::path const path = place_.scratch / file.name;
-          FileDescriptor const to(path, O_WRONLY);
-          if (!to.is_open()) {
-            fail_with_errno(path, "open the file");
-          }
-          write_at(to, path, offset, message.verified(file, request.block, sender));
-        });
-      }
+      ++requester;
     }
+    exchange.copy(copies);
   }
-  together(world_, [&] { error.rethrow(); });
+  exchange.finish();
 }
 
 }  // namespace heddle

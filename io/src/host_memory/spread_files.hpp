@@ -22,7 +22,7 @@ class SpreadFiles {
   };
 
   /// Verifies every byte of every copy. Throws DataError on all ranks, with everything that was found, unless each file
-  /// of the manifest is whole on some host. Collective over `world`.
+  /// of the manifest is complete on some host. Collective over `world`.
   SpreadFiles(Communicator const& world, Place place, Manifest manifest);
   SpreadFiles(SpreadFiles const&) = delete;
   SpreadFiles& operator=(SpreadFiles const&) = delete;
@@ -36,7 +36,7 @@ class SpreadFiles {
   std::shared_ptr<BlockReader> const& reader(std::size_t number) const { return readers_[number]; }
   /// True on one of the ranks that have the file.
   bool parses(std::size_t number) const;
-  /// Errors in copies of files of which another copy is whole.
+  /// Errors in copies of files of which another host has a complete copy.
   std::vector<std::string> const& notes() const { return notes_; }
 
   /// For each file of the manifest, each of its blocks: true if this rank needs it.
@@ -61,9 +61,9 @@ class SpreadFiles {
   Communicator world_;
   Place place_;
   Manifest manifest_;
-  std::shared_ptr<BlockCache> cache_ = std::make_shared<BlockCache>();
+  std::shared_ptr<BlockCache> cache_ = make_block_cache();
   std::vector<std::shared_ptr<BlockReader>> readers_;
-  std::vector<std::vector<std::size_t>> holders_;  ///< [file]: hosts with a whole copy
+  std::vector<std::vector<std::size_t>> holders_;  ///< [file]: hosts with a complete copy
   std::vector<std::string> notes_;
 };
 

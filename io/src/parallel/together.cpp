@@ -1,8 +1,10 @@
 #include "together.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <csignal>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/parallel/host_values.hpp>
@@ -26,7 +28,7 @@ Problem problem_of(std::function<void()> const& action) {
     action();
     return {};
   } catch (std::bad_alloc const&) {
-    throw;  // is no property of a file: the job ends
+    throw;  // not an error of a file: the job ends
   } catch (Error const& error) {
     return {static_cast<int>(error.code()), error.what()};
   } catch (std::exception const& error) {
@@ -78,6 +80,21 @@ void on_rank_0(Communicator const& group, std::function<void()> const& action) {
       action();
     }
   });
+}
+
+BackgroundThread::BackgroundThread(std::function<void()> action) {
+  std::packaged_task<void()> task(std::move(action));
+  result_ = task.get_future();
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread(std::move(task));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+BackgroundThread::~BackgroundThread() {
+  thread_.join();
 }
 
 }  // namespace heddle

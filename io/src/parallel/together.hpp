@@ -1,8 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <functional>
+#include <future>
 #include <heddle/core/parallel/communicator.hpp>
+#include <thread>
 
 namespace heddle {
 
@@ -37,6 +40,21 @@ class FirstError {
 
  private:
   std::exception_ptr error_;
+};
+
+/// A thread to which the system delivers no signals. Its destructor waits for it.
+class BackgroundThread {
+ public:
+  explicit BackgroundThread(std::function<void()> action);
+  ~BackgroundThread();
+
+  bool done() const { return result_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  /// Waits for the end, and throws what `action` has thrown; once.
+  void finish() { result_.get(); }
+
+ private:
+  std::future<void> result_;
+  std::thread thread_;
 };
 
 }  // namespace heddle

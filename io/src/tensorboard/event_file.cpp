@@ -8,7 +8,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <heddle/io/files/replace_file.hpp>
 #include <heddle/io/tensorboard/event_file.hpp>
 #include <numeric>
 #include <vector>

@@ -1,36 +1,20 @@
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <memory>
 #include <vector>
 
+#include "files/block_cache.hpp"
 #include "files/file_descriptor.hpp"
 
 namespace heddle {
 
-/// The verified blocks that were used last; shared by the readers of a checkpoint's files, which together keep no more.
-class BlockCache {
- public:
-  struct Block {
-    void const* reader = nullptr;  ///< null: unused
-    std::int64_t number = 0;
-    std::int64_t last_use = 0;
-    std::vector<std::uint8_t> bytes;
-  };
-
-  /// The block, if it is here.
-  Block const* find(void const* reader, std::int64_t number);
-  /// The block that was not used for longest, now unused; keep() makes it the reader's.
-  Block& recycle();
-  void keep(Block& block, void const* reader, std::int64_t number);
-
- private:
-  std::array<Block, 4> blocks_;
-  std::int64_t uses_ = 0;
-};
+/// The memory that the readers of a checkpoint's files share: a few blocks.
+inline std::shared_ptr<BlockCache> make_block_cache() {
+  return std::make_shared<BlockCache>(4 * manifest_block_bytes);
+}
 
 /// A file of a checkpoint, read in whole blocks, each of which is compared with its digest in the memory from which it
 /// is then used: nobody gets a byte that was not verified. Throws DataError for a block that is not as the manifest
@@ -38,19 +22,22 @@ class BlockCache {
 class BlockReader final : public hdf5::ByteStore {
  public:
   /// `digest` is the manifest's. Symbolic links are refused.
-  BlockReader(std::filesystem::path path, FileDigest digest, std::shared_ptr<BlockCache> cache);
+  BlockReader(std::filesystem::path path, FileDigest digest, std::shared_ptr<BlockCache> cache)
+      : path_(std::move(path)), digest_(std::move(digest)), file_(open_regular(path_)), cache_(std::move(cache)) {}
 
   std::filesystem::path const& path() const { return path_; }
+  FileDigest const& digest() const { return digest_; }
   std::int64_t blocks() const { return std::ssize(digest_.blocks); }
   void verify(std::int64_t block) { bytes_of(block); }
 
   std::int64_t size() const override { return digest_.bytes; }
   void read(std::int64_t offset, std::span<std::uint8_t> bytes) override;
-  void write(std::int64_t offset, std::span<std::uint8_t const> bytes) override;
-  void resize(std::int64_t size) override;
+  void write(std::int64_t /*offset*/, std::span<std::uint8_t const> /*bytes*/) override { refuse(); }
+  void resize(std::int64_t /*size*/) override { refuse(); }
 
  private:
-  std::vector<std::uint8_t> const& bytes_of(std::int64_t block);
+  BlockCache::Bytes const& bytes_of(std::int64_t block);
+  [[noreturn]] void refuse() const;
 
   std::filesystem::path path_;
   FileDigest digest_;

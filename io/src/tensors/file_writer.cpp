@@ -3,8 +3,6 @@
 #include <heddle/core/base/seconds.hpp>
 #include <utility>
 
-#include "parallel/thread_without_signals.hpp"
-
 namespace heddle {
 
 namespace {
@@ -14,9 +12,7 @@ constexpr int buffers = 4;
 }  // namespace
 
 FileWriter::FileWriter(std::filesystem::path const& path)
-    : file_(path), free_(buffers - 1), hash_(path.filename().string()) {
-  thread_ = thread_without_signals([this] { work(); });
-}
+    : file_(path), free_(buffers - 1), hash_(path.filename().string()), thread_([this] { work(); }) {}
 
 FileWriter::~FileWriter() {
   stop(true);
@@ -29,9 +25,6 @@ void FileWriter::stop(bool abandon) {
     abandoned_ = abandon;
   }
   changed_.notify_all();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
 }
 
 std::span<std::uint8_t> FileWriter::buffer(std::size_t bytes) {
@@ -51,6 +44,7 @@ void FileWriter::queue() {
 
 FileDigest FileWriter::finish(bool durable) {
   stop(false);
+  thread_.finish();
   if (error_) {
     std::rethrow_exception(error_);
   }

@@ -8,14 +8,14 @@
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "files/direct_file.hpp"
+#include "parallel/together.hpp"
 
 namespace heddle {
 
-/// A new file that is written from its begin to its end, and hashed from the same memory, by a thread that does nothing
+/// A new file that is written sequentially, and hashed from the same memory, by a thread that does nothing
 /// else (no MPI, no HDF5) while its owner fills the next buffer.
 class FileWriter {
  public:
@@ -47,7 +47,7 @@ class FileWriter {
 
   void work();
   void write(Buffer const& bytes);
-  /// Ends the thread when it has written what is queued, or at once.
+  /// Ends the thread: after everything that is queued has been written, or at once.
   void stop(bool abandon);
 
   DirectFile file_;
@@ -67,7 +67,7 @@ class FileWriter {
   double digest_seconds_ = 0;
   double write_seconds_ = 0;
 
-  std::thread thread_;
+  BackgroundThread thread_;
 };
 
 }  // namespace heddle

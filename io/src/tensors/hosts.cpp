@@ -1,5 +1,6 @@
 #include "hosts.hpp"
 
+#include <algorithm>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/parallel/host_values.hpp>
@@ -19,6 +20,25 @@ Hosts Hosts::gather(Communicator const& world) {
     hosts.host_of.push_back(host);
   }
   return hosts;
+}
+
+std::vector<int> Hosts::writers(std::int64_t wanted, int max_on_host) const {
+  std::vector<int> chosen;
+  auto const choose = [&](std::size_t ranks_there, std::int64_t max, auto const& rank_at) {
+    std::size_t const count = std::min(ranks_there, static_cast<std::size_t>(max));
+    for (std::size_t writer = 0; writer < count; ++writer) {
+      chosen.push_back(rank_at(writer * ranks_there / count));
+    }
+  };
+  if (wanted > 0) {
+    choose(host_of.size(), wanted, [](std::size_t place) { return static_cast<int>(place); });
+    return chosen;
+  }
+  for (std::vector<int> const& there : ranks) {
+    choose(there.size(), max_on_host, [&](std::size_t place) { return there[place]; });
+  }
+  std::ranges::sort(chosen);
+  return chosen;
 }
 
 }  // namespace heddle

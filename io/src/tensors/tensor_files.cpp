@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <numeric>
@@ -25,7 +26,7 @@ std::int64_t bytes_of(StreamedTensor const& tensor) {
   return element_count(tensor.shape) * static_cast<std::int64_t>(sizeof(float)) * (tensor.has_moments ? 3 : 1);
 }
 
-/// Returns the number of each tensor's file: the largest tensors first, each into the file that has least.
+/// Returns the number of each tensor's file: the largest tensors first, each into the smallest file so far.
 std::vector<std::size_t> choose_files(std::vector<StreamedTensor> const& tensors, std::size_t files) {
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -41,15 +42,14 @@ std::vector<std::size_t> choose_files(std::vector<StreamedTensor> const& tensors
   return chosen;
 }
 
-/// Reserves the places of the tensors of file `number`, and notes them in `tensors`.
+/// Reserves the places of the tensors of file `number`, and records them in `tensors`.
 TensorFile plan_file(std::vector<TensorInfo>& tensors, std::size_t number) {
   TensorFile planned{std::make_shared<hdf5::FileImage>(), {}};
   std::int64_t const count =
       std::count_if(tensors.begin(), tensors.end(), [&](TensorInfo const& tensor) { return tensor.file == number; });
   hdf5::File file =
       hdf5::File::create(planned.image, tensor_file_name(number), alignment, alignment + count * metadata_of_tensor);
-  file.set_string_attribute("format", checkpoint_format_name);
-  file.set_integer_attribute("version", checkpoint_format_version);
+  set_checkpoint_format(file);
   {
     hdf5::Group parameters = file.create_group("parameters");
     for (std::size_t index = 0; index < tensors.size(); ++index) {
@@ -58,11 +58,9 @@ TensorFile plan_file(std::vector<TensorInfo>& tensors, std::size_t number) {
         continue;
       }
       hdf5::Group group = parameters.create_group(tensor.name);
-      for (TensorPart const part : all_tensor_parts) {
-        if (part != TensorPart::value && !tensor.has_moments) {
-          continue;
-        }
-        std::int64_t const offset = group.reserve_array<float>(part_name(part), tensor.shape).file_offset();
+      for (TensorPart const part : tensor.parts()) {
+        std::int64_t const offset =
+            group.reserve_array(part_name(part), hdf5::ElementType::float32, tensor.shape).file_offset();
         if (tensor.elements() > 0) {
           tensor.offsets[static_cast<std::size_t>(part)] = offset;
           planned.extents.push_back({index, part, offset, tensor.elements()});
@@ -77,6 +75,18 @@ TensorFile plan_file(std::vector<TensorInfo>& tensors, std::size_t number) {
 }
 
 }  // namespace
+
+void set_checkpoint_format(hdf5::File& file) {
+  file.set_attribute("format", checkpoint_format_name);
+  file.set_attribute("version", checkpoint_format_version);
+}
+
+void check_checkpoint_format(hdf5::File const& file) {
+  if (file.attribute<std::string>("format") != checkpoint_format_name) {
+    throw DataError(file.path() + ": is not of format " + checkpoint_format_name);
+  }
+  require_format_version(file.path(), file.attribute<std::int64_t>("version"));
+}
 
 std::string tensor_file_name(std::size_t number) {
   return fmt::format("tensors-{:05}.h5", number);
@@ -96,6 +106,19 @@ char const* part_name(TensorPart part) {
 
 std::int64_t TensorInfo::elements() const {
   return element_count(shape);
+}
+
+std::string refused_numbers(std::span<float const> numbers, TensorPart part) {
+  constexpr std::uint32_t exponent = 0x7F800000;
+  std::size_t not_finite = 0;
+  std::size_t negative = 0;
+  for (float const number : numbers) {
+    not_finite += (std::bit_cast<std::uint32_t>(number) & exponent) == exponent ? 1 : 0;
+    negative += number < 0 ? 1 : 0;
+  }
+  return not_finite > 0                                      ? "numbers that are not finite"
+         : part == TensorPart::second_moment && negative > 0 ? "negative numbers"
+                                                             : "";
 }
 
 void check_tensors(std::vector<StreamedTensor> const& tensors) {
@@ -131,10 +154,7 @@ TensorFiles plan_tensor_files(std::vector<StreamedTensor> const& tensors, std::i
 void check_tensor_file(std::shared_ptr<hdf5::ByteStore> bytes, std::string const& path,
                        std::vector<TensorInfo> const& tensors, std::size_t number) {
   hdf5::File const file = hdf5::File::open(std::move(bytes), path);
-  if (file.string_attribute("format") != checkpoint_format_name) {
-    throw DataError(path + ": is not of format heddle-checkpoint");
-  }
-  require_format_version(path, file.integer_attribute("version"));
+  check_checkpoint_format(file);
   hdf5::Group const parameters = file.group("parameters");
   std::size_t expected = 0;
   for (TensorInfo const& tensor : tensors) {
@@ -143,17 +163,14 @@ void check_tensor_file(std::shared_ptr<hdf5::ByteStore> bytes, std::string const
     }
     ++expected;
     hdf5::Group const group = parameters.group(tensor.name);
-    for (TensorPart const part : all_tensor_parts) {
-      if (part != TensorPart::value && !tensor.has_moments) {
-        continue;
-      }
+    for (TensorPart const part : tensor.parts()) {
       hdf5::Array const array = group.array(part_name(part));
       array.expect(hdf5::ElementType::float32, tensor.shape);
       if (tensor.elements() > 0 && array.file_offset() != tensor.offsets[static_cast<std::size_t>(part)]) {
         throw DataError(array.where() + ": is not where the index in state.h5 places it");
       }
     }
-    if (group.names().size() != (tensor.has_moments ? 3U : 1U)) {
+    if (group.names().size() != tensor.parts().size()) {
       throw DataError(group.where() + ": holds other datasets than value, or value, first_moment and second_moment");
     }
   }

@@ -4,16 +4,25 @@
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 /// The HDF5 files with tensors inside a checkpoint directory; docs/checkpoint-format.md describes them.
 namespace heddle {
 
+/// Writes, or throws DataError unless it has, the attributes of every HDF5 file of a checkpoint: format and version.
+void set_checkpoint_format(hdf5::File& file);
+void check_checkpoint_format(hdf5::File const& file);
+
 /// "tensors-00000.h5"
 std::string tensor_file_name(std::size_t number);
 
 char const* part_name(TensorPart part);
+
+/// Finds numbers that no training leaves in a part of a tensor: "numbers that are not finite", "negative numbers" (of
+/// second moments), or "" if all numbers may be kept.
+std::string refused_numbers(std::span<float const> numbers, TensorPart part);
 
 /// One part of a tensor in a file.
 struct TensorExtent {
@@ -25,8 +34,8 @@ struct TensorExtent {
 
 /// A file before its tensors are written.
 struct TensorFile {
-  std::shared_ptr<hdf5::FileImage> image;  ///< all of its bytes but the tensors'
-  std::vector<TensorExtent> extents;       ///< in the order of their offsets; those without elements are left out
+  std::shared_ptr<hdf5::FileImage> image;  ///< all of its bytes except the tensors'
+  std::vector<TensorExtent> extents;       ///< by ascending offset; tensors without elements are left out
 };
 
 struct TensorFiles {

@@ -1,7 +1,6 @@
 #include "tensor_writer.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/core/parallel/host_values.hpp>
@@ -9,7 +8,6 @@
 
 #include "file_writer.hpp"
 #include "files/file_descriptor.hpp"
-#include "hosts.hpp"
 #include "parallel/together.hpp"
 
 namespace heddle {
@@ -63,17 +61,9 @@ void write_image(FileWriter& file, hdf5::FileImage& image, std::int64_t end) {
 
 /// Throws Error unless the numbers may be kept.
 void check_numbers(std::span<float const> numbers, StreamedTensor const& tensor, TensorPart part) {
-  constexpr std::uint32_t exponent = 0x7F800000;
-  std::size_t not_finite = 0;
-  std::size_t negative = 0;
-  for (float const number : numbers) {
-    not_finite += (std::bit_cast<std::uint32_t>(number) & exponent) == exponent ? 1 : 0;
-    negative += number < 0 ? 1 : 0;
-  }
-  bool const refused_sign = part == TensorPart::second_moment && negative > 0;
-  if (not_finite > 0 || refused_sign) {
-    throw Error("parameter " + tensor.name + ": its " + part_name(part) +
-                    (not_finite > 0 ? " holds numbers that are not finite" : " holds negative numbers") +
+  std::string const refused = refused_numbers(numbers, part);
+  if (!refused.empty()) {
+    throw Error("parameter " + tensor.name + ": its " + part_name(part) + " holds " + refused +
                     ", so this state is not kept; the earlier checkpoints are unchanged: lower optimizer.learning_rate "
                     "and start again, or go back further with `heddle train RUN.toml --resume-from STEP` (`heddle "
                     "checkpoint list` shows the steps)",
@@ -153,8 +143,8 @@ class Streaming {
     return moved;
   }
 
-  /// Receives a chunk, which is at `offset` of the file: into the file's buffer, or, after an error, only away from
-  /// those who send it.
+  /// Receives a chunk, which is at `offset` of the file, into the file's buffer. After an error the chunk is received
+  /// and dropped, for those who send it.
   void receive(std::optional<FileWriter>& file, TensorChunk const& chunk, std::int64_t offset) {
     auto const bytes = static_cast<std::size_t>(chunk.elements.count()) * sizeof(float);
     error_.attempt([&] { write_image(*file, *planned_.files[*own_].image, offset); });
@@ -181,7 +171,7 @@ class Streaming {
   WriteTimes times_;
 };
 
-/// Of each of the times the longest of all ranks.
+/// The longest of all ranks, for each of the times.
 WriteTimes longest_of_all(Communicator const& world, WriteTimes const& own) {
   WriteTimes longest;
   for (WriteTimes const& times : gather_values(world, own)) {
@@ -194,21 +184,6 @@ WriteTimes longest_of_all(Communicator const& world, WriteTimes const& own) {
 }
 
 }  // namespace
-
-std::vector<int> choose_writers(Communicator const& world, std::int64_t wanted) {
-  std::vector<int> writers;
-  if (wanted > 0) {
-    auto const count = static_cast<int>(std::min<std::int64_t>(wanted, world.size()));
-    for (int writer = 0; writer < count; ++writer) {
-      writers.push_back(static_cast<int>(static_cast<std::int64_t>(writer) * world.size() / count));
-    }
-    return writers;
-  }
-  for (std::vector<int> const& ranks : Hosts::gather(world).ranks) {
-    writers.push_back(ranks.front());
-  }
-  return writers;
-}
 
 WrittenTensors write_tensor_files(Communicator const& world, TensorWriting const& writing, TensorStream& tensors) {
   Streaming streaming(writing.writers, world.rank(), writing.planned, tensors);

@@ -12,10 +12,6 @@
 
 namespace heddle {
 
-/// The ranks that write the tensors' files, ascending: `wanted` of them, evenly spread, or if that is 0 the first one
-/// on each host. Collective over `world`.
-std::vector<int> choose_writers(Communicator const& world, std::int64_t wanted);
-
 /// The files that write_tensor_files writes, and how.
 struct TensorWriting {
   std::vector<int> const& writers;  ///< of the files, in their order: ascending

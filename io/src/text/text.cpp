@@ -1,13 +1,20 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/io/text/text.hpp>
+#include <span>
 #include <utility>
 
-#include "text_bytes.hpp"
+#include "files/file_descriptor.hpp"
 
 namespace heddle {
 namespace {
@@ -73,76 +80,231 @@ bool is_space(char32_t c) noexcept {
 
 }  // namespace
 
-struct LineReader::State {
-  std::filesystem::path path;
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;
-  TextBytes bytes;
-  std::array<char, 1 << 16> buffer{};
-  std::size_t position = 0;
-  std::size_t filled = 0;
-  int64_t lines = 0;
-  InvalidLines invalid{};
-  bool repaired = false;
+/// The bytes of a text, plain or gzip (recognised by the first bytes; members that follow each other are one text, and
+/// what follows the last one is ignored, as gzip does). Each read returns as soon as there are bytes: a line that comes
+/// through a pipe or from a terminal is not kept back until more follow.
+class TextBytes {
+ public:
+  /// Throws DataError where the file cannot be opened.
+  explicit TextBytes(std::filesystem::path const& path);
+  TextBytes(TextBytes const&) = delete;
+  TextBytes& operator=(TextBytes const&) = delete;
+  ~TextBytes() = default;
 
-  [[noreturn]] void fail(std::string const& what) const {
-    throw DataError(fmt::format("{}: line {}: {}", path.string(), lines + 1, what));
-  }
+  /// The next bytes, at least one and at most as many as `into` has room for; 0 at the end, again and again. Throws
+  /// DataError, without the file's name, for a failed read and for gzip data that are damaged or cut off, once the
+  /// bytes before are read.
+  std::size_t read(std::span<char> into);
 
-  /// Reads the next block; false at the end of the file.
-  bool refill() {
-    position = 0;
-    filled = 0;
-    try {
-      filled = bytes.read(buffer);
-    } catch (DataError const& error) {
-      fail(error.what());
-    }
-    return filled > 0;
-  }
+  bool is_terminal() const;
+  /// Bytes of the file that were read, compressed ones for gzip.
+  std::int64_t position() const { return position_; }
 
-  /// Refuses a line that is not UTF-8, or replaces what is not.
-  void check_utf8(std::string& line) {
-    std::size_t const wrong = find_invalid_utf8(line);
-    repaired = wrong != std::string::npos;
-    if (!repaired) {
-      return;
-    }
-    if (invalid_utf8 == InvalidUtf8::fail) {
-      fail(fmt::format("byte {} (0x{:02X}) is not valid UTF-8; convert the text to UTF-8, for example with iconv",
-                       wrong + 1, static_cast<unsigned char>(line[wrong])));
-    }
-    line = replace_invalid_utf8(line);
-    ++invalid.count;
-    if (invalid.count == 1) {
-      invalid.first = lines + 1;
-    }
-  }
+ private:
+  enum class Kind : std::uint8_t { unknown, plain, gzip };
+  struct EndInflate {
+    void operator()(z_stream* stream) const noexcept;
+  };
+
+  std::size_t read_file(std::span<unsigned char> into);
+  bool fill();
+  std::size_t available() const { return end_ - begin_; }
+  bool starts_gzip();
+  void start_gzip();
+  std::size_t inflate_into(std::span<char> into);
+
+  FileDescriptor file_;
+  Kind kind_ = Kind::unknown;
+  std::array<unsigned char, 1 << 16> input_{};  ///< of which [begin_, end_) are not used yet
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::int64_t position_ = 0;
+  bool ended_ = false;
+  std::unique_ptr<z_stream, EndInflate> stream_;
+  bool in_member_ = false;
+  bool more_inside_ = false;  ///< the stream may hold bytes that had no room in the last read
+  std::string failure_;
 };
 
+void TextBytes::EndInflate::operator()(z_stream* stream) const noexcept {
+  inflateEnd(stream);
+  delete stream;
+}
+
+TextBytes::TextBytes(std::filesystem::path const& path) : file_(path, O_RDONLY | O_NOCTTY) {
+  if (!file_.is_open()) {
+    int const problem = errno;
+    throw DataError(fmt::format("{}: cannot open this text: {}{}", path.string(), std::strerror(problem),
+                                problem == ENOENT ? relative_to(path) : ""));
+  }
+}
+
+bool TextBytes::is_terminal() const {
+  return ::isatty(file_.get()) == 1;
+}
+
+/// Waits for bytes and reads those that are there; 0 at the end of the file.
+std::size_t TextBytes::read_file(std::span<unsigned char> into) {
+  while (!ended_) {
+    ssize_t const count = ::read(file_.get(), into.data(), into.size());
+    if (count >= 0) {
+      ended_ = count == 0;
+      position_ += count;
+      return static_cast<std::size_t>(count);
+    }
+    if (errno == EAGAIN) {  // a terminal that another program has set not to block
+      pollfd ready{file_.get(), POLLIN, 0};
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      throw DataError(fmt::format("cannot read: {}", std::strerror(errno)));
+    }
+  }
+  return 0;
+}
+
+/// Adds bytes of the file to those in input_, which must not be full; false at the end of the file.
+bool TextBytes::fill() {
+  std::copy(input_.begin() + static_cast<std::ptrdiff_t>(begin_), input_.begin() + static_cast<std::ptrdiff_t>(end_),
+            input_.begin());
+  end_ -= begin_;
+  begin_ = 0;
+  std::size_t const count = read_file(std::span(input_).subspan(end_));
+  end_ += count;
+  return count > 0;
+}
+
+/// Whether a member of a gzip file begins here. Waits for a second byte only where the first one is gzip's.
+bool TextBytes::starts_gzip() {
+  constexpr std::array<unsigned char, 2> magic{0x1F, 0x8B};
+  if (available() == 0) {
+    fill();
+  }
+  if (available() == 1 && input_[begin_] == magic[0]) {
+    fill();
+  }
+  return available() >= 2 && input_[begin_] == magic[0] && input_[begin_ + 1] == magic[1];
+}
+
+void TextBytes::start_gzip() {
+  if (stream_) {
+    inflateReset(stream_.get());
+  } else {
+    auto stream = std::make_unique<z_stream>();
+    constexpr int gzip_only = 16;
+    if (inflateInit2(stream.get(), MAX_WBITS + gzip_only) != Z_OK) {
+      throw Error("zlib cannot start to decompress");
+    }
+    stream_.reset(stream.release());
+  }
+  in_member_ = true;
+  more_inside_ = false;
+}
+
+std::size_t TextBytes::read(std::span<char> into) {
+  if (!failure_.empty()) {
+    throw DataError(failure_);
+  }
+  if (kind_ == Kind::unknown) {
+    kind_ = starts_gzip() ? Kind::gzip : Kind::plain;
+  }
+  if (kind_ == Kind::gzip) {
+    return inflate_into(into);
+  }
+  if (available() == 0) {
+    return read_file({reinterpret_cast<unsigned char*>(into.data()), into.size()});
+  }
+  std::size_t const count = std::min(available(), into.size());
+  std::memcpy(into.data(), input_.data() + begin_, count);
+  begin_ += count;
+  return count;
+}
+
+std::size_t TextBytes::inflate_into(std::span<char> into) {
+  while (true) {
+    if (!in_member_) {
+      if (!starts_gzip()) {
+        ended_ = true;
+        begin_ = end_;
+        return 0;
+      }
+      start_gzip();
+    }
+    if (!more_inside_ && available() == 0 && !fill()) {
+      throw DataError("damaged or cut-off gzip data (unexpected end of file)");
+    }
+    stream_->next_in = input_.data() + begin_;
+    stream_->avail_in = static_cast<uInt>(available());
+    stream_->next_out = reinterpret_cast<Bytef*>(into.data());
+    stream_->avail_out = static_cast<uInt>(into.size());
+    int const code = inflate(stream_.get(), Z_NO_FLUSH);
+    begin_ = end_ - stream_->avail_in;
+    std::size_t const count = into.size() - stream_->avail_out;
+    more_inside_ = stream_->avail_out == 0;
+    in_member_ = code != Z_STREAM_END;
+    if (code != Z_STREAM_END && code != Z_OK && code != Z_BUF_ERROR) {
+      failure_ = fmt::format("damaged or cut-off gzip data ({})", stream_->msg == nullptr ? "unknown" : stream_->msg);
+      if (count == 0) {
+        throw DataError(failure_);
+      }
+    }
+    if (count > 0) {
+      return count;
+    }
+  }
+}
+
 LineReader::LineReader(std::filesystem::path const& path, InvalidUtf8 invalid_utf8)
-    : state_(new State{.path = path, .invalid_utf8 = invalid_utf8, .bytes = TextBytes(path)}) {}
+    : path_(path), invalid_utf8_(invalid_utf8), bytes_(std::make_unique<TextBytes>(path)), buffer_(1 << 16) {}
 
 LineReader::~LineReader() = default;
 LineReader::LineReader(LineReader&&) noexcept = default;
 LineReader& LineReader::operator=(LineReader&&) noexcept = default;
 
+void LineReader::fail(std::string const& what) const {
+  throw DataError(fmt::format("{}: line {}: {}", path_.string(), lines_ + 1, what));
+}
+
+/// Reads the next block; false at the end of the file.
+bool LineReader::refill() {
+  try {
+    rest_ = {buffer_.data(), bytes_->read(buffer_)};
+  } catch (DataError const& error) {
+    fail(error.what());
+  }
+  return !rest_.empty();
+}
+
+/// Refuses a line that is not UTF-8, or replaces what is not.
+void LineReader::check_utf8(std::string& line) {
+  std::size_t const wrong = find_invalid_utf8(line);
+  repaired_ = wrong != std::string::npos;
+  if (!repaired_) {
+    return;
+  }
+  if (invalid_utf8_ == InvalidUtf8::fail) {
+    fail(fmt::format("byte {} (0x{:02X}) is not valid UTF-8; convert the text to UTF-8, for example with iconv",
+                     wrong + 1, static_cast<unsigned char>(line[wrong])));
+  }
+  line = replace_invalid_utf8(line);
+  if (++invalid_.count == 1) {
+    invalid_.first = lines_ + 1;
+  }
+}
+
 bool LineReader::next(std::string& line) {
-  State& state = *state_;
   line.clear();
   bool read_anything = false;
   bool complete = false;
-  while (!complete && (state.position < state.filled || state.refill())) {
+  while (!complete && (!rest_.empty() || refill())) {
     read_anything = true;
-    char const* const begin = state.buffer.data() + state.position;
-    std::size_t const available = state.filled - state.position;
-    auto const* const end = static_cast<char const*>(std::memchr(begin, '\n', available));
-    complete = end != nullptr;
-    std::size_t const count = complete ? static_cast<std::size_t>(end - begin) : available;
-    if (static_cast<int64_t>(line.size() + count) > longest_line_bytes) {
-      state.fail(fmt::format("longer than {} bytes; expected text with one sentence a line", longest_line_bytes));
+    std::size_t const end = rest_.find('\n');
+    complete = end != rest_.npos;
+    std::string_view const part = rest_.substr(0, end);
+    if (static_cast<int64_t>(line.size() + part.size()) > longest_line_bytes) {
+      fail(fmt::format("longer than {} bytes; expected text with one sentence a line", longest_line_bytes));
     }
-    line.append(begin, count);
-    state.position += count + (complete ? 1 : 0);
+    line += part;
+    rest_.remove_prefix(part.size() + (complete ? 1 : 0));
   }
   if (!read_anything) {
     return false;
@@ -150,33 +312,21 @@ bool LineReader::next(std::string& line) {
   if (line.ends_with('\r')) {
     line.pop_back();
   }
-  state.check_utf8(line);
+  check_utf8(line);
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  if (state.lines == 0 && line.starts_with(byte_order_mark)) {
+  if (lines_ == 0 && line.starts_with(byte_order_mark)) {
     line.erase(0, byte_order_mark.size());
   }
-  ++state.lines;
+  ++lines_;
   return true;
 }
 
-int64_t LineReader::line_number() const noexcept {
-  return state_->lines;
-}
-
 int64_t LineReader::file_position() const noexcept {
-  return state_->bytes.position();
-}
-
-LineReader::InvalidLines LineReader::invalid_lines() const noexcept {
-  return state_->invalid;
-}
-
-bool LineReader::repaired() const noexcept {
-  return state_->repaired;
+  return bytes_->position();
 }
 
 bool LineReader::is_terminal() const {
-  return state_->bytes.is_terminal();
+  return bytes_->is_terminal();
 }
 
 std::size_t find_invalid_utf8(std::string_view text) noexcept {

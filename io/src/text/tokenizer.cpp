@@ -103,26 +103,33 @@ class SampleIterator : public sentencepiece::SentenceIterator {
 struct Tokenizer::State {
   sentencepiece::SentencePieceProcessor processor;
   std::string model;
+  SpecialIds ids;
 };
 
 Tokenizer Tokenizer::from_model(std::string model_bytes) {
   auto state = std::make_shared<State>();
+  auto const& processor = state->processor;
   if (auto const status = state->processor.LoadFromSerializedProto(model_bytes); !status.ok()) {
     throw DataError(fmt::format("this vocabulary is not a SentencePiece model: {}", status.ToString()));
   }
   state->model = std::move(model_bytes);
-  Tokenizer tokenizer(std::move(state));
-  int32_t const size = tokenizer.size();
+  int32_t const size = processor.GetPieceSize();
   auto const require = [&](int32_t id, char const* meaning, char const* option) {
     if (id < 0 || id >= size) {
       throw DataError(fmt::format("the SentencePiece model has no {} piece; train it with --{}_id=N, N from 0 to {}",
                                   meaning, option, size - 1));
     }
+    return id;
   };
-  require(tokenizer.unknown_id(), "unknown", "unk");
-  require(tokenizer.begin_id(), "begin-of-sentence", "bos");
-  require(tokenizer.end_id(), "end-of-sentence", "eos");
-  return tokenizer;
+  state->ids = {.begin = require(processor.bos_id(), "begin-of-sentence", "bos"),
+                .end = require(processor.eos_id(), "end-of-sentence", "eos"),
+                .unknown = require(processor.unk_id(), "unknown", "unk"),
+                .padding = processor.pad_id()};
+  int32_t const mask = processor.PieceToId(mask_piece);
+  if (mask != state->ids.unknown) {  // the id of a piece that the model lacks
+    state->ids.mask = mask;
+  }
+  return Tokenizer(std::move(state));
 }
 
 Tokenizer Tokenizer::train(TokenizerTraining const& training) {
@@ -144,7 +151,7 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
   std::unordered_map<std::string, std::string> settings = {
       {"model_type", training.type},
       {"vocab_size", std::to_string(training.vocabulary_size)},
-      {"character_coverage", fmt::format("{}", training.character_coverage)},
+      {"character_coverage", "1"},
       {"pad_id", "0"},
       {"unk_id", "1"},
       {"bos_id", "2"},
@@ -194,26 +201,8 @@ std::string Tokenizer::piece(int32_t id) const {
 int32_t Tokenizer::size() const noexcept {
   return state_->processor.GetPieceSize();
 }
-int32_t Tokenizer::begin_id() const noexcept {
-  return state_->processor.bos_id();
-}
-int32_t Tokenizer::end_id() const noexcept {
-  return state_->processor.eos_id();
-}
-int32_t Tokenizer::unknown_id() const noexcept {
-  return state_->processor.unk_id();
-}
-int32_t Tokenizer::pad_id() const noexcept {
-  return state_->processor.pad_id();
-}
-SpecialIds Tokenizer::special_ids() const {
-  // An unknown piece has the id of the unknown token.
-  int32_t const mask = state_->processor.PieceToId(mask_piece);
-  return {.begin = begin_id(),
-          .end = end_id(),
-          .unknown = unknown_id(),
-          .padding = pad_id(),
-          .mask = mask == unknown_id() ? SpecialIds::absent : mask};
+SpecialIds const& Tokenizer::special_ids() const noexcept {
+  return state_->ids;
 }
 std::string const& Tokenizer::model() const noexcept {
   return state_->model;

@@ -8,6 +8,7 @@
 #include <heddle/io/files/sha256.hpp>
 #include <limits>
 
+#include "digest_file.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
@@ -35,8 +36,9 @@ class ManifestTest : public ::testing::Test {
     write(name, content);
   }
   void commit() const {
-    Manifest const manifest{
-        42, {digest_file(directory_ / "a.bin"), digest_file(directory_ / "b.bin"), digest_file(directory_ / "empty")}};
+    Manifest const manifest{42,
+                            {test::digest_file(directory_ / "a.bin"), test::digest_file(directory_ / "b.bin"),
+                             test::digest_file(directory_ / "empty")}};
     write(manifest_file_name, manifest_text(manifest));
   }
   Manifest verify() const {
@@ -101,7 +103,7 @@ TEST_F(ManifestTest, NoticesLengthsMissingAndExtraFiles) {
   EXPECT_THAT(verify_error(), HasSubstr("a.bin: is a symbolic link"));
   fs::remove(directory_ / "a.bin");
   fs::create_directory(directory_ / "a.bin");
-  EXPECT_THAT(verify_error(), HasSubstr("a.bin: is no regular file"));
+  EXPECT_THAT(verify_error(), HasSubstr("a.bin: is not a regular file"));
   fs::remove(directory_ / "a.bin");
   write("a.bin", std::string(1000, 'a'));
   EXPECT_EQ(verify_error(), "");
@@ -131,8 +133,8 @@ TEST_F(ManifestTest, RefusesCraftedManifests) {
     write(manifest_file_name, manifest_text(manifest));
     return verify_error();
   };
-  EXPECT_THAT(refused({1, {{"../a.bin", 1, {digest}}}}), HasSubstr("no plain name"));
-  EXPECT_THAT(refused({1, {{".hidden", 1, {digest}}}}), HasSubstr("no plain name"));
+  EXPECT_THAT(refused({1, {{"../a.bin", 1, {digest}}}}), HasSubstr("not a plain name"));
+  EXPECT_THAT(refused({1, {{".hidden", 1, {digest}}}}), HasSubstr("not a plain name"));
   EXPECT_THAT(refused({1, {{"a.bin", 1, {digest}}, {"a.bin", 1, {digest}}}}), HasSubstr("named twice"));
   EXPECT_THAT(refused({1, {{"a.bin", 1000, {}}}}), HasSubstr("0 digests for the 1000 bytes"));
   EXPECT_THAT(refused({1, {{"a.bin", -5, {}}}}), HasSubstr("digests"));
@@ -140,9 +142,9 @@ TEST_F(ManifestTest, RefusesCraftedManifests) {
               HasSubstr("0 digests for the 9"));
   EXPECT_THAT(refused({1, {}}), HasSubstr("no files"));
   write(manifest_file_name, std::string(100000, '['));
-  EXPECT_THAT(verify_error(), HasSubstr("no manifest"));
+  EXPECT_THAT(verify_error(), HasSubstr("not a manifest"));
   write(manifest_file_name, "");
-  EXPECT_THAT(verify_error(), HasSubstr("no manifest"));
+  EXPECT_THAT(verify_error(), HasSubstr("not a manifest"));
 }
 
 }  // namespace

@@ -98,14 +98,14 @@ TEST(BatchPlannerTest, AfterSeekTheSameBatchesFollow) {
     before = planner.epochs();
   }
   EXPECT_THAT([&] { planner.seek(0, 31); },
-              ThrowsMessage<DataError>(HasSubstr("epoch 0, window 0, sample 31 is no place")));
+              ThrowsMessage<DataError>(HasSubstr("epoch 0, window 0, sample 31 is not a place")));
   EXPECT_THROW(planner.seek(-1, 0), DataError);
 }
 
 /// 1,000 samples of one token each in windows of 30, but for the usable ones.
 class WindowedSamples final : public SampleSource {
  public:
-  /// Those of [unusable.begin, unusable.end) are too long from epoch 1 on.
+  /// The samples of [unusable.begin, unusable.end) are too long from epoch 1 on.
   explicit WindowedSamples(IndexRange unusable) : unusable_(unusable) {}
 
   std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }

@@ -115,7 +115,7 @@ std::string write_protected(hdf5::Group& group, std::string const& name, std::ve
   if (spoil) {
     table.front() ^= 1U;
   }
-  group.create_extendible_array<uint8_t>(name + "_digests", {2 << 20}).append(std::span<uint8_t const>(table));
+  group.create_extendible_array(name + "_digests", hdf5::ElementType::uint8, {2 << 20}).append_bytes(table);
   return sha256(table);
 }
 
@@ -136,9 +136,9 @@ std::string write_side(hdf5::Group side, Content const& content, Content::Side c
 
 void write_content(std::filesystem::path const& path, Content const& content) {
   hdf5::File file = hdf5::File::create(path);
-  file.set_string_attribute("format", content.format);
-  file.set_integer_attribute("format_version", content.version);
-  file.set_string_attribute("vocabulary_digest", content.vocabulary_digest);
+  file.set_attribute("format", content.format);
+  file.set_attribute("format_version", content.version);
+  file.set_attribute("vocabulary_digest", content.vocabulary_digest);
   std::string digests = content.vocabulary_digest;
   digests += write_side(file.create_group("source"), content, content.source);
   digests += write_side(file.create_group("target"), content, content.target);
@@ -153,7 +153,7 @@ void write_content(std::filesystem::path const& path, Content const& content) {
     write("longer", content.longer);
     write("both", content.both);
   }
-  file.set_string_attribute("digest", content.digest.empty() ? sha256(digests) : content.digest);
+  file.set_attribute("digest", content.digest.empty() ? sha256(digests) : content.digest);
   file.close();
 }
 
@@ -236,7 +236,8 @@ TEST(Dataset, AnotherOneWrittenOverItIsRefusedWhereItBegins) {
               AllOf(HasSubstr("x.h5: /source/tokens: elements 65536 to 131071"), HasSubstr("another dataset")));
   EXPECT_EQ(dataset->target(149'999), std::vector<int32_t>{5});
   dataset.reset();
-  EXPECT_EQ(Dataset::open(directory / "x.h5").source(70'000), std::vector<int32_t>{6}) << "it is whole, opened anew";
+  EXPECT_EQ(Dataset::open(directory / "x.h5").source(70'000), std::vector<int32_t>{6})
+      << "it is complete when it is opened again";
 }
 
 TEST(Dataset, SaysWhatAForeignFileIsNot) {

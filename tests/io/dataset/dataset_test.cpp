@@ -32,8 +32,8 @@ void expect_sentences(Dataset const& dataset, int64_t pairs) {
     int64_t const i = step * 7919 % pairs;  // out of order
     EXPECT_EQ(dataset.source(i), sentence(i, 60));
     EXPECT_EQ(dataset.target(i), sentence(i + 3, 50));
-    EXPECT_EQ(dataset.source_length(i), i % 7 + 1);
-    EXPECT_EQ(dataset.target_length(i), (i + 3) % 7 + 1);
+    EXPECT_EQ(dataset.length(SampleLength::source, i), i % 7 + 1);
+    EXPECT_EQ(dataset.length(SampleLength::target, i), (i + 3) % 7 + 1);
   }
 }
 
@@ -65,7 +65,7 @@ TEST(Dataset, GivesBackWhatWasWritten) {
   }
   EXPECT_THROW(dataset.lengths(SampleLength::line), Error);
   EXPECT_THROW(dataset.source(20011), Error);
-  EXPECT_THROW(dataset.target_length(-1), Error);
+  EXPECT_THROW(dataset.length(SampleLength::target, -1), Error);
 }
 
 TEST(Dataset, GivesTheSameFromAFileTooLargeToKeep) {
@@ -224,7 +224,7 @@ TEST(Dataset, HoldsLinesOfOneText) {
   EXPECT_TRUE(dataset.has_lines());
   EXPECT_TRUE(dataset.joint());
   EXPECT_EQ(dataset.line(9), sentence(9, 60));
-  EXPECT_EQ(dataset.line_length(9), 3);
+  EXPECT_EQ(dataset.length(SampleLength::line, 9), 3);
   EXPECT_EQ(dataset.line(9, 1, 2), (std::vector<int32_t>{sentence(9, 60)[1], sentence(9, 60)[2]}));
   EXPECT_EQ(dataset.line(9, 3, 0), std::vector<int32_t>());
   EXPECT_THAT(message_of<Error>([&] { dataset.line(9, 1, 3); }),

@@ -213,7 +213,7 @@ TEST_F(PrepareTest, SkipsOrReplacesWhatIsNotUtf8WhereAsked) {
 TEST_F(PrepareTest, RefusesAVocabularyModelBeforeReadingTexts) {
   options_.source = inputs_ / "absent.en";
   options_.source_model = inputs_.path();
-  EXPECT_THAT(failure(), AllOf(HasSubstr(inputs_.path().string()), HasSubstr("no regular file")));
+  EXPECT_THAT(failure(), AllOf(HasSubstr(inputs_.path().string()), HasSubstr("not a regular file")));
   options_.source_model = inputs_ / "absent.model";
   EXPECT_THAT(failure(), AllOf(HasSubstr("absent.model: cannot read"), HasSubstr("No such file")));
   options_.source_model = inputs_.write("text.model", "text");

@@ -87,7 +87,7 @@ TEST(RunPacksTest, NoMicroBatchIsLargerThanItsBound) {
   EXPECT_GT(beyond_the_mean, 100);
 }
 
-// Of a short run the real ones are known, on every rank, with what context ranks have of short samples.
+// For a short run the real micro-batches are known on every rank, with the parts of short samples of context ranks.
 TEST(RunPacksTest, ListsTheLargestMicroBatchesOfAShortRun) {
   MemorySamples const samples = random_samples(1, 300, 9);
   Config config = config_of(400, 90);

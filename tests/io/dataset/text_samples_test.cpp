@@ -29,8 +29,9 @@ std::unique_ptr<TextLines> make_lines(std::int64_t count) {
   return std::make_unique<MemoryLines>(std::move(lines));
 }
 
-TextRule rule(std::int64_t max_length, std::optional<std::uint64_t> seed = std::nullopt) {
-  return {special_ids, 100'000, max_length, seed};
+TextRule rule(std::int64_t max_length, std::optional<std::uint64_t> seed = std::nullopt,
+              TextForm form = TextForm::sequences, double mask_rate = 0.15) {
+  return {special_ids, 100'000, max_length, seed, form, mask_rate};
 }
 
 Tokens host(Tensor const& tensor) {
@@ -51,7 +52,8 @@ std::int64_t size_of(SampleSource const& samples, std::int64_t epoch) {
 
 TEST(TextSamples, LinesAreJoinedWhileTheyFitAndLongOnesAreCut) {
   std::vector<Tokens> lines{{10, 11}, {12}, {13, 14, 15}, {20, 21, 22, 23, 24, 25, 26}, {30}};
-  TextSamples const samples(std::make_unique<MemoryLines>(lines), rule(5));
+  auto const owned = text_samples(std::make_unique<MemoryLines>(lines), rule(5));
+  SampleSource const& samples = *owned;
   ASSERT_EQ(size_of(samples, 0), 4);
   Pack const first = pack_of(samples, 0, 0);
   EXPECT_THAT(host(first.target_output.id), ElementsAre(10, 11, end_id, 12, end_id));
@@ -72,10 +74,14 @@ TEST(TextSamples, LinesAreJoinedWhileTheyFitAndLongOnesAreCut) {
 }
 
 TEST(TextSamples, PrefixesHideWhatTheyShow) {
-  PrefixedTextSamples const samples(make_lines(400), rule(20, 5));
-  PrefixedTextSamples const again(make_lines(400), rule(20, 5));
-  PrefixedTextSamples const other(make_lines(400), rule(20, 6));
-  TextSamples const plain(make_lines(400), rule(20, 5));
+  auto const owned = text_samples(make_lines(400), rule(20, 5, TextForm::prefixed));
+  SampleSource const& samples = *owned;
+  auto const owned_again = text_samples(make_lines(400), rule(20, 5, TextForm::prefixed));
+  SampleSource const& again = *owned_again;
+  auto const owned_other = text_samples(make_lines(400), rule(20, 6, TextForm::prefixed));
+  SampleSource const& other = *owned_other;
+  auto const owned_plain = text_samples(make_lines(400), rule(20, 5));
+  SampleSource const& plain = *owned_plain;
   double share = 0;
   bool differs = false;
   for (std::int64_t index = 0; index < size_of(samples, 1); ++index) {
@@ -98,7 +104,8 @@ TEST(TextSamples, PrefixesHideWhatTheyShow) {
 
 TEST(TextSamples, AnEpochHasEveryTokenOnceInAnotherOrder) {
   constexpr std::int64_t count = 400;
-  TextSamples const samples(make_lines(count), rule(20, 5));
+  auto const owned = text_samples(make_lines(count), rule(20, 5));
+  SampleSource const& samples = *owned;
   auto const lines = make_lines(count);
   std::int64_t expected = 0;
   for (std::int64_t line = 0; line < count; ++line) {
@@ -132,7 +139,8 @@ TEST(TextSamples, SequencesOfLongTextsStayInTheirWindows) {
   for (std::int32_t line = 0; line < count; ++line) {
     lines.push_back(Tokens(static_cast<std::size_t>(line % 3 + 1), 10 + line));
   }
-  TextSamples const samples(std::make_unique<MemoryLines>(lines), rule(20, 5));
+  auto const owned = text_samples(std::make_unique<MemoryLines>(lines), rule(20, 5));
+  SampleSource const& samples = *owned;
   ASSERT_EQ(samples.windows(0), 3);
   EXPECT_EQ(samples.totals(0, 20).tokens, 3 * count);
   BatchPlanner planner(samples, {.batch_tokens = 30'000, .max_length = 20}, 5);
@@ -169,7 +177,8 @@ TEST(TextSamples, SequencesOfLongTextsStayInTheirWindows) {
 }
 
 TEST(MaskedTextSamples, BertsSharesAreMaskedAndEndTokensNever) {
-  MaskedTextSamples const samples(make_lines(4000), rule(32, 5), 0.15);
+  auto const owned = text_samples(make_lines(4000), rule(32, 5, TextForm::masked));
+  SampleSource const& samples = *owned;
   std::map<char const*, double> counts;
   for (std::int64_t index = 0; index < size_of(samples, 0); ++index) {
     Pack const pack = pack_of(samples, 0, index);
@@ -199,7 +208,9 @@ TEST(MaskedTextSamples, BertsSharesAreMaskedAndEndTokensNever) {
 
 TEST(MaskedTextSamples, SequencesWithNothingToMaskPredictOneTokenAllTheSame) {
   // A rate that no number is below, and a line that leaves a sequence of its end token.
-  MaskedTextSamples const samples(std::make_unique<MemoryLines>(std::vector<Tokens>{{10, 11, 12}}), rule(3), 1e-12);
+  auto const owned = text_samples(std::make_unique<MemoryLines>(std::vector<Tokens>{{10, 11, 12}}),
+                                  rule(3, std::nullopt, TextForm::masked, 1e-12));
+  SampleSource const& samples = *owned;
   ASSERT_EQ(size_of(samples, 0), 2);
   EXPECT_EQ(samples.predicted(0, 0), 1);
   EXPECT_THAT(host(pack_of(samples, 0, 1).source_output.id), ElementsAre(end_id));
@@ -210,7 +221,9 @@ TEST(MaskedTextSamples, MasksFollowSeedAndEpochAndAreFixedForMeasuring) {
     // One long line: its place in the epoch does not move.
     Tokens line(200);
     std::iota(line.begin(), line.end(), 10);
-    MaskedTextSamples const samples(std::make_unique<MemoryLines>(std::vector<Tokens>{line}), rule(300, seed), 0.15);
+    auto const owned =
+        text_samples(std::make_unique<MemoryLines>(std::vector<Tokens>{line}), rule(300, seed, TextForm::masked));
+    SampleSource const& samples = *owned;
     return host(pack_of(samples, epoch, 0).source_output.id);
   };
   EXPECT_EQ(outputs(1, 0), outputs(1, 0));
@@ -244,7 +257,8 @@ std::vector<Tokens> dealt(SampleSource const& samples, int ranks, BatchTokens& t
 }
 
 TEST(MaskedTextSamples, TheRanksSharesAreTheWholeBatch) {
-  MaskedTextSamples const samples(make_lines(400), rule(32, 5), 0.15);
+  auto const owned = text_samples(make_lines(400), rule(32, 5, TextForm::masked));
+  SampleSource const& samples = *owned;
   BatchTokens whole;
   auto const alone = dealt(samples, 1, whole);
   EXPECT_EQ(whole.all, static_cast<std::int64_t>(alone[0].size()));

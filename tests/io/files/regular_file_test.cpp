@@ -55,13 +55,14 @@ TEST_F(RegularFileTest, NoLinkIsFollowed) {
 
 TEST_F(RegularFileTest, NoFifoIsWaitedFor) {
   ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
-  EXPECT_THAT(append_error("fifo"), HasSubstr("fifo: is no regular file; move it away"));
-  EXPECT_THAT(message_of<DataError>([&] { read_regular(directory_ / "fifo"); }), HasSubstr("is no regular file"));
+  EXPECT_THAT(append_error("fifo"), HasSubstr("fifo: is not a regular file; move it away"));
+  EXPECT_THAT(message_of<DataError>([&] { read_regular(directory_ / "fifo"); }), HasSubstr("is not a regular file"));
 }
 
 TEST_F(RegularFileTest, ADeviceOrAMissingDirectoryIsRefused) {
   auto const full = std::filesystem::path("/dev/full");
-  EXPECT_THAT(message_of<DataError>([&] { open_output(full, OutputMode::append); }), HasSubstr("is no regular file"));
+  EXPECT_THAT(message_of<DataError>([&] { open_output(full, OutputMode::append); }),
+              HasSubstr("is not a regular file"));
   EXPECT_THROW(open_output(directory_ / "missing" / "file", OutputMode::append), Error);
 }
 

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 class Hdf5Test : public ::testing::Test {
  protected:
@@ -59,7 +60,7 @@ void write_and_read_back(Group& group, std::string const& name) {
   EXPECT_EQ(dataset.type(), element_type_of<T>());
   EXPECT_EQ(dataset.shape(), (Extents{2, 3, 4}));
   EXPECT_EQ(dataset.read<T>(), values);
-  EXPECT_THAT(dataset.read<T>({1, 1, 2}, {1, 2, 2}), ElementsAre(T{21}, T{22}, T{25}, T{26}));
+  EXPECT_THAT(dataset.read<T>(1, 1), SizeIs(12));
 }
 
 TEST_F(Hdf5Test, EveryElementTypeRoundTrips) {
@@ -75,39 +76,40 @@ TEST_F(Hdf5Test, EveryElementTypeRoundTrips) {
   EXPECT_EQ(again.array("i64").read<std::int64_t>().at(23), 26);
 }
 
-TEST_F(Hdf5Test, WritesAndReadsHyperslabs) {
+TEST_F(Hdf5Test, ReadsRows) {
   File file = File::create(file_);
-  Array dataset = file.create_array<std::int32_t>("d", {4, 3});
-  std::vector<std::int32_t> const column{1, 2, 3, 4};
-  for (std::int64_t axis = 0; axis < 3; ++axis) {
-    dataset.write<std::int32_t>({0, axis}, {4, 1}, column);
-  }
-  EXPECT_THAT(dataset.read<std::int32_t>({1, 0}, {2, 3}), ElementsAre(2, 2, 2, 3, 3, 3));
-  EXPECT_TRUE(dataset.read<std::int32_t>({4, 0}, {0, 3}).empty());
-  EXPECT_THROW(dataset.read<std::int32_t>({3, 0}, {2, 3}), DataError);
-  EXPECT_THROW(dataset.read<std::int32_t>({-1, 0}, {1, 3}), DataError);
-  EXPECT_THROW(dataset.read<std::int64_t>(), DataError);
-  EXPECT_THROW(dataset.write<std::int32_t>({0, 0}, {4, 3}, column), DataError);
+  std::vector<std::int32_t> const values{1, 2, 3, 4, 5, 6, 7, 8};
+  Array array = file.create_array("d", ElementType::int32, {4, 2});
+  EXPECT_THROW(array.write<std::int32_t>(std::span(values).first(6)), DataError);
+  array.write<std::int32_t>(values);
+  EXPECT_THAT(array.read<std::int32_t>(1, 2), ElementsAre(3, 4, 5, 6));
+  EXPECT_TRUE(array.read<std::int32_t>(4, 0).empty());
+  EXPECT_THROW(array.read<std::int32_t>(3, 2), DataError);
+  EXPECT_THROW(array.read<std::int32_t>(-1, 1), DataError);
+  EXPECT_THROW(array.read<std::int64_t>(), DataError);
+  std::vector<std::uint8_t> bytes;
+  array.read_bytes(3, 1, bytes);
+  EXPECT_THAT(bytes, ElementsAre(7, 0, 0, 0, 8, 0, 0, 0));
 }
 
 TEST_F(Hdf5Test, AppendsRowsAcrossChunks) {
   File file = File::create(file_);
   std::vector<std::int32_t> expected;
   {
-    Array dataset = file.create_extendible_array<std::int32_t>("tokens", {16});
+    Array dataset = file.create_extendible_array("tokens", ElementType::int32, {16});
     for (std::int32_t block = 0; block < 9; ++block) {
       std::vector<std::int32_t> const rows(static_cast<std::size_t>(block), block);
       dataset.append<std::int32_t>(rows);
       expected.insert(expected.end(), rows.begin(), rows.end());
     }
     EXPECT_EQ(dataset.shape(), Extents{36});
-    Array pairs = file.create_extendible_array<double>("pairs", {8, 2});
+    Array pairs = file.create_extendible_array("pairs", ElementType::float64, {8, 2});
     pairs.append<double>(std::vector<double>{1, 2, 3, 4});
     EXPECT_THROW(pairs.append<double>(std::vector<double>{1}), DataError);
-    Array fixed = file.create_array<double>("fixed", {2});
+    Array fixed = file.create_array("fixed", ElementType::float64, {2});
     EXPECT_THROW(fixed.append<double>(std::vector<double>{1}), DataError);
     fixed.write<double>(std::vector<double>{1, 2});
-    file.create_extendible_array<float>("none", {16});
+    file.create_extendible_array("none", ElementType::float32, {16});
   }
   file.close();
   File const again = File::open(file_);
@@ -118,23 +120,23 @@ TEST_F(Hdf5Test, AppendsRowsAcrossChunks) {
 
 TEST_F(Hdf5Test, AttributesKeepTypeAndValue) {
   File file = File::create(file_);
-  file.set_string_attribute("format", "größer");
-  file.set_string_attribute("empty", "");
-  file.set_integer_attribute("step", -5);
-  file.set_unsigned_attribute("seed", ~std::uint64_t{0});
-  file.set_real_attribute("loss", 0.1);
+  file.set_attribute("format", "größer");
+  file.set_attribute("empty", "");
+  file.set_attribute("step", std::int64_t{-5});
+  file.set_attribute("seed", ~std::uint64_t{0});
+  file.set_attribute("loss", 0.1);
   file.close();
   File const again = File::open(file_);
-  EXPECT_EQ(again.string_attribute("format"), "größer");
-  EXPECT_EQ(again.string_attribute("empty"), "");
-  EXPECT_EQ(again.integer_attribute("step"), -5);
-  EXPECT_EQ(again.unsigned_attribute("seed"), ~std::uint64_t{0});
-  EXPECT_EQ(again.real_attribute("loss"), 0.1);
+  EXPECT_EQ(again.attribute<std::string>("format"), "größer");
+  EXPECT_EQ(again.attribute<std::string>("empty"), "");
+  EXPECT_EQ(again.attribute<std::int64_t>("step"), -5);
+  EXPECT_EQ(again.attribute<std::uint64_t>("seed"), ~std::uint64_t{0});
+  EXPECT_EQ(again.attribute<double>("loss"), 0.1);
   EXPECT_TRUE(again.has_attribute("loss"));
   EXPECT_FALSE(again.has_attribute("lost"));
-  EXPECT_THROW(again.integer_attribute("lost"), DataError);
-  EXPECT_THROW(again.integer_attribute("loss"), DataError);
-  EXPECT_THROW(again.string_attribute("step"), DataError);
+  EXPECT_THROW(again.attribute<std::int64_t>("lost"), DataError);
+  EXPECT_THROW(again.attribute<std::int64_t>("loss"), DataError);
+  EXPECT_THROW(again.attribute<std::string>("step"), DataError);
 }
 
 TEST_F(Hdf5Test, ErrorsNameFileAndObject) {
@@ -218,7 +220,7 @@ TEST_F(Hdf5Test, RefusesOtherTypesAndShapes) {
   H5Tclose(reference);
   EXPECT_THAT(open_error(), HasSubstr("element type"));
   craft(H5T_IEEE_F64LE, H5Screate(H5S_SCALAR), H5P_DEFAULT);
-  EXPECT_THAT(open_error(), HasSubstr("no array"));
+  EXPECT_THAT(open_error(), HasSubstr("not an array"));
   craft(H5T_IEEE_F64LE, space_of(std::vector<hsize_t>(9, 1)), H5P_DEFAULT, true);
   EXPECT_THAT(open_error(), HasSubstr("more than 8 dimensions"));
 }

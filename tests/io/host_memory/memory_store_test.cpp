@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <heddle/io/checkpoint/background_commit.hpp>
 #include <heddle/io/host_memory/memory_store.hpp>
 #include <map>
 
@@ -71,7 +70,8 @@ TEST_F(MemoryStoreTest, ADamagedOneIsNamedAndNotUsed) {
     write_file(path, bytes);
     EXPECT_FALSE(newest().has_value());
     ASSERT_THAT(reports_, SizeIs(1));
-    EXPECT_THAT(reports_.front(), HasSubstr("step-00000004 in memory rejected: no host has a whole copy of " + name));
+    EXPECT_THAT(reports_.front(),
+                HasSubstr("step-00000004 in memory rejected: no host has a complete copy of " + name));
     EXPECT_THAT(reports_.front(), HasSubstr("do not have the SHA-256 that MANIFEST.json states"));
   }
 }
@@ -88,7 +88,8 @@ TEST_F(MemoryStoreTest, ADamagedManifestIsNamedAndNotUsed) {
 TEST_F(MemoryStoreTest, AMissingFileIsNamedAndTheOthersNotUsed) {
   fs::remove(commit_to_memory(4).directory / "tensors-00000.h5");
   EXPECT_FALSE(newest().has_value());
-  EXPECT_THAT(reports_, ElementsAre("step-00000004 in memory rejected: no host has a whole copy of tensors-00000.h5"));
+  EXPECT_THAT(reports_,
+              ElementsAre("step-00000004 in memory rejected: no host has a complete copy of tensors-00000.h5"));
   fs::remove(commit_to_memory(4).directory / "MANIFEST.json");
   EXPECT_FALSE(newest().has_value());
 }
@@ -158,7 +159,6 @@ TEST_F(MemoryStoreTest, AFaultInAnyCallOfTheThreadLeavesThePreviousCheckpoint) {
   std::map<FileCall, std::vector<FaultKind>> const faults{
       {FileCall::pwrite, {FaultKind::no_space, FaultKind::flipped_bit}},
       {FileCall::pread, {FaultKind::io_error, FaultKind::flipped_bit}},
-      {FileCall::write, {FaultKind::io_error, FaultKind::flipped_bit}},
       {FileCall::fsync, {FaultKind::io_error}}};
   int struck = 0;
   CheckpointStore disk = store();

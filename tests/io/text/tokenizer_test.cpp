@@ -38,16 +38,12 @@ TEST(Tokenizer, LearnsTheSameModelAgainAndRoundTrips) {
   for (char const* const type : {"bpe", "unigram"}) {
     Tokenizer const tokenizer = Tokenizer::train(training_on(text, type, 60));
     EXPECT_EQ(tokenizer.size(), 60);
-    EXPECT_EQ(tokenizer.pad_id(), 0);
-    EXPECT_EQ(tokenizer.unknown_id(), 1);
-    EXPECT_EQ(tokenizer.begin_id(), 2);
-    EXPECT_EQ(tokenizer.end_id(), 3);
     EXPECT_EQ(tokenizer.special_ids(), (SpecialIds{.begin = 2, .end = 3, .unknown = 1, .padding = 0}));
     std::vector<int32_t> ids = tokenizer.encode("dreihundertzwölftausendfünf");
     EXPECT_GT(ids.size(), 1U);
     EXPECT_EQ(tokenizer.decode(ids), "dreihundertzwölftausendfünf");
-    ids.insert(ids.begin(), tokenizer.begin_id());
-    ids.push_back(tokenizer.end_id());
+    ids.insert(ids.begin(), tokenizer.special_ids().begin);
+    ids.push_back(tokenizer.special_ids().end);
     EXPECT_EQ(tokenizer.decode(ids), "dreihundertzwölftausendfünf");
     EXPECT_TRUE(tokenizer.encode("  ").empty());
     EXPECT_EQ(Tokenizer::train(training_on(text, type, 60)).model(), tokenizer.model());
@@ -87,7 +83,7 @@ TEST(Tokenizer, KeepsToItsSampleOfALargeText) {
   EXPECT_EQ(sampled.model(), Tokenizer::train(training).model());
   // A few hundred lines hold all the words of the numbers, so that nothing is unknown.
   for (int32_t const id : sampled.encode(german_number(987'654))) {
-    EXPECT_NE(id, sampled.unknown_id());
+    EXPECT_NE(id, sampled.special_ids().unknown);
   }
 }
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/files/replace_file.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <map>
 #include <random>
 

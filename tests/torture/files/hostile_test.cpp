@@ -15,6 +15,7 @@
 #include <heddle/io/text/tokenizer.hpp>
 #include <numeric>
 
+#include "digest_file.hpp"
 #include "mutation.hpp"
 #include "small_files.hpp"
 #include "temporary_directory.hpp"
@@ -42,7 +43,7 @@ void forge(fs::path const& checkpoint, std::string const& file, std::string cons
   test::write_file(checkpoint / file, bytes);
   Manifest manifest = read_manifest(checkpoint);
   for (FileDigest& digest : manifest.files) {
-    digest = digest_file(checkpoint / digest.name);
+    digest = test::digest_file(checkpoint / digest.name);
   }
   test::write_file(checkpoint / manifest_file_name, manifest_text(manifest));
 }

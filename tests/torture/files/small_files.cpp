@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/checkpoint/background_commit.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/host_memory/memory_store.hpp>

@@ -23,8 +23,7 @@ using test::FileCall;
 std::map<FileCall, std::vector<FaultKind>> const faults{
     {FileCall::pwrite,
      {FaultKind::io_error, FaultKind::no_space, FaultKind::short_count, FaultKind::flipped_bit, FaultKind::delay}},
-    {FileCall::write, {FaultKind::io_error, FaultKind::no_space, FaultKind::short_count, FaultKind::flipped_bit}},
-    {FileCall::read, {FaultKind::io_error, FaultKind::short_count, FaultKind::flipped_bit}},
+    {FileCall::pread, {FaultKind::io_error, FaultKind::short_count, FaultKind::flipped_bit}},
     {FileCall::fsync, {FaultKind::io_error, FaultKind::delay}}};
 
 /// A model whose state all ranks write, each a file, while a call of one of them fails.

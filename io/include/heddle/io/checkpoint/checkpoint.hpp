@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct TrainingState {
   std::int64_t validations_without_improvement = 0;
 };
 
-/// The training loss so far, as far as a rise of it is judged by it.
+/// The recent training losses, by which a rise of the loss is recognized.
 struct LossHistory {
   static constexpr std::size_t max_recent = 1000;
 
@@ -45,7 +46,7 @@ struct CheckpointContents {
   TrainingState state;
   std::string config;                      ///< the resolved configuration, TOML
   std::string source_model, target_model;  ///< SentencePiece models' bytes
-  std::string instruction_set = {};        ///< of the kernels that computed it, in words; empty: unknown
+  std::string instruction_set = {};        ///< of the kernels that computed it: "x86-64-v4"; empty: unknown
   std::string dataset = {};                ///< digest of the training data; empty: unknown
   std::string valid_dataset = {};          ///< digest of what best_valid_loss was measured on; empty: unknown
   LossHistory losses = {};
@@ -59,6 +60,8 @@ struct TensorInfo {
   std::array<std::int64_t, 3> offsets{};  ///< of its parts' bytes in the file, by TensorPart
 
   std::int64_t elements() const;
+  /// The parts that are stored: the value, and the moments if there are any.
+  std::span<TensorPart const> parts() const { return std::span(all_tensor_parts).first(has_moments ? 3 : 1); }
 };
 
 /// The content of a state file.
@@ -81,7 +84,7 @@ struct TensorSlice {
   std::optional<IndexRange> elements = {};
 };
 
-/// The slices along the first axis that, in this order, are the part of the tensor, each of at most `most_elements` or
+/// The slices along the first axis that, in this order, are the part of the tensor, each of at most `max_elements` or
 /// of one index: to read a large tensor in little memory. The blocks of a file that slices share are verified twice, so
 /// slices should be much longer than these.
 std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, TensorPart part = TensorPart::value,
@@ -111,7 +114,7 @@ class Checkpoint {
   std::string const& config() const { return index_.contents.config; }
   std::string const& source_model() const { return index_.contents.source_model; }
   std::string const& target_model() const { return index_.contents.target_model; }
-  /// The instruction set of the kernels that computed it, in words; empty if unknown.
+  /// The instruction set of the kernels that computed it; empty if unknown.
   std::string const& instruction_set() const { return index_.contents.instruction_set; }
   /// The digest of the data that it was trained on; empty if unknown.
   std::string const& dataset() const { return index_.contents.dataset; }

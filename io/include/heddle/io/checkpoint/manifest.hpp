@@ -3,9 +3,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <heddle/io/files/sha256.hpp>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace heddle {
@@ -14,7 +15,7 @@ namespace heddle {
 inline constexpr char const* checkpoint_format_name = "heddle-checkpoint";
 inline constexpr std::int64_t checkpoint_format_version = 3;
 
-/// Throws DataError unless `version` is this format's; the message begins with `where` and says what to do.
+/// Throws DataError unless `version` is this format's; the message starts with `where` and names the remedy.
 void require_format_version(std::string const& where, std::int64_t version);
 
 inline constexpr char const* manifest_file_name = "MANIFEST.json";
@@ -51,12 +52,14 @@ class FileHash {
   FileDigest finish();
 
  private:
+  void end_block();
+
   FileDigest digest_;
-  std::unique_ptr<Sha256> block_;  ///< of the block that is not yet full; null: it has no bytes
+  std::optional<Sha256> block_;  ///< of the block that is not yet full; empty: it has no bytes
 };
 
-/// Reads and hashes a regular file (symbolic links are refused). Throws DataError if it cannot be read.
-FileDigest digest_file(std::filesystem::path const& path);
+/// The digest of a file with this content.
+FileDigest digest_of(std::string name, std::string_view content);
 
 /// Reads a file back from the disk and throws DataError, naming the first block that differs, unless it holds what was
 /// in memory.

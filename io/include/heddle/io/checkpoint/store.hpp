@@ -13,7 +13,6 @@
 
 namespace heddle {
 
-class BackgroundCommit;
 class FileLock;
 struct MemoryCheckpoint;
 
@@ -40,8 +39,29 @@ struct CheckpointEntry {
   std::string problem;  ///< empty if no error was found
 };
 
-/// The checkpoints of one run: `runs/NAME/checkpoints/step-…`, and `best`, a symbolic link to one of them. What takes a
-/// communicator is collective over it: every rank gets the same result or the same error.
+/// A checkpoint on its way from the memory of the hosts to the disk, while training continues: each rank that wrote
+/// files there copies them in a thread that calls neither MPI nor HDF5. CheckpointStore starts and finishes it;
+/// destroying an unfinished one stops it and removes what it wrote.
+class BackgroundCommit {
+ public:
+  struct Parts;
+
+  explicit BackgroundCommit(std::unique_ptr<Parts> parts);
+  ~BackgroundCommit();
+  BackgroundCommit(BackgroundCommit const&) = delete;
+  BackgroundCommit& operator=(BackgroundCommit const&) = delete;
+
+  std::int64_t step() const;
+  /// True once this rank's thread has ended, also if it failed.
+  bool done() const;
+
+ private:
+  friend class CheckpointStore;
+  std::unique_ptr<Parts> parts_;
+};
+
+/// The checkpoints of one run: `runs/NAME/checkpoints/step-…`, and `best`, a symbolic link to one of them. Functions
+/// that take a communicator are collective over it: every rank gets the same result or the same error.
 class CheckpointStore {
  public:
   /// Called when commit reaches a named point: temporary_created, on each writer tensors_synced and tensors_read_back,
@@ -55,7 +75,7 @@ class CheckpointStore {
 
   std::filesystem::path const& directory() const { return directory_; }
 
-  /// Writes a checkpoint so that after a crash at any moment it is either whole and verified or absent, and then
+  /// Writes a checkpoint so that after a crash at any moment it is either complete and verified or absent, and then
   /// prunes old ones (never `best`). Tensors go from the ranks that hold them to `writers` ranks, or
   /// one on each host; everything else is rank 0's. Throws Error on failure, with ExitCode::loss_not_finite for numbers
   /// that must not be kept; older checkpoints are then unchanged.
@@ -73,13 +93,13 @@ class CheckpointStore {
 
   /// Points `best` at a committed step, atomically. Throws Error if there is no such checkpoint.
   void mark_best(std::int64_t step);
-  /// Makes `best` that of a run whose best step is this one, 0 if it has none: a kill may have come between a
-  /// checkpoint and its mark. Removes a mark of a later step, and keeps that of an earlier one if there is no
+  /// Brings `best` into line with a run whose best step is this one, 0 if it has none: a kill may have come between a
+  /// checkpoint and its mark. Removes a mark of a later step, and keeps a mark of an earlier step if there is no
   /// checkpoint of `step`.
   void settle_best(std::int64_t step);
   std::optional<std::int64_t> best_step() const;
 
-  /// Pruning also leaves the newest checkpoint that is not newer than this step; nothing: none. Of rank 0 only.
+  /// Pruning also leaves the newest checkpoint that is not newer than this step; nothing: none. On rank 0 only.
   void spare(std::optional<std::int64_t> step) { spared_ = step; }
 
   /// The newest step by the names of the checkpoints; nothing is read.
@@ -104,7 +124,8 @@ class CheckpointStore {
  private:
   std::filesystem::path path_of(std::int64_t step) const { return directory_ / checkpoint_directory_name(step); }
   std::string temporary_name(std::string const& what) const;
-  /// Makes room, and the directory to write in; false if the step's checkpoint is there already and verifies.
+  /// Locks the store, removes leftovers and makes the directory to write in; false if the step's checkpoint is there
+  /// already and verifies.
   bool prepare(Communicator const& world, Writing& writing, std::int64_t bytes, Observer const& reached) const;
   /// Gives the directory its name. Called on rank 0 only.
   void publish(Writing& writing, Observer const& reached);
@@ -120,11 +141,8 @@ class CheckpointStore {
   std::optional<std::int64_t> spared_;
 };
 
-/// Opens the named or the newest verified checkpoint. `place` is a checkpoint's own directory (or the link `best`), a
-/// checkpoints directory, or a run's. Throws DataError if there is none.
-Checkpoint open_checkpoint(std::filesystem::path const& place, CheckpointStore::Report const& report);
-
-/// The checkpoints at such a place, oldest first. Throws DataError if there is no such directory.
+/// The checkpoints at a place, oldest first: a checkpoint's own directory (or the link `best`), a checkpoints
+/// directory, or a run's. Throws DataError if there is no such directory.
 std::vector<CheckpointEntry> list_checkpoints(std::filesystem::path const& place, CheckpointStore::Check check);
 
 }  // namespace heddle

@@ -6,6 +6,7 @@
 #include <heddle/core/training/planned_packs.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -13,8 +14,12 @@ namespace heddle {
 /// The samples of one optimizer step, over all ranks.
 struct GlobalBatch {
   std::int64_t epoch = 0;
-  std::vector<std::int64_t> samples;  ///< indices into the epoch; an element's index here is its sample number
-  BatchTokens tokens;
+  std::vector<std::int64_t> samples{};  ///< indices into the epoch; an element's index here is its sample number
+  std::vector<SampleCost> costs{};      ///< of `samples`
+  BatchTokens tokens{};
+
+  /// Appends a sample of the source with its cost, and counts its tokens.
+  void add(SampleSource const& source, std::int64_t index, SampleCost cost);
 };
 
 /// Divides samples into batches, epoch after epoch. The order depends only on (seed, epoch), the cuts on the token
@@ -28,8 +33,8 @@ class BatchPlanner {
   /// Throws DataError if no sample of the first epoch is short enough. Keeps a reference to the samples.
   BatchPlanner(SampleSource const& samples, Limits const& limits, std::uint64_t seed);
 
-  /// Returns the batch at the cursor, which moves behind it. A batch never spans two epochs and has at least one
-  /// sample. Throws DataError if an epoch has no usable sample.
+  /// Returns the batch at the cursor and moves the cursor behind it. A batch never spans two epochs and has at least
+  /// one sample. Throws DataError if an epoch has no usable sample.
   GlobalBatch next();
 
   std::int64_t epoch() const { return epoch_; }
@@ -39,7 +44,7 @@ class BatchPlanner {
   double epochs() const;
   /// Moves the cursor; reads one window. Throws DataError for a position outside the epoch.
   void seek(std::int64_t epoch, std::int64_t position);
-  /// Of the first epoch.
+  /// The totals of the first epoch.
   SampleTotals const& totals() const { return totals_; }
 
  private:
@@ -51,17 +56,20 @@ class BatchPlanner {
   Limits limits_;
   std::uint64_t key_;
   SampleTotals totals_;
-  bool entered_ = false;             ///< a window; false until the first use
-  std::vector<std::int64_t> order_;  ///< of the window's usable samples
+  bool entered_ = false;                                    ///< a window; false until the first use
+  std::vector<std::pair<std::int64_t, SampleCost>> order_;  ///< of the window's usable samples
   std::int64_t epoch_ = 0;
   std::int64_t window_ = 0;
   std::int64_t place_ = 0;  ///< in order_
 };
 
-/// Returns the first epoch's samples of at most `max_length` tokens in their order, as one batch.
-GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length);
+enum class SampleOrder { by_index, by_length };
 
-/// Ranges of samples of these costs with at most `max_tokens` each (a longer one stands alone), in order.
+/// Returns the first epoch's samples of at most `max_length` tokens, as one batch.
+GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length,
+                        SampleOrder order = SampleOrder::by_index);
+
+/// Ranges of samples of these costs with at most `max_tokens` each (a longer sample is a range by itself), in order.
 std::vector<IndexRange> cut_by_tokens(std::span<std::int64_t const> costs, std::int64_t max_tokens);
 
 /// Exactly `parts` ranges of samples with about equal tokens, in order; some are empty if there are fewer samples.
@@ -75,7 +83,7 @@ class SampledMicroBatches final : public MicroBatchSource {
   std::int64_t count() const override { return static_cast<std::int64_t>(ranges_.size()); }
   BatchTokens tokens() const override { return batch_.tokens; }
   Pack micro_batch(std::int64_t index) const override;
-  /// Of micro-batch `index`, without reading it.
+  /// The size of micro-batch `index`, without reading it.
   PackSize size(std::int64_t index) const;
   /// The tokens of all micro-batches here; a sample counts its longer side.
   std::int64_t longer_tokens() const;

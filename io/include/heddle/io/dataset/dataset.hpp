@@ -3,13 +3,18 @@
 #include <cstdint>
 #include <filesystem>
 #include <heddle/io/text/tokenizer.hpp>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace heddle {
+
+class BlockCache;
+class DatasetFile;
 
 /// Writes a dataset file, sample by sample, in memory that does not grow with them. Until commit() the file has a
 /// temporary name in its directory; without a commit it is deleted.
@@ -26,7 +31,7 @@ class DatasetWriter {
   /// Appends one sentence pair, without begin and end tokens. Throws Error for an empty side, an id outside the
   /// vocabulary or of a padding, begin or end token, and a dataset of lines.
   void add(std::span<int32_t const> source, std::span<int32_t const> target);
-  /// Appends one line, without end token. Throws Error likewise, and for a dataset of pairs.
+  /// Appends one line, without end token. Throws Error as above, and for a dataset of pairs.
   void add(std::span<int32_t const> line);
 
   /// The number of pairs or lines added so far.
@@ -43,14 +48,8 @@ class DatasetWriter {
   std::unique_ptr<State> state_;
 };
 
-/// The samples of one length, in tokens.
-struct LengthCount {
-  int64_t length = 0;
-  int64_t samples = 0;
-};
-
-/// All lengths that occur, ascending.
-using LengthCounts = std::vector<LengthCount>;
+/// The number of samples of each length, in tokens, that occurs.
+using LengthCounts = std::map<int64_t, int64_t>;
 
 /// The lengths that a dataset counts: of a line; of a pair's source, target, longer side, and of both together.
 enum class SampleLength { line, source, target, longer, both };
@@ -75,37 +74,31 @@ class Dataset {
   Dataset& operator=(Dataset&&) noexcept;
 
   /// The number of sentence pairs or lines, at least 1.
-  int64_t size() const noexcept;
+  int64_t size() const noexcept { return ends_.back(); }
   /// Whether it has the lines of one text; otherwise it has sentence pairs.
   bool has_lines() const noexcept;
-  /// Its content in words: "sentence pairs" or "lines of text".
+  /// "sentence pairs" or "lines of text".
   std::string_view content() const noexcept { return has_lines() ? "lines of text" : "sentence pairs"; }
-  /// Its file in words; of several "FIRST and N more files".
-  std::string const& name() const noexcept;
+  /// Its file, or of several files "FIRST and N more files".
+  std::string const& name() const noexcept { return name_; }
   /// SHA-256 (hexadecimal) over its content and vocabulary: of one file its attribute `digest`, of several the SHA-256
-  /// of theirs in order.
-  std::string const& digest() const noexcept;
+  /// of their digests in order.
+  std::string const& digest() const noexcept { return digest_; }
 
-  /// The tokens of pair `index` in [0, size()), at least one, without begin and end. Throws Error for an index outside
-  /// and for a dataset of lines.
-  std::vector<int32_t> source(int64_t index) const;
-  std::vector<int32_t> target(int64_t index) const;
-  /// tokens = those; their memory is used again.
-  void read_source(int64_t index, std::vector<int32_t>& tokens) const;
-  void read_target(int64_t index, std::vector<int32_t>& tokens) const;
-  /// `count` tokens of line `index` of a dataset of lines from token `begin`. Throws Error for a range outside the
-  /// line.
+  /// tokens = those of pair `index`'s source or target, or of line `index`, in [0, size()): at least one, without begin
+  /// and end. Their memory is used again. Throws Error for an index outside, and for a side that the dataset lacks.
+  void read(SampleLength side, int64_t index, std::vector<int32_t>& tokens) const;
+  std::vector<int32_t> source(int64_t index) const { return read(SampleLength::source, index); }
+  std::vector<int32_t> target(int64_t index) const { return read(SampleLength::target, index); }
+  std::vector<int32_t> line(int64_t index) const { return read(SampleLength::line, index); }
+  /// `count` tokens of line `index` from token `begin`. Throws Error for a range outside the line.
   std::vector<int32_t> line(int64_t index, int64_t begin, int64_t count) const;
-  /// All of them.
-  std::vector<int32_t> line(int64_t index) const { return line(index, 0, line_length(index)); }
 
-  /// The lengths of the pair's sides, or of the line; fast for samples near those asked for before.
-  int64_t source_length(int64_t index) const;
-  int64_t target_length(int64_t index) const;
-  int64_t line_length(int64_t index) const;
+  /// The tokens of the pair's source or target, or of the line; fast for samples near those asked for before.
+  int64_t length(SampleLength side, int64_t index) const;
 
-  /// The numbers of samples by length, without reading them. Throws Error for lengths that it has not: those of pairs
-  /// for lines, and the reverse.
+  /// The numbers of samples by length, without reading them. Throws Error for lengths that it lacks: those of pairs for
+  /// lines, and the reverse.
   LengthCounts const& lengths(SampleLength of) const;
   /// All tokens of a side, or of the lines.
   int64_t tokens(SampleLength of) const;
@@ -113,17 +106,27 @@ class Dataset {
   /// Reads and checks every block. Throws DataError for the first that is damaged.
   void verify() const;
 
-  Vocabulary const& vocabulary() const noexcept;
-  /// Of lines both are the text's.
+  Vocabulary const& vocabulary() const noexcept { return *vocabulary_; }
+  /// A dataset of lines has the same for source and target.
   Tokenizer const& source_tokenizer() const noexcept { return vocabulary().source; }
   Tokenizer const& target_tokenizer() const noexcept { return vocabulary().target; }
   bool joint() const noexcept { return vocabulary().joint(); }
   std::string const& vocabulary_digest() const noexcept;
 
  private:
-  struct State;
-  explicit Dataset(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  struct Sentence;
+
+  Dataset(std::span<std::string const> paths, int64_t memory_bytes);
+  std::vector<int32_t> read(SampleLength side, int64_t index) const;
+  Sentence find(SampleLength side, int64_t index) const;
+
+  std::vector<std::unique_ptr<DatasetFile>> files_;
+  std::vector<int64_t> ends_;  ///< of each file's samples
+  std::map<SampleLength, LengthCounts> lengths_;
+  std::optional<Vocabulary> vocabulary_;
+  std::string digest_;
+  std::string name_;
+  std::unique_ptr<BlockCache> cache_;
 };
 
 }  // namespace heddle

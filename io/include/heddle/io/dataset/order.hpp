@@ -2,12 +2,21 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace heddle {
 
+/// The random place of [0, last] with which a shuffle exchanges place `last`.
+std::size_t shuffled_place(std::size_t last, std::uint64_t key, std::int64_t epoch, std::int64_t window);
+
 /// Shuffles `order` (Fisher and Yates), as a pure function of the key, the epoch and the window.
-void shuffle(std::vector<std::int64_t>& order, std::uint64_t key, std::int64_t epoch, std::int64_t window = 0);
+template <class T>
+void shuffle(std::vector<T>& order, std::uint64_t key, std::int64_t epoch, std::int64_t window = 0) {
+  for (std::size_t last = order.empty() ? 0 : order.size() - 1; last > 0; --last) {
+    std::swap(order[last], order[shuffled_place(last, key, epoch, window)]);
+  }
+}
 
 /// A pseudo-random permutation of [0, size), a pure function of key and epoch that costs constant time and memory: a
 /// Feistel network on the bits of a number, applied again until the number lies below `size` ("cycle walking", Black
@@ -28,8 +37,8 @@ class Permutation {
 };
 
 /// The division of an epoch's items (pairs, or lines) into windows, whose lengths a reader can hold in memory. A block
-/// is a run of items that lie side by side in a file, a window some blocks from anywhere in it: which ones, the key and
-/// the epoch say. Items of one window are to be shuffled among themselves; a set of one window is shuffled wholly.
+/// is a run of adjacent items of a file, a window some blocks from anywhere in it, which the key and the epoch choose.
+/// Items are to be shuffled within their window; a set of one window is shuffled wholly.
 class WindowOrder {
  public:
   struct Sizes {

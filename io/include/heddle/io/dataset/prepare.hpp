@@ -27,7 +27,7 @@ struct PrepareOptions {
 
   int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out, a line never is
   InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< of all texts; skip: such a line or pair is left out
-  int64_t samples_per_file = 0;                  ///< the most in a file of the training dataset; 0: all in one
+  int64_t samples_per_file = 0;                  ///< max samples in a file of the training dataset; 0: all in one
   /// Receives train.h5 (or train-00001.h5, train-00002.h5 …), valid.h5 and vocab.model (or vocab.source.model and
   /// vocab.target.model).
   std::filesystem::path directory;

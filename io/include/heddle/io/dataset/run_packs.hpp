@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-/// The micro-batches of a run that need the most memory, for plans. Of a run with few samples all batches are listed
+/// The micro-batches of a run that need the most memory, for plans. For a run with few samples all batches are listed
 /// once, from the first one on, and the real micro-batches of each rank are known; for a longer run the bounds of
 /// full_packs hold. A validation set is listed in any case. A run that was resumed with another train.batch_tokens or
 /// with other data has other batches than those listed, of about the same size.
@@ -30,8 +30,8 @@ class RunPacks {
   /// Keeps references to the samples. Throws as BatchPlanner does.
   explicit RunPacks(Setup const& setup);
 
-  /// Those of the mesh's rank. `config` may differ from the setup's in [parallel] and train.micro_batch_tokens. Reads a
-  /// few micro-batches.
+  /// The micro-batches of the mesh's rank. `config` may differ from the setup's in [parallel] and
+  /// train.micro_batch_tokens. Reads a few micro-batches.
   PlannedPacks largest(Config const& config, Mesh const& mesh) const;
 
  private:

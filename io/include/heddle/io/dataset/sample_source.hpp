@@ -56,7 +56,7 @@ class SampleSource {
   virtual void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
                     PackTokens& into) const = 0;
   virtual SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const = 0;
-  /// The samples in words: "400 sentence pairs".
+  /// "400 sentence pairs".
   virtual std::string describe() const = 0;
 };
 
@@ -67,7 +67,7 @@ class PairSource : public SampleSource {
   virtual std::int64_t size(std::int64_t epoch) const = 0;
   /// The pair without begin and end tokens, with `number` as its sample number.
   virtual SentencePair sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const = 0;
-  /// Of the vocabularies that the samples' tokens are of.
+  /// The special ids of the samples' vocabularies.
   virtual SideIds ids() const = 0;
 
   std::int64_t windows(std::int64_t /*epoch*/) const final { return 1; }
@@ -102,7 +102,7 @@ class MemorySamples final : public PairSource {
 enum class PairForm {
   pairs,    ///< the pairs
   targets,  ///< the targets, for a model that has no encoder: sources cost nothing and are not read
-  /// Single sequences for a decoder alone (Raffel et al. 2020, "prefix LM"), of a joint vocabulary: begin token,
+  /// Single sequences for a decoder-only model (Raffel et al. 2020, "prefix LM"), of a joint vocabulary: begin token,
   /// source, end token and target. All up to the source's end token is the prefix; the target and its end token are
   /// predicted.
   prefixed,
@@ -121,7 +121,7 @@ class DatasetSamples final : public SampleSource {
   }
   SampleCost cost(std::int64_t epoch, std::int64_t index) const override;
   std::int64_t predicted(std::int64_t /*epoch*/, std::int64_t index) const override {
-    return dataset_.target_length(index) + 1;
+    return dataset_.length(SampleLength::target, index) + 1;
   }
   void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
             PackTokens& into) const override;
@@ -143,13 +143,13 @@ struct SampleUse {
   bool prefixes = false;  ///< samples have prefixes (ModelDescription::needs_prefixes)
 };
 
-/// Whether a model learns to predict masked tokens: an encoder without decoder.
+/// Whether a model learns to predict masked tokens: an encoder-only model.
 bool predicts_masked_tokens(ModelConfig const& model);
 
 /// The samples that a model learns from: pairs; sequences of a dataset of lines for a model of one stack, with masked
-/// tokens for an encoder; or, for a decoder alone, the targets of pairs, or with prefixes sources and targets. Keeps a
-/// reference to the dataset. Throws
-/// ConfigError, naming model.stacks, the dataset and a remedy, where the two do not fit.
+/// tokens for an encoder; or, for a decoder-only model, the targets of pairs, or with prefixes sources and targets.
+/// Keeps a reference to the dataset. Throws ConfigError, naming model.stacks, the dataset and a remedy, where the two
+/// do not fit.
 std::unique_ptr<SampleSource> samples_for(Config const& config, Dataset const& dataset, SampleUse use);
 
 }  // namespace heddle

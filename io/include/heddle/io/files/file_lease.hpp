@@ -21,7 +21,7 @@ class FileLease {
 
   /// Takes the lease, or returns nothing if another process holds it, whose description is then in `holder`. Waits for
   /// the time of expiry if there is a file. `description` has one line. Throws Error if the file cannot be written, at
-  /// once DataError if it is a symbolic link or no regular file.
+  /// once DataError if it is a symbolic link or not a regular file.
   static std::optional<FileLease> take(std::filesystem::path const& path, std::string const& description,
                                        std::string& holder, Times times);
   /// The description of a lease's holder that raises the count within the time of expiry; nothing if there is none.

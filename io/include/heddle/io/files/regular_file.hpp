@@ -7,9 +7,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
-/// Access to the files of a run's directory. A symbolic link is never followed, so that nobody who can write to the
-/// directory chooses a file elsewhere that Heddle then overwrites or reads; nor is a FIFO waited for.
+/// Access to the files of a run's directory. Symbolic links are not followed, because whoever can write to the
+/// directory could otherwise choose a file elsewhere that Heddle overwrites or reads. FIFOs are not waited for.
 namespace heddle {
 
 enum class OutputMode {
@@ -17,12 +18,19 @@ enum class OutputMode {
   create_new  ///< a file that does not exist yet
 };
 
-/// A stream that writes to the file at `path`. Throws DataError if that is a symbolic link or no regular file, Error if
-/// it cannot be opened. Errors of writing set the stream's badbit.
+/// A stream that writes to the file at `path`. Throws DataError if that is a symbolic link or not a regular file, Error
+/// if it cannot be opened. Errors of writing set the stream's badbit.
 std::unique_ptr<std::ostream> open_output(std::filesystem::path const& path, OutputMode mode);
 
+/// Replaces the file by `text` atomically: after a crash or on a full disk (Error) the old one is still complete. On
+/// return the text and its name are on the disk. The file's directory must exist.
+void replace_file(std::filesystem::path const& path, std::string_view text);
+
+/// Makes a directory and its missing parents, on the disk on return. Throws Error if it cannot be made.
+void make_directory(std::filesystem::path const& directory);
+
 /// Reads the file, or its last `max_bytes` if it is longer; nothing if there is no file. Throws DataError if it is a
-/// symbolic link or no regular file, or cannot be read.
+/// symbolic link or not a regular file, or cannot be read.
 std::optional<std::string> read_regular(std::filesystem::path const& path,
                                         std::int64_t max_bytes = std::numeric_limits<std::int64_t>::max());
 

@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -28,18 +29,12 @@ concept Element = std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>
 
 template <Element T>
 constexpr ElementType element_type_of() {
-  if constexpr (std::same_as<T, std::int32_t>) {
-    return ElementType::int32;
-  } else if constexpr (std::same_as<T, std::int64_t>) {
-    return ElementType::int64;
-  } else if constexpr (std::same_as<T, float>) {
-    return ElementType::float32;
-  } else if constexpr (std::same_as<T, double>) {
-    return ElementType::float64;
-  } else if constexpr (std::same_as<T, std::uint16_t>) {
-    return ElementType::uint16;
+  if constexpr (std::floating_point<T>) {
+    return sizeof(T) == 4 ? ElementType::float32 : ElementType::float64;
+  } else if constexpr (std::signed_integral<T>) {
+    return sizeof(T) == 4 ? ElementType::int32 : ElementType::int64;
   } else {
-    return ElementType::uint8;
+    return sizeof(T) == 1 ? ElementType::uint8 : ElementType::uint16;
   }
 }
 
@@ -52,7 +47,7 @@ inline constexpr std::int64_t any_extent = -1;
 /// The shape in the form of messages: "[3, 4]".
 std::string to_string(Extents const& shape);
 
-/// The bytes of an HDF5 file that is not read or written by path: it is in memory, or is verified while it is read.
+/// The bytes of an HDF5 file: on the disk, in memory, or verified while they are read.
 class ByteStore {
  public:
   ByteStore() = default;
@@ -65,6 +60,8 @@ class ByteStore {
   virtual void read(std::int64_t offset, std::span<std::uint8_t> bytes) = 0;
   virtual void write(std::int64_t offset, std::span<std::uint8_t const> bytes) = 0;
   virtual void resize(std::int64_t size) = 0;
+  /// Throws what was wrong with earlier writes and shows only now.
+  virtual void close() {}
 };
 
 /// A file in memory, which takes memory only for pages that were written; other bytes are zero.
@@ -87,11 +84,10 @@ class FileImage final : public ByteStore {
 /// The state that all handles of one file share.
 struct FileState {
   std::string path;
+  std::shared_ptr<ByteStore> bytes;
   bool writable = false;
-  bool close_failed = false;  ///< a handle's destructor could not write its data; File::close reports it
-  int write_error = 0;        ///< errno of the first write that failed; see write_driver.cpp
-  int open_error = 0;
-  std::shared_ptr<ByteStore> bytes = nullptr;  ///< null: the bytes are in the file of that path
+  bool close_failed = false;                 ///< a handle's destructor could not write its data; File::close reports it
+  std::exception_ptr write_error = nullptr;  ///< of the first write that failed; see byte_stores.cpp
 };
 
 /// Owns one HDF5 identifier. Its destructor never throws; a failed close is recorded in the file's state.
@@ -102,17 +98,11 @@ class Handle {
   Handle() = default;
   Handle(std::int64_t id, Closer closer, std::shared_ptr<FileState> file = nullptr)
       : id_(id), closer_(closer), file_(std::move(file)) {}
-  Handle(Handle const&) = delete;
-  Handle& operator=(Handle const&) = delete;
-  Handle(Handle&& other) noexcept
-      : id_(std::exchange(other.id_, -1)), closer_(other.closer_), file_(std::move(other.file_)) {}
+  Handle(Handle&& other) noexcept { *this = std::move(other); }
   Handle& operator=(Handle&& other) noexcept {
-    if (this != &other) {
-      close();
-      id_ = std::exchange(other.id_, -1);
-      closer_ = other.closer_;
-      file_ = std::move(other.file_);
-    }
+    std::swap(id_, other.id_);
+    std::swap(closer_, other.closer_);
+    std::swap(file_, other.file_);
     return *this;
   }
   ~Handle() { close(); }
@@ -132,19 +122,19 @@ class Object {
  public:
   /// The place for messages: "data/train.h5: /source/tokens".
   std::string where() const;
-  std::string const& name() const { return name_; }
+  /// The file's path or name.
+  std::string const& path() const { return file_->path; }
 
-  void set_string_attribute(std::string const& attribute, std::string_view value);
-  void set_integer_attribute(std::string const& attribute, std::int64_t value);
-  void set_unsigned_attribute(std::string const& attribute, std::uint64_t value);
-  void set_real_attribute(std::string const& attribute, double value);
+  void set_attribute(std::string const& attribute, std::string_view value);
+  void set_attribute(std::string const& attribute, std::int64_t value);
+  void set_attribute(std::string const& attribute, std::uint64_t value);
+  void set_attribute(std::string const& attribute, double value);
 
   bool has_attribute(std::string const& attribute) const;
-  /// Throws DataError if the attribute is missing, is no scalar or has another type.
-  std::string string_attribute(std::string const& attribute) const;
-  std::int64_t integer_attribute(std::string const& attribute) const;
-  std::uint64_t unsigned_attribute(std::string const& attribute) const;
-  double real_attribute(std::string const& attribute) const;
+  /// The value, a std::string or a number of one of the types above. Throws DataError if the attribute is missing, is
+  /// not a scalar or has another type.
+  template <class T>
+  T attribute(std::string const& attribute) const;
 
  protected:
   Object(std::shared_ptr<FileState> file, std::string name, Handle handle)
@@ -157,9 +147,19 @@ class Object {
  private:
   void write_attribute(std::string const& attribute, std::int64_t type, void const* value);
   void read_attribute(std::string const& attribute, std::int64_t type, char const* type_name, void* value) const;
+  Handle open_attribute(std::string const& attribute) const;
 };
 
-/// An N-dimensional array of one element type.
+template <>
+std::string Object::attribute(std::string const& attribute) const;
+template <>
+std::int64_t Object::attribute(std::string const& attribute) const;
+template <>
+std::uint64_t Object::attribute(std::string const& attribute) const;
+template <>
+double Object::attribute(std::string const& attribute) const;
+
+/// An N-dimensional array of one element type, row major.
 class Array : public Object {
  public:
   ElementType type() const { return type_; }
@@ -170,34 +170,34 @@ class Array : public Object {
   /// Throws DataError unless the dataset holds `type` and has this shape; an extent may be `any_extent`.
   void expect(ElementType type, Extents const& shape) const;
 
-  /// Reads the whole array, row major. Throws DataError if it does not hold T.
+  /// Reads the whole array. Throws DataError if it does not hold T.
   template <Element T>
   std::vector<T> read() const {
-    return read<T>(Extents(shape_.size(), 0), shape_);
+    return read<T>(0, shape_[0]);
   }
-  /// The hyperslab of `count` elements from `start` along each axis, row major.
+  /// Reads `count` indices of the first axis from `begin` on.
   template <Element T>
-  std::vector<T> read(Extents const& start, Extents const& count) const {
-    std::vector<T> values(static_cast<std::size_t>(check_slab(element_type_of<T>(), start, count)));
-    transfer(start, count, values.data(), nullptr);
+  std::vector<T> read(std::int64_t begin, std::int64_t count) const {
+    std::vector<T> values(static_cast<std::size_t>(elements_of(element_type_of<T>(), begin, count)));
+    transfer(begin, count, values.data(), nullptr);
     return values;
   }
 
+  /// Writes the whole array.
   template <Element T>
   void write(std::span<T const> values) {
-    write<T>(Extents(shape_.size(), 0), shape_, values);
-  }
-  template <Element T>
-  void write(Extents const& start, Extents const& count, std::span<T const> values) {
-    check_length(check_slab(element_type_of<T>(), start, count), values.size());
-    transfer(start, count, nullptr, values.data());
+    write(element_type_of<T>(), 0, values.data(), values.size());
   }
   /// Extends the first axis by whole rows; only for datasets made with create_extendible_array.
   template <Element T>
   void append(std::span<T const> rows) {
-    auto [start, count] = extend(element_type_of<T>(), static_cast<std::int64_t>(rows.size()));
-    transfer(start, count, nullptr, rows.data());
+    append(element_type_of<T>(), rows.data(), rows.size());
   }
+
+  /// The same for the bytes of the elements, whatever their type: bytes = those of `count` indices.
+  void read_bytes(std::int64_t begin, std::int64_t count, std::vector<std::uint8_t>& bytes) const;
+  void write_bytes(std::span<std::uint8_t const> bytes) { write(type_, 0, bytes.data(), elements_in(bytes)); }
+  void append_bytes(std::span<std::uint8_t const> bytes) { append(type_, bytes.data(), elements_in(bytes)); }
 
   /// The offset of a contiguous array's bytes in the file, once written; -1 if there are none (no elements).
   std::int64_t file_offset() const;
@@ -206,10 +206,15 @@ class Array : public Object {
   friend class Group;
   Array(std::shared_ptr<FileState> file, std::string name, Handle handle);
 
-  std::int64_t check_slab(ElementType type, Extents const& start, Extents const& count) const;
-  void check_length(std::int64_t expected, std::size_t given) const;
-  void transfer(Extents const& start, Extents const& count, void* destination, void const* source) const;
-  std::pair<Extents, Extents> extend(ElementType type, std::int64_t elements);
+  std::size_t elements_in(std::span<std::uint8_t const> bytes) const {
+    return bytes.size() / static_cast<std::size_t>(element_bytes(type_));
+  }
+  /// The number of elements of these rows. Throws DataError if they are not in the array or it has another type.
+  std::int64_t elements_of(ElementType type, std::int64_t begin, std::int64_t count) const;
+  void transfer(std::int64_t begin, std::int64_t count, void* destination, void const* source) const;
+  /// Writes all rows from `begin` on.
+  void write(ElementType type, std::int64_t begin, void const* values, std::size_t elements);
+  void append(ElementType type, void const* values, std::size_t elements);
 
   ElementType type_{};
   Extents shape_;
@@ -226,31 +231,28 @@ class Group : public Object {
   Group group(std::string const& name) const;
 
   /// Makes a contiguous array of fixed shape.
-  template <Element T>
-  Array create_array(std::string const& name, Extents const& shape) {
-    return create_array(name, element_type_of<T>(), shape, {});
+  Array create_array(std::string const& name, ElementType type, Extents const& shape) {
+    return create_array(name, type, shape, {}, false);
   }
   /// As above, and writes it.
   template <Element T>
   void write_array(std::string const& name, Extents const& shape, std::span<T const> values) {
-    create_array<T>(name, shape).write(values);
+    create_array(name, element_type_of<T>(), shape).write(values);
   }
   /// Chunked; starts with no rows and grows along the first axis by Array::append. `chunk[0]` is a chunk's number of
   /// rows, `chunk[1..]` are the extents of a row (a 1-D dataset of tokens: `{65536}`).
-  template <Element T>
-  Array create_extendible_array(std::string const& name, Extents const& chunk) {
+  Array create_extendible_array(std::string const& name, ElementType type, Extents const& chunk) {
     Extents shape = chunk;
     shape.at(0) = 0;
-    return create_array(name, element_type_of<T>(), shape, chunk);
+    return create_array(name, type, shape, chunk, false);
   }
   /// Makes a contiguous array of fixed shape that has its place in the file but is not written: others may write its
   /// bytes at its file_offset.
-  template <Element T>
-  Array reserve_array(std::string const& name, Extents const& shape) {
-    return create_array(name, element_type_of<T>(), shape, {}, true);
+  Array reserve_array(std::string const& name, ElementType type, Extents const& shape) {
+    return create_array(name, type, shape, {}, true);
   }
   Array array(std::string const& name) const;
-  /// Writes text as a one-dimensional uint8 dataset, or reads it: at most `most` bytes, more are a DataError.
+  /// Writes text as a one-dimensional uint8 dataset, or reads it: at most `max` bytes, more are a DataError.
   std::string read_bytes(std::string const& name, std::int64_t max = std::int64_t{64} << 20) const;
   void write_bytes(std::string const& name, std::string_view bytes);
 
@@ -259,7 +261,7 @@ class Group : public Object {
 
  private:
   Array create_array(std::string const& name, ElementType type, Extents const& shape, Extents const& chunk,
-                     bool reserve = false);
+                     bool reserve);
   std::string child(std::string const& name) const;
 };
 
@@ -270,12 +272,12 @@ class File : public Group {
   /// path).
   static File create(std::filesystem::path const& path);
 
-  /// Creates a file in `bytes`, which are empty. Arrays of at least `alignment` bytes begin at its multiples; about
+  /// Creates a file in `bytes`, which are empty. Arrays of at least `alignment` bytes start at its multiples; about
   /// `metadata_bytes` of everything else lie together.
   static File create(std::shared_ptr<ByteStore> bytes, std::string const& name, std::int64_t alignment = 1,
                      std::int64_t metadata_bytes = 2048);
 
-  /// Opens read-only. Checks the whole file against the allow-list first (see check_allow_list).
+  /// Opens read-only. Checks the whole file against the allow-list first (see allow_list.cpp).
   static File open(std::filesystem::path const& path);
   /// The same for a file whose bytes are elsewhere; `name` is for messages.
   static File open(std::shared_ptr<ByteStore> bytes, std::string const& name);
@@ -284,10 +286,7 @@ class File : public Group {
   void close();
 
  private:
-  File(std::shared_ptr<FileState> state, Handle file, Handle root)
-      : Group(std::move(state), "/", std::move(root)), handle_of_file_(std::move(file)) {}
-  static File create(std::shared_ptr<FileState> state, Handle const& access);
-  static File open(std::shared_ptr<FileState> state, std::int64_t id, std::int64_t file_bytes);
+  File(std::shared_ptr<FileState> state, Handle file);
 
   Handle handle_of_file_;
 };

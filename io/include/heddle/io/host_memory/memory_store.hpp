@@ -44,7 +44,7 @@ class MemoryStore {
   std::filesystem::path const& directory() const { return directory_; }
 
   /// Throws an Error with ExitCode::bad_config unless the root is a directory that has, on each host, room for
-  /// `checkpoints` of these tensors, beside what is there but counting that which belongs to this run.
+  /// `checkpoints` of these tensors. The space that this run already uses there counts as free.
   void require_room(std::vector<StreamedTensor> const& tensors, std::int64_t writers, int checkpoints) const;
 
   /// Writes a checkpoint and removes older ones. `writers`: how many ranks write tensors; 0: up to four on each host.
@@ -52,8 +52,8 @@ class MemoryStore {
   /// unchanged.
   MemoryCheckpoint commit(CheckpointContents const& contents, TensorStream& tensors, std::int64_t writers);
 
-  /// The newest one of which every file has a whole copy on some host; newer ones are reported, on rank 0, with the
-  /// reason why they have not.
+  /// The newest checkpoint of which every file has a complete copy on some host; newer ones are reported, on rank 0,
+  /// with the reason why they have not.
   std::optional<Checkpoint> newest_verified(CheckpointStore::Report const& report) const;
 
   /// Removes what a directory of the same name, but another identity, has left on these hosts.
@@ -62,7 +62,6 @@ class MemoryStore {
   void remove() const;
 
  private:
-  std::vector<int> choose_writers(std::int64_t writers) const;
   void make_own_directory() const;
   /// Copies the files of tensors to the buddies of their hosts.
   void copy_to_buddies(std::filesystem::path const& place, MemoryCheckpoint const& made) const;

@@ -9,6 +9,8 @@
 
 namespace heddle {
 
+class TextBytes;
+
 /// The treatment of lines that are not UTF-8.
 enum class InvalidUtf8 : std::uint8_t {
   fail,     ///< an error that names file, line and byte
@@ -18,7 +20,7 @@ enum class InvalidUtf8 : std::uint8_t {
 
 /// Reads a text line by line, plain or gzip (recognised by the first bytes, not by the name), in bounded memory, and
 /// returns each line as soon as its end is there. A line ends with "\n" or "\r\n", the last one also with "\r" or
-/// nothing; a byte-order mark at the very beginning is dropped.
+/// nothing; a byte-order mark at the start of the text is dropped.
 class LineReader {
  public:
   /// The longest line allowed; a file with a longer one is not "one sentence a line".
@@ -42,22 +44,32 @@ class LineReader {
   bool next(std::string& line);
 
   /// The number of lines read so far, which is the number (from 1) of the latest line.
-  int64_t line_number() const noexcept;
+  int64_t line_number() const noexcept { return lines_; }
 
   /// The bytes read so far of the file on the disk (compressed for gzip), for progress reports.
   int64_t file_position() const noexcept;
 
   /// The lines so far that were not UTF-8.
-  InvalidLines invalid_lines() const noexcept;
+  InvalidLines invalid_lines() const noexcept { return invalid_; }
   /// Whether the latest line was one of them.
-  bool repaired() const noexcept;
+  bool repaired() const noexcept { return repaired_; }
 
   /// Whether somebody types the text.
   bool is_terminal() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  [[noreturn]] void fail(std::string const& what) const;
+  bool refill();
+  void check_utf8(std::string& line);
+
+  std::filesystem::path path_;
+  InvalidUtf8 invalid_utf8_;
+  std::unique_ptr<TextBytes> bytes_;
+  std::vector<char> buffer_;
+  std::string_view rest_;  ///< of the buffer
+  int64_t lines_ = 0;
+  InvalidLines invalid_;
+  bool repaired_ = false;
 };
 
 /// The offset of the first byte that is not part of well-formed UTF-8 (no surrogates, nothing overlong, nothing above

@@ -19,15 +19,15 @@ struct TokenizerTraining {
   int64_t vocabulary_size = 10000;               ///< pieces, the four special ones included
   std::string type = "bpe";                      ///< "bpe" or "unigram"
   bool mask_token = false;                       ///< one more special piece, <mask>
-  double character_coverage = 1.0;               ///< share of the text's characters that get their own piece
   InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< of the texts; skip: such lines are not learned from
-  int64_t sample_bytes = int64_t{64} << 20;      ///< the most text that is kept in memory; of more, an even sample
+  int64_t sample_bytes =
+      int64_t{64} << 20;  ///< at most this much text is kept in memory: an even sample of a longer one
 };
 
 /// Converts text to token ids and back: a SentencePiece model as a value (copies share it; it never changes).
 class Tokenizer {
  public:
-  /// Throws DataError when the bytes are no SentencePiece model or have no begin or end piece.
+  /// Throws DataError when the bytes are not a SentencePiece model or have no unknown, begin or end piece.
   static Tokenizer from_model(std::string model_bytes);
 
   /// Learns a model, the same for the same texts on every run. Special ids: padding 0, unknown 1, begin 2, end 3.
@@ -45,12 +45,8 @@ class Tokenizer {
   std::string piece(int32_t id) const;
 
   int32_t size() const noexcept;
-  int32_t begin_id() const noexcept;
-  int32_t end_id() const noexcept;
-  int32_t unknown_id() const noexcept;
-  int32_t pad_id() const noexcept;  ///< -1 when the model has none (Heddle computes no padding)
-  /// All of them; there is a mask where a piece is called <mask>.
-  SpecialIds special_ids() const;
+  /// There is a mask where a piece is called <mask>.
+  SpecialIds const& special_ids() const noexcept;
 
   /// The serialised model, as SentencePiece's own tools read it.
   std::string const& model() const noexcept;
