@@ -241,10 +241,11 @@ void Trainer::print_start() {
     texts_.say(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
                            setup_.directory.string()));
   }
-  texts_.say(fmt::format("{} parameters, training on {}{}", readable_count(whole_model_->elements()), samples_->words(),
-                         batches_->totals().left_out > 0 ? fmt::format(" ({} left out: longer than model.max_length)",
-                                                                       readable_count(batches_->totals().left_out))
-                                                         : ""));
+  texts_.say(fmt::format(
+      "{} parameters, training on {}{}", readable_count(whole_model_->elements()), samples_->describe(),
+      batches_->totals().left_out > 0
+          ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(batches_->totals().left_out))
+          : ""));
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
     texts_.say(fmt::format(
@@ -313,8 +314,7 @@ StepReport Trainer::train_step() {
       state_.epoch = reader_->epoch();
       state_.position = reader_->position();
       state_.tokens += batch.tokens().all;
-      return {state_.step,        outcome.result.loss, rate, outcome.result.gradient_norm, batch.tokens(),
-              outcome.result.nll, batches_->epochs()};
+      return {state_.step, outcome.result, rate, batch.tokens(), batches_->epochs()};
     }
   }
 }
@@ -388,7 +388,7 @@ void Trainer::after_step(StepReport const& report) {
   }
   if (speaks()) {
     log_->step(report, validation);
-    if (auto const rise = loss_watch_.add(report.step, report.loss)) {
+    if (auto const rise = loss_watch_.add(report.step, report.result.loss)) {
       texts_.warn(*rise);
     }
     bool const look = validation && !warned_of_attention_ && state_.step > config_.optimizer.warmup_steps;
