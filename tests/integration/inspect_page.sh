@@ -42,7 +42,7 @@ page nothing.html run
 data nothing.html '"model" not in page and any("--source" in note for note in page["notes"])' || fail "a run without data"
 mv gone data
 page data.html data
-data data.html 'len(page["datasets"]) == 2 and page["datasets"][0]["pack"]["sides"][1]["lengths"]' || fail "datasets"
+data data.html 'len(page["datasets"]) == 2 and page["datasets"][0]["sides"][1]["histogram"]' || fail "datasets"
 
 # A run of 10,000 steps, each with a line.
 mkdir long
@@ -64,12 +64,12 @@ data long.html '(lambda m: m["unreadable"] == 0 and m["series"]["valid_loss"]["n
 "$HEDDLE" train run.toml --set 'model.stacks=["decoder"]' --set run.directory=decoder --set data.train=lines/train.h5 --set data.valid=lines/valid.h5 \
   --set model.max_length=40 --set model.decoder.self_attention.window=5 --set model.positions=alibi --set train.steps=2 > log 2>&1 || fail "train a decoder"
 page lines.html lines
-data lines.html '[side["name"] for each in page["datasets"] for side in each["pack"]["sides"]] == 2 * ["lines, before they are joined"]' || fail "lines"
+data lines.html '[side["name"] for each in page["datasets"] for side in each["sides"]] == 2 * ["line"]' || fail "lines"
 head -n 2 pairs.tsv | cut -f 1 > alone.txt
 page decoder.html decoder --pairs alone.txt
-data decoder.html 'page["dataset"]["pack"]["sides"][0]["name"] == "lines, joined to at most 40 tokens"' || fail "the pack's name"
-data decoder.html 'all(20 < length <= 40 for length in page["dataset"]["pack"]["sides"][0]["lengths"][:-1])' || fail "lines are not joined"
-data decoder.html '[mask["mask"] for mask in page["model"]["masks"]] == ["window of 5 tokens before"]' || fail "the words of a window"
+data decoder.html 'page["pack"][0]["name"] == "lines, joined to at most 40 tokens"' || fail "the pack's name"
+data decoder.html 'all(20 < length <= 40 for length in page["pack"][0]["lengths"][:-1])' || fail "lines are not joined"
+data decoder.html '[mask["mask"] for mask in page["model"]["masks"]] == ["window(5, 0)"]' || fail "the name of a window"
 data decoder.html '[(bias["first_column"], bias["matrix"]["columns"]) for bias in page["model"]["positions"]] == [(-39, 40)]' || fail "a bias of hidden keys"
 
 expect() { # expect CODE PATTERN ARGUMENTS...
@@ -90,7 +90,7 @@ expect 65 'data: has datasets, not a run; --compare takes the directory of a run
 expect 65 'data/train.h5: is a file' run --compare data/train.h5 --html x.html
 expect 65 'long: the run has no checkpoint yet; with --html PAGE its curves are drawn' long
 grep -q 'long/metrics.jsonl: valid_loss is not finite from step 10,001 on$' log || fail "inspect hides a divergence"
-expect 64 'has one stack, which reads a text without a translation' decoder --source one --target eins --html x.html
+expect 64 'has one stack, which reads text without a translation' decoder --source one --target eins --html x.html
 expect 64 'has one stack' decoder --pairs pairs.tsv --html x.html
 expect 65 'has no sentences' run --pairs /dev/null --html x.html
 expect 65 'nowhere: there is no such directory' run --compare nowhere --html x.html

@@ -33,7 +33,7 @@ grep -Eq "measured( +[0-9.,]+){7}$" log.txt || fail "no measured memory"
 grep -Eq "^tensor\.all_reduce +[1-9][0-9,]* .* [1-9][0-9,]* " log.txt || fail "no table of communication"
 grep -Eq "^parallel efficiency: [0-9.]+ % = load balance [0-9.]+ % x communication [0-9.]+ %" log.txt || fail "no efficiency"
 grep -q "^slowest: rank [01] on $(hostname); the other ranks waited" log.txt || fail "the slowest rank is not named"
-grep -Eq '^step 40/40  epoch [0-9]+\.[0-9]{2}  loss [0-9.]+  unsmoothed [0-9.]+  lr ' log.txt || fail "log.txt has no progress"
+grep -Eq '^step 40/40  loss [0-9.]+  lr .*  epoch [0-9]+\.[0-9]{2}  unsmoothed [0-9.]+  .* tokens/s  [0-9.]+ s left' log.txt || fail "log.txt has no progress"
 grep -q '^done: step 40' log.txt || fail "log.txt has no verdict"
 
 grep -Eq '^[1-9][0-9]*,[0-9]{3} parameters, training on [1-9],[0-9]{3} sentence pairs' log || fail "numbers are not in groups of three digits"
@@ -125,7 +125,7 @@ for answer in 0 ''; do
   [ "$(inspected "$answer")" = "unknown (no counters; sacct knows no energy of step 17.3)" ] || fail "an energy of '$answer' is known"
 done
 
-# SIGUSR1 is acknowledged at once, and the command that goes on is printed.
+# SIGUSR1 is acknowledged at once, and the command that resumes is printed.
 "${train[@]}" --set run.directory=signalled --set train.steps=100000 --trace 1 > log 2>&1 &
 victim=$!
 wait_for_step signalled 5
@@ -135,6 +135,6 @@ wait "$victim" || code=$?
 [ "$code" -eq 75 ] || fail "SIGUSR1: exit code $code"
 grep -Eq "^heddle: SIGUSR1 in step [0-9,]+: a checkpoint is written after this step" log || fail "SIGUSR1 is not acknowledged"
 grep -Eq "^stopped by SIGUSR1 after step [0-9,]+ of 100,000" log || fail "it is not said why it stopped"
-grep -q "^to go on: heddle train run.toml --set run.directory=signalled --set train.steps=100000$" log || fail "no command that goes on"
+grep -q "^to resume: heddle train run.toml --set run.directory=signalled --set train.steps=100000$" log || fail "no command that resumes"
 grep -q '"state":"stopped by SIGUSR1"' signalled/report.json || fail "the report does not say why it stopped"
 echo "report: all as promised"

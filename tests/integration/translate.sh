@@ -170,7 +170,7 @@ grep -q '2,000 sentence pairs' shown && grep -q 'vocabulary: joint, 120 pieces' 
 first=$(sed -n 1p demo/train.de)
 grep -qx "  target: $first" shown || { cat shown; fail "the first pair is not shown"; }
 "$HEDDLE" inspect run --parameters > shown
-grep -q '3 checkpoints: .*(best)' shown && grep -q '^step 30; ' shown && grep -q '^d_model = 32$' shown &&
+grep -q '3 checkpoints: .*(best)' shown && grep -q '^step: 30$' shown && grep -q '^d_model = 32$' shown &&
   grep -q '^embedding.weight  *\[120, 32\]' shown || { cat shown; fail "inspect run"; }
 expect 65 'there is no such file or directory' "$HEDDLE" inspect nowhere
 expect 65 'run.toml' "$HEDDLE" inspect run.toml

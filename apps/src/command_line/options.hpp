@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/verbosity.hpp"
+#include "report/warning.hpp"
 
 namespace heddle {
 

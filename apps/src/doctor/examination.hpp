@@ -15,11 +15,11 @@ struct Finding {
 
   Kind kind = Kind::good;
   std::string subject;  ///< "threads"
-  std::string found;    ///< in words
+  std::string found;    ///< the state, as text
   std::string remedy;   ///< of a failed check or a warning; otherwise empty
 };
 
-/// The places that an examination looks at; tests have their own.
+/// The places to examine; tests have their own.
 struct ExaminedPlaces {
   std::filesystem::path root = "/";           ///< of proc and sys
   std::filesystem::path directory = ".";      ///< in which runs would be made

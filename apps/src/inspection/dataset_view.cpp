@@ -4,80 +4,76 @@
 
 #include <algorithm>
 #include <heddle/core/base/readable.hpp>
-#include <string>
+#include <numeric>
 #include <utility>
 
 namespace heddle {
 namespace {
 
-constexpr std::int64_t packed_tokens = 512;  ///< of the longer side
-
 struct DatasetSide {
   char const* name;
   SampleLength length;
+  char const* tokens;
 };
 
 std::vector<DatasetSide> sides_of(Dataset const& dataset) {
-  return dataset.has_lines()
-             ? std::vector<DatasetSide>{{"line", SampleLength::line}}
-             : std::vector<DatasetSide>{{"source", SampleLength::source}, {"target", SampleLength::target}};
+  return dataset.has_lines() ? std::vector<DatasetSide>{{"line", SampleLength::line, "tokens"}}
+                             : std::vector<DatasetSide>{{"source", SampleLength::source, "source tokens"},
+                                                        {"target", SampleLength::target, "target tokens"}};
 }
 
-/// At most 40 bins of equal width: [first length, last length, samples].
-boost::json::array histogram(LengthCounts const& lengths) {
-  constexpr std::int64_t max = 40;
+/// The length that `share` of the samples do not exceed.
+std::int64_t quantile(LengthCounts const& lengths, double share) {
+  auto const samples = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0},
+                                       [](std::int64_t sum, auto const& one) { return sum + one.second; });
+  auto left = static_cast<std::int64_t>(share * static_cast<double>(samples - 1));
+  return std::ranges::find_if(lengths, [&](auto const& one) { return (left -= one.second) < 0; })->first;
+}
+
+struct LengthBin {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t samples = 0;
+};
+
+/// At most `max` bins of equal width up to the 99th percentile, and one more for longer samples.
+std::vector<LengthBin> length_bins(LengthCounts const& lengths, std::int64_t max) {
+  std::int64_t const common = quantile(lengths, 0.99);
   std::int64_t const longest = lengths.rbegin()->first;
-  std::int64_t const width = (longest + max - 1) / max;
-  std::vector<std::int64_t> counts(static_cast<std::size_t>((longest + width - 1) / width));
-  for (auto const& [length, samples] : lengths) {
-    counts[static_cast<std::size_t>((length - 1) / width)] += samples;
+  std::int64_t const width = (common + max - 1) / max;
+  std::vector<LengthBin> bins;
+  for (std::int64_t first = 1; first <= common; first += width) {
+    bins.push_back({first, std::min(first + width - 1, longest)});
   }
-  boost::json::array bins;
-  for (std::size_t bin = 0; bin < counts.size(); ++bin) {
-    auto const first = static_cast<std::int64_t>(bin) * width + 1;
-    bins.push_back(boost::json::array{first, first + width - 1, counts[bin]});
+  if (bins.back().last < longest) {
+    bins.push_back({bins.back().last + 1, longest});
+  }
+  for (auto const& [length, samples] : lengths) {
+    std::ranges::lower_bound(bins, length, {}, &LengthBin::last)->samples += samples;
   }
   return bins;
 }
 
-/// A side of a pack and the lengths of its sequences.
-struct PackedSide {
-  std::string name;
-  boost::json::array lengths = {};
-};
-
-boost::json::object to_json(std::vector<PackedSide> sides) {
-  boost::json::array packed;
-  for (PackedSide& side : sides) {
-    packed.push_back({{"name", side.name}, {"lengths", std::move(side.lengths)}});
+/// Five numbers and a histogram.
+std::string describe_lengths(LengthCounts const& lengths, double mean) {
+  constexpr std::int64_t bins = 10;
+  constexpr std::int64_t bar = 50;
+  auto const all = length_bins(lengths, bins);
+  std::int64_t const max = std::ranges::max_element(all, {}, &LengthBin::samples)->samples;
+  std::string text = fmt::format("min {}, median {}, mean {:.1f}, 99 % up to {}, max {}\n",
+                                 readable_count(lengths.begin()->first), readable_count(quantile(lengths, 0.5)), mean,
+                                 readable_count(quantile(lengths, 0.99)), readable_count(lengths.rbegin()->first));
+  for (auto const& [first, last, inside] : all) {
+    std::string const range =
+        first == last ? readable_count(first) : fmt::format("{} - {}", readable_count(first), readable_count(last));
+    text += fmt::format("  {:>13} {:>11}  {}\n", range, readable_count(inside),
+                        std::string(static_cast<std::size_t>((inside * bar + max - 1) / max), '#'));
   }
-  return {{"sides", std::move(packed)}};
+  return text;
 }
 
-/// The lengths of the first samples that together have packed_tokens on their longer side, with the end token.
-boost::json::object pack_of_dataset(Dataset const& dataset, std::vector<DatasetSide> const& sides) {
-  std::vector<PackedSide> packed;
-  for (DatasetSide const& side : sides) {
-    packed.push_back({dataset.has_lines() ? "lines, before they are joined" : side.name});
-  }
-  std::int64_t tokens = 0;
-  for (std::int64_t index = 0; index < dataset.size(); ++index) {
-    std::int64_t longer = 0;
-    for (DatasetSide const& side : sides) {
-      longer = std::max(longer, dataset.length(side.length, index) + 1);
-    }
-    if (index > 0 && tokens + longer > packed_tokens) {
-      break;
-    }
-    tokens += longer;
-    for (std::size_t side = 0; side < sides.size(); ++side) {
-      packed[side].lengths.emplace_back(dataset.length(sides[side].length, index) + 1);
-    }
-  }
-  return to_json(std::move(packed));
-}
-
-boost::json::array example_text(Dataset const& dataset, std::int64_t index) {
+/// The texts of a sample's sides.
+std::vector<std::string> texts_of(Dataset const& dataset, std::int64_t index) {
   if (dataset.has_lines()) {
     return {dataset.source_tokenizer().decode(dataset.line(index))};
   }
@@ -85,12 +81,80 @@ boost::json::array example_text(Dataset const& dataset, std::int64_t index) {
           dataset.target_tokenizer().decode(dataset.target(index))};
 }
 
+/// Passes the indices of at most `count` samples, evenly spread, to `visit`.
+template <class Visit>
+void for_each_example(Dataset const& dataset, std::int64_t count, Visit const& visit) {
+  std::int64_t const shown = std::min(count, dataset.size());
+  for (std::int64_t example = 0; example < shown; ++example) {
+    visit(example * dataset.size() / shown);
+  }
+}
+
 }  // namespace
 
-boost::json::object pack_of_samples(SampleSource const& samples, Dataset const& dataset, std::int64_t max_length) {
-  std::string const joined = fmt::format("lines, joined to at most {} tokens", readable_count(max_length));
-  PackedSide source{dataset.has_lines() ? joined : "source"};
-  PackedSide target{dataset.has_lines() ? joined : "target"};
+std::string describe(Vocabulary const& vocabulary, std::string const& digest, bool has_lines) {
+  auto const special = [](Tokenizer const& tokenizer) {
+    std::int32_t const mask = tokenizer.special_ids().mask;
+    return fmt::format("{} pieces (padding {}, unknown {}, begin {}, end {}{})", readable_count(tokenizer.size()),
+                       tokenizer.pad_id(), tokenizer.unknown_id(), tokenizer.begin_id(), tokenizer.end_id(),
+                       mask == SpecialIds::absent ? "" : fmt::format(", mask {}", mask));
+  };
+  std::string const sizes =
+      vocabulary.joint()
+          ? fmt::format("vocabulary: {}{}", has_lines ? "" : "joint, ", special(vocabulary.source))
+          : fmt::format("vocabularies: source {}; target {}", special(vocabulary.source), special(vocabulary.target));
+  return fmt::format("{}\nvocabulary digest: {}\n", sizes, digest);
+}
+
+std::string describe(Dataset const& dataset, std::int64_t samples) {
+  auto const sides = sides_of(dataset);
+  std::string lengths;
+  std::vector<std::string> tokens;
+  for (DatasetSide const& side : sides) {
+    std::int64_t const count = dataset.tokens(side.length);
+    tokens.push_back(fmt::format("{} {}", readable_count(count), side.tokens));
+    lengths += fmt::format("{} in a {}: {}", side.tokens, dataset.has_lines() ? "line" : "sentence",
+                           describe_lengths(dataset.lengths(side.length),
+                                            static_cast<double>(count) / static_cast<double>(dataset.size())));
+  }
+  std::string text = fmt::format(
+      "{} {}, {}\ndigest: {}\n{}{}", readable_count(dataset.size()), dataset.content(), fmt::join(tokens, " and "),
+      dataset.digest(), describe(dataset.vocabulary(), dataset.vocabulary_digest(), dataset.has_lines()), lengths);
+  for_each_example(dataset, samples, [&](std::int64_t index) {
+    text += fmt::format("{} {}\n", dataset.has_lines() ? "line" : "pair", readable_count(index));
+    auto const texts = texts_of(dataset, index);
+    for (std::size_t side = 0; side < texts.size(); ++side) {
+      text += fmt::format("  {}{}\n", dataset.has_lines() ? "" : fmt::format("{}: ", sides[side].name), texts[side]);
+    }
+  });
+  return text;
+}
+
+boost::json::object to_json(Dataset const& dataset, std::int64_t samples) {
+  constexpr std::int64_t max_bins = 40;
+  boost::json::array sides;
+  for (DatasetSide const& side : sides_of(dataset)) {
+    boost::json::array histogram;
+    for (auto const& [first, last, inside] : length_bins(dataset.lengths(side.length), max_bins)) {
+      histogram.push_back(boost::json::array{first, last, inside});
+    }
+    sides.push_back(
+        {{"name", side.name}, {"tokens", dataset.tokens(side.length)}, {"histogram", std::move(histogram)}});
+  }
+  boost::json::array examples;
+  for_each_example(dataset, samples,
+                   [&](std::int64_t index) { examples.push_back(boost::json::value_from(texts_of(dataset, index))); });
+  return {{"name", dataset.name()},
+          {"content", dataset.content()},
+          {"samples", dataset.size()},
+          {"sides", std::move(sides)},
+          {"examples", std::move(examples)}};
+}
+
+boost::json::array pack_of_samples(SampleSource const& samples, Dataset const& dataset, std::int64_t max_length) {
+  constexpr std::int64_t packed_tokens = 512;  // of the longer side
+  boost::json::array source;
+  boost::json::array target;
   SampleCost all;
   for (std::int64_t const index : samples.window(0, 0)) {
     SampleCost const cost = samples.cost(0, index);
@@ -102,54 +166,35 @@ boost::json::object pack_of_samples(SampleSource const& samples, Dataset const& 
     }
     all.source += cost.source;
     all.target += cost.target;
-    source.lengths.emplace_back(cost.source);
-    target.lengths.emplace_back(cost.target);
+    source.emplace_back(cost.source);
+    target.emplace_back(cost.target);
   }
-  std::vector<PackedSide> sides;
+  std::string const joined = fmt::format("lines, joined to at most {} tokens", readable_count(max_length));
+  boost::json::array sides;
   if (all.source > 0) {
-    sides.push_back(std::move(source));
+    sides.push_back({{"name", dataset.has_lines() ? joined : "source"}, {"lengths", std::move(source)}});
   }
   if (all.target > 0) {
-    sides.push_back(std::move(target));
+    sides.push_back({{"name", dataset.has_lines() ? joined : "target"}, {"lengths", std::move(target)}});
   }
-  return to_json(std::move(sides));
-}
-
-boost::json::object to_json(Dataset const& dataset, std::int64_t examples) {
-  auto const sides = sides_of(dataset);
-  boost::json::array side_entries;
-  for (DatasetSide const& side : sides) {
-    side_entries.push_back({{"name", side.name},
-                            {"tokens", dataset.tokens(side.length)},
-                            {"histogram", histogram(dataset.lengths(side.length))}});
-  }
-  std::int64_t const shown = std::min(examples, dataset.size());
-  boost::json::array texts;
-  for (std::int64_t example = 0; example < shown; ++example) {
-    texts.push_back(example_text(dataset, example * dataset.size() / shown));
-  }
-  return {{"name", dataset.name()},       {"content", dataset.content()},
-          {"samples", dataset.size()},    {"sides", std::move(side_entries)},
-          {"examples", std::move(texts)}, {"pack", pack_of_dataset(dataset, sides)}};
+  return sides;
 }
 
 std::vector<SentenceText> example_sentences(Dataset const& dataset, std::size_t count) {
   constexpr std::int64_t searched = 500;
   constexpr std::int64_t shortest = 6;
   constexpr std::int64_t longest = 20;
-  std::vector<SentenceText> texts;
-  for (std::int64_t index = 0; index < std::min(searched, dataset.size()) && texts.size() < count; ++index) {
+  std::vector<SentenceText> sentences;
+  for (std::int64_t index = 0; index < std::min(searched, dataset.size()) && sentences.size() < count; ++index) {
     std::int64_t const length = dataset.has_lines() ? dataset.length(SampleLength::line, index)
                                                     : std::max(dataset.length(SampleLength::source, index),
                                                                dataset.length(SampleLength::target, index));
     if (length >= shortest && length <= longest) {
-      texts.push_back(dataset.has_lines()
-                          ? SentenceText{dataset.source_tokenizer().decode(dataset.line(index)), std::nullopt}
-                          : SentenceText{dataset.source_tokenizer().decode(dataset.source(index)),
-                                         dataset.target_tokenizer().decode(dataset.target(index))});
+      auto const texts = texts_of(dataset, index);
+      sentences.push_back({texts.front(), texts.size() > 1 ? std::optional(texts.back()) : std::nullopt});
     }
   }
-  return texts;
+  return sentences;
 }
 
 }  // namespace heddle

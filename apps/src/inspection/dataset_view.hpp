@@ -3,22 +3,27 @@
 #include <boost/json.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
+#include <string>
 #include <vector>
 
 #include "inspection/model/model_view.hpp"
 
 namespace heddle {
 
-/// {"name", "content", "samples", "sides": [{"name", "tokens", "histogram": [[from, to, samples]]}], "examples":
-/// [[text, …]], "pack": {"sides": [{"name", "lengths"}]}}: the pack is that of the first samples, of a text's lines
-/// before they are joined.
-boost::json::object to_json(Dataset const& dataset, std::int64_t examples);
+/// Sizes, vocabulary, lengths and `samples` samples, evenly spread over the dataset, as text.
+std::string describe(Dataset const& dataset, std::int64_t samples);
+/// Numbers of pieces and special ids; then the digest.
+std::string describe(Vocabulary const& vocabulary, std::string const& digest, bool has_lines = false);
 
-/// {"sides": [{"name", "lengths"}]}: the first samples as a model of this max_length reads them, lines joined to
-/// sequences. `samples` are those of the dataset (samples_for); their longer ones are left out, as in training.
-boost::json::object pack_of_samples(SampleSource const& samples, Dataset const& dataset, std::int64_t max_length);
+/// {"name", "content", "samples", "sides": [{"name", "tokens", "histogram": [[first length, last length, samples]]}],
+/// "examples": [[text, …]]}
+boost::json::object to_json(Dataset const& dataset, std::int64_t samples);
 
-/// Short samples from the beginning of a dataset, at most `count`.
+/// [{"name", "lengths"}]: the sides of a pack of the first samples as a model of this max_length reads them, lines
+/// joined to sequences. `samples` are those of the dataset (samples_for); longer ones are left out, as in training.
+boost::json::array pack_of_samples(SampleSource const& samples, Dataset const& dataset, std::int64_t max_length);
+
+/// Short samples from the start of a dataset, at most `count`.
 std::vector<SentenceText> example_sentences(Dataset const& dataset, std::size_t count);
 
 }  // namespace heddle

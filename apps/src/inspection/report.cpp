@@ -48,66 +48,51 @@ void require_targets_are_read(HtmlReportOptions const& options, Config const& co
       std::ranges::any_of(options.sentences, [](SentenceText const& text) { return text.target.has_value(); });
   if (given && config.model.stacks.size() == 1 && !reads_pairs) {
     throw UsageError(
-        "inspect: the model has one stack, which reads a text without a translation; give --source without --target, "
+        "inspect: the model has one stack, which reads text without a translation; give --source without --target, "
         "and --pairs with lines without a tab");
   }
 }
 
-/// Replaces the dataset's pack by the one that the model's training makes.
-void add_pack(boost::json::object& data, Config const& config, Dataset const& dataset, bool prefixes, Notes& notes) {
+/// The sides of a pack of the dataset as the model reads it; null and a note where the dataset is not of its kind.
+boost::json::value pack_of(Config const& config, Dataset const& dataset, bool prefixes, Notes& notes) {
   try {
     auto const samples = samples_for(config, dataset, {.training = false, .prefixes = prefixes});
-    data["dataset"].as_object()["pack"] = pack_of_samples(*samples, dataset, config.model.max_length);
+    return pack_of_samples(*samples, dataset, config.model.max_length);
   } catch (Error const& error) {
-    notes.push_back(fmt::format("the pack is not that of the model: {}", error.what()));
+    notes.push_back(fmt::format("no pack is shown: {}", error.what()));
+    return nullptr;
   }
 }
 
-/// The model; without sentences given by the user, nothing and a note where it cannot be opened, unless its plug-ins
-/// are not trusted.
-std::optional<ModelView> open_model(HtmlReportOptions const& options, RunView const& run, Notes& notes) {
-  TrainedModelOptions model;
-  model.checkpoint = run.checkpoint->directory().string();
-  model.plugins = options.plugins;
-  model.trust_plugins = options.trust_plugins;
-  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
-  try {
-    return ModelView::open(model, report);
-  } catch (UntrustedPluginsError const&) {
-    throw;
-  } catch (Error const& error) {
-    if (!options.sentences.empty()) {
-      throw;
-    }
-    notes.push_back(fmt::format("the model cannot be computed with here: {}", error.what()));
-    return std::nullopt;
-  }
-}
-
-/// Adds the run's dataset and what the model makes of sentences.
+/// Adds the run's dataset, and the model's attention and search for sentences. Without sentences given by the user, a
+/// note where the model cannot be computed with, unless its plug-ins are not trusted.
 void add_model(boost::json::object& data, HtmlReportOptions const& options, RunView const& run, Notes& notes) {
   std::vector<SentenceText> sentences = options.sentences;
-  auto const dataset = data_of(*run.config, notes);
+  Config const config = *run.config();
+  auto const dataset = data_of(config, notes);
   if (dataset) {
-    data["dataset"] = to_json(*dataset, options.examples);
+    data["datasets"] = boost::json::array{to_json(*dataset, options.examples)};
     if (sentences.empty()) {
       sentences = example_sentences(*dataset, example_pairs);
     }
   }
   if (sentences.empty()) {
     notes.emplace_back("attention needs sentences: give --source and --target, or --pairs");
-  }
-  auto view = sentences.empty() ? std::nullopt : open_model(options, run, notes);
-  bool const prefixes = view && view->description().needs_prefixes();
-  if (dataset) {
-    add_pack(data, *run.config, *dataset, prefixes, notes);
-  }
-  if (!view) {
     return;
   }
-  require_targets_are_read(options, *run.config, prefixes && !(dataset && dataset->has_lines()));
+  TrainedModelOptions model;
+  model.checkpoint = run.checkpoint->directory().string();
+  model.plugins = options.plugins;
+  model.trust_plugins = options.trust_plugins;
+  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
   try {
-    data["model"] = view->to_json(sentences, options.beam_size, notes);
+    ModelView view = ModelView::open(model, report);
+    bool const prefixes = view.description().needs_prefixes();
+    data["pack"] = dataset ? pack_of(config, *dataset, prefixes, notes) : nullptr;
+    require_targets_are_read(options, config, prefixes && !(dataset && dataset->has_lines()));
+    data["model"] = view.to_json(sentences, options.beam_size, notes);
+  } catch (UntrustedPluginsError const&) {
+    throw;
   } catch (Error const& error) {
     if (!options.sentences.empty()) {
       throw;
@@ -121,8 +106,8 @@ void add_comparison(boost::json::object& data, boost::json::array& runs, HtmlRep
   RunView const other = open_run(options.compare, options.which);
   runs.push_back(to_json(other, notes));
   boost::json::array rows;
-  if (run.config && other.config) {
-    for (ConfigDifference const& difference : differences(*run.config, *other.config)) {
+  if (run.checkpoint && other.checkpoint) {
+    for (ConfigDifference const& difference : differences(*run.config(), *other.config())) {
       rows.push_back(boost::json::array{difference.key, difference.before, difference.after});
     }
   }
@@ -147,24 +132,20 @@ void add_run(boost::json::object& data, HtmlReportOptions const& options, Notes&
 
 }  // namespace
 
-boost::json::object collect_report(HtmlReportOptions const& options) {
+std::string html_report(HtmlReportOptions const& options) {
   boost::json::object data{{"version", HEDDLE_VERSION}, {"path", options.path}};
   Notes notes;
   if (options.datasets.empty()) {
     add_run(data, options, notes);
   } else {
     boost::json::array datasets;
-    for (std::string const& path : options.datasets) {
-      datasets.push_back(to_json(Dataset::open(fs::path(path)), options.examples));
+    for (fs::path const& path : options.datasets) {
+      datasets.push_back(to_json(Dataset::open(path), options.examples));
     }
     data["datasets"] = std::move(datasets);
   }
   data["notes"] = boost::json::value_from(notes);
-  return data;
-}
-
-std::string html_report(HtmlReportOptions const& options) {
-  return assemble_page(fmt::format("{} - Heddle", options.path), collect_report(options));
+  return assemble_page(fmt::format("{} - Heddle", options.path), data);
 }
 
 }  // namespace heddle

@@ -13,7 +13,6 @@
 
 #include "plan_session.hpp"
 #include "report/run_words.hpp"
-#include "report/warning.hpp"
 #include "run_directory/run_directory.hpp"
 #include "training/checkpoint.hpp"
 

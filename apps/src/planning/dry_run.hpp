@@ -7,7 +7,7 @@
 #include <heddle/core/layers/registries.hpp>
 #include <optional>
 
-#include "report/verbosity.hpp"
+#include "report/warning.hpp"
 
 namespace heddle {
 

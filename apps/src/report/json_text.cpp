@@ -69,4 +69,20 @@ std::string json_text(json::value const& value) {
   return text;
 }
 
+double number_of(json::object const& object, std::string_view key) {
+  auto const* const value = object.if_contains(key);
+  return value != nullptr && value->is_number() ? value->to_number<double>() : 0;
+}
+
+std::string_view text_of(json::object const& object, std::string_view key) {
+  auto const* const value = object.if_contains(key);
+  return value != nullptr && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
+}
+
+json::object const& object_of(json::object const& object, std::string_view key) {
+  static json::object const none;
+  auto const* const value = object.if_contains(key);
+  return value != nullptr && value->is_object() ? value->get_object() : none;
+}
+
 }  // namespace heddle

@@ -1,12 +1,22 @@
 #pragma once
 
-#include <boost/json/value.hpp>
+#include <boost/json/object.hpp>
 #include <string>
+#include <string_view>
 
 namespace heddle {
 
-/// The value as JSON, the one form in which Heddle's files have it: a number is the shortest text that reads back as
-/// the same double ("3.6", "1e-9"), and null where it is not finite, because JSON has no such numbers.
+/// The value as JSON, in the one form of Heddle's files: a number is the shortest text that reads back as the same
+/// double ("3.6", "1e-9"), and null where it is not finite, because JSON has no such numbers.
 std::string json_text(boost::json::value const& value);
+
+// Values of JSON objects by key. The objects are read from files, which may hold anything.
+
+/// The number there; 0 if there is none.
+double number_of(boost::json::object const& object, std::string_view key);
+/// The string there, which lives as long as the object; "" if there is none.
+std::string_view text_of(boost::json::object const& object, std::string_view key);
+/// The object there, which lives as long as the outer one; an empty one if there is none.
+boost::json::object const& object_of(boost::json::object const& object, std::string_view key);
 
 }  // namespace heddle

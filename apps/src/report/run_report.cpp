@@ -4,15 +4,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <cstdlib>
 #include <ctime>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/index_range.hpp>
 #include <heddle/core/measure/peaks.hpp>
+#include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/dist/report/efficiency.hpp>
 #include <heddle/dist/report/mesh_report.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <numeric>
 #include <set>
 #include <utility>
+
+#include "json_text.hpp"
 
 namespace heddle {
 
@@ -20,53 +27,164 @@ namespace {
 
 namespace json = boost::json;
 
+constexpr std::array axes{MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor};
 constexpr auto between_energy_samples = std::chrono::seconds(20);
 /// The peak takes up to three seconds to measure.
 constexpr double seconds_worth_a_peak = 60;
 
-/// The bytes and seconds of each group on this rank.
-std::array<GroupFacts, traffic_groups> by_group(TrafficByGroup const& traffic,
-                                                std::map<std::string, double> const& seconds) {
-  std::array<GroupFacts, traffic_groups> groups{};
-  for (std::size_t group = 0; group < traffic_groups; ++group) {
-    std::string const prefix = fmt::format("{}.", traffic_group_name(group));
-    for (Traffic const& verb : traffic[group]) {
-      groups[group].bytes += verb.bytes;
-    }
-    for (auto const& [name, spent] : seconds) {
-      if (name.starts_with(prefix)) {
-        groups[group].seconds = groups[group].seconds.value_or(0) + spent;
+json::array range(IndexRange const& of) {
+  return {of.begin, of.end};
+}
+
+/// null stands for a number that is not known, which a positive one is.
+json::value known(double value) {
+  return value > 0 ? json::value(value) : json::value(nullptr);
+}
+
+/// The step of a Slurm job in which this process runs; its step is null outside of steps, for example by `mpirun` in a
+/// job's script. null outside of Slurm.
+json::value own_slurm_step() {
+  char const* const job = std::getenv("SLURM_JOB_ID");
+  char const* const step = std::getenv("SLURM_STEP_ID");
+  auto const has = [](char const* text) { return text != nullptr && *text != '\0'; };
+  return has(job) ? json::value(json::object{{"job", job}, {"step", has(step) ? json::value(step) : json::value()}})
+                  : json::value();
+}
+
+json::object layout_of(RunReport::Setup const& setup, std::size_t ranks) {
+  json::object object{{"ranks", ranks}};
+  for (MeshAxis const axis : axes) {
+    object[name_of(axis)] = setup.parallel.mesh.size(axis);
+  }
+  ParallelConfig const& parallel = setup.config.parallel;
+  object["pipeline_schedule"] = name_of(parallel.pipeline_schedule);
+  object["context_mode"] = name_of(parallel.context_mode);
+  object["sequence_parallel"] = parallel.sequence_parallel;
+  object["shard_optimizer"] = parallel.shard_optimizer;
+  return object;
+}
+
+json::array stages_of(RunReport::Setup const& setup, ModelDescription const& model) {
+  PipelinePlan const plan = plan_pipeline(model, setup.config.parallel, setup.vocabulary.target);
+  std::vector<double> const shares = cost_shares(plan, model, setup.vocabulary.target);
+  json::array stages;
+  for (std::size_t stage = 0; stage < plan.parts.size(); ++stage) {
+    json::array parts;
+    json::array words;
+    for (IndexRange const& layers : plan.parts[stage]) {
+      json::object part;
+      for (std::size_t stack = 0; stack < model.stacks.size(); ++stack) {
+        part[model.stacks[stack].name] = range(model.range_in(stack, layers));
       }
+      parts.emplace_back(std::move(part));
+      words.emplace_back(describe(layers, model));
+    }
+    stages.push_back(json::object{{"parts", parts}, {"words", words}, {"cost_share", shares[stage]}});
+  }
+  return stages;
+}
+
+/// A rank's place and parts, before training.
+json::object rank_of(RunReport::Setup const& setup, std::vector<std::string> const& hosts, int rank) {
+  Mesh const& mesh = setup.parallel.mesh;
+  Mesh const place({mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), mesh.size(MeshAxis::context),
+                    mesh.size(MeshAxis::tensor)},
+                   rank, static_cast<int>(hosts.size()));
+  json::object object{{"rank", rank}, {"host", hosts[static_cast<std::size_t>(rank)]}};
+  for (MeshAxis const axis : axes) {
+    object[name_of(axis)] = place.coordinate(axis);
+  }
+  auto const part = [&](std::int64_t count) {
+    return range(share(count, place.coordinate(MeshAxis::tensor), place.size(MeshAxis::tensor)));
+  };
+  object["heads"] = part(setup.config.model.heads);
+  object["d_ff"] = part(setup.config.model.d_ff);
+  object["source_vocabulary"] = part(setup.vocabulary.source);
+  object["target_vocabulary"] = part(setup.vocabulary.target);
+  int const context = place.size(MeshAxis::context);
+  int const chunk = place.coordinate(MeshAxis::context);
+  object["chunks"] = context > 1 ? json::value(json::array{chunk, 2 * context - 1 - chunk}) : json::value(nullptr);
+  object["memory"] = json::object{{"planned", nullptr}, {"measured", nullptr}, {"resident", nullptr}};
+  object["seconds"] = nullptr;
+  object["communication"] = json::object();
+  return object;
+}
+
+json::object bytes(MemoryUse const& use) {
+  return {{"parameters", use.parameters}, {"gradients", use.gradients},     {"moments", use.moments},
+          {"kernels", use.kernels},       {"activations", use.activations}, {"total", use.total()}};
+}
+
+/// A rank's bytes and seconds by group: no seconds where it was in none of the group's verbs during a step.
+json::object by_group(TrafficByGroup const& traffic, std::map<std::string, double> const& by_verb) {
+  json::object groups;
+  for (std::size_t group = 0; group < traffic_groups; ++group) {
+    std::int64_t sum = 0;
+    for (Traffic const& verb : traffic[group]) {
+      sum += verb.bytes;
+    }
+    double seconds = 0;
+    for (auto const& [name, spent] : by_verb) {
+      seconds += name.starts_with(fmt::format("{}.", traffic_group_name(group))) ? spent : 0;
+    }
+    if (sum > 0) {
+      groups[traffic_group_name(group)] = json::object{{"bytes", sum}, {"seconds", known(seconds)}};
     }
   }
   return groups;
 }
 
-bool is_first_on_host(std::vector<std::string> const& hosts, int rank) {
-  auto const own = hosts.begin() + rank;
-  return std::find(hosts.begin(), own, *own) == own;
+/// The communication of all ranks, by group and verb.
+json::object all_communication(TrafficByGroup const& traffic, std::vector<json::object> const& measured) {
+  json::object object;
+  for_each_traffic(traffic, [&](std::string const& name, Traffic const& each) {
+    double seconds = 0;
+    for (json::object const& rank : measured) {
+      seconds += number_of(object_of(rank, "by_verb"), name);
+    }
+    object[name] = json::object{{"operations", each.operations}, {"bytes", each.bytes}, {"seconds", known(seconds)}};
+  });
+  return object;
+}
+
+std::vector<json::object> gather_objects(Communicator const& world, json::object const& own) {
+  std::vector<json::object> objects;
+  for (std::string const& text : gather_texts(world, json_text(own))) {
+    objects.push_back(json::parse(text).as_object());
+  }
+  return objects;
 }
 
 }  // namespace
 
 RunReport::RunReport(Setup const& setup)
     : setup_(setup),
-      facts_{.config = setup_.config,
-             .model = describe_model(setup.config.model, setup.registries.layers),
-             .plan = {},
-             .mesh = setup.parallel.mesh,
-             .vocabulary = setup.vocabulary,
-             .hosts = gather_hosts(setup.parallel.world),
-             .ranks = {},
-             .kernels = {},
-             .program = setup.program,
-             .command = setup.command,
-             .started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
-             .slurm = own_slurm_step()},
-      first_on_host_(is_first_on_host(facts_.hosts, setup.parallel.world.rank())) {
-  facts_.plan = plan_pipeline(facts_.model, setup.config.parallel, setup.vocabulary.target);
-  facts_.ranks.resize(facts_.hosts.size());
-  std::string const layout = describe_mesh(setup.config, facts_.model, facts_.mesh, setup.vocabulary, facts_.hosts);
+      model_(describe_model(setup.config.model, setup.registries.layers)),
+      hosts_(gather_hosts(setup.parallel.world)) {
+  auto const own = hosts_.begin() + setup.parallel.world.rank();
+  first_on_host_ = std::find(hosts_.begin(), own, *own) == own;
+  json::array ranks;
+  for (std::size_t rank = 0; rank < hosts_.size(); ++rank) {
+    ranks.emplace_back(rank_of(setup, hosts_, static_cast<int>(rank)));
+  }
+  json_ = {{"version", 1},
+           {"program", setup.program},
+           {"command", setup.command},
+           {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+           {"state", "training"},
+           {"slurm", own_slurm_step()},
+           {"parameters", 0},
+           {"layout", layout_of(setup, hosts_.size())},
+           {"stages", stages_of(setup, model_)},
+           {"ranks", std::move(ranks)},
+           {"communication", json::object()},
+           {"kernels", json::array()},
+           {"training", nullptr},
+           {"efficiency", nullptr},
+           {"energy", nullptr},
+           {"reference", nullptr},
+           {"best", nullptr}};
+  std::string const layout = describe_mesh(setup.config, model_, setup.parallel.mesh, setup.vocabulary, hosts_);
   std::size_t const end = layout.find('\n') + 1;
   layout_line_ = layout.substr(0, end);
   std::size_t const warning = std::min(layout.find("warning: "), layout.size());
@@ -88,10 +206,13 @@ RunReport RunReport::gather(Setup const& setup, PlannedPacks const& packs) {
   }
   auto const planned = gather_memory(world, {.predicted = report.plan_.use, .measured = {}});
   for (std::size_t rank = 0; rank < planned.size(); ++rank) {
-    report.facts_.ranks[rank].memory = planned[rank];
+    report.json_.at("ranks").at(rank).at("memory").as_object()["planned"] = bytes(planned[rank].predicted);
   }
   report.memory_ = describe_prediction(planned) + failure;
-  report.facts_.kernels = report.plan_.kernels;
+  for (SelectedKernel const& kernel : report.plan_.kernels) {
+    report.json_["kernels"].as_array().push_back(json::object{
+        {"operation", kernel.operation}, {"problem", kernel.problem}, {"implementation", kernel.implementation}});
+  }
   return report;
 }
 
@@ -103,157 +224,174 @@ void RunReport::compare_with(std::filesystem::path const& report) {
       return;
     }
     json::object const& old = value.as_object();
-    auto const ranks = static_cast<std::int64_t>(old.at("ranks").as_array().size());
-    std::optional<Reference> reference;
-    if (json::object const* const earlier = old.at("reference").if_object()) {
-      reference = {earlier->at("ranks").as_int64(), earlier->at("computing_seconds_per_token").to_number<double>()};
-    }
-    if (old.at("training").is_object() && (!reference || ranks < reference->ranks)) {
+    json::array const& ranks = old.at("ranks").as_array();
+    json::object const& earlier = object_of(old, "reference");
+    json_["reference"] = old.at("reference");
+    if (old.at("training").is_object() &&
+        (earlier.empty() || static_cast<double>(ranks.size()) < number_of(earlier, "ranks"))) {
       double computing = 0;
-      for (json::value const& rank : old.at("ranks").as_array()) {
+      for (json::value const& rank : ranks) {
         computing += rank.at("seconds").at("computing").to_number<double>();
       }
-      reference = {ranks, computing / old.at("training").at("tokens").to_number<double>()};
+      double const tokens = old.at("training").at("tokens").to_number<double>();
+      json_["reference"] = json::object{{"ranks", ranks.size()}, {"computing_seconds_per_token", computing / tokens}};
     }
-    facts_.reference = reference;
   } catch (std::exception const&) {
-    // A file of another version, or a damaged one: nothing is known.
+    json_["reference"] = nullptr;  // a file of another version, or a damaged one: nothing is known
   }
 }
 
 void RunReport::count_step(std::int64_t step, BatchTokens const& tokens) {
   auto const now = std::chrono::steady_clock::now();
-  if (!facts_.training) {
-    facts_.training.emplace(TrainingFacts{.first_step = step, .tokens_of_first = tokens.all});
+  if (!steps_) {
+    steps_ = {.first = step, .tokens_of_first = tokens.all};
     if (first_on_host_) {
       energy_.emplace();  // the first step itself is not measured
       sampled_ = now;
     }
   }
-  facts_.training->last_step = step;
-  facts_.training->tokens += tokens.all;
-  tokens_.all += tokens.all;
-  tokens_.target += tokens.target;
+  steps_->last = step;
+  steps_->tokens.all += tokens.all;
+  steps_->tokens.target += tokens.target;
   if (energy_ && now - sampled_ >= between_energy_samples) {
     energy_->sample();
     sampled_ = now;
   }
 }
 
-void RunReport::gather_ranks(TrainingEngine& engine, StepTimes const& times) {
-  RankFacts own{.memory = {plan_.use, measure_memory(engine), peak_resident_bytes()},
-                .seconds = times.seconds(),
-                .communication = by_group(own_traffic_, times.by_verb())};
-  facts_.ranks = gather_values(setup_.parallel.world, own);
-  std::vector<StepTimes::Seconds> seconds;
-  for (RankFacts const& rank : facts_.ranks) {
-    seconds.push_back(rank.seconds);
+double RunReport::measure_peak(Execution& execution, double seconds) const {
+  if (seconds < seconds_worth_a_peak) {
+    return 0;
   }
-  facts_.training->seconds = seconds.front().all;
-  facts_.training->seconds_of_first = seconds.front().first;
-  facts_.efficiency = efficiency_of(seconds);
+  setup_.parallel.world.barrier();  // all measure at the same time, as they compute in training
+  return measure_matmul_peak(setup_.registries.kernels, execution, dtype_of(setup_.config.train.precision))
+      .operations_per_second;
 }
 
-void RunReport::gather_traffic(StepTimes const& times) {
-  Communicator const& world = setup_.parallel.world;
-  facts_.traffic = sum_over_ranks(world, own_traffic_);
-  auto const own = times.by_verb();
-  std::vector<double> seconds;
-  std::vector<double> timed;  // 1 where this rank was in the verb during a step
-  for (std::size_t group = 0; group < traffic_groups; ++group) {
-    for (std::size_t verb = 0; verb < verbs; ++verb) {
-      auto const found = own.find(fmt::format("{}.{}", traffic_group_name(group), name_of(static_cast<Verb>(verb))));
-      seconds.push_back(found == own.end() ? 0 : found->second);
-      timed.push_back(found == own.end() ? 0 : 1);
-    }
-  }
-  seconds = sums_of(world, seconds);
-  timed = sums_of(world, timed);
-  for (std::size_t index = 0; index < seconds.size(); ++index) {
-    if (timed[index] > 0) {
-      facts_.seconds[index / verbs][index % verbs] = seconds[index];
-    }
-  }
+json::object RunReport::own_measurements(StepTimes const& times, double peak) const {
+  StepTimes::Seconds const seconds = times.seconds();
+  auto const by_verb = times.by_verb();
+  return {{"seconds",
+           {{"steps", seconds.all},
+            {"computing", seconds.computing()},
+            {"communicating", seconds.communicating},
+            {"data", seconds.data}}},
+          {"communication", by_group(own_traffic_, by_verb)},
+          {"by_verb", json::value_from(by_verb)},
+          {"peak", peak},
+          {"joules", energy_ ? energy_->joules() : 0},
+          {"source", energy_ ? energy_->source() : ""},
+          {"reason", energy_ ? energy_->reason() : ""}};
 }
 
-void RunReport::measure_peak(Execution& execution) {
-  if (facts_.training->seconds < seconds_worth_a_peak) {  // of rank 0, on every rank
-    return;
-  }
-  Communicator const& world = setup_.parallel.world;
-  world.barrier();  // all measure at the same time, as they compute in training
-  double const peak = measure_matmul_peak(setup_.registries.kernels, execution, dtype_of(setup_.config.train.precision))
-                          .operations_per_second;
-  auto const peaks = gather_values(world, peak);
-  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    facts_.ranks[rank].peak = peaks[rank];
+void RunReport::set_ranks(std::vector<json::object> const& measured, std::vector<MemoryReport> const& memory) {
+  for (std::size_t rank = 0; rank < measured.size(); ++rank) {
+    json::object& own = json_["ranks"].as_array()[rank].as_object();
+    own["seconds"] = measured[rank].at("seconds");
+    own["communication"] = measured[rank].at("communication");
+    own["memory"] =
+        json::object{{"planned", bytes(memory[rank].predicted)},
+                     {"measured", bytes(memory[rank].measured)},
+                     {"resident", memory[rank].resident > 0 ? json::value(memory[rank].resident) : json::value()}};
   }
 }
 
-void RunReport::gather_energy() {
-  std::string source;
-  std::string reason;
+void RunReport::set_training(StepTimes::Seconds const& seconds) {
+  // The first step, which also warms up, is left out of the rate where there are others.
+  bool const warm = steps_->last > steps_->first;
+  auto const tokens = static_cast<double>(steps_->tokens.all - (warm ? steps_->tokens_of_first : 0));
+  json_["training"] = json::object{{"first_step", steps_->first},
+                                   {"last_step", steps_->last},
+                                   {"tokens", steps_->tokens.all},
+                                   {"seconds", seconds.all},
+                                   {"tokens_per_second", tokens / (seconds.all - (warm ? seconds.first : 0))}};
+}
+
+void RunReport::set_efficiency(std::vector<StepTimes::Seconds> const& seconds, double operations, double peak) {
+  Efficiency const found = efficiency_of(seconds);
+  double computing = 0;
+  for (StepTimes::Seconds const& rank : seconds) {
+    computing += rank.computing();
+  }
+  json::object const& reference = object_of(json_, "reference");
+  double const scaling =
+      number_of(reference, "ranks") < static_cast<double>(hosts_.size())
+          ? number_of(reference, "computing_seconds_per_token") * static_cast<double>(steps_->tokens.all) / computing
+          : 0;
+  double const rate = operations / seconds.front().all;
+  json_["efficiency"] = json::object{{"load_balance", found.load_balance},
+                                     {"communication", found.communication},
+                                     {"parallel", found.parallel},
+                                     {"computation_scaling", known(scaling)},
+                                     {"model_operations_per_second", rate},
+                                     {"peak_operations_per_second", known(peak)},
+                                     {"model_utilisation", known(peak > 0 ? rate / peak : 0)},
+                                     {"slowest",
+                                      {{"rank", found.slowest},
+                                       {"host", hosts_[static_cast<std::size_t>(found.slowest)]},
+                                       {"seconds", found.waited_less}}}};
+}
+
+void RunReport::set_energy(std::vector<json::object> const& measured) {
   double joules = 0;
-  if (energy_) {
-    energy_->sample();
-    source = energy_->source();
-    reason = energy_->reason();
-    joules = energy_->joules();
+  std::set<std::string_view> sources;
+  std::string reason = steps_->last > steps_->first ? "" : "one step is too short to measure";
+  for (std::size_t rank = 0; rank < measured.size(); ++rank) {
+    joules += number_of(measured[rank], "joules");
+    sources.insert(text_of(measured[rank], "source"));
+    if (std::string_view const unknown = text_of(measured[rank], "reason"); reason.empty() && !unknown.empty()) {
+      reason = fmt::format("on {}: {}", hosts_[rank], unknown);
+    }
   }
-  Communicator const& world = setup_.parallel.world;
-  auto const sources = gather_texts(world, source);
-  auto const reasons = gather_texts(world, reason);
-  double const sum = sums_of(world, std::vector{joules}).front();
-  auto const unknown = std::ranges::find_if(reasons, [](std::string const& each) { return !each.empty(); });
-  if (facts_.training->steps() < 2) {
-    facts_.no_energy = "one step is too short to measure";
-  } else if (unknown == reasons.end()) {
-    facts_.joules = sum;
-    std::set<std::string> different(sources.begin(), sources.end());
-    different.erase("");  // of ranks that measure nothing
-    facts_.energy_source = fmt::format("{}", fmt::join(different, " and "));
+  sources.erase("");  // of ranks that measure nothing
+  auto const tokens = static_cast<double>(steps_->tokens.all - steps_->tokens_of_first);
+  json::object energy{
+      {"joules", nullptr}, {"joules_per_million_tokens", nullptr}, {"source", nullptr}, {"reason", nullptr}};
+  if (reason.empty()) {
+    energy["joules"] = joules;
+    energy["joules_per_million_tokens"] = 1e6 * joules / tokens;
+    energy["source"] = fmt::format("{}", fmt::join(sources, " and "));
   } else {
-    facts_.no_energy =
-        fmt::format("on {}: {}", facts_.hosts[static_cast<std::size_t>(unknown - reasons.begin())], *unknown);
+    energy["reason"] = reason;
   }
-}
-
-double RunReport::seconds_per_token() const {
-  double const computing =
-      std::accumulate(facts_.ranks.begin(), facts_.ranks.end(), 0.0,
-                      [](double sum, RankFacts const& rank) { return sum + rank.seconds.computing(); });
-  return computing / static_cast<double>(facts_.training->tokens);
+  json_["energy"] = std::move(energy);
 }
 
 void RunReport::conclude(Outcome const& outcome) {
-  facts_.state = outcome.state;
-  facts_.best_step = outcome.best_step;
-  facts_.best_valid_loss = outcome.best_valid_loss;
+  json_["state"] = outcome.state;
+  json_["best"] = outcome.best_step == 0
+                      ? json::value()
+                      : json::value(json::object{{"step", outcome.best_step}, {"valid_loss", outcome.best_valid_loss}});
 }
 
 std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,
                            Outcome const& outcome) {
+  Communicator const& world = setup_.parallel.world;
   own_traffic_ = traffic_of(setup_.parallel);  // before the report's own messages
-  gather_energy();
-  gather_ranks(engine, times);
-  gather_traffic(times);
-  measure_peak(execution);
-  bool const both = facts_.model.stacks.size() > 1;
-  auto const all = static_cast<double>(tokens_.all);
-  auto const target = static_cast<double>(tokens_.target);
-  facts_.training->operations =
-      training_operations(facts_.model, facts_.vocabulary.target,
-                          both ? std::vector{all - target, target} : std::vector{all}, typical_length);
-  if (facts_.reference && facts_.reference->ranks < static_cast<std::int64_t>(facts_.hosts.size())) {
-    facts_.computation_scaling = facts_.reference->computing_seconds_per_token / seconds_per_token();
+  if (energy_) {
+    energy_->sample();
   }
+  auto const seconds = gather_values(world, times.seconds());
+  auto const memory = gather_memory(world, {plan_.use, measure_memory(engine), peak_resident_bytes()});
+  auto const traffic = sum_over_ranks(world, own_traffic_);
+  auto const measured = gather_objects(world, own_measurements(times, measure_peak(execution, seconds.front().all)));
+  double peak = 0;
+  for (json::object const& rank : measured) {
+    peak += number_of(rank, "peak");
+  }
+  auto const all = static_cast<double>(steps_->tokens.all);
+  auto const target = static_cast<double>(steps_->tokens.target);
+  set_ranks(measured, memory);
+  set_training(seconds.front());
+  set_efficiency(seconds,
+                 training_operations(model_, setup_.vocabulary.target,
+                                     model_.stacks.size() > 1 ? std::vector{all - target, target} : std::vector{all},
+                                     typical_length),
+                 peak);
+  set_energy(measured);
+  json_["communication"] = all_communication(traffic, measured);
   conclude(outcome);
-  std::vector<MemoryReport> memory;
-  for (RankFacts const& rank : facts_.ranks) {
-    memory.push_back(rank.memory);
-  }
-  return describe_memory(memory) +
-         (facts_.hosts.size() > 1 ? describe_traffic("rank 0", own_traffic_, facts_.traffic) : "");
+  return describe_memory(memory) + (hosts_.size() > 1 ? describe_traffic("rank 0", own_traffic_, traffic) : "");
 }
 
 }  // namespace heddle

@@ -1,14 +1,17 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <chrono>
 #include <filesystem>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/measure/energy.hpp>
+#include <heddle/core/model/description.hpp>
+#include <heddle/dist/planning/memory_plan.hpp>
+#include <heddle/dist/report/traffic_report.hpp>
+#include <heddle/dist/trace/step_times.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <optional>
 #include <string>
-
-#include "run_facts.hpp"
 
 namespace heddle {
 
@@ -29,9 +32,12 @@ class RunReport {
   /// outlive the report.
   static RunReport gather(Setup const& setup, PlannedPacks const& packs);
 
+  ModelDescription const& model() const { return model_; }
+  /// The content of report.json, as docs/run-directory.md describes it.
+  boost::json::object const& json() const { return json_; }
   /// The memory that this rank will need at most; zeros if it could not be predicted.
   MemoryPlan const& plan() const { return plan_; }
-  /// The mesh in one line, with warnings if there are any.
+  /// The mesh in one line.
   std::string const& layout_line() const { return layout_line_; }
   /// Of tensor groups that span hosts; "" where none does.
   std::string const& layout_warning() const { return layout_warning_; }
@@ -44,42 +50,53 @@ class RunReport {
   void compare_with(std::filesystem::path const& report);
   /// Counts a step, and reads the energy counters now and then.
   void count_step(std::int64_t step, BatchTokens const& tokens);
-  void set_parameters(std::int64_t elements) { facts_.parameters = elements; }
+  void set_parameters(std::int64_t elements) { json_["parameters"] = elements; }
 
   struct Outcome {
     std::string state;  ///< "done"
     std::int64_t best_step = 0;
     double best_valid_loss = 0;
   };
-  /// Gathers what the ranks measured; at least one step was made. `typical_length` is that of a sample. Returns tables
-  /// of memory and traffic.
+  /// Gathers the measurements of all ranks; at least one step was made. `typical_length` is that of a sample. Returns
+  /// tables of memory and traffic.
   std::string end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,
                   Outcome const& outcome);
 
   /// Sets how the run ended. `end` does, too.
   void conclude(Outcome const& outcome);
 
-  RunFacts const& facts() const { return facts_; }
-
  private:
+  /// The steps of this start.
+  struct Steps {
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+    BatchTokens tokens{};
+    std::int64_t tokens_of_first = 0;
+  };
+
   explicit RunReport(Setup const& setup);
 
-  void gather_ranks(TrainingEngine& engine, StepTimes const& times);
-  void gather_traffic(StepTimes const& times);
-  void measure_peak(Execution& execution);
-  void gather_energy();
-  /// Computing, of all ranks together.
-  double seconds_per_token() const;
+  /// The operations per second of this rank's large matrix products; 0 after a start that was too short to measure
+  /// them.
+  double measure_peak(Execution& execution, double seconds) const;
+  /// This rank's measurements: its "seconds" and "communication", as in the report, and others that the report sums up.
+  boost::json::object own_measurements(StepTimes const& times, double peak) const;
+  void set_ranks(std::vector<boost::json::object> const& measured, std::vector<MemoryReport> const& memory);
+  void set_training(StepTimes::Seconds const& seconds);
+  void set_efficiency(std::vector<StepTimes::Seconds> const& seconds, double operations, double peak);
+  void set_energy(std::vector<boost::json::object> const& measured);
 
   Setup setup_;
-  RunFacts facts_;
+  ModelDescription model_;
+  std::vector<std::string> hosts_;  ///< by rank
+  boost::json::object json_;
   MemoryPlan plan_;
   std::string layout_line_;
   std::string layout_warning_;
   std::string layout_table_;
   std::string memory_;
   TrafficByGroup own_traffic_{};
-  BatchTokens tokens_;  ///< of all steps
+  std::optional<Steps> steps_;
   bool first_on_host_;
   std::optional<EnergyMeter> energy_;  ///< where this rank is its host's first, from the first step
   std::chrono::steady_clock::time_point sampled_;

@@ -2,27 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <boost/json.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <string_view>
+#include <utility>
+
+#include "json_text.hpp"
 
 namespace heddle {
 
 namespace {
-
-constexpr std::size_t line_length = 110;
-
-/// Adds to the last line of `text`, or begins another one, indented.
-void add_to_line(std::string& text, std::size_t& line_begin, std::string const& piece) {
-  if (text.size() - line_begin + piece.size() + 2 > line_length) {
-    text += ",\n  ";
-    line_begin = text.size() - 2;
-  } else {
-    text += ", ";
-  }
-  text += piece;
-}
 
 std::string quoted_for_shell(std::string const& argument) {
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
@@ -63,13 +53,26 @@ std::string best_line(Ending const& ending) {
   return text;
 }
 
-std::string speed_line(RunFacts const& facts) {
-  std::string text = fmt::format("speed: {} tokens/s", readable_count(facts.training->tokens_per_second()));
-  if (auto const utilisation = facts.model_utilisation()) {
-    text += fmt::format(", {:.1f} % of the peak", 100 * *utilisation);
+/// A share as "71.3 %", or `unknown` where the report does not know it.
+std::string percent(boost::json::object const& efficiency, char const* key, int digits = 1,
+                    char const* unknown = "unknown") {
+  double const share = number_of(efficiency, key);
+  return share > 0 ? fmt::format("{:.{}f} %", 100 * share, digits) : unknown;
+}
+
+std::size_t rank_count(boost::json::object const& report) {
+  return report.at("ranks").as_array().size();
+}
+
+std::string speed_line(boost::json::object const& report) {
+  boost::json::object const& efficiency = object_of(report, "efficiency");
+  std::string text =
+      fmt::format("speed: {} tokens/s", readable_count(number_of(object_of(report, "training"), "tokens_per_second")));
+  if (number_of(efficiency, "model_utilisation") > 0) {
+    text += fmt::format(", {} of the peak", percent(efficiency, "model_utilisation"));
   }
-  if (facts.hosts.size() > 1) {
-    text += fmt::format(", parallel efficiency {:.0f} %", 100 * facts.efficiency->parallel);
+  if (rank_count(report) > 1) {
+    text += fmt::format(", parallel efficiency {}", percent(efficiency, "parallel", 0));
   }
   return text + "; report.json and log.txt have more\n";
 }
@@ -84,18 +87,12 @@ std::string to_go_further(Ending const& ending) {
 std::string describe_changes(Config const& config) {
   std::string text;
   std::string section;
-  std::size_t line_begin = 0;
   for (ConfigDifference const& difference : differences(Config(), config)) {
     std::size_t const dot = difference.key.find('.');
-    std::string const piece = fmt::format("{} = {}", difference.key.substr(dot + 1), difference.after);
-    if (difference.key.substr(0, dot) == section) {
-      add_to_line(text, line_begin, piece);
-      continue;
-    }
-    section = difference.key.substr(0, dot);
-    text += text.empty() ? "" : "\n";
-    line_begin = text.size();
-    text += fmt::format("[{}] {}", section, piece);
+    std::string const key = difference.key.substr(dot + 1);
+    bool const same_section = difference.key.substr(0, dot) == std::exchange(section, difference.key.substr(0, dot));
+    text += same_section ? ", " : fmt::format("{}[{}] ", text.empty() ? "" : "\n", section);
+    text += fmt::format("{} = {}", key, difference.after);
   }
   return text.empty() ? text : text + "\n";
 }
@@ -120,14 +117,46 @@ std::string left_out_warning(std::string const& key, SampleTotals const& totals,
       readable_count(totals.left_out + totals.usable), max_length);
 }
 
-std::string verdict(Ending const& ending, ModelDescription const& model, RunFacts const* facts) {
+std::string describe_energy(boost::json::object const& report) {
+  boost::json::object const& energy = object_of(report, "energy");
+  double const joules = number_of(energy, "joules");
+  if (!(joules > 0)) {
+    std::string_view const reason = text_of(energy, "reason");
+    return fmt::format("unknown ({})", reason.empty() ? "this start has not ended" : reason);
+  }
+  double const rate = number_of(energy, "joules_per_million_tokens");
+  return fmt::format("{} J{} ({})", readable_count(joules),
+                     rate > 0 ? fmt::format(", {} J per million tokens", readable_decimal(rate, 1)) : "",
+                     text_of(energy, "source"));
+}
+
+std::string describe_speed(boost::json::object const& report) {
+  boost::json::object const& efficiency = object_of(report, "efficiency");
+  std::string text =
+      fmt::format("speed: {} tokens/s; matrix products of the model: {} GFLOP/s, {} of the peak\n",
+                  readable_count(number_of(object_of(report, "training"), "tokens_per_second")),
+                  readable_decimal(1e-9 * number_of(efficiency, "model_operations_per_second"), 1),
+                  percent(efficiency, "model_utilisation", 1, "an unknown share (measured after a minute)"));
+  if (rank_count(report) > 1) {
+    boost::json::object const& slowest = object_of(efficiency, "slowest");
+    text += fmt::format(
+        "parallel efficiency: {} = load balance {} x communication {}; computation scaling: {}\n"
+        "slowest: rank {} on {}; the other ranks waited {:.1f} s more than it, on average\n",
+        percent(efficiency, "parallel"), percent(efficiency, "load_balance"), percent(efficiency, "communication"),
+        percent(efficiency, "computation_scaling", 1, "unknown (no start with fewer ranks)"),
+        number_of(slowest, "rank"), text_of(slowest, "host"), number_of(slowest, "seconds"));
+  }
+  return text + fmt::format("energy: {}\n", describe_energy(report));
+}
+
+std::string verdict(Ending const& ending, ModelDescription const& model, boost::json::object const* report) {
   bool const more = ending.how.starts_with("stopped by");
   std::string text = fmt::format("{}{} step {} of {}, {} tokens, {} of training\n", ending.how, more ? " after" : ":",
                                  readable_count(ending.step), readable_count(ending.steps),
                                  readable_count(ending.tokens), readable_duration(ending.seconds));
-  text += facts == nullptr ? "" : speed_line(*facts);
+  text += report == nullptr ? "" : speed_line(*report);
   text += fmt::format("checkpoint: {}\n", ending.checkpoint.string());
-  text += more ? fmt::format("to go on: {}", ending.command)
+  text += more ? fmt::format("to resume: {}", ending.command)
                : fmt::format("to use it: {}; to train longer: {}", use_of(ending, model), to_go_further(ending));
   return text + best_line(ending);
 }

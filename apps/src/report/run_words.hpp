@@ -1,6 +1,8 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <filesystem>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/description.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
 #include <optional>
@@ -8,11 +10,10 @@
 #include <vector>
 
 #include "run_directory/training_log.hpp"
-#include "run_facts.hpp"
 
 namespace heddle {
 
-/// The keys that differ from their defaults, a line or more for each section: "[train] steps = 50, seed = 2\n".
+/// The keys that differ from their defaults, a line for each section: "[train] steps = 50, seed = 2\n".
 std::string describe_changes(Config const& config);
 
 /// The command line that starts `heddle COMMAND ARGUMENTS` again: with the launcher, if there is one, and quoted for a
@@ -39,11 +40,17 @@ struct Ending {
 /// `key` is the dataset's: "data.train".
 std::string left_out_warning(std::string const& key, SampleTotals const& totals, std::int64_t max_length);
 
-/// The last lines of a run: where it ended and why, the speed if `facts` are given, the checkpoint, the command that
-/// goes on, and the best loss and BLEU.
-std::string verdict(Ending const& ending, ModelDescription const& model, RunFacts const* facts);
+/// The energy in a report.json as text: "1,234 J, 5.6 J per million tokens (RAPL)" or "unknown (…)".
+std::string describe_energy(boost::json::object const& report);
 
-/// The same for a run that had ended before it was started again.
+/// The rates, efficiencies and energy in the report.json of a run that has ended, in lines of text.
+std::string describe_speed(boost::json::object const& report);
+
+/// The last lines of a run: the last step and the reason for stopping, the speed if a `report` is given, the
+/// checkpoint, the command that resumes, and the best loss and BLEU.
+std::string verdict(Ending const& ending, ModelDescription const& model, boost::json::object const* report);
+
+/// The last lines of a run that had ended before it was started again.
 std::string already_finished(Ending const& ending, ModelDescription const& model);
 
 }  // namespace heddle

@@ -1,9 +1,17 @@
 #pragma once
 
+#include <cstdint>
 #include <heddle/core/config/config.hpp>
 #include <string>
 
 namespace heddle {
+
+/// The amount of text on the terminal; files of a run get all of it.
+enum class Verbosity : std::uint8_t {
+  quiet,    ///< warnings and the verdict
+  normal,   ///< also a short start, progress and notes
+  verbose,  ///< also the whole configuration and all tables
+};
 
 /// Prints "heddle: warning: MESSAGE" to the standard error: in colour on a terminal, unless NO_COLOR is set; nothing
 /// for "".

@@ -9,8 +9,6 @@
 #include <iostream>
 #include <utility>
 
-#include "report/warning.hpp"
-
 namespace heddle {
 
 namespace {

@@ -4,7 +4,7 @@
 #include <ostream>
 #include <string>
 
-#include "report/verbosity.hpp"
+#include "report/warning.hpp"
 #include "run_directory.hpp"
 
 namespace heddle {

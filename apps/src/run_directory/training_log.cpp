@@ -1,19 +1,18 @@
 #include "training_log.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <sstream>
-#include <string>
+#include <string_view>
 #include <utility>
 
-#include "metrics_line.hpp"
-#include "newest_step.hpp"
+#include "metrics_file.hpp"
 #include "report/json_text.hpp"
 
 namespace heddle {
@@ -64,6 +63,15 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
   return object;
 }
 
+/// The texts of metrics that have one.
+std::string joined_texts(std::vector<Metric> const& metrics, std::string_view separator) {
+  std::string text;
+  for (Metric const& metric : metrics) {
+    text += text.empty() || metric.text.empty() ? metric.text : fmt::format("{}{}", separator, metric.text);
+  }
+  return text;
+}
+
 }  // namespace
 
 TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start, RunLog& texts) {
@@ -88,8 +96,8 @@ TrainingLog::TrainingLog(std::filesystem::path directory, std::unique_ptr<std::o
       metrics_(std::move(metrics)),
       texts_(texts),
       tokens_(start.tokens),
+      window_{.began = start.seconds},
       traffic_(traffic_of(start.parallel)),
-      window_began_(start.seconds),
       last_progress_(start.seconds) {}
 
 double TrainingLog::seconds() const {
@@ -107,61 +115,78 @@ void TrainingLog::resume() {
   busy_since_ = Clock::now();
 }
 
-void TrainingLog::add_validation(std::int64_t step, ValidationResult const& validation, boost::json::object& line) {
-  line["valid_loss"] = validation.loss;
-  line["valid_perplexity"] = std::exp(validation.loss);
-  std::string text = fmt::format("step {}: validation loss {:.4f}, perplexity {:.5g}", readable_count(step),
-                                 validation.loss, std::exp(validation.loss));
-  if (validation.accuracy) {
-    line["valid_accuracy"] = *validation.accuracy;
-    text += fmt::format(", masked accuracy {:.2f} %", 100 * *validation.accuracy);
+std::vector<Metric> TrainingLog::step_metrics(StepReport const& report, double now) const {
+  auto const steps = static_cast<double>(window_.steps);
+  double const loss = window_.loss / steps;
+  double const nll = window_.nll / steps;
+  double const rate = report.learning_rate;
+  double const norm = report.result.gradient_norm;
+  double const speed = static_cast<double>(window_.tokens) / std::max(now - window_.began, 1e-9);
+  return {{"step", report.step},
+          {"train_loss", loss, "train/loss", fmt::format("loss {:.4f}", loss)},
+          {"learning_rate", rate, "train/learning_rate", fmt::format("lr {:.3g}", rate)},
+          {"gradient_norm", norm, "train/gradient_norm", fmt::format("|grad| {:.3g}", norm)},
+          {"tokens", tokens_},
+          {"epoch", report.epochs, "", fmt::format("epoch {:.2f}", report.epochs)},
+          {"train_nll", nll, "train/nll", fmt::format("unsmoothed {:.4f}", nll)},
+          {"tokens_per_second", speed, "train/tokens_per_second", fmt::format("{} tokens/s", readable_count(speed))},
+          {"seconds", now}};
+}
+
+std::vector<Metric> TrainingLog::validation_metrics(ValidationResult const& validation) const {
+  double const loss = validation.loss;
+  double const perplexity = std::exp(loss);
+  std::vector<Metric> metrics{{"valid_loss", loss, "valid/loss", fmt::format("validation loss {:.4f}", loss)},
+                              {"valid_perplexity", perplexity, "", fmt::format("perplexity {:.5g}", perplexity)}};
+  if (auto const accuracy = validation.accuracy) {
+    metrics.push_back(
+        {"valid_accuracy", *accuracy, "valid/accuracy", fmt::format("masked accuracy {:.2f} %", 100 * *accuracy)});
   }
-  if (validation.bleu) {
-    line["valid_bleu"] = *validation.bleu;
-    line["valid_dataset"] = start_.valid_dataset;
-    text += fmt::format(", BLEU {:.2f}", *validation.bleu);
-    take_better(best_bleu_, {*validation.bleu, step});
+  if (auto const bleu = validation.bleu) {
+    metrics.push_back({"valid_bleu", *bleu, "valid/bleu", fmt::format("BLEU {:.2f}", *bleu)});
+    metrics.push_back({.key = "valid_dataset", .value = boost::json::value(start_.valid_dataset)});
   }
+  boost::json::object entropies;
   for (AttentionEntropy const& each : validation.entropies) {
-    line.emplace("attention_entropy", boost::json::object()).first->value().as_object()[each.path] = each.mean;
+    entropies[each.path] = each.mean;
   }
-  texts_.say(text);
+  if (!entropies.empty()) {
+    metrics.push_back({"attention_entropy", std::move(entropies), "attention_entropy"});
+  }
+  return metrics;
 }
 
 void TrainingLog::step(StepReport const& report, std::optional<ValidationResult> const& validation) {
   tokens_ += report.tokens.all;
-  window_tokens_ += report.tokens.all;
-  window_loss_ += report.loss;
-  window_nll_ += report.nll;
-  ++window_steps_;
+  window_.tokens += report.tokens.all;
+  window_.loss += report.result.loss;
+  window_.nll += report.result.nll;
+  ++window_.steps;
   if (report.step % start_.every != 0 && !validation && report.step != start_.steps) {
     return;
   }
   double const now = seconds();
-  auto const steps = static_cast<double>(window_steps_);
-  Means const means{.loss = window_loss_ / steps,
-                    .nll = window_nll_ / steps,
-                    .tokens_per_second = static_cast<double>(window_tokens_) / std::max(now - window_began_, 1e-9)};
-  boost::json::object line{{"step", report.step},
-                           {"train_loss", means.loss},
-                           {"learning_rate", report.learning_rate},
-                           {"gradient_norm", report.gradient_norm},
-                           {"tokens", tokens_},
-                           {"epoch", report.epochs},
-                           {"train_nll", means.nll},
-                           {"tokens_per_second", means.tokens_per_second},
-                           {"seconds", now}};
-  progress(report, means);
+  std::vector<Metric> metrics = step_metrics(report, now);
+  print_progress(report, metrics, now);
   if (validation) {
-    add_validation(report.step, *validation, line);
+    auto const of_validation = validation_metrics(*validation);
+    texts_.say(fmt::format("step {}: {}", readable_count(report.step), joined_texts(of_validation, ", ")));
+    metrics.insert(metrics.end(), of_validation.begin(), of_validation.end());
+    if (validation->bleu) {
+      take_better(best_bleu_, {*validation->bleu, report.step});
+    }
   }
   TrafficByGroup const traffic = traffic_of(start_.parallel);
   if (auto communication = to_json(traffic - traffic_); !communication.empty()) {
-    line["communication"] = std::move(communication);
+    metrics.push_back({"communication", std::move(communication)});
   }
-  if (window_repeated_ > 0) {
-    line["repeated"] = window_repeated_;
-    line["skipped"] = window_skipped_;
+  if (window_.repeated > 0) {
+    metrics.push_back({"repeated", window_.repeated});
+    metrics.push_back({"skipped", window_.skipped});
+  }
+  boost::json::object line;
+  for (Metric const& metric : metrics) {
+    line[metric.key] = metric.value;
   }
   *metrics_ << json_text(line) << '\n' << std::flush;
   if (!*metrics_) {
@@ -169,38 +194,34 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   }
   if (events_work_) {
     try {
-      write_events(report, means, validation);
-    } catch (std::exception const& problem) {  // a curve less is no reason to lose a run
+      write_events(report.step, metrics, validation);
+    } catch (std::exception const& problem) {  // a missing curve must not end a run
       events_work_ = false;
       events_.reset();
       texts_.warn(fmt::format("no more event files for TensorBoard in this start: {}", problem.what()));
     }
   }
-  window_steps_ = window_tokens_ = window_repeated_ = window_skipped_ = 0;
-  window_loss_ = window_nll_ = 0;
+  window_ = {.began = now};
   traffic_ = traffic;
-  window_began_ = now;
 }
 
-void TrainingLog::write_events(StepReport const& report, Means const& means,
+void TrainingLog::write_events(std::int64_t step, std::vector<Metric> const& metrics,
                                std::optional<ValidationResult> const& validation) {
   if (!events_) {
     events_.emplace(directory_ / "tensorboard", start_.step + 1);
   }
-  std::int64_t const step = report.step;
-  events_->scalar(step, "train/loss", means.loss);
-  events_->scalar(step, "train/nll", means.nll);
-  events_->scalar(step, "train/learning_rate", report.learning_rate);
-  events_->scalar(step, "train/gradient_norm", report.gradient_norm);
-  events_->scalar(step, "train/tokens_per_second", means.tokens_per_second);
-  if (validation) {
-    events_->scalar(step, "valid/loss", validation->loss);
-    if (validation->bleu) {
-      events_->scalar(step, "valid/bleu", *validation->bleu);
-      events_->text(step, "valid/translations", validation->translations);
+  for (Metric const& metric : metrics) {
+    if (auto const* const numbers = metric.value.if_object(); numbers != nullptr && !metric.tag.empty()) {
+      for (auto const& [key, number] : *numbers) {
+        events_->scalar(step, fmt::format("{}/{}", metric.tag, std::string_view(key)), number.to_number<double>());
+      }
+    } else if (!metric.tag.empty()) {
+      events_->scalar(step, metric.tag, metric.value.to_number<double>());
     }
-    for (AttentionEntropy const& each : validation->entropies) {
-      events_->scalar(step, "attention_entropy/" + each.path, each.mean);
+  }
+  if (validation) {
+    if (validation->bleu) {
+      events_->text(step, "valid/translations", validation->translations);
     }
     for (NamedImage const& each : validation->attention) {
       events_->image(step, "attention/" + each.name, each.image);
@@ -208,32 +229,25 @@ void TrainingLog::write_events(StepReport const& report, Means const& means,
     if (!validation->attention.empty()) {
       events_->text(step, "attention/tokens", validation->attention_tokens);
     }
-    if (validation->accuracy) {
-      events_->scalar(step, "valid/accuracy", *validation->accuracy);
-    }
     events_->histogram(step, "norms/parameters", validation->norms.parameters);
     events_->histogram(step, "norms/gradients", validation->norms.gradients);
   }
   events_->flush();
 }
 
-void TrainingLog::progress(StepReport const& report, Means const& means) {
-  double const done = static_cast<double>(report.step - start_.step);
-  double const left = static_cast<double>(start_.steps - report.step) * (seconds() - start_.seconds) / done;
-  std::string const text = fmt::format(
-      "step {}/{}  epoch {:.2f}  loss {:.4f}  unsmoothed {:.4f}  lr {:.3g}  |grad| {:.3g}  {} tokens/s  {} "
-      "left",
-      readable_count(report.step), readable_count(start_.steps), report.epochs, means.loss, means.nll,
-      report.learning_rate, report.gradient_norm, readable_count(means.tokens_per_second), readable_duration(left));
-  double const now = seconds();
+void TrainingLog::print_progress(StepReport const& report, std::vector<Metric> const& metrics, double now) {
+  auto const done = static_cast<double>(report.step - start_.step);
+  double const left = static_cast<double>(start_.steps - report.step) * (now - start_.seconds) / done;
   bool const due = now - last_progress_ >= seconds_between_lines || report.step == start_.steps;
   last_progress_ = due ? now : last_progress_;
-  texts_.progress(text, due);
+  texts_.progress(fmt::format("step {}/{}  {}  {} left", readable_count(report.step), readable_count(start_.steps),
+                              joined_texts(metrics, "  "), readable_duration(left)),
+                  due);
 }
 
 void TrainingLog::count_repeated(bool skipped) {
-  ++window_repeated_;
-  window_skipped_ += skipped ? 1 : 0;
+  ++window_.repeated;
+  window_.skipped += skipped ? 1 : 0;
 }
 
 }  // namespace heddle

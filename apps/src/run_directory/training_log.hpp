@@ -1,12 +1,13 @@
 #pragma once
 
-#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/report/layer_norms.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
+#include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/tensorboard/event_file.hpp>
 #include <memory>
 #include <optional>
@@ -48,15 +49,21 @@ struct ValidationResult {
   std::vector<AttentionEntropy> entropies{};
 };
 
-/// One optimizer step, with the numbers that the log uses.
+/// One optimizer step.
 struct StepReport {
   std::int64_t step = 0;
-  double loss = 0;  ///< smoothed, per target token of this step's global batch
+  StepResult result;
   double learning_rate = 0;
-  double gradient_norm = 0;
-  BatchTokens tokens;  ///< of this step
-  double nll = 0;      ///< as `loss`, unsmoothed
-  double epochs = 0;   ///< passes over the data up to this step, the last one in part
+  BatchTokens tokens;
+  double epochs = 0;  ///< passes over the data up to this step, the last one in part
+};
+
+/// A number, or several of one kind, of a line of metrics.jsonl. Every sink iterates the line's list of them.
+struct Metric {
+  std::string key;           ///< in metrics.jsonl
+  boost::json::value value;  ///< a number; an object of numbers; other values are only in metrics.jsonl
+  std::string tag = {};      ///< in TensorBoard, for an object followed by "/" and its key; "": not there
+  std::string text = {};     ///< in the line of progress or of a validation; "": not there
 };
 
 /// The highest BLEU of a run's validations.
@@ -81,7 +88,7 @@ class TrainingLog {
   /// last checkpoint, are dropped. Throws Error if the file cannot be written. `texts` must outlive the result.
   static TrainingLog open(RunDirectory const& directory, Start const& start, RunLog& texts);
 
-  /// Goes on in a new metrics.jsonl, whose directory has been made again.
+  /// Continues in a new metrics.jsonl, whose directory has been made again.
   void reopen(RunDirectory const& directory);
 
   /// Writes a line every `every` steps and with each validation; train_loss is the mean since the previous
@@ -104,16 +111,23 @@ class TrainingLog {
 
   TrainingLog(std::filesystem::path directory, std::unique_ptr<std::ostream> metrics, Start const& start,
               RunLog& texts);
-  /// The means since the previous line.
-  struct Means {
+  /// The metrics of the steps since the previous line.
+  std::vector<Metric> step_metrics(StepReport const& report, double now) const;
+  std::vector<Metric> validation_metrics(ValidationResult const& validation) const;
+  void print_progress(StepReport const& report, std::vector<Metric> const& metrics, double now);
+  void write_events(std::int64_t step, std::vector<Metric> const& metrics,
+                    std::optional<ValidationResult> const& validation);
+
+  /// The sums since the previous line.
+  struct Window {
+    double began = 0;  ///< seconds
+    std::int64_t steps = 0;
+    std::int64_t tokens = 0;
     double loss = 0;
     double nll = 0;
-    double tokens_per_second = 0;
+    std::int64_t repeated = 0;
+    std::int64_t skipped = 0;
   };
-  void progress(StepReport const& report, Means const& means);
-  void write_events(StepReport const& report, Means const& means, std::optional<ValidationResult> const& validation);
-  /// Reports a validation and adds its numbers to the line.
-  void add_validation(std::int64_t step, ValidationResult const& validation, boost::json::object& line);
 
   Start start_;
   std::filesystem::path directory_;
@@ -125,14 +139,8 @@ class TrainingLog {
   double busy_seconds_ = 0;  ///< before busy_since_
   bool busy_ = true;
   Clock::time_point busy_since_ = Clock::now();
-  std::int64_t window_steps_ = 0;
-  std::int64_t window_tokens_ = 0;
-  double window_loss_ = 0;
-  double window_nll_ = 0;
-  std::int64_t window_repeated_ = 0;
-  std::int64_t window_skipped_ = 0;
+  Window window_;
   TrafficByGroup traffic_;  ///< up to the last line
-  double window_began_;
   double last_progress_;
   std::optional<BestBleu> best_bleu_;
 };

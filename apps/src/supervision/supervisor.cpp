@@ -13,7 +13,7 @@
 
 #include "child_process.hpp"
 #include "reported_end.hpp"
-#include "run_directory/newest_step.hpp"
+#include "run_directory/metrics_file.hpp"
 #include "run_directory/run_directory.hpp"
 
 namespace heddle {

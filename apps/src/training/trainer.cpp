@@ -313,8 +313,7 @@ StepReport Trainer::train_step() {
       state_.epoch = reader_->epoch();
       state_.position = reader_->position();
       state_.tokens += batch.tokens().all;
-      return {state_.step,        outcome.result.loss, rate, outcome.result.gradient_norm, batch.tokens(),
-              outcome.result.nll, batches_->epochs()};
+      return {state_.step, outcome.result, rate, batch.tokens(), batches_->epochs()};
     }
   }
 }
@@ -388,7 +387,7 @@ void Trainer::after_step(StepReport const& report) {
   }
   if (speaks()) {
     log_->step(report, validation);
-    if (auto const rise = loss_watch_.add(report.step, report.loss)) {
+    if (auto const rise = loss_watch_.add(report.step, report.result.loss)) {
       texts_.warn(*rise);
     }
     bool const look = validation && !warned_of_attention_ && state_.step > config_.optimizer.warmup_steps;

@@ -11,7 +11,7 @@
 #include "supervision/reported_end.hpp"
 #include "trainer.hpp"
 
-// The trainer's reports at the begin and at the end of a run.
+// The trainer's reports at the start and at the end of a run.
 namespace heddle {
 
 namespace {
@@ -30,7 +30,7 @@ void Trainer::begin_report() {
 }
 
 void Trainer::write_report() const {
-  directory_->replace_file(report_name, json_text(to_json(report_->facts())) + "\n");
+  directory_->replace_file(report_name, json_text(report_->json()) + "\n");
 }
 
 void Trainer::finish_trace(bool last_step) {
@@ -90,7 +90,7 @@ void Trainer::end_finished() {
   if (setup_.traced_steps > 0) {
     texts_.say_always("note: no step was made, so there is nothing to trace");
   }
-  texts_.say_always(already_finished(ending("done"), report_->facts().model));
+  texts_.say_always(already_finished(ending("done"), report_->model()));
 }
 
 void Trainer::print_end(std::string const& how) {
@@ -101,9 +101,9 @@ void Trainer::print_end(std::string const& how) {
       report_->end(*engine_, setup_.execution, setup_.times, typical_length,
                    {.state = how, .best_step = state_.best_step, .best_valid_loss = state_.best_valid_loss});
   if (speaks()) {
-    texts_.note(tables + describe_speed(report_->facts()));
+    texts_.note(tables + describe_speed(report_->json()));
     write_report();
-    texts_.say_always(verdict(ending(how), report_->facts().model, &report_->facts()));
+    texts_.say_always(verdict(ending(how), report_->model(), &report_->json()));
   }
 }
 

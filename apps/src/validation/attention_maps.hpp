@@ -2,7 +2,6 @@
 
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/dist/training/training_engine.hpp>
-#include <heddle/io/tensorboard/grey_image.hpp>
 #include <optional>
 #include <span>
 #include <string>

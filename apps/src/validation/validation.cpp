@@ -79,10 +79,12 @@ void translate(ValidationSetup const& setup, std::vector<std::int64_t> const& pa
     }
   }
   std::vector<std::string> references;
+  BleuCounter bleu;
   for (std::int64_t const pair : pairs) {
     references.push_back(tokenizer.decode(setup.dataset.target(pair)));
+    bleu.add(hypotheses.at(references.size() - 1), references.back());
   }
-  result.bleu = corpus_bleu(hypotheses, references).score;
+  result.bleu = bleu.score().score;
   result.translations = table(setup, pairs, hypotheses, references);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/metrics/bleu.hpp>
 #include <heddle/io/text/text.hpp>
 #include <unordered_map>
@@ -26,8 +25,8 @@ bool is_period_or_comma(char c) noexcept {
   return c == '.' || c == ',';
 }
 
-/// ASCII punctuation that is always a separate word: all but apostrophe, comma, hyphen and full stop (and the
-/// space).
+/// ASCII punctuation that is always a separate word: all except apostrophe, comma, hyphen and full stop (and
+/// the space).
 bool stands_alone(char c) noexcept {
   return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
          (c >= ':' && c <= '@') || c == '/';
@@ -73,47 +72,6 @@ Counts count_ngrams(std::vector<std::string_view> const& words, std::size_t orde
     ++counts[std::string_view(words[i].data(), length)];
   }
   return counts;
-}
-
-void add_sentence(BleuScore& result, std::string const& hypothesis, std::string const& reference) {
-  std::vector<std::string_view> const hypothesis_words = split_words(hypothesis);
-  std::vector<std::string_view> const reference_words = split_words(reference);
-  result.hypothesis_length += static_cast<int64_t>(hypothesis_words.size());
-  result.reference_length += static_cast<int64_t>(reference_words.size());
-  for (std::size_t n = 0; n < max_order; ++n) {
-    Counts const expected = count_ngrams(reference_words, n + 1);
-    for (auto const& [ngram, count] : count_ngrams(hypothesis_words, n + 1)) {
-      result.totals[n] += count;
-      auto const found = expected.find(ngram);
-      result.matches[n] += found == expected.end() ? 0 : std::min(count, found->second);
-    }
-  }
-}
-
-void compute_score(BleuScore& result) {
-  auto const hypothesis_length = static_cast<double>(result.hypothesis_length);
-  auto const reference_length = static_cast<double>(result.reference_length);
-  if (result.hypothesis_length < result.reference_length) {
-    result.brevity_penalty = result.hypothesis_length > 0 ? std::exp(1.0 - reference_length / hypothesis_length) : 0.0;
-  }
-  if (std::all_of(result.matches.begin(), result.matches.end(), [](int64_t count) { return count == 0; })) {
-    return;
-  }
-  double smoothing = 1.0;
-  for (std::size_t n = 0; n < max_order && result.totals[n] > 0; ++n) {
-    auto const total = static_cast<double>(result.totals[n]);
-    if (result.matches[n] == 0) {
-      smoothing *= 2.0;
-      result.precisions[n] = 100.0 / (smoothing * total);
-    } else {
-      result.precisions[n] = 100.0 * static_cast<double>(result.matches[n]) / total;
-    }
-  }
-  double log_sum = 0.0;
-  for (double const precision : result.precisions) {
-    log_sum += precision > 0.0 ? std::log(precision) : -9999999999.0;
-  }
-  result.score = result.brevity_penalty * std::exp(log_sum / static_cast<double>(max_order));
 }
 
 }  // namespace
@@ -163,26 +121,48 @@ void BleuCounter::add(std::string const& hypothesis, std::string const& referenc
   auto const tokenize = [&](std::string const& sentence) {
     return tokenization_ == BleuTokenization::mteval_13a ? tokenize_13a(sentence) : join(split_words(sentence));
   };
-  add_sentence(counts_, tokenize(hypothesis), tokenize(reference));
+  std::string const hypothesis_text = tokenize(hypothesis);
+  std::string const reference_text = tokenize(reference);
+  std::vector<std::string_view> const hypothesis_words = split_words(hypothesis_text);
+  std::vector<std::string_view> const reference_words = split_words(reference_text);
+  counts_.hypothesis_length += static_cast<int64_t>(hypothesis_words.size());
+  counts_.reference_length += static_cast<int64_t>(reference_words.size());
+  for (std::size_t n = 0; n < max_order; ++n) {
+    Counts const expected = count_ngrams(reference_words, n + 1);
+    for (auto const& [ngram, count] : count_ngrams(hypothesis_words, n + 1)) {
+      counts_.totals[n] += count;
+      auto const found = expected.find(ngram);
+      counts_.matches[n] += found == expected.end() ? 0 : std::min(count, found->second);
+    }
+  }
 }
 
 BleuScore BleuCounter::score() const {
   BleuScore result = counts_;
-  compute_score(result);
+  auto const hypothesis_length = static_cast<double>(result.hypothesis_length);
+  auto const reference_length = static_cast<double>(result.reference_length);
+  if (result.hypothesis_length < result.reference_length) {
+    result.brevity_penalty = result.hypothesis_length > 0 ? std::exp(1.0 - reference_length / hypothesis_length) : 0.0;
+  }
+  if (std::all_of(result.matches.begin(), result.matches.end(), [](int64_t count) { return count == 0; })) {
+    return result;
+  }
+  double smoothing = 1.0;
+  for (std::size_t n = 0; n < max_order && result.totals[n] > 0; ++n) {
+    auto const total = static_cast<double>(result.totals[n]);
+    if (result.matches[n] == 0) {
+      smoothing *= 2.0;
+      result.precisions[n] = 100.0 / (smoothing * total);
+    } else {
+      result.precisions[n] = 100.0 * static_cast<double>(result.matches[n]) / total;
+    }
+  }
+  double log_sum = 0.0;
+  for (double const precision : result.precisions) {
+    log_sum += precision > 0.0 ? std::log(precision) : -9999999999.0;
+  }
+  result.score = result.brevity_penalty * std::exp(log_sum / static_cast<double>(max_order));
   return result;
-}
-
-BleuScore corpus_bleu(std::span<std::string const> hypotheses, std::span<std::string const> references,
-                      BleuTokenization tokenization) {
-  if (hypotheses.size() != references.size() || hypotheses.empty()) {
-    throw DataError(fmt::format("BLEU needs one reference for each hypothesis: {} hypotheses, {} references",
-                                hypotheses.size(), references.size()));
-  }
-  BleuCounter counter(tokenization);
-  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    counter.add(hypotheses[i], references[i]);
-  }
-  return counter.score();
 }
 
 }  // namespace heddle

@@ -1,7 +1,4 @@
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/metrics/chrf.hpp>
 #include <heddle/io/text/text.hpp>
 #include <string_view>
@@ -65,18 +62,6 @@ double ChrfCounter::score() const {
   recall /= static_cast<double>(orders);
   constexpr double beta_squared = 4.0;
   return 100.0 * ((1.0 + beta_squared) * precision * recall / (beta_squared * precision + recall));
-}
-
-double corpus_chrf(std::span<std::string const> hypotheses, std::span<std::string const> references) {
-  if (hypotheses.size() != references.size() || hypotheses.empty()) {
-    throw DataError(fmt::format("chrF needs one reference for each hypothesis: {} hypotheses, {} references",
-                                hypotheses.size(), references.size()));
-  }
-  ChrfCounter counter;
-  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    counter.add(hypotheses[i], references[i]);
-  }
-  return counter.score();
 }
 
 }  // namespace heddle

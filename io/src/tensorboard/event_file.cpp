@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
@@ -11,8 +12,6 @@
 #include <heddle/io/tensorboard/event_file.hpp>
 #include <numeric>
 #include <vector>
-
-#include "message.hpp"
 
 namespace heddle {
 
@@ -42,6 +41,62 @@ constexpr int grey = 1;  // a colorspace
 namespace tensor {
 constexpr int dtype = 1, dtype_string = 7, shape = 2, dimension = 2, size = 1, string_value = 8;
 }
+
+/// Appends the value's bytes, the lowest first.
+template <class Value>
+void append_little_endian(std::string& to, Value value) {
+  for (std::size_t byte = 0; byte < sizeof value; ++byte) {
+    to += static_cast<char>(static_cast<unsigned char>(value >> (8 * byte) & 0xffU));
+  }
+}
+
+/// A message of protocol buffers, written field by field.
+class Message {
+ public:
+  Message& integer(int field, std::int64_t value) {
+    key(field, 0);
+    varint(static_cast<std::uint64_t>(value));
+    return *this;
+  }
+  Message& number(int field, double value) {
+    key(field, 1);
+    append_little_endian(content_, std::bit_cast<std::uint64_t>(value));
+    return *this;
+  }
+  Message& number(int field, float value) {
+    key(field, 5);
+    append_little_endian(content_, std::bit_cast<std::uint32_t>(value));
+    return *this;
+  }
+  /// Also a string or another message.
+  Message& bytes(int field, std::string_view value) {
+    key(field, 2);
+    varint(value.size());
+    content_ += value;
+    return *this;
+  }
+  /// Packed.
+  Message& numbers(int field, std::span<double const> values) {
+    std::string packed;
+    for (double const value : values) {
+      append_little_endian(packed, std::bit_cast<std::uint64_t>(value));
+    }
+    return bytes(field, packed);
+  }
+
+  std::string const& content() const { return content_; }
+
+ private:
+  void key(int field, unsigned wire_type) { varint(static_cast<std::uint64_t>(field) << 3U | wire_type); }
+  void varint(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7U) {
+      content_ += static_cast<char>(static_cast<unsigned char>(value | 0x80U));
+    }
+    content_ += static_cast<char>(value);
+  }
+
+  std::string content_;
+};
 
 double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

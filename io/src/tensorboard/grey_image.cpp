@@ -2,7 +2,7 @@
 #include <zlib.h>
 
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/tensorboard/grey_image.hpp>
+#include <heddle/io/tensorboard/event_file.hpp>
 #include <limits>
 #include <string_view>
 

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <boost/json.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "report/run_words.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
@@ -33,8 +35,8 @@ class SlurmEnergyTest : public testing::Test {
         .as_object();
   }
   static std::string described(boost::json::object report,
-                               std::chrono::milliseconds patience = std::chrono::minutes(1)) {
-    add_slurm_energy(report, patience);
+                               std::chrono::milliseconds timeout = std::chrono::minutes(1)) {
+    add_slurm_energy(report, timeout);
     return describe_energy(report);
   }
 
@@ -64,12 +66,12 @@ TEST_F(SlurmEnergyTest, IsUnknownWhereSlurmDoesNotKnowIt) {
   EXPECT_EQ(described(report()), "unknown (no counters; sacct failed)");
 }
 
-TEST_F(SlurmEnergyTest, IsNotWaitedForLongerThanThePatience) {
+TEST_F(SlurmEnergyTest, IsNotWaitedForLongerThanTheTimeout) {
   make_sacct("echo 5; sleep 600");
-  auto const begin = std::chrono::steady_clock::now();
+  auto const start = std::chrono::steady_clock::now();
   EXPECT_EQ(described(report(), std::chrono::milliseconds(200)),
             "unknown (no counters; sacct did not answer in 0.2 s)");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
 TEST_F(SlurmEnergyTest, NeedsTheProgram) {

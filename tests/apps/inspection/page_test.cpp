@@ -6,8 +6,6 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 
-#include "inspection/page/matrix.hpp"
-
 namespace heddle {
 namespace {
 
@@ -51,7 +49,7 @@ TEST(Matrix, IsBase64OfSixteenBitSteps) {
   EXPECT_EQ(matrix.at("rows").as_int64(), 2);
   EXPECT_EQ(matrix.at("values").as_string(), base64(std::vector<unsigned char>{0, 0, 0xFF, 0xFF, 0, 0x80, 0xFF, 0xFF}));
   EXPECT_THROW(matrix_to_json(std::vector<double>{1, 2, 3}, 2, {}), Error);
-  EXPECT_THROW(range_of(std::vector<double>{1, std::nan("")}), Error);
+  EXPECT_THROW(matrix_to_json(std::vector<double>{1, std::nan("")}, 1), Error);
 }
 
 }  // namespace

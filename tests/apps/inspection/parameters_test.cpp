@@ -75,9 +75,9 @@ TEST(NearestRows, AreThoseOfTheGreatestCosine) {
     for (std::int32_t const id : of) {
       rows.emplace_back(values.begin() + 3 * id, values.begin() + 3 * id + 3);
     }
-    NearestRows search(mean_of(rows), of, count);
-    search.add({std::span(values).first(12), 3, 0});
-    search.add({std::span(values).subspan(12), 3, 4});
+    NearestRows search(of, rows, count);
+    search.add(std::span(values).first(12), 0);
+    search.add(std::span(values).subspan(12), 4);
     return search.found();
   };
   auto const nearest = nearest_to({0}, 3);

@@ -8,8 +8,7 @@
 #include <heddle/core/base/error.hpp>
 
 #include "golden_model.hpp"
-#include "inspection/model/masks.hpp"
-#include "inspection/model/positions.hpp"
+#include "inspection/model/observed_model.hpp"
 #include "kernel_test_support.hpp"
 
 namespace heddle {
@@ -179,12 +178,14 @@ TEST(Positions, RotaryTableIsTheTurnThatLayersMake) {
 TEST(Masks, SublayersWithTheSameMaskShareAPicture) {
   std::vector<AttentionSublayer> const sublayers{
       {"encoder.layers.0.self_attention"}, {"decoder.layers.0.self_attention"}, {"decoder.layers.0.cross_attention"}};
-  auto const masks = masks_to_json(sublayers, {{.mask = AttentionMask::bidirectional()},
-                                               {.mask = AttentionMask::window(300, 0)},
-                                               {.mask = AttentionMask::bidirectional()}});
+  auto const masks = masks_to_json({.sublayers = sublayers,
+                                    .calls = {{.mask = AttentionMask::bidirectional()},
+                                              {.mask = AttentionMask::window(300, 0)},
+                                              {.mask = AttentionMask::bidirectional()}},
+                                    .added = {}});
   ASSERT_EQ(masks.size(), 2U);
   EXPECT_EQ(masks[0].at("sublayers").as_array(), (boost::json::array{sublayers[0].path, sublayers[2].path}));
-  EXPECT_EQ(masks[1].at("mask").as_string(), "window of 300 tokens before");
+  EXPECT_EQ(masks[1].at("mask").as_string(), "window(300, 0)");
   EXPECT_GE(masks[1].at("positions").as_int64(), 1200);
   EXPECT_LE(masks[1].at("matrix").at("rows").as_int64(), 48);
 }

@@ -48,7 +48,7 @@ TEST(ReadRunFile, SaysWhyThereIsNothing) {
   EXPECT_TRUE(read_run_file(path, "train again", notes).has_value());
   ASSERT_EQ(notes.size(), 2U);
   EXPECT_NE(notes[0].find("not there; train again"), std::string::npos);
-  EXPECT_NE(notes[1].find("no JSON object"), std::string::npos);
+  EXPECT_NE(notes[1].find("is not a JSON object"), std::string::npos);
 }
 
 }  // namespace

@@ -30,7 +30,11 @@ class TrainingLogTest : public testing::Test {
     return found;
   }
   static StepReport report(std::int64_t step) {
-    return {.step = step, .loss = 3.616267673897025, .learning_rate = 0.0007, .tokens = {}, .nll = 3.5, .epochs = 2.25};
+    return {.step = step,
+            .result = {.loss = 3.616267673897025, .nll = 3.5},
+            .learning_rate = 0.0007,
+            .tokens = {},
+            .epochs = 2.25};
   }
 
   test::TemporaryDirectory place_;

@@ -8,10 +8,9 @@
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/text/text.hpp>
 
-#include "inspection/model/masks.hpp"
-#include "inspection/model/positions.hpp"
+#include "inspection/model/observed_model.hpp"
 #include "inspection/model/search_tree.hpp"
-#include "inspection/page/matrix.hpp"
+#include "inspection/page/page.hpp"
 
 namespace heddle {
 namespace {
@@ -23,28 +22,23 @@ char const* name_of(Side side) {
   return side == Side::source ? "source" : "target";
 }
 
-std::size_t weights_in(std::vector<ObservedAttention> const& calls, std::size_t sentence) {
-  std::size_t count = 0;
-  for (ObservedAttention const& call : calls) {
-    count += call.sequences[sentence].weights.size();
-  }
-  return count;
-}
-
-boost::json::array attention_to_json(std::vector<AttentionSublayer> const& sublayers,
-                                     std::vector<ObservedAttention> const& calls, std::size_t sentence) {
+/// The weights of each sublayer for a sentence, and their number.
+std::pair<boost::json::array, std::size_t> attention_to_json(ObservedModel const& observed, std::size_t sentence) {
   boost::json::array all;
-  for (std::size_t index = 0; index < sublayers.size(); ++index) {
-    ObservedAttention const& call = calls[index];
+  std::size_t count = 0;
+  for (std::size_t index = 0; index < observed.sublayers.size(); ++index) {
+    AttentionSublayer const& sublayer = observed.sublayers[index];
+    ObservedAttention const& call = observed.calls[index];
     SequenceAttention const& sequence = call.sequences[sentence];
-    all.push_back({{"path", sublayers[index].path},
-                   {"queries", name_of(sublayers[index].queries)},
-                   {"keys", name_of(sublayers[index].keys)},
-                   {"mask", mask_words(call.mask)},
+    count += sequence.weights.size();
+    all.push_back({{"path", sublayer.path},
+                   {"queries", name_of(sublayer.queries)},
+                   {"keys", name_of(sublayer.keys)},
+                   {"mask", describe(call.mask)},
                    {"heads", call.heads},
-                   {"matrix", matrix_to_json(sequence.weights, sequence.keys, {0, 1})}});
+                   {"matrix", matrix_to_json(sequence.weights, sequence.keys)}});
   }
-  return all;
+  return {std::move(all), count};
 }
 
 }  // namespace
@@ -171,13 +165,13 @@ boost::json::object ModelView::to_json(std::vector<SentenceText> const& texts, s
     }
   }
   if (sentences.empty()) {
-    notes.emplace_back("no sentence to look at: give --source and --target, or --pairs");
+    notes.emplace_back("attention needs sentences: give --source and --target, or --pairs");
     return {};
   }
   embedding_->take();
   attention_->start();
   model_->loss(RepeatedPack(make_pack_of(sentences)));
-  ObservedPositions const observed{embedding_->take(), attention_sublayers(description_), attention_->stop()};
+  ObservedModel const observed{attention_sublayers(description_), attention_->stop(), embedding_->take()};
   if (observed.calls.size() != observed.sublayers.size()) {
     notes.push_back(fmt::format("attention is not shown: the model has {} attention sublayers, which made {} calls",
                                 observed.sublayers.size(), observed.calls.size()));
@@ -186,7 +180,8 @@ boost::json::object ModelView::to_json(std::vector<SentenceText> const& texts, s
   boost::json::array shown;
   std::size_t weights = 0;
   for (std::size_t index = 0; index < sentences.size(); ++index) {
-    weights += weights_in(observed.calls, index);
+    auto [attention, count] = attention_to_json(observed, index);
+    weights += count;
     if (weights > max_weights && index > 0) {
       notes.push_back(
           fmt::format("{} of {} sentences are shown: the page would be too large", index, sentences.size()));
@@ -194,11 +189,11 @@ boost::json::object ModelView::to_json(std::vector<SentenceText> const& texts, s
     }
     shown.push_back({{"source", pieces(sentences[index], Side::source)},
                      {"target", pieces(sentences[index], Side::target)},
-                     {"attention", attention_to_json(observed.sublayers, observed.calls, index)},
+                     {"attention", std::move(attention)},
                      {"search", std::move(sentences[index].search)}});
   }
   return {{"sentences", std::move(shown)},
-          {"masks", masks_to_json(observed.sublayers, observed.calls)},
+          {"masks", masks_to_json(observed)},
           {"positions", positions_to_json(model_->config(), observed)}};
 }
 

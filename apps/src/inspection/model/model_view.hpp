@@ -11,26 +11,25 @@
 
 namespace heddle {
 
-/// A sentence and, for a model that translates, its translation; without one the model's own is shown.
+/// A sentence and, for a model that translates, its translation; the default is the model's own.
 struct SentenceText {
   std::string source;
   std::optional<std::string> target;
 };
 
-/// Reads "SOURCE<TAB>TARGET" lines, or lines of one text; at most `most`. Throws DataError for a file without lines.
+/// Reads at most `max` lines "SOURCE<TAB>TARGET" or "SOURCE". Throws DataError for a file without lines.
 std::vector<SentenceText> read_sentences(std::string const& path, std::size_t max);
 
-/// A trained model whose attention is looked at.
+/// A trained model whose attention is drawn.
 class ModelView {
  public:
   /// Throws as TrainedModel::open does.
   static ModelView open(TrainedModelOptions options, CheckpointStore::Report const& report);
 
-  TrainedModel& model() { return *model_; }
   ModelDescription const& description() const { return description_; }
 
-  /// The attention of each sentence and its search: {"sentences", "masks", "positions", "pack"}. Notes on what was left
-  /// out are added to `notes`. `beam_size` is that of the search.
+  /// The attention of each sentence and its search: {"sentences", "masks", "positions"}. Sentences that are left
+  /// out are named in `notes`.
   boost::json::object to_json(std::vector<SentenceText> const& texts, std::int64_t beam_size,
                               std::vector<std::string>& notes);
 

@@ -1,8 +1,8 @@
 #include "neighbours.hpp"
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <cmath>
-#include <functional>
 #include <heddle/io/text/text.hpp>
 #include <numeric>
 #include <utility>
@@ -10,88 +10,18 @@
 namespace heddle {
 namespace {
 
-constexpr std::size_t shown_neighbours = 12;
-constexpr std::size_t shown_examples = 6;
-constexpr std::string_view word_start = "\u2581";
-
 double length(auto const& vector) {
-  double squares = 0;
-  for (auto const value : vector) {
-    squares += static_cast<double>(value) * static_cast<double>(value);
-  }
-  return std::sqrt(squares);
+  return std::sqrt(std::transform_reduce(vector.begin(), vector.end(), 0.0, std::plus<>(), [](auto value) {
+    return static_cast<double>(value) * static_cast<double>(value);
+  }));
 }
 
-bool nearer(Neighbour const& a, Neighbour const& b) {
-  return a.cosine != b.cosine ? a.cosine > b.cosine : a.id < b.id;
-}
-
-/// A word, the pieces that it consists of, and the search for its neighbours.
-struct Word {
-  std::string text;
-  std::vector<std::int32_t> pieces;
-  NearestRows nearest;
-};
-
-Word word_of(Checkpoint const& checkpoint, TensorInfo const& table, Tokenizer const& tokenizer,
-             std::string const& text) {
-  std::vector<std::int32_t> const pieces = tokenizer.encode(text);
-  std::vector<std::vector<float>> rows;
-  for (std::int32_t const piece : pieces) {
-    rows.push_back(checkpoint.read(table.name, Checkpoint::Part::value, 0, piece, 1));
-  }
-  return {text, pieces, NearestRows(mean_of(rows), pieces, shown_neighbours)};
-}
-
-boost::json::object to_json(Word const& word, Tokenizer const& tokenizer) {
-  boost::json::array pieces;
-  for (std::int32_t const id : word.pieces) {
-    pieces.emplace_back(tokenizer.piece(id));
-  }
-  boost::json::array neighbours;
-  for (Neighbour const& neighbour : word.nearest.found()) {
-    neighbours.push_back(boost::json::array{tokenizer.piece(neighbour.id), neighbour.cosine});
-  }
-  return {{"word", word.text}, {"pieces", std::move(pieces)}, {"neighbours", std::move(neighbours)}};
-}
-
-}  // namespace
-
-NearestRows::NearestRows(std::vector<double> vector, std::vector<std::int32_t> leave_out, std::size_t count)
-    : vector_(std::move(vector)), leave_out_(std::move(leave_out)), count_(count), length_(length(vector_)) {}
-
-void NearestRows::add(EmbeddingRows const& rows) {
-  for (std::int64_t index = 0; index < rows.rows() && length_ > 0 && count_ > 0; ++index) {
-    Neighbour row{static_cast<std::int32_t>(rows.first + index), 0};
-    if (std::ranges::find(leave_out_, row.id) != leave_out_.end()) {
-      continue;
-    }
-    auto const values = rows.row(index);
-    if (double const lengths = length(values) * length_; lengths > 0) {
-      row.cosine = std::transform_reduce(values.begin(), values.end(), vector_.begin(), 0.0, std::plus<>(),
-                                         [](float one, double other) { return static_cast<double>(one) * other; }) /
-                   lengths;
-    }
-    if (found_.size() < count_ || nearer(row, found_.back())) {
-      found_.insert(std::ranges::upper_bound(found_, row, nearer), row);
-      found_.resize(std::min(found_.size(), count_));
-    }
-  }
-}
-
-std::vector<double> mean_of(std::vector<std::vector<float>> const& rows) {
-  std::vector<double> mean(rows.empty() ? 0 : rows.front().size());
-  for (std::vector<float> const& row : rows) {
-    for (std::size_t i = 0; i < mean.size(); ++i) {
-      mean[i] += static_cast<double>(row[i]) / static_cast<double>(rows.size());
-    }
-  }
-  return mean;
-}
-
-std::vector<std::string> example_words(Tokenizer const& tokenizer, std::size_t count) {
+/// Whole words of medium length, evenly spread over the vocabulary.
+std::vector<std::string> example_words(Tokenizer const& tokenizer) {
+  constexpr std::string_view word_start = "\u2581";
   constexpr std::size_t shortest = 4;
   constexpr std::size_t longest = 9;
+  constexpr std::size_t max = 6;
   std::vector<std::string> words;
   for (std::int32_t id = 0; id < tokenizer.size(); ++id) {
     std::string const piece = tokenizer.piece(id);
@@ -105,40 +35,91 @@ std::vector<std::string> example_words(Tokenizer const& tokenizer, std::size_t c
       words.push_back(word);
     }
   }
+  std::size_t const count = std::min(max, words.size());
   std::vector<std::string> chosen;
-  for (std::size_t index = 0; index < std::min(count, words.size()); ++index) {
-    chosen.push_back(words[index * words.size() / std::min(count, words.size())]);
+  for (std::size_t index = 0; index < count; ++index) {
+    chosen.push_back(words[index * words.size() / count]);
   }
   return chosen;
+}
+
+boost::json::array words_to_json(Checkpoint const& checkpoint, TensorInfo const& table, Tokenizer const& tokenizer,
+                                 std::vector<std::string> const& words) {
+  constexpr std::size_t shown_neighbours = 12;
+  std::vector<std::vector<std::int32_t>> pieces;
+  std::vector<NearestRows> nearest;
+  for (std::string const& word : words) {
+    pieces.push_back(tokenizer.encode(word));
+    std::vector<std::vector<float>> rows;
+    for (std::int32_t const piece : pieces.back()) {
+      rows.push_back(checkpoint.read(table.name, Checkpoint::Part::value, 0, piece, 1));
+    }
+    nearest.emplace_back(pieces.back(), rows, shown_neighbours);
+  }
+  for (TensorSlice const& slab : slabs_of(table)) {
+    std::vector<float> const values = checkpoint.read(slab);
+    for (NearestRows& rows : nearest) {
+      rows.add(values, slab.begin);
+    }
+  }
+  boost::json::array entries;
+  for (std::size_t word = 0; word < words.size(); ++word) {
+    boost::json::array texts;
+    for (std::int32_t const id : pieces[word]) {
+      texts.emplace_back(tokenizer.piece(id));
+    }
+    boost::json::array neighbours;
+    for (Neighbour const& neighbour : nearest[word].found()) {
+      neighbours.push_back(boost::json::array{tokenizer.piece(neighbour.id), neighbour.cosine});
+    }
+    entries.push_back({{"word", words[word]}, {"pieces", std::move(texts)}, {"neighbours", std::move(neighbours)}});
+  }
+  return entries;
+}
+
+}  // namespace
+
+NearestRows::NearestRows(std::vector<std::int32_t> ids, std::vector<std::vector<float>> const& rows, std::size_t count)
+    : ids_(std::move(ids)), mean_(rows.empty() ? 0 : rows.front().size()), count_(count) {
+  for (std::vector<float> const& row : rows) {
+    for (std::size_t i = 0; i < mean_.size(); ++i) {
+      mean_[i] += static_cast<double>(row[i]) / static_cast<double>(rows.size());
+    }
+  }
+  length_ = length(mean_);
+}
+
+void NearestRows::add(std::span<float const> values, std::int64_t first) {
+  auto const nearer = [](Neighbour const& a, Neighbour const& b) {
+    return a.cosine != b.cosine ? a.cosine > b.cosine : a.id < b.id;
+  };
+  for (; !values.empty() && length_ > 0; values = values.subspan(mean_.size()), ++first) {
+    auto const values_of_row = values.first(mean_.size());
+    Neighbour row{static_cast<std::int32_t>(first), 0};
+    if (std::ranges::find(ids_, row.id) != ids_.end()) {
+      continue;
+    }
+    if (double const lengths = length(values_of_row) * length_; lengths > 0) {
+      row.cosine = std::transform_reduce(values_of_row.begin(), values_of_row.end(), mean_.begin(), 0.0, std::plus<>(),
+                                         [](float one, double other) { return static_cast<double>(one) * other; }) /
+                   lengths;
+    }
+    found_.insert(std::ranges::upper_bound(found_, row, nearer), row);
+    found_.resize(std::min(found_.size(), count_));
+  }
 }
 
 boost::json::array neighbours_to_json(Checkpoint const& checkpoint, Vocabulary const& vocabulary,
                                       std::vector<std::string> const& words) {
   boost::json::array tables;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
-    if (tensor.shape.size() != 2 ||
-        (tensor.name != "embedding.weight" && !tensor.name.ends_with(".embedding.weight"))) {
-      continue;
-    }
     Tokenizer const& tokenizer = tensor.name.starts_with("decoder") ? vocabulary.target : vocabulary.source;
-    if (tensor.shape.front() != tokenizer.size()) {
-      continue;
+    bool const embeds = tensor.name == "embedding.weight" || tensor.name.ends_with(".embedding.weight");
+    if (embeds && tensor.shape.size() == 2 && tensor.shape.front() == tokenizer.size()) {
+      tables.push_back(
+          {{"table", tensor.name},
+           {"words", words_to_json(checkpoint, tensor, tokenizer, words.empty() ? example_words(tokenizer) : words)}});
     }
-    std::vector<Word> found;
-    for (std::string const& word : words.empty() ? example_words(tokenizer, shown_examples) : words) {
-      found.push_back(word_of(checkpoint, tensor, tokenizer, word));
-    }
-    for (TensorSlice const& slab : slabs_of(tensor)) {
-      std::vector<float> const values = checkpoint.read(slab);
-      for (Word& word : found) {
-        word.nearest.add({values, tensor.shape[1], slab.begin});
-      }
-    }
-    boost::json::array entries;
-    for (Word const& word : found) {
-      entries.push_back(to_json(word, tokenizer));
-    }
-    tables.push_back({{"table", tensor.name}, {"words", std::move(entries)}});
   }
   return tables;
 }

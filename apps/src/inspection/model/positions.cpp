@@ -1,5 +1,3 @@
-#include "positions.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,9 +5,11 @@
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/doubles.hpp>
-#include <set>
+#include <map>
+#include <utility>
 
-#include "inspection/page/matrix.hpp"
+#include "inspection/page/page.hpp"
+#include "observed_model.hpp"
 
 namespace heddle {
 namespace {
@@ -17,24 +17,21 @@ namespace {
 constexpr std::int64_t max_drawn_positions = 128;
 constexpr std::int64_t drawn_distance = 64;
 
-boost::json::object entry(std::string_view kind, std::string const& name, std::string_view row_name,
-                          std::string_view column_name, std::string const& note) {
-  return {{"kind", kind},      {"name", name}, {"row_name", row_name}, {"column_name", column_name},
-          {"first_column", 0}, {"note", note}};
-}
-
-/// Symmetric about 0, so that 0 has the neutral colour.
-ValueRange around_zero(std::vector<double> const& values) {
-  ValueRange const range = range_of(values);
-  double const reach = std::max(std::abs(range.min), std::abs(range.max));
-  return {-reach, reach};
-}
-
-boost::json::object table_entry(std::string_view kind, std::string const& name, std::vector<double> const& values,
-                                std::int64_t columns, std::string const& note) {
-  boost::json::object result = entry(kind, name, "position", kind == "rotary" ? "pair" : "column", note);
-  result["matrix"] = matrix_to_json(values, columns, around_zero(values));
-  return result;
+/// A matrix with its names; colours are symmetric about 0, so that 0 has the neutral one.
+boost::json::object entry(std::string_view kind, std::string const& name, std::vector<double> const& values,
+                          std::int64_t columns, std::string const& note) {
+  double reach = 0;
+  for (double const value : values) {
+    reach = std::max(reach, std::abs(value));
+  }
+  reach = reach > 0 ? reach : 1;
+  return {{"kind", kind},
+          {"name", name},
+          {"row_name", "position"},
+          {"column_name", "column"},
+          {"first_column", 0},
+          {"note", note},
+          {"matrix", matrix_to_json(values, columns, {-reach, reach})}};
 }
 
 /// Positions that are added to embeddings. Fixed ones are the same in all stacks.
@@ -45,10 +42,10 @@ void add_tables(boost::json::array& all, Config const& config, std::vector<Tenso
       continue;
     }
     std::int64_t const rows = std::min(added[index].dim(0), max_drawn_positions);
-    all.push_back(table_entry(name_of(config.model.positions), fixed ? "all stacks" : config.model.stacks[index],
-                              to_doubles(added[index].rows(0, rows)), added[index].dim(1),
-                              fmt::format("added to the embeddings; the first {} of {} positions", readable_count(rows),
-                                          readable_count(added[index].dim(0)))));
+    all.push_back(entry(name_of(config.model.positions), fixed ? "all stacks" : config.model.stacks[index],
+                        to_doubles(added[index].rows(0, rows)), added[index].dim(1),
+                        fmt::format("added to the embeddings; the first {} of {} positions", readable_count(rows),
+                                    readable_count(added[index].dim(0)))));
   }
 }
 
@@ -58,10 +55,6 @@ std::int64_t head_columns(ModelConfig const& model) {
   StackMember const stack = stack_kind(name).config;
   return attention_sizes(layer_config(model, stack, 0), layer_options(model.*stack, name, 0, "self_attention"))
       .head_dim;
-}
-
-bool hides_later_keys(AttentionMask const& mask) {
-  return mask.is(MaskKind::causal) || mask.hides_later;
 }
 
 /// The note beside a bias of distances up to `reach`, of which those up to `drawn` are drawn.
@@ -90,9 +83,10 @@ boost::json::object bias_entry(std::string const& kind, std::string const& stack
     values.insert(values.end(), middle - drawn, middle + after + 1);
   }
   boost::json::object result =
-      entry(kind, stack, "head", "distance = key - query", bias_note(reach, drawn, max_length, causal));
+      entry(kind, stack, values, drawn + after + 1, bias_note(reach, drawn, max_length, causal));
+  result["row_name"] = "head";
+  result["column_name"] = "distance = key - query";
   result["first_column"] = -drawn;
-  result["matrix"] = matrix_to_json(values, drawn + after + 1, around_zero(values));
   return result;
 }
 
@@ -109,35 +103,33 @@ std::vector<double> rotary_table(std::int64_t positions, std::int64_t head_dim, 
   return values;
 }
 
-boost::json::array positions_to_json(Config const& config, ObservedPositions const& observed) {
+boost::json::array positions_to_json(Config const& config, ObservedModel const& observed) {
   ModelConfig const& model = config.model;
   std::string const kind(name_of(model.positions));
   boost::json::array all;
   add_tables(all, config, observed.added);
   if (model.positions == Positions::rotary) {
     std::int64_t const head_dim = head_columns(model);
-    all.push_back(
-        table_entry(kind, "queries and keys",
-                    rotary_table(std::min(model.max_length, max_drawn_positions), head_dim, model.rotary_base),
-                    head_dim / 2, "the cosine of the angle by which each pair of columns of queries and keys turns"));
+    all.push_back(entry(kind, "queries and keys",
+                        rotary_table(std::min(model.max_length, max_drawn_positions), head_dim, model.rotary_base),
+                        head_dim / 2,
+                        "the cosine of the angle by which each pair of columns of queries and keys turns"));
+    all.back().as_object()["column_name"] = "pair";
   }
-  std::size_t const calls = std::min(observed.sublayers.size(), observed.calls.size());
   auto const stack_of = [&](std::size_t index) {
     std::string const& path = observed.sublayers[index].path;
     return path.substr(0, path.find('.'));
   };
-  std::set<std::string> not_causal;
-  for (std::size_t index = 0; index < calls; ++index) {
-    if (!observed.calls[index].bias.empty() && !hides_later_keys(observed.calls[index].mask)) {
-      not_causal.insert(stack_of(index));
+  std::map<std::string, std::pair<std::size_t, bool>> stacks;  // the first call with a bias; whether all are causal
+  for (std::size_t index = 0; index < observed.calls.size(); ++index) {
+    ObservedAttention const& call = observed.calls[index];
+    if (!call.bias.empty()) {
+      auto& [first, causal] = stacks.try_emplace(stack_of(index), index, true).first->second;
+      causal = causal && (call.mask.is(MaskKind::causal) || call.mask.hides_later);
     }
   }
-  std::set<std::string> seen;
-  for (std::size_t index = 0; index < calls; ++index) {
-    std::string const stack = stack_of(index);
-    if (!observed.calls[index].bias.empty() && seen.insert(stack).second) {
-      all.push_back(bias_entry(kind, stack, observed.calls[index], model.max_length, !not_causal.contains(stack)));
-    }
+  for (auto const& [stack, found] : stacks) {
+    all.push_back(bias_entry(kind, stack, observed.calls[found.first], model.max_length, found.second));
   }
   return all;
 }

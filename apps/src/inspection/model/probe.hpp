@@ -20,9 +20,9 @@ struct SequenceAttention {
   std::vector<double> weights;  ///< [heads, queries, keys]
 };
 
-/// Those of every sequence of a call, in float64: by `reference` from the call's queries and keys, with values of which
-/// each head's column j is 1 for the j-th key alone, so that its output is a part of the weights. Whatever the kernel
-/// knows of masks, biases and scores is in them. The call must not accumulate, and has no state.
+/// The weights of every sequence of a call, in float64. `reference` computes them from the call's queries and keys,
+/// with values whose column j of each head is 1 only for the j-th key, so that the output consists of weights. They
+/// include the call's masks, biases and kind of scores. The call must not accumulate, and has no state.
 std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& reference, AttentionCall const& call);
 
 /// A call of an attention sublayer.
@@ -33,8 +33,7 @@ struct ObservedAttention {
   std::vector<SequenceAttention> sequences = {};
 };
 
-/// The reference implementation of attention, which also keeps the weights of the calls that it is given, while it is
-/// told to.
+/// The reference implementation of attention, which records the weights of its calls between start() and stop().
 class AttentionProbe final : public Attention {
  public:
   static constexpr char const* name = "probe";
@@ -43,8 +42,8 @@ class AttentionProbe final : public Attention {
   /// Adds a probe to the registry and makes it the choice for attention.
   static std::shared_ptr<AttentionProbe> install(KernelRegistries& kernels, KernelChoices& choices);
 
-  /// From now on calls are kept; the calls since the last start.
   void start() { calls_.emplace(); }
+  /// The calls since start().
   std::vector<ObservedAttention> stop();
 
   bool supports(AttentionProblem const& problem) const override { return reference_->supports(problem); }
@@ -66,7 +65,7 @@ class EmbeddingProbe final : public Embedding {
   explicit EmbeddingProbe(std::shared_ptr<Embedding> reference) : reference_(std::move(reference)) {}
   static std::shared_ptr<EmbeddingProbe> install(KernelRegistries& kernels, KernelChoices& choices);
 
-  /// EmbeddingCall::positions of each call since the last take().
+  /// EmbeddingCall::positions of each call since the previous take().
   std::vector<Tensor> take() { return std::exchange(positions_, {}); }
 
   bool supports(EmbeddingProblem const& problem) const override { return reference_->supports(problem); }
@@ -85,7 +84,7 @@ struct AttentionSublayer {
   Side queries = Side::source;
   Side keys = Side::source;
 };
-/// All of them in the order in which a forward pass calls the kernel.
+/// The model's attention sublayers in the order in which a forward pass calls the kernel.
 std::vector<AttentionSublayer> attention_sublayers(ModelDescription const& model);
 
 /// Whether a query at `position` sees the key at `key`, by the rules of AttentionMask.

@@ -1,21 +1,12 @@
 #include "search_tree.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace heddle {
 namespace {
 
-std::string_view name_of(SearchStep::Fate fate) {
-  switch (fate) {
-    case SearchStep::Fate::live:
-      return "live";
-    case SearchStep::Fate::finished:
-      return "finished";
-    case SearchStep::Fate::dropped:
-      break;
-  }
-  return "dropped";
-}
+constexpr std::array fate_names{"live", "finished", "dropped"};
 
 }  // namespace
 
@@ -33,26 +24,20 @@ void SearchTree::extended(SearchStep const& step) {
   live_ = std::move(next);
 }
 
-std::vector<std::int64_t> SearchTree::tokens_path(std::int64_t node) const {
-  std::vector<std::int64_t> path;
-  for (; node > 0; node = nodes_[static_cast<std::size_t>(node)].parent) {
-    path.push_back(node);
-  }
-  std::ranges::reverse(path);
-  return path;
-}
-
 std::vector<std::int64_t> SearchTree::path_of(std::vector<std::int32_t> const& tokens) const {
   for (std::size_t index = 0; index < nodes_.size(); ++index) {
-    if (nodes_[index].fate != SearchStep::Fate::finished ||
-        nodes_[index].step != static_cast<std::int64_t>(tokens.size()) + 1) {
+    if (nodes_[index].fate != SearchStep::Fate::finished) {
       continue;
     }
-    auto path = tokens_path(static_cast<std::int64_t>(index));
-    bool const same = std::equal(
-        tokens.begin(), tokens.end(), path.begin(), path.end() - 1,
-        [&](std::int32_t token, std::int64_t node) { return nodes_[static_cast<std::size_t>(node)].token == token; });
-    if (same) {
+    std::vector<std::int64_t> path;
+    std::vector<std::int32_t> found;
+    for (auto at = static_cast<std::int64_t>(index); at > 0; at = nodes_[static_cast<std::size_t>(at)].parent) {
+      path.push_back(at);
+      found.push_back(nodes_[static_cast<std::size_t>(at)].token);
+    }
+    // From the end token, which finished it, to the first one.
+    if (std::equal(found.begin() + 1, found.end(), tokens.rbegin(), tokens.rend())) {
+      std::ranges::reverse(path);
       return path;
     }
   }
@@ -64,7 +49,7 @@ boost::json::object to_json(SearchTree const& tree, std::vector<Hypothesis> cons
   boost::json::array nodes;
   for (SearchTree::Node const& node : tree.nodes()) {
     nodes.push_back(boost::json::array{node.parent, node.token < 0 ? "" : tokenizer.piece(node.token), node.step,
-                                       node.log_probability, name_of(node.fate)});
+                                       node.log_probability, fate_names.at(static_cast<std::size_t>(node.fate))});
   }
   boost::json::array results;
   for (Hypothesis const& hypothesis : hypotheses) {

@@ -26,8 +26,6 @@ class SearchTree final : public SearchObserver {
   std::vector<std::int64_t> path_of(std::vector<std::int32_t> const& tokens) const;
 
  private:
-  std::vector<std::int64_t> tokens_path(std::int64_t node) const;
-
   std::vector<Node> nodes_;
   std::vector<std::int64_t> live_;  ///< nodes
 };

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <initializer_list>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "report/json_text.hpp"
@@ -11,95 +15,83 @@
 namespace heddle {
 namespace {
 
-PageFile const& page_file(std::string_view name) {
-  auto const files = page_files();
-  auto const found = std::ranges::find(files, name, &PageFile::name);
-  if (found == files.end()) {
-    throw Error(fmt::format("the page's file {} is not in this program", name));
+std::string replaced(std::string_view text, std::initializer_list<std::pair<char, std::string_view>> replacements) {
+  std::string result;
+  result.reserve(text.size() + text.size() / 16);
+  for (char const character : text) {
+    auto const found = std::ranges::find(replacements, character, &std::pair<char, std::string_view>::first);
+    result += found == replacements.end() ? std::string_view(&character, 1) : found->second;
   }
-  return *found;
-}
-
-std::string all_scripts() {
-  std::vector<PageFile> scripts;
-  std::ranges::copy_if(page_files(), std::back_inserter(scripts),
-                       [](PageFile const& file) { return file.name.ends_with(".js"); });
-  std::ranges::sort(scripts, {}, &PageFile::name);
-  std::string text;
-  for (PageFile const& script : scripts) {
-    text += script.text;
-  }
-  return text;
+  return result;
 }
 
 }  // namespace
 
 std::string json_for_script(boost::json::value const& value) {
-  std::string const text = json_text(value);
-  std::string safe;
-  safe.reserve(text.size() + text.size() / 16);
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    char const character = text[at];
-    // Outside its strings JSON has none of these characters, so each may become an escape sequence.
-    if (character == '<' || character == '>' || character == '&') {
-      safe += fmt::format("\\u{:04x}", static_cast<unsigned>(character));
-    } else {
-      safe += character;
-    }
-  }
-  return safe;
-}
-
-std::string html_escaped(std::string_view text) {
-  std::string safe;
-  for (char const character : text) {
-    switch (character) {
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '&':
-        safe += "&amp;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      case '\'':
-        safe += "&#39;";
-        break;
-      default:
-        safe += character;
-    }
-  }
-  return safe;
+  // Outside its strings JSON has none of these characters, so each may become an escape sequence.
+  return replaced(json_text(value), {{'<', "\\u003c"}, {'>', "\\u003e"}, {'&', "\\u0026"}});
 }
 
 std::string assemble_page(std::string_view title, boost::json::value const& data) {
-  std::string_view const frame = page_file("page.html").text;
+  std::map<std::string_view, std::string> parts{
+      {"title", replaced(title, {{'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}, {'"', "&quot;"}, {'\'', "&#39;"}})},
+      {"data", json_for_script(data)}};
+  for (auto const& [name, text] : page_files()) {
+    parts[name.ends_with(".js") ? "scripts" : name.ends_with(".css") ? "style" : "frame"] += text;
+  }
+  std::string_view const frame = parts["frame"];
   std::string page;
   std::size_t at = 0;
-  // {{NAME}} in the frame; what replaces it is not searched again.
+  // {{NAME}} in the frame; its replacement is not searched again.
   for (std::size_t open = frame.find("{{"); open != std::string_view::npos; open = frame.find("{{", at)) {
     std::size_t const close = frame.find("}}", open);
-    std::string_view const name = frame.substr(open + 2, close - open - 2);
     page += frame.substr(at, open - at);
-    if (name == "title") {
-      page += html_escaped(title);
-    } else if (name == "style") {
-      page += page_file("style.css").text;
-    } else if (name == "scripts") {
-      page += all_scripts();
-    } else if (name == "data") {
-      page += json_for_script(data);
-    } else {
-      throw Error(fmt::format("page.html has an unknown place {}", name));
-    }
+    page += parts.at(frame.substr(open + 2, close - open - 2));
     at = close + 2;
   }
   page += frame.substr(at);
   return page;
+}
+
+boost::json::object matrix_to_json(std::span<double const> values, std::int64_t columns, ValueRange const& range) {
+  auto const size = static_cast<std::int64_t>(values.size());
+  if (columns < 1 || size % columns != 0) {
+    throw Error(fmt::format("a matrix to draw has {} values in rows of {}", size, columns));
+  }
+  constexpr double steps = 65535;
+  std::vector<unsigned char> bytes;
+  bytes.reserve(2 * values.size());
+  for (double const value : values) {
+    if (!std::isfinite(value)) {
+      throw Error("a matrix to draw has values that are not finite");
+    }
+    double const share = std::clamp((value - range.min) / (range.max - range.min), 0.0, 1.0);
+    auto const step = static_cast<unsigned>(std::lround(steps * share));
+    bytes.push_back(static_cast<unsigned char>(step & 0xFFU));
+    bytes.push_back(static_cast<unsigned char>(step >> 8U));
+  }
+  return {{"rows", size / columns},
+          {"columns", columns},
+          {"min", range.min},
+          {"max", range.max},
+          {"values", base64(bytes)}};
+}
+
+std::string base64(std::span<unsigned char const> bytes) {
+  constexpr char const* digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::size_t const count = std::min<std::size_t>(3, bytes.size() - at);
+    unsigned group = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      group = group << 8U | (i < count ? bytes[at + i] : 0U);
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      text += i <= count ? digits[group >> (18U - 6U * static_cast<unsigned>(i)) & 0x3FU] : '=';
+    }
+  }
+  return text;
 }
 
 }  // namespace heddle

@@ -7,7 +7,8 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 
-#include "run_directory/metrics_line.hpp"
+#include "report/json_text.hpp"
+#include "run_directory/metrics_file.hpp"
 
 namespace heddle {
 namespace {
@@ -41,19 +42,7 @@ void add_numbers(RunMetrics& metrics, double step, std::string const& prefix, bo
 void add(RunMetrics& metrics, boost::json::object const& line) {
   double const step = line.at("step").to_number<double>();
   add_numbers(metrics, step, "", line);
-  if (auto const* const entropies = line.if_contains("attention_entropy"); entropies && entropies->is_object()) {
-    add_numbers(metrics, step, "attention_entropy.", entropies->get_object());
-  }
-  auto const* const communication = line.if_contains("communication");
-  if (communication == nullptr || !communication->is_object()) {
-    return;
-  }
-  for (auto const& [name, traffic] : communication->get_object()) {
-    auto const* const bytes = traffic.is_object() ? traffic.get_object().if_contains("bytes") : nullptr;
-    if (bytes != nullptr && bytes->is_number()) {
-      metrics.communicated_bytes[std::string(name)] += bytes->to_number<double>();
-    }
-  }
+  add_numbers(metrics, step, "attention_entropy.", object_of(line, "attention_entropy"));
 }
 
 boost::json::array numbers(std::vector<double> const& values) {
@@ -112,23 +101,23 @@ MetricSeries downsample(MetricSeries const& series, std::size_t buckets) {
   double const first = series.steps.front();
   double const width = (series.steps.back() - first) / static_cast<double>(buckets);
   keep(0);
-  std::size_t begin = 1;
+  std::size_t start = 1;
   for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
     double const end_step = first + width * static_cast<double>(bucket + 1);
-    std::size_t min = begin;
-    std::size_t max = begin;
-    std::size_t end = begin;
+    std::size_t min = start;
+    std::size_t max = start;
+    std::size_t end = start;
     for (; end + 1 < size && (series.steps[end] <= end_step || bucket + 1 == buckets); ++end) {
       min = series.values[end] < series.values[min] ? end : min;
       max = series.values[end] > series.values[max] ? end : max;
     }
-    if (end > begin) {
+    if (end > start) {
       keep(std::min(min, max));
       if (min != max) {
         keep(std::max(min, max));
       }
     }
-    begin = end;
+    start = end;
   }
   keep(size - 1);
   return kept;
@@ -137,7 +126,7 @@ MetricSeries downsample(MetricSeries const& series, std::size_t buckets) {
 RunMetrics read_metrics(std::filesystem::path const& path) {
   std::error_code problem;
   if (!std::filesystem::is_regular_file(path, problem)) {
-    throw DataError(fmt::format("{}: is no regular file; expected the metrics.jsonl of a run", path.string()));
+    throw DataError(fmt::format("{}: is not a regular file; expected the metrics.jsonl of a run", path.string()));
   }
   std::ifstream file(path);
   RunMetrics metrics;
@@ -148,7 +137,6 @@ RunMetrics read_metrics(std::filesystem::path const& path) {
       ++metrics.unreadable;
       continue;
     }
-    ++metrics.lines;
     add(metrics, *object);
   }
   return metrics;
@@ -172,24 +160,12 @@ boost::json::object to_json(RunMetrics const& metrics) {
     for (auto const& [first, last] : each.not_finite) {
       not_finite.push_back(boost::json::array{first, last});
     }
-    series[key] = {{"steps", numbers(drawn.steps)},
-                   {"values", numbers(drawn.values)},
-                   {"not_finite", std::move(not_finite)},
-                   {"points", each.steps.size()}};
-  }
-  boost::json::array not_finite;
-  for (std::string const& text : describe_not_finite(metrics)) {
-    not_finite.emplace_back(text);
-  }
-  boost::json::object communication;
-  for (auto const& [name, bytes] : metrics.communicated_bytes) {
-    communication[name] = bytes;
+    series[key] = {
+        {"steps", numbers(drawn.steps)}, {"values", numbers(drawn.values)}, {"not_finite", std::move(not_finite)}};
   }
   return {{"series", std::move(series)},
-          {"lines", metrics.lines},
           {"unreadable", metrics.unreadable},
-          {"not_finite", std::move(not_finite)},
-          {"communication", std::move(communication)}};
+          {"not_finite", boost::json::value_from(describe_not_finite(metrics))}};
 }
 
 }  // namespace heddle

@@ -39,11 +39,9 @@ MetricSeries downsample(MetricSeries const& series, std::size_t buckets);
 
 /// The content of a metrics.jsonl.
 struct RunMetrics {
-  /// Every number beside the step, by its key; those of attention_entropy by "attention_entropy.PATH".
+  /// Every number beside the step, by its key; those of attention_entropy as "attention_entropy.PATH".
   std::map<std::string, MetricSeries> series;
-  std::map<std::string, double> communicated_bytes;  ///< over all lines, by "GROUP.COLLECTIVE"
-  std::int64_t lines = 0;
-  std::int64_t unreadable = 0;  ///< lines that are no JSON object with a step: torn by a kill
+  std::int64_t unreadable = 0;  ///< lines that are not a JSON object with a step: torn by a kill
 };
 /// Throws DataError for a file that is absent or not regular.
 RunMetrics read_metrics(std::filesystem::path const& path);
@@ -51,8 +49,8 @@ RunMetrics read_metrics(std::filesystem::path const& path);
 /// A sentence for each number that is not finite somewhere: "valid_loss is not finite from step 40 on".
 std::vector<std::string> describe_not_finite(RunMetrics const& metrics);
 
-/// {"series": {KEY: {"steps": […], "values": […], "not_finite": [[first, last], …]}}, "lines", "unreadable",
-/// "not_finite": [the sentences], "communication": {NAME: bytes}}
+/// {"series": {KEY: {"steps": […], "values": […], "not_finite": [[first, last], …]}}, "unreadable",
+/// "not_finite": [the sentences]}
 boost::json::object to_json(RunMetrics const& metrics);
 
 }  // namespace heddle

@@ -1,11 +1,34 @@
 #include "parameters.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/training/learning_rate.hpp>
+#include <limits>
 
 namespace heddle {
+namespace {
+
+/// Sums over the values of a tensor, which come in slabs.
+struct ValueSums {
+  double sum = 0;
+  double squares = 0;
+  float min = std::numeric_limits<float>::infinity();
+  float max = -std::numeric_limits<float>::infinity();
+
+  void add(std::vector<float> const& values) {
+    for (float const value : values) {
+      sum += static_cast<double>(value);
+      squares += static_cast<double>(value) * static_cast<double>(value);
+      min = std::min(min, value);
+      max = std::max(max, value);
+    }
+  }
+};
+
+}  // namespace
 
 double squared_update_norm(ParameterValues const& values, OptimizerConfig const& optimizer, UpdateRule const& rule,
                            std::int64_t step, std::int64_t total_steps) {
@@ -26,65 +49,55 @@ double squared_update_norm(ParameterValues const& values, OptimizerConfig const&
   return squares;
 }
 
-namespace {
-
-/// Adds up the norms of a parameter, slab by slab.
-ParameterNorm norm_of(Checkpoint const& checkpoint, TensorInfo const& tensor, Config const& config) {
+boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& config) {
   std::int64_t const step = checkpoint.state().step;
-  UpdateRule const rule = update_rule(config.optimizer, tensor.name);
-  bool const updated = tensor.has_moments && step > 0 && !rule.frozen;
-  ParameterNorm norm{tensor.name, tensor.shape, tensor.elements(), 0, 0, std::nullopt};
-  double squares = 0;
-  double update = 0;
-  for (TensorSlice const& slab : slabs_of(tensor)) {
-    std::vector<float> const value = checkpoint.read(slab);
-    for (float const each : value) {
-      double const size = std::abs(static_cast<double>(each));
-      squares += size * size;
-      norm.max = std::max(norm.max, size);
-    }
-    if (updated) {
-      auto const moment = [&](TensorPart part) {
-        TensorSlice of_moment = slab;
-        of_moment.part = part;
-        return checkpoint.read(of_moment);
-      };
-      auto const first = moment(TensorPart::first_moment);
-      auto const second = moment(TensorPart::second_moment);
-      update += squared_update_norm({value, first, second}, config.optimizer, rule, step, config.train.steps);
-    }
-  }
-  norm.norm = std::sqrt(squares);
-  if (updated) {
-    norm.update = std::sqrt(update);
-  }
-  return norm;
-}
-
-}  // namespace
-
-std::vector<ParameterNorm> parameter_norms(Checkpoint const& checkpoint, Config const& config) {
-  std::vector<ParameterNorm> norms;
+  boost::json::array norms;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
-    norms.push_back(norm_of(checkpoint, tensor, config));
+    UpdateRule const rule = update_rule(config.optimizer, tensor.name);
+    bool const updated = tensor.has_moments && step > 0 && !rule.frozen;
+    ValueSums sums;
+    double update = 0;
+    for (TensorSlice slab : slabs_of(tensor)) {
+      std::vector<float> const value = checkpoint.read(slab);
+      sums.add(value);
+      if (updated) {
+        slab.part = TensorPart::first_moment;
+        std::vector<float> const first = checkpoint.read(slab);
+        slab.part = TensorPart::second_moment;
+        update += squared_update_norm({value, first, checkpoint.read(slab)}, config.optimizer, rule, step,
+                                      config.train.steps);
+      }
+    }
+    boost::json::object norm{{"name", tensor.name},
+                             {"elements", tensor.elements()},
+                             {"norm", std::sqrt(sums.squares)},
+                             {"max", std::max(std::abs(sums.min), std::abs(sums.max))}};
+    if (updated) {
+      norm["update"] = std::sqrt(update);
+    }
+    norms.push_back(std::move(norm));
   }
   return norms;
 }
 
-boost::json::array to_json(std::vector<ParameterNorm> const& norms) {
-  boost::json::array array;
-  for (ParameterNorm const& norm : norms) {
-    boost::json::object entry{{"name", norm.name},
-                              {"shape", boost::json::value_from(norm.shape)},
-                              {"elements", norm.elements},
-                              {"norm", norm.norm},
-                              {"max", norm.max}};
-    if (norm.update) {
-      entry["update"] = *norm.update;
+std::string parameter_table(Checkpoint const& checkpoint) {
+  std::string table = fmt::format("{:<48} {:<18} {:>11} {:>11} {:>11} {:>11}\n", "parameter", "shape", "mean",
+                                  "deviation", "min", "max");
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    if (tensor.elements() == 0) {
+      continue;
     }
-    array.push_back(std::move(entry));
+    ValueSums sums;
+    for (TensorSlice const& slab : slabs_of(tensor)) {
+      sums.add(checkpoint.read(slab));
+    }
+    auto const count = static_cast<double>(tensor.elements());
+    double const mean = sums.sum / count;
+    double const deviation = std::sqrt(std::max(sums.squares / count - mean * mean, 0.0));
+    table += fmt::format("{:<48} {:<18} {:>11.4g} {:>11.4g} {:>11.4g} {:>11.4g}\n", tensor.name,
+                         Shape(tensor.shape).to_string(), mean, deviation, sums.min, sums.max);
   }
-  return array;
+  return table;
 }
 
 }  // namespace heddle

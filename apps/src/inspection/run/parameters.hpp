@@ -3,22 +3,10 @@
 #include <boost/json.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace heddle {
-
-/// The size of a parameter and of its last update.
-struct ParameterNorm {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  std::int64_t elements = 0;
-  double norm = 0;               ///< square root of the sum of squares
-  double max = 0;                ///< absolute value
-  std::optional<double> update;  ///< norm of the last update; none without moments and before the first step
-};
 
 /// The arrays of one parameter.
 struct ParameterValues {
@@ -28,13 +16,15 @@ struct ParameterValues {
 };
 
 /// The square of the norm of Adam's (Kingma & Ba 2015) last update, number `step` from 1, as the moments give it after
-/// that update, with decoupled weight decay for adamw. Those of a tensor's parts add up to the whole's.
+/// that update, with decoupled weight decay for adamw. The squares of a tensor's parts add up to the whole tensor's.
 double squared_update_norm(ParameterValues const& values, OptimizerConfig const& optimizer, UpdateRule const& rule,
                            std::int64_t step, std::int64_t total_steps);
 
-/// Reads one slab of a tensor at a time.
-std::vector<ParameterNorm> parameter_norms(Checkpoint const& checkpoint, Config const& config);
+/// The parameters of a checkpoint: [{"name", "elements", "norm", "max", "update"}], with the norms of the values and of
+/// the last update, which is absent without moments and before the first step, and the largest absolute value.
+boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& config);
 
-boost::json::array to_json(std::vector<ParameterNorm> const& norms);
+/// A table in text: name, shape, mean, standard deviation and range of each parameter.
+std::string parameter_table(Checkpoint const& checkpoint);
 
 }  // namespace heddle

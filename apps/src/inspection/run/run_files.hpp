@@ -14,10 +14,10 @@ namespace heddle {
 std::optional<boost::json::object> read_run_file(std::filesystem::path const& path, std::string const& remedy,
                                                  std::vector<std::string>& notes);
 
-/// The schedule of the last whole step in a trace.json: {"step", "lanes": [{"rank", "name", "events": [{"kind", "name",
-/// "begin", "duration", and of its args "micro_batch", "part", "group", "bytes", "peer"}]}]}, in microseconds since the
-/// step's begin on the rank that began first. Kinds are pass, communication, waiting and data; of nested communication
-/// only the outermost. Nothing for a trace without steps.
+/// The schedule of the last whole step in a trace.json: {"step", "duration", "lanes": [{"rank", "name", "events":
+/// [{"kind", "name", "begin", "duration", and its args: "micro_batch", "part", "group", "bytes", "peer"}]}]}, in
+/// microseconds since the start of the step on the first rank. Kinds are pass, communication, waiting and data; of
+/// nested communication only the outermost. Nothing for a trace without steps.
 std::optional<boost::json::object> schedule_to_json(boost::json::object const& trace);
 
 }  // namespace heddle

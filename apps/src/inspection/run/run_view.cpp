@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
@@ -14,7 +15,7 @@
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_files.hpp"
-#include "run_directory/newest_step.hpp"
+#include "run_directory/metrics_file.hpp"
 #include "training/checkpoint.hpp"
 #include "translation/trained_model.hpp"
 
@@ -31,51 +32,7 @@ bool has_checkpoints(fs::path const& path) {
   }
 }
 
-bool has_datasets(fs::path const& path) {
-  auto const files = fs::directory_iterator(path);
-  return std::any_of(fs::begin(files), fs::end(files), [](fs::directory_entry const& entry) {
-    std::string const name = entry.path().filename().string();
-    return is_training_file(name) || name == "valid.h5";
-  });
-}
-
-boost::json::array facts_of(RunView const& run) {
-  boost::json::array facts;
-  auto const add = [&](char const* label, std::string const& text) {
-    facts.push_back(boost::json::array{label, text});
-  };
-  if (run.checkpoint) {
-    TrainingState const& state = run.checkpoint->state();
-    std::int64_t elements = 0;
-    for (TensorInfo const& tensor : run.checkpoint->tensors()) {
-      elements += tensor.elements();
-    }
-    add("step", readable_count(state.step));
-    add("parameters", readable_count(elements));
-    add("tokens seen", readable_count(state.tokens));
-    add("training time", readable_duration(state.seconds));
-    if (state.best_step > 0) {
-      add("best validation loss",
-          fmt::format("{:.4f} at step {}", state.best_valid_loss, readable_count(state.best_step)));
-    }
-    add("checkpoint", run.checkpoint->directory().string());
-  }
-  return facts;
-}
-
-void add_run_files(boost::json::object& result, fs::path const& directory, std::vector<std::string>& notes) {
-  if (auto report = read_run_file(directory / "report.json", "a run of this version writes it", notes)) {
-    add_slurm_energy(*report);
-    result["report"] = std::move(*report);
-  }
-  auto const trace = read_run_file(directory / "trace.json", "`heddle train … --trace 3` writes it", notes);
-  if (auto schedule = trace ? schedule_to_json(*trace) : std::nullopt) {
-    result["schedule"] = std::move(*schedule);
-  }
-}
-
-}  // namespace
-
+/// The run's directory that a path lies in: itself, or up to two levels above it; empty: none.
 fs::path run_directory_of(fs::path const& path) {
   std::error_code problem;
   fs::path at = fs::weakly_canonical(path, problem);
@@ -87,6 +44,27 @@ fs::path run_directory_of(fs::path const& path) {
   return {};
 }
 
+}  // namespace
+
+std::optional<Config> RunView::config() const {
+  return checkpoint ? std::optional(stored_config(*checkpoint)) : std::nullopt;
+}
+
+std::vector<fs::path> datasets_at(fs::path const& path) {
+  if (!fs::is_directory(path)) {
+    return {path};
+  }
+  std::vector<fs::path> found;
+  for (auto const& entry : fs::directory_iterator(path)) {
+    std::string const name = entry.path().filename().string();
+    if (is_training_file(name) || name == "valid.h5") {
+      found.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
 RunView open_run(std::string const& path, std::string const& which) {
   std::error_code problem;
   if (fs::is_regular_file(path, problem)) {
@@ -95,15 +73,14 @@ RunView open_run(std::string const& path, std::string const& which) {
   if (!fs::is_directory(path, problem)) {
     throw DataError(fmt::format("{}: there is no such directory{}", path, relative_to(path)));
   }
-  RunView run{path, run_directory_of(path), std::nullopt, std::nullopt};
+  RunView run{path, run_directory_of(path), std::nullopt};
   if (has_checkpoints(path)) {
     TrainedModelOptions options;
     options.checkpoint = path;
     options.which = which;
     auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
     run.checkpoint = std::move(open_checkpoints(options, report).front());
-    run.config = stored_config(*run.checkpoint);
-  } else if (run.directory.empty() && has_datasets(path)) {
+  } else if (run.directory.empty() && !datasets_at(path).empty()) {
     throw DataError(fmt::format("{}: has datasets, not a run; --compare takes the directory of a run", path));
   } else if (run.directory.empty()) {
     throw DataError(
@@ -114,18 +91,62 @@ RunView open_run(std::string const& path, std::string const& which) {
   return run;
 }
 
+std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint const& checkpoint) {
+  TrainingState const& state = checkpoint.state();
+  std::int64_t elements = 0;
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    elements += tensor.elements();
+  }
+  std::vector<std::pair<char const*, std::string>> facts{
+      {"step", readable_count(state.step)},
+      {"parameters", fmt::format("{} in {} tensors", readable_count(elements), checkpoint.tensors().size())},
+      {"tokens seen", readable_count(state.tokens)},
+      {"training time", readable_duration(state.seconds)},
+      {"next batch", fmt::format("epoch {}, window {}, sample {}", state.epoch, state.position >> 32,
+                                 readable_count(state.position & 0xFFFF'FFFF))},
+      {"seed", std::to_string(state.seed)}};
+  if (state.best_step > 0) {
+    facts.emplace_back(
+        "best validation loss",
+        fmt::format("{:.4f} at step {}; {} validations since without a better one", state.best_valid_loss,
+                    readable_count(state.best_step), readable_count(state.validations_without_improvement)));
+  }
+  if (!checkpoint.instruction_set().empty()) {
+    facts.emplace_back("computed with", checkpoint.instruction_set());
+  }
+  facts.emplace_back("checkpoint", checkpoint.directory().string());
+  return facts;
+}
+
+std::optional<boost::json::object> report_of(RunView const& run, std::vector<std::string>& notes) {
+  auto report = read_run_file(run.directory / "report.json", "a run of this version writes it", notes);
+  if (report) {
+    add_slurm_energy(*report);
+  }
+  return report;
+}
+
 boost::json::object to_json(RunView const& run, std::vector<std::string>& notes) {
   std::string const name =
       run.directory.empty() ? fs::path(run.path).filename().string() : run.directory.filename().string();
-  boost::json::object result{{"name", name}, {"path", run.path}, {"facts", facts_of(run)}};
+  boost::json::object result{{"name", name}, {"path", run.path}, {"facts", boost::json::array()}};
   if (run.directory.empty()) {
     notes.push_back(fmt::format("{}: no curves, because it is in no run's directory", run.path));
   } else {
     result["metrics"] = to_json(read_metrics(run.directory / metrics_name));
-    add_run_files(result, run.directory, notes);
+    if (auto report = report_of(run, notes)) {
+      result["report"] = std::move(*report);
+    }
+    auto const trace = read_run_file(run.directory / "trace.json", "`heddle train … --trace 3` writes it", notes);
+    if (auto schedule = trace ? schedule_to_json(*trace) : std::nullopt) {
+      result["schedule"] = std::move(*schedule);
+    }
   }
   if (run.checkpoint) {
-    result["norms"] = to_json(parameter_norms(*run.checkpoint, *run.config));
+    for (auto const& [label, text] : checkpoint_facts(*run.checkpoint)) {
+      result["facts"].as_array().push_back(boost::json::array{label, text});
+    }
+    result["norms"] = parameter_norms(*run.checkpoint, *run.config());
     result["config"] = run.checkpoint->config();
   } else {
     notes.push_back(fmt::format("{}: no checkpoint, so nothing of the model is shown", run.path));

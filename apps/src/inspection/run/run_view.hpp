@@ -1,11 +1,12 @@
 #pragma once
 
-#include <boost/json.hpp>
+#include <boost/json/object.hpp>
 #include <filesystem>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -16,18 +17,26 @@ struct RunView {
   std::string path;
   std::filesystem::path directory;  ///< empty: a checkpoint that is in no run's directory
   std::optional<Checkpoint> checkpoint;
-  std::optional<Config> config;
+
+  /// The checkpoint's.
+  std::optional<Config> config() const;
 };
 
-/// The run's directory that a path lies in: itself, or up to two levels above it; empty: none.
-std::filesystem::path run_directory_of(std::filesystem::path const& path);
+/// The datasets at a path: the file itself, or those that `heddle prepare` wrote to a directory.
+std::vector<std::filesystem::path> datasets_at(std::filesystem::path const& path);
 
-/// Opens what `path` names: a run's directory, its checkpoints directory, or one checkpoint's. Throws DataError where
-/// there is neither a checkpoint nor a metrics.jsonl, or where no checkpoint verifies.
+/// Opens a run's directory, its checkpoints directory, or one checkpoint's. Throws DataError where there is neither a
+/// checkpoint nor a metrics.jsonl, or where no checkpoint verifies.
 RunView open_run(std::string const& path, std::string const& which);
 
-/// {"name", "path", "facts": [[label, text]], "metrics", "norms", "config", "mesh"}; `notes` gets a line for each part
-/// that is absent.
+/// The state of a checkpoint as labels with texts: {"step", "1,000"}, …
+std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint const& checkpoint);
+
+/// The report.json of the run, completed by Slurm's accounting; nothing, and a note, where it is absent.
+std::optional<boost::json::object> report_of(RunView const& run, std::vector<std::string>& notes);
+
+/// {"name", "path", "facts": [[label, text]], "metrics", "report", "schedule", "norms", "config"}; `notes` gets a line
+/// for each part that is absent.
 boost::json::object to_json(RunView const& run, std::vector<std::string>& notes);
 
 }  // namespace heddle

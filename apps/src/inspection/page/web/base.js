@@ -3,7 +3,7 @@
 const page = JSON.parse(document.getElementById('heddle-data').textContent);
 const svg_namespace = 'http://www.w3.org/2000/svg';
 
-/** Sets attributes (functions become listeners of the event) and appends children; texts become text nodes. */
+/** Sets attributes (functions become listeners of the event) and appends children; strings become text nodes. */
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === 'function') {
@@ -59,9 +59,9 @@ function piece_text(piece) {
   return piece.replaceAll('\u2581', '_') || '·';
 }
 
-function shortened(text, most) {
+function shortened(text, max) {
   const letters = Array.from(text);
-  return letters.length > most ? letters.slice(0, most - 1).join('') + '…' : text;
+  return letters.length > max ? letters.slice(0, max - 1).join('') + '…' : text;
 }
 
 /** The matrix that matrix_to_json wrote: {rows, columns, min, max, values: Float64Array}. */
@@ -102,34 +102,76 @@ function plain_table(heads, rows, number_columns = []) {
 function menu(label, names, chosen) {
   const select = html('select', {change: () => chosen(select.selectedIndex)},
     ...names.map((name) => html('option', {}, name)));
+  chosen(0);
   return html('label', {}, `${label} `, select);
 }
 
-/** Buttons of which one is pressed; arrow keys move between them. */
-function choices(label, names, chosen) {
-  const buttons = names.map((name, index) => html('button', {
-    type: 'button', role: 'radio', 'aria-checked': index === 0, tabindex: index === 0 ? 0 : -1,
-    click: () => choose(index),
+/** The move [down, right] of an arrow key, whose usual effect is then suppressed; undefined for other keys. */
+function arrow_move(event) {
+  const move = {ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0]}[event.key];
+  if (move) {
+    event.preventDefault();
+  }
+  return move;
+}
+
+/** Makes rows of buttons one group of which one is chosen, at first the first; arrow keys move between them. */
+function radio_buttons(rows, chosen) {
+  function choose(row, column, focus = false) {
+    rows.forEach((buttons, r) => buttons.forEach((button, c) => {
+      button.setAttribute('aria-checked', String(r === row && c === column));
+      button.tabIndex = r === row && c === column ? 0 : -1;
+    }));
+    if (focus) {
+      rows[row][column].focus();
+    }
+    chosen(row, column);
+  }
+  rows.forEach((buttons, row) => buttons.forEach((button, column) => fill(button, {
+    type: 'button', role: 'radio', click: () => choose(row, column),
     keydown: (event) => {
-      const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
-      if (step) {
-        event.preventDefault();
-        choose((index + step + buttons.length) % buttons.length, true);
+      const move = arrow_move(event);
+      if (move) {
+        const [down, right] = rows.length > 1 ? move : [0, move[0] + move[1]];
+        const next = (row + down + rows.length) % rows.length;
+        const count = rows[next].length;
+        choose(next, (Math.min(column, count - 1) + right + count) % count, true);
       }
     },
-  }, name));
-  function choose(index, focus = false) {
-    buttons.forEach((button, other) => {
-      button.setAttribute('aria-checked', String(other === index));
-      button.tabIndex = other === index ? 0 : -1;
-    });
-    if (focus) {
-      buttons[index].focus();
-    }
-    chosen(index);
+  }, [])));
+  choose(0, 0);
+}
+
+/** Buttons of which one is pressed; `chosen` is called with the index of the choice, also at once with 0. */
+function choices(label, names, chosen) {
+  const buttons = names.map((name) => html('button', {}, name));
+  if (names.length > 0) {
+    radio_buttons([buttons], (_, index) => chosen(index));
   }
-  buttons.forEach((button, index) => button.setAttribute('aria-checked', String(index === 0)));
   return html('div', {class: 'controls', role: 'radiogroup', 'aria-label': label}, ...buttons);
+}
+
+/** Labels with values: `facts` are [label, text], or null for those that are unknown. */
+function facts_list(facts) {
+  return html('dl', {class: 'facts'}, ...facts.filter(Boolean).map(
+    ([label, text]) => html('div', {}, html('dt', {}, label), html('dd', {}, String(text)))));
+}
+
+/** Names with their colours; `mark` is the class of the coloured mark. */
+function legend(entries, mark = '') {
+  return html('div', {class: 'legend'}, ...entries.map(([name, colour]) => {
+    const sample = html('i', {class: mark});
+    sample.style.background = colour;
+    return html('span', {}, sample, name);
+  }));
+}
+
+/** A row with a name, a bar of `share` of the width, and a text behind it. */
+function bar_row(attributes, name, share, text, colour = series_colour(0)) {
+  const bar = html('i');
+  bar.style.width = `${100 * Math.max(share, 0)}%`;
+  bar.style.background = colour;
+  return html('div', {class: 'bar', ...attributes}, html('span', {title: name}, name), html('div', {}, bar), html('span', {}, text));
 }
 
 /** Calls draw(width) now and whenever the node's width changes. */

@@ -27,8 +27,8 @@ function log_ticks(min, max) {
   return result;
 }
 
-/** Places of labels from `min` to `max`: both ends, and the round numbers that keep `room` pixels from them. */
-function axis_labels(min, max, count, x, room) {
+/** Places of labels: both ends, and the round numbers that keep `room` pixels from them. */
+function axis_labels([min, max], count, x, room) {
   const inner = ticks(min, max, count).filter((value) => x(value) - x(min) >= room && x(max) - x(value) >= room);
   return max > min ? [min, ...inner, max] : [min];
 }
@@ -43,60 +43,47 @@ function scale_of(min, max, from, to, log) {
 
 /** The index of the entry of an ascending array that is nearest to `value`. */
 function nearest_index(ascending, value) {
-  let low = 0;
-  let high = ascending.length - 1;
+  let [low, high] = [0, ascending.length - 1];
   while (high - low > 1) {
     const middle = (low + high) >> 1;
-    if (ascending[middle] <= value) {
-      low = middle;
-    } else {
-      high = middle;
-    }
+    [low, high] = ascending[middle] <= value ? [middle, high] : [low, middle];
   }
   return Math.abs(ascending[low] - value) <= Math.abs(ascending[high] - value) ? low : high;
 }
 
+/** The smallest and the largest number of a list, which may be long. */
+function extent(values) {
+  return values.reduce(([min, max], value) => [Math.min(min, value), Math.max(max, value)], [Infinity, -Infinity]);
+}
+
 /**
- * options: {title, series: [{name, steps, values, not_finite, dashed}], height, x_name, log}. The title, the legend of
+ * options: {title, series: [{name, steps, values, not_finite}], height, x_name, log, plain}. The title, the legend of
  * several curves, and the values at the cursor are text beside the drawing. Steps in not_finite, [[first, last], …],
  * have a value that is not finite: there the curve is broken and the drawing shaded.
  */
 function line_chart(options) {
-  const all = options.series.filter((series) => series.steps.length > 0);
+  const all = options.series.map((series, index) => ({colour: series_colour(index), not_finite: [], ...series})).filter((series) => series.steps.length > 0);
   const positive = all.every((series) => series.values.every((value) => value > 0));
   let log = Boolean(options.log) && positive;
   let cursor = null;
-  const holder = html('div', {class: 'chart', 'data-chart': options.title});
+  const holder = html('div', {class: 'chart', tabindex: 0, 'data-chart': options.title});
   const readout = html('div', {class: 'readout', 'aria-live': 'polite'});
-  const toggle = html('button', {type: 'button', 'aria-pressed': log, click: () => {
+  const toggle = html('button', {type: 'button', 'aria-pressed': String(log), click: () => {
     log = !log;
     toggle.setAttribute('aria-pressed', String(log));
     draw(holder.clientWidth);
   }}, 'log');
-  toggle.setAttribute('aria-pressed', String(log));
-  const legend = html('div', {class: 'legend'}, ...(all.length > 1 ? all.map((series, index) => {
-    const mark = html('i');
-    mark.style.background = series.colour || series_colour(index);
-    return html('span', {}, mark, series.name);
-  }) : []));
-  const extent = (values) => [Math.min(...values.map((each) => each[0])), Math.max(...values.map((each) => each[1]))];
-  const steps_extent = extent(all.flatMap((series) => [[series.steps[0], series.steps[series.steps.length - 1]],
-    ...(series.not_finite || [])]));
-  const values_extent = extent(all.map((series) => series.values.reduce(
-    ([min, max], value) => [Math.min(min, value), Math.max(max, value)], [Infinity, -Infinity])));
+  const steps_extent = extent(all.flatMap((series) => [series.steps[0], series.steps.at(-1), ...series.not_finite.flat()]));
+  const values_extent = extent(all.flatMap((series) => series.values));
 
-  function tell() {
+  function show_values() {
+    const values = (text_of) => all.map((series) => `${all.length > 1 ? series.name + ' ' : ''}${text_of(series)}`).join(', ');
     if (cursor === null) {
-      const last = all.map((series) => `${all.length > 1 ? series.name + ' ' : ''}${last_text(series)}`);
-      readout.textContent = options.plain ? '' : `last ${last.join(', ')}`;
-      return;
+      readout.textContent = options.plain ? '' : `last ${values(last_text)}`;
+    } else {
+      readout.textContent = `${options.x_name || 'step'} ${number_text(cursor)}: `
+        + values((series) => number_text(series.values[nearest_index(series.steps, cursor)]));
     }
-    const parts = all.map((series) => {
-      const value = series.values[nearest_index(series.steps, cursor)];
-      return `${all.length > 1 ? series.name + ' ' : ''}${number_text(value)}`;
-    });
-    readout.textContent = `${options.x_name || 'step'} ${number_text(cursor)}: ${parts.join(', ')}`;
-    readout.dataset.cursor = cursor;
   }
 
   function draw(width) {
@@ -116,22 +103,22 @@ function line_chart(options) {
       drawing.append(shape('line', {class: 'gridline', x1: left, x2: width - right, y1: y(value), y2: y(value)}),
         shape('text', {x: left - 6, y: y(value) + 4, 'text-anchor': 'end'}, number_text(value)));
     }
-    for (const value of axis_labels(...steps_extent, Math.max(2, Math.floor(width / 110)), x, 48)) {
+    for (const value of axis_labels(steps_extent, Math.max(2, Math.floor(width / 110)), x, 48)) {
       drawing.append(shape('text', {'data-step': value, x: x(value), y: height - 7, 'text-anchor': x(value) > width - 30 ? 'end' : 'middle'}, number_text(value)));
     }
     drawing.append(shape('line', {class: 'axis', x1: left, x2: width - right, y1: height - bottom, y2: height - bottom}));
-    for (const [first, last] of all.flatMap((series) => series.not_finite || [])) {
+    for (const [first, last] of all.flatMap((series) => series.not_finite)) {
       drawing.append(shape('rect', {class: 'not-finite', 'data-first': first, 'data-last': last, x: x(first) - 1, y: top,
         width: x(last) - x(first) + 2, height: height - bottom - top}, shape('title', {}, not_finite_text([first, last]))));
     }
-    all.forEach((series, index) => drawing.append(curve(series, index, x, y)));
+    all.forEach((series) => drawing.append(curve(series, x, y)));
     const line = shape('line', {class: 'cursor', y1: top, y2: height - bottom, visibility: 'hidden'});
     drawing.append(line);
     const show = () => {
       if (cursor !== null) {
         fill(line, {x1: x(cursor), x2: x(cursor), visibility: 'visible'}, []);
       }
-      tell();
+      show_values();
     };
     const longest = all.reduce((best, series) => (series.steps.length > best.steps.length ? series : best));
     drawing.addEventListener('pointermove', (event) => {
@@ -152,11 +139,11 @@ function line_chart(options) {
     holder.replaceChildren(drawing);
     show();
   }
-  holder.tabIndex = 0;
   drawn_to_width(holder, draw);
-  tell();
+  show_values();
   return html('div', {class: 'card'},
-    html('div', {class: 'card-head'}, html('h3', {}, options.title), positive && !options.plain ? toggle : null), holder, readout, legend);
+    html('div', {class: 'card-head'}, html('h3', {}, options.title), positive && !options.plain ? toggle : null), holder, readout,
+    legend(all.length > 1 ? all.map((series) => [series.name, series.colour]) : []));
 }
 
 function not_finite_text([first, last]) {
@@ -169,40 +156,19 @@ function last_text(series) {
   return end && end[0] > series.steps.at(-1) ? `not finite since step ${number_text(end[0])}` : number_text(series.values.at(-1));
 }
 
-/** The indices of a curve's points, in pieces between which its value is not finite. */
-function unbroken(series) {
-  const pieces = [[]];
-  let passed = 0;
-  const breaks = series.not_finite || [];
+/** A curve, in several lines between which its value is not finite; of few points each has a dot. */
+function curve(series, x, y) {
+  const lines = new Map();
   series.steps.forEach((step, i) => {
-    if (passed < breaks.length && breaks[passed][0] < step) {
-      while (passed < breaks.length && breaks[passed][0] < step) {
-        ++passed;
-      }
-      pieces.push([]);
-    }
-    pieces.at(-1).push(i);
+    const line = series.not_finite.filter(([first]) => first < step).length;
+    lines.set(line, `${lines.get(line) || ''} ${x(step).toFixed(1)},${y(series.values[i]).toFixed(1)}`);
   });
-  return pieces.filter((piece) => piece.length > 0);
-}
-
-function curve(series, index, x, y) {
-  const [points, ...others] = unbroken(series).map(
-    (piece) => piece.map((i) => `${x(series.steps[i]).toFixed(1)},${y(series.values[i]).toFixed(1)}`).join(' '));
-  const few = series.steps.length <= 30;
-  const colour = series.colour || series_colour(index);
-  const path = shape('polyline', {
-    class: 'curve', points, 'stroke-dasharray': series.dashed ? '5 3' : null,
-    'data-series': series.name, 'data-count': series.values.length, 'data-first': series.values[0],
-    'data-last': series.values[series.values.length - 1], 'data-min': Math.min(...series.values),
-    'data-max': Math.max(...series.values),
-  });
-  const pieces = [path, ...others.map((each) => shape('polyline', {class: 'curve', points: each}))];
-  pieces.forEach((piece) => { piece.style.stroke = colour; });
-  const dots = few ? series.steps.map((step, i) => {
-    const dot = shape('circle', {cx: x(step), cy: y(series.values[i]), r: 2.6});
-    dot.style.fill = colour;
-    return dot;
-  }) : [];
-  return shape('g', {}, ...pieces, ...dots);
+  const [min, max] = extent(series.values);
+  const drawn = [...lines.values()].map((points, line) => shape('polyline', {class: 'curve', points, ...(line > 0 ? {} : {
+    'data-series': series.name, 'data-count': series.values.length, 'data-first': series.values[0], 'data-last': series.values.at(-1), 'data-min': min, 'data-max': max,
+  })}));
+  drawn.forEach((line) => { line.style.stroke = series.colour; });
+  const dots = series.steps.length <= 30 ? series.steps.map((step, i) => shape('circle', {cx: x(step), cy: y(series.values[i]), r: 2.6})) : [];
+  dots.forEach((dot) => { dot.style.fill = series.colour; });
+  return shape('g', {}, ...drawn, ...dots);
 }

@@ -1,52 +1,29 @@
 // Packs without padding, the masks of attention, and datasets.
 
-/** The sides of a pack, packed and as a padded matrix would have them. */
+/** The sides of a pack: a row of tokens each, and the padding that it saves. */
 function pack_card(title, sides) {
   return card(title, ...sides.flatMap(({name, lengths}) => {
     const tokens = lengths.reduce((sum, length) => sum + length, 0);
     const padded = lengths.length * Math.max(...lengths);
     const holder = html('div', {class: 'pack', 'data-side': name, 'data-lengths': lengths.join(' ')});
-    drawn_to_width(holder, (width) => holder.replaceChildren(packed_strip(lengths, width), padded_rows(lengths, width)));
-    return [html('p', {class: 'lead'}, `${name}: ${grouped(tokens)} tokens of ${grouped(lengths.length)} sequences, packed one after another (above). `
-      + `As a padded matrix (below) they would take ${grouped(padded)} places, of which ${(100 * (1 - tokens / padded)).toFixed(0)} % would be padding.`), holder];
+    drawn_to_width(holder, (width) => holder.replaceChildren(packed_strip(lengths, width)));
+    return [html('p', {class: 'lead'}, `${name}: ${grouped(tokens)} tokens of ${grouped(lengths.length)} sequences, packed one after another. `
+      + `As a padded matrix they would take ${grouped(padded)} places, of which ${(100 * (1 - tokens / padded)).toFixed(0)} % would be padding.`), holder];
   }));
 }
 
 function packed_strip(lengths, width) {
   const cell = 8;
   const columns = Math.max(8, Math.floor((width - 4) / cell));
-  const tokens = lengths.reduce((sum, length) => sum + length, 0);
-  const drawing = shape('svg', {width, height: Math.ceil(tokens / columns) * (cell + 4) + 4});
-  let at = 0;
-  lengths.forEach((length, sequence) => {
-    for (let token = 0; token < length; ++token, ++at) {
-      const rect = shape('rect', {x: (at % columns) * cell + 1, y: Math.floor(at / columns) * (cell + 4) + 2, width: cell - 1, height: cell}, shape('title', {}, `sequence ${sequence + 1}, token ${token + 1} of ${length}`));
-      rect.style.fill = series_colour(sequence);
-      rect.style.opacity = token === 0 ? 1 : 0.62;
-      drawing.append(rect);
-    }
+  const tokens = lengths.flatMap((length, sequence) => Array.from({length}, (_, token) => ({length, sequence, token})));
+  const cells = tokens.map(({length, sequence, token}, at) => {
+    const rect = shape('rect', {x: (at % columns) * cell + 1, y: Math.floor(at / columns) * (cell + 4) + 2, width: cell - 1, height: cell},
+      shape('title', {}, `sequence ${sequence + 1}, token ${token + 1} of ${length}`));
+    rect.style.fill = series_colour(sequence);
+    rect.style.opacity = token === 0 ? 1 : 0.62;
+    return rect;
   });
-  return drawing;
-}
-
-/** A bar for each sequence, with its padding in grey; in several columns where there is room. */
-function padded_rows(lengths, width) {
-  const longest = Math.max(...lengths);
-  const cell = Math.min(8, (width - 4) / longest);
-  const columns = Math.max(1, Math.floor((width + 16) / (longest * cell + 20)));
-  const rows = Math.min(Math.ceil(lengths.length / columns), 24);
-  const drawing = shape('svg', {width, height: rows * 7 + 12});
-  lengths.slice(0, rows * columns).forEach((length, sequence) => {
-    const left = Math.floor(sequence / rows) * (longest * cell + 20);
-    const bar = (from, count, fill, opacity) => {
-      const rect = shape('rect', {x: left + from * cell + 1, y: (sequence % rows) * 7 + 8, width: Math.max(count * cell - 1, 0), height: 5, rx: 1});
-      rect.style.fill = fill;
-      rect.style.opacity = opacity;
-      return rect;
-    };
-    drawing.append(bar(0, length, series_colour(sequence), 0.62), bar(length, longest - length, 'var(--line)', 1));
-  });
-  return drawing;
+  return shape('svg', {width, height: Math.ceil(tokens.length / columns) * (cell + 4) + 4}, ...cells);
 }
 
 function mask_card(mask) {
@@ -56,43 +33,34 @@ function mask_card(mask) {
   const places = mask.sublayers.length > 3 ? `${mask.sublayers.slice(0, 3).join(', ')} and ${mask.sublayers.length - 3} more` : mask.sublayers.join(', ');
   return card(mask.mask, html('p', {class: 'lead'}, `${places}${mask.prefix > 0 ? `; drawn with a prefix of ${mask.prefix}` : ''}${each > 1 ? `; a cell stands for ${each} × ${each} positions` : ''}`),
     heat_map({
-      title: `mask ${mask.mask}`, matrix, rows: labels, columns: labels, share_of: (share) => 0.62 * share, most_cell: 12, least_cell: 4, most_label: 4,
+      title: `mask ${mask.mask}`, matrix, rows: labels, columns: labels, share_of: (share) => 0.62 * share, max_cell: 12, min_cell: 4, max_label: 4,
       describe: (row, column, value) => `query ${labels[row]} ${value === 0 ? 'does not see' : value === 1 ? 'sees' : `sees ${(100 * value).toFixed(0)} % of`} key ${labels[column]}`,
     }));
 }
 
 function show_packs() {
-  const sentences = page.model && page.model.sentences || [];
   const masks = page.model && page.model.masks || [];
-  const data = page.dataset;
-  if (sentences.length === 0 && masks.length === 0 && !data) {
-    return;
+  if (masks.length > 0 || page.pack) {
+    section('packs', 'Pack and masks', 'No padding is computed: a micro-batch is one row of tokens per side, and attention stays inside each sequence, where a mask says which keys a query sees.', of_first_run())
+      .append(page.pack ? pack_card('The first samples', page.pack) : '', html('div', {class: 'grid', style: 'margin-top: 0.9rem'}, ...masks.map(mask_card)));
   }
-  const node = section('packs', 'Pack and masks', 'No padding is computed: a micro-batch is one row of tokens per side, and attention stays inside each sequence, where a mask says which keys a query sees.', of_first_run());
-  if (data) {
-    node.append(pack_card(`The beginning of ${data.name}`, data.pack.sides));
-  } else if (sentences.length > 0) {
-    const sides = ['source', 'target'].filter((side) => sentences[0].attention.some((each) => each.queries === side || each.keys === side));
-    node.append(pack_card('The sentences on this page', sides.map((name) => ({name, lengths: sentences.map((sentence) => sentence[name].length)}))));
-  }
-  node.append(html('div', {class: 'grid', style: 'margin-top: 0.9rem'}, ...masks.map(mask_card)));
 }
 
 function histogram(side) {
   const holder = html('div', {class: 'histogram', 'data-side': side.name, 'data-counts': side.histogram.map((bin) => bin[2]).join(' ')});
   const readout = html('div', {class: 'readout'});
+  const max = Math.max(...side.histogram.map((bin) => bin[2]));
   drawn_to_width(holder, (width) => {
     const height = 150;
-    const most = Math.max(...side.histogram.map((bin) => bin[2]));
     const step = width / side.histogram.length;
     const drawing = shape('svg', {width, height, role: 'img', 'aria-label': `lengths of ${side.name}`});
     side.histogram.forEach(([from, to, samples], bin) => {
-      const tall = samples / most * (height - 24);
+      const tall = samples / max * (height - 24);
       const rect = shape('rect', {
         x: bin * step + 0.5, y: height - 18 - tall, width: Math.max(step - 1, 0.5), height: tall, rx: 1,
         pointerenter: () => { readout.textContent = `${from === to ? from : `${from} to ${to}`} tokens: ${grouped(samples)} samples`; },
       });
-      rect.style.fill = 'var(--series-1)';
+      rect.style.fill = series_colour(0);
       drawing.append(rect);
       if (bin % Math.ceil(34 / step) === 0) {
         drawing.append(shape('text', {x: bin * step + step / 2, y: height - 4, 'text-anchor': bin === 0 ? 'start' : 'middle'}, String(from)));
@@ -104,16 +72,9 @@ function histogram(side) {
 }
 
 function show_datasets() {
-  const all = page.datasets || (page.dataset ? [page.dataset] : []);
-  all.forEach((data, index) => {
-    const node = section(`data-${index}`, all.length > 1 ? data.name.split('/').pop() : 'Data', `${data.name}: ${grouped(data.samples)} ${data.content}.`,
-      page.dataset ? of_first_run() : '');
-    node.append(html('div', {class: 'grid'}, ...data.sides.map(histogram)));
-    if (page.datasets) {
-      node.append(pack_card('A pack of its first samples', data.pack.sides));
-    }
-    if (data.examples.length > 0) {
-      node.append(card('Samples', plain_table(data.sides.map((side) => side.name), data.examples)));
-    }
+  (page.datasets || []).forEach((data, index) => {
+    const node = section(`data-${index}`, page.datasets.length > 1 ? data.name.split('/').pop() : 'Data', `${data.name}: ${grouped(data.samples)} ${data.content}.`, of_first_run());
+    node.append(html('div', {class: 'grid'}, ...data.sides.map(histogram)),
+      data.examples.length > 0 ? card('Samples', plain_table(data.sides.map((side) => side.name), data.examples)) : '');
   });
 }

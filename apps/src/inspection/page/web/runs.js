@@ -18,19 +18,11 @@ function of_first_run() {
 }
 
 function show_facts() {
-  const title = page.runs ? page.runs.map((_, index) => run_name(index)).join(' and ') : page.path;
-  document.getElementById('main').append(html('h1', {}, title));
-  for (const run of page.runs || []) {
-    if (run.facts.length > 0) {
-      document.getElementById('main').append(html('div', {class: 'card'},
-        page.runs.length > 1 ? html('h3', {}, run.name) : null,
-        html('dl', {class: 'facts'}, ...run.facts.map(([label, text]) => html('div', {}, html('dt', {}, label),
-          html('dd', {}, /^\d+$/.test(text) ? grouped(text) : text))))));
-    }
-  }
+  const main = document.getElementById('main');
+  main.append(html('h1', {}, page.runs ? page.runs.map((_, index) => run_name(index)).join(' and ') : page.path));
+  main.append(...(page.runs || []).filter((run) => run.facts.length > 0).map((run) => card(page.runs.length > 1 ? run.name : '', facts_list(run.facts))));
   if (page.notes.length > 0) {
-    document.getElementById('main').append(html('div', {class: 'card notes'}, html('h3', {}, 'Not shown'),
-      html('ul', {}, ...page.notes.map((text) => html('li', {}, text)))));
+    main.append(html('div', {class: 'card notes'}, html('h3', {}, 'Not shown'), html('ul', {}, ...page.notes.map((text) => html('li', {}, text)))));
   }
 }
 
@@ -46,14 +38,12 @@ function entropy_chart(run, index) {
 
 function show_curves() {
   const runs = (page.runs || []).filter((run) => run.metrics);
-  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.metrics.series).filter((key) => run.metrics.series[key].steps.length > 0)))]
-    .filter((key) => !curves_left_out.includes(key) && !key.startsWith(entropy_prefix));
+  const has_points = (key) => runs.some((run) => run.metrics.series[key] && run.metrics.series[key].steps.length > 0);
+  const keys = [...new Set([...Object.keys(curve_titles), ...runs.flatMap((run) => Object.keys(run.metrics.series)).sort()])]
+    .filter((key) => has_points(key) && !curves_left_out.includes(key) && !key.startsWith(entropy_prefix));
   if (keys.length === 0) {
     return;
   }
-  const order = Object.keys(curve_titles);
-  const rank = (key) => (order.indexOf(key) + order.length + 1) % (order.length + 1);
-  keys.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
   const unreadable = runs.reduce((sum, run) => sum + run.metrics.unreadable, 0);
   const node = section('curves', 'Curves', 'Over the optimizer steps. Long curves keep the smallest and the largest value of '
     + 'each stretch; steps at which a value is not finite are shaded. Point at a chart, or focus it and use the arrow keys, to read values.');
@@ -61,9 +51,7 @@ function show_curves() {
     title: curve_titles[key] || key, log: key === 'gradient_norm',
     series: page.runs.map((run, index) => ({...(run.metrics && run.metrics.series[key] || {steps: [], values: []}), name: run_name(index), colour: series_colour(index)})),
   })), ...page.runs.map(entropy_chart)));
-  page.runs.forEach((run, index) => (run.metrics ? run.metrics.not_finite : []).forEach((text) => {
-    node.append(note(`${page.runs.length > 1 ? run_name(index) + ': ' : ''}${text}.`));
-  }));
+  runs.forEach((run) => node.append(...run.metrics.not_finite.map((text) => note(`${page.runs.length > 1 ? run_name(page.runs.indexOf(run)) + ': ' : ''}${text}.`))));
   if (unreadable > 0) {
     node.append(note(unreadable === 1 ? 'One line of metrics.jsonl is not readable and is left out.'
       : `${grouped(unreadable)} lines of metrics.jsonl are not readable and are left out.`));

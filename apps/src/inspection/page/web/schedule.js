@@ -5,12 +5,10 @@ const wait_colours = {communication: 'var(--series-2)', waiting: 'var(--series-5
 
 function show_schedule() {
   const runs = (page.runs || []).filter((run) => run.schedule);
-  if (runs.length === 0) {
-    return;
+  if (runs.length > 0) {
+    section('schedule', 'Schedule', 'One step from real time stamps: above, each pass of a micro-batch through a part of the model (its number in the box); below, '
+      + 'communication, and waiting for transfers that were started before. Scroll or use + and − to see more.').append(...runs.map(schedule_card));
   }
-  const node = section('schedule', 'Schedule', 'One step from real time stamps: above, each pass of a micro-batch through a part of the model (its number in the box); below, '
-    + 'communication, and waiting for transfers that were started before. Scroll or use + and − to see more.');
-  runs.forEach((run) => node.append(schedule_card(run)));
 }
 
 function schedule_card(run) {
@@ -22,11 +20,11 @@ function schedule_card(run) {
   const milliseconds = (microseconds) => `${number_text(microseconds / 1000)} ms`;
 
   function describe(lane, event) {
-    const parts = [
-      `${lane.name}: ${event.name}`, event.micro_batch === undefined ? '' : `micro-batch ${event.micro_batch}`, event.part === undefined ? '' : `part ${event.part}`,
-      event.bytes === undefined ? '' : bytes_text(event.bytes), event.peer === undefined ? '' : `with rank ${event.peer}`, `from ${milliseconds(event.begin)}, ${milliseconds(event.duration)} long`,
-    ];
-    return parts.filter(Boolean).join(', ');
+    const known = (value, text) => (value === undefined ? '' : text);
+    return [
+      `${lane.name}: ${event.name}`, known(event.micro_batch, `micro-batch ${event.micro_batch}`), known(event.part, `part ${event.part}`),
+      known(event.bytes, bytes_text(event.bytes)), known(event.peer, `with rank ${event.peer}`), `from ${milliseconds(event.begin)}, ${milliseconds(event.duration)} long`,
+    ].filter(Boolean).join(', ');
   }
 
   function draw() {
@@ -44,14 +42,15 @@ function schedule_card(run) {
       drawing.append(shape('text', {x: 2, y: y + 16, class: 'strong'}, `rank ${lane.rank}`));
       for (const event of lane.events) {
         const pass = event.kind === 'pass';
+        const extent = x(event.begin + event.duration) - x(event.begin);
         const rect = shape('rect', {
-          x: x(event.begin).toFixed(2), y: pass ? y : y + 20, width: Math.max(x(event.begin + event.duration) - x(event.begin), 0.5).toFixed(2), height: pass ? 18 : 7, rx: pass ? 2 : 0,
+          x: x(event.begin).toFixed(2), y: pass ? y : y + 20, width: Math.max(extent, 0.5).toFixed(2), height: pass ? 18 : 7, rx: pass ? 2 : 0,
           'data-rank': lane.rank, 'data-kind': event.kind, 'data-begin': event.begin, 'data-duration': event.duration, pointerenter: () => { readout.textContent = describe(lane, event); },
         });
         rect.style.fill = pass ? pass_colours[event.name] || 'var(--series-8)' : wait_colours[event.kind] || 'var(--series-8)';
         rect.style.stroke = pass ? 'var(--panel)' : 'none';
         drawing.append(rect);
-        if (pass && event.micro_batch !== undefined && x(event.begin + event.duration) - x(event.begin) > 16) {
+        if (pass && event.micro_batch !== undefined && extent > 16) {
           const text = shape('text', {x: x(event.begin + event.duration / 2), y: y + 13, 'text-anchor': 'middle', 'pointer-events': 'none'}, String(event.micro_batch));
           text.style.fill = 'var(--panel)';
           drawing.append(text);
@@ -69,15 +68,10 @@ function schedule_card(run) {
       zoom_by(event.key === '+' ? 1.5 : 1 / 1.5);
     }
   });
-  const legend = html('div', {class: 'legend'}, ...Object.entries({...pass_colours, ...wait_colours}).map(([name, colour]) => {
-    const mark = html('i', {class: 'block'});
-    mark.style.background = colour;
-    return html('span', {}, mark, name);
-  }), html('span', {}, 'time in milliseconds'));
   const outer = html('div', {class: 'card'},
     html('div', {class: 'card-head'}, html('h3', {}, `${page.runs.length > 1 ? `${run.name}, ` : ''}${schedule.step}: ${milliseconds(schedule.duration)}`),
       html('div', {}, html('button', {type: 'button', 'aria-label': 'wider', click: () => zoom_by(1.5)}, '+'), ' ', html('button', {type: 'button', 'aria-label': 'narrower', click: () => zoom_by(1 / 1.5)}, '−'))),
-    holder, readout, legend);
+    holder, readout, legend([...Object.entries({...pass_colours, ...wait_colours}), ['time in milliseconds', 'none']], 'block'));
   drawn_to_width(holder, (available) => {
     width = available;
     draw();

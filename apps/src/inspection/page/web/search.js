@@ -7,12 +7,10 @@ function show_search() {
   if (sentences.length === 0) {
     return;
   }
-  const node = section('search', 'Beam search', 'Every hypothesis that the search ranked, step by step: kept ones go on, squares are finished, '
+  const node = section('search', 'Beam search', 'Every hypothesis that the search ranked, step by step: kept ones continue, squares are finished, '
     + 'small faint ones were dropped. A node shows its token; its tooltip the log-probability so far.', of_first_run());
   const holder = html('div', {class: 'card'});
-  node.append(html('div', {class: 'controls'}, menu('Sentence', sentences.map((sentence) => shortened(sentence.source.map(piece_text).join(' ') || sentence.target.map(piece_text).join(' '), 60)),
-    (index) => show_tree(sentences[index].search, holder))), holder);
-  show_tree(sentences[0].search, holder);
+  node.append(html('div', {class: 'controls'}, menu('Sentence', sentences.map(sentence_title), (index) => show_tree(sentences[index].search, holder))), holder);
 }
 
 /** Nodes with their places: those of a step from the top in the order of their rank. */
@@ -30,19 +28,17 @@ function show_tree(search, holder) {
   const edges = nodes.filter((node) => node.parent >= 0).map((node) => {
     const from = nodes[node.parent];
     const middle = (from.x + node.x) / 2;
-    const edge = shape('path', {d: `M${from.x},${from.y} C${middle},${from.y} ${middle},${node.y} ${node.x},${node.y}`, fill: 'none', 'data-node': node.index});
-    return edge;
+    return shape('path', {d: `M${from.x},${from.y} C${middle},${from.y} ${middle},${node.y} ${node.x},${node.y}`, fill: 'none', 'data-node': node.index});
   });
   const marks = nodes.map((node) => {
-    const title = shape('title', {}, `${node.piece === '' ? 'begin' : piece_text(node.piece)}: log-probability ${node.log_probability.toFixed(4)}, ${node.fate}`);
+    const name = node.piece === '' ? 'begin' : piece_text(node.piece);
+    const title = shape('title', {}, `${name}: log-probability ${node.log_probability.toFixed(4)}, ${node.fate}`);
     const size = node.fate === 'dropped' ? 2.5 : 5;
     const mark = node.fate === 'finished'
       ? shape('rect', {x: node.x - size, y: node.y - size, width: 2 * size, height: 2 * size, rx: 1}, title)
       : shape('circle', {cx: node.x, cy: node.y, r: size}, title);
-    const label = shape('text', {x: node.x, y: node.y - 9, 'text-anchor': 'middle', class: node.fate === 'dropped' ? '' : 'strong'},
-      node.piece === '' ? 'begin' : shortened(piece_text(node.piece), 12));
-    const group = shape('g', {'data-node': node.index, 'data-piece': node.piece, 'data-log-probability': node.log_probability, 'data-fate': node.fate}, mark, label);
-    return group;
+    const label = shape('text', {x: node.x, y: node.y - 9, 'text-anchor': 'middle', class: node.fate === 'dropped' ? '' : 'strong'}, shortened(name, 12));
+    return shape('g', {'data-node': node.index, 'data-piece': node.piece, 'data-fate': node.fate}, mark, label);
   });
   drawing.append(...edges, ...marks);
 
@@ -64,7 +60,4 @@ function show_tree(search, holder) {
   const names = search.hypotheses.map((hypothesis) => `${hypothesis.score.toFixed(3)}  ${hypothesis.text || '(empty)'}`);
   holder.replaceChildren(html('h3', {}, 'Finished hypotheses, by their score'), choices('Hypotheses', names, highlight),
     html('div', {class: 'scroll', tabindex: 0, 'aria-label': 'Tree'}, drawing));
-  if (search.hypotheses.length > 0) {
-    highlight(0);
-  }
 }

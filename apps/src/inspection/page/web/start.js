@@ -1,6 +1,6 @@
 // The page from top to bottom.
 
-/** The header's height follows from the lines of its entries; a section that is chosen there begins below it. */
+/** The header's height follows from the lines of its entries; a section that is chosen there starts below it. */
 function keep_titles_below_header() {
   const header = document.querySelector('.top');
   new ResizeObserver(() => { document.documentElement.style.scrollPaddingTop = `${header.offsetHeight + 12}px`; }).observe(header);

@@ -1,27 +1,24 @@
 // Light and dark: the system's choice until the reader makes another; and the colours of heat maps.
-const themes = ['auto', 'light', 'dark'];
+const themes = {auto: '◐ auto', light: '○ light', dark: '● dark'};
 const redrawn_with_theme = [];
-
-function set_theme(name) {
-  if (name === 'auto') {
-    delete document.documentElement.dataset.theme;
-  } else {
-    document.documentElement.dataset.theme = name;
-  }
-  const button = document.getElementById('theme');
-  button.textContent = {auto: '◐ auto', light: '○ light', dark: '● dark'}[name];
-  button.setAttribute('aria-label', `Colours: ${name}`);
-  button.dataset.name = name;
-  redrawn_with_theme.forEach((draw) => draw());
-}
 
 function start_theme() {
   const button = document.getElementById('theme');
+  const system = matchMedia('(prefers-color-scheme: dark)');
+  const names = Object.keys(themes);
+  let chosen = 'auto';
+  const apply = () => {
+    document.documentElement.dataset.theme = chosen !== 'auto' ? chosen : system.matches ? 'dark' : 'light';
+    button.textContent = themes[chosen];
+    button.setAttribute('aria-label', `Colours: ${chosen}`);
+    redrawn_with_theme.forEach((draw) => draw());
+  };
   button.addEventListener('click', () => {
-    set_theme(themes[(themes.indexOf(button.dataset.name) + 1) % themes.length]);
+    chosen = names[(names.indexOf(chosen) + 1) % names.length];
+    apply();
   });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => redrawn_with_theme.forEach((draw) => draw()));
-  set_theme('auto');
+  system.addEventListener('change', apply);
+  apply();
 }
 
 /** A CSS colour for `share` in [-1, 1]: 0 is the panel's own colour. */

@@ -12,8 +12,8 @@ struct Efficiency {
   double load_balance = 1;   ///< mean over the maximum computing time
   double communication = 1;  ///< the maximum computing time over the time of the steps
   double parallel = 1;       ///< mean computing time over the time of the steps: the product of the two
-  int slowest = 0;           ///< the rank that communicated, and so waited, least
-  double waited_less = 0;    ///< seconds, than the mean of the other ranks
+  int slowest = 0;           ///< the rank with the least communication, so with the least waiting
+  double waited_less = 0;    ///< seconds by which it waited less than the mean of the other ranks
 };
 
 /// The efficiency of ranks from their seconds in rank order: at least one rank and one step.

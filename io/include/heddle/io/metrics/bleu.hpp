@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -41,10 +40,6 @@ class BleuCounter {
   BleuTokenization tokenization_;
   BleuScore counts_;  ///< matches, totals and lengths
 };
-
-/// BLEU of a corpus with one reference for each hypothesis. Throws DataError when their numbers differ or are zero.
-BleuScore corpus_bleu(std::span<std::string const> hypotheses, std::span<std::string const> references,
-                      BleuTokenization tokenization = BleuTokenization::mteval_13a);
 
 /// A sentence as sacreBLEU's tokenizer 13a writes it: words separated by single spaces.
 std::string tokenize_13a(std::string_view sentence);

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string>
 
 namespace heddle {
@@ -24,9 +23,5 @@ class ChrfCounter {
 
   std::array<OrderCounts, 6> totals_{};  ///< by order
 };
-
-/// chrF2 of a corpus in memory. Throws DataError when the numbers of sentences differ or are zero, or for text that is
-/// not UTF-8.
-double corpus_chrf(std::span<std::string const> hypotheses, std::span<std::string const> references);
 
 }  // namespace heddle
