@@ -200,15 +200,15 @@ grep -q 'model.stacks = \["encoder"\] learns from lines of text, but pairs/.*.h5
 expect 78 'learns from sentence pairs, but text/.*.h5 has lines of text; make pairs with' "$HEDDLE" train run.toml
 "$HEDDLE" train run.toml --set run.directory=both --set data.train=pairs/train.h5 --set data.valid=pairs/valid.h5 \
   --set train.steps=2 > log 2>&1 || fail "train with both stacks"
-expect 78 'heddle generate needs a decoder alone: .*model.stacks = \["encoder", "decoder"\] has an encoder' \
+expect 78 'heddle generate needs a decoder-only model: .*model.stacks = \["encoder", "decoder"\] has an encoder' \
   "$HEDDLE" generate --checkpoint both
-expect 78 'heddle generate needs a decoder alone: .*model.stacks = \["encoder"\] has no decoder' \
+expect 78 'heddle generate needs a decoder-only model: .*model.stacks = \["encoder"\] has no decoder' \
   "$HEDDLE" generate --checkpoint encoder
-expect 78 'measures a model of one stack, but .*model.stacks = \["encoder", "decoder"\]' \
+expect 78 'measures a decoder-only or encoder-only model, but .*model.stacks = \["encoder", "decoder"\]' \
   "$HEDDLE" evaluate --checkpoint both --text demo/valid.en
 expect 78 'heddle translate needs a model that translates: .*model.stacks = \["decoder"\] has no encoder' \
   "$HEDDLE" translate --checkpoint decoder
-expect 78 'heddle evaluate --source needs a model that translates: .*; --text measures a model of one stack' \
+expect 78 'heddle evaluate --source needs a model that translates: .*; --text measures a decoder-only or encoder-only model' \
   "$HEDDLE" evaluate --checkpoint encoder --source demo/test.en --reference demo/test.de
 expect 64 'evaluate: --source belongs to translations' "$HEDDLE" evaluate --checkpoint encoder --text x --source y
 echo > blank

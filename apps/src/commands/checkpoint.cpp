@@ -13,7 +13,7 @@
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "inspection/run/metrics.hpp"
-#include "run_directory/newest_step.hpp"
+#include "run_directory/metrics_file.hpp"
 
 namespace heddle {
 

@@ -23,7 +23,7 @@
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/run_files.hpp"
 #include "inspection/run/run_view.hpp"
-#include "run_directory/newest_step.hpp"
+#include "run_directory/metrics_file.hpp"
 #include "translation/trained_model.hpp"
 
 namespace heddle {

@@ -12,8 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "metrics_line.hpp"
-#include "newest_step.hpp"
+#include "metrics_file.hpp"
 #include "report/json_text.hpp"
 
 namespace heddle {
@@ -66,14 +65,14 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
 
 }  // namespace
 
-TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start, RunLog& texts) {
+TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start, RunLog& log) {
   auto const path = directory.path() / metrics_name;
   open_output(path, OutputMode::append);  // which refuses what must not be read or replaced
   std::optional<BestBleu> best;
   directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start, best) : "");
-  TrainingLog log(directory.path(), open_output(path, OutputMode::append), start, texts);
-  log.best_bleu_ = best;
-  return log;
+  TrainingLog opened(directory.path(), open_output(path, OutputMode::append), start, log);
+  opened.best_bleu_ = best;
+  return opened;
 }
 
 void TrainingLog::reopen(RunDirectory const& directory) {
@@ -82,11 +81,11 @@ void TrainingLog::reopen(RunDirectory const& directory) {
 }
 
 TrainingLog::TrainingLog(std::filesystem::path directory, std::unique_ptr<std::ostream> metrics, Start const& start,
-                         RunLog& texts)
+                         RunLog& log)
     : start_(start),
       directory_(std::move(directory)),
       metrics_(std::move(metrics)),
-      texts_(texts),
+      log_(log),
       tokens_(start.tokens),
       traffic_(traffic_of(start.parallel)),
       window_began_(start.seconds),
@@ -125,7 +124,7 @@ void TrainingLog::add_validation(std::int64_t step, ValidationResult const& vali
   for (AttentionEntropy const& each : validation.entropies) {
     line.emplace("attention_entropy", boost::json::object()).first->value().as_object()[each.path] = each.mean;
   }
-  texts_.say(text);
+  log_.info(text);
 }
 
 void TrainingLog::step(StepReport const& report, std::optional<ValidationResult> const& validation) {
@@ -173,7 +172,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
     } catch (std::exception const& problem) {  // a curve less is no reason to lose a run
       events_work_ = false;
       events_.reset();
-      texts_.warn(fmt::format("no more event files for TensorBoard in this start: {}", problem.what()));
+      log_.warn(fmt::format("no more event files for TensorBoard in this start: {}", problem.what()));
     }
   }
   window_steps_ = window_tokens_ = window_repeated_ = window_skipped_ = 0;
@@ -228,7 +227,7 @@ void TrainingLog::progress(StepReport const& report, Means const& means) {
   double const now = seconds();
   bool const due = now - last_progress_ >= seconds_between_lines || report.step == start_.steps;
   last_progress_ = due ? now : last_progress_;
-  texts_.progress(text, due);
+  log_.progress(text, due);
 }
 
 void TrainingLog::count_repeated(bool skipped) {

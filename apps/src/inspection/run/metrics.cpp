@@ -7,7 +7,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 
-#include "run_directory/metrics_line.hpp"
+#include "run_directory/metrics_file.hpp"
 
 namespace heddle {
 namespace {

@@ -14,7 +14,7 @@
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_files.hpp"
-#include "run_directory/newest_step.hpp"
+#include "run_directory/metrics_file.hpp"
 #include "training/checkpoint.hpp"
 #include "translation/trained_model.hpp"
 

@@ -1,19 +1,29 @@
-#include "newest_step.hpp"
+#include "metrics_file.hpp"
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <sstream>
+#include <string_view>
 #include <system_error>
-
-#include "metrics_line.hpp"
 
 namespace heddle {
 
 namespace {
 
-/// -1 if there are no metrics, or they are no regular file.
+/// Replaces the values that are not JSON; keys and the names of groups have no such text.
+std::string with_null(std::string line) {
+  for (std::string_view const word : {":Infinity", ":-Infinity", ":NaN", ":-NaN"}) {
+    for (std::size_t at = line.find(word); at != std::string::npos; at = line.find(word, at)) {
+      line.replace(at, word.size(), ":null");
+    }
+  }
+  return line;
+}
+
+/// -1 if there are no metrics, or they are not a regular file.
 std::int64_t newest_step_of_metrics(std::filesystem::path const& path) {
   // Lines are in the order of their steps, and the last ones suffice; they have at most a few kilobytes.
   constexpr std::int64_t enough = 1 << 16;
@@ -42,6 +52,21 @@ std::int64_t newest_step_of_checkpoints(std::filesystem::path const& directory) 
 }
 
 }  // namespace
+
+std::optional<boost::json::object> parse_metrics_line(std::string line) {
+  boost::json::error_code problem;
+  boost::json::value value = boost::json::parse(line, problem);
+  if (problem) {
+    value = boost::json::parse(with_null(std::move(line)), problem);
+  }
+  return problem || !value.is_object() ? std::nullopt : std::optional(std::move(value.get_object()));
+}
+
+std::int64_t step_of(std::optional<boost::json::object> const& line) {
+  auto const* const step = line ? line->if_contains("step") : nullptr;
+  auto const* const number = step != nullptr ? step->if_int64() : nullptr;
+  return number != nullptr ? *number : -1;
+}
 
 std::int64_t newest_step(std::filesystem::path const& run_directory) {
   return std::max(newest_step_of_metrics(run_directory / metrics_name),

@@ -1,4 +1,4 @@
-#include "run_directory/newest_step.hpp"
+#include "run_directory/metrics_file.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
