@@ -36,7 +36,7 @@ constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data,
             Processes::one},
     Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare, Processes::one},
-    Command{"plan", "find the fastest layouts of a run that fit into N nodes", run_plan, Processes::several},
+    Command{"plan", "find the fastest layouts of a run on N nodes", run_plan, Processes::several},
     Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train,
             Processes::several},
     Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,
@@ -55,8 +55,9 @@ constexpr std::array commands = {
 };
 
 void print_help() {
-  std::cout << "Usage: heddle COMMAND [options]\n\nTrains Transformers of encoder and decoder, or of one of them, on "
-               "clusters.\n\nCommands:\n";
+  std::cout
+      << "Usage: heddle COMMAND [options]\n\nTrains encoder-decoder, decoder-only and encoder-only Transformers on "
+         "clusters.\n\nCommands:\n";
   for (Command const& command : commands) {
     std::cout << fmt::format("  {:<12} {}\n", command.name, command.help);
   }

@@ -29,7 +29,7 @@ for number in $(seq $kills); do
 done
 wait "$supervisor" || { cp killed.log log; fail "killed did not end with 0"; }
 [ "$(grep -c "starting again" killed.log)" -eq $kills ] || { cp killed.log log; fail "it did not start again $kills times"; }
-grep -q "going on from step [0-9]* in memory" killed.log || fail "it never went on from memory"
+grep -q "resuming from step [0-9]* in memory" killed.log || fail "it never went on from memory"
 same whole killed $steps
 clean killed
 

@@ -64,7 +64,7 @@ expect 78 "digest $(digest data/train.h5), but less/train.h5 has $(digest less/t
 expect 0 'note: new data, from its beginning: epoch 1' \
   "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=8 --new-data
 expect 0 'resuming after step 8' "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=9
-expect 78 'going on would mix their orders' "$HEDDLE" train run.toml --set train.steps=10
+expect 78 'resuming would mix their orders' "$HEDDLE" train run.toml --set train.steps=10
 
 # Files that never end, or wait for a writer.
 mkfifo pipe

@@ -38,7 +38,7 @@ for layout in data tensor; do
   ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set parallel.$layout=2 --set train.steps=$steps \
     --set checkpoint.every_steps=20 --set run.directory=whole_$layout
   killed killed_$layout 30 "${options[@]}" --set parallel.$layout=2
-  grep -Eq "going on from step [2-9][0-9] in memory; the newest on disk is of step [2468]0" log ||
+  grep -Eq "resuming from step [2-9][0-9] in memory; the newest on disk is of step [2468]0" log ||
     fail "it did not go on from memory"
   same whole_$layout killed_$layout $steps
   ! in_memory || fail "a finished run left its memory"
@@ -82,7 +82,7 @@ rm -rf "$memory" damaged
 cp -a copy "$memory"
 cp -a damaged_copy damaged
 ranks=1 go_on --set run.directory=damaged
-grep -q "going on from step [0-9]* in memory" log || fail "one rank did not go on from the memory of two"
+grep -q "resuming from step [0-9]* in memory" log || fail "one rank did not go on from the memory of two"
 rm -rf "$memory" damaged
 cp -a copy "$memory"
 cp -a damaged_copy damaged

@@ -51,13 +51,13 @@ broken() {
 
 broken lost host2
 train host1:2,host2:1,host3:1 --set run.directory=lost || fail "three hosts did not go on"
-grep -Eq "going on from step (1[1-9]|2[0-9]) in memory" log || fail "three hosts did not go on from memory"
+grep -Eq "resuming from step (1[1-9]|2[0-9]) in memory" log || fail "three hosts did not go on from memory"
 same one lost $steps
 on_all 'ls -d /dev/shm/heddle-*' 2> /dev/null | grep heddle && fail "a finished run left its memory"
 
 broken without host2
 train host1:1,host3:1 --set run.directory=without || fail "two hosts did not go on"
-grep -Eq "going on from step (1[1-9]|2[0-9]) in memory" log || fail "two hosts did not go on from memory"
+grep -Eq "resuming from step (1[1-9]|2[0-9]) in memory" log || fail "two hosts did not go on from memory"
 same one without $steps
 
 broken both host2 host3

@@ -204,11 +204,11 @@ expect 78 'heddle generate needs a decoder-only model: .*model.stacks = \["encod
   "$HEDDLE" generate --checkpoint both
 expect 78 'heddle generate needs a decoder-only model: .*model.stacks = \["encoder"\] has no decoder' \
   "$HEDDLE" generate --checkpoint encoder
-expect 78 'measures a model of one stack, but .*model.stacks = \["encoder", "decoder"\]' \
+expect 78 'measures a decoder-only or encoder-only model, but .*model.stacks = \["encoder", "decoder"\]' \
   "$HEDDLE" evaluate --checkpoint both --text demo/valid.en
 expect 78 'heddle translate needs a model that translates: .*model.stacks = \["decoder"\] has no encoder' \
   "$HEDDLE" translate --checkpoint decoder
-expect 78 'heddle evaluate --source needs a model that translates: .*; --text measures a model of one stack' \
+expect 78 'heddle evaluate --source needs a model that translates: .*; --text measures a decoder-only or encoder-only model' \
   "$HEDDLE" evaluate --checkpoint encoder --source demo/test.en --reference demo/test.de
 expect 64 'evaluate: --source belongs to translations' "$HEDDLE" evaluate --checkpoint encoder --text x --source y
 echo > blank

@@ -20,8 +20,8 @@ for example in "${examples[@]}"; do
   "$HEDDLE" new-plugin "source/$name" --kind "$kind" > log 2>&1 || fail "heddle new-plugin --kind $kind"
   grep -q "^# $name$" "source/$name/README.md" || fail "the new plug-in $name has no README"
   diff -r -x README.md "source/$name" "$HEDDLE_SOURCE/apps/examples/plugins/$kind" > log || fail "new-plugin changes the example $name"
-  long=$(wc -l "source/$name"/* | awk '$2 != "total" && $1 >= 80')
-  [ -z "$long" ] || fail "a file of an example has 80 lines or more: $long"
+  long=$(cat "source/$name"/*.?pp | wc -l)
+  [ "$long" -le 240 ] || fail "the code of the example $name has $long lines"
 done
 "$HEDDLE" new-plugin source/erf --kind activation > log 2>&1 || fail "heddle new-plugin erf"
 ! grep -riE 'swish' source/erf > log || fail "the example's name is left in a new plug-in"

@@ -101,12 +101,12 @@ kill_hosts() {
     layout=${layouts[$(((number + 1) % ${#layouts[@]}))]}
     links=$((kills < 200 ? 1 : at_once))
     disturb "links_$number" "whole_$layout" $links link -- "${over[@]}" -- \
-      --set parallel.$layout=2 --set train.hang_seconds=3 --hosts host1:1,host2:1,host3:1 --ranks 2
-    grep -q "lost host[1-3] after step [0-9]*.*: starting again" "links_$number.log" || { cp "links_$number.log" log; fail "no host was lost"; }
+      --set parallel.$layout=2 --set train.hang_seconds=3 --hosts host1:1,host2:1,host3:1 --ranks 2 --launcher-ends-within 1
+    grep -q "after step [0-9]*.*: starting again" "links_$number.log" || { cp "links_$number.log" log; fail "no host was lost"; }
   done
   # Without spare hosts, fewer data ranks train the same run.
-  disturb power whole_data 1 power -- "${over[@]}" -- --hosts host1:1,host2:1 --ranks 2,1
-  grep -Eq "left out, as they do not answer: host[12]" power.log || { cp power.log log; fail "no host was left out"; }
+  disturb power whole_data 1 power -- "${over[@]}" -- --set train.hang_seconds=3 --hosts host1:1,host2:1 --ranks 2,1 --launcher-ends-within 1
+  grep -Eq "left out, nothing starts there: host[12]" power.log || { cp power.log log; fail "no host was left out"; }
 }
 
 # Both kinds at the same time, as much of it is waiting; one after the other where the seconds are to be measured.

@@ -22,16 +22,22 @@ std::string describe_unknown(po::unknown_option const& error, po::options_descri
   return fmt::format("there is no option {}{}", given, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
 }
 
+/// Whether the option is positional.
+bool is_argument(std::string const& name, CommandSyntax const& syntax) {
+  for (unsigned place = 0; place < syntax.positional.max_total_count(); ++place) {
+    if (syntax.positional.name_for_position(place) == name) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// A missing option in the form of the usage line: a positional one has no "--" there.
 std::string describe_missing(po::required_option const& error, CommandSyntax const& syntax) {
   std::string name = error.get_option_name();
   name.erase(0, name.find_first_not_of('-'));
-  for (unsigned place = 0; place < syntax.positional.max_total_count(); ++place) {
-    if (syntax.positional.name_for_position(place) == name) {
-      return syntax.options.find(name, false).semantic()->name() + " is missing";
-    }
-  }
-  return fmt::format("--{} is missing", name);
+  return is_argument(name, syntax) ? syntax.options.find(name, false).semantic()->name() + " is missing"
+                                   : fmt::format("--{} is missing", name);
 }
 
 constexpr char const* surplus = "surplus";
@@ -46,21 +52,12 @@ std::string describe_arguments(CommandSyntax const& syntax) {
   return text.empty() ? "" : "Arguments:\n" + text + "\n";
 }
 
-bool is_argument(po::option_description const& option, CommandSyntax const& syntax) {
-  for (unsigned place = 0; place < syntax.positional.max_total_count(); ++place) {
-    if (syntax.positional.name_for_position(place) == option.long_name()) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /// The text of --help: arguments, then options with their defaults.
 void print_help(CommandSyntax const& syntax, po::options_description const& options) {
   constexpr unsigned line_length = 110;
   po::options_description named("Options", line_length, line_length / 2);
   for (auto const& option : options.options()) {
-    if (!is_argument(*option, syntax)) {
+    if (!is_argument(option->long_name(), syntax)) {
       named.add(option);
     }
   }
@@ -97,10 +94,40 @@ void add_verbosity(CommandSyntax& syntax, VerbosityOptions& options, char const*
   }
 }
 
+void add_config_options(CommandSyntax& syntax, ConfigOptions& options, bool required) {
+  auto* const config = po::value(&options.config)->value_name("RUN.toml");
+  syntax.options.add_options()                                                 //
+      ("config", required ? config->required() : config, "the configuration")  //
+      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
+       "a key's value in place of the file's; can be given again")  //
+      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
+       "a shared library with kernels and layers, beside those in plugins.paths; can be given again");
+  syntax.positional.add("config", 1);
+}
+
+void add_invalid_utf8(OptionsDescription& description, InvalidUtf8& value, bool with_skip) {
+  char const* const choices = with_skip ? "fail|skip|replace" : "replace|fail";
+  auto const choose = [&value, with_skip, choices](std::string const& word) {
+    if (word != "fail" && word != "replace" && !(with_skip && word == "skip")) {
+      throw UsageError(fmt::format("--invalid-utf8 is \"{}\"; expected {}", word, choices));
+    }
+    value = word == "fail" ? InvalidUtf8::fail : word == "skip" ? InvalidUtf8::skip : InvalidUtf8::replace;
+  };
+  auto* const option = po::value<std::string>()
+                           ->value_name(choices)
+                           ->default_value(value == InvalidUtf8::fail ? "fail" : "replace")
+                           ->notifier(choose);
+  description.add_options()("invalid-utf8", option,
+                            with_skip ? "a line that is not UTF-8: end with an error that names it, leave it out with "
+                                        "its other side, or put U+FFFD in place of what is invalid"
+                                      : "a line that is not UTF-8: put U+FFFD in place of what is invalid, or end with "
+                                        "an error that names it");
+}
+
 std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std::vector<std::string> const& arguments) {
   po::options_description options = syntax.options;
   options.add_options()("help,h", "print this and exit");
-  // Takes what is too much, so that the message can name it.
+  // Takes surplus arguments, so that the message can name one.
   po::options_description all;
   all.add(options).add_options()(surplus, po::value<std::vector<std::string>>());
   po::positional_options_description positional = syntax.positional;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/program_options.hpp>
+#include <heddle/io/text/text.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,12 +10,14 @@
 
 namespace heddle {
 
+using OptionsDescription = boost::program_options::options_description;
+
 /// The command line of a subcommand: its options, their defaults, and the text of `--help`.
 struct CommandSyntax {
   std::string name;     ///< "prepare"
   std::string usage;    ///< the text after `heddle NAME`: "--source TEXT --target TEXT --out DIRECTORY [options]"
   std::string summary;  ///< a paragraph
-  boost::program_options::options_description options{"Options"};
+  OptionsDescription options{"Options"};
   boost::program_options::positional_options_description positional{};  ///< names of `options` that need no "--"
 };
 
@@ -32,7 +35,20 @@ struct VerbosityOptions {
   /// Throws UsageError if both were given.
   Verbosity verbosity() const;
 };
-/// Adds -q and, where `more` is given, -v: `less` and `more` say for --help what is printed with them.
+/// Adds -q and, where `more` is given, -v: `less` and `more` say for --help which texts are printed with them.
 void add_verbosity(CommandSyntax& syntax, VerbosityOptions& options, char const* less, char const* more = nullptr);
+
+/// A configuration as commands get it.
+struct ConfigOptions {
+  std::string config;                  ///< RUN.toml
+  std::vector<std::string> overrides;  ///< "section.key=value"
+  std::vector<std::string> plugins;
+};
+/// Adds the argument RUN.toml, --set and --plugin.
+void add_config_options(CommandSyntax& syntax, ConfigOptions& options, bool required);
+
+/// Adds --invalid-utf8 replace|fail, for `prepare` (`with_skip`) also skip; the default is the content of `value`.
+/// Another word is a UsageError of parse_options.
+void add_invalid_utf8(OptionsDescription& description, InvalidUtf8& value, bool with_skip = false);
 
 }  // namespace heddle

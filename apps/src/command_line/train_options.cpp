@@ -9,12 +9,8 @@ namespace heddle {
 namespace po = boost::program_options;
 
 void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
-  syntax.options.add_options()                                                                         //
-      ("config", po::value(&options.config)->value_name("RUN.toml")->required(), "the configuration")  //
-      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the file's; can be given again")  //
-      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
-       "a shared library with kernels and layers, beside those in plugins.paths; can be given again")  //
+  add_config_options(syntax, options, true);
+  syntax.options.add_options()  //
       ("trust-plugins", po::bool_switch(&options.trust_plugins),
        "load plug-ins without checking their kernels and layers")  //
       ("fresh", po::bool_switch(&options.fresh),
@@ -23,12 +19,11 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
        po::value<std::int64_t>()->value_name("STEP")->notifier([&](std::int64_t step) { options.resume_from = step; }),
        "go back to the checkpoint of this step; newer ones are moved aside to rejected-…")  //
       ("new-data", po::bool_switch(&options.new_data),
-       "resume on another dataset than the checkpoint's, from its beginning")  //
+       "resume on another dataset than the checkpoint's, from its start")  //
       ("trace", po::value(&options.trace)->value_name("N"),
        "write the first N steps of the first start to trace.json in the run's directory: docs/run-directory.md");
   add_verbosity(syntax, options.verbosity, "print only warnings and the verdict; log.txt has the rest",
                 "print the whole resolved configuration and all tables, too");
-  syntax.positional.add("config", 1);
 }
 
 void require_valid(TrainOptions const& options, std::string_view command) {
@@ -54,7 +49,7 @@ void require_valid(TrainOptions const& options, std::string_view command) {
   options.verbosity.verbosity();  // refuses -q with -v
 }
 
-std::vector<std::string> arguments_to_go_on(TrainOptions const& options, std::filesystem::path const& directory) {
+std::vector<std::string> arguments_to_resume(TrainOptions const& options, std::filesystem::path const& directory) {
   std::vector<std::string> words{options.config};
   for (std::string const& override : options.overrides) {
     words.insert(words.end(), {"--set", override});

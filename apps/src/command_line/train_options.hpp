@@ -12,30 +12,27 @@
 namespace heddle {
 
 /// The options of `train` and `run`.
-struct TrainOptions {
-  std::string config;
-  std::vector<std::string> overrides;
-  std::vector<std::string> plugins;
+struct TrainOptions : ConfigOptions {
   bool trust_plugins = false;
   bool fresh = false;
   std::optional<std::int64_t> resume_from;  ///< the step to go back to; none: the newest checkpoint's
   bool new_data = false;
   std::int64_t trace = 0;    ///< steps
-  bool dry_run = false;      ///< of `train` only
+  bool dry_run = false;      ///< `train` only
   std::optional<int> ranks;  ///< of a dry run; none: 1
   VerbosityOptions verbosity{};
 };
 
-/// Adds those of both commands.
+/// Adds the options of both commands.
 void add_train_options(CommandSyntax& syntax, TrainOptions& options);
 
-/// Throws UsageError where a value of them is none, or two exclude each other.
+/// Throws UsageError if a value is not valid, or two options exclude each other.
 void require_valid(TrainOptions const& options, std::string_view command);
 
-/// The words behind `train` with which a later start goes on in this directory: without what is to happen only once.
+/// The words after `train` with which a later start resumes in this directory, without options that hold only once.
 /// --new-data stays, because a run that is lost before its first checkpoint on the new data needs it again; after that
-/// it means nothing. With --fresh the directory is named.
-std::vector<std::string> arguments_to_go_on(TrainOptions const& options, std::filesystem::path const& directory);
+/// it has no effect. With --fresh the directory is named.
+std::vector<std::string> arguments_to_resume(TrainOptions const& options, std::filesystem::path const& directory);
 
 /// The path run.directory, or with `fresh` the first of NAME-2, NAME-3, … that does not exist on this machine.
 std::filesystem::path run_directory_for(std::filesystem::path name, bool fresh);

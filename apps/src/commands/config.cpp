@@ -14,34 +14,26 @@
 namespace heddle {
 namespace {
 
-struct ConfigOptions {
-  std::string config;
-  std::vector<std::string> overrides;
-  std::vector<std::string> plugins;
+struct ConfigCommandOptions : ConfigOptions {
   std::vector<std::string> explained;
   bool defaults = false;
   bool changed = false;
 };
 
-CommandSyntax config_syntax(ConfigOptions& options) {
+CommandSyntax config_syntax(ConfigCommandOptions& options) {
   namespace po = boost::program_options;
   CommandSyntax syntax;
   syntax.name = "config";
   syntax.usage = "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... | --defaults | --explain KEY";
   syntax.summary =
-      "Prints a configuration with all its keys, as training resolves it, after checking it as training does but for\n"
-      "the data and the number of ranks; or explains keys. docs/config.md is the page about them.";
-  syntax.options.add_options()                                                                         //
-      ("config", po::value(&options.config)->value_name("RUN.toml"), "the configuration")              //
-      ("changed", po::bool_switch(&options.changed), "only the keys that differ from their defaults")  //
-      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the file's; can be given again")  //
-      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
-       "a shared library with kernels and layers, beside those in plugins.paths; can be given again")             //
+      "Prints a configuration with all its keys, as training resolves it, after checking it as training does, except\n"
+      "for the data and the number of ranks; or explains keys. docs/config.md is the page about them.";
+  add_config_options(syntax, options, false);
+  syntax.options.add_options()                                                                                    //
+      ("changed", po::bool_switch(&options.changed), "only the keys that differ from their defaults")             //
       ("defaults", po::bool_switch(&options.defaults), "every key with its default, its values and its meaning")  //
       ("explain", po::value(&options.explained)->value_name("KEY")->composing(),
        "the same of one key, \"train.steps\", or of a section, \"train\"; can be given again");
-  syntax.positional.add("config", 1);
   return syntax;
 }
 
@@ -63,7 +55,7 @@ Config checked_config(ConfigOptions const& options) {
 }  // namespace
 
 int run_config(Arguments const& arguments) {
-  ConfigOptions options;
+  ConfigCommandOptions options;
   if (!parse_options(config_syntax(options), arguments)) {
     return static_cast<int>(ExitCode::done);
   }

@@ -6,17 +6,14 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/dataset/text_samples.hpp>
 #include <heddle/io/metrics/bleu.hpp>
 #include <heddle/io/metrics/chrf.hpp>
 #include <iostream>
 #include <optional>
 
-#include "command_line/invalid_utf8.hpp"
 #include "command_line/options.hpp"
 #include "commands.hpp"
-#include "translation/line_pairs.hpp"
-#include "translation/text_evaluation.hpp"
-#include "translation/text_output.hpp"
 #include "translation/translation.hpp"
 
 namespace heddle {
@@ -33,8 +30,9 @@ struct EvaluateOptions {
   std::string text;
   std::string tokenize = "13a";
   std::string output;
-  std::optional<std::int64_t> window;
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::replace;
+  WindowOptions windows;
+
+  WindowOptions text_windows(std::string const& input) const { return {input, windows.window, windows.invalid_utf8}; }
 };
 
 CommandSyntax evaluate_syntax(EvaluateOptions& options) {
@@ -46,26 +44,21 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
   syntax.summary =
       "Compares translations with reference translations: BLEU and chrF, the same numbers as sacreBLEU's. With a "
       "model\n"
-      "it translates the source itself, and reports the perplexity of the references: e to the mean unsmoothed loss "
-      "for\n"
-      "each target token, end tokens included. With --text it measures a model of one stack: the perplexity of a "
-      "text,\n"
-      "of an encoder that of its masked tokens, and how many of these are predicted rightly.";
+      "it translates the source itself, and reports the perplexity of the references: e to the mean unsmoothed loss\n"
+      "per target token, end tokens included. With --text it measures a decoder-only or encoder-only model: the\n"
+      "perplexity of a text; for an encoder, perplexity and accuracy on its masked tokens.";
   auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
   syntax.options.add_options()                                                                                 //
-      ("reference", text(options.reference), "the right translations, plain or gzip, one a line")              //
+      ("reference", text(options.reference), "reference translations, plain or gzip, one a line")              //
       ("source", text(options.source), "what to translate: line n belongs to the reference's line n")          //
       ("hypotheses", text(options.hypotheses), "translations to judge, instead of a checkpoint and a source")  //
-      ("text", text(options.text), "measure a model of one stack on this text")                                //
+      ("text", text(options.text), "measure a decoder-only or encoder-only model on this text")                //
       ("tokenize", po::value(&options.tokenize)->value_name("13a|none")->default_value(options.tokenize),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
       ("output", text(options.output), "write the model's translations to this file");
   add_model_options(syntax.options, options.model);
-  add_generation_options(syntax.options, options.generation);
-  add_window(syntax.options, options.window,
-             fmt::format("lines read before they are translated, those of similar length together; not given: {}",
-                         default_window));
-  add_invalid_utf8(syntax.options, options.invalid_utf8);
+  add_generation_options(syntax.options, options.generation, "sentence", "translation");
+  add_window_options(syntax.options, options.windows, "translated");
   return syntax;
 }
 
@@ -79,8 +72,8 @@ void check_text_options(EvaluateOptions const& options) {
                                     {"output", options.output}}) {
     if (!value.empty()) {
       throw UsageError(
-          fmt::format("evaluate: --{} belongs to translations, and --text to models of one stack: leave "
-                      "out either",
+          fmt::format("evaluate: --{} belongs to translations, and --text to decoder-only and encoder-only models: "
+                      "leave out either",
                       name));
     }
   }
@@ -91,7 +84,8 @@ void check_options(EvaluateOptions const& options) {
     return check_text_options(options);
   }
   if (options.reference.empty()) {
-    throw UsageError("evaluate: --reference is missing: the right translations; or --text for a model of one stack");
+    throw UsageError(
+        "evaluate: --reference is missing: the right translations; or --text for a decoder-only or encoder-only model");
   }
   bool const model = !options.model.checkpoint.empty();
   bool const hypotheses = !options.hypotheses.empty();
@@ -141,16 +135,16 @@ class ReferenceLoss {
  public:
   explicit ReferenceLoss(TrainedModel& model) : model_(model) {}
 
-  void add(LinePairWindow const& window) {
+  void add(std::vector<SourceLine> const& lines) {
     Vocabulary const& vocabulary = model_.vocabulary();
     std::vector<SentencePair> pairs;
-    for (std::size_t index = 0; index < window.lines.size(); ++index) {
-      pairs.push_back({static_cast<std::int32_t>(index), vocabulary.source.encode(window.lines[index].text),
-                       vocabulary.target.encode(window.references[index])});
+    for (SourceLine const& line : lines) {
+      pairs.push_back({static_cast<std::int32_t>(pairs.size()), vocabulary.source.encode(line.text),
+                       vocabulary.target.encode(line.reference)});
     }
     MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
     GlobalBatch batch = all_samples(samples, model_.config().model.max_length, SampleOrder::by_length);
-    left_out_ += window.lines.size() - batch.samples.size();
+    left_out_ += lines.size() - batch.samples.size();
     if (batch.samples.empty()) {
       return;
     }
@@ -176,76 +170,112 @@ class ReferenceLoss {
   std::size_t left_out_ = 0;
 };
 
-/// The file of --output. That it cannot be written is reported last: the scores are useful without the translations.
-class KeptTranslations {
- public:
-  /// Throws as TextOutput does.
-  explicit KeptTranslations(EvaluateOptions const& options) {
-    if (!options.output.empty()) {
-      output_.emplace(options.output, std::vector{options.source, options.reference});
-    }
-  }
-
-  void write(std::string const& text) {
-    if (!output_ || lost_) {
-      return;
-    }
-    try {
-      output_->write(text);
-    } catch (Error const&) {
-      lost_ = std::current_exception();
-    }
-  }
-
-  void require_written() const {
-    if (lost_) {
-      std::rethrow_exception(lost_);
-    }
-  }
-
- private:
-  std::optional<TextOutput> output_;
-  std::exception_ptr lost_;
-};
-
 void evaluate_hypotheses(EvaluateOptions const& options) {
-  LinePairs pairs(options.hypotheses, options.reference, options.invalid_utf8);
+  LineWindows text(options.text_windows(options.hypotheses), options.reference);
   Scores scores(options.tokenize);
-  for (auto window = pairs.next(default_window); !window.empty(); window = pairs.next(default_window)) {
-    for (std::size_t index = 0; index < window.lines.size(); ++index) {
-      scores.add(window.lines[index].text, window.references[index]);
+  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
+    for (SourceLine const& line : lines) {
+      scores.add(line.text, line.reference);
     }
   }
   scores.print();
-  pairs.warn_of_invalid();
+  text.warn_of_invalid();
 }
 
 void evaluate_model(EvaluateOptions const& options) {
-  require_equal_lines(options.source, options.reference, options.invalid_utf8);
-  LinePairs pairs(options.source, options.reference, options.invalid_utf8);
-  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
+  WindowOptions const windows = options.text_windows(options.source);
+  require_equal_lines(windows, options.reference);
+  LineWindows text(windows, options.reference);
   auto const require = [](ModelDescription const& description) {
-    require_translation(description, "heddle evaluate --source", "; --text measures a model of one stack");
+    require_translation(description, "heddle evaluate --source",
+                        "; --text measures a decoder-only or encoder-only model");
   };
-  auto const model = TrainedModel::open(options.model, require, report);
-  KeptTranslations kept(options);
+  auto const model = TrainedModel::open(options.model, require);
+  std::optional<TextOutput> output;
+  if (!options.output.empty()) {
+    output.emplace(options.output, std::vector{options.source, options.reference});
+  }
+  std::exception_ptr not_written;  // reported last: the scores are useful without the translations
   Scores scores(options.tokenize);
   ReferenceLoss loss(*model);
-  std::int64_t const count = options.window.value_or(default_window);
-  for (auto window = pairs.next(count); !window.empty(); window = pairs.next(count)) {
-    std::string text;
-    auto const translations = translate(*model, window.lines, options.generation, std::cerr);
+  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
+    std::string translated;
+    auto const translations = translate(*model, lines, options.generation);
     for (std::size_t index = 0; index < translations.size(); ++index) {
-      scores.add(translations[index].front().text, window.references[index]);
-      text += translations[index].front().text + "\n";
+      scores.add(translations[index].front().text, lines[index].reference);
+      translated += translations[index].front().text + "\n";
     }
-    kept.write(text);
-    loss.add(window);
+    try {
+      if (output && !not_written) {
+        output->write(translated);
+      }
+    } catch (Error const&) {
+      not_written = std::current_exception();
+    }
+    loss.add(lines);
   }
   scores.print();
   loss.print();
-  pairs.warn_of_invalid();
-  kept.require_written();
+  text.warn_of_invalid();
+  if (not_written) {
+    std::rethrow_exception(not_written);
+  }
+}
+
+void require_one_stack(ModelDescription const& model) {
+  if (model.stacks.size() > 1) {
+    throw ConfigError(fmt::format(
+        "heddle evaluate --text measures a decoder-only or encoder-only model, but {} = {}; a model that translates is "
+        "measured with --source and --reference",
+        model.keys.place("stacks"), to_toml(OptionValue(model.keys.stacks))));
+  }
+}
+
+/// The next lines as tokens, as many as fit into a part of a text; none at its end. Lines without a token are left out.
+std::vector<std::vector<std::int32_t>> encode_part(Tokenizer const& tokenizer, LineReader& reader) {
+  constexpr std::size_t max_lines = std::size_t{1} << 20;
+  constexpr std::size_t max_tokens = std::size_t{1} << 24;
+  std::vector<std::vector<std::int32_t>> lines;
+  std::size_t tokens = 0;
+  for (std::string line; lines.size() < max_lines && tokens < max_tokens && reader.next(line);) {
+    if (auto ids = tokenizer.encode(line); !ids.empty()) {
+      tokens += ids.size();
+      lines.push_back(std::move(ids));
+    }
+  }
+  return lines;
+}
+
+/// Measures a decoder-only or encoder-only model on a text, one document or sentence a line, joined into sequences and
+/// masked as in validation, and prints the perplexity and, of an encoder, the masked accuracy. A text of more than 16
+/// million tokens or a million lines is read in parts of that size, and no sequence is joined across their ends.
+void evaluate_text(EvaluateOptions const& options) {
+  std::string const& text = options.text;
+  auto const model = TrainedModel::open(options.model, require_one_stack);
+  Config const& config = model->config();
+  Tokenizer const& tokenizer = model->vocabulary().target;  // with one stack both are the text's
+  LineReader reader(text, options.windows.invalid_utf8);
+  LossSums loss;
+  for (auto lines = encode_part(tokenizer, reader); !lines.empty(); lines = encode_part(tokenizer, reader)) {
+    auto const samples = text_samples(config, std::make_unique<MemoryLines>(std::move(lines)), tokenizer,
+                                      {.training = false, .prefixes = model->needs_prefixes()});
+    std::cerr << fmt::format("heddle: {}\n", samples->describe());
+    loss += model->loss(SampledMicroBatches(*samples, all_samples(*samples, config.model.max_length),
+                                            {.max_tokens = config.train.micro_batch_tokens}));
+  }
+  if (loss.tokens == 0) {
+    throw DataError(fmt::format("{}: none of its {} lines has a token", text, readable_count(reader.line_number())));
+  }
+  warn_of_invalid_lines(text, reader);
+  bool const masked = predicts_masked_tokens(config.model);
+  if (masked) {
+    std::cout << fmt::format("masked accuracy = {:.2f} % ({} of {} masked tokens)\n",
+                             100 * static_cast<double>(loss.correct) / static_cast<double>(loss.tokens),
+                             readable_count(loss.correct), readable_count(loss.tokens));
+  }
+  double const mean = loss.negative_log_likelihood / loss.weight;
+  std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
+                           readable_count(loss.tokens), masked ? "masked " : "");
 }
 
 }  // namespace
@@ -257,7 +287,7 @@ int run_evaluate(Arguments const& arguments) {
   }
   check_options(options);
   if (!options.text.empty()) {
-    evaluate_text(options.model, options.text, options.invalid_utf8);
+    evaluate_text(options);
   } else if (!options.hypotheses.empty()) {
     evaluate_hypotheses(options);
   } else {

@@ -7,9 +7,7 @@
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
-#include "translation/line_window.hpp"
-#include "translation/text_output.hpp"
-#include "translation/trained_model.hpp"
+#include "translation/translation.hpp"
 
 namespace heddle {
 namespace {
@@ -31,11 +29,10 @@ CommandSyntax generate_syntax(GenerateOptions& options) {
   syntax.name = "generate";
   syntax.usage = "--checkpoint DIRECTORY [options] < PROMPTS > CONTINUATIONS";
   syntax.summary =
-      "Continues text, one prompt a line, with a trained decoder: one line out for each line in, in the same order. "
-      "An\n"
-      "empty line is continued, too. Takes the likeliest token at each step; with --temperature draws one, with "
-      "--beam\n"
-      "searches for a likely continuation.";
+      "Continues text, one prompt a line, with a decoder-only model: one line out for each line in, in the same "
+      "order.\n"
+      "An empty line is continued, too. Takes the likeliest token at each step; with --temperature draws one, with\n"
+      "--beam searches for a likely continuation.";
   add_model_options(syntax.options, options.model);
   GenerationOptions& generation = options.generation;
   syntax.options.add_options()  //
@@ -49,22 +46,14 @@ CommandSyntax generate_syntax(GenerateOptions& options) {
       ("top-p", po::value(&generation.sampling.top_p)->value_name("X")->default_value(generation.sampling.top_p, "1"),
        "draw from the fewest likeliest tokens that have together at least the probability X")  //
       ("seed", po::value(&generation.sampling.seed)->value_name("N")->default_value(generation.sampling.seed),
-       "of what is drawn: the same text for the same seed, prompt and line number, counted from 1")  //
-      ("beam", po::value(&generation.beam_size)->value_name("N")->default_value(generation.beam_size),
-       "hypotheses kept for each prompt; 1 is greedy")  //
-      ("length-penalty",
-       po::value(&generation.length_penalty)->value_name("X")->default_value(generation.length_penalty, "0"),
-       "of a beam's hypotheses: the log-probability is divided by the tokens (and the end) to this power")  //
-      ("max-length", po::value(&generation.max_length)->value_name("N")->default_value(generation.max_length),
-       "most tokens of a continuation; 0: twice the prompt's and 50 more")  //
-      ("batch-tokens", po::value(&generation.batch_tokens)->value_name("N")->default_value(generation.batch_tokens),
-       "hypotheses times prompt tokens that are computed together; more is faster and takes more memory")  //
+       "of the random draws: the same text for the same seed, prompt and line number, counted from 1")  //
       ("end-prompt", po::bool_switch(&options.end_prompt),
-       "each prompt is a whole line: the end token follows it, and a line is generated that comes next; a decoder with "
-       "mask = \"prefix\" translates so what it learned from pairs")  //
+       "put the end token behind each prompt: the next line is generated; a decoder with mask = \"prefix\" that was "
+       "trained on pairs translates in this way")  //
       ("with-prompt", po::bool_switch(&options.with_prompt),
-       "write each prompt before its continuation, with --end-prompt and a tab")  //
-      ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
+       "write each prompt before its continuation, with --end-prompt and a tab");
+  add_generation_options(syntax.options, generation, "prompt", "continuation");
+  add_text_options(syntax.options, options.text.input, options.output);
   add_window_options(syntax.options, options.text, "continued");
   return syntax;
 }
@@ -80,8 +69,8 @@ void require_continuation(ModelDescription const& model) {
   }
 }
 
-/// The prompt's tokens. Of one that leaves too little room for a continuation only the end is kept, and standard error
-/// gets a line about it.
+/// The prompt's tokens. A prompt that leaves too little room for a continuation loses its start, and standard error
+/// names it.
 Tokens encode_prompt(TrainedModel const& model, SourceLine const& line, bool end) {
   Tokens tokens = model.vocabulary().target.encode(line.text);
   if (end) {
@@ -97,7 +86,7 @@ Tokens encode_prompt(TrainedModel const& model, SourceLine const& line, bool end
   return tokens;
 }
 
-/// The text that follows the prompt's, which begins with a space where a new word begins.
+/// The text that follows the prompt, which starts with a space where a new word starts.
 std::string decode_continuation(Tokenizer const& tokenizer, Tokens const& prompt, Tokens const& continuation) {
   Tokens all = prompt;
   all.insert(all.end(), continuation.begin(), continuation.end());
@@ -141,8 +130,7 @@ int run_generate(Arguments const& arguments) {
   }
   require_valid(options.generation);
   LineWindows text(options.text);
-  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
-  auto const model = TrainedModel::open(options.model, require_continuation, report);
+  auto const model = TrainedModel::open(options.model, require_continuation);
   TextOutput output(options.output, {text.path()});
   for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
     output.write(continue_lines(*model, lines, options));

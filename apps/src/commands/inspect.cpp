@@ -20,6 +20,7 @@
 #include "inspection/run/run_view.hpp"
 #include "report/run_words.hpp"
 #include "run_directory/metrics_file.hpp"
+#include "translation/trained_model.hpp"
 
 namespace heddle {
 namespace {

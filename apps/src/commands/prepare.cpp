@@ -5,7 +5,6 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <iostream>
 
-#include "command_line/invalid_utf8.hpp"
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "report/warning.hpp"
@@ -23,49 +22,38 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosi
       "Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or sentence a "
       "line),\n"
       "into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an existing one, and writes\n"
-      "DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and vocab.target.model). Models with an\n"
-      "encoder and a decoder learn from pairs, those with one of them from --text.";
-  auto const path = [](char const* name) { return po::value<std::string>()->value_name(name); };
-  syntax.options.add_options()                                                                       //
-      ("source", path("TEXT"), "training text, source side")                                         //
-      ("target", path("TEXT"), "training text, target side: line n translates the source's line n")  //
-      ("valid-source", path("TEXT"), "validation text, source side")                                 //
-      ("valid-target", path("TEXT"), "validation text, target side")                                 //
-      ("text", path("TEXT"), "training text of a model of one stack")                                //
-      ("valid-text", path("TEXT"), "its validation text")                                            //
+      "DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and vocab.target.model). Encoder-decoder\n"
+      "models learn from pairs, encoder-only and decoder-only ones from --text.";
+  auto const path = [](auto& into, char const* name) {
+    return po::value<std::string>()->value_name(name)->notifier([&into](std::string const& text) { into = text; });
+  };
+  syntax.options.add_options()                                                                                        //
+      ("source", path(prepared.source, "TEXT"), "training text, source side")                                         //
+      ("target", path(prepared.target, "TEXT"), "training text, target side: line n translates the source's line n")  //
+      ("valid-source", path(prepared.valid_source, "TEXT"), "validation text, source side")                           //
+      ("valid-target", path(prepared.valid_target, "TEXT"), "validation text, target side")                           //
+      ("text", path(prepared.text, "TEXT"), "training text of an encoder-only or decoder-only model")                 //
+      ("valid-text", path(prepared.valid_text, "TEXT"), "its validation text")                                        //
       ("vocab-size", po::value(&prepared.vocabulary_size)->value_name("N")->default_value(prepared.vocabulary_size),
        "pieces in the vocabulary (in each of the two where they are separate), the four special ones included")  //
       ("vocab-type",
        po::value(&prepared.vocabulary_type)->value_name("bpe|unigram")->default_value(prepared.vocabulary_type),
        "kind of vocabulary")  //
       ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
-       "one vocabulary for each side instead of a joint one")                                         //
-      ("vocab-model", path("MODEL"), "an existing SentencePiece model, joint or of the source side")  //
-      ("target-vocab-model", path("MODEL"), "an existing SentencePiece model of the target side")     //
+       "one vocabulary for each side instead of a joint one")  //
+      ("vocab-model", path(prepared.source_model, "MODEL"),
+       "an existing SentencePiece model, joint or of the source side")  //
+      ("target-vocab-model", path(prepared.target_model, "MODEL"),
+       "an existing SentencePiece model of the target side")  //
       ("max-length", po::value(&prepared.max_length)->value_name("N")->default_value(prepared.max_length),
        "leave out a pair with more tokens than this on a side; lines of --text are never left out")  //
       ("samples-per-file", po::value(&prepared.samples_per_file)->value_name("N"),
        "write the training dataset as train-00001.h5, train-00002.h5 …, each with at most N pairs or lines")  //
-      ("out", path("DIRECTORY")->required(), "where the files go")                                            //
-      ("overwrite", po::bool_switch(&prepared.overwrite), "replace what an earlier run left in DIRECTORY");
+      ("out", path(prepared.directory, "DIRECTORY")->required(), "where the files go")                        //
+      ("overwrite", po::bool_switch(&prepared.overwrite), "replace files of an earlier run in DIRECTORY");
   add_invalid_utf8(syntax.options, prepared.invalid_utf8, true);
   add_verbosity(syntax, verbosity, "print only warnings and where the files are");
   return syntax;
-}
-
-void read_paths(po::variables_map const& values, PrepareOptions& prepared) {
-  auto const optional_path = [&](char const* name) -> std::optional<std::filesystem::path> {
-    return values.count(name) > 0 ? std::optional<std::filesystem::path>(values[name].as<std::string>()) : std::nullopt;
-  };
-  prepared.source = optional_path("source").value_or("");
-  prepared.target = optional_path("target").value_or("");
-  prepared.text = optional_path("text");
-  prepared.valid_text = optional_path("valid-text");
-  prepared.directory = values["out"].as<std::string>();
-  prepared.valid_source = optional_path("valid-source");
-  prepared.valid_target = optional_path("valid-target");
-  prepared.source_model = optional_path("vocab-model");
-  prepared.target_model = optional_path("target-vocab-model");
 }
 
 void check_options(po::variables_map const& values) {
@@ -134,9 +122,8 @@ void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report
     warn(fmt::format("--source and --target are the same file, {}: a model learns to copy from it",
                      options.source.string()));
   }
-  if (options.valid_text && same(*options.valid_text, *options.text)) {
-    warn("the validation text is the training text: validation will not show overfitting");
-  } else if (options.valid_source && same(*options.valid_source, options.source)) {
+  if ((options.valid_text && same(*options.valid_text, *options.text)) ||
+      (options.valid_source && same(*options.valid_source, options.source))) {
     warn("the validation text is the training text: validation will not show overfitting");
   }
   constexpr std::int64_t rare = 20;
@@ -161,7 +148,6 @@ int run_prepare(Arguments const& arguments) {
     return static_cast<int>(ExitCode::done);
   }
   check_options(*values);
-  read_paths(*values, options);
   std::ostream nothing(nullptr);
   PrepareReport const report = prepare(options, verbosity.quiet ? nothing : std::cerr);
   if (!verbosity.quiet) {

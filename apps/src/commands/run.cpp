@@ -15,6 +15,8 @@
 namespace heddle {
 namespace {
 
+namespace po = boost::program_options;
+
 struct RunOptions {
   TrainOptions train;
   std::string ranks;
@@ -29,27 +31,24 @@ CommandSyntax run_syntax(RunOptions& options) {
   syntax.name = "run";
   syntax.usage = "RUN.toml [options of train] [--hosts HOST:SLOTS,...] [--ranks N,...] -- LAUNCHER [ARGUMENT]...";
   syntax.summary =
-      "Starts `LAUNCHER ARGUMENT... heddle train RUN.toml ...` and starts it again after a lost rank, launcher or\n"
-      "node or a hang: it goes on from the newest checkpoint. Gives up after three restarts without a new step.\n"
+      "Starts `LAUNCHER ARGUMENT... heddle train RUN.toml ...` and restarts it after a lost rank, launcher or node\n"
+      "or a hang: training resumes from the newest checkpoint. Gives up after three restarts without a new step.\n"
       "--resume-from and --trace hold until a start has begun to train. Ends with the launcher's code, unless the\n"
       "run's report says more; after a signal with 75.";
   add_train_options(syntax, options.train);
+  auto const seconds = [](double& value) { return po::value(&value)->value_name("SECONDS")->default_value(value); };
   syntax.options.add_options()  //
-      ("ranks", boost::program_options::value(&options.ranks)->value_name("N,..."),
-       "numbers of ranks for {ranks} in the launcher's arguments, most first: "
+      ("ranks", po::value(&options.ranks)->value_name("N,..."),
+       "numbers of ranks for {ranks} in the launcher's arguments, largest first: "
        "a start that makes no step moves on to the next")  //
-      ("hosts", boost::program_options::value(&options.hosts)->value_name("HOST:SLOTS,..."),
-       "hosts for {hosts} in the launcher's arguments: "
-       "a start uses the first that answer, as many as {ranks} need; the others are spare")  //
-      ("launcher-ends-within",
-       boost::program_options::value(&options.launcher_ends_within)
-           ->value_name("SECONDS")
-           ->default_value(options.launcher_ends_within),
+      ("hosts", po::value(&options.hosts)->value_name("HOST:SLOTS,..."),
+       "hosts for {hosts} in the launcher's arguments: a start uses the first on which the launcher can start a "
+       "program, as many as {ranks} need; the others are spare")  //
+      ("launcher-ends-within", seconds(options.launcher_ends_within),
        "a launcher that waits longer after its ranks have ended is ended")  //
-      ("start-within",
-       boost::program_options::value(&options.start_within)->value_name("SECONDS")->default_value(options.start_within),
-       "a launcher none of whose ranks has begun to train by then is ended")  //
-      ("pause", boost::program_options::value(&options.pause)->value_name("SECONDS")->default_value(options.pause),
+      ("start-within", seconds(options.start_within),
+       "if no rank starts to train within this time, the launcher is ended")  //
+      ("pause", seconds(options.pause),
        "before the second restart without a new step; before the third it is three times as long");
   return syntax;
 }
@@ -58,14 +57,14 @@ CommandSyntax run_syntax(RunOptions& options) {
 std::vector<int> parse_ranks(std::string const& text) {
   std::vector<int> ranks;
   char const* const end = text.data() + text.size();
-  for (char const* begin = text.data(); begin < end;) {
+  for (char const* place = text.data(); place < end;) {
     int number = 0;
-    auto const [next, problem] = std::from_chars(begin, end, number);
+    auto const [next, problem] = std::from_chars(place, end, number);
     if (problem != std::errc() || number < 1 || (next != end && *next != ',') || next + 1 == end) {
-      throw UsageError(fmt::format("run: --ranks \"{}\" is no list of numbers; expected for example 8,6,4", text));
+      throw UsageError(fmt::format("run: --ranks \"{}\" is not a list of numbers; expected for example 8,6,4", text));
     }
     ranks.push_back(number);
-    begin = next == end ? end : next + 1;
+    place = next == end ? end : next + 1;
   }
   return ranks;
 }
@@ -84,7 +83,7 @@ void require_slots(Supervision& supervision, RunOptions const& options) {
   std::erase_if(supervision.ranks, [&](int ranks) { return ranks > slots; });
 }
 
-/// A launcher's arguments for an error message.
+/// Example arguments of a launcher, for an error message.
 std::string example_arguments(Supervision const& supervision) {
   return supervision.hosts.empty()   ? fmt::format("mpirun -np {}", ranks_place)
          : supervision.ranks.empty() ? fmt::format("mpirun --host {}", hosts_place)
@@ -109,17 +108,18 @@ std::chrono::milliseconds milliseconds_of(double seconds, std::string_view optio
   return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds));
 }
 
-/// Slurm starts a job that it queues again with the same command line: to go back once more would lose what it has
-/// made.
-bool queued_again() {
+/// Whether Slurm has requeued the job, which starts it with the same command line: to go back once more would lose the
+/// steps since then.
+bool requeued() {
   char const* const restarts = std::getenv("SLURM_RESTART_COUNT");
   return restarts != nullptr && std::string_view(restarts) != "0";
 }
 
-/// Fills in what happens at the begin only: going back to a checkpoint, and the trace.
+/// Sets the options that hold for the first start only: going back to a checkpoint, and the trace.
 void set_first_start(Supervision& supervision, TrainOptions const& options) {
-  if (options.resume_from && queued_again()) {
-    fmt::print(stderr, "heddle run: the job was queued again: it goes on where it was, not --resume-from {}\n",
+  if (options.resume_from && requeued()) {
+    fmt::print(stderr,
+               "heddle run: the job was requeued: it resumes from its newest checkpoint, not --resume-from {}\n",
                *options.resume_from);
   } else if (options.resume_from) {
     supervision.resume_from = options.resume_from;
@@ -133,7 +133,7 @@ void set_first_start(Supervision& supervision, TrainOptions const& options) {
 /// The command that the launcher starts.
 std::vector<std::string> training_command(TrainOptions const& options, std::filesystem::path const& directory) {
   std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
-  std::vector<std::string> const arguments = arguments_to_go_on(options, directory);
+  std::vector<std::string> const arguments = arguments_to_resume(options, directory);
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }

@@ -36,7 +36,7 @@ CommandSyntax train_syntax(TrainOptions& options) {
       "resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint after the step.\n"
       "The keys of RUN.toml: docs/config.md, `heddle config --defaults` and `heddle config --explain KEY`.\n\n"
       "Exit codes: 0 done; 64 wrong command line; 65 no valid checkpoint, or bad data; 70 replicas differ; 71 loss or\n"
-      "parameters not finite; 75 checkpointed after a signal, the next start goes on; 78 wrong configuration; 86 a\n"
+      "parameters not finite; 75 checkpointed after a signal, the next start resumes; 78 wrong configuration; 86 a\n"
       "rank hung; 1 another error.";
   add_train_options(syntax, options);
   syntax.options.add_options()  //
@@ -160,13 +160,14 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
                        .new_data = options.new_data,
                        .program = "heddle " HEDDLE_VERSION,
                        .command = command_line("train", call.arguments, world.size()),
-                       .command_to_go_on = command_line("train", arguments_to_go_on(options, directory), world.size()),
+                       .resume_command = command_line("train", arguments_to_resume(options, directory), world.size()),
                        .times = times,
                        .trace = trace ? &*trace : nullptr,
                        .traced_steps = options.trace,
                        .clock_offset = options.trace > 0 ? clock_offset(world) : 0,
                        .verbosity = options.verbosity.verbosity()});
   ExitCode const code = trainer->run(signal);
+  signal.set_notice("");
   watch->finish("leaving the run");
   return code;
 }

@@ -1,13 +1,9 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/text/text.hpp>
-#include <iostream>
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
-#include "translation/line_window.hpp"
-#include "translation/text_output.hpp"
 #include "translation/translation.hpp"
 
 namespace heddle {
@@ -31,11 +27,10 @@ CommandSyntax translate_syntax(TranslateOptions& options) {
       "same order; an empty line stays empty. With --n-best N there are up to N lines for each line in,\n"
       "\"INDEX ||| TRANSLATION ||| SCORE\" with INDEX counting from 0.";
   add_model_options(syntax.options, options.model);
-  add_generation_options(syntax.options, options.generation);
-  syntax.options.add_options()  //
-      ("n-best", po::value(&options.generation.n_best)->value_name("N"),
-       "number of translations of each line, with their scores")  //
-      ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
+  add_generation_options(syntax.options, options.generation, "sentence", "translation");
+  syntax.options.add_options()("n-best", po::value(&options.generation.n_best)->value_name("N"),
+                               "number of translations of each line, with their scores");
+  add_text_options(syntax.options, options.text.input, options.output);
   add_window_options(syntax.options, options.text, "translated");
   return syntax;
 }
@@ -67,15 +62,14 @@ int run_translate(Arguments const& arguments) {
   bool const n_best = values->count("n-best") > 0;
   require_valid(options.generation);
   LineWindows text(options.text);
-  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
   auto const require = [](ModelDescription const& description) {
-    require_translation(description, "heddle translate", "; a decoder alone continues text: `heddle generate`");
+    require_translation(description, "heddle translate", "; a decoder-only model continues text: `heddle generate`");
   };
-  auto const model = TrainedModel::open(options.model, require, report);
+  auto const model = TrainedModel::open(options.model, require);
   TextOutput output(options.output, {text.path()});
   std::int64_t done = 0;
   for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
-    output.write(format_lines(translate(*model, lines, options.generation, std::cerr), done, n_best));
+    output.write(format_lines(translate(*model, lines, options.generation), done, n_best));
     done += static_cast<std::int64_t>(lines.size());
   }
   text.warn_of_invalid();

@@ -12,7 +12,7 @@
 #include "inspection/model/neighbours.hpp"
 #include "inspection/page/page.hpp"
 #include "inspection/run/run_view.hpp"
-#include "translation/trusted_plugins.hpp"
+#include "registration.hpp"
 
 namespace heddle {
 namespace {

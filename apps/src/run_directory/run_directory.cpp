@@ -21,7 +21,7 @@ namespace {
 constexpr char const* lock_name = ".lock";
 constexpr char const* lease_name = ".lease";
 constexpr char const* identity_name = ".identity";
-/// Of a lock or an identity.
+/// The maximum size of a lock or an identity.
 constexpr std::int64_t max_bytes = 4096;
 
 FileLock open_lock(std::filesystem::path const& directory) {

@@ -7,27 +7,12 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <iostream>
+#include <sstream>
 #include <utility>
 
 namespace heddle {
 
 namespace {
-
-std::string with_line_break(std::string const& text) {
-  return text.empty() || text.ends_with('\n') ? text : text + "\n";
-}
-
-/// The text, each of its lines behind `stamp`.
-std::string stamped(std::string const& stamp, std::string const& text) {
-  std::string result;
-  bool begins_line = true;
-  for (char const letter : text) {
-    result += begins_line ? stamp : "";
-    result += letter;
-    begins_line = letter == '\n';
-  }
-  return result;
-}
 
 /// Date and time, in UTC as in all of log.txt.
 std::string time_stamp() {
@@ -47,12 +32,16 @@ void RunLog::open(RunDirectory const& directory) {
 }
 
 void RunLog::print(std::string const& text) {
-  std::cout << (line_open_ ? "\n" : "") << with_line_break(text) << std::flush;
-  line_open_ = false;
+  std::cout << (std::exchange(line_open_, false) ? "\n" : "") << text << (text.ends_with('\n') ? "" : "\n")
+            << std::flush;
 }
 
 void RunLog::keep(std::string const& text) {
-  std::string const lines = stamped(time_stamp(), with_line_break(text));
+  std::string lines;
+  std::istringstream rest(text);
+  for (std::string line; std::getline(rest, line);) {
+    lines += time_stamp() + line + "\n";
+  }
   if (file_ != nullptr) {
     *file_ << lines << std::flush;
   } else {
@@ -61,7 +50,7 @@ void RunLog::keep(std::string const& text) {
 }
 
 void RunLog::warn(std::string const& message) {
-  if (!speaks_ || message.empty()) {
+  if (!is_rank_zero_ || message.empty()) {
     return;
   }
   if (std::exchange(line_open_, false)) {
@@ -71,31 +60,18 @@ void RunLog::warn(std::string const& message) {
   keep("warning: " + message);
 }
 
-void RunLog::say_always(std::string const& text) {
-  if (speaks_ && !text.empty()) {
+void RunLog::write(std::string const& text, Verbosity min) {
+  if (!is_rank_zero_ || text.empty()) {
+    return;
+  }
+  if (verbosity_ >= min) {
     print(text);
-    keep(text);
   }
+  keep(text);
 }
 
-void RunLog::say(std::string const& text) {
-  if (verbosity_ != Verbosity::quiet) {
-    say_always(text);
-  } else if (speaks_) {
-    keep(text);
-  }
-}
-
-void RunLog::note(std::string const& text) {
-  if (verbosity_ == Verbosity::verbose) {
-    say_always(text);
-  } else if (speaks_) {
-    keep(text);
-  }
-}
-
-void RunLog::show(std::string const& text) {
-  if (speaks_ && verbosity_ == Verbosity::verbose && !text.empty()) {
+void RunLog::print_verbose(std::string const& text) {
+  if (is_rank_zero_ && verbosity_ == Verbosity::verbose) {
     print(text);
   }
 }

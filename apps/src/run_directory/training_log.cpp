@@ -74,14 +74,14 @@ std::string joined_texts(std::vector<Metric> const& metrics, std::string_view se
 
 }  // namespace
 
-TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start, RunLog& texts) {
+TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start, RunLog& log) {
   auto const path = directory.path() / metrics_name;
   open_output(path, OutputMode::append);  // which refuses what must not be read or replaced
   std::optional<BestBleu> best;
   directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start, best) : "");
-  TrainingLog log(directory.path(), open_output(path, OutputMode::append), start, texts);
-  log.best_bleu_ = best;
-  return log;
+  TrainingLog opened(directory.path(), open_output(path, OutputMode::append), start, log);
+  opened.best_bleu_ = best;
+  return opened;
 }
 
 void TrainingLog::reopen(RunDirectory const& directory) {
@@ -90,11 +90,11 @@ void TrainingLog::reopen(RunDirectory const& directory) {
 }
 
 TrainingLog::TrainingLog(std::filesystem::path directory, std::unique_ptr<std::ostream> metrics, Start const& start,
-                         RunLog& texts)
+                         RunLog& log)
     : start_(start),
       directory_(std::move(directory)),
       metrics_(std::move(metrics)),
-      texts_(texts),
+      log_(log),
       tokens_(start.tokens),
       window_{.began = start.seconds},
       traffic_(traffic_of(start.parallel)),
@@ -170,7 +170,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   print_progress(report, metrics, now);
   if (validation) {
     auto const of_validation = validation_metrics(*validation);
-    texts_.say(fmt::format("step {}: {}", readable_count(report.step), joined_texts(of_validation, ", ")));
+    log_.say(fmt::format("step {}: {}", readable_count(report.step), joined_texts(of_validation, ", ")));
     metrics.insert(metrics.end(), of_validation.begin(), of_validation.end());
     if (validation->bleu) {
       take_better(best_bleu_, {*validation->bleu, report.step});
@@ -198,7 +198,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
     } catch (std::exception const& problem) {  // a missing curve must not end a run
       events_work_ = false;
       events_.reset();
-      texts_.warn(fmt::format("no more event files for TensorBoard in this start: {}", problem.what()));
+      log_.warn(fmt::format("no more event files for TensorBoard in this start: {}", problem.what()));
     }
   }
   window_ = {.began = now};
@@ -240,9 +240,9 @@ void TrainingLog::print_progress(StepReport const& report, std::vector<Metric> c
   double const left = static_cast<double>(start_.steps - report.step) * (now - start_.seconds) / done;
   bool const due = now - last_progress_ >= seconds_between_lines || report.step == start_.steps;
   last_progress_ = due ? now : last_progress_;
-  texts_.progress(fmt::format("step {}/{}  {}  {} left", readable_count(report.step), readable_count(start_.steps),
-                              joined_texts(metrics, "  "), readable_duration(left)),
-                  due);
+  log_.progress(fmt::format("step {}/{}  {}  {} left", readable_count(report.step), readable_count(start_.steps),
+                            joined_texts(metrics, "  "), readable_duration(left)),
+                due);
 }
 
 void TrainingLog::count_repeated(bool skipped) {

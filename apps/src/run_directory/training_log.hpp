@@ -42,10 +42,10 @@ struct ValidationResult {
   std::optional<double> accuracy{};  ///< of masked tokens
   std::string translations{};        ///< some of them, beside their references, in Markdown; "" without BLEU
   LayerNorms norms{};
-  // Of rank 0, with BLEU and where they can be had:
+  // On rank 0, with BLEU and where they can be computed:
   std::vector<NamedImage> attention{};  ///< of the first short pair, one image for each cross-attention sublayer
   std::string attention_tokens{};       ///< their rows and columns, in Markdown
-  /// Of rank 0, where they can be had: of every attention sublayer, on a few short samples.
+  /// On rank 0, where they can be computed: of every attention sublayer, on a few short samples.
   std::vector<AttentionEntropy> entropies{};
 };
 
@@ -85,8 +85,8 @@ class TrainingLog {
     ParallelState parallel = {};     ///< its traffic since the previous line is written, if there is any
   };
   /// Continues the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went beyond its
-  /// last checkpoint, are dropped. Throws Error if the file cannot be written. `texts` must outlive the result.
-  static TrainingLog open(RunDirectory const& directory, Start const& start, RunLog& texts);
+  /// last checkpoint, are dropped. Throws Error if the file cannot be written. `log` must outlive the result.
+  static TrainingLog open(RunDirectory const& directory, Start const& start, RunLog& log);
 
   /// Continues in a new metrics.jsonl, whose directory has been made again.
   void reopen(RunDirectory const& directory);
@@ -109,8 +109,7 @@ class TrainingLog {
  private:
   using Clock = std::chrono::steady_clock;
 
-  TrainingLog(std::filesystem::path directory, std::unique_ptr<std::ostream> metrics, Start const& start,
-              RunLog& texts);
+  TrainingLog(std::filesystem::path directory, std::unique_ptr<std::ostream> metrics, Start const& start, RunLog& log);
   /// The metrics of the steps since the previous line.
   std::vector<Metric> step_metrics(StepReport const& report, double now) const;
   std::vector<Metric> validation_metrics(ValidationResult const& validation) const;
@@ -132,7 +131,7 @@ class TrainingLog {
   Start start_;
   std::filesystem::path directory_;
   std::unique_ptr<std::ostream> metrics_;
-  RunLog& texts_;
+  RunLog& log_;
   std::optional<EventFile> events_;  ///< from the first line on
   bool events_work_ = true;
   std::int64_t tokens_;

@@ -28,20 +28,32 @@ sigset_t supervised_signals() {
   return signals;
 }
 
-/// In the child: becomes the command, or writes errno to `failure`.
-[[noreturn]] void become(std::vector<char*> const& words, int failure) {
+/// In the child: executes the command, or writes errno to `failure`.
+[[noreturn]] void execute(std::vector<char*> const& words, int failure, ChildProcess::Output output) {
   sigset_t const signals = supervised_signals();
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   sigprocmask(SIG_UNBLOCK, &signals, nullptr);
-  if (int const nothing = ::open("/dev/null", O_RDONLY); nothing > STDIN_FILENO) {
-    dup2(nothing, STDIN_FILENO);
-    ::close(nothing);
+  int const null = ::open("/dev/null", O_RDWR);
+  dup2(null, STDIN_FILENO);
+  if (output == ChildProcess::Output::discarded) {
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
   }
   execvp(words.front(), words.data());
   int const problem = errno;
   static_cast<void>(!::write(failure, &problem, sizeof problem));
   _exit(127);
+}
+
+/// Whether the condition becomes true within five seconds.
+bool becomes_true(std::function<bool()> const& condition) {
+  constexpr int looks = 100;
+  constexpr std::chrono::milliseconds between_looks(50);
+  for (int look = 0; look < looks && !condition(); ++look) {
+    std::this_thread::sleep_for(between_looks);
+  }
+  return condition();
 }
 
 }  // namespace
@@ -56,14 +68,14 @@ BlockedSignals::~BlockedSignals() {
   sigprocmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
-std::optional<int> BlockedSignals::wait(std::chrono::milliseconds patience) const {
+std::optional<int> BlockedSignals::wait(std::chrono::milliseconds timeout) const {
   sigset_t const signals = supervised_signals();
-  timespec const time{patience.count() / 1000, patience.count() % 1000 * 1'000'000};
+  timespec const time{timeout.count() / 1000, timeout.count() % 1000 * 1'000'000};
   int const signal = sigtimedwait(&signals, nullptr, &time);
   return signal > 0 ? std::optional(signal) : std::nullopt;
 }
 
-ChildProcess::ChildProcess(std::vector<std::string> const& command) {
+ChildProcess::ChildProcess(std::vector<std::string> const& command, Output output) {
   std::vector<std::string> copies = command;
   std::vector<char*> words;
   for (std::string& word : copies) {
@@ -76,7 +88,7 @@ ChildProcess::ChildProcess(std::vector<std::string> const& command) {
   }
   process_ = ::fork();
   if (process_ == 0) {
-    become(words, failure[1]);
+    execute(words, failure[1], output);
   }
   int problem = process_ < 0 ? errno : 0;
   ::close(failure[1]);
@@ -89,30 +101,16 @@ ChildProcess::ChildProcess(std::vector<std::string> const& command) {
   }
 }
 
-namespace {
-
-/// Whether this comes true within five seconds.
-bool comes_true(std::function<bool()> const& condition) {
-  constexpr int looks = 100;
-  constexpr std::chrono::milliseconds between_looks(50);
-  for (int look = 0; look < looks && !condition(); ++look) {
-    std::this_thread::sleep_for(between_looks);
-  }
-  return condition();
-}
-
-}  // namespace
-
 ChildProcess::~ChildProcess() {
   if (!ended()) {
     ::kill(process_, SIGTERM);
   }
-  if (!comes_true([&] { return ended().has_value(); })) {
+  if (!becomes_true([&] { return ended().has_value(); })) {
     ::kill(process_, SIGKILL);
     ::waitpid(process_, nullptr, 0);
   }
-  // A script that does not `exec` its last command leaves it behind.
-  if (::kill(-process_, SIGTERM) == 0 && !comes_true([&] { return ::kill(-process_, 0) != 0; })) {
+  // A script that does not `exec` its last command leaves processes behind.
+  if (::kill(-process_, SIGTERM) == 0 && !becomes_true([&] { return ::kill(-process_, 0) != 0; })) {
     ::kill(-process_, SIGKILL);
   }
 }

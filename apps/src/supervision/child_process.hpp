@@ -3,13 +3,14 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace heddle {
 
-/// Blocks SIGCHLD and the signals that are passed on to a child, so that `wait` returns them. While it exists they have
+/// Blocks SIGCHLD and the signals that are forwarded to a child, so that `wait` returns them. While it exists they have
 /// no other effect. One at a time, in a program with one thread.
 class BlockedSignals {
  public:
@@ -19,7 +20,7 @@ class BlockedSignals {
   BlockedSignals& operator=(BlockedSignals const&) = delete;
 
   /// The next signal; nothing if none comes in this time.
-  std::optional<int> wait(std::chrono::milliseconds patience) const;
+  std::optional<int> wait(std::chrono::milliseconds timeout) const;
 };
 
 /// The end of a process.
@@ -31,16 +32,18 @@ struct ProcessEnd {
 /// A program that runs in a process group of its own, without input; it gets SIGTERM if this process dies.
 class ChildProcess {
  public:
+  enum class Output : std::uint8_t { shown, discarded };
+
   /// `command` is searched in PATH. Throws Error if it cannot be started.
-  explicit ChildProcess(std::vector<std::string> const& command);
-  /// Ends it if it has not ended, and what it has left in its group: by SIGTERM, so that a launcher can end its ranks,
-  /// and after five seconds by SIGKILL.
+  explicit ChildProcess(std::vector<std::string> const& command, Output output = Output::shown);
+  /// Ends the process and the remaining processes of its group: by SIGTERM, so that a launcher can end its ranks, and
+  /// after five seconds by SIGKILL.
   ~ChildProcess();
   ChildProcess(ChildProcess const&) = delete;
   ChildProcess& operator=(ChildProcess const&) = delete;
 
   void send(int signal) const;
-  /// Its end, if it has ended.
+  /// The end of the process, if it has ended.
   std::optional<ProcessEnd> ended();
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +11,8 @@ namespace heddle {
 struct Host {
   std::string name;
   int slots = 1;
+
+  bool operator==(Host const&) const = default;
 };
 
 /// "n1:4,n2:4", as mpirun's --host has it; a host without a number has one slot. Throws UsageError.
@@ -19,15 +21,16 @@ std::vector<Host> parse_hosts(std::string const& text);
 std::string to_string(std::vector<Host> const& hosts);
 int slots_of(std::vector<Host> const& hosts);
 
-/// The hosts that answer within this time: something, also a refusal, to the begin of a TCP connection to port 22. If
-/// none does, a firewall may swallow all, and nothing is known: then all are returned. One that cannot be called, as
-/// this machine has no memory or files left, counts as answering.
-std::vector<Host> answering(std::vector<Host> const& hosts, std::chrono::milliseconds patience);
+/// The hosts of a start and its number of ranks.
+struct Placement {
+  std::vector<Host> hosts;
+  int ranks = 0;
+};
+/// The first of the numbers of ranks for which the hosts have slots, on the first hosts that have enough; without
+/// numbers all hosts and slots. Nothing if the hosts have too few slots for any number.
+std::optional<Placement> place(std::vector<Host> const& hosts, std::span<int const> numbers);
 
-/// The first of the hosts that have so many slots together; nothing if all of them have fewer.
-std::optional<std::vector<Host>> enough_for(std::vector<Host> const& hosts, int ranks);
-
-/// The names of those of `hosts` that are not among `present`, "n3, n4".
+/// The names of the hosts that are not among `present`, "n3, n4".
 std::string missing_from(std::vector<Host> const& hosts, std::vector<Host> const& present);
 
 }  // namespace heddle

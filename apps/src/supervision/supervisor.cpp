@@ -8,12 +8,15 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <set>
+#include <span>
+#include <thread>
 
 #include "child_process.hpp"
-#include "reported_end.hpp"
 #include "run_directory/metrics_file.hpp"
+#include "run_directory/reported_outcome.hpp"
 #include "run_directory/run_directory.hpp"
 
 namespace heddle {
@@ -23,20 +26,19 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int max_restarts_without_progress = 3;
-constexpr milliseconds patience_with_hosts{1000};
-constexpr milliseconds host_lost_after{3000};
+constexpr std::chrono::seconds host_timeout{10};
 
 void say(std::string const& text) {
   std::cerr << "heddle run: " << text << std::endl;
 }
 
-/// Codes that Heddle ends with, and would end with again.
+/// Heddle's own codes that a restart would not change.
 bool is_certain(ProcessEnd const& end) {
   static std::set<int> const codes{64, 65, 71, 75, 78};
   return end.signal == 0 && codes.contains(end.code);
 }
 
-/// Codes of an end on request, too. A launcher may have them while the run's report knows more.
+/// Also codes of a launcher that was asked to end, although the run's report may say more.
 bool is_final(ProcessEnd const& end) {
   static std::set<int> const codes{128 + SIGINT, 128 + SIGTERM};
   return is_certain(end) || (end.signal == 0 && codes.contains(end.code));
@@ -65,7 +67,7 @@ double seconds_of(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
-/// A look at the run's directory. Nothing where the file system fails: it may be well a second later.
+/// The result of a look at the run's directory. Nothing where the file system fails: a second later it may work again.
 template <typename Look>
 auto look_at(Look const& look) -> std::optional<decltype(look())> {
   try {
@@ -91,14 +93,15 @@ class Supervisor {
   int run();
 
  private:
-  std::vector<std::string> command() const;
-  /// Chooses hosts that answer, and with them the number of ranks; waits while they are too few for any number. False
-  /// if a signal came first.
+  /// The launcher's words, with these hosts and this number of ranks, and then `command`.
+  std::vector<std::string> launch(Placement const& placement, std::vector<std::string> const& command) const;
+  /// The hosts on which the launcher can start a program; all if it can on none, as then the reason is not a host.
+  std::vector<Host> usable_hosts() const;
+  /// Chooses among the usable hosts, and with them the number of ranks; waits while they are too few for any number.
+  /// False if a signal came first.
   bool choose_hosts();
-  /// Ends a launcher that waits for a host which no longer answers.
-  void look_after_hosts(ChildProcess const& child);
-  /// Ends a launcher whose ranks do not begin, or that waits although nobody trains in the directory any more.
-  void look_after_launcher(ChildProcess const& child);
+  /// Ends a launcher whose ranks do not start to train, or that waits although nobody trains in the directory any more.
+  void watch_launcher(ChildProcess const& child);
   /// Whether this start has taken the directory's lock; nothing where that is not known: where the file system fails,
   /// or has no locks.
   std::optional<bool> has_locked() const;
@@ -109,7 +112,9 @@ class Supervisor {
   /// another run trains.
   bool wait_for_directory(bool first_start);
   ProcessEnd run_once();
-  void pass_on(ChildProcess const& child, int signal);
+  void forward(ChildProcess const& child, int signal);
+  /// Waits; true if a signal that is to be forwarded came first.
+  bool interrupted_within(milliseconds time);
   /// Waits before a restart if earlier ones did not help; false if a signal came first.
   bool pause();
   std::string reason_of_end(ProcessEnd const& end) const;
@@ -118,93 +123,76 @@ class Supervisor {
   /// The code of the run after this end; nothing if it may be started again.
   std::optional<int> final_code(ProcessEnd const& end) const;
   /// Prints why it starts again; false if it gives up.
-  bool goes_on(ProcessEnd const& end);
+  bool restarts(ProcessEnd const& end);
 
   Supervision const& supervision_;
   BlockedSignals signals_;
   std::int64_t newest_;
-  std::size_t choice_ = 0;    ///< of supervision_.ranks
-  int ranks_ = 0;             ///< of this start
-  std::vector<Host> hosts_;   ///< of this start
-  std::string silent_hosts_;  ///< those of them that do not answer
-  std::chrono::steady_clock::time_point silent_since_;
-  std::int64_t step_seen_ = -1;             ///< by the last look after the hosts
-  bool begun_ = false;                      ///< to train, by any start
-  ReportStamp report_before_;               ///< this start
+  std::size_t choice_ = 0;                  ///< index into supervision_.ranks
+  Placement placement_;                     ///< of this start
+  bool trained_ = false;                    ///< a start has begun to train
+  ReportTime report_before_;                ///< this start
   std::optional<std::string> last_holder_;  ///< of the directory before this start; nothing if that is not known
   std::chrono::steady_clock::time_point started_;
   std::optional<std::chrono::steady_clock::time_point> given_up_since_;  ///< the directory, by this start
   std::string ended_because_;  ///< why the launcher was ended; empty if it was not
-  std::string left_out_;       ///< hosts
+  std::string missing_hosts_;  ///< as they were last printed
   int without_progress_ = 0;
   int signals_received_ = 0;
 };
 
-std::vector<std::string> Supervisor::command() const {
+std::vector<std::string> Supervisor::launch(Placement const& placement, std::vector<std::string> const& command) const {
   std::vector<std::string> words = supervision_.launcher;
   for (std::string& word : words) {
-    replace(word, ranks_place, std::to_string(ranks_));
-    replace(word, hosts_place, to_string(hosts_));
+    replace(word, ranks_place, std::to_string(placement.ranks));
+    replace(word, hosts_place, to_string(placement.hosts));
   }
-  words.insert(words.end(), supervision_.training.begin(), supervision_.training.end());
-  if (!begun_) {
-    words.insert(words.end(), supervision_.at_first.begin(), supervision_.at_first.end());
-  }
+  words.insert(words.end(), command.begin(), command.end());
   return words;
 }
 
-bool Supervisor::choose_hosts() {
-  constexpr int looks_between_messages = 60;
-  for (int look = 0;; ++look) {
-    std::vector<Host> const present = answering(supervision_.hosts, patience_with_hosts);
-    std::vector<int> const& numbers = supervision_.ranks;
-    std::optional<std::vector<Host>> chosen;
-    for (std::size_t choice = choice_; choice < numbers.size() && !chosen; ++choice) {
-      ranks_ = numbers[choice];
-      chosen = supervision_.hosts.empty() ? std::vector<Host>() : enough_for(present, ranks_);
+std::vector<Host> Supervisor::usable_hosts() const {
+  auto const end = std::chrono::steady_clock::now() + host_timeout;
+  std::vector<std::unique_ptr<ChildProcess>> probes;
+  for (Host const& host : supervision_.hosts) {
+    probes.push_back(std::make_unique<ChildProcess>(
+        launch({{host}, host.slots}, {supervision_.training.front(), "--version"}), ChildProcess::Output::discarded));
+  }
+  std::vector<Host> usable;
+  for (std::size_t index = 0; index < probes.size(); ++index) {
+    while (!probes[index]->ended() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(milliseconds(10));
     }
-    if (numbers.empty()) {
-      ranks_ = slots_of(present);
-      chosen = present;
-    }
-    if (chosen) {
-      std::string const missing = missing_from(supervision_.hosts, present);
-      if (missing != left_out_) {
-        say(missing.empty() ? "all hosts answer again" : fmt::format("left out, as they do not answer: {}", missing));
-        left_out_ = missing;
-      }
-      hosts_ = *chosen;
-      return true;
-    }
-    if (look % looks_between_messages == 0) {
-      std::string const missing = missing_from(supervision_.hosts, present);
-      say(fmt::format("waiting for hosts: {}, and {} slots are too few for {} ranks",
-                      missing.empty() ? "all answer" : fmt::format("no answer from {}", missing), slots_of(present),
-                      ranks_));
-    }
-    if (auto const signal = signals_.wait(milliseconds(1000)); signal && *signal != SIGCHLD) {
-      return false;
+    if (auto const probe = probes[index]->ended(); probe && probe->code == 0) {
+      usable.push_back(supervision_.hosts[index]);
     }
   }
+  return usable.empty() ? supervision_.hosts : usable;
 }
 
-void Supervisor::look_after_hosts(ChildProcess const& child) {
-  if (hosts_.empty()) {
-    return;
+bool Supervisor::choose_hosts() {
+  if (supervision_.hosts.empty()) {
+    placement_.ranks = supervision_.ranks.empty() ? 0 : supervision_.ranks[choice_];
+    return true;
   }
-  if (std::int64_t const step = newest_step(supervision_.directory); step != step_seen_) {
-    step_seen_ = step;  // whoever makes steps has its hosts: they need not be called
-    silent_hosts_.clear();
-    return;
-  }
-  auto const now = std::chrono::steady_clock::now();
-  std::string const silent = missing_from(hosts_, answering(hosts_, patience_with_hosts));
-  if (silent.empty() || silent_hosts_.empty()) {
-    silent_hosts_ = silent;
-    silent_since_ = now;
-  } else if (now - silent_since_ >= host_lost_after) {
-    end_launcher(child, fmt::format("lost {}", silent),
-                 fmt::format("{} does not answer, and there is no new step: ending the launcher", silent));
+  while (true) {
+    std::vector<Host> const usable = usable_hosts();
+    auto const found = place(usable, std::span(supervision_.ranks).subspan(choice_));
+    std::string const missing = missing_from(supervision_.hosts, usable);
+    if (missing != missing_hosts_) {
+      say(missing.empty() ? "all hosts are used again" : fmt::format("left out, nothing starts there: {}", missing));
+      missing_hosts_ = missing;
+      if (!found) {
+        say(fmt::format("waiting for hosts: {} slots are too few", slots_of(usable)));
+      }
+    }
+    if (found) {
+      placement_ = *found;
+      return true;
+    }
+    if (interrupted_within(milliseconds(1000))) {
+      return false;
+    }
   }
 }
 
@@ -216,12 +204,12 @@ std::optional<bool> Supervisor::has_locked() const {
   return look.value_or(std::nullopt);
 }
 
-void Supervisor::look_after_launcher(ChildProcess const& child) {
+void Supervisor::watch_launcher(ChildProcess const& child) {
   auto const now = std::chrono::steady_clock::now();
   std::optional<bool> const locked = has_locked();
   if (locked == false && now - started_ >= supervision_.start_within) {
     std::string const reason =
-        fmt::format("no rank has begun to train within {} s", seconds_of(supervision_.start_within));
+        fmt::format("no rank has started to train within {} s", seconds_of(supervision_.start_within));
     end_launcher(child, reason, reason + ": ending the launcher");
   }
   // Looks only after this start has taken the lock: an earlier look could be in the way of taking it.
@@ -258,21 +246,26 @@ bool Supervisor::wait_for_directory(bool first_start) {
     if (look % looks_between_messages == 0) {
       say(fmt::format("waiting for {}: it is still locked by {}", supervision_.directory.string(), **holder));
     }
-    if (auto const signal = signals_.wait(milliseconds(50)); signal && *signal != SIGCHLD) {
+    if (interrupted_within(milliseconds(50))) {
       return false;
     }
   }
 }
 
-void Supervisor::pass_on(ChildProcess const& child, int signal) {
+bool Supervisor::interrupted_within(milliseconds time) {
+  auto const signal = signals_.wait(time);
+  return signal && *signal != SIGCHLD;
+}
+
+void Supervisor::forward(ChildProcess const& child, int signal) {
   ++signals_received_;
   if (signals_received_ > 1) {
     child.send(signal);
     return;
   }
   if (has_locked() == false) {  // a launcher that has not started its ranks loses SIGUSR1, or dies of it
-    end_launcher(child, "a signal came before training began",
-                 fmt::format("{}: this start has not begun to train: ending the launcher", strsignal(signal)));
+    end_launcher(child, "a signal came before training started",
+                 fmt::format("{}: this start has not started to train: ending the launcher", strsignal(signal)));
     return;
   }
   if (signal == SIGUSR1) {
@@ -284,23 +277,24 @@ void Supervisor::pass_on(ChildProcess const& child, int signal) {
 }
 
 ProcessEnd Supervisor::run_once() {
-  silent_hosts_.clear();
-  step_seen_ = -1;
   ended_because_.clear();
   given_up_since_.reset();
   last_holder_ = look_at([&] { return RunDirectory::last_holder(supervision_.directory); });
-  report_before_ = report_stamp(supervision_.directory);
+  report_before_ = report_time(supervision_.directory);
   started_ = std::chrono::steady_clock::now();
-  ChildProcess child(command());
+  std::vector<std::string> command = supervision_.training;
+  if (!trained_) {
+    command.insert(command.end(), supervision_.at_first.begin(), supervision_.at_first.end());
+  }
+  ChildProcess child(launch(placement_, command));
   while (true) {
     if (auto const end = child.ended()) {
       return *end;
     }
     if (auto const signal = signals_.wait(milliseconds(1000)); signal && *signal != SIGCHLD) {
-      pass_on(child, *signal);
+      forward(child, *signal);
     } else if (!signal) {
-      look_after_hosts(child);
-      look_after_launcher(child);
+      watch_launcher(child);
     }
   }
 }
@@ -317,7 +311,7 @@ std::optional<int> Supervisor::final_code(ProcessEnd const& end) const {
   if (is_certain(end) && ended_because_.empty()) {
     return end.code;
   }
-  if (auto const reported = reported_end(supervision_.directory, report_before_)) {
+  if (auto const reported = reported_outcome(supervision_.directory, report_before_)) {
     auto const code = static_cast<int>(*reported);
     if (code != end.code && signals_received_ == 0) {
       say(fmt::format("{}, but before that the run {}: ending with {}", reason_of_end(end),
@@ -332,13 +326,13 @@ std::optional<int> Supervisor::final_code(ProcessEnd const& end) const {
     return std::nullopt;
   }
   if (end.code == 0) {
-    // A launcher may end before its ranks, or have started none. Of a run that was done before there is no new report.
-    return reported_end(supervision_.directory, {}) == ExitCode::done ? std::optional(0) : std::nullopt;
+    // A launcher may end before its ranks, or have started none. A run that was done before writes no new report.
+    return reported_outcome(supervision_.directory, {}) == ExitCode::done ? std::optional(0) : std::nullopt;
   }
   return is_final(end) ? std::optional(end.code) : std::nullopt;
 }
 
-bool Supervisor::goes_on(ProcessEnd const& end) {
+bool Supervisor::restarts(ProcessEnd const& end) {
   std::int64_t const step = newest_step(supervision_.directory);
   std::string why = fmt::format("{} after {}", reason_of_end(end),
                                 step < 0 ? "no step" : fmt::format("step {}", readable_count(step)));
@@ -348,7 +342,7 @@ bool Supervisor::goes_on(ProcessEnd const& end) {
   } else if (choice_ + 1 < supervision_.ranks.size()) {
     ++choice_;
     without_progress_ = 0;
-    why += fmt::format(", no new one; going on with {} ranks", supervision_.ranks[choice_]);
+    why += fmt::format(", no new one; continuing with {} ranks", supervision_.ranks[choice_]);
   } else if (++without_progress_ > max_restarts_without_progress) {
     say(fmt::format("{}; giving up after {} restarts without a new step", why, max_restarts_without_progress));
     return false;
@@ -362,9 +356,9 @@ bool Supervisor::pause() {
     return true;
   }
   milliseconds const time = without_progress_ == 2 ? supervision_.pause : 3 * supervision_.pause;
-  say(fmt::format("it begins in {} s", seconds_of(time)));
-  for (auto const begin = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - begin < time;) {
-    if (auto const signal = signals_.wait(milliseconds(100)); signal && *signal != SIGCHLD) {
+  say(fmt::format("the restart is in {} s", seconds_of(time)));
+  for (auto const end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) {
+    if (interrupted_within(milliseconds(100))) {
       return false;
     }
   }
@@ -377,11 +371,11 @@ int Supervisor::run() {
       return static_cast<int>(ExitCode::requeue);
     }
     ProcessEnd const end = run_once();
-    begun_ = begun_ || report_stamp(supervision_.directory) != report_before_;
+    trained_ = trained_ || report_time(supervision_.directory) != report_before_;
     if (auto const code = final_code(end)) {
       return *code;
     }
-    if (!goes_on(end)) {
+    if (!restarts(end)) {
       return end.code == 0 ? static_cast<int>(ExitCode::failure) : code_of(end);
     }
     if (!pause()) {

@@ -26,6 +26,15 @@ TensorSlice own_slice(Parameter const& parameter, TensorPart part, std::optional
   return {parameter.spec.name, part, axis, parameter.shard_begin, axis < 0 ? 0 : parameter.local_shape[axis], elements};
 }
 
+void require_shape(Checkpoint const& checkpoint, Parameter const& parameter) {
+  std::string const& name = parameter.spec.name;
+  if (auto const& shape = checkpoint.tensor(name).shape; shape != parameter.spec.shape.to_vector()) {
+    throw DataError(fmt::format("{}: parameter {} has the shape [{}]; the model's configuration gives it {}",
+                                checkpoint.directory().string(), name, fmt::join(shape, ", "),
+                                parameter.spec.shape.to_string()));
+  }
+}
+
 }  // namespace
 
 std::vector<TensorSlice> own_slices(ParameterSet const& parameters, DistributedOptimizer const& optimizer) {
@@ -47,12 +56,7 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
                                 readable_count(checkpoint.tensors().size()), readable_count(model.parameters())));
   }
   for (Parameter const& parameter : parameters.all()) {
-    std::string const& name = parameter.spec.name;
-    if (checkpoint.tensor(name).shape != parameter.spec.shape.to_vector()) {
-      throw DataError(fmt::format("{}: parameter {} has the shape {}, the model's has {}",
-                                  checkpoint.directory().string(), name,
-                                  Shape(checkpoint.tensor(name).shape).to_string(), parameter.spec.shape.to_string()));
-    }
+    require_shape(checkpoint, parameter);
     copy_from_host(parameter.value, checkpoint.read(own_slice(parameter, TensorPart::value)).data());
     for (IndexRange const& kept : optimizer.kept_moments(parameter)) {
       auto const moment = [&](TensorPart of) { return checkpoint.read(own_slice(parameter, of, kept)); };
@@ -103,10 +107,7 @@ void check_parameters(Checkpoint const& checkpoint, ParameterSet const& paramete
     if (!checkpoint.contains(name)) {
       throw DataError(fmt::format("{}: holds no parameter {}, which the model of its configuration has", where, name));
     }
-    if (auto const& shape = checkpoint.tensor(name).shape; shape != parameter.spec.shape.to_vector()) {
-      throw DataError(fmt::format("{}: parameter {} has the shape [{}]; the model's configuration gives it {}", where,
-                                  name, fmt::join(shape, ", "), parameter.spec.shape.to_string()));
-    }
+    require_shape(checkpoint, parameter);
   }
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     if (parameters.find(tensor.name) == nullptr) {
@@ -134,22 +135,22 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset 
   }
   if (saved.train.seed != config.train.seed) {
     throw ConfigError(
-        fmt::format("{} was trained with train.seed = {}, not {}: going on would mix two orders of the data; "
+        fmt::format("{} was trained with train.seed = {}, not {}: resuming would mix two orders of the data; "
                     "set it back, or start over with --fresh",
                     where, saved.train.seed, config.train.seed));
   }
   if (checkpoint.source_model() != data.vocabulary().source.model() ||
       checkpoint.target_model() != data.vocabulary().target.model()) {
     throw DataError(
-        fmt::format("{} was trained with another vocabulary than that of data.train; name the dataset the run "
-                    "began with, or start over with --fresh",
+        fmt::format("{} was trained with another vocabulary than data.train has; name the dataset that the run "
+                    "started with, or start over with --fresh",
                     where));
   }
   if (has_new_data(checkpoint, data) && !new_data) {
     throw ConfigError(fmt::format(
-        "{} was trained on the dataset with digest {}, but {} has {}: going on would mix their orders; name "
-        "the dataset the run began with, go on with this one from its beginning by --new-data, or start "
-        "over with --fresh",
+        "{} was trained on the dataset with digest {}, but {} has {}: resuming would mix their orders; name "
+        "the dataset that the run started with, resume with this one from its start by --new-data, or start over with "
+        "--fresh",
         where, checkpoint.dataset(), data.name(), data.digest()));
   }
 }

@@ -49,8 +49,8 @@ bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Data
 /// Whether training losses with `config` on `data` can be compared with the checkpoint's.
 bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Dataset const& data);
 
-/// The keys of [model] by which the model of `config` computes something else than the checkpoint's. recompute, which
-/// only says when activations are computed, is none of them.
+/// The keys of [model] by which the model of `config` computes other results than the checkpoint's; recompute, which
+/// only says when activations are computed, does not count.
 std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config);
 
 /// Lists "section.key = new, before old" for each key that a run continued from `checkpoint` has changed.

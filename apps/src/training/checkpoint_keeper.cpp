@@ -31,20 +31,20 @@ void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedT
   memory_->remove_stale();
   // The one being written, the one before, and one that is on its way to the disk.
   bool const both = checkpoint().async && checkpoint().memory_every_steps > 0;
-  bool const speaks = setup_.world.rank() == 0;
-  if (speaks && !MemoryStore::is_in_memory(checkpoint().memory_directory)) {
-    report(fmt::format("note: checkpoint.memory_directory = \"{}\" is on no tmpfs: it may be as slow as a disk",
+  bool const is_rank_zero = setup_.world.rank() == 0;
+  if (is_rank_zero && !MemoryStore::is_in_memory(checkpoint().memory_directory)) {
+    report(fmt::format("note: checkpoint.memory_directory = \"{}\" is not on a tmpfs: it may be as slow as a disk",
                        checkpoint().memory_directory));
   }
-  bool const goes_on = broadcast_value(setup_.world, speaks && disk_.newest_step().has_value());
+  bool const resumes = broadcast_value(setup_.world, is_rank_zero && disk_.newest_step().has_value());
   try {
     memory_->require_room(tensors, memory_writers(), both ? 3 : 2);
   } catch (Error const& lack) {
-    if (!goes_on || lack.code() != ExitCode::bad_config) {
+    if (!resumes || lack.code() != ExitCode::bad_config) {
       throw;
     }
-    if (speaks) {
-      report(fmt::format("note: {}. The run goes on: a checkpoint that memory has no room for is on disk only",
+    if (is_rank_zero) {
+      report(fmt::format("note: {}. The run continues: a checkpoint that memory has no room for is on disk only",
                          lack.what()));
     }
   }
@@ -67,16 +67,16 @@ std::optional<Checkpoint> CheckpointKeeper::newest(CheckpointStore::Report const
   if (!memory) {
     return newest_on_disk(report);
   }
-  bool const speaks = setup_.world.rank() == 0;
+  bool const is_rank_zero = setup_.world.rank() == 0;
   std::int64_t const step = memory->state().step;
-  std::int64_t const on_disk = broadcast_value(setup_.world, speaks ? disk_.newest_step().value_or(-1) : -1);
+  std::int64_t const on_disk = broadcast_value(setup_.world, is_rank_zero ? disk_.newest_step().value_or(-1) : -1);
   if (on_disk > step) {
     try {
       if (auto disk = newest_on_disk(report); disk && disk->state().step > step) {
         return disk;
       }
     } catch (DataError const& error) {
-      if (speaks) {
+      if (is_rank_zero) {
         report(error.what());
       }
     }
@@ -84,8 +84,8 @@ std::optional<Checkpoint> CheckpointKeeper::newest(CheckpointStore::Report const
   // One on disk that is not older was not verified: the next save does that.
   committed_step_ = on_disk < step ? on_disk : -1;
   memory_step_ = step;
-  if (speaks) {
-    report(fmt::format("going on from step {} in memory; the newest on disk is {}", readable_count(step),
+  if (is_rank_zero) {
+    report(fmt::format("resuming from step {} in memory; the newest on disk is {}", readable_count(step),
                        on_disk < 0 ? "none" : fmt::format("of step {}", readable_count(on_disk))));
   }
   return memory;

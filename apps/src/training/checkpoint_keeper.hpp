@@ -28,7 +28,7 @@ class CheckpointKeeper {
   explicit CheckpointKeeper(Setup const& setup);
 
   /// Finds the memory of the directory, which is given on rank 0. Throws Error with ExitCode::bad_config if a host has
-  /// no room for what will be kept there; a run that has checkpoints goes on without, which is reported on rank 0.
+  /// no room for what will be kept there; a run that has checkpoints continues without, which is reported on rank 0.
   void open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors,
             CheckpointStore::Report const& report);
   /// Until the next call no checkpoint that a run whose loss has risen since `step` can go back to is removed: see
@@ -36,7 +36,7 @@ class CheckpointKeeper {
   void spare(std::optional<std::int64_t> step) { disk_.spare(step); }
 
   /// The newest verified checkpoint, in memory or on disk; nothing if there are none. Reports, on rank 0, why newer
-  /// ones are not used. Throws DataError if there are some on disk and none verifies.
+  /// checkpoints are not used. Throws DataError if there are some on disk and none verifies.
   std::optional<Checkpoint> newest(CheckpointStore::Report const& report);
   std::optional<Checkpoint> newest_on_disk(CheckpointStore::Report const& report);
   /// Goes back to a step on disk, and forgets what is in memory.
@@ -57,17 +57,17 @@ class CheckpointKeeper {
   };
   /// The part of a request that is still to be done.
   Request remaining(Request const& asked, std::int64_t step) const;
-  /// Writes the state; with checkpoint.async that on disk is only begun, and the one begun before is finished. Throws
-  /// Error as CheckpointStore::commit does; if only memory fails, that is noted.
+  /// Writes the state; with checkpoint.async the checkpoint on disk is only started, and the previous one is finished.
+  /// Throws Error as CheckpointStore::commit does; if only memory fails, that is noted.
   Notes keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request);
 
-  /// True while one on disk was begun and not finished.
+  /// True while a checkpoint on disk is started and not finished.
   bool in_flight() const { return in_flight_ != nullptr; }
   /// True while this rank still writes it.
   bool writes() const { return in_flight_ && !in_flight_->done(); }
   /// Makes `best` that of the run's state: see CheckpointStore::settle_best.
   void settle_best(std::int64_t step);
-  /// Waits for all ranks' parts of it, if one was begun, and commits it. Throws Error as `keep` does.
+  /// Waits for all ranks' parts of a started checkpoint, if there is one, and commits it. Throws Error as `keep` does.
   Notes finish();
 
   /// The run's directory was made again: nothing of what was kept counts. It is given on rank 0.

@@ -1,8 +1,8 @@
 #include "stop_signal.hpp"
 
+#include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -15,67 +15,24 @@ namespace heddle {
 
 namespace {
 
-// The handler's objects are static, because a signal handler can use nothing else.
+// These objects are static, because a signal handler can use nothing else.
 volatile std::sig_atomic_t stop_requested = 0;  ///< the signal
 
-struct Notice {
-  std::atomic<bool> armed = false;
-  std::atomic<std::int64_t> computing = 0;
-  std::atomic<std::int64_t> saved = -1;
-  std::atomic<std::int64_t> in_memory = -1;
-  std::array<char, 1024> checkpoints{};
-};
-Notice notice;
-static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+/// The text of the notice: the handler, on any thread, reads one of the two while the other one is written.
+std::array<std::string, 2> notices;
+std::atomic<std::string const*> notice = nullptr;
+static_assert(std::atomic<std::string const*>::is_always_lock_free);
 
 std::string_view signal_name(int signal) {
   return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGUSR1";
 }
 
-/// A line that is built without memory allocation, as a handler must.
-class Line {
- public:
-  Line& add(std::string_view text) {
-    std::size_t const count = std::min(text.size(), text_.size() - size_);
-    std::copy_n(text.begin(), count, text_.begin() + static_cast<std::ptrdiff_t>(size_));
-    size_ += count;
-    return *this;
-  }
-  /// As readable_count, which allocates memory.
-  Line& add(std::int64_t number) {
-    std::array<char, 26> digits{};
-    std::size_t begin = digits.size();
-    for (int written = 0; written == 0 || number > 0; ++written) {
-      if (written > 0 && written % 3 == 0) {
-        digits[--begin] = ',';
-      }
-      digits[--begin] = static_cast<char>('0' + number % 10);
-      number /= 10;
-    }
-    return add({digits.data() + begin, digits.size() - begin});
-  }
-  void write_to(int descriptor) const { static_cast<void>(!::write(descriptor, text_.data(), size_)); }
-
- private:
-  std::array<char, 2048> text_{};
-  std::size_t size_ = 0;
-};
-
-void print_notice(int signal) {
-  Line line;
-  line.add("\nheddle: ").add(signal_name(signal)).add(" in step ").add(notice.computing.load());
-  line.add(": a checkpoint is written after this step if there is time; ");
-  std::int64_t const saved = notice.saved.load();
-  std::int64_t const in_memory = notice.in_memory.load();
-  if (saved >= 0 || in_memory >= 0) {
-    bool const memory = in_memory > saved;
-    line.add("the newest one until then is of step ").add(memory ? in_memory : saved).add(" in ");
-    line.add(memory ? "memory" : notice.checkpoints.data());
-    line.add("; the next start goes on from there\n");
-  } else {
-    line.add("until then there is none, and the next start begins anew\n");
-  }
-  line.write_to(STDERR_FILENO);
+/// Prints the notice in one piece and without memory allocation, as a handler must.
+void print_notice(int signal, std::string const& text) {
+  std::string_view const name = signal_name(signal);
+  auto const part = [](std::string_view piece) { return iovec{const_cast<char*>(piece.data()), piece.size()}; };
+  std::array const parts{part("\nheddle: "), part(name), part(" "), part(text), part("\n")};
+  static_cast<void>(!::writev(STDERR_FILENO, parts.data(), static_cast<int>(parts.size())));
 }
 
 void request_stop(int signal) {
@@ -84,8 +41,8 @@ void request_stop(int signal) {
   if (signal != SIGUSR1) {
     std::signal(signal, SIG_DFL);
   }
-  if (notice.armed.load()) {
-    print_notice(signal);
+  if (std::string const* const text = notice.load(); text != nullptr) {
+    print_notice(signal, *text);
   }
   errno = before;
 }
@@ -122,6 +79,7 @@ StopSignal::StopSignal() {
 }
 
 StopSignal::~StopSignal() {
+  notice.store(nullptr);
   // Ignored from here on: a late signal must not kill a process that is about to report its own end.
   std::signal(SIGUSR1, SIG_IGN);
   std::signal(SIGTERM, SIG_DFL);
@@ -136,21 +94,10 @@ std::string StopSignal::name() const {
   return std::string(signal_name(stop_requested));
 }
 
-StopNotice::StopNotice(std::filesystem::path const& checkpoints) {
-  std::string const text = checkpoints.string();
-  notice.checkpoints = {};
-  std::copy_n(text.begin(), std::min(text.size(), notice.checkpoints.size() - 1), notice.checkpoints.begin());
-}
-
-StopNotice::~StopNotice() {
-  notice.armed.store(false);
-}
-
-void StopNotice::set_steps(Steps const& steps) {
-  notice.computing.store(steps.computing);
-  notice.saved.store(steps.saved);
-  notice.in_memory.store(steps.in_memory);
-  notice.armed.store(true);
+void StopSignal::set_notice(std::string const& text) const {
+  std::string& unused = notice.load() == notices.data() ? notices.back() : notices.front();
+  unused = text;
+  notice.store(text.empty() ? nullptr : &unused);
 }
 
 }  // namespace heddle

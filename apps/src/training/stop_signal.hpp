@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <string>
 
 namespace heddle {
@@ -18,24 +16,9 @@ class StopSignal {
   bool received() const;
   /// "SIGTERM"; the last one received.
   std::string name() const;
-};
-
-/// While it exists, a signal prints at once where the run is and from where the same command continues: what
-/// sent them often gives little time. One at a time.
-class StopNotice {
- public:
-  /// `checkpoints` is the directory that the notice names.
-  explicit StopNotice(std::filesystem::path const& checkpoints);
-  ~StopNotice();
-  StopNotice(StopNotice const&) = delete;
-  StopNotice& operator=(StopNotice const&) = delete;
-
-  struct Steps {
-    std::int64_t computing = 0;
-    std::int64_t saved = -1;      ///< of the newest checkpoint on disk; -1: there is none
-    std::int64_t in_memory = -1;  ///< of the newest one in memory
-  };
-  void set_steps(Steps const& steps);
+  /// From now on a signal prints "heddle: NAME TEXT" at once, because there may be little time; nothing if `text` is
+  /// empty.
+  void set_notice(std::string const& text) const;
 };
 
 }  // namespace heddle

@@ -45,7 +45,7 @@ Trainer::Trainer(TrainerSetup const& setup)
     : setup_(setup),
       config_(setup.config),
       checkpoints_({config_, setup.parallel.world, setup.directory}),
-      texts_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(), setup.verbosity) {}
+      log_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(), setup.verbosity) {}
 
 void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
@@ -73,9 +73,9 @@ void Trainer::open_data() {
 
 void Trainer::announce() {
   ParallelState const& parallel = setup_.parallel;
-  texts_.note("== " + setup_.command);
-  texts_.show(to_toml(config_));
-  texts_.say(describe_changes(config_));
+  log_.debug("== " + setup_.command);
+  log_.print_verbose(to_toml(config_));
+  log_.info(describe_changes(config_));
   RunPacks const packs({.config = config_,
                         .training = *samples_,
                         .validation = valid_samples_.get(),
@@ -88,14 +88,14 @@ void Trainer::announce() {
                                      .program = setup_.program,
                                      .command = setup_.command},
                                     packs.largest(config_, parallel.mesh)));
-  texts_.say(report_->layout_line());
-  texts_.say_always(report_->layout_warning());
-  texts_.note(report_->layout_table() + report_->memory_table());
+  log_.info(report_->layout_line());
+  log_.notice(report_->layout_warning());
+  log_.debug(report_->layout_table() + report_->memory_table());
   for (std::string const& note : keys_without_effect(config_, parallel.mesh)) {
-    texts_.say("note: " + note);
+    log_.info("note: " + note);
   }
   if (std::string const tied = tied_tables(config_.model, vocabulary_sizes(*train_data_)); !tied.empty()) {
-    texts_.say("note: " + tied);
+    log_.info("note: " + tied);
   }
   print_warnings();
   if (config_.train.reserve_memory && kernel_memory_space() == MemorySpace::host) {
@@ -104,16 +104,16 @@ void Trainer::announce() {
 }
 
 void Trainer::print_warnings() {
-  if (!speaks()) {
+  if (!is_rank_zero()) {
     return;
   }
   for (std::string const& warning : warnings_about(config_)) {
-    texts_.warn(warning);
+    log_.warn(warning);
   }
   std::int64_t const longest = config_.model.max_length;
-  texts_.warn(left_out_warning("data.train", batches_->totals(), longest));
+  log_.warn(left_out_warning("data.train", batches_->totals(), longest));
   if (valid_samples_) {
-    texts_.warn(left_out_warning("data.valid", valid_samples_->totals(0, longest), longest));
+    log_.warn(left_out_warning("data.valid", valid_samples_->totals(0, longest), longest));
   }
 }
 
@@ -134,14 +134,14 @@ void Trainer::build_model() {
 }
 
 void Trainer::take_directory() {
-  if (speaks()) {
+  if (is_rank_zero()) {
     directory_.emplace(RunDirectory::open(setup_.directory));
-    texts_.open(*directory_);
+    log_.open(*directory_);
   }
 }
 
 void Trainer::resume_or_start() {
-  auto const report = [this](std::string const& note) { texts_.say_always(note); };
+  auto const report = [this](std::string const& note) { log_.notice(note); };
   checkpoints_.open(directory_ ? &*directory_ : nullptr, stream().tensors(), report);
   if (auto const found = find_checkpoint()) {
     restore(*found);
@@ -160,7 +160,7 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
     try {
       found->fetch(own_slices(engine_->parameters(), engine_->optimizer()), setup_.parallel.world);
     } catch (Error const& error) {
-      if (speaks()) {
+      if (is_rank_zero()) {
         report(fmt::format("not from memory: {}", error.what()));
       }
       found = checkpoints_.newest_on_disk(report);
@@ -173,27 +173,27 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
 }
 
 void Trainer::open_log() {
-  if (!speaks()) {
+  if (!is_rank_zero()) {
     return;
   }
   print_start();
-  log_.emplace(TrainingLog::open(*directory_,
-                                 {.step = state_.step,
-                                  .steps = config_.train.steps,
-                                  .tokens = state_.tokens,
-                                  .seconds = state_.seconds,
-                                  .every = config_.train.log_every,
-                                  .valid_dataset = valid_digest_,
-                                  .parallel = setup_.parallel},
-                                 texts_));
+  training_log_.emplace(TrainingLog::open(*directory_,
+                                          {.step = state_.step,
+                                           .steps = config_.train.steps,
+                                           .tokens = state_.tokens,
+                                           .seconds = state_.seconds,
+                                           .every = config_.train.log_every,
+                                           .valid_dataset = valid_digest_,
+                                           .parallel = setup_.parallel},
+                                          log_));
 }
 
 void Trainer::restore(Checkpoint const& checkpoint) {
   for (std::string const& change : changed_keys(checkpoint, config_)) {
-    texts_.say("changed since the checkpoint: " + change);
+    log_.info("changed since the checkpoint: " + change);
   }
   if (!checkpoint.instruction_set().empty() && checkpoint.instruction_set() != setup_.instruction_set) {
-    texts_.say(
+    log_.info(
         fmt::format("note: the checkpoint was computed with the instructions {}, this run continues with {}: it will "
                     "not be bitwise the run that it would have been",
                     checkpoint.instruction_set(), setup_.instruction_set));
@@ -203,7 +203,7 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   if (has_new_data(checkpoint, *train_data_)) {
     ++state_.epoch;
     state_.position = 0;
-    texts_.say(fmt::format("note: new data, from its beginning: epoch {}", state_.epoch));
+    log_.info(fmt::format("note: new data, from its beginning: epoch {}", state_.epoch));
   }
   restore_losses(checkpoint);
   reader_->seek(state_.epoch, state_.position);
@@ -217,7 +217,7 @@ void Trainer::restore_losses(Checkpoint const& checkpoint) {
     valid_digest_ = checkpoint.valid_dataset();
   } else if (has_new_validation(checkpoint, config_, *valid_data_)) {
     if (state_.best_step > 0) {
-      texts_.say(fmt::format(
+      log_.info(fmt::format(
           "note: {} is another validation set than before, or is masked otherwise: the best validation loss "
           "so far, {:.4f} at step {}, does not count, and early stopping starts again",
           config_.data.valid, state_.best_valid_loss, readable_count(state_.best_step)));
@@ -234,34 +234,30 @@ void Trainer::print_start() {
     directory_->replace_file("kernels.json", setup_.kernels.file);
   }
   for (std::string const& note : setup_.kernels.notes) {
-    texts_.say("note: " + note);
+    log_.info("note: " + note);
   }
   if (!directory_->locked()) {
-    texts_.say(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
-                           setup_.directory.string()));
+    log_.info(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
+                          setup_.directory.string()));
   }
-  texts_.say(fmt::format(
+  log_.info(fmt::format(
       "{} parameters, training on {}{}", readable_count(whole_model_->elements()), samples_->describe(),
       batches_->totals().left_out > 0
           ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(batches_->totals().left_out))
           : ""));
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
-    texts_.say(fmt::format(
+    log_.info(fmt::format(
         "note: train.deterministic deals out about {} micro-batches a step, fewer than the {} data ranks; lower "
         "train.micro_batch_tokens to occupy them all",
         readable_count(micro_batches), readable_count(setup_.parallel.data.size())));
   }
-  texts_.say(fmt::format(
+  log_.info(fmt::format(
       "{} in {}", state_.step > 0 ? fmt::format("resuming after step {}", readable_count(state_.step)) : "starting",
       setup_.directory.string()));
 }
 
 ExitCode Trainer::run(StopSignal const& signal) {
-  std::optional<StopNotice> notice;
-  if (speaks()) {
-    notice.emplace(checkpoints_.directory());
-  }
   if (finished()) {
     end_finished();
     return ExitCode::done;
@@ -273,8 +269,8 @@ ExitCode Trainer::run(StopSignal const& signal) {
   checkpoints_.settle_best(state_.best_step);
   checkpoints_.spare(loss_watch_.risen_since());
   while (!finished()) {
-    if (notice) {
-      notice->set_steps({state_.step + 1, checkpoints_.committed_step(), checkpoints_.memory_step()});
+    if (is_rank_zero()) {
+      signal.set_notice(stop_notice());
     }
     after_step(traced_step());
     finish_trace(finished());
@@ -338,8 +334,8 @@ void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
   if (!outcome.repeated) {
     return;
   }
-  if (speaks()) {
-    log_->count_repeated(outcome.skipped);
+  if (is_rank_zero()) {
+    training_log_->count_repeated(outcome.skipped);
   }
   StepResult const& result = outcome.result;
   std::string const found = fmt::format("the {} is {}", std::isfinite(result.loss) ? "gradient's norm" : "loss",
@@ -355,11 +351,11 @@ void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
                                               readable_count(checkpoints_.committed_step()))),
                 ExitCode::loss_not_finite);
   }
-  if (speaks()) {
-    texts_.say_always(outcome.skipped ? fmt::format("step {}: {}, twice: this batch is skipped",
-                                                    readable_count(state_.step + 1), found)
-                                      : fmt::format("step {}: was not finite, and is finite when computed again",
-                                                    readable_count(state_.step + 1)));
+  if (is_rank_zero()) {
+    log_.notice(outcome.skipped
+                    ? fmt::format("step {}: {}, twice: this batch is skipped", readable_count(state_.step + 1), found)
+                    : fmt::format("step {}: was not finite, and is finite when computed again",
+                                  readable_count(state_.step + 1)));
   }
 }
 
@@ -369,8 +365,8 @@ void Trainer::after_step(StepReport const& report) {
   bool best = false;
   std::int64_t const every = config_.train.validate_every;
   if (valid_data_ && (state_.step % every == 0 || state_.step == config_.train.steps)) {
-    if (speaks()) {
-      log_->pause();
+    if (is_rank_zero()) {
+      training_log_->pause();
     }
     setup_.watch.phase("validating after step", state_.step);
     validation = validate({config_, setup_.registries, *valid_data_, *valid_samples_, *engine_, setup_.parallel,
@@ -381,19 +377,19 @@ void Trainer::after_step(StepReport const& report) {
       state_.best_step = state_.step;
       state_.best_valid_loss = validation->loss;
     }
-    if (speaks()) {
-      log_->resume();
+    if (is_rank_zero()) {
+      training_log_->resume();
     }
   }
-  if (speaks()) {
-    log_->step(report, validation);
+  if (is_rank_zero()) {
+    training_log_->step(report, validation);
     if (auto const rise = loss_watch_.add(report.step, report.result.loss)) {
-      texts_.warn(*rise);
+      log_.warn(*rise);
     }
     bool const look = validation && !warned_of_attention_ && state_.step > config_.optimizer.warmup_steps;
     if (auto const uniform = look ? uniform_attention(validation->entropies) : std::nullopt) {
       warned_of_attention_ = true;
-      texts_.warn(*uniform);
+      log_.warn(*uniform);
     }
     checkpoints_.spare(loss_watch_.risen_since());
   }
@@ -406,9 +402,9 @@ void Trainer::after_step(StepReport const& report) {
                    .best = best,
                    .memory = due(config_.checkpoint.memory_every_steps)});
   if (stopped_early()) {
-    texts_.say(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
-                           state_.best_valid_loss, readable_count(state_.best_step),
-                           readable_count(state_.validations_without_improvement)));
+    log_.info(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
+                          state_.best_valid_loss, readable_count(state_.best_step),
+                          readable_count(state_.validations_without_improvement)));
   }
 }
 
@@ -428,16 +424,16 @@ Trainer::Requests Trainer::requests(StopSignal const& signal) const {
 }
 
 void Trainer::restore_directory() {
-  if (speaks()) {
-    texts_.say_always(
+  if (is_rank_zero()) {
+    log_.notice(
         fmt::format("{} was removed or replaced while training: it is made again, with a checkpoint of step {}; what "
                     "was in it is not",
                     setup_.directory.string(), readable_count(state_.step)));
     directory_.reset();  // its lock may still be the one on the directory's name
     directory_.emplace(RunDirectory::open(setup_.directory));
     directory_->replace_file("config.toml", to_toml(config_));
-    log_->reopen(*directory_);
-    texts_.open(*directory_);
+    training_log_->reopen(*directory_);
+    log_.open(*directory_);
   }
   checkpoints_.start_over(directory_ ? &*directory_ : nullptr);
   save_checkpoint({.disk = true, .wait = true});
@@ -453,9 +449,9 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
     return;
   }
   setup_.watch.phase("saving step", state_.step);
-  if (speaks()) {
-    log_->pause();
-    state_.seconds = log_->seconds();
+  if (is_rank_zero()) {
+    training_log_->pause();
+    state_.seconds = training_log_->seconds();
   }
   if (request.disk || request.memory) {
     // Diverged parameters must not be kept.
@@ -466,9 +462,9 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   contents.valid_dataset = valid_digest_;
   contents.losses = loss_watch_.history();
   ModelStream tensors = stream();
-  say(checkpoints_.keep(contents, tensors, request));
-  if (speaks()) {
-    log_->resume();
+  log_notes(checkpoints_.keep(contents, tensors, request));
+  if (is_rank_zero()) {
+    training_log_->resume();
   }
 }
 
@@ -477,22 +473,13 @@ void Trainer::finish_checkpoint() {
     return;
   }
   setup_.watch.phase("saving step", state_.step);
-  say(checkpoints_.finish());
+  log_notes(checkpoints_.finish());
 }
 
 void Trainer::save_final_checkpoint() {
   finish_checkpoint();
   save_checkpoint({.disk = true, .wait = true});
   checkpoints_.close();
-}
-
-void Trainer::say(CheckpointKeeper::Notes const& notes) {
-  for (std::string const& problem : notes.problems) {
-    texts_.say_always(problem);
-  }
-  for (std::string const& times : notes.times) {
-    texts_.say(times);
-  }
 }
 
 }  // namespace heddle

@@ -35,10 +35,10 @@ struct TrainerSetup {
   std::filesystem::path directory;          ///< of the run; made once the configuration and the data have been checked
   std::string instruction_set;              ///< of the kernels, in words
   std::optional<std::int64_t> resume_from;  ///< the step to go back to; none: the newest checkpoint's
-  bool new_data = false;                    ///< go on with another dataset than the checkpoint's
+  bool new_data = false;                    ///< resume with another dataset than the checkpoint's
   std::string program;                      ///< with its version
   std::string command;                      ///< the whole command line
-  std::string command_to_go_on;             ///< without what is to happen only once
+  std::string resume_command;               ///< that resumes: without options that hold only once
   StepTimes& times;                         ///< of the world's communicator
   StepTrace* trace = nullptr;               ///< observes the kernels; null: nothing is traced
   std::int64_t traced_steps = 0;            ///< of this start: the first ones
@@ -56,7 +56,7 @@ class Trainer {
 
   /// Trains to the configured end, or to early stopping (ExitCode::done), or until `signal` (ExitCode::requeue, after
   /// a checkpoint). A step whose loss or gradient is not finite is run again, and its batch is skipped if it repeats;
-  /// throws Error with loss_not_finite after FiniteSteps::most_skipped in a row. Collective over the world.
+  /// throws Error with loss_not_finite after FiniteSteps::max_skipped in a row. Collective over the world.
   ExitCode run(StopSignal const& signal);
 
  private:
@@ -80,17 +80,19 @@ class Trainer {
   /// Forgets what was measured on other data than this start has.
   void restore_losses(Checkpoint const& checkpoint);
   void print_start();
-  /// Writes the report's beginning, and begins to trace.
+  /// Writes the start of the report, and starts the trace.
   void begin_report();
   void write_report() const;
   /// Reports how the run ended; collective over the world.
   void print_end(std::string const& how);
-  /// Nothing is left to do: completes what a start that was killed behind its last step has left undone, and reports.
-  /// Collective over the world.
+  /// For a run that is finished already: does what a start that was killed after its last step has left undone, and
+  /// reports. Collective over the world.
   void end_finished();
-  Ending ending(std::string const& how) const;
+  Ending outcome(std::string const& how) const;
   /// Writes the trace if its last step has been made, or no more steps are; collective over the world.
   void finish_trace(bool last_step);
+  /// For a signal during the next step: where the run is, and where the same command resumes.
+  std::string stop_notice() const;
   StepReport train_step();
   /// The same, recorded while the run is traced: a validation between two steps is not.
   StepReport traced_step();
@@ -119,9 +121,9 @@ class Trainer {
   void finish_checkpoint();
   /// Leaves a checkpoint of this step on the disk, and nothing in memory; collective over the world.
   void save_final_checkpoint();
-  void say(CheckpointKeeper::Notes const& notes);
+  void log_notes(CheckpointKeeper::Notes const& notes);
   ModelStream stream() const;
-  bool speaks() const { return setup_.parallel.world.rank() == 0; }
+  bool is_rank_zero() const { return setup_.parallel.world.rank() == 0; }
 
   TrainerSetup setup_;
   Config const& config_;
@@ -141,9 +143,9 @@ class Trainer {
   LossWatch loss_watch_;                   ///< rank 0's
   bool warned_of_attention_ = false;       ///< that it is uniform
   std::optional<RunDirectory> directory_;  ///< rank 0's
-  RunLog texts_;
-  std::optional<TrainingLog> log_;  ///< rank 0's
-  bool tracing_ = false;            ///< until the trace is written
+  RunLog log_;
+  std::optional<TrainingLog> training_log_;  ///< rank 0's
+  bool tracing_ = false;                     ///< until the trace is written
 };
 
 }  // namespace heddle

@@ -8,21 +8,15 @@
 #include <ostream>
 
 #include "report/json_text.hpp"
-#include "supervision/reported_end.hpp"
+#include "run_directory/reported_outcome.hpp"
 #include "trainer.hpp"
 
-// The trainer's reports at the start and at the end of a run.
+// The trainer's messages, and its reports at the start and at the end of a run.
 namespace heddle {
-
-namespace {
-
-constexpr char const* report_name = "report.json";
-
-}  // namespace
 
 void Trainer::begin_report() {
   report_->set_parameters(whole_model_->elements());
-  if (speaks()) {
+  if (is_rank_zero()) {
     report_->compare_with(setup_.directory / report_name);
     write_report();
   }
@@ -31,6 +25,26 @@ void Trainer::begin_report() {
 
 void Trainer::write_report() const {
   directory_->replace_file(report_name, json_text(report_->json()) + "\n");
+}
+
+std::string Trainer::stop_notice() const {
+  std::int64_t const saved = std::max(checkpoints_.committed_step(), checkpoints_.memory_step());
+  std::string const newest =
+      saved < 0 ? "until then there is none, and the next start begins from scratch"
+                : fmt::format("the newest one until then is of step {} in {}; the next start resumes from it",
+                              readable_count(saved),
+                              checkpoints_.committed_step() == saved ? checkpoints_.directory().string() : "memory");
+  return fmt::format("in step {}: a checkpoint is written after this step if there is time; {}",
+                     readable_count(state_.step + 1), newest);
+}
+
+void Trainer::log_notes(CheckpointKeeper::Notes const& notes) {
+  for (std::string const& problem : notes.problems) {
+    log_.notice(problem);
+  }
+  for (std::string const& times : notes.times) {
+    log_.info(times);
+  }
 }
 
 void Trainer::finish_trace(bool last_step) {
@@ -43,7 +57,7 @@ void Trainer::finish_trace(bool last_step) {
   std::filesystem::path const path = setup_.directory / "trace.json";
   std::unique_ptr<std::ostream> file;
   try {
-    if (speaks()) {
+    if (is_rank_zero()) {
       directory_->replace_file(path.filename().string(), "");  // whatever stood there
       file = open_output(path, OutputMode::append);
     }
@@ -52,25 +66,25 @@ void Trainer::finish_trace(bool last_step) {
   }
   try {
     write_trace(setup_.parallel.world, *setup_.trace, setup_.clock_offset, file.get());
-    texts_.say(fmt::format("the trace of {} step{} is in {}", readable_count(made.steps), made.steps == 1 ? "" : "s",
-                           path.string()));
+    log_.info(fmt::format("the trace of {} step{} is in {}", readable_count(made.steps), made.steps == 1 ? "" : "s",
+                          path.string()));
   } catch (Error const& error) {
-    texts_.say_always(fmt::format("note: {}: {}", path.string(), error.what()));
+    log_.notice(fmt::format("note: {}: {}", path.string(), error.what()));
   }
 }
 
-Ending Trainer::ending(std::string const& how) const {
+Ending Trainer::outcome(std::string const& how) const {
   return {.how = how,
           .step = state_.step,
           .steps = config_.train.steps,
           .tokens = state_.tokens,
-          .seconds = log_ ? log_->seconds() : 0,
+          .seconds = training_log_ ? training_log_->seconds() : 0,
           .best_step = state_.best_step,
           .best_valid_loss = state_.best_valid_loss,
-          .best_bleu = log_ ? log_->best_bleu() : std::nullopt,
+          .best_bleu = training_log_ ? training_log_->best_bleu() : std::nullopt,
           .directory = setup_.directory,
           .checkpoint = checkpoints_.directory() / checkpoint_directory_name(checkpoints_.committed_step()),
-          .command = setup_.command_to_go_on,
+          .command = setup_.resume_command,
           .plugins = config_.plugins.paths};
 }
 
@@ -80,17 +94,17 @@ void Trainer::end_finished() {
   if (state_.best_step > 0) {
     checkpoints_.settle_best(state_.best_step);
   }
-  // `heddle run` takes the report's word for the end of the run. One that says so already has the figures of its steps.
-  if (speaks() && reported_end(setup_.directory, {}) != ExitCode::done) {
+  // `heddle run` reads the outcome in the report. A report that has it already has the figures of its steps, too.
+  if (is_rank_zero() && reported_outcome(setup_.directory, {}) != ExitCode::done) {
     report_->set_parameters(whole_model_->elements());
     report_->conclude(
         {.state = final_state(), .best_step = state_.best_step, .best_valid_loss = state_.best_valid_loss});
     write_report();
   }
   if (setup_.traced_steps > 0) {
-    texts_.say_always("note: no step was made, so there is nothing to trace");
+    log_.notice("note: no step was made, so there is nothing to trace");
   }
-  texts_.say_always(already_finished(ending("done"), report_->model()));
+  log_.notice(already_finished(outcome("done"), report_->model()));
 }
 
 void Trainer::print_end(std::string const& how) {
@@ -100,10 +114,10 @@ void Trainer::print_end(std::string const& how) {
   std::string const tables =
       report_->end(*engine_, setup_.execution, setup_.times, typical_length,
                    {.state = how, .best_step = state_.best_step, .best_valid_loss = state_.best_valid_loss});
-  if (speaks()) {
-    texts_.note(tables + describe_speed(report_->json()));
+  if (is_rank_zero()) {
+    log_.debug(tables + describe_speed(report_->json()));
     write_report();
-    texts_.say_always(verdict(ending(how), report_->model(), &report_->json()));
+    log_.notice(verdict(outcome(how), report_->model(), &report_->json()));
   }
 }
 

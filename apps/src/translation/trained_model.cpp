@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
-#include <iterator>
+#include <iostream>
 
 #include "registration.hpp"
 #include "training/checkpoint.hpp"
-#include "trusted_plugins.hpp"
 
 namespace heddle {
 namespace {
@@ -73,8 +72,8 @@ std::vector<float> averaged(std::vector<Checkpoint> const& checkpoints, Paramete
   return values;
 }
 
-/// Throws where an override changes the model in which the checkpoint's parameters were trained. Longer sentences are
-/// no other model.
+/// Throws ConfigError where an override changes the model in which the checkpoint's parameters were trained. Longer
+/// sentences do not.
 void require_model_of(Checkpoint const& checkpoint, Config const& config) {
   for (ConfigDifference const& difference : model_differences(checkpoint, config)) {
     if (difference.key != "model.max_length") {
@@ -94,13 +93,12 @@ bool names_plugins(std::string const& override_text) {
 
 }  // namespace
 
-void add_model_options(po::options_description& description, TrainedModelOptions& options) {
+void add_model_options(OptionsDescription& description, TrainedModelOptions& options) {
   description.add_options()  //
       ("checkpoint", po::value(&options.checkpoint)->value_name("DIRECTORY"),
        "a run's directory, its checkpoints directory, or one checkpoint's")  //
       ("which", po::value(&options.which)->value_name("best|last|auto")->default_value(options.which),
-       "the checkpoint to take: the one with the best validation loss, the last, or (auto) the best where there is "
-       "one, "
+       "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
        "else the last")  //
       ("average", po::value(&options.average)->value_name("N")->default_value(options.average),
        "average the parameters of the N newest checkpoints")  //
@@ -111,6 +109,10 @@ void add_model_options(po::options_description& description, TrainedModelOptions
        "named here (a file of the same name takes its place), or another one; can be given again")  //
       ("trust-plugins", po::bool_switch(&options.trust_plugins),
        "load the plug-ins that the checkpoint names, and load all plug-ins without checking their kernels and layers");
+}
+
+void report_on_stderr(std::string const& message) {
+  std::cerr << fmt::format("heddle: {}\n", message);
 }
 
 std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report) {

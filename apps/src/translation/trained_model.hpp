@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/program_options.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -17,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "command_line/options.hpp"
 #include "registration.hpp"
 
 namespace heddle {
@@ -36,9 +36,12 @@ struct TrainedModelOptions {
 /// Throws ConfigError where a model cannot do what a command needs, naming both.
 using ModelRequirement = std::function<void(ModelDescription const&)>;
 
-/// The options --checkpoint, --which, --average, --set, --plugin, --trust-plugins. open_trained_model throws
+/// The options --checkpoint, --which, --average, --set, --plugin, --trust-plugins. TrainedModel::open throws
 /// UsageErrors for their values.
-void add_model_options(boost::program_options::options_description& description, TrainedModelOptions& options);
+void add_model_options(OptionsDescription& description, TrainedModelOptions& options);
+
+/// Prints "heddle: MESSAGE" to the standard error.
+void report_on_stderr(std::string const& message);
 
 /// The verified checkpoints that `options` name; the first one's configuration is used. `report` gets a line on each
 /// that was skipped because it did not verify. Throws DataError if none is left, or fewer than are to be averaged;
@@ -50,16 +53,16 @@ class TrainedModel {
  public:
   /// Opens the checkpoints, builds the model of the first one's configuration and loads the parameters, without memory
   /// for gradients. Throws as open_checkpoints does, and UntrustedPluginsError before code of the checkpoint's choice
-  /// would run, ConfigError if this build lacks a kernel, layer or plug-in
-  /// that the model was trained with, DataError if a parameter is missing, superfluous or of another shape.
+  /// would run, ConfigError if this build lacks a kernel, layer or plug-in that the model was trained with, DataError
+  /// if a parameter is missing, superfluous or of another shape.
   static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require,
-                                            CheckpointStore::Report const& report);
+                                            CheckpointStore::Report const& report = report_on_stderr);
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
   Execution& execution() { return runtime_.execution(); }
   bool needs_prefixes() const { return model_->needs_prefixes(); }
-  /// The most tokens of a source sentence, without its end token.
+  /// The maximum tokens of a source sentence, without its end token.
   std::int64_t longest_source() const { return config_.model.max_length - 1; }
 
   std::vector<std::vector<Hypothesis>> generate(std::span<std::vector<std::int32_t> const> sources,

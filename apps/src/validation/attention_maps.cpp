@@ -15,8 +15,8 @@ namespace heddle {
 
 namespace {
 
-/// Gives `parameters`, those of a second model, the values of the first one, in the same memory. Kernels know a
-/// parameter by its id, so that a packed copy serves both models.
+/// Gives the parameters of a second model the values of the first one, in the same memory. Kernels know a parameter by
+/// its id, so that a packed copy serves both models.
 void share_values(ParameterSet& parameters, ParameterSet const& owner) {
   parameters.arrange();
   parameters.bind(owner.values(), Tensor());
@@ -40,7 +40,7 @@ bool is_granted(Arena& arena) {
 }
 
 /// The calls of all attention sublayers in a forward pass over the pack. None where address space is limited (`ulimit
-/// -v`) and a rank of the tensor group has not enough left: training goes on without.
+/// -v`) and a rank of the tensor group has not enough left: training continues without them.
 std::vector<ObservedAttention> observe(AttentionMapSetup const& setup, Pack const& pack) {
   Arena arena;
   if (any_of(setup.parallel.tensor, !is_granted(arena))) {
@@ -117,44 +117,30 @@ bool has_attention_maps(ParallelState const& parallel) {
          parallel.data.rank() == 0;
 }
 
-std::vector<AttentionMap> attention_maps(AttentionMapSetup const& setup, SentencePair const& pair) {
-  auto const sublayers = attention_sublayers(describe_model(setup.config.model, setup.registries.layers));
-  auto const crosses = [](AttentionSublayer const& each) { return each.queries != each.keys; };
-  if (std::ranges::none_of(sublayers, crosses)) {
-    return {};
-  }
-  auto const calls = observe(setup, make_pack(std::span(&pair, 1), setup.ids));
-  std::vector<AttentionMap> maps;
-  // A layer of a plug-in may call attention more than once, or not at all: then it is not known whose the calls are.
-  for (std::size_t index = 0; calls.size() == sublayers.size() && index < calls.size(); ++index) {
-    if (crosses(sublayers[index])) {
-      SequenceAttention const& sequence = calls[index].sequences.front();
-      maps.push_back({sublayers[index].path, sequence.queries, sequence.keys,
-                      mean_over_heads(calls[index], setup.parallel.tensor)});
-    }
-  }
-  return maps;
-}
-
-std::vector<AttentionEntropy> attention_entropies(AttentionMapSetup const& setup, Pack const& pack) {
+AttentionView view_attention(AttentionMapSetup const& setup, Pack const& pack) {
   auto const sublayers = attention_sublayers(describe_model(setup.config.model, setup.registries.layers));
   auto const calls = observe(setup, pack);
   if (calls.size() != sublayers.size()) {
-    return {};
+    return {};  // a layer of a plug-in calls attention more than once, or not at all: which call is whose is not known
   }
+  AttentionView view;
   std::vector<double> sums;
   for (ObservedAttention const& call : calls) {
     EntropySum const own = entropy_of(call);
     sums.insert(sums.end(), {own.sum, own.count});
   }
   sums = sums_of(setup.parallel.tensor, sums);
-  std::vector<AttentionEntropy> entropies;
   for (std::size_t index = 0; index < sublayers.size(); ++index) {
+    auto const& [path, queries, keys] = sublayers[index];
     if (double const count = sums[2 * index + 1]; count > 0) {
-      entropies.push_back({sublayers[index].path, sums[2 * index] / count, sublayers[index].keys == Side::source});
+      view.entropies.push_back({path, sums[2 * index] / count, keys == Side::source});
+    }
+    if (queries != keys) {
+      SequenceAttention const& first = calls[index].sequences.front();
+      view.maps.push_back({path, first.queries, first.keys, mean_over_heads(calls[index], setup.parallel.tensor)});
     }
   }
-  return entropies;
+  return view;
 }
 
 std::optional<std::string> uniform_attention(std::span<AttentionEntropy const> entropies) {
@@ -168,10 +154,9 @@ std::optional<std::string> uniform_attention(std::span<AttentionEntropy const> e
     }
     if (min >= nearly_uniform && min <= 1.5) {
       return fmt::format(
-          "the {} is almost uniform in every layer (entropy at least {:.3f} of the largest possible), after the "
-          "warm-up: the model {}. Such a run seldom recovers: start again with norm = \"pre\", a lower learning rate, "
-          "a "
-          "longer warm-up or clip_norm",
+          "the {} is almost uniform in every layer (entropy at least {:.3f} of the maximum), after the warm-up: the "
+          "model {}. Such a run seldom recovers: start again with norm = \"pre\", a lower learning rate, a longer "
+          "warm-up or clip_norm",
           cross ? "cross-attention" : "encoder's self-attention", min,
           cross ? "writes without reading the source" : "does not tell the source's tokens apart");
     }

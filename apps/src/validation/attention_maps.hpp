@@ -30,19 +30,20 @@ struct AttentionMapSetup {
   SideIds ids;
 };
 
-/// True on the ranks that must call attention_maps together: those with data coordinate 0, where neither the model's
+/// True on the ranks that must call view_attention together: those with data coordinate 0, where neither the model's
 /// layers nor a sentence's tokens are divided among ranks, and kernels compute on the host. Heads may be divided.
 bool has_attention_maps(ParallelState const& parallel);
 
-/// Those of every cross-attention sublayer, from below, with the target's own tokens as the decoder's input and without
-/// dropout; none for a model without such sublayers. A second model is built for it, with the engine's own parameters
-/// and the reference implementation of attention, so the pair should be short. Collective over the tensor group.
-std::vector<AttentionMap> attention_maps(AttentionMapSetup const& setup, SentencePair const& pair);
-
-/// How evenly each attention sublayer reads its keys in the samples of `pack`, which should be short; see
-/// attention_maps, as which it works. Sublayers whose queries see one key at most, or have prefixes, are left out.
-/// Empty where a plug-in's layer does not call the attention operation just once.
-std::vector<AttentionEntropy> attention_entropies(AttentionMapSetup const& setup, Pack const& pack);
+/// The weights of a model's attention sublayers, in the order of a forward pass.
+struct AttentionView {
+  std::vector<AttentionMap> maps;           ///< of the pack's first pair, one for each cross-attention sublayer
+  std::vector<AttentionEntropy> entropies;  ///< without sublayers whose queries see one key at most or have prefixes
+};
+/// Observes attention in the samples of `pack`, with the targets' own tokens as the decoder's input and without
+/// dropout. A second model is built for it, with the engine's own parameters and the reference implementation of
+/// attention, so the pack should be small. Empty where a plug-in's layer does not call the attention operation just
+/// once. Collective over the tensor group.
+AttentionView view_attention(AttentionMapSetup const& setup, Pack const& pack);
 
 /// A warning where training has not found what to read: all cross-attention sublayers, or all of an encoder, read their
 /// keys almost evenly.

@@ -20,6 +20,8 @@ namespace heddle {
 
 namespace {
 
+constexpr std::int64_t max_viewed_tokens = 256;
+
 LossSums validation_loss(ValidationSetup const& setup, GlobalBatch const& batch) {
   SampledMicroBatches const micro_batches(
       setup.samples, batch, {.max_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
@@ -88,20 +90,8 @@ void translate(ValidationSetup const& setup, std::vector<std::int64_t> const& pa
   result.translations = table(setup, pairs, hypotheses, references);
 }
 
-/// The first pair whose sides have at most 64 tokens, so that images stay small and cheap; nothing if there is none.
-std::optional<SentencePair> short_pair(Dataset const& dataset, std::vector<std::int64_t> const& pairs) {
-  constexpr std::size_t max = 64;
-  for (std::int64_t const index : pairs) {
-    SentencePair pair{0, dataset.source(index), dataset.target(index)};
-    if (std::max(pair.source.size(), pair.target.size()) <= max) {
-      return pair;
-    }
-  }
-  return std::nullopt;
-}
-
 /// The tokens of an image's rows and columns, in Markdown.
-std::string describe_tokens(Dataset const& dataset, SentencePair const& pair, SideIds const& ids) {
+std::string describe_tokens(Dataset const& dataset, std::int64_t pair, SideIds const& ids) {
   auto const pieces = [](Tokenizer const& tokenizer, std::vector<std::int32_t> const& tokens) {
     std::string text;
     for (std::int32_t const token : tokens) {
@@ -112,53 +102,44 @@ std::string describe_tokens(Dataset const& dataset, SentencePair const& pair, Si
   Tokenizer const& source = dataset.source_tokenizer();
   Tokenizer const& target = dataset.target_tokenizer();
   return fmt::format("| | tokens |\n| --- | --- |\n| rows, from above |{}{} |\n| columns, from the left |{}{} |\n",
-                     pieces(target, {ids.target.begin}), pieces(target, pair.target), pieces(source, pair.source),
-                     pieces(source, {ids.source.end}));
+                     pieces(target, {ids.target.begin}), pieces(target, dataset.target(pair)),
+                     pieces(source, dataset.source(pair)), pieces(source, {ids.source.end}));
 }
 
-/// Sets the images of a result on the ranks that can compute them.
-void draw_attention(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs, ValidationResult& result) {
-  auto const pair = has_attention_maps(setup.parallel) ? short_pair(setup.dataset, pairs) : std::nullopt;
-  if (!pair) {
-    return;
-  }
-  SideIds const ids = setup.dataset.vocabulary().special_ids();
-  for (AttentionMap const& map : attention_maps({setup.config, setup.registries, setup.engine, setup.parallel,
-                                                 setup.execution, vocabulary_sizes(setup.dataset), ids},
-                                                *pair)) {
-    result.attention.push_back({map.path, draw(map)});
-  }
-  result.attention_tokens = describe_tokens(setup.dataset, *pair, ids);
-}
-
-/// The first samples of at most 64 tokens a side, of at most 256 tokens together, in one pack; without samples if none
-/// of the first 100 is so short. It is always the same, and so small that it costs next to nothing.
-std::optional<Pack> small_pack(ValidationSetup const& setup, GlobalBatch const& batch) {
+/// The first samples of at most 64 tokens a side and at most 256 tokens together, none if none of the first 100 is this
+/// short. They are always the same, and so few that to compute with them costs next to nothing.
+GlobalBatch short_samples(ValidationSetup const& setup, GlobalBatch const& batch) {
   constexpr std::int64_t max_length = 64;
-  constexpr std::int64_t max_tokens = 256;
   constexpr std::size_t max_searched = 100;
   GlobalBatch chosen{.epoch = batch.epoch};
   std::int64_t tokens = 0;
   for (std::size_t index = 0; index < std::min(batch.samples.size(), max_searched); ++index) {
     std::int64_t const cost = batch.costs[index].longer();
-    if (cost <= max_length && tokens + cost <= max_tokens) {
+    if (cost <= max_length && tokens + cost <= max_viewed_tokens) {
       chosen.add(setup.samples, batch.samples[index], batch.costs[index]);
       tokens += cost;
     }
   }
-  if (chosen.samples.empty()) {
-    return std::nullopt;
-  }
-  return SampledMicroBatches(setup.samples, chosen, {.max_tokens = max_tokens}).micro_batch(0);
+  return chosen;
 }
 
-/// Sets the entropies of a result on the ranks that can compute them.
+/// Sets the entropies and, with BLEU, the images of a result on the ranks that can compute them.
 void measure_attention(ValidationSetup const& setup, GlobalBatch const& batch, ValidationResult& result) {
-  if (auto const pack = has_attention_maps(setup.parallel) ? small_pack(setup, batch) : std::nullopt) {
-    result.entropies =
-        attention_entropies({setup.config, setup.registries, setup.engine, setup.parallel, setup.execution,
-                             vocabulary_sizes(setup.dataset), setup.dataset.vocabulary().special_ids()},
-                            *pack);
+  GlobalBatch const chosen = has_attention_maps(setup.parallel) ? short_samples(setup, batch) : GlobalBatch();
+  if (chosen.samples.empty()) {
+    return;
+  }
+  SideIds const ids = setup.dataset.vocabulary().special_ids();
+  AttentionView view =
+      view_attention({setup.config, setup.registries, setup.engine, setup.parallel, setup.execution,
+                      vocabulary_sizes(setup.dataset), ids},
+                     SampledMicroBatches(setup.samples, chosen, {.max_tokens = max_viewed_tokens}).micro_batch(0));
+  result.entropies = std::move(view.entropies);
+  if (setup.config.train.validate_bleu && !view.maps.empty()) {
+    for (AttentionMap const& map : view.maps) {
+      result.attention.push_back({map.path, draw(map)});
+    }
+    result.attention_tokens = describe_tokens(setup.dataset, chosen.samples.front(), ids);
   }
 }
 
@@ -173,7 +154,6 @@ ValidationResult validate(ValidationSetup const& setup) {
   }
   if (setup.config.train.validate_bleu) {
     translate(setup, batch.samples, result);
-    draw_attention(setup, batch.samples, result);
   }
   measure_attention(setup, batch, result);
   auto const operations =

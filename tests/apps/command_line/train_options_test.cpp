@@ -10,7 +10,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(ArgumentsToGoOn, LeaveOutWhatIsToHappenOnce) {
+TEST(ArgumentsToResume, LeaveOutWhatIsToHappenOnce) {
   TrainOptions options;
   options.config = "run.toml";
   options.overrides = {"train.steps=9"};
@@ -18,15 +18,15 @@ TEST(ArgumentsToGoOn, LeaveOutWhatIsToHappenOnce) {
   options.resume_from = 3;
   options.trace = 2;
   options.new_data = true;
-  EXPECT_THAT(arguments_to_go_on(options, "run"),
+  EXPECT_THAT(arguments_to_resume(options, "run"),
               ElementsAre("run.toml", "--set", "train.steps=9", "--plugin", "odd.so", "--new-data"));
 }
 
-TEST(ArgumentsToGoOn, NameTheDirectoryOfAFreshStart) {
+TEST(ArgumentsToResume, NameTheDirectoryOfAFreshStart) {
   TrainOptions options;
   options.config = "run.toml";
   options.fresh = true;
-  EXPECT_THAT(arguments_to_go_on(options, "run-2"), ElementsAre("run.toml", "--set", "run.directory=run-2"));
+  EXPECT_THAT(arguments_to_resume(options, "run-2"), ElementsAre("run.toml", "--set", "run.directory=run-2"));
 }
 
 TEST(TrainOptionsTest, AStepThatIsNoneOrBesideFreshIsRefused) {

@@ -45,11 +45,11 @@ TEST_F(LinkedFileTest, ALogIsNotWritten) {
   link("log.txt");
   RunDirectory const opened = RunDirectory::open(run_);
   RunLog log(true, false, Verbosity::quiet);
-  log.say("before");
+  log.info("before");
   testing::internal::CaptureStderr();
   log.open(opened);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("log.txt: is a symbolic link; move it away"));
-  log.say("after");
+  log.info("after");
   expect_target_unchanged();
 }
 
@@ -78,7 +78,7 @@ TEST(RunDirectoryTest, WhatIsNoRegularFileIsNotWaitedFor) {
   EXPECT_EQ(opened.identity().size(), 16U);
   RunLog log(true, false, Verbosity::quiet);
   log.open(opened);
-  log.say("text");
+  log.info("text");
 }
 
 }  // namespace

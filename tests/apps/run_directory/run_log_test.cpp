@@ -14,12 +14,12 @@ TEST(RunLog, EachLineOfTheFileHasDateAndTime) {
   {
     RunDirectory const directory = RunDirectory::open(place.path() / "run");
     RunLog log(true, false, Verbosity::quiet);
-    log.note("before there is a file");
+    log.debug("before there is a file");
     log.open(directory);
-    log.say("a table\nof two lines\n");
+    log.info("a table\nof two lines\n");
     log.progress("step 1/2", true);
     log.progress("step 2/2", false);
-    log.note("");
+    log.debug("");
   }
   std::string const stamp = "20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}  ";
   std::string const text = test::read_whole(place.path() / "run" / "log.txt");

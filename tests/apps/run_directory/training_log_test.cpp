@@ -19,7 +19,7 @@ class TrainingLogTest : public testing::Test {
   TrainingLog opened(std::int64_t step, std::string const& valid_dataset = "digest") {
     return TrainingLog::open(
         directory_, {.step = step, .steps = 100, .every = 1, .valid_dataset = valid_dataset, .parallel = parallel_},
-        texts_);
+        log_);
   }
   std::vector<std::string> lines() const {
     std::istringstream text(test::read_whole(place_.path() / "run" / "metrics.jsonl"));
@@ -40,7 +40,7 @@ class TrainingLogTest : public testing::Test {
   test::TemporaryDirectory place_;
   RunDirectory directory_ = RunDirectory::open(place_.path() / "run");
   ParallelState parallel_;
-  RunLog texts_{true, false, Verbosity::quiet};
+  RunLog log_{true, false, Verbosity::quiet};
 };
 
 TEST_F(TrainingLogTest, ALineIsJsonAlsoWhereTheLossIsNotFinite) {

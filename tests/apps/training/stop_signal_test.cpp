@@ -58,5 +58,16 @@ TEST(StopSignal, HandlersHaveAStackOfTheirOwn) {
   }
 }
 
+TEST(StopSignal, PrintsTheNewestNotice) {
+  StopSignal const stop;
+  for (char const* const text : {"in step 1", "in step 2", ""}) {
+    stop.set_notice(text);
+    testing::internal::CaptureStderr();
+    ASSERT_EQ(raise(SIGUSR1), 0);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              *text == '\0' ? "" : std::string("\nheddle: SIGUSR1 ") + text + "\n");
+  }
+}
+
 }  // namespace
 }  // namespace heddle

@@ -42,13 +42,9 @@ class AttentionMapsTest : public testing::Test {
         engine_({config_, bench_.registries(), parallel_, bench_.execution(), vocabulary}) {
     engine_.parameters().initialize(7);
   }
-  std::vector<AttentionMap> maps() {
-    return attention_maps({config_, bench_.registries(), engine_, parallel_, bench_.execution(), vocabulary, test_ids},
-                          pair_);
-  }
-  std::vector<AttentionEntropy> entropies() {
-    return attention_entropies(
-        {config_, bench_.registries(), engine_, parallel_, bench_.execution(), vocabulary, test_ids}, pack_);
+  AttentionView view() {
+    return view_attention({config_, bench_.registries(), engine_, parallel_, bench_.execution(), vocabulary, test_ids},
+                          pack_);
   }
   static void fill_with_zeros(ParameterSet& parameters) {
     std::vector<float> const zeros(static_cast<std::size_t>(parameters.values().size()));
@@ -85,7 +81,7 @@ class AttentionMapsTest : public testing::Test {
 TEST_F(AttentionMapsTest, AreThoseOfTheModelThatTrains) {
   for (std::uint64_t const seed : {7U, 8U}) {
     engine_.parameters().initialize(seed);
-    auto const found = maps();
+    auto const found = view().maps;
     ASSERT_THAT(found, SizeIs(2));
     EXPECT_EQ(found[0].path, "decoder.layers.0.cross_attention");
     EXPECT_EQ(found[1].path, "decoder.layers.1.cross_attention");
@@ -105,8 +101,7 @@ TEST_F(AttentionMapsTest, AreThoseOfTheModelThatTrains) {
 TEST_F(AttentionMapsTest, ChangeNothingInTheModelThatTrains) {
   auto const before = to_host<float>(engine_.parameters().values());
   auto const kernels = bench_.registries().kernels.of<Attention>().names();
-  maps();
-  entropies();
+  view();
   EXPECT_EQ(to_host<float>(engine_.parameters().values()), before);
   EXPECT_EQ(bench_.registries().kernels.of<Attention>().names(), kernels) << "the probe is not registered";
 }
@@ -137,7 +132,7 @@ TEST_F(AttentionMapsTest, HaveTheEntropiesOfTheirWeights) {
   probe->start();
   engine.evaluate(RepeatedPack(pack_));
   auto const calls = probe->stop();
-  auto const found = entropies();
+  auto const found = view().entropies;
   std::vector<std::string> const paths{"encoder.layers.0.self_attention", "decoder.layers.0.self_attention",
                                        "decoder.layers.0.cross_attention", "decoder.layers.1.self_attention",
                                        "decoder.layers.1.cross_attention"};
@@ -152,12 +147,12 @@ TEST_F(AttentionMapsTest, HaveTheEntropiesOfTheirWeights) {
 }
 
 TEST_F(AttentionMapsTest, AreUniformWhereScoresAreEqual) {
-  EXPECT_EQ(uniform_attention(entropies()), std::nullopt) << "a model as it is initialised";
+  EXPECT_EQ(uniform_attention(view().entropies), std::nullopt) << "a model as it is initialised";
   fill_with_zeros(engine_.parameters());
-  for (AttentionEntropy const& each : entropies()) {
+  for (AttentionEntropy const& each : view().entropies) {
     EXPECT_NEAR(each.mean, 1, 1e-12);
   }
-  EXPECT_THAT(uniform_attention(entropies()).value_or(""), HasSubstr("the cross-attention is almost uniform"));
+  EXPECT_THAT(uniform_attention(view().entropies).value_or(""), HasSubstr("the cross-attention is almost uniform"));
 }
 
 TEST(UniformAttentionTest, IsWarnedAboutWhereAllLayersOfAKindAre) {
@@ -169,7 +164,7 @@ TEST(UniformAttentionTest, IsWarnedAboutWhereAllLayersOfAKindAre) {
   auto const warned = [](std::vector<AttentionEntropy> const& all) { return uniform_attention(all).value_or(""); };
   EXPECT_EQ(warned({}), "");
   EXPECT_EQ(warned({encoder, own, cross, flat_cross}), "") << "one layer of two reads the source";
-  EXPECT_EQ(warned({own}), "") << "a decoder alone";
+  EXPECT_EQ(warned({own}), "") << "decoder-only";
   EXPECT_THAT(warned({encoder, own, flat_cross}), HasSubstr("the cross-attention is almost uniform"));
   EXPECT_THAT(warned({flat_encoder, own, cross}), HasSubstr("the encoder's self-attention is almost uniform"));
 }
@@ -180,18 +175,18 @@ class RecomputedMapsTest : public AttentionMapsTest {
 };
 
 TEST_F(RecomputedMapsTest, AreThoseOfLayersThatKeepNothing) {
-  auto const found = maps();
+  auto const found = view().maps;
   ASSERT_THAT(found, SizeIs(2));
   EXPECT_THAT(found[1].weights, Pointwise(DoubleNear(1e-6), expected(4, 7)));
 }
 
-class DecoderAloneMapsTest : public AttentionMapsTest {
+class DecoderOnlyMapsTest : public AttentionMapsTest {
  protected:
-  DecoderAloneMapsTest() : AttentionMapsTest(tiny_config("stacks = [\"decoder\"]\n")) {}
+  DecoderOnlyMapsTest() : AttentionMapsTest(tiny_config("stacks = [\"decoder\"]\n")) {}
 };
 
-TEST_F(DecoderAloneMapsTest, DoNotExist) {
-  EXPECT_THAT(maps(), IsEmpty());
+TEST_F(DecoderOnlyMapsTest, DoNotExist) {
+  EXPECT_THAT(view().maps, IsEmpty());
 }
 
 TEST(AttentionMapTest, EachWeightIsASquare) {
@@ -205,7 +200,7 @@ TEST(AttentionMapTest, EachWeightIsASquare) {
 }
 
 TEST(AttentionMapTest, RanksThatHaveAPartOfTheModelOrOfASentenceHaveNone) {
-  // Of four ranks, pipeline x data x context x tensor.
+  // The mesh of four ranks is pipeline x data x context x tensor.
   auto const has = [](std::array<int, mesh_axes> const& sizes, int rank) {
     return has_attention_maps(idle_parallel_state(Mesh(sizes, rank, 4), {}));
   };

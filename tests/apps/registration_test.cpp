@@ -1,4 +1,4 @@
-#include "translation/trusted_plugins.hpp"
+#include "registration.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

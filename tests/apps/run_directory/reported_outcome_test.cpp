@@ -1,0 +1,55 @@
+#include "run_directory/reported_outcome.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <heddle/io/files/replace_file.hpp>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(ReportedOutcome, IsThatOfANewReport) {
+  test::TemporaryDirectory const run;
+  fs::path const report = run.path() / "report.json";
+  ReportTime const none = report_time(run.path());
+  EXPECT_EQ(none, std::nullopt);
+  EXPECT_EQ(reported_outcome(run.path(), none), std::nullopt);
+  replace_file(report, R"({"state": "done"})");
+  EXPECT_EQ(reported_outcome(run.path(), none), ExitCode::done);
+  ReportTime const earlier = report_time(run.path());
+  EXPECT_EQ(reported_outcome(run.path(), earlier), std::nullopt);
+  for (char const* const text : {R"({"state": "done"})", R"({"state": "stopped early"})"}) {
+    replace_file(report, text);
+    fs::last_write_time(report, *earlier + std::chrono::seconds(1));  // the clock of files is a coarse one
+    EXPECT_EQ(reported_outcome(run.path(), earlier), ExitCode::done) << text;
+  }
+  replace_file(report, R"({"state": "stopped by SIGUSR1"})");
+  EXPECT_EQ(reported_outcome(run.path(), none), ExitCode::requeue);
+  replace_file(report, R"({"state": "training"})");
+  EXPECT_EQ(reported_outcome(run.path(), none), std::nullopt);
+}
+
+TEST(ReportedOutcome, IsUnknownInADamagedReport) {
+  test::TemporaryDirectory const run;
+  fs::path const report = run.path() / "report.json";
+  for (char const* const text : {"", "{", "[]", "7", R"({"state": 7})", R"({"state": "done)", R"({"State": "done"})"}) {
+    std::ofstream(report) << text;
+    EXPECT_EQ(reported_outcome(run.path(), {}), std::nullopt) << text;
+  }
+  fs::remove(report);
+  ASSERT_EQ(::mkfifo(report.c_str(), 0600), 0);
+  EXPECT_EQ(reported_outcome(run.path(), {}), std::nullopt);
+  fs::remove(report);
+  fs::create_directory(report);
+  EXPECT_EQ(reported_outcome(run.path(), {}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace heddle
