@@ -103,7 +103,7 @@ cp -r moved shared
 train 2 0 moved tensor=2 sequence_parallel=true
 grep -q "resuming after step 10" log || fail "the run did not go on under another layout"
 near one moved
-train 8 0 shared pipeline=2 data=4 shard_optimizer=true
+train 4 0 shared pipeline=2 data=2 shard_optimizer=true
 near one shared
 
 # The same layout is the same run, bit for bit, also where one rank of four was killed in between.

@@ -101,7 +101,7 @@ cmake_minimum_required(VERSION 3.22)
 project(plugins LANGUAGES CXX)
 enable_testing()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard erf wrong crash forgetful)
+foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard wrong crash forgetful)
   add_subdirectory(${name})
 endforeach()
 CMAKE
@@ -110,9 +110,9 @@ cmake -S source -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_R
   -DCMAKE_CXX_FLAGS="${sanitizers:+-fsanitize=$sanitizers}" > log 2>&1 || fail "configuring the plug-ins"
 cmake --build build > log 2>&1 || fail "building the plug-ins"
 
-# Each passes its own check but the wrong one, which is named with its problem, error and tolerance.
-ctest --test-dir build -E '^(wrong|crash|forgetful)' --output-on-failure > log 2>&1 || fail "a plug-in's own check"
-[ "$(grep -c 'Passed' log)" -eq 6 ] || fail "not every plug-in has a check"
+# Each passes its own check except the wrong one, which is named with its problem, error and tolerance.
+ctest --test-dir build -E '^(wrong|crash|forgetful)' --parallel 2 --output-on-failure > log 2>&1 || fail "a plug-in's own check"
+[ "$(grep -c 'Passed' log)" -eq 5 ] || fail "not every plug-in has a check"
 ! ctest --test-dir build -R '^wrong' --output-on-failure > log 2>&1 || fail "a wrong plug-in passes its own check"
 grep -qE 'central differences .*WRONG: gradient of input' log || fail "the wrong gradient is not in the table"
 

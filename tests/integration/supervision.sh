@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # heddle run: after SIGKILL of ranks and of mpirun the run goes on by itself and ends bitwise as an undisturbed one. Signals
-# and final codes are passed on; it gives up where there is no progress. HEDDLE_KILLS: kills in each layout (4).
+# and final codes are passed on; it gives up where there is no progress. HEDDLE_KILLS: kills in each layout (3).
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
-kills=${HEDDLE_KILLS:-4}
+kills=${HEDDLE_KILLS:-3}
 RANDOM=${HEDDLE_SEED:-1}
 steps=$((200 + 15 * kills))  # enough left when the last kill comes
 run=("$HEDDLE" run run.toml --set train.steps=$steps)
