@@ -63,9 +63,11 @@ function(heddle_unity target directory)
 endfunction()
 
 # heddle_common_headers: an empty library that precompiles the headers which most files of core, dist and io include: the
-# standard library's, {fmt}'s, and what a layer is.
+# standard library's, {fmt}'s, and tensors, communicators and kernels. None includes core/config/config.hpp, so that a new key
+# compiles only the files that read the configuration.
 set(HEDDLE_COMMON_HEADERS <algorithm> <array> <cstdint> <deque> <filesystem> <functional> <map> <memory> <optional> <span>
-  <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <heddle/core/base/error.hpp> <heddle/core/layers/layer.hpp>)
+  <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <heddle/core/base/error.hpp> <heddle/core/operations/registry.hpp>
+  <heddle/core/parallel/communicator.hpp> <heddle/core/parameters/parameter.hpp> <heddle/core/tensor/arena.hpp> <heddle/core/tensor/pack.hpp>)
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/common_headers.cpp" CONTENT "")
 add_library(heddle_common_headers OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/common_headers.cpp")
 target_include_directories(heddle_common_headers PRIVATE "${PROJECT_SOURCE_DIR}/core/include")
