@@ -90,7 +90,7 @@ best=$(readlink original/checkpoints/best)
 ends 0 "${train[@]}" --set run.directory=original --set train.steps=25 --set data.valid=odd/valid.h5
 ! grep -q "another validation set" log || fail "the same validation set is another one"
 
-# Of [model] what changes no result may change.
+# Keys of [model] that change no result may differ.
 ends 0 "${train[@]}" --set run.directory=original --set train.steps=26 --set model.recompute=layer \
   --set model.decoder.layer.1.recompute=none
 grep -q "changed since the checkpoint: model.recompute = \"layer\", before \"none\"" log || fail "the change is not named"
