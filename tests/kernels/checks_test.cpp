@@ -1,3 +1,4 @@
+#include <heddle/core/base/operation_names.hpp>
 #include <heddle/core/checks/kernel_check.hpp>
 #include <heddle/core/trials/trials.hpp>
 
