@@ -51,6 +51,20 @@ void TestBench::zero_gradients() {
   copy_from_doubles(gradients, std::vector<double>(static_cast<std::size_t>(gradients.size())));
 }
 
+double TestBench::update(Optimizer const& optimizer, double learning_rate, std::int64_t step) {
+  double squares = 0;
+  for (Parameter const& parameter : parameters_.all()) {
+    for (double const gradient : to_doubles(parameter.gradient)) {
+      squares += parameter.rule.frozen ? 0 : gradient * gradient;
+    }
+  }
+  double const norm = std::sqrt(squares);
+  optimizer.begin({.learning_rate = learning_rate, .gradient_scale = optimizer.gradient_scale(norm), .step = step});
+  optimizer.apply(execution(), {0, parameters_.size()});
+  parameters_.bump_versions();
+  return norm;
+}
+
 ModelDescription description_of(ModelConfig const& config) {
   LayerRegistry layers;
   register_built_in_layers(layers);

@@ -33,6 +33,13 @@ class TestBench {
   /// Allocates the declared parameters and gives them the golden values.
   void allocate();
   void zero_gradients();
+  /// A whole step of an optimizer of all parameters; `step` is 1 for the first. Returns the gradients' norm before
+  /// clipping, without the gradients of frozen parameters.
+  double update(Optimizer const& optimizer, double learning_rate, std::int64_t step);
+  /// An optimizer of all parameters.
+  Optimizer optimizer(OptimizerConfig const& config) {
+    return {config, kernels(), parameters_, {IndexRange{0, parameters_.size()}}};
+  }
 
  private:
   ModelConfig config_;

@@ -100,4 +100,11 @@ IndexRange elements_of(Parameter const& parameter) {
   return {parameter.place.begin, parameter.place.begin + parameter.local_shape.size()};
 }
 
+std::string describe(Parameter const& parameter, IndexRange const& elements) {
+  IndexRange const all = elements_of(parameter);
+  return elements == all ? parameter.spec.name
+                         : fmt::format("{}'s elements {} to {}", parameter.spec.name, elements.begin - all.begin,
+                                       elements.end - all.begin - 1);
+}
+
 }  // namespace heddle

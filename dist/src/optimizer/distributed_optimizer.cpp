@@ -58,11 +58,7 @@ void DistributedOptimizer::zero_gradients() {
 }
 
 void DistributedOptimizer::add_sum_of_squares(Tensor const& sum) const {
-  if (reducer_.scattered()) {
-    norm_.add_parts(reducer_.reduced(), sum);
-  } else {
-    norm_.add_whole(sum);
-  }
+  norm_.add(reducer_.reduced(), sum);
 }
 
 double DistributedOptimizer::update(double learning_rate, std::int64_t step) {
@@ -74,7 +70,7 @@ double DistributedOptimizer::update(double learning_rate, std::int64_t step) {
 }
 
 double DistributedOptimizer::update(double own_sum_of_squares, double learning_rate, std::int64_t step) {
-  double const norm = reducer_.scattered() ? norm_.of_parts(own_sum_of_squares) : norm_.of_whole(own_sum_of_squares);
+  double const norm = norm_.of(own_sum_of_squares, reducer_.scattered());
   if (!std::isfinite(norm)) {
     return norm;
   }

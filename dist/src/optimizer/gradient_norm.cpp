@@ -43,26 +43,18 @@ GradientNorm::GradientNorm(ParallelState const& parallel, ParameterSet const& pa
   }
 }
 
-void GradientNorm::add_whole(Tensor const& sum) const {
-  add(counted_, sum);
-}
-
-void GradientNorm::add_parts(std::vector<IndexRange> const& own, Tensor const& sum) const {
-  add(intersection(counted_, own), sum);
-}
-
 void GradientNorm::add(std::vector<IndexRange> const& ranges, Tensor const& sum) const {
-  for (IndexRange const& range : ranges) {
+  for (IndexRange const& range : intersection(counted_, ranges)) {
     operations_->add_sum_of_squares(execution_, parameters_.gradients().rows(range.begin, range.count()), sum);
   }
 }
 
-double GradientNorm::of_whole(double own_sum_of_squares) const {
-  return std::sqrt(summed_over(parallel_.pipeline, summed_over(parallel_.tensor, own_sum_of_squares)));
-}
-
-double GradientNorm::of_parts(double own_sum_of_squares) const {
-  return of_whole(summed_over(parallel_.replicas, own_sum_of_squares));
+double GradientNorm::of(double own_sum_of_squares, bool scattered) const {
+  double sum = own_sum_of_squares;
+  if (scattered) {
+    sum = summed_over(parallel_.replicas, sum);
+  }
+  return std::sqrt(summed_over(parallel_.pipeline, summed_over(parallel_.tensor, sum)));
 }
 
 }  // namespace heddle

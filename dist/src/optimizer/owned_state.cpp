@@ -81,7 +81,8 @@ std::vector<std::string> OwnedState::damaged() const {
     auto const now = recorded_ == version() ? digests_of(piece) : piece.digests;
     for (std::size_t tensor = 0; tensor < now.size(); ++tensor) {
       if (piece.damaged[tensor] || now[tensor] != piece.digests[tensor]) {
-        names.push_back(name_of(piece, tensor));
+        names.push_back(
+            fmt::format("{} {}", tensor_names[tensor], describe(parameters_.all()[piece.parameter], piece.range)));
       }
     }
   }
@@ -98,16 +99,6 @@ std::array<std::uint64_t, 3> OwnedState::digests_of(Piece const& piece) const {
   IndexRange const kept{piece.moments, piece.moments + piece.range.count()};
   return {digest_of(parameters_.values(), piece.range), digest_of(first_moments_, kept),
           digest_of(second_moments_, kept)};
-}
-
-std::string OwnedState::name_of(Piece const& piece, std::size_t tensor) const {
-  Parameter const& parameter = parameters_.all()[piece.parameter];
-  IndexRange const elements = elements_of(parameter);
-  std::string const where = piece.range == elements
-                                ? ""
-                                : fmt::format("'s elements {} to {}", piece.range.begin - elements.begin,
-                                              piece.range.end - elements.begin - 1);
-  return fmt::format("{} {}{}", tensor_names[tensor], parameter.spec.name, where);
 }
 
 }  // namespace heddle

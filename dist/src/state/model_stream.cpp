@@ -72,13 +72,13 @@ struct ModelStream::Piece {
 ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model, ParameterSet const& parameters,
                          DistributedOptimizer const& optimizer)
     : parallel_(parallel), parameters_(parameters), optimizer_(optimizer) {
-  for (std::size_t stage = 0; stage < model.stages().size(); ++stage) {
+  model.for_each_parameter([this](ParameterDescription const& parameter) {
+    sources_.push_back({parameter.stages.front(), &parameter});
+  });
+  for (auto const& stage : model.stages()) {
     std::vector<PlacedParameter> placed;
-    for (ParameterDescription const& parameter : model.stages()[stage]) {
+    for (ParameterDescription const& parameter : stage) {
       placed.push_back({parameter.place, parameter.stages.size() > 1});
-      if (parameter.stages.front() == static_cast<int>(stage)) {
-        sources_.push_back({static_cast<int>(stage), &parameter});
-      }
     }
     if (optimizer.sharded()) {
       parts_.emplace_back(placed, optimizer.bucket_elements(), parallel.replicas.size());

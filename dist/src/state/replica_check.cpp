@@ -39,7 +39,7 @@ std::string describe_groups(std::map<std::uint64_t, std::vector<int>> const& ran
 }
 
 constexpr std::string_view wrong_numbers =
-    "A rank computed or received something wrong (its memory, its processor or the network may be faulty): go on from "
+    "A rank computed or received wrong numbers (its memory, its processor or the network may be faulty): resume from "
     "the last checkpoint";
 
 /// For tensor ranks that differ while replicas, if there are any, are equal: a fault of one rank would show there, too.
@@ -47,9 +47,8 @@ constexpr std::string_view undeclared_sum =
     "If a plug-in's layer has this parameter, and each tensor rank computes a part of its gradient, the parts were not "
     "added up: declare the parameter with gradient_partial_over = {MeshAxis::tensor}, or spec.stream_axes() where it "
     "is "
-    "applied to rows of the stream (docs/kernels-and-plugins.md). Otherwise a rank computed or received something "
-    "wrong "
-    "(its memory, its processor or the network may be faulty): go on from the last checkpoint";
+    "applied to rows of the stream (docs/kernels-and-plugins.md). Otherwise a rank computed or received wrong numbers "
+    "(its memory, its processor or the network may be faulty): resume from the last checkpoint";
 
 /// A tensor, or the piece of one that is on this rank, with a name that is the same on every rank that holds it.
 struct NamedDigest {
@@ -124,12 +123,8 @@ class Digests {
   /// different names.
   void add_moments(ParameterSet const& parameters, Optimizer const& optimizer) {
     for (Parameter const& parameter : parameters.all()) {
-      IndexRange const elements = elements_of(parameter);
-      for (IndexRange const& piece : intersection({elements}, optimizer.parts())) {
-        std::string const where = piece == elements
-                                      ? parameter.spec.name
-                                      : fmt::format("{}'s elements {} to {}", parameter.spec.name,
-                                                    piece.begin - elements.begin, piece.end - elements.begin - 1);
+      for (IndexRange const& piece : intersection({elements_of(parameter)}, optimizer.parts())) {
+        std::string const where = heddle::describe(parameter, piece);
         auto const moments = [&](Tensor const& of) { return optimizer.moments_in(of, piece); };
         add(parameter.spec, "first moment of " + where, moments(optimizer.first_moments()));
         add(parameter.spec, "second moment of " + where, moments(optimizer.second_moments()));

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/state/whole_model.hpp>
@@ -11,106 +9,49 @@ namespace heddle {
 
 namespace {
 
-/// Numbers and texts in order, for a message.
-class Writer {
- public:
-  void number(std::int64_t value) { words_.push_back(value); }
-  void text(std::string const& value) {
-    number(static_cast<std::int64_t>(value.size()));
-    std::size_t const begin = words_.size();
-    words_.resize(begin + (value.size() + sizeof(std::int64_t) - 1) / sizeof(std::int64_t));
-    std::copy(value.begin(), value.end(), reinterpret_cast<char*>(words_.data() + begin));
-  }
-  std::vector<std::int64_t> const& words() const { return words_; }
-
- private:
-  std::vector<std::int64_t> words_;
+/// A ParameterDescription as it travels: the name and the stages are elsewhere, one after another.
+struct SentDescription {
+  Shape shape;
+  ShardSpec shard;
+  IndexRange place;
+  std::int64_t name_length = 0;
+  std::int64_t stages = 0;
 };
-
-class Reader {
- public:
-  explicit Reader(std::span<std::int64_t const> words) : words_(words) {}
-  std::int64_t number() { return take(1).front(); }
-  int integer() { return static_cast<int>(number()); }
-  std::string text() {
-    auto const size = static_cast<std::size_t>(number());
-    auto const words = take((size + sizeof(std::int64_t) - 1) / sizeof(std::int64_t));
-    return {reinterpret_cast<char const*>(words.data()), size};
-  }
-
- private:
-  std::span<std::int64_t const> take(std::size_t count) {
-    auto const taken = words_.first(count);
-    words_ = words_.subspan(count);
-    return taken;
-  }
-
-  std::span<std::int64_t const> words_;
-};
-
-void write(Writer& writer, ParameterDescription const& description) {
-  writer.text(description.name);
-  writer.number(description.shape.rank());
-  for (std::int64_t const extent : description.shape.to_vector()) {
-    writer.number(extent);
-  }
-  writer.number(description.shard.axis);
-  writer.number(static_cast<std::int64_t>(description.shard.mesh_axis));
-  writer.number(static_cast<std::int64_t>(description.stages.size()));
-  for (int const stage : description.stages) {
-    writer.number(stage);
-  }
-  writer.number(description.place.begin);
-  writer.number(description.place.end);
-}
-
-ParameterDescription read(Reader& reader) {
-  ParameterDescription description;
-  description.name = reader.text();
-  std::vector<std::int64_t> extents(static_cast<std::size_t>(reader.number()));
-  for (std::int64_t& extent : extents) {
-    extent = reader.number();
-  }
-  description.shape = Shape(extents);
-  description.shard.axis = reader.integer();
-  description.shard.mesh_axis = static_cast<MeshAxis>(reader.number());
-  description.stages.resize(static_cast<std::size_t>(reader.number()));
-  for (int& stage : description.stages) {
-    stage = reader.integer();
-  }
-  description.place.begin = reader.number();
-  description.place.end = reader.number();
-  return description;
-}
-
-std::vector<std::int64_t> described(ParallelState const& parallel, ParameterSet const& parameters) {
-  Writer writer;
-  writer.number(static_cast<std::int64_t>(parameters.all().size()));
-  for (Parameter const& parameter : parameters.all()) {
-    auto stages = parameter.spec.stages;
-    if (stages.empty()) {
-      stages.push_back(parallel.mesh.coordinate(MeshAxis::pipeline));
-    }
-    write(writer,
-          {parameter.spec.name, parameter.spec.shape, parameter.spec.shard, std::move(stages), parameter.place});
-  }
-  return writer.words();
-}
 
 }  // namespace
 
 WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const& parameters) {
-  std::vector<std::vector<ParameterDescription>> stages;
-  for (auto const& words : gather_lists<std::int64_t>(parallel.pipeline, described(parallel, parameters))) {
-    Reader reader(words);
-    auto& stage = stages.emplace_back(static_cast<std::size_t>(reader.number()));
-    for (ParameterDescription& description : stage) {
-      description = read(reader);
+  std::vector<SentDescription> sent;
+  std::string names;
+  std::vector<int> stages;
+  for (Parameter const& parameter : parameters.all()) {
+    ParameterSpec const& spec = parameter.spec;
+    std::size_t const before = stages.size();
+    stages.insert(stages.end(), spec.stages.begin(), spec.stages.end());
+    if (spec.stages.empty()) {
+      stages.push_back(parallel.mesh.coordinate(MeshAxis::pipeline));
+    }
+    names += spec.name;
+    sent.push_back({spec.shape, spec.shard, parameter.place, std::ssize(spec.name),
+                    static_cast<std::int64_t>(stages.size() - before)});
+  }
+  auto const all_sent = gather_lists<SentDescription>(parallel.pipeline, sent);
+  auto const all_names = gather_lists<char>(parallel.pipeline, names);
+  auto const all_stages = gather_lists<int>(parallel.pipeline, stages);
+  std::vector<std::vector<ParameterDescription>> gathered(all_sent.size());
+  for (std::size_t stage = 0; stage < gathered.size(); ++stage) {
+    auto name = all_names[stage].begin();
+    auto holder = all_stages[stage].begin();
+    for (SentDescription const& each : all_sent[stage]) {
+      auto const name_end = name + each.name_length;
+      auto const holder_end = holder + each.stages;
+      gathered[stage].push_back({{name, name_end}, each.shape, each.shard, {holder, holder_end}, each.place});
+      name = name_end;
+      holder = holder_end;
     }
   }
-  WholeModel model(std::move(stages));
+  WholeModel model(std::move(gathered));
   model.check();
-  model.count();
   return model;
 }
 
@@ -144,25 +85,14 @@ void WholeModel::check() const {
 
 std::vector<std::string> WholeModel::names() const {
   std::vector<std::string> names;
-  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-    for (ParameterDescription const& description : stages_[stage]) {
-      if (description.stages.front() == static_cast<int>(stage)) {
-        names.push_back(description.name);
-      }
-    }
-  }
+  for_each_parameter([&](ParameterDescription const& parameter) { names.push_back(parameter.name); });
   return names;
 }
 
-void WholeModel::count() {
-  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-    for (ParameterDescription const& description : stages_[stage]) {
-      if (description.stages.front() == static_cast<int>(stage)) {
-        ++parameters_;
-        elements_ += description.shape.size();
-      }
-    }
-  }
+std::int64_t WholeModel::elements() const {
+  std::int64_t elements = 0;
+  for_each_parameter([&](ParameterDescription const& parameter) { elements += parameter.shape.size(); });
+  return elements;
 }
 
 }  // namespace heddle

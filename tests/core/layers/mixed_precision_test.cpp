@@ -112,7 +112,7 @@ TEST_P(MixedPrecision, LossAndGradientsAreThoseOfFloat64ButForRounding) {
 
 TEST_P(MixedPrecision, ParametersGradientsAndMomentsStayFloat32) {
   StartingModel test(GetParam(), DType::bfloat16, KernelChoices{});
-  Optimizer const optimizer({}, test.bench.kernels(), test.bench.parameters());
+  Optimizer const optimizer = test.bench.optimizer({});
   EXPECT_EQ(test.bench.parameters().values().dtype(), DType::float32);
   EXPECT_EQ(test.bench.parameters().gradients().dtype(), DType::float32);
   EXPECT_EQ(optimizer.first_moments().dtype(), DType::float32);
@@ -122,7 +122,7 @@ TEST_P(MixedPrecision, ParametersGradientsAndMomentsStayFloat32) {
 /// The smoothed losses per token of 30 steps of Adam on one batch.
 std::vector<double> learn(NormPlacement norm, DType dtype) {
   StartingModel test(norm, dtype, KernelChoices{});
-  Optimizer optimizer({}, test.bench.kernels(), test.bench.parameters());
+  Optimizer const optimizer = test.bench.optimizer({});
   Pack const pack = some_pack();
   std::vector<double> losses;
   for (std::uint32_t step = 0; step < 30; ++step) {
@@ -131,7 +131,7 @@ std::vector<double> learn(NormPlacement norm, DType dtype) {
     context.step = step;
     double const tokens = static_cast<double>(pack.target_rows.tokens);
     losses.push_back(test.model.forward_backward(context, {0.1, 1 / tokens}).smoothed / tokens);
-    optimizer.update(test.bench.execution(), 0.01, step + 1);
+    test.bench.update(optimizer, 0.01, step + 1);
   }
   return losses;
 }

@@ -73,7 +73,7 @@ class ModelGoldenTest : public GoldenTest {
 
   void expect_ten_steps(TestModel& test, Tolerance const& tolerance) {
     OptimizerConfig const config = golden_.optimizer();
-    Optimizer optimizer(config, test.bench.kernels(), test.bench.parameters());
+    Optimizer const optimizer = test.bench.optimizer(config);
     Pack const pack = golden_.pack();
     LayerContext context = test.bench.context(pack);
     std::vector<double> losses;
@@ -82,7 +82,7 @@ class ModelGoldenTest : public GoldenTest {
       test.bench.zero_gradients();
       LossSums const sums = test.model.forward_backward(context, training(pack));
       losses.push_back(sums.smoothed / static_cast<double>(sums.tokens));
-      norms.push_back(optimizer.update(test.bench.execution(), config.learning_rate, step));
+      norms.push_back(test.bench.update(optimizer, config.learning_rate, step));
     }
     LossSums const sums = test.model.forward(context, golden_.number("label_smoothing"));
     losses.push_back(sums.smoothed / static_cast<double>(sums.tokens));

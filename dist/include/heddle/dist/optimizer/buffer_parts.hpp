@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parameters/parameter.hpp>
+#include <string>
 #include <vector>
 
 namespace heddle {
@@ -42,5 +43,7 @@ bool is_frozen(ParameterSet const& parameters, IndexRange const& range);
 
 /// The elements that a parameter has in its set's buffers, without padding.
 IndexRange elements_of(Parameter const& parameter);
+/// "NAME", or "NAME's elements 16 to 31" for some of its elements.
+std::string describe(Parameter const& parameter, IndexRange const& elements);
 
 }  // namespace heddle

@@ -17,9 +17,10 @@ namespace heddle {
 ///
 /// If it is sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the moments of 1/d
 /// of the buffers: `reduce` is a reduce-scatter, and the values of one bucket are gathered while Adam computes the
-/// next. Frozen parameters are no part of the norm, and buckets of frozen parameters only do not travel. What a replica
-/// alone keeps nobody else can compare: it compares its values and moments itself with what an update left (see
-/// OwnedState; not in a device's memory). Keeps references to the parameters and the execution.
+/// next. Frozen parameters do not count in the norm, and buckets that hold only frozen parameters are not sent. No
+/// other rank can check the state that only one replica keeps: that replica compares its values and moments with the
+/// digests of its last update (see OwnedState; not in a device's memory). Keeps references to the parameters and the
+/// execution.
 class DistributedOptimizer {
  public:
   struct Options {
@@ -91,7 +92,7 @@ class DistributedOptimizer {
   GradientNorm norm_;
   Optimizer optimizer_;
   Tensor sum_of_squares_;                       ///< float64 [1]
-  std::vector<UpdatedBucket> updated_buckets_;  ///< those of parts() that hold more than frozen parameters
+  std::vector<UpdatedBucket> updated_buckets_;  ///< the buckets of parts() that hold more than frozen parameters
   std::optional<OwnedState> owned_;             ///< if it is sharded, and the host can read the tensors
 };
 

@@ -10,7 +10,6 @@
 namespace heddle {
 
 struct Execution;
-class TensorOps;
 
 /// Whether a sum over the whole model counts this rank's part of a parameter: if not, another tensor rank or stage has
 /// the same.
@@ -24,19 +23,13 @@ class GradientNorm {
   GradientNorm(ParallelState const& parallel, ParameterSet const& parameters, std::shared_ptr<TensorOps> operations,
                Execution& execution);
 
-  /// sum [1] in float64 += the squares that this rank counts: those of a sum that every replica has, or of one of which
-  /// each replica has `own` ranges of the gradient buffer.
-  void add_whole(Tensor const& sum) const;
-  void add_parts(std::vector<IndexRange> const& own, Tensor const& sum) const;
-  /// The norm, the same bits on every rank, from what add_whole has counted here: collective over tensor × pipeline,
-  /// and the same for any number of replicas.
-  double of_whole(double own_sum_of_squares) const;
-  /// The norm from what add_parts has counted here: collective over the world.
-  double of_parts(double own_sum_of_squares) const;
+  /// sum [1] in float64 += the squares in these ranges of the gradient buffer that this rank counts.
+  void add(std::vector<IndexRange> const& ranges, Tensor const& sum) const;
+  /// The norm, the same bits on every rank, from what `add` has counted here: of ranges that every replica has or, if
+  /// `scattered`, of each replica's own. Collective over tensor × pipeline; if scattered, over the world.
+  double of(double own_sum_of_squares, bool scattered) const;
 
  private:
-  void add(std::vector<IndexRange> const& ranges, Tensor const& sum) const;
-
   ParallelState parallel_;
   ParameterSet const& parameters_;
   std::shared_ptr<TensorOps> operations_;

@@ -25,7 +25,7 @@ class GradientReducer {
  public:
   /// Elements of a bucket: 1 MiB of float32, so that the first starts soon and the last does not take long.
   static constexpr std::int64_t default_bucket = std::int64_t{1} << 18;
-  /// Elements of a run's buckets among so many replicas: default_bucket, or more, so that each replica's part is a
+  /// Elements of a run's buckets among `replicas` replicas: default_bucket, or more, so that each replica's part is a
   /// whole message of a reduction that progresses while ranks compute (eager_elements).
   static std::int64_t bucket_for(int replicas);
 

@@ -12,11 +12,11 @@
 
 namespace heddle {
 
-/// Digests of what only this rank updates with a sharded optimizer: its part of the values, which all replicas get from
-/// it, and the moments. They are taken after an update and compared before the next one, so that a bit that was flipped
-/// in between is found, although the replicas agree on the result. The digests of a block are taken beside its update,
-/// while it is in the processor's cache. For tensors in host memory. Keeps a reference to the parameters. Not
-/// collective.
+/// Digests of the state that only this rank updates with a sharded optimizer: the moments, and its part of the values,
+/// which the other replicas get from it. Digests are taken after an update and compared before the next one, so that a
+/// bit that was flipped in between is found, although the replicas agree on the result. The digests of a block are
+/// taken beside its update, while it is in the processor's cache. For tensors in host memory. Keeps a reference to the
+/// parameters. Not collective.
 class OwnedState {
  public:
   /// `blocks` are the ranges of the buffers that are updated one at a time, ascending, each within one of the
@@ -51,7 +51,6 @@ class OwnedState {
   std::span<Piece> pieces_of(IndexRange const& block);
   std::array<std::uint64_t, 3> digests_of(Piece const& piece) const;
   std::uint64_t version() const;
-  std::string name_of(Piece const& piece, std::size_t tensor) const;
 
   ParameterSet const& parameters_;
   Tensor first_moments_;

@@ -7,10 +7,10 @@
 
 namespace heddle {
 
-/// A model's parameters and their moments, from the ranks of any mesh, in the order of their names, which is that of
-/// every mesh. Values come from the receiver's replica, moments
-/// from there or, if they are sharded, from the ranks that keep them. Keeps references to everything that it is made
-/// of; none of it may change until what was sent has been received. float32 only. Its verbs are those of the world.
+/// A model's parameters and their moments, from the ranks of any mesh, sorted by name, so that their order is the same
+/// on every mesh. Values come from the receiver's replica; so do moments, unless they are sharded and come from the
+/// ranks that keep them. Keeps references to its arguments, which may not change until everything that was sent has
+/// been received. float32 only. Uses the verbs of the world.
 class ModelStream final : public TensorStream {
  public:
   ModelStream(ParallelState const& parallel, WholeModel const& model, ParameterSet const& parameters,

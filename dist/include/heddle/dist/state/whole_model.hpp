@@ -26,22 +26,28 @@ class WholeModel {
 
   /// The parameters [stage], each stage's in the order of their places.
   std::vector<std::vector<ParameterDescription>> const& stages() const { return stages_; }
-  /// The number of parameters, each counted once.
-  std::int64_t parameters() const { return parameters_; }
   /// The parameters' names, each once, stage after stage.
   std::vector<std::string> names() const;
-  /// The number of their elements.
-  std::int64_t elements() const { return elements_; }
+  /// The number of elements of all parameters, each counted once.
+  std::int64_t elements() const;
+  /// Calls `visit(parameter)` for each parameter once, as the first stage that holds it describes it.
+  template <class Visit>
+  void for_each_parameter(Visit const& visit) const {
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      for (ParameterDescription const& parameter : stages_[stage]) {
+        if (parameter.stages.front() == static_cast<int>(stage)) {
+          visit(parameter);
+        }
+      }
+    }
+  }
 
  private:
   explicit WholeModel(std::vector<std::vector<ParameterDescription>> stages) : stages_(std::move(stages)) {}
 
   void check() const;
-  void count();
 
   std::vector<std::vector<ParameterDescription>> stages_;
-  std::int64_t parameters_ = 0;
-  std::int64_t elements_ = 0;
 };
 
 }  // namespace heddle
