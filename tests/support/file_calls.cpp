@@ -73,9 +73,9 @@ ssize_t failing_write(void const* bytes, std::size_t count, Write const& write) 
       return write(bytes, (count + 1) / 2);
     case FaultKind::flipped_bit: {
       // Aligned as the original: O_DIRECT refuses others.
-      std::vector<unsigned char> encoder_output(count + page);
-      void* aligned = encoder_output.data();
-      std::size_t room = encoder_output.size();
+      std::vector<unsigned char> memory(count + page);
+      void* aligned = memory.data();
+      std::size_t room = memory.size();
       auto* const changed = static_cast<unsigned char*>(std::align(page, count, aligned, room));
       std::memcpy(changed, bytes, count);
       changed[count / 2] ^= 16;

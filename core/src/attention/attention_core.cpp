@@ -73,7 +73,7 @@ std::string uneven_heads(ModelConfig const& keys) {
     return keys.place(key).starts_with("--set") ? 2 : (keys.places.given(key) ? 1 : 0);
   };
   return blame("d_model") > blame("heads")
-             ? fmt::format("{} = {} is no multiple of model.heads = {}", keys.place("d_model"), keys.d_model,
+             ? fmt::format("{} = {} is not a multiple of model.heads = {}", keys.place("d_model"), keys.d_model,
                            keys.heads)
              : fmt::format("{} = {} does not divide model.d_model = {}", keys.place("heads"), keys.heads, keys.d_model);
 }

@@ -62,12 +62,12 @@ void check_linear(ModelConfig const& keys, LayerOptions const& options) {
   }
 }
 
-/// Says why such a mask cannot be used so; "" where it can.
+/// The reason why a mask cannot be used in this way; "" where it can.
 std::string mask_refusal(LayerOptions const& options, LayerUse const& use) {
   bool const prefix = options.text("mask", "") == "prefix";
   if (!use.prefixes && prefix) {
     return fmt::format(
-        "{} = \"prefix\": only a model that is a decoder alone (model.stacks = [\"decoder\"]) learns from sequences "
+        "{} = \"prefix\": only a decoder-only model (model.stacks = [\"decoder\"]) learns from sequences "
         "with prefixes; without the option the layer has its stack's usual mask",
         options.place("mask"));
   }

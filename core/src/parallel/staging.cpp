@@ -17,7 +17,7 @@ class CopyBack final : public TransferBackend {
       try {
         wait();
       } catch (std::exception const&) {
-        // The transfer failed, so nobody reads its output.
+        // The transfer failed, so its output is not read.
         done_ = true;
       }
     }

@@ -168,7 +168,7 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
                                            "number where the layer's attention has a head_dim")));
   EXPECT_THAT(
       described("[model]\nd_model = 18"),
-      ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:1: model.d_model = 18 is no multiple of model.heads = 8; "
+      ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:1: model.d_model = 18 is not a multiple of model.heads = 8; "
                                            "heads may be 1, 2, 3, 6, 9 and 18")));
   EXPECT_THAT(
       described("[model]\nd_model = 18\nheads = 4"),
@@ -193,7 +193,7 @@ TEST(Description, ErrorsOfALayerNameItsKeyAndPlace) {
   EXPECT_THAT(built({"model.decoder.layer.1-2.activation=swish"}),
               message("--set model.decoder.layer.1-2.activation=swish: model.decoder.layer.1-2.activation: no "
                       "implementation of operation 'activation' supports the function 'swish' in float64"));
-  EXPECT_THAT(built({"model.d_model=9"}), message("--set model.d_model=9: model.d_model = 9 is no multiple of "
+  EXPECT_THAT(built({"model.d_model=9"}), message("--set model.d_model=9: model.d_model = 9 is not a multiple of "
                                                   "model.heads = 2; heads may be 1, 3 and 9"));
   EXPECT_THAT(built({"model.heads=3"}),
               message("--set model.heads=3: model.heads = 3 does not divide model.d_model = 8; "

@@ -47,14 +47,14 @@ class Norm {
 
   struct Gradients {
     Tensor normalized{};  ///< flowed back to that output; empty: zero
-    Tensor sum{};         ///< likewise; not both are empty
+    Tensor sum{};         ///< flowed back to the sum; empty: zero; not both are empty
     Tensor residual;      ///< =; may be the memory of one of those
     Tensor branch{};      ///< =; empty without a branch; memory of its own
   };
   /// Parameter gradients +=.
   void backward(LayerContext& context, Activations const& activations, Gradients const& gradients) const;
-  /// To be called once after backward where the norm is no part of a branch, for which its stack does it: the norm has
-  /// added all that it adds to its parameters' gradients.
+  /// Reports that the parameters' gradients are final. Call it once after backward, unless the norm belongs to a
+  /// branch, whose stack reports it.
   void done(LayerContext const& context) const;
 
  private:

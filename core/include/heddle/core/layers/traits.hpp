@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-/// The ways of computing a model that a layer computes rightly under. Each is declared, never assumed of others.
+/// The ways of computing a model that a layer supports. Each is declared, none is inferred from another.
 struct LayerCapabilities {
   bool tensor = true;    ///< parallel.tensor > 1
   bool sequence = true;  ///< parallel.sequence_parallel
@@ -55,8 +55,8 @@ struct LayerTraits {
   bool takes_positions = false;
   /// The sublayer is attention, which recompute = "attention" computes again in the backward pass.
   bool attends = false;
-  /// Of a forward pass on all ranks together, by the cost functions of the operations that it calls. Not given: two
-  /// products with a parameter of [d_model, d_ff].
+  /// The cost of a forward pass on all ranks together, by the cost functions of the operations that it calls. Not
+  /// given: two products with a parameter of [d_model, d_ff].
   std::function<Cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load)> cost = {};
   /// Says, naming the key, why a layer with these keys and options cannot be used so although its capabilities allow
   /// it; "" where it can. Not given: it always can.
@@ -64,7 +64,7 @@ struct LayerTraits {
   std::vector<LayerTrial> trials = {};  ///< empty: one, without options
 };
 
-/// Of y = x Wᵀ with W [outputs, inputs].
+/// The cost of y = x Wᵀ with W [outputs, inputs].
 Cost linear_cost(LayerLoad const& load, std::int64_t inputs, std::int64_t outputs);
 
 /// Says that a key's value is not shared evenly by the tensor group's ranks, and which sizes of the group would do: a

@@ -11,9 +11,9 @@
 
 namespace heddle {
 
-// Small values on the host that ranks exchange: numbers, texts, plain structs. All but sending and receiving are
-// collective over the group. They are built on the communicator's tensor verbs, and keep every bit; a group of one rank
-// needs no tensors. Values must have the same meaning on every rank: no pointers.
+// Small values on the host that ranks exchange: numbers, strings, plain structs. All functions except send and receive
+// are collective over the group. They are built on the communicator's tensor verbs, and keep every bit; a group of one
+// rank needs no tensors. Values must have the same meaning on every rank: no pointers.
 
 /// bytes = those of rank `root`; every rank gives the same number.
 void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int root);
@@ -28,12 +28,12 @@ void send_bytes(Communicator const& group, std::span<std::byte const> bytes, int
 /// bytes = those that rank `from` sends.
 void receive_bytes(Communicator const& group, std::span<std::byte> bytes, int from);
 
-/// The text of rank `root`, on every rank.
+/// The string of rank `root`, on every rank.
 std::string broadcast_text(Communicator const& group, std::string text, int root = 0);
-/// Every rank's text: [rank].
+/// Every rank's string: [rank].
 std::vector<std::string> gather_texts(Communicator const& group, std::string const& own);
 
-/// values = their sums (or greatest, least) over the group, element by element; every rank gives the same number.
+/// values = their sums (or maxima, minima) over the group, element by element; every rank gives the same number.
 template <class T>
 void all_reduce_values(Communicator const& group, std::span<T> values, ReduceOp op = ReduceOp::sum) {
   if (group.size() > 1) {
@@ -89,7 +89,7 @@ std::vector<std::vector<T>> gather_lists(Communicator const& group, std::span<T 
   return lists;
 }
 
-/// The greatest of the ranks' values, on every rank.
+/// The maximum of the ranks' values, on every rank.
 template <class T>
 T max_of(Communicator const& group, T const& own) {
   auto const values = gather_values(group, own);

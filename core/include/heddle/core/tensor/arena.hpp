@@ -14,8 +14,8 @@ namespace heddle {
 /// capacity.
 class Arena {
  public:
-  /// `addresses`: on a device the block is no memory, so that it may be large; kernels that compute nothing use it to
-  /// count what they would need.
+  /// `addresses`: on a device the block is address space without memory, so that it may be large; kernels that compute
+  /// nothing use it to count the memory that they would need.
   enum class Kind : std::uint8_t { memory, addresses };
 
   Arena() : Arena(default_capacity()) {}
@@ -40,7 +40,7 @@ class Arena {
   std::size_t mark() const { return used_; }
   /// Frees everything allocated since `mark` was taken.
   void release(std::size_t mark);
-  /// The most bytes that were ever in use.
+  /// The maximum number of bytes that were in use.
   std::size_t peak() const { return peak_; }
 
  private:

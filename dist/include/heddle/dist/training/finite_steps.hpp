@@ -21,7 +21,7 @@ class FiniteSteps {
 
   /// `step` is called once or twice with the same batch. Collective as `step` is.
   Outcome run(std::function<StepResult()> const& step);
-  /// True after most_skipped batches in a row were skipped.
+  /// True after max_skipped batches in a row were skipped.
   bool too_many_skipped() const { return skipped_in_a_row_ >= max_skipped; }
 
  private:

@@ -28,7 +28,7 @@ class TrainingEngine {
     VocabularySizes vocabulary;
     DType dtype = DType::float32;      ///< of activations; parameters are float32 beside bfloat16
     WorkObserver* observer = nullptr;  ///< of passes, layers and waiting; null: none
-    /// Of a bucket of gradients, of which each rank sends every other replica its part; none:
+    /// The size of a bucket of gradients, of which each rank sends every other replica its part; none:
     /// GradientReducer::bucket_for.
     std::optional<std::int64_t> bucket_elements = std::nullopt;
   };
