@@ -93,7 +93,7 @@ Communicator run_world(Config const& config, Watch& watch, StepTimes const& time
   if (session == nullptr) {
     return Communicator::self();
   }
-  auto const backend = session->world_backend();
+  auto const backend = session->world().backend();
   return Communicator(times.measured(watch.watched(config.parallel.checked ? checked(backend) : backend)));
 }
 

@@ -6,7 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <numeric>
-#include <vector>
+#include <optional>
 
 #include "staging.hpp"
 #include "tensor/memory/system_memory.hpp"
@@ -15,8 +15,23 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, verbs> verb_names{"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-                                                         "broadcast",  "send",           "receive",    "barrier"};
+/// The names of a verb, of its form with uneven parts and of its non-blocking form.
+struct VerbNames {
+  char const *plain, *rows, *started;
+};
+constexpr std::array<VerbNames, verbs + 1> verb_names{
+    {{"all_reduce", "", "start_all_reduce"},
+     {"reduce_scatter", "reduce_scatter_rows", "start_reduce_scatter"},
+     {"all_gather", "all_gather_rows", "start_all_gather"},
+     {"all_to_all", "all_to_all_rows", ""},
+     {"broadcast", "", ""},
+     {"send", "", "send"},
+     {"receive", "", "receive"},
+     {"barrier", "", ""},
+     {"split", "", ""}}};
+
+/// The input or output of a verb that has none.
+Tensor const no_tensor;
 
 void require_contiguous(Tensor const& tensor, char const* verb) {
   if (tensor.empty() || !tensor.contiguous()) {
@@ -106,7 +121,12 @@ void copy_to_self(Tensor const& input, Tensor const& output) {
 }  // namespace
 
 std::string_view name_of(Verb verb) {
-  return verb_names[static_cast<std::size_t>(verb)];
+  return verb_names[static_cast<std::size_t>(verb)].plain;
+}
+
+char const* VerbCall::name() const {
+  VerbNames const& names = verb_names[static_cast<std::size_t>(verb)];
+  return !counts.empty() ? names.rows : starts ? names.started : names.plain;
 }
 
 bool Transfer::progress() {
@@ -132,82 +152,50 @@ Communicator Communicator::after(Execution const& execution) const {
   return same;
 }
 
-Staged Communicator::input(Tensor const& tensor) const {
-  return {tensor, Staged::Role::input, *backend_, execution_};
-}
-
-Staged Communicator::output(Tensor const& tensor) const {
-  return {tensor, Staged::Role::output, *backend_, execution_};
-}
-
-Staged Communicator::in_out(Tensor const& tensor) const {
-  return {tensor, Staged::Role::both, *backend_, execution_};
-}
-
-template <class Move>
-void Communicator::move(Tensor const& from, Tensor const& to, Move const& verb) const {
-  if (!backend_) {
-    copy_to_self(from, to);
-    return;
-  }
-  Staged const source = input(from);
-  Staged const target = output(to);
-  verb(source.tensor(), target.tensor());
-  target.copy_back();
-}
-
-void Communicator::count(Verb verb, std::int64_t bytes) const {
+Transfer Communicator::run(VerbCall const& call) const {
   if (size() > 1) {
-    Traffic& traffic = (*ledger_)[static_cast<std::size_t>(verb)];
+    Traffic& traffic = (*ledger_)[static_cast<std::size_t>(call.verb)];
     ++traffic.operations;
-    traffic.bytes += bytes;
+    traffic.bytes += call.payload().bytes();
   }
+  if (!backend_) {
+    copy_to_self(call.input, call.output);
+    return {};
+  }
+  bool const in_place = &call.input == &call.output;
+  Staged const input(call.input, in_place ? Staged::Role::both : Staged::Role::input, *backend_, execution_);
+  std::optional<Staged> separate;
+  if (!in_place) {
+    separate.emplace(call.output, Staged::Role::output, *backend_, execution_);
+  }
+  Staged const& output = in_place ? input : *separate;
+  auto transfer = backend_->run({call.verb, input.tensor(), output.tensor(), call.op, call.peer, call.tag, call.counts,
+                                 call.receive_counts, call.starts});
+  if (transfer == nullptr) {
+    output.copy_back();
+    return {};
+  }
+  return Transfer(with_copy_back(std::move(transfer), output));
 }
 
 void Communicator::all_reduce(Tensor const& tensor, ReduceOp op) const {
   require_contiguous(tensor, "all_reduce");
-  count(Verb::all_reduce, tensor.bytes());
-  if (backend_) {
-    Staged const here = in_out(tensor);
-    backend_->all_reduce(here.tensor(), op);
-    here.copy_back();
-  }
-}
-
-void Communicator::reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) const {
-  require_parts(input, output, size(), "reduce_scatter");
-  count(Verb::reduce_scatter, input.bytes());
-  move(input, output, [&](Tensor const& from, Tensor const& to) { backend_->reduce_scatter(from, to, op); });
+  run({.verb = Verb::all_reduce, .input = tensor, .output = tensor, .op = op});
 }
 
 void Communicator::all_gather(Tensor const& input, Tensor const& output) const {
   require_parts(output, input, size(), "all_gather");
-  count(Verb::all_gather, output.bytes());
-  move(input, output, [&](Tensor const& from, Tensor const& to) { backend_->all_gather(from, to); });
-}
-
-void Communicator::all_to_all(Tensor const& input, Tensor const& output) const {
-  require_parts(output, input, 1, "all_to_all");
-  if (input.size() % size() != 0) {
-    throw Error(fmt::format("all_to_all: {} elements cannot be divided among {} ranks", input.size(), size()));
-  }
-  count(Verb::all_to_all, input.bytes());
-  move(input, output, [&](Tensor const& from, Tensor const& to) { backend_->all_to_all(from, to); });
+  run({.verb = Verb::all_gather, .input = input, .output = output});
 }
 
 void Communicator::all_gather_rows(Tensor const& input, Tensor const& output, Rows rows) const {
   require_rows(output, input, rows, rank(), size(), "all_gather_rows");
-  count(Verb::all_gather, output.bytes());
-  move(input, output,
-       [&](Tensor const& from, Tensor const& to) { backend_->all_gather_uneven(from, to, elements_of(rows, from)); });
+  run({.verb = Verb::all_gather, .input = input, .output = output, .counts = elements_of(rows, input)});
 }
 
 void Communicator::reduce_scatter_rows(Tensor const& input, Tensor const& output, Rows rows) const {
   require_rows(input, output, rows, rank(), size(), "reduce_scatter_rows");
-  count(Verb::reduce_scatter, input.bytes());
-  move(input, output, [&](Tensor const& from, Tensor const& to) {
-    backend_->reduce_scatter_uneven(from, to, elements_of(rows, from));
-  });
+  run({.verb = Verb::reduce_scatter, .input = input, .output = output, .counts = elements_of(rows, input)});
 }
 
 void Communicator::all_to_all_rows(Tensor const& input, Rows send_rows, Tensor const& output, Rows receive_rows) const {
@@ -219,97 +207,63 @@ void Communicator::all_to_all_rows(Tensor const& input, Rows send_rows, Tensor c
     throw Error(fmt::format("all_to_all_rows: rank {} sends itself {} rows and receives {}", here, send_rows[here],
                             receive_rows[here]));
   }
-  count(Verb::all_to_all, input.bytes());
-  move(input, output, [&](Tensor const& from, Tensor const& to) {
-    backend_->all_to_all_uneven(from, elements_of(send_rows, from), to, elements_of(receive_rows, from));
-  });
+  run({.verb = Verb::all_to_all,
+       .input = input,
+       .output = output,
+       .counts = elements_of(send_rows, input),
+       .receive_counts = elements_of(receive_rows, input)});
 }
 
 void Communicator::broadcast(Tensor const& tensor, int root) const {
   require_contiguous(tensor, "broadcast");
   require_rank(root, size(), "broadcast");
-  count(Verb::broadcast, tensor.bytes());
-  if (backend_) {
-    Staged const here = in_out(tensor);
-    backend_->broadcast(here.tensor(), root);
-    here.copy_back();
-  }
+  run({.verb = Verb::broadcast, .input = tensor, .output = tensor, .peer = root});
 }
 
 void Communicator::send(Tensor const& tensor, int destination, int tag) const {
   start_send(tensor, destination, tag).wait();
 }
 
-void Communicator::begin_receive(Tensor const& tensor, int source) const {
-  require_contiguous(tensor, "receive");
-  require_rank(source, size(), "receive");
-  if (!backend_) {
-    throw Error("receive: a communicator of one rank has nobody to receive from");
-  }
-  count(Verb::receive, tensor.bytes());
-}
-
 void Communicator::receive(Tensor const& tensor, int source, int tag) const {
-  begin_receive(tensor, source);
-  Staged const here = output(tensor);
-  backend_->receive(here.tensor(), source, tag);
-  here.copy_back();
+  message({.verb = Verb::receive, .input = no_tensor, .output = tensor, .peer = source, .tag = tag});
 }
 
 void Communicator::barrier() const {
-  count(Verb::barrier, 0);
-  if (backend_) {
-    backend_->barrier();
-  }
+  run({.verb = Verb::barrier, .input = no_tensor, .output = no_tensor});
 }
 
 Transfer Communicator::start_send(Tensor const& tensor, int destination, int tag) const {
-  require_contiguous(tensor, "send");
-  require_rank(destination, size(), "send");
-  if (!backend_) {
-    throw Error("send: a communicator of one rank has nobody to send to");
-  }
-  count(Verb::send, tensor.bytes());
-  return Transfer(backend_->start_send(input(tensor).tensor(), destination, tag));
+  return message(
+      {.verb = Verb::send, .input = tensor, .output = no_tensor, .peer = destination, .tag = tag, .starts = true});
 }
 
 Transfer Communicator::start_receive(Tensor const& tensor, int source, int tag) const {
-  begin_receive(tensor, source);
-  Staged const here = output(tensor);
-  return Transfer(with_copy_back(backend_->start_receive(here.tensor(), source, tag), here));
+  return message(
+      {.verb = Verb::receive, .input = no_tensor, .output = tensor, .peer = source, .tag = tag, .starts = true});
+}
+
+Transfer Communicator::message(VerbCall const& call) const {
+  require_contiguous(call.payload(), call.name());
+  require_rank(call.peer, size(), call.name());
+  if (!backend_) {
+    throw Error(fmt::format("{}: a communicator of one rank has no other rank", call.name()));
+  }
+  return run(call);
 }
 
 Transfer Communicator::start_all_gather(Tensor const& input, Tensor const& output) const {
   require_parts(output, input, size(), "all_gather");
-  count(Verb::all_gather, output.bytes());
-  if (!backend_) {
-    copy_to_self(input, output);
-    return {};
-  }
-  Staged const target = this->output(output);
-  return Transfer(with_copy_back(backend_->start_all_gather(this->input(input).tensor(), target.tensor()), target));
+  return run({.verb = Verb::all_gather, .input = input, .output = output, .starts = true});
 }
 
 Transfer Communicator::start_all_reduce(Tensor const& tensor, ReduceOp op) const {
   require_contiguous(tensor, "all_reduce");
-  count(Verb::all_reduce, tensor.bytes());
-  if (!backend_) {
-    return {};
-  }
-  Staged const here = in_out(tensor);
-  return Transfer(with_copy_back(backend_->start_all_reduce(here.tensor(), op), here));
+  return run({.verb = Verb::all_reduce, .input = tensor, .output = tensor, .op = op, .starts = true});
 }
 
 Transfer Communicator::start_reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) const {
   require_parts(input, output, size(), "reduce_scatter");
-  count(Verb::reduce_scatter, input.bytes());
-  if (!backend_) {
-    copy_to_self(input, output);
-    return {};
-  }
-  Staged const target = this->output(output);
-  return Transfer(
-      with_copy_back(backend_->start_reduce_scatter(this->input(input).tensor(), target.tensor(), op), target));
+  return run({.verb = Verb::reduce_scatter, .input = input, .output = output, .op = op, .starts = true});
 }
 
 Communicator Communicator::split(int color, int key, std::string const& name) const {

@@ -27,4 +27,22 @@ bool mpi_is_running() noexcept {
   return MPI_Initialized(&started) == MPI_SUCCESS && MPI_Finalized(&ended) == MPI_SUCCESS && started != 0 && ended == 0;
 }
 
+MPI_Datatype mpi_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return MPI_FLOAT;
+    case DType::bfloat16:
+      return MPI_UINT16_T;
+    case DType::int32:
+      return MPI_INT32_T;
+    case DType::float64:
+      return MPI_DOUBLE;
+  }
+  return MPI_DATATYPE_NULL;
+}
+
+std::byte* address(Tensor const& tensor, std::int64_t element) {
+  return static_cast<std::byte*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
+}
+
 }  // namespace heddle

@@ -16,12 +16,6 @@ namespace heddle {
 
 namespace {
 
-void require_tag(int tag, char const* verb) {
-  if (tag >= reserved_tag) {
-    throw Error(fmt::format("{}: tag {} is not below {}", verb, tag, reserved_tag));
-  }
-}
-
 /// At least 32767 by the standard; the world communicator has the attribute.
 int largest_tag(MPI_Comm world) {
   int* value = nullptr;
@@ -30,12 +24,29 @@ int largest_tag(MPI_Comm world) {
   return found != 0 ? *value : 32767;
 }
 
-void copy_elements(Tensor const& from, std::int64_t from_element, Tensor const& to, std::int64_t to_element,
-                   std::int64_t count) {
-  std::byte* const source = address(from, from_element);
-  std::byte* const target = address(to, to_element);
+MPI_Op mpi_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return MPI_SUM;
+    case ReduceOp::max:
+      return MPI_MAX;
+    case ReduceOp::min:
+      return MPI_MIN;
+  }
+  return MPI_OP_NULL;
+}
+
+/// A rank's part of the elements of a tensor.
+struct Part {
+  Tensor const& tensor;
+  std::int64_t begin;
+};
+
+void copy_elements(Part const& from, Part const& to, std::int64_t count) {
+  std::byte* const source = address(from.tensor, from.begin);
+  std::byte* const target = address(to.tensor, to.begin);
   if (source != target && count > 0) {
-    std::memcpy(target, source, static_cast<std::size_t>(count) * size_of(from.dtype()));
+    std::memcpy(target, source, static_cast<std::size_t>(count) * size_of(from.tensor.dtype()));
   }
 }
 
@@ -43,7 +54,15 @@ void copy_elements(Tensor const& from, std::int64_t from_element, Tensor const& 
 template <class Number>
 using OfRanks = boost::container::small_vector<Number, 32>;
 
-OfRanks<std::int64_t> offsets_of(CommunicatorBackend::Counts counts) {
+/// The elements of each rank's part of `whole`.
+OfRanks<std::int64_t> counts_of(VerbCall::Counts uneven, Tensor const& whole, int ranks) {
+  if (!uneven.empty()) {
+    return OfRanks<std::int64_t>(uneven.begin(), uneven.end());
+  }
+  return OfRanks<std::int64_t>(static_cast<std::size_t>(ranks), whole.size() / ranks);
+}
+
+OfRanks<std::int64_t> offsets_of(VerbCall::Counts counts) {
   OfRanks<std::int64_t> offsets(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::int64_t{0});
   return offsets;
@@ -55,6 +74,11 @@ OfRanks<int> narrow(std::span<std::int64_t const> numbers) {
     result.push_back(static_cast<int>(number));
   }
   return result;
+}
+
+/// MPI's send buffer of a gather: the input, or the mark that it is already in place.
+void const* gather_source(VerbCall const& call, std::int64_t own_begin) {
+  return call.input.raw() == address(call.output, own_begin) && call.input.size() > 0 ? MPI_IN_PLACE : call.input.raw();
 }
 
 }  // namespace
@@ -83,241 +107,177 @@ MpiCommunicator::~MpiCommunicator() {
   }
 }
 
-RankOrderReduction::Channel MpiCommunicator::next_channel(std::int64_t elements_per_call) {
+std::unique_ptr<TransferBackend> MpiCommunicator::run(VerbCall const& call) {
+  switch (call.verb) {
+    case Verb::all_reduce:
+      return all_reduce(call);
+    case Verb::reduce_scatter:
+      return reduce_scatter(call);
+    case Verb::all_gather:
+      return all_gather(call);
+    case Verb::all_to_all:
+      all_to_all(call);
+      break;
+    case Verb::broadcast:
+      for_each_piece(call.input.size(), rules_.elements_per_call, [&](std::int64_t begin, int count) {
+        check_mpi(MPI_Bcast(address(call.input, begin), count, mpi_type(call.input.dtype()), call.peer, handle_),
+                  call.name());
+      });
+      break;
+    case Verb::send:
+    case Verb::receive:
+      return message(call);
+    case Verb::barrier:
+      check_mpi(MPI_Barrier(handle_), call.name());
+      break;
+    case Verb::split:
+      break;  // a call of its own
+  }
+  return nullptr;
+}
+
+std::unique_ptr<MpiTransfer> MpiCommunicator::transfer(VerbCall const& call) const {
+  return std::make_unique<MpiTransfer>(shared_from_this(), call.name(), MpiTransfer::Kept{call.input, call.output});
+}
+
+MpiCommunicator::Pending MpiCommunicator::reduce_in_rank_order(RankOrderReduction::Call call, bool starts) {
   // Reductions are started in the same order on every rank, and far fewer than these tags are in flight at once.
   int const tag = reserved_tag + 1 + 2 * (reductions_++ % reduction_tags);
-  return {shared_from_this(), handle_, rank_, tag, elements_per_call, buffers_};
-}
-
-void MpiCommunicator::reduce_in_rank_order(RankOrderReduction::Call call) {
-  RankOrderReduction(next_channel(rules_.elements_per_call), std::move(call)).wait();
-}
-
-std::vector<std::int64_t> MpiCommunicator::shares(std::int64_t elements) const {
-  std::vector<std::int64_t> counts;
-  for (int rank = 0; rank < size_; ++rank) {
-    counts.push_back(share(elements, rank, size_).count());
+  RankOrderReduction::Channel channel{shared_from_this(),
+                                      handle_,
+                                      rank_,
+                                      tag,
+                                      starts ? rules_.elements_while_computing : rules_.elements_per_call,
+                                      buffers_};
+  auto reduction = std::make_unique<RankOrderReduction>(std::move(channel), std::move(call));
+  if (starts) {
+    return reduction;
   }
-  return counts;
+  reduction->wait();
+  return nullptr;
 }
 
-RankOrderReduction::Call MpiCommunicator::all_reduce_call(Tensor const& tensor, ReduceOp op) const {
-  Tensor const flat = tensor.reshaped({tensor.size()});
-  IndexRange const own = share(tensor.size(), rank_, size_);
-  return {"all_reduce", flat, flat.rows(own.begin, own.count()), shares(tensor.size()), op, true};
-}
-
-std::unique_ptr<TransferBackend> MpiCommunicator::start_all_reduce(Tensor const& tensor, ReduceOp op) {
-  return std::make_unique<RankOrderReduction>(next_channel(rules_.elements_while_computing),
-                                              all_reduce_call(tensor, op));
-}
-
-std::unique_ptr<TransferBackend> MpiCommunicator::start_reduce_scatter(Tensor const& input, Tensor const& output,
-                                                                       ReduceOp op) {
-  return std::make_unique<RankOrderReduction>(
-      next_channel(rules_.elements_while_computing),
-      RankOrderReduction::Call{"reduce_scatter", input, output, shares(input.size()), op, false});
-}
-
-MPI_Op MpiCommunicator::operation(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return MPI_SUM;
-    case ReduceOp::max:
-      return MPI_MAX;
-    case ReduceOp::min:
-      return MPI_MIN;
-  }
-  return MPI_OP_NULL;
-}
-
-std::unique_ptr<MpiTransfer> MpiCommunicator::transfer(char const* verb, MpiTransfer::Kept kept) const {
-  return std::make_unique<MpiTransfer>(shared_from_this(), verb, std::move(kept));
-}
-
-void MpiCommunicator::all_reduce(Tensor const& tensor, ReduceOp op) {
-  if (tensor.dtype() == DType::bfloat16) {
-    return reduce_in_rank_order(all_reduce_call(tensor, op));
-  }
-  for (auto const [begin, count] : pieces(tensor.size(), rules_.elements_per_call)) {
-    check_mpi(
-        MPI_Allreduce(MPI_IN_PLACE, address(tensor, begin), count, mpi_type(tensor.dtype()), operation(op), handle_),
-        "all_reduce");
-  }
-}
-
-void MpiCommunicator::reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) {
-  if (input.dtype() == DType::bfloat16) {
-    return reduce_in_rank_order({"reduce_scatter", input, output, shares(input.size()), op, false});
-  }
-  if (input.size() > rules_.elements_per_call) {
-    std::vector<std::int64_t> const counts(static_cast<std::size_t>(size_), output.size());
-    reduce_in_pieces(input, output, counts, operation(op));
-    return;
-  }
-  check_mpi(MPI_Reduce_scatter_block(input.raw(), output.raw(), static_cast<int>(output.size()),
-                                     mpi_type(input.dtype()), operation(op), handle_),
-            "reduce_scatter");
-}
-
-void MpiCommunicator::reduce_scatter_uneven(Tensor const& input, Tensor const& output, Counts counts) {
-  if (input.dtype() == DType::bfloat16) {
-    return reduce_in_rank_order(
-        {"reduce_scatter_rows", input, output, {counts.begin(), counts.end()}, ReduceOp::sum, false});
-  }
-  if (input.size() > rules_.elements_per_call) {
-    reduce_in_pieces(input, output, counts, MPI_SUM);
-    return;
-  }
-  check_mpi(
-      MPI_Reduce_scatter(input.raw(), output.raw(), narrow(counts).data(), mpi_type(input.dtype()), MPI_SUM, handle_),
-      "reduce_scatter_rows");
-}
-
-void MpiCommunicator::reduce_in_pieces(Tensor const& input, Tensor const& output, Counts counts, MPI_Op op) const {
-  auto const offsets = offsets_of(counts);
-  for (int part = 0; part < size_; ++part) {
-    auto const slot = static_cast<std::size_t>(part);
-    for (auto const [begin, count] : pieces(counts[slot], rules_.elements_per_call)) {
-      void* const result = part == rank_ ? address(output, begin) : nullptr;
-      check_mpi(
-          MPI_Reduce(address(input, offsets[slot] + begin), result, count, mpi_type(input.dtype()), op, part, handle_),
-          "reduce_scatter");
+MpiCommunicator::Pending MpiCommunicator::all_reduce(VerbCall const& call) {
+  Tensor const& tensor = call.input;
+  if (call.starts || tensor.dtype() == DType::bfloat16) {
+    Tensor const flat = tensor.reshaped({tensor.size()});
+    std::vector<std::int64_t> counts;
+    for (int rank = 0; rank < size_; ++rank) {
+      counts.push_back(share(tensor.size(), rank, size_).count());
     }
+    IndexRange const own = share(tensor.size(), rank_, size_);
+    return reduce_in_rank_order(
+        {call.name(), flat, flat.rows(own.begin, own.count()), std::move(counts), call.op, true}, call.starts);
   }
+  for_each_piece(tensor.size(), rules_.elements_per_call, [&](std::int64_t begin, int count) {
+    check_mpi(
+        MPI_Allreduce(MPI_IN_PLACE, address(tensor, begin), count, mpi_type(tensor.dtype()), mpi_op(call.op), handle_),
+        call.name());
+  });
+  return nullptr;
 }
 
-void const* MpiCommunicator::gather_source(Tensor const& input, Tensor const& output, std::int64_t own_begin) const {
-  return input.raw() == address(output, own_begin) && input.size() > 0 ? MPI_IN_PLACE : input.raw();
+MpiCommunicator::Pending MpiCommunicator::reduce_scatter(VerbCall const& call) {
+  Tensor const& input = call.input;
+  Tensor const& output = call.output;
+  auto const counts = counts_of(call.counts, input, size_);
+  if (call.starts || input.dtype() == DType::bfloat16) {
+    return reduce_in_rank_order({call.name(), input, output, {counts.begin(), counts.end()}, call.op, false},
+                                call.starts);
+  }
+  MPI_Datatype const type = mpi_type(input.dtype());
+  MPI_Op const op = mpi_op(call.op);
+  if (input.size() > rules_.elements_per_call) {
+    auto const offsets = offsets_of(counts);
+    for (int part = 0; part < size_; ++part) {
+      auto const slot = static_cast<std::size_t>(part);
+      for_each_piece(counts[slot], rules_.elements_per_call, [&](std::int64_t begin, int count) {
+        void* const result = part == rank_ ? address(output, begin) : nullptr;
+        check_mpi(MPI_Reduce(address(input, offsets[slot] + begin), result, count, type, op, part, handle_),
+                  call.name());
+      });
+    }
+  } else {
+    check_mpi(MPI_Reduce_scatter(input.raw(), output.raw(), narrow(counts).data(), type, op, handle_), call.name());
+  }
+  return nullptr;
 }
 
-void MpiCommunicator::all_gather(Tensor const& input, Tensor const& output) {
-  if (output.size() > rules_.elements_per_call) {
-    std::vector<std::int64_t> const counts(static_cast<std::size_t>(size_), input.size());
-    gather_in_pieces(input, output, counts);
-    return;
-  }
+MpiCommunicator::Pending MpiCommunicator::all_gather(VerbCall const& call) const {
+  Tensor const& input = call.input;
+  Tensor const& output = call.output;
+  auto started = call.starts ? transfer(call) : nullptr;
   MPI_Datatype const type = mpi_type(input.dtype());
   int const count = static_cast<int>(input.size());
-  check_mpi(MPI_Allgather(gather_source(input, output, rank_ * input.size()), count, type, output.raw(), count, type,
-                          handle_),
-            "all_gather");
-}
-
-void MpiCommunicator::all_gather_uneven(Tensor const& input, Tensor const& output, Counts counts) {
   if (output.size() > rules_.elements_per_call) {
-    gather_in_pieces(input, output, counts);
-    return;
+    gather_in_pieces(call, started.get());
+  } else if (!call.counts.empty()) {
+    auto const offsets = offsets_of(call.counts);
+    void const* const source = gather_source(call, offsets[static_cast<std::size_t>(rank_)]);
+    check_mpi(MPI_Allgatherv(source, count, type, output.raw(), narrow(call.counts).data(), narrow(offsets).data(),
+                             type, handle_),
+              call.name());
+  } else {
+    void const* const source = gather_source(call, rank_ * input.size());
+    check_mpi(started ? MPI_Iallgather(source, count, type, output.raw(), count, type, handle_, started->add_request())
+                      : MPI_Allgather(source, count, type, output.raw(), count, type, handle_),
+              call.name());
   }
-  MPI_Datatype const type = mpi_type(input.dtype());
-  auto const offsets = offsets_of(counts);
-  void const* const source = gather_source(input, output, offsets[static_cast<std::size_t>(rank_)]);
-  check_mpi(MPI_Allgatherv(source, static_cast<int>(input.size()), type, output.raw(), narrow(counts).data(),
-                           narrow(offsets).data(), type, handle_),
-            "all_gather_rows");
+  return started;
 }
 
-void MpiCommunicator::gather_in_pieces(Tensor const& input, Tensor const& output, Counts counts) const {
+void MpiCommunicator::gather_in_pieces(VerbCall const& call, MpiTransfer* started) const {
+  auto const counts = counts_of(call.counts, call.output, size_);
   auto const offsets = offsets_of(counts);
-  copy_elements(input, 0, output, offsets[static_cast<std::size_t>(rank_)], input.size());
+  MPI_Datatype const type = mpi_type(call.output.dtype());
+  copy_elements({call.input, 0}, {call.output, offsets[static_cast<std::size_t>(rank_)]}, call.input.size());
   for (int part = 0; part < size_; ++part) {
     auto const slot = static_cast<std::size_t>(part);
-    for (auto const [begin, count] : pieces(counts[slot], rules_.elements_per_call)) {
-      check_mpi(MPI_Bcast(address(output, offsets[slot] + begin), count, mpi_type(input.dtype()), part, handle_),
-                "all_gather");
-    }
+    for_each_piece(counts[slot], rules_.elements_per_call, [&](std::int64_t begin, int count) {
+      std::byte* const piece = address(call.output, offsets[slot] + begin);
+      check_mpi(started != nullptr ? MPI_Ibcast(piece, count, type, part, handle_, started->add_request())
+                                   : MPI_Bcast(piece, count, type, part, handle_),
+                call.name());
+    });
   }
 }
 
-std::unique_ptr<TransferBackend> MpiCommunicator::start_all_gather(Tensor const& input, Tensor const& output) {
-  auto result = transfer("all_gather", {input, output});
-  MPI_Datatype const type = mpi_type(input.dtype());
-  if (output.size() <= rules_.elements_per_call) {
-    int const count = static_cast<int>(input.size());
-    check_mpi(MPI_Iallgather(gather_source(input, output, rank_ * input.size()), count, type, output.raw(), count, type,
-                             handle_, result->add_request()),
-              "all_gather");
-    return result;
+void MpiCommunicator::all_to_all(VerbCall const& call) const {
+  Tensor const& input = call.input;
+  Tensor const& output = call.output;
+  auto const send_offsets = offsets_of(call.counts);
+  auto const receive_offsets = offsets_of(call.receive_counts);
+  auto const slot = [](int rank) { return static_cast<std::size_t>(rank); };
+  // One message for each pair, because a rank cannot know whether another's counts fit MPI_Alltoallv's ints.
+  auto const messages = transfer(call);
+  messages->exchange(
+      {handle_, rank_, size_, reserved_tag, input.dtype(), rules_.elements_per_call, true},
+      [&](int rank) {
+        return MessageBlock{address(output, receive_offsets[slot(rank)]), call.receive_counts[slot(rank)]};
+      },
+      [&](int rank) {
+        return MessageBlock{address(input, send_offsets[slot(rank)]), call.counts[slot(rank)]};
+      });
+  copy_elements({input, send_offsets[slot(rank_)]}, {output, receive_offsets[slot(rank_)]}, call.counts[slot(rank_)]);
+  messages->wait();
+}
+
+MpiCommunicator::Pending MpiCommunicator::message(VerbCall const& call) const {
+  if (call.tag >= reserved_tag) {
+    throw Error(fmt::format("{}: tag {} is not below {}", call.name(), call.tag, reserved_tag));
   }
-  copy_elements(input, 0, output, rank_ * input.size(), input.size());
-  for (int part = 0; part < size_; ++part) {
-    for (auto const [begin, count] : pieces(input.size(), rules_.elements_per_call)) {
-      check_mpi(
-          MPI_Ibcast(address(output, part * input.size() + begin), count, type, part, handle_, result->add_request()),
-          "all_gather");
-    }
+  MessagePeer const peer{handle_, call.peer, call.tag};
+  auto message = transfer(call);
+  if (call.verb == Verb::send) {
+    message->send_message(call.input, peer, rules_);
+    return message;
   }
-  return result;
-}
-
-void MpiCommunicator::all_to_all(Tensor const& input, Tensor const& output) {
-  std::int64_t const part = input.size() / size_;
-  if (input.size() > rules_.elements_per_call) {
-    std::vector<std::int64_t> const counts(static_cast<std::size_t>(size_), part);
-    all_to_all_uneven(input, counts, output, counts);
-    return;
+  message->receive_message(call.output, peer, rules_, call.starts);
+  if (call.starts) {
+    return message;
   }
-  MPI_Datatype const type = mpi_type(input.dtype());
-  int const count = static_cast<int>(part);
-  check_mpi(MPI_Alltoall(input.raw(), count, type, output.raw(), count, type, handle_), "all_to_all");
-}
-
-/// One message for each pair, because a rank cannot know whether another's counts fit MPI_Alltoallv's ints.
-void MpiCommunicator::all_to_all_uneven(Tensor const& input, Counts send_counts, Tensor const& output,
-                                        Counts receive_counts) {
-  auto const send_offsets = offsets_of(send_counts);
-  auto const receive_offsets = offsets_of(receive_counts);
-  auto const exchange = transfer("all_to_all", {input, output});
-  for (int step = 1; step < size_; ++step) {
-    int const source = (rank_ - step + size_) % size_;
-    auto const slot = static_cast<std::size_t>(source);
-    for (auto const [begin, count] : message_pieces(receive_counts[slot], rules_.elements_per_call)) {
-      exchange->receive_piece(address(output, receive_offsets[slot] + begin), count, output.dtype(),
-                              {handle_, source, reserved_tag});
-    }
-  }
-  for (int step = 1; step < size_; ++step) {
-    int const destination = (rank_ + step) % size_;
-    auto const slot = static_cast<std::size_t>(destination);
-    for (auto const [begin, count] : message_pieces(send_counts[slot], rules_.elements_per_call)) {
-      exchange->send_piece(address(input, send_offsets[slot] + begin), count, input.dtype(),
-                           {handle_, destination, reserved_tag});
-    }
-  }
-  auto const own = static_cast<std::size_t>(rank_);
-  copy_elements(input, send_offsets[own], output, receive_offsets[own], send_counts[own]);
-  exchange->wait();
-}
-
-void MpiCommunicator::broadcast(Tensor const& tensor, int root) {
-  for (auto const [begin, count] : pieces(tensor.size(), rules_.elements_per_call)) {
-    check_mpi(MPI_Bcast(address(tensor, begin), count, mpi_type(tensor.dtype()), root, handle_), "broadcast");
-  }
-}
-
-void MpiCommunicator::barrier() {
-  check_mpi(MPI_Barrier(handle_), "barrier");
-}
-
-std::unique_ptr<TransferBackend> MpiCommunicator::start_send(Tensor const& tensor, int destination, int tag) {
-  require_tag(tag, "send");
-  auto result = transfer("send", {tensor});
-  result->send_message(tensor, {handle_, destination, tag}, rules_);
-  return result;
-}
-
-std::unique_ptr<TransferBackend> MpiCommunicator::start_receive(Tensor const& tensor, int source, int tag) {
-  require_tag(tag, "receive");
-  auto result = transfer("receive", {tensor});
-  result->receive_message(tensor, {handle_, source, tag}, rules_, true);
-  return result;
-}
-
-void MpiCommunicator::receive(Tensor const& tensor, int source, int tag) {
-  require_tag(tag, "receive");
-  auto const here = transfer("receive", {tensor});
-  here->receive_message(tensor, {handle_, source, tag}, rules_, false);
-  here->wait();
+  message->wait();
+  return nullptr;
 }
 
 std::shared_ptr<CommunicatorBackend> MpiCommunicator::split(int color, int key, std::string const& /*name*/) {

@@ -26,39 +26,24 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void all_reduce(Tensor const& tensor, ReduceOp op) override;
-  void reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) override;
-  void reduce_scatter_uneven(Tensor const& input, Tensor const& output, Counts counts) override;
-  void all_gather(Tensor const& input, Tensor const& output) override;
-  void all_gather_uneven(Tensor const& input, Tensor const& output, Counts counts) override;
-  void all_to_all(Tensor const& input, Tensor const& output) override;
-  void all_to_all_uneven(Tensor const& input, Counts send_counts, Tensor const& output, Counts receive_counts) override;
-  void broadcast(Tensor const& tensor, int root) override;
-  void receive(Tensor const& tensor, int source, int tag) override;
-  void barrier() override;
-  std::unique_ptr<TransferBackend> start_send(Tensor const& tensor, int destination, int tag) override;
-  std::unique_ptr<TransferBackend> start_receive(Tensor const& tensor, int source, int tag) override;
-  std::unique_ptr<TransferBackend> start_all_gather(Tensor const& input, Tensor const& output) override;
-  std::unique_ptr<TransferBackend> start_all_reduce(Tensor const& tensor, ReduceOp op) override;
-  std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const& input, Tensor const& output,
-                                                        ReduceOp op) override;
+  std::unique_ptr<TransferBackend> run(VerbCall const& call) override;
   std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) override;
 
  private:
   /// Takes ownership of `handle`.
   MpiCommunicator(MPI_Comm handle, MessageRules const& rules);
 
-  /// For a reduction whose messages have at most `elements_per_call` elements.
-  RankOrderReduction::Channel next_channel(std::int64_t elements_per_call);
-  void reduce_in_rank_order(RankOrderReduction::Call call);
-  RankOrderReduction::Call all_reduce_call(Tensor const& tensor, ReduceOp op) const;
-  std::vector<std::int64_t> shares(std::int64_t elements) const;
-  static MPI_Op operation(ReduceOp op);
-  std::unique_ptr<MpiTransfer> transfer(char const* verb, MpiTransfer::Kept kept) const;
-  /// MPI's send buffer of a gather: `input`, or the mark that it is already in place.
-  void const* gather_source(Tensor const& input, Tensor const& output, std::int64_t own_begin) const;
-  void reduce_in_pieces(Tensor const& input, Tensor const& output, Counts counts, MPI_Op op) const;
-  void gather_in_pieces(Tensor const& input, Tensor const& output, Counts counts) const;
+  /// Null: the call is done.
+  using Pending = std::unique_ptr<TransferBackend>;
+
+  Pending all_reduce(VerbCall const& call);
+  Pending reduce_scatter(VerbCall const& call);
+  Pending all_gather(VerbCall const& call) const;
+  void gather_in_pieces(VerbCall const& call, MpiTransfer* started) const;
+  void all_to_all(VerbCall const& call) const;
+  Pending message(VerbCall const& call) const;
+  Pending reduce_in_rank_order(RankOrderReduction::Call call, bool starts);
+  std::unique_ptr<MpiTransfer> transfer(VerbCall const& call) const;
 
   MPI_Comm handle_;
   int rank_ = 0;

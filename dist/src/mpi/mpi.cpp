@@ -88,7 +88,6 @@ std::string mpi_library() {
 
 struct MpiSession::State {
   MPI_Comm native_world = MPI_COMM_WORLD;
-  std::shared_ptr<CommunicatorBackend> backend = nullptr;
   Communicator world = Communicator::self();
   bool owns_mpi = false;
   int exceptions_at_start = std::uncaught_exceptions();
@@ -107,8 +106,8 @@ MpiSession::MpiSession(std::int64_t elements_per_call, std::int64_t elements_whi
     }
   }
   check_mpi(MPI_Comm_set_errhandler(state_->native_world, MPI_ERRORS_RETURN), "start");
-  state_->backend = MpiCommunicator::duplicate(state_->native_world, elements_per_call, elements_while_computing);
-  state_->world = Communicator(state_->backend);
+  state_->world =
+      Communicator(MpiCommunicator::duplicate(state_->native_world, elements_per_call, elements_while_computing));
   require_announced_ranks(state_->world.size());
 }
 
@@ -118,7 +117,6 @@ MpiSession::~MpiSession() {
     return;
   }
   state_->world = Communicator::self();
-  state_->backend = nullptr;
   if (state_->owns_mpi) {
     // While a rank waits in MPI_Finalize, an mpirun whose job fails crashes or hangs (Open MPI 4.1 with PMIx 4.2, one
     // in five on a busy machine). So no rank enters it before all can.
@@ -127,12 +125,8 @@ MpiSession::~MpiSession() {
   }
 }
 
-Communicator MpiSession::world() const {
+Communicator const& MpiSession::world() const {
   return state_->world;
-}
-
-std::shared_ptr<CommunicatorBackend> MpiSession::world_backend() const {
-  return state_->backend;
 }
 
 void MpiSession::abort(int code) const {

@@ -48,26 +48,22 @@ std::byte* RankOrderReduction::received(int rank) const {
   return static_cast<std::byte*>(buffer_.raw()) + slot * bytes;
 }
 
+MpiTransfer::Exchange RankOrderReduction::exchange(int tag) const {
+  return {channel_.handle, channel_.rank, ranks(), tag, call_.input.dtype(), channel_.elements_per_call};
+}
+
 void RankOrderReduction::start_exchange() {
-  auto exchange =
+  auto transfer =
       std::make_unique<MpiTransfer>(channel_.owner, call_.verb, MpiTransfer::Kept{call_.input, call_.output, buffer_});
-  DType const dtype = call_.input.dtype();
-  auto const width = static_cast<std::int64_t>(size_of(dtype));
-  for (int step = 1; step < ranks(); ++step) {
-    int const source = (channel_.rank + ranks() - step) % ranks();
-    for (auto const [begin, elements] : pieces(count(channel_.rank), channel_.elements_per_call)) {
-      exchange->receive_piece(received(source) + begin * width, elements, dtype,
-                              {channel_.handle, source, channel_.tag});
-    }
-  }
-  for (int step = 1; step < ranks(); ++step) {
-    int const destination = (channel_.rank + step) % ranks();
-    for (auto const [begin, elements] : pieces(count(destination), channel_.elements_per_call)) {
-      exchange->send_piece(address(call_.input, offset(destination) + begin), elements, dtype,
-                           {channel_.handle, destination, channel_.tag});
-    }
-  }
-  exchange_ = std::move(exchange);
+  transfer->exchange(
+      exchange(channel_.tag),
+      [&](int rank) {
+        return MessageBlock{received(rank), count(channel_.rank)};
+      },
+      [&](int rank) {
+        return MessageBlock{address(call_.input, offset(rank)), count(rank)};
+      });
+  exchange_ = std::move(transfer);
 }
 
 void RankOrderReduction::reduce() {
@@ -80,21 +76,14 @@ void RankOrderReduction::reduce() {
 
 void RankOrderReduction::start_gather() {
   auto gather = std::make_unique<MpiTransfer>(channel_.owner, call_.verb, MpiTransfer::Kept{call_.input, call_.output});
-  DType const dtype = call_.input.dtype();
-  for (int step = 1; step < ranks(); ++step) {
-    int const source = (channel_.rank + ranks() - step) % ranks();
-    for (auto const [begin, elements] : pieces(count(source), channel_.elements_per_call)) {
-      gather->receive_piece(address(call_.input, offset(source) + begin), elements, dtype,
-                            {channel_.handle, source, channel_.tag + 1});
-    }
-  }
-  for (int step = 1; step < ranks(); ++step) {
-    int const destination = (channel_.rank + step) % ranks();
-    for (auto const [begin, elements] : pieces(count(channel_.rank), channel_.elements_per_call)) {
-      gather->send_piece(address(call_.output, begin), elements, dtype,
-                         {channel_.handle, destination, channel_.tag + 1});
-    }
-  }
+  gather->exchange(
+      exchange(channel_.tag + 1),
+      [&](int rank) {
+        return MessageBlock{address(call_.input, offset(rank)), count(rank)};
+      },
+      [&](int) {
+        return MessageBlock{address(call_.output, 0), count(channel_.rank)};
+      });
   gather_ = std::move(gather);
 }
 

@@ -61,6 +61,8 @@ class RankOrderReduction final : public TransferBackend {
   std::int64_t offset(int rank) const { return offsets_[static_cast<std::size_t>(rank)]; }
   /// The buffer for another rank's values of this rank's elements.
   std::byte* received(int rank) const;
+  /// The exchange of elements with the other ranks.
+  MpiTransfer::Exchange exchange(int tag) const;
   void start_exchange();
   void reduce();
   void start_gather();

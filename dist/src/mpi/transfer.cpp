@@ -6,8 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "call.hpp"
-
 namespace heddle {
 
 namespace {
@@ -93,9 +91,9 @@ void MpiTransfer::send_message(Tensor const& tensor, MessagePeer const& peer, Me
   state_->header = {static_cast<std::int64_t>(tensor.dtype()), tensor.size()};
   check_mpi(MPI_Isend(&state_->header, header_words, MPI_INT64_T, peer.rank, peer.tag, peer.handle, add_request()),
             state_->verb);
-  for (auto const [begin, count] : pieces(tensor.size(), rules.elements_per_call)) {
+  for_each_piece(tensor.size(), rules.elements_per_call, [&](std::int64_t begin, int count) {
     send_piece(address(tensor, begin), count, tensor.dtype(), data_peer(peer, tensor, rules));
-  }
+  });
 }
 
 void MpiTransfer::receive_message(Tensor const& tensor, MessagePeer const& peer, MessageRules const& rules,
@@ -110,9 +108,9 @@ void MpiTransfer::receive_message(Tensor const& tensor, MessagePeer const& peer,
 
 void MpiTransfer::post_data(Tensor const& target) {
   Expected const& expected = *state_->expected;
-  for (auto const [begin, count] : pieces(target.size(), expected.rules.elements_per_call)) {
+  for_each_piece(target.size(), expected.rules.elements_per_call, [&](std::int64_t begin, int count) {
     receive_piece(address(target, begin), count, target.dtype(), data_peer(expected.peer, target, expected.rules));
-  }
+  });
 }
 
 bool MpiTransfer::progress() {

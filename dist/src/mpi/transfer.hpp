@@ -8,7 +8,7 @@
 #include <heddle/core/parallel/communicator.hpp>
 #include <memory>
 
-#include "elements.hpp"
+#include "call.hpp"
 
 namespace heddle {
 
@@ -17,6 +17,12 @@ struct MessagePeer {
   MPI_Comm handle;
   int rank;
   int tag;
+};
+
+/// Elements for or from one rank.
+struct MessageBlock {
+  std::byte* begin = nullptr;
+  std::int64_t count = 0;
 };
 
 /// Limits that are the same on both ends of a message.
@@ -59,12 +65,47 @@ class MpiTransfer final : public TransferBackend {
   /// Elements without header, between ranks that have agreed on them; a piece of another count throws.
   void send_piece(void const* begin, int count, DType dtype, MessagePeer const& peer);
   void receive_piece(void* begin, int count, DType dtype, MessagePeer const& peer);
+  /// The elements that this rank and each other one of a group send each other.
+  struct Exchange {
+    MPI_Comm handle;
+    int rank;
+    int ranks;
+    int tag;
+    DType dtype;
+    std::int64_t elements_per_call;
+    bool sends_empty = false;  ///< a block without elements is a message, too, so that a wrong count is noticed
+  };
+  /// Posts `incoming(rank)` of each other rank, then sends `outgoing(rank)` to each.
+  template <class Incoming, class Outgoing>
+  void exchange(Exchange const& group, Incoming const& incoming, Outgoing const& outgoing) {
+    for (int step = 1; step < group.ranks; ++step) {
+      int const source = (group.rank + group.ranks - step) % group.ranks;
+      for_each_message(group, incoming(source), [&](std::byte* begin, int count) {
+        receive_piece(begin, count, group.dtype, {group.handle, source, group.tag});
+      });
+    }
+    for (int step = 1; step < group.ranks; ++step) {
+      int const destination = (group.rank + step) % group.ranks;
+      for_each_message(group, outgoing(destination), [&](std::byte const* begin, int count) {
+        send_piece(begin, count, group.dtype, {group.handle, destination, group.tag});
+      });
+    }
+  }
   /// A request for MPI to fill, in a non-blocking collective.
   MPI_Request* add_request();
 
  private:
   struct State;
 
+  template <class Move>
+  static void for_each_message(Exchange const& group, MessageBlock const& block, Move const& move) {
+    auto const width = static_cast<std::int64_t>(size_of(group.dtype));
+    for_each_piece(block.count, group.elements_per_call,
+                   [&](std::int64_t begin, int count) { move(block.begin + begin * width, count); });
+    if (block.count == 0 && group.sends_empty) {
+      move(block.begin, 0);
+    }
+  }
   bool advance(bool blocking);
   void check_completed(MPI_Status const& status) const;
   void post_data(Tensor const& target);

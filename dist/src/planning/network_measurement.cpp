@@ -97,8 +97,12 @@ NetworkModel::Links measured_links(Communicator const& group) {
     return tensor.rows(part * group.rank(), part);
   };
   Call const all_reduce = [&](Tensor const& tensor, Tensor const&) { group.all_reduce(tensor); };
+  // The forms that layers use.
+  auto const equal_rows = [&](Tensor const& tensor) {
+    return std::vector<std::int64_t>(static_cast<std::size_t>(group.size()), tensor.size() / group.size());
+  };
   Call const reduce_scatter = [&](Tensor const& tensor, Tensor const& received) {
-    group.reduce_scatter(tensor, own_part(received));
+    group.reduce_scatter_rows(tensor, own_part(received), equal_rows(tensor));
   };
   links.all_reduce = measured(group, {steps, 2 * others}, all_reduce);
   links.reduce_scatter = measured(group, {steps, others}, reduce_scatter);
@@ -108,7 +112,7 @@ NetworkModel::Links measured_links(Communicator const& group) {
     group.all_gather(own_part(tensor), received);
   });
   links.all_to_all = measured(group, {ranks - 1, others}, [&](Tensor const& tensor, Tensor const& received) {
-    group.all_to_all(tensor, received);
+    group.all_to_all_rows(tensor, equal_rows(tensor), received, equal_rows(tensor));
   });
   links.reduction = measured(group, {steps, 2 * others},
                              [&](Tensor const& tensor, Tensor const&) { reduce_in_buckets(group, tensor); });

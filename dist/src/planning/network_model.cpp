@@ -101,6 +101,7 @@ double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb ver
     case Verb::receive:
       return operations * links.message.latency + bytes * links.message.seconds_per_byte;
     case Verb::barrier:
+    case Verb::split:
       return operations * collective_steps(place.ranks) * links.message.latency;
   }
   return 0;

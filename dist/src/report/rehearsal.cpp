@@ -11,12 +11,6 @@ namespace heddle {
 
 namespace {
 
-class IdleTransfer : public TransferBackend {
- public:
-  bool progress() override { return true; }
-  void wait() override {}
-};
-
 /// A group in which only this rank exists.
 class IdleBackend : public CommunicatorBackend {
  public:
@@ -25,30 +19,12 @@ class IdleBackend : public CommunicatorBackend {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   bool reads(MemorySpace) const override { return true; }  // so that nothing is staged
-  void all_reduce(Tensor const&, ReduceOp) override {}
-  void reduce_scatter(Tensor const&, Tensor const&, ReduceOp) override {}
-  void reduce_scatter_uneven(Tensor const&, Tensor const&, Counts) override {}
-  void all_gather(Tensor const&, Tensor const&) override {}
-  void all_gather_uneven(Tensor const&, Tensor const&, Counts) override {}
-  void all_to_all(Tensor const&, Tensor const&) override {}
-  void all_to_all_uneven(Tensor const&, Counts, Tensor const&, Counts) override {}
-  void broadcast(Tensor const&, int) override {}
-  void receive(Tensor const&, int, int) override {}
-  void barrier() override {}
-  std::unique_ptr<TransferBackend> start_send(Tensor const&, int, int) override { return done(); }
-  std::unique_ptr<TransferBackend> start_receive(Tensor const&, int, int) override { return done(); }
-  std::unique_ptr<TransferBackend> start_all_gather(Tensor const&, Tensor const&) override { return done(); }
-  std::unique_ptr<TransferBackend> start_all_reduce(Tensor const&, ReduceOp) override { return done(); }
-  std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const&, Tensor const&, ReduceOp) override {
-    return done();
-  }
+  std::unique_ptr<TransferBackend> run(VerbCall const&) override { return nullptr; }
   std::shared_ptr<CommunicatorBackend> split(int, int, std::string const&) override {
     throw Error("split: the other ranks of a rehearsal are not there to say their colours");
   }
 
  private:
-  static std::unique_ptr<TransferBackend> done() { return std::make_unique<IdleTransfer>(); }
-
   int rank_;
   int size_;
 };

@@ -1,7 +1,6 @@
-#include "measured_backend.hpp"
-
-#include <numeric>
 #include <utility>
+
+#include "step_times_state.hpp"
 
 namespace heddle {
 
@@ -71,37 +70,35 @@ class MeasuredTransfer final : public TransferBackend {
   bool done_ = false;
 };
 
+/// Measures how long this rank is in each verb, and waits for each transfer.
+class MeasuredBackend final : public DecoratedBackend {
+ public:
+  MeasuredBackend(std::shared_ptr<CommunicatorBackend> inner, std::shared_ptr<StepTimes::State> state, NamedGroup group)
+      : DecoratedBackend(std::move(inner), group),
+        state_(std::move(state)),
+        measured_(state_->groups.emplace_back(MeasuredGroup{std::move(group), {}})) {}
+
+ protected:
+  void before(VerbCall const& /*call*/) override { state_->enter(); }
+  void after(VerbCall const& call) noexcept override { state_->leave(measured_, MeasuredCall::of(call)); }
+  std::unique_ptr<TransferBackend> around(VerbCall const& call, std::unique_ptr<TransferBackend> transfer) override {
+    return std::make_unique<MeasuredTransfer>(std::move(transfer), state_, measured_, MeasuredCall::of(call));
+  }
+  std::shared_ptr<CommunicatorBackend> decorate(std::shared_ptr<CommunicatorBackend> part, int /*color*/,
+                                                NamedGroup group) override {
+    return std::make_shared<MeasuredBackend>(std::move(part), state_, std::move(group));
+  }
+
+ private:
+  std::shared_ptr<StepTimes::State> state_;
+  MeasuredGroup& measured_;
+};
+
 }  // namespace
 
-MeasuredBackend::MeasuredBackend(std::shared_ptr<CommunicatorBackend> inner, std::shared_ptr<StepTimes::State> state,
-                                 NamedGroup group)
-    : DecoratedBackend(std::move(inner)),
-      state_(std::move(state)),
-      group_(state_->groups.emplace_back(MeasuredGroup{std::move(group), {}})) {}
-
-void MeasuredBackend::before(VerbCall const& call) {
-  call_ = MeasuredCall::of(call);
-  element_bytes_ = static_cast<std::int64_t>(size_of(call.dtype));
-  state_->enter();
-}
-
-void MeasuredBackend::before_exchange(Counts send, Counts /*receive*/) {
-  call_.bytes = element_bytes_ * std::accumulate(send.begin(), send.end(), std::int64_t{0});
-}
-
-void MeasuredBackend::after() noexcept {
-  state_->leave(group_, call_);
-}
-
-std::unique_ptr<TransferBackend> MeasuredBackend::around(VerbCall const& call,
-                                                         std::unique_ptr<TransferBackend> transfer) {
-  return std::make_unique<MeasuredTransfer>(std::move(transfer), state_, group_, MeasuredCall::of(call));
-}
-
-std::shared_ptr<CommunicatorBackend> MeasuredBackend::decorate(std::shared_ptr<CommunicatorBackend> part, int /*color*/,
-                                                               std::string const& name) {
-  NamedGroup group = group_of(*part, group_.group.members[static_cast<std::size_t>(rank())], name);
-  return std::make_shared<MeasuredBackend>(std::move(part), state_, std::move(group));
+std::shared_ptr<CommunicatorBackend> StepTimes::measured(std::shared_ptr<CommunicatorBackend> world) const {
+  NamedGroup group = world_group(*world);
+  return std::make_shared<MeasuredBackend>(std::move(world), state_, std::move(group));
 }
 
 }  // namespace heddle

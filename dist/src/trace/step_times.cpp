@@ -3,7 +3,7 @@
 #include <heddle/dist/trace/step_times.hpp>
 #include <string_view>
 
-#include "measured_backend.hpp"
+#include "step_times_state.hpp"
 
 namespace heddle {
 
@@ -17,18 +17,15 @@ Verb verb_named(std::string_view name) {
       return static_cast<Verb>(index);
     }
   }
-  return Verb::barrier;  // a split, which waits for all, too
+  return Verb::barrier;
 }
 
 }  // namespace
 
 MeasuredCall MeasuredCall::of(VerbCall const& call) {
-  constexpr std::string_view start = "start_";
-  constexpr std::string_view rows = "_rows";
-  std::string_view name = call.name;
-  name.remove_prefix(name.starts_with(start) ? start.size() : 0);
-  name.remove_suffix(name.ends_with(rows) ? rows.size() : 0);
-  return {verb_named(name), call.elements * static_cast<std::int64_t>(size_of(call.dtype)), call.peer};
+  // A split waits for all ranks, too.
+  return {call.verb == Verb::split ? Verb::barrier : call.verb, call.payload().bytes(),
+          call.is_message() ? call.peer : -1};
 }
 
 MeasuredGroup& StepTimes::State::group_named(std::string_view name) {
@@ -75,11 +72,6 @@ void StepTimes::State::add_to_trace(TraceKind kind, MeasuredGroup const& group, 
 
 StepTimes::StepTimes(StepTrace* trace) : state_(std::make_shared<State>()) {
   state_->trace = trace;
-}
-
-std::shared_ptr<CommunicatorBackend> StepTimes::measured(std::shared_ptr<CommunicatorBackend> world) const {
-  NamedGroup group = world_group(*world);
-  return std::make_shared<MeasuredBackend>(std::move(world), state_, std::move(group));
 }
 
 StepTimes::Step::Step(StepTimes& times, std::int64_t step)

@@ -10,14 +10,25 @@
 
 namespace heddle {
 
-/// A group and the number of collectives that this rank has begun there.
+/// A group and the number of collectives that this rank has started there.
 struct WatchedGroup {
   NamedGroup group;
   std::uint64_t id = 0;  ///< the same on all members, another one for any other group
   std::atomic<std::int64_t> entered = 0;
 };
 
-/// A text of a status, cut to its space.
+/// A call of a verb in a group, as it is reported.
+struct WatchedCall {
+  WatchedGroup const* group = nullptr;
+  char const* name = "";      ///< a literal
+  std::int64_t sequence = 0;  ///< of the group's collectives; of messages, of this rank's messages there
+  std::int64_t elements = 0;
+  int peer = -1;  ///< of a message: the other rank in the world
+
+  bool operator==(WatchedCall const&) const = default;
+};
+
+/// A string of a status, cut to its space.
 using StatusText = std::array<char, 24>;
 
 /// One rank's state, as it is sent to other ranks.
@@ -37,16 +48,16 @@ struct RankStatus {
   StatusText verb{};
   StatusText group_name{};
   std::uint64_t group = 0;
-  std::int64_t sequence = 0;  ///< of the group's collectives; of messages, of this rank's messages there
+  std::int64_t sequence = 0;  ///< this and the next two: see WatchedCall
   std::int64_t elements = 0;
-  int peer = -1;    ///< of a message: the other rank in the world
+  int peer = -1;
   int members = 0;  ///< of the group; listed below if they are not too many
   std::array<int, max_members> member{};
   int groups = 0;
   std::array<Entered, max_groups> entered{};
 };
 
-/// A rank's present verb and phase in atomics: one thread writes, the watch's thread reads a consistent copy.
+/// A rank's present verb and phase: one thread writes, the watch's thread reads.
 class Activity {
  public:
   Activity() = default;
@@ -55,10 +66,10 @@ class Activity {
 
   // The working thread's part.
   WatchedGroup& add_group(NamedGroup group, std::uint64_t id);
-  void enter(WatchedGroup const& group, VerbCall const& call, std::int64_t sequence);
+  void enter(WatchedCall const& call) { set(call, true); }
   void leave();
-  /// A verb was found unfinished: no event, but whoever does nothing else waits in it.
-  void poll(WatchedGroup const& group, VerbCall const& call, std::int64_t sequence);
+  /// A transfer was found unfinished: no event, but a rank that does nothing else waits in it.
+  void poll(WatchedCall const& call);
   /// `name` is a literal.
   void set_phase(char const* name, std::int64_t step, bool finishes);
   void beat() { events_.store(events_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
@@ -68,31 +79,27 @@ class Activity {
   std::uint64_t events() const { return events_.load(std::memory_order_acquire); }
   /// A number that grows with each poll.
   std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
-  /// Everything but idle_seconds; who polls does not wait here.
+  /// Everything but idle_seconds; a rank that polls does not wait here.
   RankStatus status() const;
 
  private:
-  template <class Write>
-  void write(Write const& fields);
-  void write_verb(bool waits, WatchedGroup const& group, VerbCall const& call, std::int64_t sequence);
+  void set(WatchedCall const& call, bool waits);
 
-  // Odd while fields are written. Every store is a release and every load an acquire, so that a reader that sees a new
-  // field also sees the version change.
-  std::atomic<std::uint64_t> version_ = 0;
   std::atomic<std::uint64_t> events_ = 0;
   std::atomic<std::uint64_t> polls_ = 0;
-  std::atomic<char const*> phase_ = "starting";
-  std::atomic<std::int64_t> step_ = 0;
-  std::atomic<bool> finishes_ = false;
-  std::atomic<bool> waits_ = false;
-  std::atomic<char const*> verb_ = "";
-  std::atomic<WatchedGroup const*> group_ = nullptr;
-  std::atomic<std::int64_t> sequence_ = 0;
-  std::atomic<std::int64_t> elements_ = 0;
-  std::atomic<int> peer_ = -1;
 
-  mutable std::mutex adding_;  ///< of groups, which is rare
+  mutable std::mutex mutex_;  ///< of all below: locked by the working thread to write, by others to read
+  char const* phase_ = "starting";
+  std::int64_t step_ = 0;
+  bool finishes_ = false;
+  bool waits_ = false;
+  WatchedCall call_;
   std::deque<WatchedGroup> groups_;
 };
+
+/// The backend of a world, and of groups that are split off it, that reports to `activity` in which verb this rank is,
+/// while it is there.
+std::shared_ptr<CommunicatorBackend> watched_backend(std::shared_ptr<CommunicatorBackend> world,
+                                                     std::shared_ptr<Activity> activity);
 
 }  // namespace heddle

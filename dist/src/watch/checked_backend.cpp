@@ -1,5 +1,3 @@
-#include "checked_backend.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,9 +5,13 @@
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/dist/watch/watch.hpp>
 #include <map>
+#include <span>
 #include <string_view>
 #include <vector>
+
+#include "decorated_backend.hpp"
 
 namespace heddle {
 
@@ -27,19 +29,32 @@ struct Header {
   bool operator==(Header const&) const = default;
   auto operator<=>(Header const&) const = default;
 };
-constexpr std::int64_t header_words = sizeof(Header) / sizeof(std::int32_t);
 
 Header header_of(VerbCall const& call, std::int64_t sequence) {
+  bool const reduces = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;
   Header header{.sequence = sequence,
-                .elements = call.elements,
-                .dtype = static_cast<std::int64_t>(call.dtype),
-                .detail = call.detail};
-  for (std::int64_t const count : call.counts) {
+                .elements = common_elements(call),
+                .dtype = static_cast<std::int64_t>(call.payload().dtype()),
+                .detail = reduces ? static_cast<int>(call.op) : call.peer};
+  for (std::int64_t const count : call.verb == Verb::all_to_all ? VerbCall::Counts() : call.counts) {
     header.counts = header.counts * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(count) + 1;
   }
-  std::string_view const name = call.name;
+  std::string_view const name = call.name();
   std::copy_n(name.begin(), std::min(name.size(), header.verb.size() - 1), header.verb.begin());
   return header;
+}
+
+/// Every rank's `own`, rank after rank.
+template <class T>
+std::vector<T> gathered(CommunicatorBackend& group, std::span<T const> own) {
+  constexpr std::int64_t words = sizeof(T) / sizeof(std::int32_t);
+  Tensor const mine = Tensor::allocate_on_host(DType::int32, {std::ssize(own) * words});
+  Tensor const all = Tensor::allocate_on_host(DType::int32, {group.size() * std::ssize(own) * words});
+  copy_from_host(mine, own.data());
+  group.run({.verb = Verb::all_gather, .input = mine, .output = all});
+  std::vector<T> values(own.size() * static_cast<std::size_t>(group.size()));
+  copy_to_host(values.data(), all);
+  return values;
 }
 
 std::string describe(Header const& header) {
@@ -61,25 +76,40 @@ std::string describe(Header const& header) {
   return text;
 }
 
-}  // namespace
+/// Exchanges a header before each collective (its number, verb, elements, dtype, reduction or root, and row counts) and
+/// throws Error on every rank of the group, naming the calls, if they are not the same. Messages have headers already.
+class CheckedBackend final : public DecoratedBackend {
+ public:
+  using DecoratedBackend::DecoratedBackend;
+
+ protected:
+  void before(VerbCall const& call) override;
+  std::shared_ptr<CommunicatorBackend> decorate(std::shared_ptr<CommunicatorBackend> part, int /*color*/,
+                                                NamedGroup group) override {
+    return std::make_shared<CheckedBackend>(std::move(part), std::move(group));
+  }
+
+ private:
+  /// Throws Error on every rank unless each rank expects what each other one sends to it.
+  void compare_exchange(VerbCall const& call) const;
+
+  std::int64_t calls_ = 0;  ///< collectives so far
+};
 
 void CheckedBackend::before(VerbCall const& call) {
-  if (call.peer >= 0) {
+  if (call.is_message()) {
     return;
   }
   Header const own = header_of(call, ++calls_);
-  Tensor const mine = Tensor::allocate_on_host(DType::int32, {header_words});
-  Tensor const all = Tensor::allocate_on_host(DType::int32, {header_words * size()});
-  copy_from_host(mine, &own);
-  inner().all_gather(mine, all);
-  std::vector<Header> headers(static_cast<std::size_t>(size()));
-  copy_to_host(headers.data(), all);
+  std::vector<Header> const headers = gathered(inner(), std::span(&own, 1));
   std::map<Header, std::vector<int>> callers;
   for (int rank = 0; rank < size(); ++rank) {
-    auto const place = static_cast<std::size_t>(rank);
-    callers[headers[place]].push_back(group_.members[place]);
+    callers[headers[static_cast<std::size_t>(rank)]].push_back(world_rank(rank));
   }
   if (callers.size() == 1) {
+    if (call.verb == Verb::all_to_all) {
+      compare_exchange(call);
+    }
     return;
   }
   std::vector<std::string> calls;
@@ -88,35 +118,37 @@ void CheckedBackend::before(VerbCall const& call) {
                                 ranks.size() == 1 ? "calls" : "call", describe(header)));
   }
   throw Error(
-      fmt::format("the ranks of a {} group do not call the same collective: {}", group_.name, fmt::join(calls, "; ")));
+      fmt::format("the ranks of a {} group do not call the same collective: {}", group().name, fmt::join(calls, "; ")));
 }
 
-void CheckedBackend::before_exchange(Counts send, Counts receive) {
+void CheckedBackend::compare_exchange(VerbCall const& call) const {
   auto const ranks = static_cast<std::size_t>(size());
-  std::vector<std::int64_t> own(send.begin(), send.end());
-  own.insert(own.end(), receive.begin(), receive.end());
-  std::vector<std::int64_t> all(own.size() * ranks);
-  constexpr std::int64_t words = sizeof(std::int64_t) / sizeof(std::int32_t);
-  Tensor const mine = Tensor::allocate_on_host(DType::int32, {std::ssize(own) * words});
-  Tensor const gathered = Tensor::allocate_on_host(DType::int32, {std::ssize(all) * words});
-  copy_from_host(mine, own.data());
-  inner().all_gather(mine, gathered);
-  copy_to_host(all.data(), gathered);
+  std::vector<std::int64_t> own(call.counts.begin(), call.counts.end());
+  own.insert(own.end(), call.receive_counts.begin(), call.receive_counts.end());
+  std::vector<std::int64_t> const all = gathered(inner(), std::span<std::int64_t const>(own));
   std::vector<std::string> mismatches;
   for (std::size_t from = 0; from < ranks; ++from) {
     for (std::size_t to = 0; to < ranks; ++to) {
       std::int64_t const sent = all[from * 2 * ranks + to];
       std::int64_t const expected = all[(to * 2 + 1) * ranks + from];
       if (sent != expected) {
-        mismatches.push_back(fmt::format("rank {} sends {} elements to rank {}, which expects {}", group_.members[from],
-                                         sent, group_.members[to], expected));
+        mismatches.push_back(fmt::format("rank {} sends {} elements to rank {}, which expects {}",
+                                         world_rank(static_cast<int>(from)), sent, world_rank(static_cast<int>(to)),
+                                         expected));
       }
     }
   }
   if (!mismatches.empty()) {
     throw Error(fmt::format("the ranks of a {} group do not agree on all_to_all_rows as its collective {}: {}",
-                            group_.name, calls_, fmt::join(mismatches, "; ")));
+                            group().name, calls_, fmt::join(mismatches, "; ")));
   }
+}
+
+}  // namespace
+
+std::shared_ptr<CommunicatorBackend> checked(std::shared_ptr<CommunicatorBackend> world) {
+  NamedGroup group = world_group(*world);
+  return std::make_shared<CheckedBackend>(std::move(world), std::move(group));
 }
 
 }  // namespace heddle

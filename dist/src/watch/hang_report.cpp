@@ -131,8 +131,8 @@ std::string hang_report(HangEvidence const& evidence) {
     line.seconds = std::max(line.seconds, status ? status->idle_seconds : 0);
   }
   std::string text = fmt::format(
-      "no rank has made progress for {} s (train.hang_seconds): this process ends with code 86, the same command goes "
-      "on from the newest checkpoint\n",
+      "no rank has made progress for {} s (train.hang_seconds): this process ends with code 86, the same command "
+      "resumes from the newest checkpoint\n",
       evidence.limit_seconds);
   constexpr std::size_t max_lines = 40;
   std::size_t shown = 0;

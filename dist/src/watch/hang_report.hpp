@@ -15,8 +15,8 @@ struct HangEvidence {
   std::vector<std::optional<RankStatus>> statuses;  ///< nothing for a rank that does not answer
 };
 
-/// The message that says who is missing in what, since when, and where the others wait: a line for all ranks of a host
-/// with the same state.
+/// The message that names the ranks that are missing in a verb, since when, and where the others wait: a line for all
+/// ranks of a host with the same state.
 std::string hang_report(HangEvidence const& evidence);
 
 }  // namespace heddle

@@ -11,9 +11,9 @@ namespace heddle {
 /// A rank's knowledge about the progress of the others, from their answers to its questions, and the conclusion from
 /// it. Has no clock: `now` is the caller's, in seconds in which it was not stopped itself.
 ///
-/// A rank that has had no event for a tenth of the limit begins to ask all others, twenty times in the limit. The run
-/// hangs if for the whole limit no rank had an event, and each rank has either answered so lately, or was asked for the
-/// whole limit without an answer. Silence counts only of ranks that can be heard.
+/// A rank that has had no event for a tenth of the limit starts to ask all others, twenty times in the limit. The run
+/// hangs if for the whole limit no rank had an event, and each rank has either answered recently or was asked for the
+/// whole limit without an answer. Silence counts only for ranks that can be heard.
 class Inquiry {
  public:
   enum class Action : std::uint8_t { none, ask, pronounce };
@@ -44,7 +44,7 @@ class Inquiry {
   double limit_;
   std::size_t own_;
   std::vector<bool> reachable_;
-  std::vector<std::optional<RankStatus>> statuses_;  ///< since the questions began
+  std::vector<std::optional<RankStatus>> statuses_;  ///< since the questions started
   std::vector<double> heard_;                        ///< when; of a rank without status: when it was asked first
   std::optional<double> open_since_;
   double next_question_ = 0;

@@ -11,13 +11,13 @@
 namespace heddle {
 
 /// Whether the ranks reach each other through the side channel, found out by questions at the start: if a firewall
-/// closes UDP, that a rank does not answer means nothing.
+/// closes UDP, a missing answer is no evidence of a hang.
 class Reachability {
  public:
   explicit Reachability(SideChannel const& channel);
 
   /// Asks other ranks until they have answered, at most some seconds, while another thread answers questions and calls
-  /// `answered`. Each rank asks all, or in large worlds this many spread over them. Collective over `world`.
+  /// `answered`. Each rank asks all others, or max_asked of them in large worlds. Collective over `world`.
   void find_out(Communicator const& world);
   static constexpr int max_asked = 128;
   /// Any thread.

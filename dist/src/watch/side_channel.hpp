@@ -14,7 +14,7 @@
 namespace heddle {
 
 /// Small messages between the ranks beside MPI: UDP datagrams, because they need no connection to a rank that is
-/// stopped or gone, and nothing is kept for each rank but its addresses. A message may be lost or arrive twice.
+/// stopped or gone, and nothing except its addresses is kept for each rank. A message may be lost or arrive twice.
 /// Datagrams without the job's random number are ignored.
 class SideChannel {
  public:

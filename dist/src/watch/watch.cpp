@@ -12,12 +12,10 @@
 #include <span>
 #include <thread>
 
-#include "checked_backend.hpp"
 #include "hang_report.hpp"
 #include "inquiry.hpp"
 #include "reachability.hpp"
 #include "side_channel.hpp"
-#include "watched_backend.hpp"
 
 namespace heddle {
 
@@ -25,8 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
-
-constexpr std::uint64_t world_id = 1;
 
 /// Lets the other processes print before mpirun ends them.
 [[noreturn]] void end_process(std::string const& report, bool prints) {
@@ -234,11 +230,7 @@ Watch::Watch(Communicator const& world, Options options) : state_(std::make_uniq
 Watch::~Watch() = default;
 
 std::shared_ptr<CommunicatorBackend> Watch::watched(std::shared_ptr<CommunicatorBackend> world) {
-  if (!state_->channel) {
-    return world;
-  }
-  NamedGroup group = world_group(*world);
-  return std::make_shared<WatchedBackend>(std::move(world), state_->activity, std::move(group), world_id);
+  return state_->channel ? watched_backend(std::move(world), state_->activity) : world;
 }
 
 std::string const& Watch::unreachable() const {
@@ -256,11 +248,6 @@ void Watch::finish(char const* name, std::int64_t step) {
 
 void Watch::beat() {
   state_->activity->beat();
-}
-
-std::shared_ptr<CommunicatorBackend> checked(std::shared_ptr<CommunicatorBackend> world) {
-  NamedGroup group = world_group(*world);
-  return std::make_shared<CheckedBackend>(std::move(world), std::move(group));
 }
 
 }  // namespace heddle

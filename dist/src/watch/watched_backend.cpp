@@ -1,22 +1,21 @@
-#include "watched_backend.hpp"
+#include <heddle/core/base/random.hpp>
+
+#include "activity.hpp"
 
 namespace heddle {
 
 namespace {
 
-/// A started verb: publishes it again while this rank waits for its end.
+/// A started verb: reports it again while this rank waits for its end.
 class WatchedTransfer final : public TransferBackend {
  public:
-  WatchedTransfer(std::unique_ptr<TransferBackend> inner, std::shared_ptr<Activity> activity, WatchedGroup const& group,
-                  VerbCall const& call, std::int64_t sequence)
-      : inner_(std::move(inner)), activity_(std::move(activity)), group_(group), call_(call), sequence_(sequence) {
-    call_.counts = {};  // they may not outlive the call
-  }
+  WatchedTransfer(std::unique_ptr<TransferBackend> inner, std::shared_ptr<Activity> activity, WatchedCall const& call)
+      : inner_(std::move(inner)), activity_(std::move(activity)), call_(call) {}
   WatchedTransfer(WatchedTransfer const&) = delete;
   WatchedTransfer& operator=(WatchedTransfer const&) = delete;
   /// `inner_` waits if it is unfinished.
   ~WatchedTransfer() override {
-    activity_->enter(group_, call_, sequence_);
+    activity_->enter(call_);
     inner_.reset();
     activity_->leave();
   }
@@ -26,13 +25,13 @@ class WatchedTransfer final : public TransferBackend {
     if (done) {
       activity_->beat();
     } else {
-      activity_->poll(group_, call_, sequence_);
+      activity_->poll(call_);
     }
     return done;
   }
 
   void wait() override {
-    activity_->enter(group_, call_, sequence_);
+    activity_->enter(call_);
     inner_->wait();
     activity_->leave();
   }
@@ -40,44 +39,57 @@ class WatchedTransfer final : public TransferBackend {
  private:
   std::unique_ptr<TransferBackend> inner_;
   std::shared_ptr<Activity> activity_;
-  WatchedGroup const& group_;
-  VerbCall call_;
-  std::int64_t sequence_;
+  WatchedCall call_;
 };
 
-/// Mixes the id of a group with the number of the split and the colour (the finaliser of SplitMix64).
-std::uint64_t part_id(std::uint64_t parent, std::uint64_t split, int color) {
-  std::uint64_t mixed = parent ^ (split << 32U) ^ static_cast<std::uint32_t>(color);
-  mixed = (mixed ^ (mixed >> 30U)) * 0xbf58476d1ce4e5b9U;
-  mixed = (mixed ^ (mixed >> 27U)) * 0x94d049bb133111ebU;
-  return mixed ^ (mixed >> 31U);
-}
+/// Reports in an Activity which verb this rank is in.
+class WatchedBackend final : public DecoratedBackend {
+ public:
+  WatchedBackend(std::shared_ptr<CommunicatorBackend> inner, std::shared_ptr<Activity> activity, NamedGroup group,
+                 std::uint64_t id)
+      : DecoratedBackend(std::move(inner), group),
+        activity_(std::move(activity)),
+        watched_(activity_->add_group(std::move(group), id)) {}
+
+ protected:
+  void before(VerbCall const& call) override {
+    if (call.is_message()) {
+      ++messages_;
+    } else {
+      watched_.entered.store(watched_.entered.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+    activity_->enter(reported(call));
+  }
+  void after(VerbCall const& /*call*/) noexcept override { activity_->leave(); }
+  std::unique_ptr<TransferBackend> around(VerbCall const& call, std::unique_ptr<TransferBackend> transfer) override {
+    return std::make_unique<WatchedTransfer>(std::move(transfer), activity_, reported(call));
+  }
+  std::shared_ptr<CommunicatorBackend> decorate(std::shared_ptr<CommunicatorBackend> part, int color,
+                                                NamedGroup group) override {
+    std::uint64_t const id = mix_bits(watched_.id ^ (++splits_ << 32U) ^ static_cast<std::uint32_t>(color));
+    return std::make_shared<WatchedBackend>(std::move(part), activity_, std::move(group), id);
+  }
+
+ private:
+  WatchedCall reported(VerbCall const& call) const {
+    bool const message = call.is_message();
+    return {&watched_, call.name(), message ? messages_ : watched_.entered.load(std::memory_order_relaxed),
+            common_elements(call), message ? world_rank(call.peer) : -1};
+  }
+
+  std::shared_ptr<Activity> activity_;
+  WatchedGroup& watched_;
+  std::int64_t messages_ = 0;
+  std::uint64_t splits_ = 0;
+};
 
 }  // namespace
 
-std::int64_t WatchedBackend::sequence_of(VerbCall const& call) const {
-  return call.peer >= 0 ? messages_ : group_.entered.load(std::memory_order_relaxed);
-}
-
-void WatchedBackend::before(VerbCall const& call) {
-  if (call.peer >= 0) {
-    ++messages_;
-  } else {
-    group_.entered.store(group_.entered.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  }
-  activity_->enter(group_, call, sequence_of(call));
-}
-
-std::unique_ptr<TransferBackend> WatchedBackend::around(VerbCall const& call,
-                                                        std::unique_ptr<TransferBackend> transfer) {
-  return std::make_unique<WatchedTransfer>(std::move(transfer), activity_, group_, call, sequence_of(call));
-}
-
-std::shared_ptr<CommunicatorBackend> WatchedBackend::decorate(std::shared_ptr<CommunicatorBackend> part, int color,
-                                                              std::string const& name) {
-  NamedGroup group = group_of(*part, group_.group.members[static_cast<std::size_t>(rank())], name);
-  return std::make_shared<WatchedBackend>(std::move(part), activity_, std::move(group),
-                                          part_id(group_.id, ++splits_, color));
+std::shared_ptr<CommunicatorBackend> watched_backend(std::shared_ptr<CommunicatorBackend> world,
+                                                     std::shared_ptr<Activity> activity) {
+  constexpr std::uint64_t world_id = 1;
+  NamedGroup group = world_group(*world);
+  return std::make_shared<WatchedBackend>(std::move(world), std::move(activity), std::move(group), world_id);
 }
 
 }  // namespace heddle

@@ -181,7 +181,7 @@ TEST_F(RowsTest, RanksThatDisagreeOnTheirRowsThrow) {
                            receive_rows);
   };
   if (world_.rank() == 0) {
-    EXPECT_THAT(error_of(exchange), HasSubstr("all_to_all: rank 1 sent 3 elements where 6 were expected"));
+    EXPECT_THAT(error_of(exchange), HasSubstr("all_to_all_rows: rank 1 sent 3 elements where 6 were expected"));
   } else {
     exchange();
   }

@@ -26,7 +26,7 @@ class StepTimesTest : public DistTest {
 
   StepTrace trace_{false};
   StepTimes times_{&trace_};
-  Communicator measured_{times_.measured(session_.world_backend())};
+  Communicator measured_{times_.measured(session_.world().backend())};
 };
 
 TEST_F(StepTimesTest, WaitingForALateRankIsCommunication) {

@@ -40,7 +40,7 @@ class WatchTest : public DistTest {
                           report_ = report;
                           reported_.store(true);
                         }}};
-  Communicator watched_{watch_.watched(session_.world_backend())};
+  Communicator watched_{watch_.watched(session_.world().backend())};
 };
 
 TEST_F(WatchTest, ARankThatDoesNotComeIsNamedWithItsPhaseAndWhereTheOthersWait) {
@@ -152,13 +152,13 @@ TEST_F(WatchTest, RanksThatWaitForASlowOneDoNotHang) {
 TEST(WatchOffTest, DecoratesNothing) {
   MpiSession const session;
   Watch watch(session.world(), {.hang_seconds = 0});
-  EXPECT_EQ(watch.watched(session.world_backend()), session.world_backend());
+  EXPECT_EQ(watch.watched(session.world().backend()), session.world().backend());
   watch.phase("training step", 1);
 }
 
 class CheckedTest : public DistTest {
  protected:
-  Communicator checked_{checked(session_.world_backend())};
+  Communicator checked_{checked(session_.world().backend())};
 };
 
 TEST_F(CheckedTest, EqualCallsPass) {
@@ -170,7 +170,8 @@ TEST_F(CheckedTest, EqualCallsPass) {
     ranks.broadcast(number, 0);
     Tensor const all = Tensor::allocate(DType::float32, {ranks.size()});
     ranks.start_all_gather(number, all).wait();
-    ranks.all_to_all(all, Tensor::allocate(DType::float32, {ranks.size()}));
+    std::vector<std::int64_t> const rows(static_cast<std::size_t>(ranks.size()), 1);
+    ranks.all_to_all_rows(all, rows, Tensor::allocate(DType::float32, {ranks.size()}), rows);
     ranks.barrier();
   }
 }

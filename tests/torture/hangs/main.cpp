@@ -40,41 +40,34 @@ using Countdown = std::shared_ptr<int>;
 class FaultyBackend final : public DecoratedBackend {
  public:
   FaultyBackend(std::shared_ptr<CommunicatorBackend> inner, NamedGroup group, Countdown countdown)
-      : DecoratedBackend(std::move(inner)), group_(std::move(group)), countdown_(std::move(countdown)) {}
+      : DecoratedBackend(std::move(inner), std::move(group)), countdown_(std::move(countdown)) {}
 
  protected:
   void before(VerbCall const& call) override {
-    if (*countdown_ == 0 || size() == 1 || call.peer >= 0 || --*countdown_ > 0) {
+    if (*countdown_ == 0 || size() == 1 || call.is_message() || --*countdown_ > 0) {
       return;
     }
-    bool const barrier = call.name == std::string_view("barrier");
-    announce(group_.members[static_cast<std::size_t>(rank())],
-             fmt::format("calls {0}.{1} before {0}.{2}", group_.name, barrier ? "broadcast" : "barrier", call.name));
-    if (barrier) {
-      inner().broadcast(Tensor::allocate(DType::float32, {1}), (rank() + 1) % size());
-    } else {
-      inner().barrier();
-    }
-  }
-  void after() noexcept override {}
-  std::unique_ptr<TransferBackend> around(VerbCall const& /*call*/,
-                                          std::unique_ptr<TransferBackend> transfer) override {
-    return transfer;
+    bool const barrier = call.verb == Verb::barrier;
+    announce(world_rank(rank()),
+             fmt::format("calls {0}.{1} before {0}.{2}", group().name, barrier ? "broadcast" : "barrier", call.name()));
+    Tensor const number = barrier ? Tensor::allocate(DType::float32, {1}) : Tensor();
+    inner().run({.verb = barrier ? Verb::broadcast : Verb::barrier,
+                 .input = number,
+                 .output = number,
+                 .peer = (rank() + 1) % size()});
   }
   std::shared_ptr<CommunicatorBackend> decorate(std::shared_ptr<CommunicatorBackend> part, int /*color*/,
-                                                std::string const& name) override {
-    NamedGroup group = group_of(*part, group_.members[static_cast<std::size_t>(rank())], name);
+                                                NamedGroup group) override {
     return std::make_shared<FaultyBackend>(std::move(part), std::move(group), countdown_);
   }
 
  private:
-  NamedGroup group_;
   Countdown countdown_;
 };
 
 /// Returns only on a rank that leaves early.
 void train(Options const& options, MpiSession const& session, Watch& watch) {
-  auto const plain = session.world_backend();
+  auto const plain = session.world().backend();
   auto const watched = watch.watched(options.checked ? checked(plain) : plain);
   auto const countdown = std::make_shared<int>(0);
   Communicator const world(std::make_shared<FaultyBackend>(watched, world_group(*watched), countdown));

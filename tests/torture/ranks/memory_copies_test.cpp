@@ -44,27 +44,19 @@ struct Damage {
 class DamagingBackend final : public DecoratedBackend {
  public:
   DamagingBackend(std::shared_ptr<CommunicatorBackend> inner, std::shared_ptr<Damage> damage)
-      : DecoratedBackend(std::move(inner)), damage_(std::move(damage)) {}
+      : DecoratedBackend(inner, world_group(*inner)), damage_(std::move(damage)) {}
 
-  void receive(Tensor const& tensor, int source, int tag) override {
-    DecoratedBackend::receive(tensor, source, tag);
-    if (damage_->bit >= 0) {
-      std::int64_t const bytes = tensor.bytes() - 3;  // the last ones fill a word
+ protected:
+  void after(VerbCall const& call) noexcept override {
+    if (call.verb == Verb::receive && !call.starts && damage_->bit >= 0) {
+      std::int64_t const bytes = call.output.bytes() - 3;  // the last ones fill a word
       std::int64_t const bit = damage_->bit % (8 * bytes);
-      static_cast<std::uint8_t*>(tensor.raw())[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
+      static_cast<std::uint8_t*>(call.output.raw())[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
       damage_->bit = -1;
     }
   }
-
- protected:
-  void before(VerbCall const& /*call*/) override {}
-  void after() noexcept override {}
-  std::unique_ptr<TransferBackend> around(VerbCall const& /*call*/,
-                                          std::unique_ptr<TransferBackend> transfer) override {
-    return transfer;
-  }
   std::shared_ptr<CommunicatorBackend> decorate(std::shared_ptr<CommunicatorBackend> part, int /*color*/,
-                                                std::string const& /*name*/) override {
+                                                NamedGroup /*group*/) override {
     return part;
   }
 
@@ -126,7 +118,7 @@ class MemoryCopies : public DistTest {
   std::unique_ptr<test::TemporaryDirectory> made_;  ///< rank 0's
   fs::path root_;
   std::shared_ptr<Damage> damage_ = std::make_shared<Damage>();
-  Communicator damaged_{std::make_shared<DamagingBackend>(session_.world_backend(), damage_)};
+  Communicator damaged_{std::make_shared<DamagingBackend>(session_.world().backend(), damage_)};
   SyntheticModel model_{make_parallel_state(world_, Mesh({1, world_.size(), 1, 1}, world_.rank(), world_.size())), {}};
 };
 

@@ -12,11 +12,10 @@
 namespace heddle {
 
 struct Execution;
-class Staged;
 
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
-/// The verbs that a ledger counts; the uneven and the non-blocking forms are counted with their verb.
+/// The verbs of a communicator. A ledger counts the uneven and the non-blocking forms with their verb, and no splits.
 enum class Verb : std::uint8_t {
   all_reduce,
   reduce_scatter,
@@ -25,9 +24,10 @@ enum class Verb : std::uint8_t {
   broadcast,
   send,
   receive,
-  barrier
+  barrier,
+  split
 };
-inline constexpr std::size_t verbs = 8;
+inline constexpr std::size_t verbs = 8;  ///< in a ledger
 
 std::string_view name_of(Verb verb);
 
@@ -72,35 +72,39 @@ class Transfer {
   std::unique_ptr<TransferBackend> backend_;
 };
 
-/// The verbs of several ranks; `dist` implements them over MPI. Communicator checks shapes and dtypes before it calls,
-/// and passes only contiguous tensors, in memory that the backend can read.
-class CommunicatorBackend {
- public:
+/// One call of a verb, as a backend carries it out: shapes and dtypes are checked, and the tensors are contiguous and
+/// in memory that the backend can read.
+struct VerbCall {
   /// Consecutive elements of a tensor, one count for each rank.
   using Counts = std::span<std::int64_t const>;
 
+  Verb verb;
+  Tensor const& input;   ///< this rank's elements; a verb that works in place has the same tensor as input and output
+  Tensor const& output;  ///< the result; an empty tensor where the verb has none
+  ReduceOp op = ReduceOp::sum;
+  int peer = -1;               ///< a broadcast's root, or the other rank of a message
+  int tag = 0;                 ///< of a message
+  Counts counts = {};          ///< of uneven parts, in rank order; all_to_all: of `input`. Empty: the parts are equal
+  Counts receive_counts = {};  ///< of the parts of all_to_all's `output`
+  bool starts = false;         ///< the call returns before it is done
+
+  bool is_message() const { return verb == Verb::send || verb == Verb::receive; }
+  /// The tensor that Traffic counts.
+  Tensor const& payload() const { return verb == Verb::all_gather || verb == Verb::receive ? output : input; }
+  /// A literal: "all_reduce", "start_all_reduce" or "all_gather_rows".
+  char const* name() const;
+};
+
+/// The ranks of a group; `dist` implements it over MPI.
+class CommunicatorBackend {
+ public:
   virtual ~CommunicatorBackend() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   /// True if tensors in this memory can be passed as they are; others are copied to host memory and back.
   virtual bool reads(MemorySpace space) const { return space == MemorySpace::host; }
-  virtual void all_reduce(Tensor const& tensor, ReduceOp op) = 0;
-  virtual void reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) = 0;
-  virtual void reduce_scatter_uneven(Tensor const& input, Tensor const& output, Counts counts) = 0;
-  virtual void all_gather(Tensor const& input, Tensor const& output) = 0;
-  virtual void all_gather_uneven(Tensor const& input, Tensor const& output, Counts counts) = 0;
-  virtual void all_to_all(Tensor const& input, Tensor const& output) = 0;
-  virtual void all_to_all_uneven(Tensor const& input, Counts send_counts, Tensor const& output,
-                                 Counts receive_counts) = 0;
-  virtual void broadcast(Tensor const& tensor, int root) = 0;
-  virtual void receive(Tensor const& tensor, int source, int tag) = 0;
-  virtual void barrier() = 0;
-  virtual std::unique_ptr<TransferBackend> start_send(Tensor const& tensor, int destination, int tag) = 0;
-  virtual std::unique_ptr<TransferBackend> start_receive(Tensor const& tensor, int source, int tag) = 0;
-  virtual std::unique_ptr<TransferBackend> start_all_gather(Tensor const& input, Tensor const& output) = 0;
-  virtual std::unique_ptr<TransferBackend> start_all_reduce(Tensor const& tensor, ReduceOp op) = 0;
-  virtual std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const& input, Tensor const& output,
-                                                                ReduceOp op) = 0;
+  /// Null if the call is done, as every call is that does not start.
+  virtual std::unique_ptr<TransferBackend> run(VerbCall const& call) = 0;
   virtual std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) = 0;
 };
 
@@ -123,6 +127,8 @@ class Communicator {
 
   int rank() const { return backend_ ? backend_->rank() : 0; }
   int size() const { return backend_ ? backend_->size() : 1; }
+  /// For decorators, such as a watch; null for one rank without MPI.
+  std::shared_ptr<CommunicatorBackend> const& backend() const { return backend_; }
 
   /// The same group and ledger, for verbs that wait only for the kernels of `execution`, which must outlive the
   /// result.
@@ -130,16 +136,12 @@ class Communicator {
 
   /// All-reduce in place: every rank ends with the reduction over the ranks.
   void all_reduce(Tensor const& tensor, ReduceOp op = ReduceOp::sum) const;
-  /// input: size() equal parts; output: this rank's part of the reduction.
-  void reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op = ReduceOp::sum) const;
   /// output: size() parts in rank order.
   void all_gather(Tensor const& input, Tensor const& output) const;
-  /// input's part i goes to rank i, and output's part i came from rank i.
-  void all_to_all(Tensor const& input, Tensor const& output) const;
 
-  /// The uneven forms: parts are whole rows (indices of axis 0), any number of them, also 0; a row has the same shape
-  /// on every rank. `rows` is the same list on every rank.
-  /// input: [rows[rank()], …]; output: every rank's rows in rank order.
+  /// Verbs of uneven parts, which are whole rows (indices of axis 0), any number of them, also 0; a row has the same
+  /// shape on every rank. `rows` is the same list on every rank. input: [rows[rank()], …]; output: every rank's rows in
+  /// rank order.
   void all_gather_rows(Tensor const& input, Tensor const& output, Rows rows) const;
   /// input: every rank's rows; output: this rank's rows of the sum.
   void reduce_scatter_rows(Tensor const& input, Tensor const& output, Rows rows) const;
@@ -164,7 +166,7 @@ class Communicator {
   /// Ranks are added in their order, whatever the element count, so that the sum of an element does not depend on its
   /// neighbours. `progress` also adds: call it between pieces of work.
   [[nodiscard]] Transfer start_all_reduce(Tensor const& tensor, ReduceOp op = ReduceOp::sum) const;
-  /// The same bits as start_all_reduce's, of this rank's part.
+  /// input: size() equal parts; output: this rank's part of the sum, the same bits as start_all_reduce's.
   [[nodiscard]] Transfer start_reduce_scatter(Tensor const& input, Tensor const& output,
                                               ReduceOp op = ReduceOp::sum) const;
 
@@ -176,15 +178,10 @@ class Communicator {
   Ledger const& ledger() const { return *ledger_; }
 
  private:
-  void count(Verb verb, std::int64_t bytes) const;
-  /// The tensors in the form that the backend reads.
-  Staged input(Tensor const& tensor) const;
-  Staged output(Tensor const& tensor) const;
-  Staged in_out(Tensor const& tensor) const;
-  template <class Move>
-  void move(Tensor const& from, Tensor const& to, Move const& verb) const;
-  /// Checks and counts.
-  void begin_receive(Tensor const& tensor, int source) const;
+  /// Counts the call, stages its tensors and carries it out; done for a call that does not start.
+  Transfer run(VerbCall const& call) const;
+  /// The same for a message, which it checks.
+  Transfer message(VerbCall const& call) const;
 
   std::shared_ptr<CommunicatorBackend> backend_;
   std::shared_ptr<Ledger> ledger_;

@@ -18,15 +18,15 @@ struct LaunchedRank {
   int ranks = 1;
 };
 
-/// This process's, from the launcher's environment; rank 0 of 1 where no launcher announces several. For programs that
-/// do not start MPI, whose processes know of each other only so.
+/// This process's place, from the launcher's environment; rank 0 of 1 without a launcher of several. For programs that
+/// do not start MPI: their processes have no other way to know of each other.
 LaunchedRank launched_rank();
 
-/// The beginning of a command line that starts this many ranks as this process was started: "mpirun -np 4",
-/// "srun -n 4", or "" for one that was started by hand.
+/// The start of a command line that starts `ranks` ranks in the way in which this process was started: "mpirun -np 4",
+/// "srun -n 4", or "" for a process that was started by hand.
 std::string launcher_command(int ranks);
 
-/// The MPI library in words, for example "Open MPI v4.1.4"; needs no MpiSession.
+/// The MPI library's name and version, for example "Open MPI v4.1.4"; needs no MpiSession.
 std::string mpi_library();
 
 /// Elements of at most 4 bytes in a message that Open MPI sends over TCP without asking the receiver first (below
@@ -50,9 +50,7 @@ class MpiSession {
   MpiSession& operator=(MpiSession const&) = delete;
 
   /// All ranks: a duplicate of MPI's own world, made once.
-  Communicator world() const;
-  /// Its backend, for decorators: see Watch::watched and checked.
-  std::shared_ptr<CommunicatorBackend> world_backend() const;
+  Communicator const& world() const;
   /// Ends the whole job with exit code `code`: for a rank that fails while others may wait for it.
   [[noreturn]] void abort(int code) const;
 

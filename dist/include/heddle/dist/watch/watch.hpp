@@ -7,12 +7,12 @@
 
 namespace heddle {
 
-/// Notices that a run hangs. Verbs of a watched communicator and the phases that the program names are events. A thread
+/// Detects that a run hangs. Verbs of a watched communicator and the phases that the program names are events. A thread
 /// that calls no MPI looks for them; if this rank has none for a tenth of `hang_seconds`, it asks the other ranks over
-/// UDP. If no rank has had an event for `hang_seconds`, and none that does not answer was asked for less, the ranks
-/// print who is missing in what, since when, and where the others wait (on each host one of them), and every process
-/// that can ends with ExitCode::rank_hung. A rank that is late while another one makes progress is not a hang, nor is a
-/// rank that does not answer and could not be reached at the start. Time in which the process itself was stopped does
+/// UDP. If no rank has had an event for `hang_seconds`, and every rank that does not answer was asked for that long,
+/// one rank per host prints which ranks are missing in which verb, since when, and where the others wait; then every
+/// process that can ends with ExitCode::rank_hung. A slow rank is not a hang as long as any rank makes progress, nor is
+/// a rank that does not answer and could not be reached at the start. Time in which the process itself was stopped does
 /// not count.
 class Watch {
  public:
@@ -22,8 +22,9 @@ class Watch {
     std::function<void(std::string const& report, bool prints)> on_hang = {};
   };
 
-  /// Starts the thread and finds out whom it can reach; collective over `world`, whose ranks must give the same limit.
-  /// Takes some seconds if UDP is closed between two of them. Throws Error if there is no socket for the exchange.
+  /// Starts the thread and finds out which ranks it can reach; collective over `world`, whose ranks give the same
+  /// limit. Takes some seconds if UDP is closed between two of them. Throws Error if there is no socket for the
+  /// exchange.
   Watch(Communicator const& world, Options options);
   /// Ends the thread; not collective.
   ~Watch();
@@ -37,9 +38,9 @@ class Watch {
   std::string const& unreachable() const;
 
   // For the thread that calls the verbs:
-  /// Names the work that begins: `name`, a literal, is the subject of "rank 3 is NAME STEP"; step 0 is not printed.
+  /// Names the work that starts: `name`, a literal, is the subject of "rank 3 is NAME STEP"; step 0 is not printed.
   void phase(char const* name, std::int64_t step = 0);
-  /// The same of work after the last step: while all ranks answer from there, none of them hangs.
+  /// Names work after the last step: while all ranks answer from there, none of them hangs.
   void finish(char const* name, std::int64_t step = 0);
   /// Shows progress inside a phase.
   void beat();
