@@ -43,7 +43,8 @@ TEST_F(MeasuredTimesTest, TextAndBack) {
 TEST_F(MeasuredTimesTest, AFileOfKernelsOnlyIsRead) {
   MeasuredTimes const times = parse_measured_times(
       R"({"format": "heddle kernel times, version 1", "machines": {"m": {"gemm": {"p": {"a": 2}}}}})", "text");
-  EXPECT_EQ(times, MeasuredTimes{.kernels = {{"m", {{"gemm", {{"p", {{"a", 2}}}}}}}}});
+  MeasuredTimes const expected{.kernels = {{"m", {{"gemm", {{"p", {{"a", 2}}}}}}}}};
+  EXPECT_EQ(times, expected);
 }
 
 TEST_F(MeasuredTimesTest, AMissingFileHasNoTimes) {
