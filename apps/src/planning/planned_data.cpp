@@ -81,7 +81,7 @@ void PlannedData::take_dataset(Config const& config, ModelDescription const& mod
 
 void PlannedData::take_random_pairs(Config const& config, ModelDescription const& model, std::int64_t vocabulary) {
   if (predicts_masked_tokens(config.model) || model.needs_prefixes()) {
-    throw ConfigError("a plan for an encoder alone, or for a model with prefixes, needs data: set data.train");
+    throw ConfigError("a plan for an encoder-only model, or for a model with prefixes, needs data: set data.train");
   }
   vocabulary_ = {vocabulary, vocabulary, true};
   std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);

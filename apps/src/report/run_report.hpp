@@ -39,7 +39,7 @@ class RunReport {
   MemoryPlan const& plan() const { return plan_; }
   /// The mesh in one line.
   std::string const& layout_line() const { return layout_line_; }
-  /// Of tensor groups that span hosts; "" where none does.
+  /// A warning of tensor groups that span hosts; "" where none does.
   std::string const& layout_warning() const { return layout_warning_; }
   /// A table of the stages and ranks with their parts; "" for one rank.
   std::string const& layout_table() const { return layout_table_; }

@@ -5,7 +5,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/measured_times.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <heddle/io/files/regular_file.hpp>
 #include <limits>
 #include <vector>
 

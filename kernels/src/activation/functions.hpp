@@ -140,7 +140,7 @@ struct Silu {
   }
 };
 
-/// All of them, in the order of activation_functions.
+/// All functions, in the order of activation_functions.
 template <class... Functions>
 struct FunctionList {
   /// Calls `work(Function{})` with the function of that name; throws for one that is not built in.

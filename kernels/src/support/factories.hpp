@@ -19,7 +19,8 @@ namespace heddle {
 namespace speeds {
 
 constexpr int reference = 0;
-/// Of kernels whose rows are computed by teams of threads: the fastest on a device, and slower than loops on the host.
+/// The speed of kernels whose rows are computed by teams of threads: the fastest on a device, and slower than loops on
+/// the host.
 inline int teams() {
   return kernel_memory_space() == MemorySpace::device ? 18 : 5;
 }

@@ -27,8 +27,8 @@ struct SampleOptions {
   DType dtype = DType::float64;
   std::string kernels = "reference";
   std::int64_t max_length = 16;
-  bool prompts = false;                                  ///< a decoder alone, which continues its sources
-  bool encoder = false;                                  ///< an encoder alone
+  bool prompts = false;                                  ///< a decoder-only model, which continues its sources
+  bool encoder = false;                                  ///< an encoder-only model
   std::pair<std::string, OptionValue> self_attention{};  ///< an option of the decoder's
 };
 

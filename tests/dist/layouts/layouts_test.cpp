@@ -156,7 +156,7 @@ TEST_F(LayoutsTest, EveryLayoutOfTheRanksTrainsAsOneRank) {
   }
 }
 
-// Of layouts with a data axis only those with a sharded optimizer, which has the most to get right. More than two ranks
+// Among layouts with a data axis only those with a sharded optimizer train here: it is the hardest case. More than two ranks
 // have many layouts: each trains one kind, in turn.
 TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
   auto layouts = layouts_on(world_.size());

@@ -19,7 +19,7 @@ using Translations = std::vector<std::vector<Hypothesis>>;
 
 constexpr VocabularySizes vocabulary{23, 23, true};  // no number of ranks divides it
 
-/// Translates, or continues the sources as prompts with a decoder alone.
+/// Translates, or continues the sources as prompts with a decoder-only model.
 enum class Task { translation, continuation };
 
 Config config_of(Task task, Variant const& variant, Layout const& layout) {

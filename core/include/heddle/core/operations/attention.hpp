@@ -148,7 +148,7 @@ struct AttentionCall {
   /// (online softmax). Backward: gradients are added (+=). In any call with positions, accumulating or not, backward's
   /// `output` and `log_sum_exp` cover all keys that the queries see, of which the call may hold only some.
   bool accumulate = false;
-  /// Of linear scores, with a bidirectional mask: [sequences, kv_heads * head_dim * (head_dim + 1)] in
+  /// For linear scores with a bidirectional mask: [sequences, kv_heads * head_dim * (head_dim + 1)] in
   /// statistics_dtype, the sums over earlier keys of φ(k) times (v, 1). Forward adds (+=) this call's keys, then all
   /// queries see all of them. Generation keeps it instead of keys and values; there is no backward pass.
   Tensor state{};

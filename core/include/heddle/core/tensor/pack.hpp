@@ -88,7 +88,7 @@ struct SpecialIds {
   bool operator==(SpecialIds const&) const = default;
 };
 
-/// Those of the source's and of the target's vocabulary.
+/// The special ids of the source's and of the target's vocabulary.
 struct SideIds {
   SpecialIds source;
   SpecialIds target;
@@ -120,7 +120,7 @@ struct SideTokens {
   bool prefixed = false;  ///< `prefix` counts
   std::vector<std::int32_t> sample, length, id, output, prefix;
 
-  /// Begins anew, in the same memory.
+  /// Clears; keeps the capacity.
   void clear(bool with_side);
   void begin_sequence(std::int32_t of_sample);
   /// Appends tokens to the sequence that was begun last.
@@ -138,7 +138,7 @@ struct PackTokens {
 /// Takes sentence pairs: sources get the source's end token; targets begin with the target's begin token and end with
 /// its end token. Throws Error where one of these tokens is absent.
 void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideIds const& ids);
-/// Takes sequences of one side, for a model of one stack: the target's for a decoder, the source's for an encoder.
+/// Takes sequences of one side, for a decoder-only (target) or encoder-only (source) model.
 /// Throws Error for unequal numbers of inputs and outputs, or for a prefix that is longer than its sequence.
 void fill_tokens(PackTokens& tokens, std::span<TokenSequence const> sequences, Side side);
 
