@@ -12,7 +12,7 @@
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/dataset/batches.hpp>
 #include <heddle/io/dataset/synthetic_batch.hpp>
-#include <heddle/io/files/kernel_timings_file.hpp>
+#include <heddle/io/files/measured_times.hpp>
 #include <heddle/kernels/register.hpp>
 #include <limits>
 #include <optional>
@@ -198,7 +198,7 @@ class Measurement {
       if (!std::filesystem::exists(options.kernel_times)) {
         throw UsageError(fmt::format("--kernel-times {}: no such file", options.kernel_times));
       }
-      registries_.kernels.set_timings(read_kernel_timings(options.kernel_times)[machine_name(usable_cpu_level())]);
+      registries_.kernels.set_timings(read_measured_times(options.kernel_times).kernels[machine_name(usable_cpu_level())]);
     }
     vocabulary = options.vocabulary > 0 ? options.vocabulary : vocabulary;
     sentences_.emplace(options, vocabulary, world);

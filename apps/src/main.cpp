@@ -36,7 +36,7 @@ constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data,
             Processes::one},
     Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare, Processes::one},
-    Command{"plan", "find the fastest layouts of a run that fit into so many nodes", run_plan, Processes::several},
+    Command{"plan", "find the fastest layouts of a run that fit into N nodes", run_plan, Processes::several},
     Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train,
             Processes::several},
     Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,

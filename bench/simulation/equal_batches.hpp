@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/core/parameters/parameter.hpp>
-#include <heddle/dist/report/memory_plan.hpp>
+#include <heddle/dist/planning/memory_plan.hpp>
 
 namespace heddle {
 

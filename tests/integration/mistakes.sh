@@ -41,7 +41,6 @@ mistake 64 'give one of' config
 mistake 64 'did you mean train.steps?' config --explain train.stepz
 mistake 64 'did you mean checkpoint.keep?' config --explain keep
 mistake 64 'list|verify is missing' checkpoint
-mistake 64 '--time is for --variants' kernels --time
 mistake 64 'RUN.toml' run
 mistake 64 'resume-from' train run.toml --fresh --resume-from 3
 

@@ -335,8 +335,8 @@ done
 grep -Eq '^ *\* mean_abs +speed +10' listing || fail "the plug-in's norm does not run: $(cat listing)"
 "$HEDDLE" kernels --config source/rowwise/run.toml > listing 2> log || fail "heddle kernels with an attention kernel"
 grep -Eq '^ *\* rowwise +speed' listing || fail "the plug-in's attention does not run: $(cat listing)"
-"$HEDDLE" kernels --variants --plugin build/rowwise.so --set kernels.attention=rowwise > listing 2> log ||
-  fail "heddle kernels --variants with an attention kernel"
+"$HEDDLE_VARIANTS" --plugin build/rowwise.so --kernel attention=rowwise > listing 2> log ||
+  fail "bench_variants with an attention kernel"
 grep -Eq '^\| scaled dot product \| [0-9]e-0[67] ' listing || fail "the plug-in's attention has no error: $(cat listing)"
 grep -Eq '^- additive: .*rowwise. does not support' listing || fail "the plug-in computes additive scores: $(cat listing)"
 

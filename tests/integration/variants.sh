@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tables of variants in docs/kernels-and-plugins.md are what `heddle kernels --variants` prints, but for times.
+# The tables of variants in docs/kernels-and-plugins.md are what bench_variants prints, except for times.
 # Rounding errors differ between processors: they are compared by their size. Then choices of kernels.
 set -euo pipefail
 work=$(mktemp -d)
@@ -10,7 +10,7 @@ fail() { echo "FAILED: $*"; exit 1; }
 # rows FILE: the rows of all its tables of variants, without their heads.
 rows() { sed -n '/^| variant /,/^$/p' "$1" | grep -v -e '^| variant ' -e '^| --- ' -e '^$' -e '^- '; }
 
-"$HEDDLE" kernels --variants > "$work/all"
+"$HEDDLE_VARIANTS" > "$work/all"
 rows "$work/all" > "$work/printed"
 rows "$page" > "$work/documented"
 
@@ -24,10 +24,10 @@ columns() {
 }
 exponents() { awk -F '|' '{ print $2 "|" int(log($3 + 0) / log(10) - 0.5) "|" int(log($4 + 0) / log(10) - 0.5) }' "$1"; }
 
-[ "$(grep -c '^| variant ' "$work/all")" -eq 3 ] || fail "heddle kernels --variants did not print three tables"
-[ "$(wc -l < "$work/printed")" -gt 60 ] || fail "heddle kernels --variants printed few rows"
+[ "$(grep -c '^| variant ' "$work/all")" -eq 3 ] || fail "bench_variants did not print three tables"
+[ "$(wc -l < "$work/printed")" -gt 60 ] || fail "bench_variants printed few rows"
 diff <(columns "$work/documented") <(columns "$work/printed") ||
-  fail "the tables in docs/kernels-and-plugins.md are out of date: heddle kernels --variants --time"
+  fail "the tables in docs/kernels-and-plugins.md are out of date: bench_variants --time"
 paste -d '|' <(exponents "$work/documented") <(exponents "$work/printed") | awk -F '|' '
   function far(a, b) { return a - b > 1 || b - a > 1 }
   far($2, $5) || far($3, $6) { print "FAILED: the errors of" $1 "are of another size than those documented"; wrong = 1 }
@@ -37,14 +37,14 @@ paste -d '|' <(exponents "$work/documented") <(exponents "$work/printed") | awk 
 # The one that runs here without a choice changes nothing: kokkos, or simd where the processor has AVX-512.
 changed=0
 for choice in kokkos reference; do
-  "$HEDDLE" kernels --variants --set kernels.attention=$choice > "$work/chosen"
+  "$HEDDLE_VARIANTS" --kernel attention=$choice > "$work/chosen"
   [ "$(rows "$work/chosen" | wc -l)" -eq "$(wc -l < "$work/printed")" ] || fail "a choice of kernels changes the rows"
   diff <(rows "$work/chosen") "$work/printed" > /dev/null || changed=1
 done
 [ "$changed" -eq 1 ] || fail "neither kokkos nor reference as kernels.attention changes an error"
 left_out=
 if "$HEDDLE" kernels 2> /dev/null | sed -n '/^ *residual_norm$/,/^ *activation$/p' | grep -q ' simd '; then
-  "$HEDDLE" kernels --variants --set kernels.residual_norm=simd > "$work/chosen"
+  "$HEDDLE_VARIANTS" --kernel residual_norm=simd > "$work/chosen"
   grep -q '^| norm: RMSNorm | - | - | yes ' "$work/chosen" || fail "a kernel that refuses a variant has errors"
   grep -q "^- norm: RMSNorm: .*kernels.residual_norm = 'simd' does not support" "$work/chosen" ||
     fail "no note gives the reason of a refusal"
@@ -52,13 +52,4 @@ else
   left_out="; without AVX-512 there is no kernel that refuses a variant: that was LEFT OUT"
 fi
 
-# refused ARGUMENTS...: exit 64, because they would change nothing.
-refused() {
-  local code=0
-  "$HEDDLE" kernels --variants "$@" > /dev/null 2> "$work/log" || code=$?
-  [ "$code" -eq 64 ] || fail "--variants $*: exit code $code instead of 64: $(cat "$work/log")"
-}
-refused --set model.heads=2
-refused --set kernels.cache=file
-refused --config run.toml
 echo "variants: $(wc -l < "$work/printed") rows$left_out"

@@ -5,7 +5,6 @@
 #include <heddle/core/plugins/entry.hpp>
 #include <heddle/core/plugins/loading.hpp>
 #include <heddle/core/tensor/runtime.hpp>
-#include <heddle/io/files/kernel_timings_file.hpp>
 #include <heddle/kernels/register.hpp>
 #include <iostream>
 #include <limits>
@@ -18,7 +17,6 @@
 #include "kernels/benchmark.hpp"
 #include "kernels/cache.hpp"
 #include "kernels/check.hpp"
-#include "kernels/variants.hpp"
 #include "registration.hpp"
 
 namespace heddle {
@@ -32,8 +30,6 @@ struct KernelsOptions {
   std::optional<std::string> check;  ///< the name, "" for everything
   std::string config;
   std::vector<std::string> overrides;
-  bool variants = false;
-  bool timed = false;
   bool benchmark = false;
   std::int64_t vocabulary = 10000;
   bool all = false;
@@ -80,7 +76,7 @@ void use_cache(Config const& config, Registries& registries) {
   auto const path = kernel_cache_path(config.kernels.cache);
   std::vector<std::string> notes;
   std::string const machine = machine_name(usable_cpu_level());
-  KernelTimings const timings = read_own_timings(path, machine, notes);
+  KernelTimings const timings = read_cache(path, notes).kernels[machine];
   registries.kernels.set_timings(timings);
   std::cout << fmt::format("Machine: {}\n", machine);
   for (std::string const& note : notes) {
@@ -128,8 +124,7 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
   CommandSyntax syntax;
   syntax.name = "kernels";
   syntax.usage =
-      "[--benchmark | --check [NAME] | --variants [--time]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin "
-      "LIBRARY]... [options]";
+      "[--benchmark | --check [NAME]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... [options]";
   syntax.summary =
       "Lists what is registered: each operation's implementations, which of them the configured model would run in "
       "the\n"
@@ -150,11 +145,6 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
            [&options](std::string const& name) { options.check = name; }),
        "check every implementation and layer, or NAME: an operation, an implementation, OPERATION.IMPLEMENTATION, a "
        "layer or a plug-in's path")  //
-      ("variants", po::bool_switch(&options.variants),
-       "print tables of variants of attention and of models: errors against float64, with --plugin and --set kernels.… "
-       "those of the chosen kernels, and the layouts that each accepts")  //
-      ("time", po::bool_switch(&options.timed),
-       "with --variants: measure times of a decoder's self-attention, too, which takes minutes")  //
       ("benchmark", po::bool_switch(&options.benchmark),
        "time implementations")  //
       ("config", po::value(&options.config)->value_name("RUN.toml"),
@@ -164,7 +154,7 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
       ("vocabulary", po::value(&options.vocabulary)->default_value(options.vocabulary)->value_name("PIECES"),
        "for synthetic sentences, where the configuration has no data.train, and for the list")  //
       ("all", po::bool_switch(&options.all),
-       "with --benchmark: time implementations of speed 0, too: hours for large models");
+       "with --benchmark: also time implementations of speed 0, which takes hours for large models");
   return syntax;
 }
 
@@ -174,40 +164,11 @@ void benchmark(KernelsOptions const& options, Config const& config, Registries c
   fmt::print("Machine: {}\n", machine);
   auto const path = kernel_cache_path(config.kernels.cache);
   if (!path.empty()) {
-    add_kernel_timings(path, {});  // checks, before hours of measuring, that the times can be kept
+    add_measured_times(path, {});  // checks, before hours of measuring, that the times can be kept
   }
   KernelTimings const timings = benchmark_kernels({config, registries, execution, options.vocabulary, options.all});
-  if (path.empty()) {
-    fmt::print("\nNothing is kept: {}.\n", config.kernels.cache.empty()
-                                               ? "kernels.cache is \"\""
-                                               : "there is neither XDG_CACHE_HOME nor HOME for kernels.cache");
-    return;
-  }
-  add_kernel_timings(path, {{machine, timings}});
-  fmt::print("\nKept in {}; runs that have no checkpoint yet choose by it from now on.\n", path.string());
-}
-
-/// The models of --variants are its own: only kernels and plug-ins can be chosen. Throws UsageError for other settings.
-void require_variants_options(KernelsOptions const& options) {
-  if (!options.config.empty()) {
-    throw UsageError(
-        "--variants computes models of its own: it takes --plugin and --set kernels.OPERATION=NAME, but no --config");
-  }
-  for (std::string const& setting : options.overrides) {
-    if ((!setting.starts_with("kernels.") && !setting.starts_with("plugins.")) ||
-        setting.starts_with("kernels.cache")) {
-      throw UsageError(fmt::format(
-          "--variants computes models of its own, in float32: --set {} would change nothing; it takes --set "
-          "kernels.OPERATION=NAME and --set plugins.KEY=VALUE",
-          setting));
-    }
-  }
-}
-
-void print_variants(VariantsRequest const& request, bool timed) {
-  fmt::print("{}\n", to_markdown(decoder_attention_variants(request, timed)));
-  fmt::print("{}\n", to_markdown(other_attention_variants(request)));
-  fmt::print("{}", to_markdown(model_variants(request)));
+  fmt::print("\nThe times are {}. Runs that have no checkpoint yet choose by the times that are kept.\n",
+             keep_in_cache(path, {.kernels = {{machine, timings}}}));
 }
 
 }  // namespace
@@ -221,14 +182,8 @@ int run_kernels(Arguments const& arguments) {
     throw UsageError(fmt::format("--vocabulary is {}; expected 4 to {}", options.vocabulary,
                                  std::numeric_limits<std::int32_t>::max()));
   }
-  if (int{options.check.has_value()} + int{options.benchmark} + int{options.variants} > 1) {
-    throw UsageError("--check, --benchmark and --variants exclude each other");
-  }
-  if (options.variants) {
-    require_variants_options(options);
-  }
-  if (options.timed && !options.variants) {
-    throw UsageError("--time is for --variants, which is not given");
+  if (options.check && options.benchmark) {
+    throw UsageError("--check and --benchmark exclude each other");
   }
   if (options.all && !options.benchmark) {
     throw UsageError("--all is for --benchmark, which is not given");
@@ -246,10 +201,6 @@ int run_kernels(Arguments const& arguments) {
   registries.kernels.require_known(config.kernels);
   if (options.check) {
     return static_cast<int>(print_checks(registries, *options.check, runtime.execution()));
-  }
-  if (options.variants) {
-    print_variants({registries, config.kernels, runtime.execution()}, options.timed);
-    return static_cast<int>(ExitCode::done);
   }
   if (options.benchmark) {
     benchmark(options, config, registries, runtime.execution());

@@ -1,21 +1,21 @@
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <fstream>
+#include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
-#include <heddle/dist/planning/network_measurement.hpp>
-#include <heddle/dist/report/available_memory.hpp>
+#include <heddle/dist/planning/available_memory.hpp>
+#include <heddle/dist/planning/network.hpp>
 #include <heddle/io/files/replace_file.hpp>
+#include <iterator>
 #include <optional>
-#include <sstream>
 
 #include "command_line/end_job.hpp"
 #include "command_line/options.hpp"
 #include "commands.hpp"
+#include "kernels/cache.hpp"
 #include "planning/config_edit.hpp"
-#include "planning/plan_files.hpp"
 #include "planning/plan_session.hpp"
 #include "registration.hpp"
 #include "report/run_words.hpp"
@@ -50,9 +50,9 @@ CommandSyntax plan_syntax(PlanOptions& options) {
   syntax.summary =
       "Lists the fastest layouts of a run on N nodes that fit into their memory, with memory by part, communication "
       "by\n"
-      "group, the pipeline's bubble and the time of a step; for the others the limit that they broke; and what fewer "
-      "nodes\n"
-      "would take. Needs no MPI.\n"
+      "group, the pipeline's bubble and the time of a step; counts the others by the limit that they exceed; and "
+      "shows\n"
+      "the same run on fewer nodes. Needs no MPI.\n"
       "With --measure, under mpirun: measures messages for --network measured and, with RUN.toml, kernels while every\n"
       "rank computes. docs/planning.md says how a plan is made and what it leaves out.";
   PlanSettings& settings = options.settings;
@@ -70,7 +70,7 @@ CommandSyntax plan_syntax(PlanOptions& options) {
       ("memory", po::value(&options.memory)->value_name("GIB"),
        "of a node, for its ranks together (default: what is available here)")  //
       ("network", po::value(&settings.network)->value_name("ALPHA,BETA"),
-       "seconds of an empty message and those of a byte, or \"measured\" (default: measured, if it was, or assumed)")  //
+       "seconds of an empty message and of each byte, or \"measured\" (default: measured, or assumed if it was not)")  //
       ("best", po::value(&options.best)->value_name("COUNT")->default_value(options.best), "layouts to list")  //
       ("details", po::bool_switch(&options.details),
        "memory and communication of each of them, not of the first "
@@ -78,7 +78,8 @@ CommandSyntax plan_syntax(PlanOptions& options) {
       ("write", po::bool_switch(&options.write), "write the first layout into RUN.toml")  //
       ("measure-seconds",
        po::value<double>()->value_name("SECONDS")->notifier([&](double value) { options.measure_seconds = value; }),
-       "at most so long for kernels that were not yet timed on this machine (default: 5, with --measure 60)")  //
+       "limit of the time to measure kernels that were not yet timed on this machine (default: 5, with --measure "
+       "60)")  //
       ("remeasure", po::bool_switch(&settings.remeasure),
        "measure kernels again whose times are known, also those that are neither old nor taken on a busy machine")  //
       ("vocabulary", po::value(&settings.vocabulary)->value_name("PIECES")->default_value(settings.vocabulary),
@@ -122,7 +123,7 @@ void check(PlanOptions const& options) {
   }
   if (!options.measure && launched_by_mpi()) {
     throw UsageError(
-        "plan: is started without mpirun or srun, but for --measure; --nodes and --ranks-per-node say how "
+        "plan: is started without mpirun or srun, except with --measure; --nodes and --ranks-per-node say how "
         "many ranks there would be");
   }
 }
@@ -155,12 +156,11 @@ std::int64_t node_memory(double gibibytes) {
 
 std::string text_of(std::string const& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || !text) {
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) {
     throw ConfigError(fmt::format("{}: cannot be read", path));
   }
-  return text.str();
+  return text;
 }
 
 /// Writes a layout into the user's file; what --set changed beside it is not written.
@@ -170,14 +170,14 @@ void write_layout(std::string const& path, LayoutChoice const& layout) {
   if (before.parallel.data == 0) {
     after.parallel.data = 0;  // "auto" leaves the same
   }
-  auto const edits = layout_edits(before, after);
+  auto const edits = differences(before, after);
   if (edits.empty()) {
     fmt::print("{} has this layout already\n", path);
     return;
   }
   replace_file(path, edited_config(text_of(path), path, edits, after));
-  for (auto const& [key, value] : edits) {
-    fmt::print("{}: {} = {}\n", path, key, value);
+  for (ConfigDifference const& edit : edits) {
+    fmt::print("{}: {} = {}\n", path, edit.key, edit.after);
   }
 }
 
@@ -191,9 +191,8 @@ void print_plan(PlanOptions const& options, PlanSession& session, Config const& 
   }
   fmt::print("{}", verbosity == Verbosity::verbose ? to_toml(config) + "\n" : "");
   bool const details = options.details || verbosity == Verbosity::verbose;
-  fmt::print("{} node{} of {} rank{}; {} each; network: {}; data: {}; {} tokens a step\n",
-             readable_count(machines.nodes), machines.nodes == 1 ? "" : "s", machines.ranks_per_node,
-             machines.ranks_per_node == 1 ? "" : "s", readable_size(machines.node_memory), session.network().source,
+  fmt::print("{} of {}; {} each; network: {}; data: {}; {} tokens a step\n", counted(machines.nodes, "node"),
+             counted(machines.ranks_per_node, "rank"), readable_size(machines.node_memory), session.network().source,
              session.data().describe(), readable_count(tokens));
   fmt::print("{}", describe_best(plan, tokens));
   for (std::size_t index = 0; index < plan.best.size() && (details || index == 0); ++index) {
@@ -230,21 +229,19 @@ ExitCode plan(PlanOptions options) {
   return ExitCode::done;
 }
 
-void print_links(char const* place, NetworkModel::Links const& links) {
-  for (auto const& [name, member] : named_links()) {
-    LinkModel const& link = links.*member;
-    fmt::print("{:<14} {:<24} {:>9.2f} us {:>9.2f} GB/s\n", place, name, 1e6 * link.latency,
-               link.seconds_per_byte > 0 ? 1e-9 / link.seconds_per_byte : 0.0);
+/// Prints the network and keeps it in the cache.
+void report_network(std::filesystem::path const& cache, NetworkModel network) {
+  fmt::print("network: {}\n", network.source);
+  NetworkTimes times{.source = network.source};
+  for (auto const& [place, links] : network_places(network)) {
+    for (auto const& [name, member] : named_links()) {
+      auto const& [latency, seconds_per_byte] = links->*member;
+      times.links[fmt::format("{} {}", place, name)] = {latency, seconds_per_byte};
+      fmt::print("{:<14} {:<24} {:>9.2f} us {:>9.2f} GB/s\n", place, name, 1e6 * latency,
+                 seconds_per_byte > 0 ? 1e-9 / seconds_per_byte : 0.0);
+    }
   }
-}
-
-void keep_network(std::filesystem::path const& file, NetworkModel const& network) {
-  try {
-    write_network(file, network);
-    fmt::print("kept in {}\n", file.string());
-  } catch (Error const& error) {
-    fmt::print("note: nothing is kept: {}; set kernels.cache or XDG_CACHE_HOME\n", error.what());
-  }
+  fmt::print("note: the network is {}\n", keep_in_cache(cache, {.network = times}));
 }
 
 /// Collective over `world`.
@@ -259,16 +256,8 @@ ExitCode measure(PlanOptions const& options, Communicator const& world) {
     fmt::print("one rank: there are no messages to measure; mpirun -np N heddle plan --measure measures them\n");
   } else {
     NetworkModel const network = measure_network(world);
-    auto const file = plan_file(loaded.config.kernels.cache, network_file_name);
     if (speaks) {
-      fmt::print("network: {}\n", network.source);
-      print_links("inside a node", network.inside_node);
-      print_links("between nodes", network.between_nodes);
-      if (file.empty()) {
-        fmt::print("note: kernels.cache = \"\": nothing is kept\n");
-      } else {
-        keep_network(file, network);
-      }
+      report_network(kernel_cache_path(loaded.config.kernels.cache), network);
     }
   }
   if (!options.config.empty()) {

@@ -15,7 +15,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
-#include <heddle/dist/report/available_memory.hpp>
+#include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <heddle/kernels/register.hpp>
 #include <optional>

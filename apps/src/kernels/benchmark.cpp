@@ -4,24 +4,115 @@
 
 #include <algorithm>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/base/seconds.hpp>
 #include <heddle/core/measure/peaks.hpp>
 #include <heddle/core/model/layout.hpp>
+#include <heddle/core/operations/observation.hpp>
+#include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
-#include <heddle/dist/report/rehearsal.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/dataset/batches.hpp>
 #include <heddle/io/dataset/synthetic_batch.hpp>
 #include <heddle/io/dataset/training_data.hpp>
-#include <optional>
-
-#include "timed_kernels.hpp"
+#include <iterator>
+#include <ranges>
+#include <string>
+#include <vector>
 
 namespace heddle {
 
 namespace {
 
-/// The model whose step is timed: of layers that are repeated, or split without changing a kernel's problem, it has
-/// one.
+constexpr int min_rounds = 3;
+constexpr int max_rounds = 20;
+constexpr double enough_seconds = 0.2;  ///< of each implementation, after min_rounds
+constexpr double max_seconds = 1;       ///< of all together, after which no round starts
+
+/// Equal calls of a training step.
+struct TimedCall {
+  std::string name;     ///< the method and its extents: "forward, 4096 x 512 x 2048"
+  Cost cost;            ///< of one call
+  double count = 0;     ///< the number of such calls in a step
+  TimesByName seconds;  ///< the shortest time of a call
+};
+
+/// All calls of layers that select by the same key.
+struct TimedProblem {
+  std::string by_speed;  ///< the choice of `auto` without times
+  std::vector<TimedCall> calls;
+
+  /// Seconds of all calls, of the implementations that were timed in each.
+  TimesByName total() const {
+    TimesByName total = calls.empty() ? TimesByName() : calls.front().seconds;
+    std::erase_if(total, [&](auto const& item) {
+      return !std::ranges::all_of(calls, [&](TimedCall const& call) { return call.seconds.contains(item.first); });
+    });
+    for (auto& [name, seconds] : total) {
+      seconds = 0;
+      for (TimedCall const& call : calls) {
+        seconds += call.count * call.seconds.at(name);
+      }
+    }
+    return total;
+  }
+};
+
+/// The timed calls by operation and timing_key.
+using TimedProblems = std::map<std::string, std::map<std::string, TimedProblem>>;
+
+/// Makes a call by every implementation that supports it, several times, when such a call first occurs. The step that
+/// makes the calls then continues with wrong numbers: only its calls count. Implementations of speed 0 are left out if
+/// there are others, unless `all`.
+class KernelTimer final : public KernelObserver {
+ public:
+  explicit KernelTimer(bool all) : all_(all) {}
+
+  void observe(Execution& execution, KernelCall const& call) override {
+    TimedProblem& problem = problems_[std::string(call.operation)][std::string(call.key)];
+    problem.by_speed = call.by_speed;
+    std::string const name =
+        fmt::format("{}{}{}, {}", call.direction, call.variant.empty() ? "" : " ", call.variant, call.extents);
+    auto known = std::ranges::find(problem.calls, name, &TimedCall::name);
+    if (known == problem.calls.end()) {
+      known = problem.calls.insert(known, {name, call.cost, 0, measure(execution, call)});
+    }
+    known->count += 1;
+    call.make();
+  }
+
+  TimedProblems const& problems() const { return problems_; }
+
+ private:
+  /// Times the implementations in turn, so that other work of the machine affects all alike.
+  TimesByName measure(Execution& execution, KernelCall const& call) const {
+    auto ways = call.ways();
+    std::erase_if(ways, [&](auto const& each) { return !all_ && each.speed <= 0 && each.name != call.by_speed; });
+    TimesByName min;
+    double elapsed = 0;
+    auto const enough = enough_seconds * static_cast<double>(ways.size());
+    for (int round = 0; elapsed < max_seconds && (round < min_rounds || (round < max_rounds && elapsed < enough));
+         ++round) {
+      for (KernelCall::Way const& way : ways) {
+        execution.space.fence();
+        auto const begin = SteadyClock::now();
+        way.make();
+        execution.space.fence();
+        double const seconds = seconds_since(begin);
+        double& best = min.try_emplace(way.name, seconds).first->second;
+        best = std::min(best, seconds);
+        elapsed += seconds;
+      }
+    }
+    return min;
+  }
+
+  bool all_;
+  TimedProblems problems_;
+};
+
+/// The configuration whose step is timed: it has one of the layers that are repeated or that are split without changing
+/// a kernel's problem.
 Config small_config(Config config) {
   keep_one_of_each_kind(config.model);
   ParallelConfig parallel;
@@ -68,7 +159,7 @@ Sample read_sample(Config const& config, bool prefixes) {
   return {vocabulary_sizes(data), batch.micro_batch(0)};
 }
 
-Sample make_up_sample(Config const& config, bool prefixes, std::int64_t vocabulary) {
+Sample synthetic_sample(Config const& config, bool prefixes, std::int64_t vocabulary) {
   std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);
   SyntheticBatch const batch({.vocabulary = vocabulary,
                               .tokens = config.train.micro_batch_tokens,
@@ -76,7 +167,7 @@ Sample make_up_sample(Config const& config, bool prefixes, std::int64_t vocabula
                               .shortest = std::min<std::int64_t>(10, longest),
                               .longest = longest});
   Pack pack = batch.pack(0);
-  pack.source_output.id = pack.source.id;  // an encoder alone predicts something, too
+  pack.source_output.id = pack.source.id;  // for an encoder-only model
   if (prefixes) {                          // half of each sequence
     auto lengths = to_host<std::int32_t>(pack.target_rows.sequences.length);
     std::ranges::transform(lengths, lengths.begin(), [](std::int32_t length) { return length / 2; });
@@ -108,7 +199,7 @@ void print_line(std::string const& call, std::string const& name, double seconds
   fmt::print("  {:<46} {:<12} {:>10}", call, name, describe(seconds));
 }
 
-/// The rate and the fraction of the peak; nothing if no such work is counted.
+/// Prints the rate and the fraction of the peak; blanks if no such work is counted.
 void print_rate(double amount, double seconds, double peak) {
   double const rate = amount / seconds;
   fmt::print("{}", amount > 0 ? fmt::format(" {:>9} {:>6.0f} %", readable_decimal(rate * 1e-9, 1), 100 * rate / peak)
@@ -128,8 +219,11 @@ void print_problem(std::string const& key, TimedProblem const& problem, Peaks co
     }
   }
   std::string title = "all calls";
-  for (auto const& [name, seconds] : problem.total()) {
-    print_line(title, (name == problem.fastest() ? "* " : "  ") + name, seconds);
+  TimesByName const total = problem.total();
+  std::vector<std::string> names{problem.by_speed};
+  std::ranges::copy(std::views::keys(total), std::back_inserter(names));
+  for (auto const& [name, seconds] : total) {
+    print_line(title, (name == measured_choice(total, names) ? "* " : "  ") + name, seconds);
     fmt::print("\n");
     title.clear();
   }
@@ -165,7 +259,7 @@ KernelSelections select_kernels(Config const& configured, Registries const& regi
 KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
   Config const config = small_config(benchmark.config);
   bool const prefixes = describe_model(config.model, benchmark.registries.layers).needs_prefixes();
-  Sample const sample = config.data.train.empty() ? make_up_sample(config, prefixes, benchmark.vocabulary)
+  Sample const sample = config.data.train.empty() ? synthetic_sample(config, prefixes, benchmark.vocabulary)
                                                   : read_sample(config, prefixes);
   DType const dtype = dtype_of(config.train.precision);
   fmt::print("A step of the model with one layer of each kind: {}, {} + {} tokens{}, vocabulary {}{}\n", name_of(dtype),
@@ -180,7 +274,7 @@ KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
   for (Bandwidth const& bandwidth : peaks.bandwidths) {
     fmt::print(" in {}: {:.1f} GB/s", bandwidth.level, bandwidth.bytes_per_second * 1e-9);
   }
-  fmt::print("\nTimes are the least of some calls; * marks the one that `auto` takes with them. {}\n",
+  fmt::print("\nTimes are the minimum of several calls; * marks the one that `auto` takes with them. {}\n",
              benchmark.all ? "" : "Implementations of registered speed 0 are left out; --all times them, too.");
   std::fflush(stdout);
   TimedProblems const problems = time_step(benchmark, config, sample);

@@ -8,6 +8,7 @@
 
 namespace heddle {
 
+/// Everything that a benchmark depends on. Values are kept by reference.
 struct KernelBenchmark {
   Config const& config;
   Registries const& registries;
@@ -16,8 +17,8 @@ struct KernelBenchmark {
   bool all = false;             ///< implementations of speed 0, too
 };
 
-/// Times every implementation in the calls of a training step of the configured model, as rank 0 of its tensor group
-/// makes them; of equal layers of a stack the model has one. Prints tables; returns the times.
+/// Times every implementation in the calls of a training step of the configured model, with one of the equal layers of
+/// each stack, as rank 0 of the tensor group makes them. Prints tables; returns the times.
 KernelTimings benchmark_kernels(KernelBenchmark const& benchmark);
 
 /// Names of implementations by operation.

@@ -7,7 +7,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/files/kernel_timings_file.hpp>
 
 namespace heddle {
 
@@ -15,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run without any checkpoint starts from the beginning, even if it has left other files.
+/// A run without any checkpoint starts from scratch, even if it has left other files.
 bool has_checkpoints(fs::path const& directory) {
   std::error_code ignored;  // the code that reads the directory reports the error
   fs::directory_iterator const entries(directory / "checkpoints", ignored);
@@ -24,11 +23,11 @@ bool has_checkpoints(fs::path const& directory) {
   });
 }
 
-/// For a run that has begun: the content of its kernels.json.
-RunKernels kernels_of_begun(fs::path const& file, std::string const& here) {
+/// The content of a started run's kernels.json.
+RunKernels kernels_of_started(fs::path const& file, std::string const& here) {
   RunKernels kernels;
   try {
-    TimingsByMachine const all = read_kernel_timings(file);
+    auto const all = read_measured_times(file).kernels;
     if (auto const own = all.find(here); own != all.end()) {
       kernels.timings = own->second;
     } else if (all.empty()) {
@@ -48,15 +47,15 @@ RunKernels kernels_of_begun(fs::path const& file, std::string const& here) {
 
 RunKernels find_run_kernels(fs::path const& cache, fs::path const& directory, std::string const& machine) {
   if (has_checkpoints(directory)) {
-    return kernels_of_begun(directory / "kernels.json", machine);
+    return kernels_of_started(directory / "kernels.json", machine);
   }
   RunKernels kernels;
-  kernels.timings = read_own_timings(cache, machine, kernels.notes);
+  kernels.timings = read_cache(cache, kernels.notes).kernels[machine];
   if (!kernels.timings.empty()) {
     kernels.notes.push_back(
         fmt::format("kernels are chosen by the times in {}, where it has the problem", cache.string()));
   }
-  kernels.file = to_json(TimingsByMachine{{machine, kernels.timings}});
+  kernels.file = to_json(MeasuredTimes{.kernels = {{machine, kernels.timings}}});
   return kernels;
 }
 
@@ -96,17 +95,24 @@ fs::path kernel_cache_path(std::string const& cache) {
   return home == nullptr || *home == '\0' ? fs::path() : fs::path(home) / ".cache/heddle/kernels.json";
 }
 
-KernelTimings read_own_timings(fs::path const& file, std::string const& machine, std::vector<std::string>& notes) {
-  if (file.empty()) {
-    return {};
-  }
+MeasuredTimes read_cache(fs::path const& file, std::vector<std::string>& notes) {
   try {
-    TimingsByMachine const all = read_kernel_timings(file);
-    auto const own = all.find(machine);
-    return own == all.end() ? KernelTimings() : own->second;
+    return file.empty() ? MeasuredTimes() : read_measured_times(file);
   } catch (DataError const& error) {
     notes.push_back(fmt::format("not used: {}", error.what()));
     return {};
+  }
+}
+
+std::string keep_in_cache(fs::path const& file, MeasuredTimes const& times) {
+  if (file.empty()) {
+    return "not kept: kernels.cache is \"\", or there is neither XDG_CACHE_HOME nor HOME for it";
+  }
+  try {
+    add_measured_times(file, times);
+    return fmt::format("kept in {}", file.string());
+  } catch (Error const& error) {
+    return fmt::format("not kept: {}; set kernels.cache or XDG_CACHE_HOME", error.what());
   }
 }
 
@@ -116,8 +122,8 @@ RunKernels choose_run_kernels(KernelChoices const& choices, fs::path const& dire
   if (world.rank() == 0) {
     kernels = find_run_kernels(kernel_cache_path(choices.cache), directory, machine);
   }
-  std::string const text = broadcast_text(world, to_json(TimingsByMachine{{"rank 0", kernels.timings}}));
-  kernels.timings = parse_kernel_timings(text, "rank 0").at("rank 0");
+  std::string const text = broadcast_text(world, to_json(MeasuredTimes{.kernels = {{"rank 0", kernels.timings}}}));
+  kernels.timings = parse_measured_times(text, "rank 0").kernels["rank 0"];
   if (std::string note = note_of_different_ranks(choices, machine, world); !note.empty()) {
     kernels.notes.push_back(std::move(note));
   }

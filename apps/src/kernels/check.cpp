@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/checks/check.hpp>
 
@@ -11,10 +12,6 @@ namespace {
 
 std::string title(CheckResult const& result) {
   return fmt::format("{} {} ({})", result.operation, result.implementation, result.origin);
-}
-
-std::string counted(std::size_t count, char const* what = "problem") {
-  return fmt::format("{} {}{}", readable_count(count), what, count == 1 ? "" : "s");
 }
 
 /// The characters of UTF-8 text.
@@ -34,7 +31,7 @@ struct Line {
   CheckResult const* result = nullptr;
 };
 
-/// The columns begin behind the longest problem.
+/// The columns start behind the longest problem.
 void print_lines(std::vector<Line> const& lines) {
   std::size_t width = 0;
   for (Line const& line : lines) {
@@ -52,7 +49,7 @@ void print_lines(std::vector<Line> const& lines) {
   }
 }
 
-/// Of one implementation or layer: the result that comes nearest to its tolerance, or exceeds it.
+/// The result of an implementation or a layer that comes nearest to its tolerance, or exceeds it.
 CheckResult const& worst(std::vector<CheckResult> const& results) {
   auto const share = [](CheckResult const& result) {
     double const error = std::max(result.output_error, result.gradient_error);
@@ -84,7 +81,7 @@ ExitCode print_checks(Registries const& registries, std::string const& name, Exe
       lines.push_back({fmt::format("{}: NOT RUN: {}", who, own.front().not_run)});
       continue;
     }
-    lines.push_back({fmt::format("{}: {}", who, counted(own.size()))});
+    lines.push_back({fmt::format("{}: {}", who, counted(own.size(), "problem"))});
     for (CheckResult const& result : own) {
       wrong += result.passed() ? 0 : 1;
       if (!name.empty() || !result.passed()) {
@@ -97,7 +94,7 @@ ExitCode print_checks(Registries const& registries, std::string const& name, Exe
   }
   print_lines(lines);
   std::size_t const run = results.size() - not_run;
-  fmt::print("{} of {} passed{}\n", readable_count(run - wrong), counted(run),
+  fmt::print("{} of {} passed{}\n", readable_count(run - wrong), counted(run, "problem"),
              not_run == 0 ? "" : fmt::format(", {} not run", counted(not_run, "implementation")));
   return std::all_of(results.begin(), results.end(), accepted) ? ExitCode::done : ExitCode::bad_config;
 }

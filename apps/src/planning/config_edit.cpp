@@ -16,7 +16,7 @@ std::string trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : std::string(text.substr(first, last - first + 1));
 }
 
-/// The name of the section that a line begins; "" for any other line.
+/// The name of the section that a line starts; "" for any other line.
 std::string section_of(std::string const& line) {
   std::string const text = trimmed(line.substr(0, line.find('#')));
   bool const is_section = text.size() > 2 && text.front() == '[' && text[1] != '[' && text.back() == ']';
@@ -69,22 +69,14 @@ void set(std::vector<std::string>& lines, std::string const& section, std::strin
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> layout_edits(Config const& before, Config const& after) {
-  std::vector<std::pair<std::string, std::string>> edits;
-  for (ConfigDifference const& difference : differences(before, after)) {
-    edits.emplace_back(difference.key, difference.after);
-  }
-  return edits;
-}
-
 std::string edited_config(std::string_view text, std::string const& source_name,
-                          std::vector<std::pair<std::string, std::string>> const& edits, Config const& expected) {
+                          std::vector<ConfigDifference> const& edits, Config const& expected) {
   std::vector<std::string> lines = lines_of(text);
-  std::vector<std::string> by_hand;
-  for (auto const& [name, value] : edits) {
-    auto const dot = name.find('.');
-    set(lines, name.substr(0, dot), name.substr(dot + 1), value);
-    by_hand.push_back(fmt::format("{} = {}", name, value));
+  std::vector<std::string> to_set;
+  for (ConfigDifference const& edit : edits) {
+    auto const dot = edit.key.find('.');
+    set(lines, edit.key.substr(0, dot), edit.key.substr(dot + 1), edit.after);
+    to_set.push_back(fmt::format("{} = {}", edit.key, edit.after));
   }
   std::string const result = fmt::format("{}\n", fmt::join(lines, "\n"));
   try {
@@ -92,11 +84,11 @@ std::string edited_config(std::string_view text, std::string const& source_name,
       return result;
     }
   } catch (ConfigError const&) {
-    // A key or section stands there in another form, and now twice.
+    // A key or section is there in another form, and now twice.
   }
-  throw ConfigError(
-      fmt::format("{} was not changed, as its keys are not one a line below [section]; set there by hand: {}",
-                  source_name, fmt::join(by_hand, ", ")));
+  throw ConfigError(fmt::format(
+      "{} was not changed because it does not have one key a line below [section]; set these keys yourself: {}",
+      source_name, fmt::join(to_set, ", ")));
 }
 
 }  // namespace heddle

@@ -7,7 +7,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
-#include <heddle/dist/report/available_memory.hpp>
+#include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/report/mesh_report.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 
@@ -38,23 +38,17 @@ std::vector<MemoryNeed> print_memory(PlanSession& session, LayoutPlan& plan, boo
     fmt::print("Memory with the data's first {} batch{}:\n{}", batches, batches == 1 ? "" : "es",
                describe_prediction(reports_of(session.planner().memory_of_ranks(plan.layout, true))));
   }
-  MemoryNeed sum;
-  std::int64_t margin = 0;
-  std::int64_t together = 0;
-  for (MemoryNeed const& rank : largest) {
-    sum.packs += rank.packs;
-    sum.scratch += rank.scratch;
-    margin += rank.margin();
-    together += rank.total();
-  }
-  std::string const beside = fmt::format(" (with {} for packs of samples, {} for kernels' scratch and a margin of {})",
-                                         readable_size(sum.packs), readable_size(sum.scratch), readable_size(margin));
+  MemorySum sum;
+  std::ranges::for_each(largest, [&](MemoryNeed const& rank) { sum.add(rank); });
+  std::string const beside =
+      fmt::format(" (with {} for packs of samples, {} for kernels' scratch and a margin of {})",
+                  readable_size(sum.packs), readable_size(sum.scratch), readable_size(sum.margin));
   AvailableMemory const available = available_memory();
   std::int64_t const here = std::min(available.host, available.group);
   if (here != AvailableMemory::unlimited) {
     fmt::print("{} rank{} on this machine: {} of the {} that are available{}{}\n", readable_count(plan.layout.ranks()),
-               plan.layout.ranks() == 1 ? "" : "s together", readable_size(together), readable_size(here),
-               tables ? beside : "", together > here ? ": the run would be refused here" : "");
+               plan.layout.ranks() == 1 ? "" : "s together", readable_size(sum.total()), readable_size(here),
+               tables ? beside : "", sum.total() > here ? ": the run would be refused here" : "");
   }
   return largest;
 }
@@ -122,7 +116,7 @@ ExitCode dry_run(DryRun const& run) {
   if (auto const holder = RunDirectory::holder(run.directory)) {
     fmt::print("note: {} trains in {}: another run would be refused\n", *holder, run.directory.string());
   }
-  // The ranks may be meant for larger machines, but not where one of them is too large even alone.
+  // The ranks may be meant for larger machines, but not if one of them does not fit here even without the others.
   if (config.train.reserve_memory) {
     require_memory(Communicator::self(), *std::ranges::max_element(ranks, {}, &MemoryNeed::total), available_memory());
   }

@@ -13,6 +13,7 @@ namespace heddle {
 
 struct Execution;
 
+/// The run, and its directory and options.
 struct DryRun {
   Config const& config;
   Registries& registries;
@@ -24,11 +25,11 @@ struct DryRun {
   Verbosity verbosity = Verbosity::normal;
 };
 
-/// Prints what a run on so many ranks would do: its layout, what each rank holds, memory, communication, the time of a
-/// step, and the checkpoint that it would go on from; if quiet only whether the memory suffices and the checkpoint, if
-/// verbose also the configuration. Opens the data and verifies the checkpoint; starts and writes
-/// nothing. Throws what training would throw for the configuration, the data and the checkpoint, and where one rank
-/// alone needs more memory than this machine has.
+/// Prints what a run on `ranks` ranks would do: its layout, what each rank holds, memory, communication, the time of a
+/// step, and the checkpoint from which it would resume; if quiet only whether the memory suffices and the checkpoint,
+/// if verbose also the configuration. Opens the data and verifies the checkpoint; starts and writes nothing. Throws
+/// what training would throw for the configuration, the data and the checkpoint, and if a single rank needs more memory
+/// than this machine has.
 ExitCode dry_run(DryRun const& run);
 
 }  // namespace heddle

@@ -4,13 +4,14 @@
 
 #include <cstdlib>
 #include <ctime>
+#include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <map>
 
 #include "kernels/cache.hpp"
-#include "plan_files.hpp"
 #include "report/warning.hpp"
 
 namespace heddle {
@@ -18,7 +19,7 @@ namespace heddle {
 namespace {
 
 /// "2e-6,1e-10": seconds, and seconds per byte.
-NetworkModel network_of(std::string const& text) {
+NetworkModel parse_network(std::string const& text) {
   char* end = nullptr;
   double const latency = std::strtod(text.c_str(), &end);
   bool whole = end != text.c_str() && *end == ',';
@@ -30,10 +31,40 @@ NetworkModel network_of(std::string const& text) {
   if (!whole) {
     throw UsageError(fmt::format(
         "plan: --network {} is not understood; expected measured, or ALPHA,BETA: the seconds of an empty message and "
-        "those of a byte, for example 2e-6,1e-10",
+        "of each byte, for example 2e-6,1e-10",
         text));
   }
   return NetworkModel::uniform(latency, seconds_per_byte, "by --network");
+}
+
+/// The measured network; nothing if a link is missing.
+std::optional<NetworkModel> network_of(NetworkTimes const& times) {
+  NetworkModel network;
+  network.source = times.source;
+  for (auto const& [name, links] : network_places(network)) {
+    for (NamedLink const& link : named_links()) {
+      auto const found = times.links.find(fmt::format("{} {}", name, link.name));
+      if (found == times.links.end()) {
+        return std::nullopt;
+      }
+      links->*link.link = {found->second[0], found->second[1]};
+    }
+  }
+  return network;
+}
+
+/// The circumstances that the times of calls depend on: the machine, the choice of kernels, and the number of ranks of
+/// a node that compute at the same time.
+std::string call_circumstances(KernelChoices const& choices, KernelTimings const& timings, int ranks_of_node) {
+  std::string text = machine_name(usable_cpu_level());
+  for (auto const& [operation, choice] : choices.operations()) {
+    text += choice.implementation == "auto" ? "" : fmt::format(", {} by {}", operation, choice.implementation);
+  }
+  if (!timings.empty()) {
+    text += fmt::format(", chosen by times {:08x}",
+                        random_key(0, to_json(MeasuredTimes{.kernels = {{"", timings}}})) & 0xffffffffU);
+  }
+  return fmt::format("{}, {} of a node", text, counted(ranks_of_node, "rank"));
 }
 
 }  // namespace
@@ -45,16 +76,23 @@ PlanSession::PlanSession(Config const& config, Registries& registries, Execution
       execution_(execution),
       settings_(settings),
       world_(world),
+      cache_(kernel_cache_path(config.kernels.cache)),
       model_(describe_model(config.model, registries.layers)),
       data_(PlannedData::open(config, model_, settings.vocabulary)) {
-  KernelTimings const timings =
-      read_own_timings(kernel_cache_path(config.kernels.cache), machine_name(usable_cpu_level()), notes_);
+  MeasuredTimes measured = read_cache(cache_, notes_);
+  for (char const* const older : {"call-times.json", "network.json"}) {
+    auto const file = cache_.parent_path() / older;
+    if (std::error_code ignored; !cache_.empty() && std::filesystem::exists(file, ignored)) {
+      notes_.push_back(fmt::format("{} is of an older version and not used: remove it", file.string()));
+    }
+  }
+  KernelTimings const& timings = measured.kernels[machine_name(usable_cpu_level())];
   registries.kernels.set_timings(timings);
   if (std::string const reason = model_.training_refusal(); !reason.empty()) {
     throw ConfigError(reason);
   }
-  read_network();
-  read_times(timings);
+  take_network(measured.network);
+  take_times(measured.calls, timings);
   planner_.emplace(PlanRequest{.config = config_,
                                .registries = registries_,
                                .vocabulary = data_->vocabulary(),
@@ -67,36 +105,36 @@ PlanSession::PlanSession(Config const& config, Registries& registries, Execution
                                .reading_seconds_per_token = data_->reading_seconds_per_token()});
 }
 
-void PlanSession::read_network() {
+void PlanSession::take_network(NetworkTimes const& measured) {
   if (!settings_.network.empty() && settings_.network != "measured") {
-    network_ = network_of(settings_.network);
-    return;
-  }
-  auto const file = plan_file(config_.kernels.cache, network_file_name);
-  if (auto const found = heddle::read_network(file)) {
+    network_ = parse_network(settings_.network);
+  } else if (auto const found = network_of(measured)) {
     network_ = *found;
   } else if (settings_.network == "measured") {
-    throw ConfigError(fmt::format("--network measured: there is no {}; `mpirun … heddle plan --measure` writes it",
-                                  file.empty() ? "file beside kernels.cache, which is \"\"" : file.string()));
+    throw ConfigError(fmt::format("--network measured: {} has no network; `mpirun … heddle plan --measure` measures it",
+                                  cache_.empty() ? "kernels.cache = \"\"" : cache_.string()));
   }
 }
 
-void PlanSession::read_times(KernelTimings const& timings) {
-  auto const file = plan_file(config_.kernels.cache, call_times_file_name);
+void PlanSession::take_times(std::map<std::string, TimedCalls>& measured, KernelTimings const& timings) {
   int const ranks = settings_.machines.ranks_per_node;
-  auto const circumstances = [&](int ranks_of_node) {
-    return call_circumstances(machine_name(usable_cpu_level()), config_.kernels, timings, ranks_of_node);
+  auto const take = [&](int ranks_of_node) {
+    circumstances_ = call_circumstances(config_.kernels, timings, ranks_of_node);
+    for (auto const& [kind, works] : measured[circumstances_]) {
+      for (TimedWork const& work : works) {
+        times_.add(kind, work);
+      }
+    }
   };
-  circumstances_ = circumstances(world_.size() > 1 ? world_.size() : ranks);
-  times_ = read_call_times(file, circumstances_);
-  times_need_others_ = !times_.empty() && world_.size() == 1 && ranks > 1;
-  if (times_.empty() && world_.size() == 1 && ranks > 1) {
+  bool const alone = world_.size() == 1 && ranks > 1;
+  take(alone ? ranks : world_.size());
+  times_need_others_ = alone && !times_.empty();
+  if (alone && times_.empty()) {
     notes_.push_back(fmt::format(
-        "kernels are timed alone; `mpirun -np {} heddle plan RUN.toml --measure` times them as {} ranks of a node "
-        "do, which share its memory",
+        "kernels are timed by one process; `mpirun -np {} heddle plan RUN.toml --measure` times them as {} ranks of a "
+        "node do, which share its memory",
         ranks, ranks));
-    circumstances_ = circumstances(1);
-    times_ = read_call_times(file, circumstances_);
+    take(1);
   }
   distrust_times();
 }
@@ -120,22 +158,17 @@ void PlanSession::distrust_times() {
     remedy = ": they are measured again where this plan needs them";
   }
   for (auto const& [reason, count] : reasons) {
-    notes_.push_back(fmt::format("{} time{} of kernels {} not trusted ({}){}", readable_count(count),
-                                 count == 1 ? "" : "s", count == 1 ? "is" : "are", reason, remedy));
+    notes_.push_back(fmt::format("{} of kernels {} not trusted ({}){}", counted(count, "time"),
+                                 count == 1 ? "is" : "are", reason, remedy));
   }
-  if (times_need_others_) {  // this process alone would measure something else
+  if (times_need_others_) {  // a single process would measure something else
     if (settings_.remeasure) {
-      notes_.push_back(
-          fmt::format("the ranks of a node timed their kernels together: only `{} --remeasure` measures "
-                      "them again",
-                      others));
+      notes_.push_back(fmt::format(
+          "the ranks of a node timed their kernels together: only `{} --remeasure` measures them again", others));
     }
     return;
   }
-  times_.forget_distrusted(now_);
-  if (settings_.remeasure) {
-    times_.forget_all();
-  }
+  times_.forget(now_, settings_.remeasure);
 }
 
 std::vector<LayoutChoice> PlanSession::candidates() const {
@@ -143,8 +176,7 @@ std::vector<LayoutChoice> PlanSession::candidates() const {
 }
 
 MeasuredLayouts PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
-  int const own = world_.size();
-  double const load = broadcast_value(world_, others_load(own));
+  double const load = broadcast_value(world_, others_load(world_.size()));
   MeasuredLayouts const count = measure_unknown({.config = config_,
                                                  .registries = registries_,
                                                  .execution = execution_,
@@ -157,8 +189,8 @@ MeasuredLayouts PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
   constexpr double busy = 0.5;
   if (count.measured > 0 && load > busy && world_.rank() == 0) {
     warn(fmt::format(
-        "other processes keep this machine busy ({:.1f} on each core): the times of kernels count processor "
-        "time alone, may still be too long, and are measured again by the next plan",
+        "other processes keep this machine busy ({:.1f} on each core): the times of kernels count only processor "
+        "time, may still be too long, and are measured again by the next plan",
         load));
   }
   note_measurement(count);
@@ -166,34 +198,25 @@ MeasuredLayouts PlanSession::measure(std::vector<LayoutChoice> const& layouts) {
 }
 
 void PlanSession::note_measurement(MeasuredLayouts const& count) {
-  auto const layouts = [](int number) {
-    return fmt::format("{} layout{}", readable_count(number), number == 1 ? "" : "s");
-  };
   if (count.too_large > 0) {
     notes_.push_back(
         fmt::format("kernels of {} were not measured, because their memory is not available here: their "
                     "times are scaled from others', or assumed",
-                    layouts(count.too_large)));
+                    counted(count.too_large, "layout")));
   }
   if (count.left > 0 && settings_.measure_seconds > 0) {
     notes_.push_back(
         fmt::format("kernels of {} were not measured within {} s (--measure-seconds): their times are scaled from "
                     "others'",
-                    layouts(count.left), settings_.measure_seconds));
+                    counted(count.left, "layout"), settings_.measure_seconds));
   }
-  auto const file = plan_file(config_.kernels.cache, call_times_file_name);
   if (count.measured > 0 && times_need_others_) {
     notes_.push_back(
-        fmt::format("the ranks of a node have not timed all kernels of {} together: the others are timed alone",
-                    layouts(count.measured)));
-  } else if (count.measured > 0 && world_.rank() == 0 && settings_.keep_times && !file.empty()) {
-    std::string kept = fmt::format("are kept in {}", file.string());
-    try {
-      write_call_times(file, circumstances_, times_);
-    } catch (Error const& error) {
-      kept = fmt::format("are not kept: {}; set kernels.cache or XDG_CACHE_HOME", error.what());
-    }
-    notes_.push_back(fmt::format("kernels of {} were measured; the times {}", layouts(count.measured), kept));
+        fmt::format("the ranks of a node have not timed all kernels of {} together: one process timed the others",
+                    counted(count.measured, "layout")));
+  } else if (count.measured > 0 && world_.rank() == 0 && settings_.keep_times && !cache_.empty()) {
+    notes_.push_back(fmt::format("kernels of {} were measured; the times are {}", counted(count.measured, "layout"),
+                                 keep_in_cache(cache_, {.calls = {{circumstances_, times_.all()}}})));
   }
 }
 

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <filesystem>
 #include <heddle/core/tensor/runtime.hpp>
+#include <heddle/dist/planning/kernel_measurement.hpp>
 #include <heddle/dist/planning/planner.hpp>
+#include <heddle/io/files/measured_times.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "kernel_measurement.hpp"
 #include "planned_data.hpp"
 
 namespace heddle {
@@ -17,10 +20,10 @@ struct PlanSettings {
   double measure_seconds = 5;       ///< to spend on kernels whose times are not known
   std::int64_t vocabulary = 10000;  ///< pieces, where the configuration names no data
   bool keep_times = true;           ///< in a file, for the next plan
-  bool remeasure = false;           ///< kernels whose times are known, too
+  bool remeasure = false;           ///< also kernels whose times are known
 };
 
-/// All that a plan of a configuration needs: data, kernels, measured times, network.
+/// Everything that a plan of a configuration needs: data, kernels, measured times, network.
 class PlanSession {
  public:
   /// Registries: as for training. Opens the data. Throws as training would. Collective over `world`, whose ranks
@@ -36,15 +39,15 @@ class PlanSession {
   std::vector<std::string> const& notes() const { return notes_; }
 
   /// Measures the kernels of layouts whose times are not known, for at most PlanSettings::measure_seconds, and keeps
-  /// the times where PlanSettings::keep_times says so. Times of ranks that computed together are only completed by a
-  /// process that is alone; returns how many layouts were measured, and left. Collective over the world.
+  /// the times if PlanSettings::keep_times. A single process only adds times that are missing; times measured by
+  /// several ranks are kept. Collective over the world.
   MeasuredLayouts measure(std::vector<LayoutChoice> const& layouts);
   /// Every layout of the machines' ranks that the model allows.
   std::vector<LayoutChoice> candidates() const;
 
  private:
-  void read_network();
-  void read_times(KernelTimings const& timings);
+  void take_network(NetworkTimes const& measured);
+  void take_times(std::map<std::string, TimedCalls>& measured, KernelTimings const& timings);
   /// Times that are old or were taken on a busy machine are measured again, where this process can.
   void distrust_times();
   void note_measurement(MeasuredLayouts const& count);
@@ -54,13 +57,14 @@ class PlanSession {
   Execution& execution_;
   PlanSettings settings_;
   Communicator world_;
+  std::filesystem::path cache_;  ///< of measured times; empty: none
   ModelDescription model_;
   std::unique_ptr<PlannedData> data_;
   NetworkModel network_ = NetworkModel::assumed();
   std::string circumstances_;
   KernelTimes times_;
   double now_ = 0;                  ///< seconds since 1970
-  bool times_need_others_ = false;  ///< they are of several ranks that computed together, and this process is alone
+  bool times_need_others_ = false;  ///< several ranks measured them together, and this is a single process
   std::optional<Planner> planner_;
   std::vector<std::string> notes_;
 };

@@ -17,7 +17,7 @@ namespace heddle {
 
 namespace {
 
-/// Random pairs whose longer sides have at least this many tokens together.
+/// Random pairs whose longer sides have at least `tokens` tokens together.
 std::vector<SentencePair> random_pairs(std::int64_t tokens, std::int64_t longest, std::int64_t vocabulary) {
   std::mt19937 random(1);  // NOLINT: the same plan each time
   auto const sentence = [&](std::int64_t length) {

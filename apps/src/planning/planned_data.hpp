@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/core/model/description.hpp>
-#include <heddle/dist/report/memory_plan.hpp>
+#include <heddle/dist/planning/memory_plan.hpp>
 #include <heddle/io/dataset/batches.hpp>
 #include <heddle/io/dataset/run_packs.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
@@ -12,22 +12,22 @@
 
 namespace heddle {
 
-/// The data that a plan is made for: the first batches of the configured dataset, at most the run's, or, where none is
-/// configured, random sentence pairs of 10 to 50 tokens.
+/// The data that a plan is made for: the first batches of the configured dataset, not more than the run has; without a
+/// dataset random sentence pairs of 10 to 50 tokens.
 class PlannedData final : public BatchSamples {
  public:
   static constexpr int planned_batches = 16;
   static constexpr int random_batches = 2;
 
   /// Opens data.train, and data.valid where a run would validate. `vocabulary` counts the pieces of random sentences.
-  /// Throws as training does where the data do not fit the model, and ConfigError for an encoder alone or a model with
-  /// prefixes without data.
+  /// Throws as training does where the data do not fit the model, and ConfigError for an encoder-only model or one
+  /// with prefixes if there are no data.
   static std::unique_ptr<PlannedData> open(Config const& config, ModelDescription const& model,
                                            std::int64_t vocabulary);
 
   int batches() const override { return static_cast<int>(batches_.size()); }
   std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const override;
-  /// As the run itself plans them: see RunPacks.
+  /// The packs that the run itself plans: see RunPacks.
   PlannedPacks largest(Config const& config, Mesh const& mesh) const override { return packs_->largest(config, mesh); }
 
   VocabularySizes const& vocabulary() const { return vocabulary_; }
@@ -36,7 +36,7 @@ class PlannedData final : public BatchSamples {
   /// "30,000 sentence pairs", or that they are random.
   std::string describe() const;
   SampleTotals const& totals() const { return totals_; }
-  /// Of a global batch: train.batch_tokens, or all of the data's if these are fewer.
+  /// The tokens of a global batch: train.batch_tokens, or all of the data's if these are fewer.
   std::int64_t batch_tokens() const { return batch_tokens_; }
   /// Real tokens of the planned batches, source and target, on average.
   double tokens_of_a_step() const;

@@ -5,8 +5,8 @@
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
+#include <heddle/dist/planning/memory_plan.hpp>
 #include <heddle/dist/report/efficiency.hpp>
-#include <heddle/dist/report/memory_plan.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
 #include <heddle/dist/trace/step_times.hpp>
 #include <optional>

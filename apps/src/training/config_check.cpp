@@ -6,7 +6,7 @@
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
-#include <heddle/dist/report/rehearsal.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
 #include <limits>
 
 namespace heddle {

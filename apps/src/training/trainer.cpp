@@ -14,7 +14,7 @@
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/training/learning_rate.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
-#include <heddle/dist/report/available_memory.hpp>
+#include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/state/replica_check.hpp>
 #include <heddle/io/dataset/run_packs.hpp>
 #include <heddle/io/dataset/training_data.hpp>

@@ -79,7 +79,7 @@ double cache_bytes(int level, double otherwise) {
   }
 }
 
-/// By at most `most` implementations, those of the highest speed.
+/// Measures up to `max` implementations, those of the highest speed.
 MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execution, DType dtype, std::size_t max) {
   MatmulPeak peak;
   for (std::int64_t const size : {512, 1024}) {

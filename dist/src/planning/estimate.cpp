@@ -1,8 +1,8 @@
 #include <algorithm>
+#include <heddle/dist/planning/pipeline_simulation.hpp>
+#include <heddle/dist/planning/planner.hpp>
 #include <map>
 #include <string>
-
-#include "planner_state.hpp"
 
 namespace heddle {
 
@@ -28,7 +28,7 @@ std::vector<GroupTraffic> no_traffic(std::array<GroupPlace, traffic_groups> cons
   return groups;
 }
 
-/// Of each group, the traffic of the stage that waits longest.
+/// Keeps each group's traffic of the stage that waits longest.
 void take_longest(std::vector<GroupTraffic>& into, std::vector<GroupTraffic> const& from) {
   for (std::size_t group = 0; group < into.size(); ++group) {
     if (from[group].seconds > into[group].seconds) {
@@ -39,103 +39,251 @@ void take_longest(std::vector<GroupTraffic>& into, std::vector<GroupTraffic> con
 
 }  // namespace
 
-Planner::Estimate::Estimate(Planner& planner, LayoutChoice const& layout)
-    : planner_(planner),
-      state_(*planner.state_),
-      layout_(layout),
-      load_(state_.load(layout)),
-      scale_(1),
-      places_(group_places(layout, state_.request.machines)) {
-  TypicalPack const& typical = state_.typical(layout.micro_batch_tokens, layout.size(MeshAxis::context));
-  scale_ = typical.max_share * load_.tokens / as_double(load_.micro_batches) / as_double(typical.tokens);
-}
+class Planner::Estimate {
+ public:
+  Estimate(Planner& planner, LayoutChoice const& layout)
+      : planner_(planner),
+        layout_(layout),
+        load_(planner.load(layout)),
+        full_tokens_(as_double(planner.typical(layout).tokens)),
+        scale_(planner.typical(layout).max_share * load_.tokens / as_double(load_.micro_batches) / full_tokens_),
+        places_(group_places(layout, planner.request_.machines)) {}
 
-LayoutPlan Planner::Estimate::run() {
-  LayoutPlan plan{.layout = layout_, .micro_batches = load_.micro_batches};
-  plan.groups = no_traffic(places_);
-  std::vector<StageTimes> times;
-  std::vector<double> first_extra, reductions;
-  std::map<RankWork const*, Stage> known;
-  double update_seconds = 0;
-  double assumed = 0;
-  double spread = 0;
-  for (int index = 0; index < layout_.size(MeshAxis::pipeline); ++index) {
-    RankWork const& work = planner_.work(layout_, index);
-    plan.stages.push_back(memory(work, index));
-    auto [place, is_new] = known.try_emplace(&work);
-    if (is_new) {
-      place->second = stage(work);
-      take_longest(plan.groups, place->second.groups);
+  LayoutPlan run() {
+    LayoutPlan plan{.layout = layout_, .micro_batches = load_.micro_batches};
+    plan.groups = no_traffic(places_);
+    std::vector<StageTimes> times;
+    std::vector<double> first_extra, reductions;
+    std::map<RankWork const*, Stage> known;
+    double update_seconds = 0;
+    double assumed = 0;
+    double spread = 0;
+    for (int index = 0; index < layout_.size(MeshAxis::pipeline); ++index) {
+      RankWork const& work = planner_.work(layout_, index);
+      plan.stages.push_back(memory(work, index));
+      auto [place, is_new] = known.try_emplace(&work);
+      if (is_new) {
+        place->second = stage_of(work);
+        take_longest(plan.groups, place->second.groups);
+      }
+      Stage const& here = place->second;
+      times.push_back(here.passes);
+      first_extra.push_back(here.first_extra);
+      reductions.push_back(here.reduction);
+      update_seconds = std::max(update_seconds, here.update);
+      if (here.kernels.usual > plan.kernel_seconds) {
+        plan.kernel_seconds = here.kernels.usual;
+        assumed = here.kernels.assumed;
+        spread = here.kernels.spread;
+      }
     }
-    Stage const& here = place->second;
-    times.push_back(here.passes);
-    first_extra.push_back(here.first_extra);
-    reductions.push_back(here.reduction);
-    update_seconds = std::max(update_seconds, here.update);
-    if (here.kernels.usual > plan.kernel_seconds) {
-      plan.kernel_seconds = here.kernels.usual;
-      assumed = here.kernels.assumed;
-      spread = here.kernels.spread;
+    plan.assumed_share = plan.kernel_seconds > 0 ? assumed / plan.kernel_seconds : 0;
+    plan.spread = plan.kernel_seconds > 0 ? spread / plan.kernel_seconds : 0;
+    SimulatedPipeline const simulated = passes(times, first_extra);
+    double last = 0;
+    for (std::size_t index = 0; index < times.size(); ++index) {
+      last = std::max(last, simulated.ends[index] + reductions[index]);
     }
+    plan.bubble = simulated.bubble;
+    plan.reading_seconds = planner_.request_.reading_seconds_per_token * load_.tokens;
+    plan.step_seconds = plan.reading_seconds + last + update_seconds;
+    std::erase_if(plan.groups, [](GroupTraffic const& group) { return group.place.ranks == 1 || group.seconds == 0; });
+    return plan;
   }
-  plan.assumed_share = plan.kernel_seconds > 0 ? assumed / plan.kernel_seconds : 0;
-  plan.spread = plan.kernel_seconds > 0 ? spread / plan.kernel_seconds : 0;
-  SimulatedPipeline const simulated = passes(times, first_extra);
-  double last = 0;
-  for (std::size_t index = 0; index < times.size(); ++index) {
-    last = std::max(last, simulated.ends[index] + reductions[index]);
+
+ private:
+  /// A stage's times; equal stages have the same.
+  struct Stage {
+    StageTimes passes;
+    double first_extra = 0;
+    double reduction = 0;
+    double update = 0;
+    KernelSeconds kernels;
+    std::vector<GroupTraffic> groups;
+  };
+
+  Stage stage_of(RankWork const& work) const {
+    Stage stage;
+    stage.groups = no_traffic(places_);
+    stage.passes = stage_times(work, stage.groups, stage.kernels);
+    // On a busy machine the calls after an update may have been measured to be the faster ones.
+    stage.first_extra = std::max(0.0, stage.kernels.first_extra);
+    stage.reduction = reduction(work, stage.passes.backward.front(), stage.groups);
+    stage.update = update(work, stage.groups, stage.kernels);
+    return stage;
   }
-  plan.bubble = simulated.bubble;
-  plan.reading_seconds = state_.request.reading_seconds_per_token * load_.tokens;
-  plan.step_seconds = plan.reading_seconds + last + update_seconds;
-  std::erase_if(plan.groups, [](GroupTraffic const& group) { return group.place.ranks == 1 || group.seconds == 0; });
-  return plan;
-}
 
-Planner::Estimate::Stage Planner::Estimate::stage(RankWork const& work) const {
-  Stage stage;
-  stage.groups = no_traffic(places_);
-  stage.passes = stage_times(work, stage.groups, stage.kernels);
-  // On a busy machine the calls after an update may have been measured to be the faster ones.
-  stage.first_extra = std::max(0.0, stage.kernels.first_extra);
-  stage.reduction = reduction(work, stage.passes.backward.front(), stage.groups);
-  stage.update = update(work, stage.groups, stage.kernels);
-  return stage;
-}
-
-SimulatedPipeline Planner::Estimate::passes(std::vector<StageTimes> const& times,
-                                            std::vector<double> const& first_extra) const {
-  std::int64_t const count = load_.micro_batches;
-  auto const stages = static_cast<std::int64_t>(times.size());
-  if (state_.request.config.train.deterministic) {  // each micro-batch passes the pipeline alone
-    SimulatedPipeline result = simulate_pipeline(times, 1, first_extra);
-    for (double& end : result.ends) {
-      end *= as_double(count);
+  /// The end of each stage's passes, and the bubble.
+  SimulatedPipeline passes(std::vector<StageTimes> const& times, std::vector<double> const& first_extra) const {
+    std::int64_t const count = load_.micro_batches;
+    auto const stages = static_cast<std::int64_t>(times.size());
+    if (planner_.request_.config.train.deterministic) {  // one micro-batch at a time passes the pipeline
+      SimulatedPipeline result = simulate_pipeline(times, 1, first_extra);
+      for (double& end : result.ends) {
+        end *= as_double(count);
+      }
+      return result;
     }
+    // Behind this number every further group of micro-batches takes the same time.
+    std::int64_t const simulated = 6 * stages;
+    if (count <= simulated + stages) {
+      return simulate_pipeline(times, count, first_extra);
+    }
+    SimulatedPipeline const shorter = simulate_pipeline(times, simulated, first_extra);
+    SimulatedPipeline result = simulate_pipeline(times, simulated + stages, first_extra);
+    double const more = as_double(count - simulated - stages) / as_double(stages);
+    double worked = 0;
+    result.seconds = 0;
+    for (std::size_t stage = 0; stage < times.size(); ++stage) {
+      result.ends[stage] += more * (result.ends[stage] - shorter.ends[stage]);
+      result.busy[stage] += more * (result.busy[stage] - shorter.busy[stage]);
+      result.seconds = std::max(result.seconds, result.ends[stage]);
+      worked += result.busy[stage];
+    }
+    result.bubble = 1 - worked / (result.seconds * as_double(stages));
     return result;
   }
-  // Behind this number every further group of micro-batches takes the same time.
-  std::int64_t const simulated = 6 * stages;
-  if (count <= simulated + stages) {
-    return simulate_pipeline(times, count, first_extra);
+
+  double add(std::vector<GroupTraffic>& groups, std::size_t group, Verb verb, Traffic const& traffic,
+             SumKind sums = SumKind::float32) const {
+    double const seconds = heddle::seconds_of(planner_.request_.network, places_[group], verb, traffic, sums);
+    if (places_[group].ranks > 1) {
+      groups[group].bytes += traffic.bytes;
+      groups[group].seconds += seconds;
+    }
+    return seconds;
   }
-  SimulatedPipeline const shorter = simulate_pipeline(times, simulated, first_extra);
-  SimulatedPipeline result = simulate_pipeline(times, simulated + stages, first_extra);
-  double const more = as_double(count - simulated - stages) / as_double(stages);
-  double worked = 0;
-  result.seconds = 0;
-  for (std::size_t stage = 0; stage < times.size(); ++stage) {
-    result.ends[stage] += more * (result.ends[stage] - shorter.ends[stage]);
-    result.busy[stage] += more * (result.busy[stage] - shorter.busy[stage]);
-    result.seconds = std::max(result.seconds, result.ends[stage]);
-    worked += result.busy[stage];
+
+  /// Adds the traffic of `times` such passes to the groups, and returns the seconds of one.
+  double messages(TrafficByGroup const& traffic, double times, std::vector<GroupTraffic>& groups) const {
+    SumKind const sums =
+        planner_.request_.config.train.precision == Precision::bfloat16 ? SumKind::bfloat16 : SumKind::float32;
+    double seconds = 0;
+    for (std::size_t group = 0; group < traffic_groups; ++group) {
+      for (std::size_t verb = 0; verb < verbs; ++verb) {
+        Traffic const one = traffic[group][verb];
+        Traffic const scaled{one.operations, static_cast<std::int64_t>(as_double(one.bytes) * scale_)};
+        seconds += heddle::seconds_of(planner_.request_.network, places_[group], static_cast<Verb>(verb), scaled, sums);
+        if (one.operations > 0) {
+          Traffic const all{static_cast<std::int64_t>(as_double(scaled.operations) * times),
+                            static_cast<std::int64_t>(as_double(scaled.bytes) * times)};
+          add(groups, group, static_cast<Verb>(verb), all, sums);
+        }
+      }
+    }
+    return seconds;
   }
-  result.bubble = 1 - worked / (result.seconds * as_double(stages));
-  return result;
+
+  StageTimes stage_times(RankWork const& work, std::vector<GroupTraffic>& groups, KernelSeconds& kernels) const {
+    StageTimes times;
+    auto const count = as_double(load_.micro_batches);
+    PricedWork const& priced = planner_.priced(work);
+    auto const pass = [&](PassWork const& of, KernelSeconds const& seconds) {
+      kernels.usual += seconds.usual * scale_ * count + seconds.first_extra;
+      kernels.first_extra += seconds.first_extra;
+      kernels.assumed += seconds.assumed * scale_ * count;
+      kernels.spread += seconds.spread * scale_ * count;
+      return seconds.usual * scale_ + messages(of.traffic, count, groups);
+    };
+    std::int64_t input_bytes = 0;
+    for (std::size_t part = 0; part < work.forward.size(); ++part) {
+      times.forward.push_back(pass(work.forward[part], priced.forward[part]));
+      times.backward.push_back(pass(work.backward[part], priced.backward[part]));
+      input_bytes = std::max(input_bytes, work.input_bytes[part]);
+    }
+    if (layout_.size(MeshAxis::pipeline) > 1) {
+      // A message and its header; each stage sends one for each pass.
+      Traffic const one{2, static_cast<std::int64_t>(as_double(input_bytes) * scale_)};
+      auto const passes = 2 * load_.micro_batches * static_cast<std::int64_t>(work.forward.size());
+      times.message = heddle::seconds_of(planner_.request_.network, places_[pipeline], Verb::receive, one);
+      add(groups, pipeline, Verb::receive, {passes * one.operations, passes * one.bytes});
+    }
+    return times;
+  }
+
+  std::int64_t bucket_elements() const {
+    return planner_.request_.bucket_elements.value_or(GradientReducer::bucket_for(layout_.replicas()));
+  }
+
+  /// The reduction of a stage's gradients, as far as the last backward pass does not hide it.
+  double reduction(RankWork const& work, double backward, std::vector<GroupTraffic>& groups) const {
+    auto const element = work.element_bytes();
+    Traffic const buckets = in_buckets(work.parameters, element, bucket_elements());
+    double seconds = 0;
+    if (layout_.replicas() > 1) {
+      double const whole = add(groups, replicas, layout_.shard_optimizer ? Verb::reduce_scatter : Verb::all_reduce,
+                               buckets, SumKind::gradients);
+      // Inside a node the cores that compute also move the bytes; a network moves them during the last backward pass,
+      // except for the last bucket.
+      seconds = places_[replicas].inside_node
+                    ? whole
+                    : std::max(whole - backward, whole / as_double(std::max<std::int64_t>(1, buckets.operations)));
+    }
+    seconds +=
+        add(groups, tensor, Verb::all_reduce, {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});
+    if (work.max_holders > 1) {
+      Traffic const tables = in_buckets(work.shared_elements, element, bucket_elements());
+      std::int64_t const others = work.max_holders - 1;
+      seconds += add(groups, pipeline, Verb::receive, {2 * tables.operations * others, tables.bytes * others});
+    }
+    constexpr Traffic losses{1, 2 * sizeof(double)};  // smoothed and not
+    return seconds + add(groups, replicas, Verb::all_reduce, losses) + add(groups, pipeline, Verb::all_reduce, losses);
+  }
+
+  std::int64_t owned(RankWork const& work) const {
+    return layout_.shard_optimizer ? (work.parameters + layout_.replicas() - 1) / layout_.replicas() : work.parameters;
+  }
+
+  double update(RankWork const& work, std::vector<GroupTraffic>& groups, KernelSeconds& kernels) const {
+    KernelSeconds const own = planner_.seconds_of(update_kernels(work, owned(work)));
+    kernels.usual += own.usual;
+    kernels.assumed += own.assumed;
+    constexpr Traffic number{1, sizeof(double)};
+    double seconds =
+        own.usual + add(groups, tensor, Verb::all_reduce, number) + add(groups, pipeline, Verb::all_reduce, number);
+    if (layout_.shard_optimizer && layout_.replicas() > 1) {
+      seconds += add(groups, replicas, Verb::all_reduce, number);
+      auto const element = work.element_bytes();
+      seconds += add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element, bucket_elements()));
+    }
+    return seconds;
+  }
+
+  MemoryUse memory(RankWork const& work, int stage) const {
+    auto const element = work.element_bytes();
+    MemoryUse use{.parameters = work.parameters * element,
+                  .gradients = work.parameters * element,
+                  .moments = 2 * owned(work) * element,
+                  .kernels = work.kept_by_kernels};
+    auto const actions =
+        training_actions({stage, layout_.size(MeshAxis::pipeline), static_cast<int>(work.forward.size())},
+                         planner_.request_.config.train.deterministic ? 1 : load_.micro_batches);
+    // An arena that holds passes of several parts is as large as the largest.
+    std::int64_t const largest = *std::ranges::max_element(work.activations);
+    std::int64_t const messages = *std::ranges::max_element(work.input_bytes);
+    std::int64_t const in_flight = max_in_flight(actions);
+    // A run plans with both sides of its largest micro-batches full.
+    std::int64_t const more = layout_.size(MeshAxis::pipeline) > 1 ? planner_.request_.longest_sequence : 0;
+    double const full = 2.0 * as_double(layout_.micro_batch_tokens + more) / full_tokens_;
+    use.activations =
+        static_cast<std::int64_t>(full * as_double(in_flight * largest + (in_flight + 2) * messages + work.temporary));
+    return use;
+  }
+
+  Planner& planner_;
+  LayoutChoice layout_;
+  Load load_;
+  double full_tokens_;  ///< of the rehearsed micro-batch, on all context ranks
+  double scale_;  ///< tokens of a micro-batch, of the rank that has the most, divided by those of the rehearsed pack
+  std::array<GroupPlace, traffic_groups> places_;
+};
+
+LayoutPlan Planner::times_of(LayoutChoice const& layout) {
+  return Estimate(*this, layout).run();
 }
 
-KernelSeconds Planner::State::seconds_of(std::vector<KernelCalls> const& kernels) const {
-  KernelTimes const& times = request.times;
+Planner::KernelSeconds Planner::seconds_of(std::vector<KernelCalls> const& kernels) const {
+  KernelTimes const& times = request_.times;
   KernelSeconds sum;
   for (KernelCalls const& each : kernels) {
     if (auto const time = times.time(each.kind, each.cost)) {
@@ -143,7 +291,7 @@ KernelSeconds Planner::State::seconds_of(std::vector<KernelCalls> const& kernels
       sum.spread += each.calls * time->seconds * time->spread;
       sum.first_extra += each.calls * (time->first_seconds - time->seconds);
     } else {
-      double const seconds = each.calls * request.rates.seconds(each.cost);
+      double const seconds = each.calls * request_.rates.seconds(each.cost);
       sum.usual += seconds;
       sum.assumed += seconds;
     }
@@ -151,12 +299,12 @@ KernelSeconds Planner::State::seconds_of(std::vector<KernelCalls> const& kernels
   return sum;
 }
 
-PricedWork const& Planner::State::priced(RankWork const& work) {
-  if (priced_revision != request.times.revision()) {
-    prices.clear();
-    priced_revision = request.times.revision();
+Planner::PricedWork const& Planner::priced(RankWork const& work) {
+  if (priced_revision_ != request_.times.revision()) {
+    prices_.clear();
+    priced_revision_ = request_.times.revision();
   }
-  auto [place, is_new] = prices.try_emplace(&work);
+  auto [place, is_new] = prices_.try_emplace(&work);
   if (is_new) {
     for (PassWork const& pass : work.forward) {
       place->second.forward.push_back(seconds_of(pass.kernels));
@@ -166,134 +314,6 @@ PricedWork const& Planner::State::priced(RankWork const& work) {
     }
   }
   return place->second;
-}
-
-double Planner::Estimate::add(std::vector<GroupTraffic>& groups, std::size_t group, Verb verb, Traffic const& traffic,
-                              SumKind sums) const {
-  double const seconds = heddle::seconds_of(state_.request.network, places_[group], verb, traffic, sums);
-  if (places_[group].ranks > 1) {
-    groups[group].bytes += traffic.bytes;
-    groups[group].seconds += seconds;
-  }
-  return seconds;
-}
-
-double Planner::Estimate::messages(TrafficByGroup const& traffic, double times,
-                                   std::vector<GroupTraffic>& groups) const {
-  SumKind const sums =
-      state_.request.config.train.precision == Precision::bfloat16 ? SumKind::bfloat16 : SumKind::float32;
-  double seconds = 0;
-  for (std::size_t group = 0; group < traffic_groups; ++group) {
-    for (std::size_t verb = 0; verb < verbs; ++verb) {
-      Traffic const one = traffic[group][verb];
-      Traffic const scaled{one.operations, static_cast<std::int64_t>(as_double(one.bytes) * scale_)};
-      seconds += heddle::seconds_of(state_.request.network, places_[group], static_cast<Verb>(verb), scaled, sums);
-      if (one.operations > 0) {
-        Traffic const all{static_cast<std::int64_t>(as_double(scaled.operations) * times),
-                          static_cast<std::int64_t>(as_double(scaled.bytes) * times)};
-        add(groups, group, static_cast<Verb>(verb), all, sums);
-      }
-    }
-  }
-  return seconds;
-}
-
-StageTimes Planner::Estimate::stage_times(RankWork const& work, std::vector<GroupTraffic>& groups,
-                                          KernelSeconds& kernels) const {
-  StageTimes times;
-  auto const count = as_double(load_.micro_batches);
-  PricedWork const& priced = state_.priced(work);
-  auto const pass = [&](PassWork const& of, KernelSeconds const& seconds) {
-    kernels.usual += seconds.usual * scale_ * count + seconds.first_extra;
-    kernels.first_extra += seconds.first_extra;
-    kernels.assumed += seconds.assumed * scale_ * count;
-    kernels.spread += seconds.spread * scale_ * count;
-    return seconds.usual * scale_ + messages(of.traffic, count, groups);
-  };
-  std::int64_t input_bytes = 0;
-  for (std::size_t part = 0; part < work.forward.size(); ++part) {
-    times.forward.push_back(pass(work.forward[part], priced.forward[part]));
-    times.backward.push_back(pass(work.backward[part], priced.backward[part]));
-    input_bytes = std::max(input_bytes, work.input_bytes[part]);
-  }
-  if (layout_.size(MeshAxis::pipeline) > 1) {
-    // A message and its header; each stage sends one for each pass.
-    Traffic const one{2, static_cast<std::int64_t>(as_double(input_bytes) * scale_)};
-    auto const passes = 2 * load_.micro_batches * static_cast<std::int64_t>(work.forward.size());
-    times.message = heddle::seconds_of(state_.request.network, places_[pipeline], Verb::receive, one);
-    add(groups, pipeline, Verb::receive, {passes * one.operations, passes * one.bytes});
-  }
-  return times;
-}
-
-std::int64_t Planner::Estimate::bucket_elements() const {
-  return state_.request.bucket_elements.value_or(GradientReducer::bucket_for(layout_.replicas()));
-}
-
-double Planner::Estimate::reduction(RankWork const& work, double backward, std::vector<GroupTraffic>& groups) const {
-  auto const element = static_cast<std::int64_t>(size_of(work.parameter_dtype));
-  Traffic const buckets = in_buckets(work.parameters, element, bucket_elements());
-  double seconds = 0;
-  if (layout_.replicas() > 1) {
-    double const whole = add(groups, replicas, layout_.shard_optimizer ? Verb::reduce_scatter : Verb::all_reduce,
-                             buckets, SumKind::gradients);
-    // Inside a node the cores that compute also move the bytes; a network moves them beside the last backward pass,
-    // but for the last bucket.
-    seconds = places_[replicas].inside_node
-                  ? whole
-                  : std::max(whole - backward, whole / as_double(std::max<std::int64_t>(1, buckets.operations)));
-  }
-  seconds +=
-      add(groups, tensor, Verb::all_reduce, {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});
-  if (work.max_holders > 1) {
-    Traffic const tables = in_buckets(work.shared_elements, element, bucket_elements());
-    std::int64_t const others = work.max_holders - 1;
-    seconds += add(groups, pipeline, Verb::receive, {2 * tables.operations * others, tables.bytes * others});
-  }
-  constexpr Traffic losses{1, 2 * sizeof(double)};  // smoothed and not
-  return seconds + add(groups, replicas, Verb::all_reduce, losses) + add(groups, pipeline, Verb::all_reduce, losses);
-}
-
-std::int64_t Planner::Estimate::owned(RankWork const& work) const {
-  return layout_.shard_optimizer ? (work.parameters + layout_.replicas() - 1) / layout_.replicas() : work.parameters;
-}
-
-double Planner::Estimate::update(RankWork const& work, std::vector<GroupTraffic>& groups,
-                                 KernelSeconds& kernels) const {
-  KernelSeconds const own = state_.seconds_of(update_kernels(work, owned(work)));
-  kernels.usual += own.usual;
-  kernels.assumed += own.assumed;
-  constexpr Traffic number{1, sizeof(double)};
-  double seconds =
-      own.usual + add(groups, tensor, Verb::all_reduce, number) + add(groups, pipeline, Verb::all_reduce, number);
-  if (layout_.shard_optimizer && layout_.replicas() > 1) {
-    seconds += add(groups, replicas, Verb::all_reduce, number);
-    auto const element = static_cast<std::int64_t>(size_of(work.parameter_dtype));
-    seconds += add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element, bucket_elements()));
-  }
-  return seconds;
-}
-
-MemoryUse Planner::Estimate::memory(RankWork const& work, int stage) const {
-  auto const element = static_cast<std::int64_t>(size_of(work.parameter_dtype));
-  MemoryUse use{.parameters = work.parameters * element,
-                .gradients = work.parameters * element,
-                .moments = 2 * owned(work) * element,
-                .kernels = work.kept_by_kernels};
-  auto const actions =
-      training_actions({stage, layout_.size(MeshAxis::pipeline), static_cast<int>(work.forward.size())},
-                       state_.request.config.train.deterministic ? 1 : load_.micro_batches);
-  // An arena that holds passes of several parts is as large as the largest.
-  std::int64_t const largest = *std::ranges::max_element(work.activations);
-  std::int64_t const messages = *std::ranges::max_element(work.input_bytes);
-  std::int64_t const in_flight = max_in_flight(actions);
-  // A run plans with both sides of its largest micro-batches full.
-  std::int64_t const more = layout_.size(MeshAxis::pipeline) > 1 ? state_.request.longest_sequence : 0;
-  double const full = 2.0 * as_double(layout_.micro_batch_tokens + more) /
-                      as_double(state_.typical(layout_.micro_batch_tokens, layout_.size(MeshAxis::context)).tokens);
-  use.activations =
-      static_cast<std::int64_t>(full * as_double(in_flight * largest + (in_flight + 2) * messages + work.temporary));
-  return use;
 }
 
 }  // namespace heddle

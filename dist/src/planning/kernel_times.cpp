@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <heddle/dist/planning/kernel_times.hpp>
+#include <utility>
 
 namespace heddle {
 
@@ -40,7 +41,6 @@ TimedWork interpolated(std::vector<TimedWork> const& times, Cost const& cost) {
   return above == times.end() ? scaled(times.back(), cost) : between(*(above - 1), *above, cost);
 }
 
-/// Of others' work on each core.
 constexpr double max_load = 0.5;
 constexpr double max_age = 30.0 * 24 * 3600;
 
@@ -79,31 +79,22 @@ void KernelTimes::add(std::string const& kind, TimedWork const& work) {
     if (under_load(work) && !under_load(*place) && !replaceable) {
       return;  // a layout is measured as a whole, also its calls whose times are known
     }
-    bool const busy = under_load(*place) && under_load(work);
-    double const seconds = busy ? std::min(place->seconds, work.seconds) : work.seconds;
-    double const first_seconds = busy ? std::min(place->first_seconds, work.first_seconds) : work.first_seconds;
-    *place = work;
-    place->seconds = seconds;
-    place->first_seconds = first_seconds;
+    TimedWork const old = std::exchange(*place, work);
+    if (under_load(old) && under_load(work)) {
+      place->seconds = std::min(old.seconds, work.seconds);
+      place->first_seconds = std::min(old.first_seconds, work.first_seconds);
+    }
   } else {
     times.insert(place, work);
   }
 }
 
-void KernelTimes::forget_distrusted(double now) {
+void KernelTimes::forget(double now, bool all) {
   for (auto const& [kind, works] : times_) {
     for (TimedWork const& work : works) {
-      if (!distrust(work, now).empty()) {
+      if (all || !distrust(work, now).empty()) {
         forgotten_.insert({kind, size_of(work.cost)});
       }
-    }
-  }
-}
-
-void KernelTimes::forget_all() {
-  for (auto const& [kind, works] : times_) {
-    for (TimedWork const& work : works) {
-      forgotten_.insert({kind, size_of(work.cost)});
     }
   }
 }

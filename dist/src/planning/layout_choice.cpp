@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
@@ -13,35 +14,37 @@ using Sizes = std::array<int, mesh_axes>;
 
 /// A pipeline gains little from more micro-batches than this for each stage.
 constexpr std::int64_t max_per_stage = 16;
-/// A context rank has at least so many tokens of the longest sequence.
+/// The minimum of a context rank's tokens of the longest sequence.
 constexpr std::int64_t min_context_tokens = 16;
 /// Larger micro-batches than this make no kernel faster; a larger one is tried only if it is configured.
 constexpr std::int64_t max_micro_batch_tokens = 16384;
 
-/// Passes the sizes of the four axes to `visit`, for every division of the ranks.
-template <class Visit>
-void for_each_mesh(int ranks, Visit const& visit) {
-  for (int tensor = 1; tensor <= ranks; ++tensor) {
-    if (ranks % tensor != 0) {
-      continue;
+std::vector<int> divisors(int number) {
+  std::vector<int> divisors;
+  for (int divisor = 1; divisor <= number; ++divisor) {
+    if (number % divisor == 0) {
+      divisors.push_back(divisor);
     }
-    int const behind_tensor = ranks / tensor;
-    for (int context = 1; context <= behind_tensor; ++context) {
-      if (behind_tensor % context != 0) {
-        continue;
-      }
-      int const behind_context = behind_tensor / context;
-      for (int pipeline = 1; pipeline <= behind_context; ++pipeline) {
-        if (behind_context % pipeline == 0) {
-          visit(Sizes{pipeline, behind_context / pipeline, context, tensor});
-        }
+  }
+  return divisors;
+}
+
+/// Every division of the ranks over the four axes.
+std::vector<Sizes> divisions(int ranks) {
+  std::vector<Sizes> all;
+  for (int const tensor : divisors(ranks)) {
+    for (int const context : divisors(ranks / tensor)) {
+      int const others = ranks / tensor / context;
+      for (int const pipeline : divisors(others)) {
+        all.push_back({pipeline, others / pipeline, context, tensor});
       }
     }
   }
+  return all;
 }
 
-/// Sizes of micro-batches: the configured one, and halves of a data rank's share of a batch, each at least
-/// model.max_length, which must fit.
+/// Sizes of micro-batches: the configured one, and halves of a data rank's share of a batch. Each has at least
+/// model.max_length tokens, so that every sentence fits.
 std::vector<std::int64_t> micro_batch_sizes(Config const& config, LayoutChoice const& layout,
                                             std::int64_t batch_tokens) {
   std::int64_t const share = (batch_tokens + layout.size(MeshAxis::data) - 1) / layout.size(MeshAxis::data);
@@ -84,15 +87,13 @@ std::vector<LayoutChoice> variants_of(Sizes const& sizes, ModelDescription const
   return variants;
 }
 
-/// Says what a batch lacks that gives a data rank or a stage less than a sequence.
+/// The message for a batch that has less than one sequence for each data rank and stage.
 std::string too_few_tokens(Config const& config, LayoutChoice const& layout, std::int64_t batch_tokens) {
   std::int64_t const parts = std::int64_t{layout.size(MeshAxis::data)} * layout.size(MeshAxis::pipeline);
-  std::string const each =
-      parts == layout.ranks()
-          ? fmt::format("a rank ({} ranks)", readable_count(parts))
-          : fmt::format("for each of {} data rank{} and {} stage{}", readable_count(layout.size(MeshAxis::data)),
-                        layout.size(MeshAxis::data) == 1 ? "" : "s", layout.size(MeshAxis::pipeline),
-                        layout.size(MeshAxis::pipeline) == 1 ? "" : "s");
+  std::string const each = parts == layout.ranks()
+                               ? fmt::format("a rank ({} ranks)", readable_count(parts))
+                               : fmt::format("for each of {} and {}", counted(layout.size(MeshAxis::data), "data rank"),
+                                             counted(layout.size(MeshAxis::pipeline), "stage"));
   return fmt::format(
       "the batch of {} tokens has {} tokens {}, fewer than one sequence of model.max_length = {}; with "
       "train.batch_tokens = {} there is one each, and a lower model.max_length helps, too",
@@ -100,7 +101,7 @@ std::string too_few_tokens(Config const& config, LayoutChoice const& layout, std
       readable_count(parts * config.model.max_length));
 }
 
-/// The axis or switch that the model refuses, for a group of rejections.
+/// The limit of layouts with an axis or a switch that the model does not support.
 std::string limit_of(Config const& config, ModelDescription const& model, LayoutChoice const& layout,
                      std::int64_t longest) {
   auto const refused = [&](LayoutChoice const& part) {
@@ -114,10 +115,10 @@ std::string limit_of(Config const& config, ModelDescription const& model, Layout
   };
   for (MeshAxis const axis : {MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline}) {
     if (refused(alone(axis))) {
-      return fmt::format("the model, with parallel.{}", name_of(axis));
+      return fmt::format("the model does not support this parallel.{}", name_of(axis));
     }
   }
-  return "the model, with several axes";
+  return "the model does not support this combination of axes";
 }
 
 }  // namespace
@@ -193,7 +194,7 @@ void reject(std::vector<Rejection>& rejections, std::string const& limit, std::s
 LayoutCandidates list_layouts(Config const& config, ModelDescription const& model, Machines const& machines,
                               std::int64_t longest_sequence, std::int64_t batch_tokens) {
   LayoutCandidates found;
-  for_each_mesh(machines.ranks(), [&](Sizes const& sizes) {
+  for (Sizes const& sizes : divisions(machines.ranks())) {
     for (LayoutChoice layout : variants_of(sizes, model)) {
       std::string const problem = layout_problem(with_layout(config, layout), model, layout.sizes, longest_sequence);
       if (!problem.empty()) {
@@ -202,14 +203,13 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
       }
       int const tensor = layout.size(MeshAxis::tensor);
       if (machines.ranks_per_node % tensor != 0) {
-        reject(found.rejections, "the ranks of a node, with parallel.tensor",
-               fmt::format("parallel.tensor = {} does not divide the {} ranks of a node", tensor,
-                           machines.ranks_per_node));
+        reject(found.rejections, "parallel.tensor does not divide the ranks of a node",
+               fmt::format("parallel.tensor = {} with {} ranks of a node", tensor, machines.ranks_per_node));
         continue;
       }
       int const context = layout.size(MeshAxis::context);
       if (context > 1 && longest_sequence < min_context_tokens * context) {
-        reject(found.rejections, "the length of sequences, with parallel.context",
+        reject(found.rejections, "sequences are too short for parallel.context",
                fmt::format("{} context ranks would share at most {} tokens, fewer than {} each",
                            readable_count(context), readable_count(longest_sequence), min_context_tokens));
         continue;
@@ -229,7 +229,7 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
         reject(found.rejections, batch_limit, too_few_tokens(config, layout, batch_tokens));
       }
     }
-  });
+  }
   return found;
 }
 

@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/planning/planner.hpp>
+#include <span>
 
 namespace heddle {
 
@@ -12,29 +16,97 @@ std::string mebibytes(std::int64_t bytes) {
   return readable_decimal(static_cast<double>(bytes) / (1 << 20), 1);
 }
 
-std::string memory_row(std::string const& name, MemoryUse const& use) {
-  return fmt::format("  {:<14} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10}\n", name, mebibytes(use.parameters),
-                     mebibytes(use.gradients), mebibytes(use.moments), mebibytes(use.kernels),
-                     mebibytes(use.activations), mebibytes(use.total()));
+constexpr std::string_view memory_format = " {:>10} {:>10} {:>10} {:>10} {:>11} {:>10}";
+/// The columns of a table of MemoryUse behind the labels.
+std::string const memory_heads =
+    fmt::format(memory_format, "parameters", "gradients", "moments", "kernels", "activations", "together");
+
+std::string memory_numbers(MemoryUse const& use) {
+  return fmt::format(memory_format, mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.moments),
+                     mebibytes(use.kernels), mebibytes(use.activations), mebibytes(use.total()));
+}
+
+/// Calls line(first, last) for adjacent elements that are alike.
+template <class Element, class Alike, class Line>
+void for_each_run(std::vector<Element> const& elements, Alike const& alike, Line const& line) {
+  for (std::size_t first = 0, end = 0; first < elements.size(); first = end) {
+    for (end = first + 1; end < elements.size() && alike(elements[first], elements[end]); ++end) {
+    }
+    line(first, end - 1);
+  }
+}
+
+std::string label(char const* what, std::size_t first, std::size_t last) {
+  return first == last ? fmt::format("{} {}", what, first) : fmt::format("{}s {} to {}", what, first, last);
 }
 
 /// A line for adjacent stages with equal memory.
 std::string memory_table(std::vector<MemoryUse> const& stages) {
-  std::string text = fmt::format("  {:<14} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10}\n", "MiB of a rank", "parameters",
-                                 "gradients", "moments", "kernels", "activations", "together");
-  for (std::size_t first = 0, end = 0; first < stages.size(); first = end) {
-    for (end = first + 1; end < stages.size() && stages[end] == stages[first]; ++end) {
-    }
-    std::string const name = stages.size() == 1 ? "each"
-                             : end == first + 1 ? fmt::format("stage {}", first)
-                                                : fmt::format("stages {} to {}", first, end - 1);
-    text += memory_row(name, stages[first]);
-  }
+  std::string text = fmt::format("  {:<14}{}\n", "MiB of a rank", memory_heads);
+  for_each_run(stages, std::equal_to(), [&](std::size_t first, std::size_t last) {
+    text += fmt::format("  {:<14}{}\n", stages.size() == 1 ? "each" : label("stage", first, last),
+                        memory_numbers(stages[first]));
+  });
   return text;
+}
+
+/// A row of a table of ranks.
+struct RankLine {
+  std::string label;
+  MemoryReport report;
+};
+
+using Choose = std::int64_t const& (*)(std::int64_t const&, std::int64_t const&);
+
+MemoryReport extreme(std::span<MemoryReport const> ranks, Choose choose) {
+  MemoryReport result = ranks.front();
+  for (auto const& [predicted, measured, resident] : ranks) {
+    result = {combined(result.predicted, predicted, choose), combined(result.measured, measured, choose),
+              choose(result.resident, resident)};
+  }
+  return result;
+}
+
+/// A line for adjacent ranks that print the same, except for their resident memory.
+std::vector<RankLine> lines_of(std::vector<MemoryReport> const& ranks) {
+  constexpr std::size_t max_lines = 32;
+  std::vector<RankLine> lines;
+  auto const alike = [](MemoryReport const& one, MemoryReport const& other) {
+    return memory_numbers(one.predicted) == memory_numbers(other.predicted) &&
+           memory_numbers(one.measured) == memory_numbers(other.measured);
+  };
+  std::span const all(ranks);
+  for_each_run(ranks, alike, [&](std::size_t first, std::size_t last) {
+    lines.push_back({label("rank", first, last), extreme(all.subspan(first, last - first + 1), std::max)});
+  });
+  if (lines.size() > max_lines) {
+    lines = {{"min of all ranks", extreme(all, std::min)}, {"max of all ranks", extreme(all, std::max)}};
+  }
+  return lines;
+}
+
+std::string row(std::string_view label, std::string_view kind, std::string_view numbers) {
+  return fmt::format("{:<16} {:<9}{}", label, kind, numbers);
 }
 
 std::string percent(double part, double whole) {
   return fmt::format("{:.0f} %", whole > 0 ? 100 * part / whole : 0);
+}
+
+std::string rejected(Rejection const& rejection) {
+  return fmt::format("{} rejected: {}; for example {}\n", counted(rejection.layouts, "layout"), rejection.limit,
+                     rejection.example);
+}
+
+/// The layouts for which a batch has too few tokens, if they are the majority; otherwise null.
+Rejection const* dominant_batch_limit(Plan const& plan) {
+  std::int64_t layouts = plan.fitting;
+  Rejection const* by_batch = nullptr;
+  for (Rejection const& rejection : plan.rejections) {
+    layouts += rejection.layouts;
+    by_batch = rejection.limit == batch_limit ? &rejection : by_batch;
+  }
+  return by_batch != nullptr && 2 * by_batch->layouts >= layouts ? by_batch : nullptr;
 }
 
 }  // namespace
@@ -56,26 +128,6 @@ std::string describe_plan(LayoutPlan const& plan) {
   }
   return text;
 }
-
-namespace {
-
-std::string rejected(Rejection const& rejection) {
-  return fmt::format("{} layout{} rejected by {}; for example {}\n", readable_count(rejection.layouts),
-                     rejection.layouts == 1 ? "" : "s", rejection.limit, rejection.example);
-}
-
-/// The rejections by the batch's tokens, if these are most of the layouts; otherwise null.
-Rejection const* dominant_batch_limit(Plan const& plan) {
-  std::int64_t layouts = plan.fitting;
-  Rejection const* by_batch = nullptr;
-  for (Rejection const& rejection : plan.rejections) {
-    layouts += rejection.layouts;
-    by_batch = rejection.limit == batch_limit ? &rejection : by_batch;
-  }
-  return by_batch != nullptr && 2 * by_batch->layouts >= layouts ? by_batch : nullptr;
-}
-
-}  // namespace
 
 std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
   std::string text;
@@ -105,8 +157,7 @@ std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
 }
 
 std::string describe_refusal(Plan const& plan, Machines const& machines) {
-  std::string text = fmt::format("no layout of {} rank{} fits", readable_count(std::int64_t{machines.ranks()}),
-                                 machines.ranks() == 1 ? "" : "s");
+  std::string text = fmt::format("no layout of {} fits", counted(machines.ranks(), "rank"));
   char const* separator = ": ";
   for (Rejection const& rejection : plan.rejections) {
     if (rejection.limit == batch_limit) {
@@ -139,6 +190,28 @@ std::string describe_nodes(std::vector<NodesPlan> const& plans, std::int64_t bat
     text += fmt::format("{:>7} {:>12} {:>9.0f} % {:>10} {:>12}  {}\n", readable_count(nodes), readable_count(speed),
                         100 * speed / (nodes * of_a_node), readable_decimal(hours, hours < 10 ? 2 : 1),
                         readable_decimal(nodes * hours, nodes * hours < 10 ? 2 : 1), describe(best->layout));
+  }
+  return text;
+}
+
+std::vector<MemoryReport> gather_memory(Communicator const& world, MemoryReport const& own) {
+  return gather_values(world, own);
+}
+
+std::string describe_prediction(std::vector<MemoryReport> const& ranks) {
+  std::string text = row("memory, MiB", "", memory_heads) + "\n";
+  for (RankLine const& line : lines_of(ranks)) {
+    text += row(line.label, "predicted", memory_numbers(line.report.predicted)) + "\n";
+  }
+  return text;
+}
+
+std::string describe_memory(std::vector<MemoryReport> const& ranks) {
+  std::string text = row("memory, MiB", "", memory_heads) + "   resident\n";
+  for (RankLine const& line : lines_of(ranks)) {
+    text += row(line.label, "predicted", memory_numbers(line.report.predicted)) + "\n";
+    text += row("", "measured", memory_numbers(line.report.measured)) +
+            (line.report.resident > 0 ? fmt::format(" {:>10}\n", mebibytes(line.report.resident)) : "\n");
   }
   return text;
 }

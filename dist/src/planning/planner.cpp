@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/core/model/pipeline_plan.hpp>
-
-#include "planner_state.hpp"
+#include <heddle/dist/planning/planner.hpp>
 
 namespace heddle {
 
 namespace {
 
-/// Of the exact memory of a node, the least that an estimate comes to: a layout above that is not planned exactly.
+/// A layout whose estimate is above this share of a node's memory is not planned exactly.
 constexpr double estimate_error = 1.25;
 /// On more ranks than these a stage's work is composed of its layers', so that many layouts share rehearsals.
 constexpr int max_ranks_rehearsed = 16;
@@ -38,7 +36,7 @@ std::int64_t tokens_of(Pack const& pack) {
   return pack.source_rows.tokens + pack.target_rows.tokens;
 }
 
-/// The bytes of the node whose ranks need most.
+/// The bytes of the node whose ranks need the most.
 std::int64_t max_node_bytes(std::vector<MemoryNeed> const& ranks, Machines const& machines) {
   std::int64_t max_bytes = 0;
   for (std::size_t first = 0; first < ranks.size(); first += static_cast<std::size_t>(machines.ranks_per_node)) {
@@ -55,15 +53,6 @@ std::int64_t max_node_bytes(std::vector<MemoryNeed> const& ranks, Machines const
 /// The stage of a rank.
 std::size_t stage_of(int rank, LayoutChoice const& layout) {
   return static_cast<std::size_t>(rank / (layout.ranks() / layout.size(MeshAxis::pipeline)));
-}
-
-/// The largest of each part.
-MemoryUse larger(MemoryUse const& one, MemoryUse const& other) {
-  return {.parameters = std::max(one.parameters, other.parameters),
-          .gradients = std::max(one.gradients, other.gradients),
-          .moments = std::max(one.moments, other.moments),
-          .kernels = std::max(one.kernels, other.kernels),
-          .activations = std::max(one.activations, other.activations)};
 }
 
 void reject_too_large(LayoutPlan const& plan, Machines const& machines, std::vector<Rejection>& rejections) {
@@ -85,6 +74,20 @@ void put_simplest_first(std::vector<LayoutPlan>::iterator first, std::vector<Lay
   });
 }
 
+/// The part of a work's key that does not depend on its layers.
+std::string key_of(LayoutChoice const& layout) {
+  int const context = layout.size(MeshAxis::context);
+  return fmt::format("{} {} {} {} {}", layout.size(MeshAxis::tensor), context, layout.sequence_parallel,
+                     context > 1 ? static_cast<int>(layout.context_mode) : 0, layout.micro_batch_tokens);
+}
+
+/// The value of a key, which make() computes once.
+template <class Map, class Make>
+typename Map::mapped_type const& cached(Map& map, typename Map::key_type const& key, Make const& make) {
+  auto const known = map.find(key);
+  return known != map.end() ? known->second : map.emplace(key, make()).first->second;
+}
+
 }  // namespace
 
 double LayoutPlan::error() const {
@@ -94,18 +97,15 @@ double LayoutPlan::error() const {
   return std::min(max_error, usual + spread + of_assumed * assumed_share);
 }
 
-Planner::Planner(PlanRequest const& request) : state_(std::make_unique<State>(request)) {}
+Planner::Planner(PlanRequest const& request)
+    : request_(request), model_(describe_model(request.config.model, request.registries.layers)) {}
 
-Planner::~Planner() = default;
-
-Planner::State::State(PlanRequest const& from)
-    : request(from), model(describe_model(from.config.model, from.registries.layers)) {}
-
-TypicalPack const& Planner::State::typical(std::int64_t max_tokens, int context) {
-  auto [place, is_new] = packs.try_emplace({max_tokens, context});
-  if (is_new) {
+Planner::TypicalPack const& Planner::typical(LayoutChoice const& layout) {
+  std::int64_t const max_tokens = layout.micro_batch_tokens;
+  int const context = layout.size(MeshAxis::context);
+  return cached(packs_, {max_tokens, context}, [&] {
     constexpr std::int64_t looked_at = 8;
-    auto const whole = request.samples.cut(0, {.max_tokens = max_tokens});
+    auto const whole = request_.samples.cut(0, {.max_tokens = max_tokens});
     std::int64_t const count = std::min(whole->count(), looked_at);
     std::vector<std::int64_t> tokens;
     double mean = 0;
@@ -115,73 +115,53 @@ TypicalPack const& Planner::State::typical(std::int64_t max_tokens, int context)
     }
     auto const nearest = std::ranges::min_element(
         tokens, {}, [&](std::int64_t one) { return std::abs(static_cast<double>(one) - mean); });
-    // The last context rank is the one that is rehearsed; the one with most tokens is waited for.
+    // The last context rank is the one that is rehearsed; the others wait for the one with the most tokens.
+    TypicalPack typical;
+    typical.tokens = *nearest;
     std::int64_t max = 0;
     for (int rank = 0; rank < context; ++rank) {
-      auto const split = request.samples.cut(0, {.max_tokens = max_tokens, .context = {rank, context}});
-      place->second.pack = split->micro_batch(nearest - tokens.begin());
-      max = std::max(max, tokens_of(place->second.pack));
+      auto const split = request_.samples.cut(0, {.max_tokens = max_tokens, .context = {rank, context}});
+      typical.pack = split->micro_batch(nearest - tokens.begin());
+      max = std::max(max, tokens_of(typical.pack));
     }
-    place->second.tokens = *nearest;
-    place->second.max_share = static_cast<double>(max) / static_cast<double>(tokens_of(place->second.pack));
-  }
-  return place->second;
+    typical.max_share = static_cast<double>(max) / static_cast<double>(tokens_of(typical.pack));
+    return typical;
+  });
 }
 
-Load const& Planner::State::load(LayoutChoice const& layout) {
+Planner::Load const& Planner::load(LayoutChoice const& layout) {
   int const data = layout.size(MeshAxis::data);
   bool const equal = layout.size(MeshAxis::pipeline) > 1;
-  auto [place, is_new] = loads.try_emplace({layout.micro_batch_tokens, data, equal});
-  if (is_new) {
+  return cached(loads_, {layout.micro_batch_tokens, data, equal}, [&] {
     double tokens = 0;
     double count = 0;
     constexpr int looked_at = 4;
-    int const batches = std::min(request.samples.batches(), looked_at);
+    int const batches = std::min(request_.samples.batches(), looked_at);
     for (int batch = 0; batch < batches; ++batch) {
       auto const cut =
-          request.samples.cut(batch, {.max_tokens = layout.micro_batch_tokens, .data = {0, data}, .equal = equal});
+          request_.samples.cut(batch, {.max_tokens = layout.micro_batch_tokens, .data = {0, data}, .equal = equal});
       tokens += static_cast<double>(cut->tokens().all) / data / batches;
       count += static_cast<double>(cut->count()) / batches;
     }
-    place->second = {std::max<std::int64_t>(1, static_cast<std::int64_t>(count + 0.5)), tokens};
-  }
-  return place->second;
+    return Load{std::max<std::int64_t>(1, static_cast<std::int64_t>(count + 0.5)), tokens};
+  });
 }
-
-namespace {
-
-/// The part of a work's key that does not depend on its layers.
-std::string key_of(LayoutChoice const& layout) {
-  int const context = layout.size(MeshAxis::context);
-  return fmt::format("{} {} {} {} {}", layout.size(MeshAxis::tensor), context, layout.sequence_parallel,
-                     context > 1 ? static_cast<int>(layout.context_mode) : 0, layout.micro_batch_tokens);
-}
-
-}  // namespace
 
 RankWork const& Planner::work(LayoutChoice const& layout, int stage) {
-  State& state = *state_;
-  PipelinePlan const& plan = state.pipeline_plan(layout);
+  PipelinePlan const& plan = pipeline_plan(layout);
   auto const& parts = plan.parts[static_cast<std::size_t>(stage)];
-  std::string const key = fmt::format("{} {} {}", key_of(layout), plan.stages(), signature(state.model, parts));
-  auto const known = state.works.find(key);
-  if (known != state.works.end()) {
-    return known->second;
-  }
-  if (layout.ranks() > max_ranks_rehearsed) {
-    return state.works.emplace(key, state.composed(layout, parts)).first->second;
-  }
-  PlanRequest const& request = state.request;
-  LayoutChoice alone = layout;  // of the replicas, nothing but their number matters
-  alone.sizes[static_cast<std::size_t>(MeshAxis::data)] = 1;
-  return state.works
-      .emplace(key,
-               rehearse_stage(with_layout(request.config, alone), alone, stage, request.vocabulary, request.registries,
-                              state.typical(layout.micro_batch_tokens, layout.size(MeshAxis::context)).pack))
-      .first->second;
+  return cached(works_, fmt::format("{} {} {}", key_of(layout), plan.stages(), signature(model_, parts)), [&] {
+    if (layout.ranks() > max_ranks_rehearsed) {
+      return composed(layout, parts);
+    }
+    LayoutChoice alone = layout;  // only the number of replicas matters
+    alone.sizes[static_cast<std::size_t>(MeshAxis::data)] = 1;
+    return rehearse_stage(with_layout(request_.config, alone), alone, stage, request_.vocabulary, request_.registries,
+                          typical(layout).pack);
+  });
 }
 
-RankWork Planner::State::composed(LayoutChoice const& layout, std::vector<IndexRange> const& parts) {
+RankWork Planner::composed(LayoutChoice const& layout, std::vector<IndexRange> const& parts) {
   std::vector<std::vector<LayerGroup>> groups;
   for (IndexRange const& part : parts) {
     std::vector<LayerGroup>& alike = groups.emplace_back();
@@ -196,71 +176,50 @@ RankWork Planner::State::composed(LayoutChoice const& layout, std::vector<IndexR
   return sum_of_layers(groups, layout.size(MeshAxis::pipeline));
 }
 
-RankWork const& Planner::State::layer_work(LayoutChoice const& layout, std::int64_t layer) {
-  std::string const key = key_of(layout) + signature(model, {{layer, layer + 1}});
-  auto const known = layer_works.find(key);
-  if (known != layer_works.end()) {
-    return known->second;
-  }
-  // A pipeline with a stage for each layer.
-  LayoutChoice alone = layout;
-  alone.sizes = {static_cast<int>(model.layers()), 1, layout.size(MeshAxis::context), layout.size(MeshAxis::tensor)};
-  alone.pipeline_schedule = PipelineSchedule::one_forward_one_backward;
-  Config config = with_layout(request.config, alone);
-  config.parallel.stage_layers.assign(static_cast<std::size_t>(model.layers()), 1);
-  return layer_works
-      .emplace(key, rehearse_stage(config, alone, static_cast<int>(layer), request.vocabulary, request.registries,
-                                   typical(layout.micro_batch_tokens, layout.size(MeshAxis::context)).pack))
-      .first->second;
-}
-
-Pack const& Planner::typical_pack(LayoutChoice const& layout) {
-  return state_->typical(layout.micro_batch_tokens, layout.size(MeshAxis::context)).pack;
+RankWork const& Planner::layer_work(LayoutChoice const& layout, std::int64_t layer) {
+  return cached(layer_works_, key_of(layout) + signature(model_, {{layer, layer + 1}}), [&] {
+    // A pipeline with a stage for each layer.
+    LayoutChoice alone = layout;
+    alone.sizes = {static_cast<int>(model_.layers()), 1, layout.size(MeshAxis::context), layout.size(MeshAxis::tensor)};
+    alone.pipeline_schedule = PipelineSchedule::one_forward_one_backward;
+    Config config = with_layout(request_.config, alone);
+    config.parallel.stage_layers.assign(static_cast<std::size_t>(model_.layers()), 1);
+    return rehearse_stage(config, alone, static_cast<int>(layer), request_.vocabulary, request_.registries,
+                          typical(layout).pack);
+  });
 }
 
 bool Planner::knows_times(LayoutChoice const& layout, bool exactly) {
-  KernelTimes const& times = state_->request.times;
-  auto const known = [&](KernelCalls const& calls) { return times.knows(calls.kind, calls.cost, exactly); };
+  auto const known = [&](KernelCalls const& calls) { return request_.times.knows(calls.kind, calls.cost, exactly); };
+  auto const all_known = [&](PassWork const& pass) { return std::ranges::all_of(pass.kernels, known); };
   for (int stage = 0; stage < layout.size(MeshAxis::pipeline); ++stage) {
     RankWork const& work = this->work(layout, stage);
-    for (auto const* const passes : {&work.forward, &work.backward}) {
-      for (PassWork const& pass : *passes) {
-        if (!std::ranges::all_of(pass.kernels, known)) {
-          return false;
-        }
-      }
+    if (!std::ranges::all_of(work.forward, all_known) || !std::ranges::all_of(work.backward, all_known)) {
+      return false;
     }
   }
   return true;
 }
 
-PipelinePlan const& Planner::State::pipeline_plan(LayoutChoice const& layout) {
-  auto const key = std::make_pair(layout.size(MeshAxis::pipeline), layout.pipeline_schedule);
-  auto const known = pipeline_plans.find(key);
-  return known != pipeline_plans.end()
-             ? known->second
-             : pipeline_plans
-                   .emplace(key, plan_pipeline(model, with_layout(request.config, layout).parallel,
-                                               request.vocabulary.target))
-                   .first->second;
+PipelinePlan const& Planner::pipeline_plan(LayoutChoice const& layout) {
+  return cached(pipeline_plans_, {layout.size(MeshAxis::pipeline), layout.pipeline_schedule}, [&] {
+    return plan_pipeline(model_, with_layout(request_.config, layout).parallel, request_.vocabulary.target);
+  });
 }
 
 std::vector<MemoryNeed> Planner::memory_of_ranks(LayoutChoice const& layout, bool first_batches) const {
-  PlanRequest const& request = state_->request;
-  Config const config = with_layout(request.config, layout);
+  Config const config = with_layout(request_.config, layout);
   std::map<int, MemoryNeed> known;
   std::vector<MemoryNeed> ranks;
   for (int rank = 0; rank < layout.ranks(); ++rank) {
     int const planned =
         layout.ranks() <= max_ranks_planned ? rank : rehearsed_rank(layout, static_cast<int>(stage_of(rank, layout)));
-    auto [place, is_new] = known.try_emplace(planned);
-    if (is_new) {
+    ranks.push_back(cached(known, planned, [&] {
       Mesh const mesh(layout.sizes, planned, layout.ranks());
       PlannedPacks const packs =
-          first_batches ? request.samples.of_batches(config, mesh) : request.samples.largest(config, mesh);
-      place->second = plan_memory(config, mesh, request.vocabulary, request.registries, packs).need();
-    }
-    ranks.push_back(place->second);
+          first_batches ? request_.samples.of_batches(config, mesh) : request_.samples.largest(config, mesh);
+      return plan_memory(config, mesh, request_.vocabulary, request_.registries, packs).need();
+    }));
   }
   return ranks;
 }
@@ -270,31 +229,32 @@ std::vector<MemoryNeed> Planner::plan_exactly(LayoutPlan& plan) const {
   plan.stages.assign(static_cast<std::size_t>(plan.layout.size(MeshAxis::pipeline)), {});
   for (int rank = 0; rank < plan.layout.ranks(); ++rank) {
     MemoryUse& stage = plan.stages[stage_of(rank, plan.layout)];
-    stage = larger(stage, ranks[static_cast<std::size_t>(rank)].use);
+    stage = combined(stage, ranks[static_cast<std::size_t>(rank)].use,
+                     [](std::int64_t one, std::int64_t other) { return std::max(one, other); });
   }
-  plan.node_bytes = max_node_bytes(ranks, state_->request.machines);
+  plan.node_bytes = max_node_bytes(ranks, request_.machines);
   return ranks;
 }
 
 LayoutPlan Planner::estimate(LayoutChoice const& layout) {
-  LayoutPlan plan = Estimate(*this, layout).run();
+  LayoutPlan plan = times_of(layout);
   std::vector<MemoryNeed> ranks;
   for (int rank = 0; rank < layout.ranks(); ++rank) {
     ranks.push_back({.use = plan.stages[stage_of(rank, layout)]});
   }
-  plan.node_bytes = max_node_bytes(ranks, state_->request.machines);
+  plan.node_bytes = max_node_bytes(ranks, request_.machines);
   return plan;
 }
 
 std::vector<LayoutPlan> Planner::estimate_all(std::vector<LayoutChoice> const& layouts,
                                               std::vector<Rejection>& rejections) {
-  auto const limit = static_cast<double>(state_->request.machines.node_memory);
+  auto const limit = static_cast<double>(request_.machines.node_memory);
   std::vector<LayoutPlan> plans;
   for (LayoutChoice const& layout : layouts) {
     try {
       LayoutPlan found = estimate(layout);
       if (static_cast<double>(found.node_bytes) > estimate_error * limit) {
-        reject_too_large(found, state_->request.machines, rejections);
+        reject_too_large(found, request_.machines, rejections);
       } else {
         plans.push_back(std::move(found));
       }
@@ -309,18 +269,17 @@ std::vector<LayoutPlan> Planner::estimate_all(std::vector<LayoutChoice> const& l
 }
 
 Plan Planner::best_layouts(std::size_t count) {
-  PlanRequest const& request = state_->request;
   LayoutCandidates candidates =
-      list_layouts(request.config, state_->model, request.machines, request.longest_sequence, request.batch_tokens);
+      list_layouts(request_.config, model_, request_.machines, request_.longest_sequence, request_.batch_tokens);
   Plan plan{.rejections = std::move(candidates.rejections)};
   std::vector<LayoutPlan> plans = estimate_all(candidates.layouts, plan.rejections);
   auto const fits = [&](LayoutPlan& found, bool exactly) {
     if (exactly) {
       plan_exactly(found);
     }
-    bool const enough = found.node_bytes <= request.machines.node_memory;
+    bool const enough = found.node_bytes <= request_.machines.node_memory;
     if (!enough) {
-      reject_too_large(found, request.machines, plan.rejections);
+      reject_too_large(found, request_.machines, plan.rejections);
     }
     return enough;
   };
@@ -344,10 +303,10 @@ Plan Planner::best_layouts(std::size_t count) {
 }
 
 std::vector<NodesPlan> Planner::best_by_nodes() {
-  Machines const all = state_->request.machines;
+  Machines const all = request_.machines;
   std::vector<NodesPlan> plans;
   for (int nodes = 1;; nodes = std::min(2 * nodes, all.nodes)) {
-    state_->request.machines.nodes = nodes;
+    request_.machines.nodes = nodes;
     Plan found = best_layouts(1);
     plans.push_back({.nodes = nodes});
     if (!found.best.empty()) {
@@ -357,7 +316,7 @@ std::vector<NodesPlan> Planner::best_by_nodes() {
       break;
     }
   }
-  state_->request.machines = all;
+  request_.machines = all;
   return plans;
 }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
-#include <heddle/dist/report/rehearsal.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
 #include <numeric>
 #include <optional>
 

@@ -73,15 +73,15 @@ TEST(KernelTimes, ForgottenOnesAreUsedUntilTheyAreMeasuredAgain) {
   KernelTimes times;
   times.add("a; b", {.cost = operations(100), .seconds = 5, .measured_at = now, .load = 9});
   times.add("a; b", {.cost = operations(900), .seconds = 6, .measured_at = now});
-  times.forget_distrusted(now);
-  EXPECT_EQ(times.forgotten(), 1);
+  times.forget(now, false);
   EXPECT_FALSE(times.knows("a; b", operations(100), true));
   EXPECT_TRUE(times.knows("a; b", operations(900), true));
   EXPECT_DOUBLE_EQ(times.time("a; b", operations(100))->seconds, 5);
   times.add("a; b", {.cost = operations(100), .seconds = 1, .measured_at = now});
   EXPECT_TRUE(times.knows("a; b", operations(100), true));
-  times.forget_all();
-  EXPECT_EQ(times.forgotten(), 2);
+  times.forget(now, true);
+  EXPECT_FALSE(times.knows("a; b", operations(100), true));
+  EXPECT_FALSE(times.knows("a; b", operations(900), true));
 }
 
 TEST(KernelTimes, OfTwoThatWereTakenOnABusyMachineTheShorterStays) {
@@ -107,11 +107,11 @@ TEST(KernelTimes, ABusyMachineReplacesTimesOfAQuietOneOnlyIfTheyAreForgotten) {
   EXPECT_DOUBLE_EQ(add(9, 9), 3);
   EXPECT_DOUBLE_EQ(add(2, 9), 3);
   EXPECT_EQ(times.all().at("a; b").front().load, 0);
-  times.forget_distrusted(now);
+  times.forget(now, false);
   EXPECT_DOUBLE_EQ(add(9, 9), 3) << "it is trusted";
-  times.forget_all();
+  times.forget(now, true);
   EXPECT_DOUBLE_EQ(add(9, 9), 9);
-  EXPECT_EQ(times.forgotten(), 0);
+  EXPECT_TRUE(times.knows("a; b", operations(100), true));
 }
 
 }  // namespace

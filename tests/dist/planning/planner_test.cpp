@@ -226,19 +226,21 @@ TEST_F(PlannerTest, RejectsLayoutsByTheLimitThatTheyBreak) {
     EXPECT_LE(plan.step_seconds, fastest * (1 + plan.error()));
     EXPECT_GE(complexity(plan.layout), complexity(roomy.best.front().layout));
   }
-  EXPECT_THAT(roomy.rejections, Contains(Field(&Rejection::limit, "the ranks of a node, with parallel.tensor")));
-  EXPECT_THAT(roomy.rejections, Contains(Field(&Rejection::limit, "the model, with parallel.tensor")));  // 8 heads
-  EXPECT_THAT(roomy.rejections, Not(Contains(Field(&Rejection::limit, "the memory of a node"))));
+  EXPECT_THAT(roomy.rejections,
+              Contains(Field(&Rejection::limit, "parallel.tensor does not divide the ranks of a node")));
+  EXPECT_THAT(roomy.rejections,
+              Contains(Field(&Rejection::limit, "the model does not support this parallel.tensor")));  // 8 heads
+  EXPECT_THAT(roomy.rejections, Not(Contains(Field(&Rejection::limit, memory_limit))));
 
   Plan const tight = best(roomy.best.front().node_bytes - 1);
-  EXPECT_THAT(tight.rejections, Contains(Field(&Rejection::limit, "the memory of a node")));
+  EXPECT_THAT(tight.rejections, Contains(Field(&Rejection::limit, memory_limit)));
   for (LayoutPlan const& plan : tight.best) {
     EXPECT_LT(plan.node_bytes, roomy.best.front().node_bytes);
   }
   Plan const none = best(1000);
   EXPECT_TRUE(none.best.empty());
   EXPECT_EQ(none.fitting, 0);
-  EXPECT_THAT(describe_best(none, 1000), HasSubstr("rejected by the memory of a node"));
+  EXPECT_THAT(describe_best(none, 1000), HasSubstr("rejected: a node has too little memory; for example "));
   EXPECT_THAT(describe_refusal(none, {.nodes = 6, .ranks_per_node = 2}),
               testing::AllOf(testing::StartsWith("no layout of 12 ranks fits: a node has too little memory for "),
                              HasSubstr(" MiB of 0.0 MiB; more nodes (--nodes), nodes with more memory (--memory), a "
@@ -281,7 +283,7 @@ TEST_F(PlannerTest, ABatchOfTooFewTokensIsNamed) {
               testing::StartsWith("60 of the layouts are left out: the batch has too few tokens\n"));
   Plan const few{.fitting = 100, .rejections = {{batch_limit, "the batch has too few tokens", 60}}};
   EXPECT_THAT(describe_best(few, 100),
-              HasSubstr("60 layouts rejected by the tokens of a batch; for example the batch"));
+              HasSubstr("60 layouts rejected: the batch has too few tokens; for example the batch"));
 }
 
 TEST_F(PlannerTest, StageLayersStayWhereTheStagesAndTheScheduleDo) {

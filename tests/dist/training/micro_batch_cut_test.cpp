@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <heddle/core/training/micro_batch_source.hpp>
-#include <heddle/dist/report/rehearsal.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
 
 namespace heddle {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
-#include <heddle/io/files/kernel_timings_file.hpp>
+#include <heddle/io/files/measured_times.hpp>
 #include <map>
 
 #include "fuzz/targets.hpp"
@@ -31,7 +31,12 @@ std::map<std::string, std::string> seeds() {
   test::TemporaryDirectory const directory;
   Config config;
   config.data.train = {"data/train.h5"};
-  TimingsByMachine const times{{"machine", {{"gemm", {{"a problem", {{"onednn", 1.5e-3}, {"kokkos", 4e-3}}}}}}}};
+  MeasuredTimes const times{
+      .kernels = {{"this \"machine\"",
+                   {{"gemm", {{"a problem", {{"onednn", 1.5e-3}, {"kokkos", 4e-3}}}, {"another", {{"kokkos", 1}}}}}}},
+                  {"that machine", {}}},
+      .calls = {{"that machine", {{"gemm forward", {{{100, 8}, 3, 4, 0.25, 1.9e9, 0.5}}}}}},
+      .network = {"two ranks", {{"inside_node message", {2e-6, 1e-9}}}}};
   fs::path const checkpoint = test::small_checkpoint(directory / "run", {});
   return {{"config", to_toml(config)},
           {"manifest", manifest_text(read_manifest(checkpoint))},

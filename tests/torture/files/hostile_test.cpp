@@ -11,7 +11,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/files/kernel_timings_file.hpp>
+#include <heddle/io/files/measured_times.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <numeric>
 
@@ -121,13 +121,15 @@ TEST_F(Hostile, Vocabularies) {
 }
 
 TEST_F(Hostile, KernelTimes) {
-  TimingsByMachine const times{
-      {"this \"machine\"",
-       {{"gemm", {{"a problem", {{"onednn", 1.5e-3}, {"kokkos", 4e-3}}}, {"another", {{"kokkos", 1}}}}}}},
-      {"that machine", {}}};
+  MeasuredTimes const times{
+      .kernels = {{"this \"machine\"",
+                   {{"gemm", {{"a problem", {{"onednn", 1.5e-3}, {"kokkos", 4e-3}}}, {"another", {{"kokkos", 1}}}}}}},
+                  {"that machine", {}}},
+      .calls = {{"that machine", {{"gemm forward", {{{100, 8}, 3, 4, 0.25, 1.9e9, 0.5}}}}}},
+      .network = {"two ranks", {{"inside_node message", {2e-6, 1e-9}}}}};
   attack("mutated kernel times", to_json(times), 200, [](std::string const& text) {
-    std::string const read = to_json(parse_kernel_timings(text, "kernels.json"));
-    return to_json(parse_kernel_timings(read, "kernels.json")) == read;
+    std::string const read = to_json(parse_measured_times(text, "kernels.json"));
+    return to_json(parse_measured_times(read, "kernels.json")) == read;
   });
 }
 

@@ -11,7 +11,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/files/kernel_timings_file.hpp>
+#include <heddle/io/files/measured_times.hpp>
 #include <string>
 #include <vector>
 
@@ -92,8 +92,8 @@ void dataset(Bytes bytes) {
 
 void kernel_times(Bytes bytes) {
   refused_or([&] {
-    std::string const read = to_json(parse_kernel_timings(text_of(bytes), "kernels.json"));
-    require(to_json(parse_kernel_timings(read, "kernels.json")) == read);
+    std::string const read = to_json(parse_measured_times(text_of(bytes), "kernels.json"));
+    require(to_json(parse_measured_times(read, "kernels.json")) == read);
   });
 }
 

@@ -18,7 +18,7 @@ class EnergyMeter {
     std::filesystem::path powercap = "/sys/class/powercap";
   };
 
-  /// Begins to measure: with the file "energy" in `node` or, where that cannot be read, with the domains "package-…"
+  /// Starts to measure: with the file "energy" in `node` or, where that cannot be read, with the domains "package-…"
   /// and "dram" below `powercap`.
   explicit EnergyMeter(Places const& places);
   EnergyMeter() : EnergyMeter(Places()) {}
@@ -28,16 +28,16 @@ class EnergyMeter {
 
   /// The kind of counters: "RAPL" or "the nodes' counters".
   std::string const& source() const { return source_; }
-  /// Why the energy between the begin and the last sample is not known; "" if it is. Counters that stand still, as
-  /// those of some virtual machines, know nothing.
+  /// Why the energy between the start and the last sample is not known; "" if it is. Counters that do not advance,
+  /// as on some virtual machines, are not used.
   std::string reason() const;
-  /// The energy between the begin and the last sample, where it is known.
+  /// The energy between the start and the last sample, where it is known.
   double joules() const { return 1e-6 * static_cast<double>(microjoules_); }
 
  private:
   struct Domain {
     std::filesystem::path counter;
-    std::int64_t range = 0;  ///< the greatest value, after which the counter begins again at 0; 0: it does not
+    std::int64_t range = 0;  ///< the maximum, after which the counter starts again at 0; 0: it does not
     std::int64_t last = 0;
     std::int64_t microjoules = 1;  ///< the counter's unit
   };

@@ -16,7 +16,7 @@ struct MatmulPeak {
 /// The speed at which memory of one level is read and written: y += x, two reads and one write of each element.
 struct Bandwidth {
   std::string level;  ///< "L2", "L3", "memory"
-  double holds = 0;   ///< calls that touch at most this many bytes are counted at this level
+  double holds = 0;   ///< bytes; calls that touch no more are counted at this level
   double bytes_per_second = 0;
 };
 

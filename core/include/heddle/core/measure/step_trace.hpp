@@ -10,7 +10,7 @@
 
 namespace heddle {
 
-/// The kinds of events of a trace. Those up to `waiting` are nested in each other.
+/// The kinds of events of a trace. The kinds up to `waiting` are nested in each other.
 enum class TraceKind : std::uint8_t { step, pass, layer, kernel, data, communication, waiting, transfer };
 
 /// An event of a trace, in nanoseconds of this process's steady clock. Texts are numbers of StepTrace::texts.
@@ -54,7 +54,7 @@ class StepTrace final : public KernelObserver, public WorkObserver {
   bool regions_;
   bool recording_ = false;
   std::vector<TraceEvent> events_;
-  std::vector<std::int64_t> open_;  ///< indices of events; -1: begun while nothing was recorded
+  std::vector<std::int64_t> open_;  ///< indices of events; -1: started while nothing was recorded
   std::vector<std::string> texts_{""};
   std::unordered_map<std::string, std::uint32_t> numbers_{{"", 0}};
 };

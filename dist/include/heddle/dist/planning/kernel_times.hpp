@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <heddle/core/base/dtype.hpp>
-#include <heddle/core/operations/cost.hpp>
+#include <heddle/core/measure/timed_calls.hpp>
 #include <heddle/core/operations/observation.hpp>
 #include <map>
 #include <optional>
@@ -30,18 +29,6 @@ struct KernelRates {
   }
 };
 
-/// A measured call.
-struct TimedWork {
-  Cost cost;
-  double seconds = 0;
-  double first_seconds = 0;  ///< of the first call after an update, which packs weights again
-  double spread = 0;         ///< share by which the median of the rounds was above the minimum
-  double measured_at = 0;    ///< seconds since 1970; 0: not known
-  double load = 0;           ///< of the machine meanwhile, beside the ranks that measured, for each of its cores
-
-  bool operator==(TimedWork const&) const = default;
-};
-
 /// The reason why a time should be measured again; "" where it can be trusted. A time is trusted for a month, and not
 /// if it was taken on a busy machine.
 std::string distrust(TimedWork const& work, double now);
@@ -53,25 +40,22 @@ class KernelTimes {
   /// Replaces a time of the same kind and cost. Of two times that were taken on a busy machine, the shorter one stays;
   /// one that was taken on a quiet machine is replaced by one of a busy machine only if it was forgotten.
   void add(std::string const& kind, TimedWork const& work);
-  /// Makes times unknown for `knows` until they are added again: those that `distrust` names, or all.
-  void forget_distrusted(double now);
-  void forget_all();
-  /// The number of times that forget made unknown.
-  std::int64_t forgotten() const { return std::ssize(forgotten_); }
+  /// Makes times unknown for `knows` until they are added again: the times that `distrust` names, or all.
+  void forget(double now, bool all);
   /// True if the kind has a time whose cost is within a tenth of this one or, unless `exactly`, times below and above.
   bool knows(std::string const& kind, Cost const& cost, bool exactly) const;
-  /// Of one call; nothing if not even the family is known.
+  /// The time of one call; nothing if not even the family is known.
   std::optional<TimedWork> time(std::string const& kind, Cost const& cost) const;
 
-  std::map<std::string, std::vector<TimedWork>> const& all() const { return times_; }
+  TimedCalls const& all() const { return times_; }
   bool empty() const { return times_.empty(); }
   /// Changes whenever a time does.
   std::int64_t revision() const { return revision_; }
 
  private:
   std::int64_t revision_ = 0;
-  std::map<std::string, std::vector<TimedWork>> times_;  ///< by kind, ascending by cost
-  std::set<std::pair<std::string, double>> forgotten_;   ///< by kind and size; they are used where nothing is better
+  TimedCalls times_;                                    ///< ascending by cost
+  std::set<std::pair<std::string, double>> forgotten_;  ///< by kind and size; they are used where nothing is better
 };
 
 }  // namespace heddle

@@ -27,7 +27,7 @@ struct LayoutChoice {
 
 /// The configuration with these keys; parallel.stage_layers stays where the stages and their schedule do.
 Config with_layout(Config config, LayoutChoice const& layout);
-/// The layout that a configuration asks for on this many ranks. Throws as make_mesh does.
+/// The layout that a configuration asks for on `ranks` ranks. Throws as make_mesh does.
 LayoutChoice layout_of(Config const& config, ModelDescription const& model, int ranks);
 /// The number of things in a layout that can go wrong or be slower than planned: 2 for each axis beside data, 1 for
 /// each switch.
@@ -52,9 +52,9 @@ struct Rejection {
 };
 
 /// The limit of layouts for which a batch has too few tokens.
-inline constexpr char const* batch_limit = "the tokens of a batch";
+inline constexpr char const* batch_limit = "the batch has too few tokens";
 /// The limit of layouts whose ranks need more memory than a node has.
-inline constexpr char const* memory_limit = "the memory of a node";
+inline constexpr char const* memory_limit = "a node has too little memory";
 
 /// Adds a layout to those of its limit.
 void reject(std::vector<Rejection>& rejections, std::string const& limit, std::string const& example,

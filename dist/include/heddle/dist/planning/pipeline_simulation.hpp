@@ -14,15 +14,15 @@ struct StageTimes {
 
 /// A step's passes, simulated.
 struct SimulatedPipeline {
-  double seconds = 0;          ///< from the first pass's begin to the end of the last on any stage
+  double seconds = 0;          ///< from the start of the first pass to the end of the last on any stage
   std::vector<double> ends{};  ///< of each stage's last pass
   std::vector<double> busy{};  ///< seconds of each stage's passes, without waiting
   double bubble = 0;           ///< idle share of all stages' time
 };
 
-/// Runs the actions of every stage (training_actions) event by event: a pass begins when its stage is free and its
-/// input has come. As many parts on every stage. `first_extra[stage]` is added to the stage's first pass of each part:
-/// after an update weights are packed again.
+/// Runs the actions of every stage (training_actions) event by event: a pass starts when its stage is free and its
+/// input has come. All stages have the same number of parts. `first_extra[stage]` is added to the stage's first pass of
+/// each part: after an update weights are packed again.
 SimulatedPipeline simulate_pipeline(std::vector<StageTimes> const& stages, std::int64_t micro_batches,
                                     std::vector<double> const& first_extra = {});
 

@@ -1,16 +1,18 @@
 #pragma once
 
 #include <heddle/core/layers/registries.hpp>
+#include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <heddle/dist/planning/kernel_times.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
-#include <heddle/dist/planning/network_model.hpp>
-#include <heddle/dist/planning/rank_work.hpp>
-#include <heddle/dist/report/memory_plan.hpp>
+#include <heddle/dist/planning/memory_plan.hpp>
+#include <heddle/dist/planning/network.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -77,16 +79,16 @@ struct NodesPlan {
 class Planner {
  public:
   explicit Planner(PlanRequest const& request);
-  ~Planner();
   Planner(Planner const&) = delete;
   Planner& operator=(Planner const&) = delete;
+  ~Planner() = default;
 
   /// Times, traffic and an estimate of the memory (within some percent of plan_memory). Throws ConfigError for a
   /// layout that the model refuses.
   LayoutPlan estimate(LayoutChoice const& layout);
   /// Replaces the memory by that of the run's largest micro-batches, as the run itself plans it; returns every rank's.
   std::vector<MemoryNeed> plan_exactly(LayoutPlan& plan) const;
-  /// The memory of every rank, as the run itself plans it or, if `first_batches`, for the request's batches alone. Of
+  /// The memory of every rank, as the run itself plans it or, if `first_batches`, for the request's batches only. Of
   /// more than max_ranks_planned ranks those of a stage have that of its last rank of data rank 0.
   std::vector<MemoryNeed> memory_of_ranks(LayoutChoice const& layout, bool first_batches) const;
   static constexpr int max_ranks_planned = 16;
@@ -95,19 +97,61 @@ class Planner {
   /// The best layout of 1, 2, 4, … nodes and of all of them.
   std::vector<NodesPlan> best_by_nodes();
   /// The rank's part of a usual micro-batch, as rehearse_stage takes it.
-  Pack const& typical_pack(LayoutChoice const& layout);
+  Pack const& typical_pack(LayoutChoice const& layout) { return typical(layout).pack; }
   /// Whether the times of all its kernels are known: see KernelTimes::knows.
   bool knows_times(LayoutChoice const& layout, bool exactly);
   /// The work of a stage, as `estimate` uses it.
   RankWork const& work(LayoutChoice const& layout, int stage);
 
  private:
-  class Estimate;
-  /// Those whose memory may suffice, the fastest first.
+  class Estimate;  ///< of the times, the traffic and the memory of one layout
+
+  /// A micro-batch of usual size: the last context rank's part, and all its tokens on both sides.
+  struct TypicalPack {
+    Pack pack;
+    std::int64_t tokens = 0;
+    double max_share = 1;  ///< tokens of the context rank that has most, divided by the last one's
+  };
+  /// The micro-batches of a data rank in a step.
+  struct Load {
+    std::int64_t micro_batches = 1;
+    double tokens = 0;  ///< of all of them, on both sides
+  };
+  /// Seconds of kernels.
+  struct KernelSeconds {
+    double usual = 0;
+    double first_extra = 0;  ///< that the first such pass after an update takes longer
+    double assumed = 0;      ///< of `usual`: kernels that were never measured
+    double spread = 0;       ///< seconds: of `usual`, by TimedWork::spread
+  };
+  /// The seconds of a stage's passes, by part.
+  struct PricedWork {
+    std::vector<KernelSeconds> forward, backward;
+  };
+
+  TypicalPack const& typical(LayoutChoice const& layout);
+  Load const& load(LayoutChoice const& layout);
+  PipelinePlan const& pipeline_plan(LayoutChoice const& layout);
+  /// A stage's work as the sum of its layers', which many layouts share.
+  RankWork composed(LayoutChoice const& layout, std::vector<IndexRange> const& parts);
+  RankWork const& layer_work(LayoutChoice const& layout, std::int64_t layer);
+  PricedWork const& priced(RankWork const& work);
+  KernelSeconds seconds_of(std::vector<KernelCalls> const& kernels) const;
+  /// As `estimate`, without node_bytes.
+  LayoutPlan times_of(LayoutChoice const& layout);
+  /// Layouts whose memory may suffice, the fastest first.
   std::vector<LayoutPlan> estimate_all(std::vector<LayoutChoice> const& layouts, std::vector<Rejection>& rejections);
 
-  struct State;
-  std::unique_ptr<State> state_;
+  PlanRequest request_;
+  ModelDescription model_;
+  // Results, which layouts share:
+  std::map<std::pair<std::int64_t, int>, TypicalPack> packs_;
+  std::map<std::tuple<std::int64_t, int, bool>, Load> loads_;
+  std::map<std::pair<int, PipelineSchedule>, PipelinePlan> pipeline_plans_;
+  std::map<std::string, RankWork> works_;
+  std::map<std::string, RankWork> layer_works_;
+  std::map<RankWork const*, PricedWork> prices_;
+  std::int64_t priced_revision_ = -1;  ///< of the kernels' times
 };
 
 /// A layout's tables in text: time, memory by part, communication by group.

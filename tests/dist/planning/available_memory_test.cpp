@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <heddle/dist/report/available_memory.hpp>
+#include <heddle/dist/planning/available_memory.hpp>
 
 #include "dist_fixture.hpp"
 #include "temporary_directory.hpp"

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/dist/report/available_memory.hpp>
+#include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/report/mesh_report.hpp>
 #include <map>
 #include <optional>
@@ -39,7 +40,7 @@ constexpr GroupFiles version_2{"sys/fs/cgroup", "memory.max", "memory.current", 
 constexpr GroupFiles version_1{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file"};
 
-/// Version 1 writes about 2^63 where there is no limit, and version 2 a word.
+/// Without a limit, version 1 writes about 2^63 and version 2 a word.
 constexpr std::int64_t no_limit = std::int64_t{1} << 62;
 
 /// Lowers `memory` to the limits of a group and of those around it.
@@ -65,39 +66,29 @@ void limit_by_group(AvailableMemory& memory, Path const& root, GroupFiles const&
 
 /// The ranks that share a limit.
 struct Sharers {
-  int ranks = 0;
-  MemoryUse planned;
-  std::int64_t packs = 0;
-  std::int64_t scratch = 0;
-  std::int64_t margin = 0;
+  MemorySum needed;
   std::int64_t available = AvailableMemory::unlimited;
 
-  std::int64_t total() const { return planned.total() + packs + scratch + margin; }
   void add(MemoryNeed const& more, std::int64_t limit) {
-    ++ranks;
-    planned += more.use;
-    packs += more.packs;
-    scratch += more.scratch;
-    margin += more.margin();
+    needed.add(more);
     available = std::min(available, limit);  // measured at slightly different times
   }
 };
 
 [[noreturn]] void refuse(std::string const& place, Sharers const& sharers) {
-  MemoryUse const& planned = sharers.planned;
+  auto const& [ranks, use, packs, scratch, margin] = sharers.needed;
   throw ConfigError(fmt::format(
-      "this run does not fit into the memory of {}: {} rank{} there need{} {} (parameters {}, gradients {}, moments "
-      "{}, "
-      "kernels {}, activations {}, packs of samples {}, kernels' scratch {}, a margin of {}), and {} are available. "
+      "this run does not fit into the memory of {}: {} there need{} {} (parameters {}, gradients {}, moments "
+      "{}, kernels {}, activations {}, packs of samples {}, kernels' scratch {}, a margin of {}), and {} are "
+      "available. "
       "train.micro_batch_tokens lowers the activations and the scratch, train.batch_tokens the packs, parallel.tensor "
       "and parallel.pipeline divide parameters, parallel.shard_optimizer the moments; other hosts or fewer ranks on "
       "each help, too. The activations are those of the largest micro-batches that can occur: with "
       "train.reserve_memory = false the run starts without this check",
-      place, sharers.ranks, sharers.ranks == 1 ? "" : "s", sharers.ranks == 1 ? "s" : "",
-      readable_size(sharers.total()), readable_size(planned.parameters), readable_size(planned.gradients),
-      readable_size(planned.moments), readable_size(planned.kernels), readable_size(planned.activations),
-      readable_size(sharers.packs), readable_size(sharers.scratch), readable_size(sharers.margin),
-      readable_size(sharers.available)));
+      place, counted(ranks, "rank"), ranks == 1 ? "s" : "", readable_size(sharers.needed.total()),
+      readable_size(use.parameters), readable_size(use.gradients), readable_size(use.moments),
+      readable_size(use.kernels), readable_size(use.activations), readable_size(packs), readable_size(scratch),
+      readable_size(margin), readable_size(sharers.available)));
 }
 
 }  // namespace
@@ -144,7 +135,7 @@ void require_memory(Communicator const& world, MemoryNeed const& needed, Availab
     }
   }
   for (auto const& [place, sharers] : places) {
-    if (sharers.total() > sharers.available) {
+    if (sharers.needed.total() > sharers.available) {
       refuse(place, sharers);
     }
   }

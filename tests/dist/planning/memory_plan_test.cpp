@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/model/built_in_layers.hpp>
-#include <heddle/dist/report/memory_plan.hpp>
+#include <heddle/dist/planning/memory_plan.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 
 #include "dist_fixture.hpp"

@@ -1,20 +1,16 @@
-#include "kernel_measurement.hpp"
-
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
-#include <heddle/core/base/random.hpp>
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
-#include <heddle/dist/report/available_memory.hpp>
-#include <heddle/dist/report/rehearsal.hpp>
+#include <heddle/dist/planning/available_memory.hpp>
+#include <heddle/dist/planning/kernel_measurement.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
-#include <heddle/io/files/kernel_timings_file.hpp>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -62,7 +58,7 @@ double median(std::vector<double> values) {
 }
 
 /// Calls round(number) on all ranks of `world` once, and again while another round of the mean length fits: the first
-/// three into `most_seconds`, later ones into a share of them.
+/// three into `max_seconds`, later ones into a share of them.
 template <class Round>
 void repeat_rounds(Communicator const& world, double max_seconds, Round const& round) {
   auto const begin = SteadyClock::now();
@@ -106,7 +102,7 @@ class CallTimer final : public KernelObserver {
     execution.space.fence();
     add(std::move(key), {watch.seconds(), 1});
   }
-  /// The calls since the last one of take.
+  /// The calls since the previous take().
   Calls take() { return std::exchange(calls_, {}); }
   /// Counts earlier calls as if they were made again.
   void repeat(Calls const& earlier) {
@@ -139,16 +135,19 @@ Config measured_config(KernelMeasurement const& measurement, LayoutChoice layout
   return config;
 }
 
-/// A rank that computes alone.
+/// The last rank of the tensor and context groups.
+Mesh mesh_of(ParallelConfig const& parallel) {
+  int const ranks = parallel.context * parallel.tensor;
+  return {{1, 1, parallel.context, parallel.tensor}, ranks - 1, ranks};
+}
+
+/// A rank that computes without the others.
 class LoneRank {
  public:
   LoneRank(KernelMeasurement const& measurement, Config const& config, KernelObserver* observer)
       : config_(config),
         registries_(measurement.registries),
-        parallel_(idle_parallel_state(Mesh({1, 1, config.parallel.context, config.parallel.tensor},
-                                           config.parallel.context * config.parallel.tensor - 1,
-                                           config.parallel.context * config.parallel.tensor),
-                                      config.parallel)) {
+        parallel_(idle_parallel_state(mesh_of(config.parallel), config.parallel)) {
     if (observer != nullptr) {
       registries_.kernels.observe(*observer);
     }
@@ -173,9 +172,8 @@ struct RoundSeconds {
   double median = 0;
 };
 
-/// Of each call's mean seconds in a round, in the order of `calls`, on the slowest rank of each round: ranks wait for
-/// each other, and the cores of a node are not equally fast at all times. 0 for calls that were not made. Collective
-/// over `world`.
+/// Each call's mean seconds in a round on the slowest rank, in the order of `calls`: ranks wait for each other, and the
+/// cores of a node are not equally fast at all times. 0 for calls that were not made. Collective over `world`.
 std::vector<RoundSeconds> seconds_over_rounds(std::vector<CallTimer::Calls> const& rounds,
                                               CallTimer::Calls const& calls, Communicator const& world) {
   std::vector<double> means;  // by round and call
@@ -218,43 +216,16 @@ double unwatched_seconds(KernelMeasurement const& measurement, Config const& con
 
 /// Whether the ranks' memory is available here, as rank 0 of `world` sees it.
 bool fits(KernelMeasurement const& measurement, Config const& config, Pack const& pack) {
-  Mesh const mesh({1, 1, config.parallel.context, config.parallel.tensor},
-                  config.parallel.context * config.parallel.tensor - 1,
-                  config.parallel.context * config.parallel.tensor);
-  std::int64_t const needed =
-      plan_memory(config, mesh, measurement.vocabulary, measurement.registries, {.training = {pack}, .validation = {}})
-          .need()
-          .total();
+  std::int64_t const needed = plan_memory(config, mesh_of(config.parallel), measurement.vocabulary,
+                                          measurement.registries, {.training = {pack}, .validation = {}})
+                                  .need()
+                                  .total();
   AvailableMemory const available = available_memory();
   return broadcast_value(measurement.world,
                          needed <= std::min(available.host, available.group) / measurement.world.size());
 }
 
-}  // namespace
-
-double others_load(int own) {
-  double load = 0;
-  long const cores = sysconf(_SC_NPROCESSORS_ONLN);
-  return getloadavg(&load, 1) == 1 && cores > 0 ? std::max(0.0, load - own) / static_cast<double>(cores) : 0;
-}
-
-std::string call_circumstances(std::string const& machine, KernelChoices const& choices, KernelTimings const& timings,
-                               int ranks_of_node) {
-  std::string named;
-  for (auto const& [operation, choice] : choices.operations()) {
-    named += choice.implementation == "auto" ? "" : fmt::format(", {} by {}", operation, choice.implementation);
-  }
-  std::string const measured = timings.empty()
-                                   ? ""
-                                   : fmt::format(", chosen by times {:08x}",
-                                                 random_key(0, to_json(TimingsByMachine{{"", timings}})) & 0xffffffffU);
-  return fmt::format("{}{}{}, {} rank{} of a node", machine, named, measured, ranks_of_node,
-                     ranks_of_node == 1 ? "" : "s");
-}
-
-namespace {
-
-/// The calls of all rounds: those of a first micro-batch, and those of a second one and an update.
+/// The calls of a first micro-batch in each round, and of a second one and an update.
 struct WatchedRounds {
   std::vector<CallTimer::Calls> first, usual;
 };
@@ -282,8 +253,9 @@ WatchedRounds watched_rounds(KernelMeasurement const& measurement, Config const&
   return {without_warm_up(std::move(rounds.first)), without_warm_up(std::move(rounds.usual))};
 }
 
-}  // namespace
-
+/// Measures a layout; after `max_seconds` a started micro-batch and an update are the last. Returns false, with nothing
+/// measured, where the memory that is available here does not suffice. `pack`: the rank's part of a micro-batch.
+/// Collective over the world.
 bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& layout, Pack const& pack,
                    double max_seconds, KernelTimes& times) {
   auto const begin = SteadyClock::now();
@@ -334,6 +306,14 @@ bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
                      .load = measurement.load});
   }
   return true;
+}
+
+}  // namespace
+
+double others_load(int own) {
+  double load = 0;
+  long const cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return getloadavg(&load, 1) == 1 && cores > 0 ? std::max(0.0, load - own) / static_cast<double>(cores) : 0;
 }
 
 MeasuredLayouts measure_unknown(KernelMeasurement const& measurement, Planner& planner,

@@ -126,7 +126,7 @@ class Bench {
         *std::ranges::find(stack.layers[0].sublayers, place.sublayer, &SublayerDescription::name);
     spec.name = sublayer.path;
     spec.options = sublayer.options;
-    with_memory_ = sublayer.name == across.sublayer;
+    reads_encoder_ = sublayer.name == across.sublayer;
     layer_ = registries.layers.build(sublayer.name, spec);
     set_variant_parameters(parameters_, dtype);
   }
@@ -143,7 +143,7 @@ class Bench {
     auto const add = [&](Tensor const& gradient) {
       std::ranges::copy(to_doubles(gradient), std::back_inserter(values.gradients));
     };
-    if (with_memory_) {
+    if (reads_encoder_) {
       add(grad_input.encoder_output);
     }
     for (Parameter const& parameter : parameters_.all()) {
@@ -173,7 +173,7 @@ class Bench {
       return from_doubles(random_numbers(shape.size(), name, 0.5), dtype_, shape);
     };
     Given given{{numbers(side_, "input"), {}}, {numbers(side_, "upstream"), {}}};
-    if (with_memory_) {
+    if (reads_encoder_) {
       given.input.encoder_output = numbers(Side::source, "memory");
       given.upstream.encoder_output = numbers(Side::source, "gradient of the memory");
     }
@@ -193,7 +193,7 @@ class Bench {
   ModelConfig keys_;
   DType dtype_;
   Side side_;
-  bool with_memory_ = false;
+  bool reads_encoder_ = false;
   ParallelState parallel_;
   ParameterSet parameters_{parallel_.mesh};
   std::unique_ptr<Layer> layer_;

@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <heddle/dist/planning/network_measurement.hpp>
+#include <heddle/dist/planning/network.hpp>
 
 #include "dist_fixture.hpp"
 

@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
-#include <heddle/dist/report/memory_plan.hpp>
-#include <heddle/dist/report/rehearsal.hpp>
+#include <heddle/dist/planning/memory_plan.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <set>
 #include <string>
@@ -61,26 +62,23 @@ std::int64_t pack_bytes(PlannedPacks const& packs, Mesh const& mesh, std::int64_
   return slabs + copies * grown * id * ids_of_a_sample_token * packs.step_tokens;
 }
 
-/// Notes the selected kernels and the memory that they would keep in a rehearsal's calls.
-class RehearsedKernels final : public KernelObserver {
+/// Notes the selected kernels, too.
+class RehearsedKernels final : public KeptByKernels {
  public:
   void selected(KernelSelection const& selection) override {
     kernels_.insert({std::string(selection.operation), selection.problem, std::string(selection.implementation)});
   }
   void observe(Execution& execution, KernelCall const& call) override {
-    static_cast<void>(execution);
-    kept_.add(call);
+    KeptByKernels::observe(execution, call);
     largest_call_ = std::max(largest_call_, static_cast<std::int64_t>(call.cost.bytes));
   }
 
   std::vector<SelectedKernel> kernels() const { return {kernels_.begin(), kernels_.end()}; }
-  std::int64_t kept_bytes() const { return kept_.bytes(); }
   /// The bytes that the largest call reads and writes. A kernel's scratch holds other forms of its operands.
   std::int64_t largest_call() const { return largest_call_; }
 
  private:
   std::set<SelectedKernel> kernels_;
-  KeptByKernels kept_;
   std::int64_t largest_call_ = 0;
 };
 
@@ -93,28 +91,28 @@ class Rehearsal {
         element_(static_cast<std::int64_t>(size_of(parameter_dtype(dtype_of(config.train.precision))))) {}
 
   MemoryPlan run(PlannedPacks const& packs) {
-    std::int64_t const buffer = rank_.parameters().size() * element_;
+    std::int64_t const buffer = rank_.parameters.size() * element_;
     MemoryUse use{.parameters = buffer, .gradients = buffer, .moments = 2 * moments() * element_};
     std::int64_t const in_flight = rehearse_training(packs);
     std::int64_t const evaluated = rehearse_validation(packs);
-    PipelineMemory pipeline = scaled_memory(rank_.pipeline().peak_memory(), packs.scale);
+    PipelineMemory pipeline = scaled_memory(rank_.pipeline.peak_memory(), packs.scale);
     use.activations = activations_of(pipeline);
     use.kernels = kernels_.kept_bytes();  // once the step has made its calls
     return {.use = use,
             .pipeline = std::move(pipeline),
             .kernels = kernels_.kernels(),
-            .packs = pack_bytes(packs, rank_.parallel().mesh, std::max(in_flight, evaluated)),
+            .packs = pack_bytes(packs, rank_.parallel.mesh, std::max(in_flight, evaluated)),
             .scratch = scaled(kernels_.largest_call(), packs.scale)};
   }
 
  private:
-  /// The number of elements of one of them.
+  /// The number of elements of a first or second moment.
   std::int64_t moments() const {
-    ParameterSet const& parameters = rank_.parameters();
+    ParameterSet const& parameters = rank_.parameters;
     if (!config_.parallel.shard_optimizer) {
       return parameters.size();
     }
-    Communicator const& replicas = rank_.parallel().replicas;
+    Communicator const& replicas = rank_.parallel.replicas;
     BufferParts const parts(placed_parameters(parameters), GradientReducer::bucket_for(replicas.size()),
                             replicas.size());
     std::int64_t elements = 0;
@@ -128,7 +126,7 @@ class Rehearsal {
   std::int64_t rehearse_training(PlannedPacks const& packs) {
     std::int64_t max = 1;
     for (std::vector<Pack> const& list : packs.steps) {
-      rank_.pipeline().train(PackList(list), step({0, std::ssize(list)}));
+      rank_.pipeline.train(PackList(list), step({0, std::ssize(list)}));
       max = std::max(max, max_demand({std::ssize(list)}).second);
     }
     if (packs.training.empty()) {
@@ -136,27 +134,27 @@ class Rehearsal {
     }
     auto const [micro_batches, in_flight] = max_demand(packs.micro_batches);
     for (Pack const& pack : packs.training) {
-      rank_.pipeline().train(RepeatedPack(pack, micro_batches), step({0, micro_batches}));
+      rank_.pipeline.train(RepeatedPack(pack, micro_batches), step({0, micro_batches}));
     }
     return in_flight;
   }
 
   std::int64_t rehearse_validation(PlannedPacks const& packs) {
-    std::int64_t const ahead = 2 * rank_.parallel().pipeline.size();  // see Pipeline
+    std::int64_t const ahead = 2 * rank_.parallel.pipeline.size();  // see Pipeline
     if (!packs.steps.empty()) {
-      rank_.pipeline().evaluate(PackList(packs.validation), step({0, std::ssize(packs.validation)}));
+      rank_.pipeline.evaluate(PackList(packs.validation), step({0, std::ssize(packs.validation)}));
       return ahead;
     }
     for (Pack const& pack : packs.validation) {
-      rank_.pipeline().evaluate(RepeatedPack(pack, ahead), step({0, ahead}));
+      rank_.pipeline.evaluate(RepeatedPack(pack, ahead), step({0, ahead}));
     }
     return ahead;
   }
 
-  /// Of these numbers of micro-batches in a step the one that has the most in flight, and how many these are.
+  /// The number of micro-batches in a step, out of `numbers`, that has the most in flight, and their count.
   std::pair<std::int64_t, std::int64_t> max_demand(std::vector<std::int64_t> const& numbers) {
-    int const stages = rank_.parallel().pipeline.size();
-    PipelinePlace const place{rank_.parallel().pipeline.rank(), stages, static_cast<int>(rank_.model().parts().size())};
+    int const stages = rank_.parallel.pipeline.size();
+    PipelinePlace const place{rank_.parallel.pipeline.rank(), stages, static_cast<int>(rank_.model.parts().size())};
     std::pair<std::int64_t, std::int64_t> max{1, 1};
     for (std::int64_t const number : numbers) {
       std::int64_t const count = std::min(number, max_micro_batches_per_stage * stages);
@@ -173,7 +171,7 @@ class Rehearsal {
   /// plan is no less than what is used, but arenas need no more than the largest of their kind.
   std::int64_t activations_of(PipelineMemory const& memory) const {
     auto const bytes = static_cast<std::int64_t>(memory.total());
-    if (rank_.parallel().pipeline.size() == 1) {
+    if (rank_.parallel.pipeline.size() == 1) {
       return bytes;
     }
     std::int64_t equal = static_cast<std::int64_t>(memory.temporary);
@@ -211,17 +209,16 @@ class Rehearsal {
 
 }  // namespace
 
-MemoryUse& MemoryUse::operator+=(MemoryUse const& more) {
-  parameters += more.parameters;
-  gradients += more.gradients;
-  moments += more.moments;
-  kernels += more.kernels;
-  activations += more.activations;
-  return *this;
-}
-
 std::int64_t MemoryNeed::margin() const {
   return std::max((use.total() + packs + scratch) / margin_share, min_margin);
+}
+
+void MemorySum::add(MemoryNeed const& more) {
+  ++ranks;
+  use = combined(use, more.use, std::plus());
+  packs += more.packs;
+  scratch += more.scratch;
+  margin += more.margin();
 }
 
 PlannedPacks BatchSamples::of_batches(Config const& config, Mesh const& mesh) const {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <heddle/core/parallel/communicator.hpp>
-#include <heddle/dist/report/memory_plan.hpp>
+#include <heddle/dist/planning/memory_plan.hpp>
 #include <limits>
 #include <string>
 

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <cstdint>
+#include <heddle/core/parallel/communicator.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace heddle {
 
@@ -19,7 +21,7 @@ struct LinkModel {
   bool operator==(LinkModel const&) const = default;
 };
 
-/// The latencies of a collective of this many ranks, at least 1: those of a tree, ⌈log₂ ranks⌉.
+/// The number of latencies in a collective of `ranks` ranks, at least 1: ⌈log₂ ranks⌉, as in a tree.
 double collective_steps(int ranks);
 
 /// The times of messages between ranks of one node, and between nodes. A collective of n ranks has
@@ -29,7 +31,7 @@ struct NetworkModel {
   struct Links {
     LinkModel message;         ///< point to point
     LinkModel all_reduce;      ///< per step, and per byte that moves
-    LinkModel reduce_scatter;  ///< likewise
+    LinkModel reduce_scatter;  ///< per step, and per byte that moves
     LinkModel bfloat16_all_reduce;
     LinkModel bfloat16_reduce_scatter;
     LinkModel all_gather;  ///< also broadcast
@@ -42,7 +44,7 @@ struct NetworkModel {
   };
   Links inside_node;
   Links between_nodes;
-  std::string source{};  ///< where the numbers come from, in words
+  std::string source{};  ///< a description of where the numbers come from
 
   /// The same α and β for every verb and place.
   static NetworkModel uniform(double latency, double seconds_per_byte, std::string source);
@@ -58,6 +60,10 @@ struct NamedLink {
   Member link;
 };
 std::span<NamedLink const> named_links();
+/// The places of a network's links, by their names in files.
+inline auto network_places(NetworkModel& network) {
+  return std::array{std::pair{"inside_node", &network.inside_node}, std::pair{"between_nodes", &network.between_nodes}};
+}
 
 /// The sums of an all-reduce or a reduce-scatter; other verbs take the same time for each.
 enum class SumKind {
@@ -81,5 +87,20 @@ std::array<GroupPlace, traffic_groups> group_places(LayoutChoice const& layout, 
 /// Seconds that this traffic of one verb takes on each of the group's ranks.
 double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb verb, Traffic const& traffic,
                   SumKind sums = SumKind::float32);
+
+/// A measured message or collective: `steps` latencies and `bytes` that move took this long.
+struct TimedMessage {
+  double steps = 1;
+  double bytes = 0;
+  double seconds = 0;
+};
+
+/// The α and β, neither below 0, with the smallest relative errors (least squares). At least one message.
+LinkModel fit_link(std::span<TimedMessage const> messages);
+
+/// Measures each of named_links between the ranks of `world`: inside the node with the most ranks, and between nodes by
+/// one rank of each. Links for which there is only one rank are `assumed`. Takes some seconds; collective over `world`,
+/// and the result is the same on every rank.
+NetworkModel measure_network(Communicator const& world);
 
 }  // namespace heddle

@@ -23,24 +23,33 @@ struct MemoryUse {
   std::int64_t activations = 0;  ///< of micro-batches in flight, messages, a backward pass: PipelineMemory
 
   std::int64_t total() const { return parameters + gradients + moments + kernels + activations; }
-  MemoryUse& operator+=(MemoryUse const& more);
   bool operator==(MemoryUse const&) const = default;
 };
+
+/// Each number is function(one's, other's), as of std::plus.
+template <class Function>
+MemoryUse combined(MemoryUse const& one, MemoryUse const& other, Function const& function) {
+  return {.parameters = function(one.parameters, other.parameters),
+          .gradients = function(one.gradients, other.gradients),
+          .moments = function(one.moments, other.moments),
+          .kernels = function(one.kernels, other.kernels),
+          .activations = function(one.activations, other.activations)};
+}
 
 /// An implementation that a layer selects.
 struct SelectedKernel {
   std::string operation;
-  std::string problem;  ///< in words
+  std::string problem;  ///< a description
   std::string implementation;
 
   auto operator<=>(SelectedKernel const&) const = default;
 };
 
-/// A rank's memory with all that the tables of MemoryUse do not have.
+/// A rank's memory, also what the tables of MemoryUse do not have.
 struct MemoryNeed {
   MemoryUse use;
-  std::int64_t packs = 0;    ///< the samples of a step and packs of them, on the host: at most
-  std::int64_t scratch = 0;  ///< of a kernel's call: at most, the call's own operands
+  std::int64_t packs = 0;    ///< upper bound of the samples of a step and packs of them, on the host
+  std::int64_t scratch = 0;  ///< upper bound of what a kernel's call needs: the call's own operands
 
   /// For MPI's buffers, the allocator's losses and samples that differ from those planned for: a twentieth of the
   /// rest, at least 32 MiB.
@@ -48,7 +57,19 @@ struct MemoryNeed {
   std::int64_t total() const { return use.total() + packs + scratch + margin(); }
 };
 
-/// The memory that training will need at most.
+/// The memory of several ranks together.
+struct MemorySum {
+  int ranks = 0;
+  MemoryUse use;
+  std::int64_t packs = 0;
+  std::int64_t scratch = 0;
+  std::int64_t margin = 0;
+
+  void add(MemoryNeed const& more);
+  std::int64_t total() const { return use.total() + packs + scratch + margin; }
+};
+
+/// The maximum of the memory that training needs.
 struct MemoryPlan {
   MemoryUse use;
   PipelineMemory pipeline;              ///< the activations, arena by arena; in a pipeline `use` has some more
@@ -70,9 +91,9 @@ class BatchSamples {
   virtual int batches() const = 0;
   /// A rank's micro-batches of batch [0, batches()), as a run would cut them.
   virtual std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const = 0;
-  /// Those of a run's micro-batches on the mesh's rank that need the most memory. By default any data's.
+  /// The micro-batches of a run that need the most memory on the mesh's rank. By default bounds for any data.
   virtual PlannedPacks largest(Config const& config, Mesh const& mesh) const { return full_packs(config, mesh); }
-  /// Those of these batches alone, and no validation.
+  /// The largest micro-batches of these batches only, without validation.
   PlannedPacks of_batches(Config const& config, Mesh const& mesh) const;
 };
 
@@ -101,8 +122,8 @@ struct MemoryReport {
 /// Every rank's memory, in rank order, on all ranks. Collective over `world`.
 std::vector<MemoryReport> gather_memory(Communicator const& world, MemoryReport const& own);
 
-/// Tables in text, in MiB: the prediction, and the measured memory below it. Adjacent ranks with equal numbers share a
-/// line (with the largest of `resident`); instead of more than 32 lines it has the least and the most.
+/// Tables in MiB: the prediction, and the measured memory below it. Adjacent ranks with equal numbers share a line
+/// (with the largest of `resident`); instead of more than 32 lines they have the minimum and the maximum.
 std::string describe_prediction(std::vector<MemoryReport> const& ranks);
 std::string describe_memory(std::vector<MemoryReport> const& ranks);
 

@@ -17,8 +17,8 @@ struct Variant {
 /// The first is the paper's model.
 constexpr std::array variants{
     Variant{"encoder-decoder: post-LayerNorm, sinusoidal, ReLU, tied"},
-    Variant{"decoder alone", {R"(model.stacks=["decoder"])"}},
-    Variant{"encoder alone", {R"(model.stacks=["encoder"])"}},
+    Variant{"decoder-only", {R"(model.stacks=["decoder"])"}},
+    Variant{"encoder-only", {R"(model.stacks=["encoder"])"}},
     Variant{"positions: sinusoidal, half and half", {"model.position_layout=\"halves\""}},
     Variant{"positions: learned", {"model.positions=\"learned\""}},
     Variant{"positions: none", {"model.positions=\"none\""}},

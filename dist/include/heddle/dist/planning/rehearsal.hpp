@@ -1,0 +1,112 @@
+#pragma once
+
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/layers/registries.hpp>
+#include <heddle/core/model/model.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/dist/pipeline/pipeline.hpp>
+#include <heddle/dist/planning/layout_choice.hpp>
+#include <heddle/dist/report/traffic_report.hpp>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+// Rehearses a step on groups whose other ranks do not exist: a model runs it without sending anything and, with
+// KernelRegistries::idle, without computing. The code that allocates memory thus counts it, and no formula has to
+// match that code.
+
+/// The groups of a rank of `mesh`, whose other ranks need not exist: every verb checks its arguments and moves
+/// nothing.
+ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config);
+
+/// Adds up the memory that the kernels of a rehearsal would keep after its calls; memory that several calls name counts
+/// once.
+class KeptByKernels : public KernelObserver {
+ public:
+  void observe(Execution& execution, KernelCall const& call) override;
+  std::int64_t kept_bytes() const;
+
+ private:
+  std::map<std::string, std::int64_t> bytes_by_name_;
+};
+
+/// A rank's model in such groups, with kernels that compute nothing. Its parameters only reserve addresses. Kokkos must
+/// be initialised.
+struct RehearsedRank {
+  /// `observer` is notified of the kernels' calls. Keeps references to it and to the configuration. Throws ConfigError
+  /// for an impossible layout.
+  RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries,
+                KernelObserver& observer);
+
+  /// This rank's share of the stream's rows in training.
+  GroupMember row_split() const;
+
+  static constexpr Arena::Kind arenas = Arena::Kind::addresses;
+
+  KernelRegistries kernels;
+  DType dtype;
+  ParallelState parallel;
+  ParameterSet parameters;
+  std::optional<Arena> values;
+  Arena scratch{Arena::default_capacity(arenas), arenas};
+  Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
+  Model model;
+  Pipeline pipeline;
+};
+
+/// Equal calls of a kernel.
+struct KernelCalls {
+  std::string kind;
+  Cost cost;  ///< of one call
+  double calls = 0;
+};
+
+/// A pass of a micro-batch through a part of a stage.
+struct PassWork {
+  std::vector<KernelCalls> kernels;
+  TrafficByGroup traffic{};  ///< without the pipeline's messages
+};
+
+/// The work and the memory of one rank, for a micro-batch and for the update of its parameters.
+struct RankWork {
+  std::vector<PassWork> forward, backward;  ///< by part
+  std::vector<std::int64_t> input_bytes;    ///< by part: the message that each pass takes, in either direction
+  std::vector<std::int64_t> activations;    ///< by part: bytes kept from a forward pass to its backward pass
+  std::int64_t temporary = 0;               ///< bytes that only a backward pass needs
+  std::int64_t kept_by_kernels = 0;         ///< bytes of packed weights
+  std::int64_t parameters = 0;              ///< elements
+  std::int64_t shared_elements = 0;         ///< elements that other stages hold, too
+  int max_holders = 1;                      ///< stages that hold one of these
+  std::int64_t partial_elements = 0;        ///< elements whose gradient is a sum over the tensor group
+  DType parameter_dtype = DType::float32;
+
+  std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(parameter_dtype)); }
+};
+
+/// The ranks of one stage of a layout, seen by the last of its tensor and context groups, which has the largest share.
+/// `pack`: that rank's part of a micro-batch. Nothing runs: see RehearsedRank. Throws ConfigError for an impossible
+/// layout.
+RankWork rehearse_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
+                        Registries const& registries, Pack const& pack);
+
+/// Equal layers of a part.
+struct LayerGroup {
+  RankWork const* layer = nullptr;  ///< of one of them, rehearsed as a stage of its own
+  std::int64_t count = 0;
+};
+
+/// Adds up the work of one of `stages` stages from its layers, by part. A table that several layers share counts once
+/// in a stage.
+RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int stages);
+
+/// The rank of a layout's mesh that rehearse_stage sees: of data rank 0.
+int rehearsed_rank(LayoutChoice const& layout, int stage);
+
+/// The kernels of an update after the gradients were reduced: their norm and Adam; `owned` elements have moments here.
+std::vector<KernelCalls> update_kernels(RankWork const& work, std::int64_t owned);
+
+}  // namespace heddle

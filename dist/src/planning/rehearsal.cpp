@@ -1,0 +1,308 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
+#include <heddle/core/operations/adam.hpp>
+#include <heddle/core/operations/softmax_cross_entropy.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/dist/planning/kernel_times.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
+
+namespace heddle {
+
+namespace {
+
+class IdleTransfer : public TransferBackend {
+ public:
+  bool progress() override { return true; }
+  void wait() override {}
+};
+
+/// A group in which only this rank exists.
+class IdleBackend : public CommunicatorBackend {
+ public:
+  IdleBackend(int rank, int size) : rank_(rank), size_(size) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  bool reads(MemorySpace) const override { return true; }  // so that nothing is staged
+  void all_reduce(Tensor const&, ReduceOp) override {}
+  void reduce_scatter(Tensor const&, Tensor const&, ReduceOp) override {}
+  void reduce_scatter_uneven(Tensor const&, Tensor const&, Counts) override {}
+  void all_gather(Tensor const&, Tensor const&) override {}
+  void all_gather_uneven(Tensor const&, Tensor const&, Counts) override {}
+  void all_to_all(Tensor const&, Tensor const&) override {}
+  void all_to_all_uneven(Tensor const&, Counts, Tensor const&, Counts) override {}
+  void broadcast(Tensor const&, int) override {}
+  void receive(Tensor const&, int, int) override {}
+  void barrier() override {}
+  std::unique_ptr<TransferBackend> start_send(Tensor const&, int, int) override { return done(); }
+  std::unique_ptr<TransferBackend> start_receive(Tensor const&, int, int) override { return done(); }
+  std::unique_ptr<TransferBackend> start_all_gather(Tensor const&, Tensor const&) override { return done(); }
+  std::unique_ptr<TransferBackend> start_all_reduce(Tensor const&, ReduceOp) override { return done(); }
+  std::unique_ptr<TransferBackend> start_reduce_scatter(Tensor const&, Tensor const&, ReduceOp) override {
+    return done();
+  }
+  std::shared_ptr<CommunicatorBackend> split(int, int, std::string const&) override {
+    throw Error("split: the other ranks of a rehearsal are not there to say their colours");
+  }
+
+ private:
+  static std::unique_ptr<TransferBackend> done() { return std::make_unique<IdleTransfer>(); }
+
+  int rank_;
+  int size_;
+};
+
+}  // namespace
+
+ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config) {
+  auto const group = [](int rank, int size) {
+    return size == 1 ? Communicator::self() : Communicator(std::make_shared<IdleBackend>(rank, size));
+  };
+  auto const along = [&](MeshAxis axis) { return group(mesh.coordinate(axis), mesh.size(axis)); };
+  ParallelState state;
+  state.mesh = mesh;
+  state.world = group(mesh.rank(), mesh.size(MeshAxis::pipeline) * mesh.size(MeshAxis::data) *
+                                       mesh.size(MeshAxis::context) * mesh.size(MeshAxis::tensor));
+  state.pipeline = along(MeshAxis::pipeline);
+  state.data = along(MeshAxis::data);
+  state.context = along(MeshAxis::context);
+  state.tensor = along(MeshAxis::tensor);
+  state.replicas =
+      group(mesh.coordinate(MeshAxis::data) * mesh.size(MeshAxis::context) + mesh.coordinate(MeshAxis::context),
+            mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context));
+  state.sequence_parallel = config.sequence_parallel;
+  state.context_mode = config.context_mode;
+  return state;
+}
+
+void KeptByKernels::observe(Execution& execution, KernelCall const& call) {
+  static_cast<void>(execution);
+  if (call.kept.bytes > 0) {
+    bytes_by_name_[call.kept.name] = static_cast<std::int64_t>(call.kept.bytes);
+  }
+}
+
+std::int64_t KeptByKernels::kept_bytes() const {
+  std::int64_t sum = 0;
+  for (auto const& [name, bytes] : bytes_by_name_) {
+    sum += bytes;
+  }
+  return sum;
+}
+
+RehearsedRank::RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
+                             Registries const& registries, KernelObserver& observer)
+    : kernels(registries.kernels.rehearsal(observer)),
+      dtype(dtype_of(config.train.precision)),
+      parallel(idle_parallel_state(mesh, config.parallel)),
+      parameters(mesh),
+      model({.name = "",
+             .model = config.model,
+             .dtype = dtype,
+             .kernels = {kernels, config.kernels},
+             .parallel = parallel,
+             .parameters = parameters},
+            registries.layers, vocabulary,
+            plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
+      pipeline(parallel.pipeline, model, KernelSource{kernels, config.kernels}.select<TensorOps>({dtype}), execution,
+               arenas) {
+  parameters.arrange();
+  Shape const buffer{parameters.size()};
+  std::size_t const bytes = static_cast<std::size_t>(parameters.size()) * size_of(parameter_dtype(dtype));
+  values.emplace(2 * (bytes + 64), arenas);
+  try {
+    parameters.bind(values->allocate(parameter_dtype(dtype), buffer), values->allocate(parameter_dtype(dtype), buffer));
+  } catch (Error const& error) {  // training would take twice as much, and touch it
+    throw ConfigError(fmt::format(
+        "rank {}: parameters and gradients of {} together are more than the system grants ({}); smaller layers "
+        "(model.d_model, model.d_ff), or parallel.tensor and parallel.pipeline, which divide them, need less",
+        mesh.rank(), readable_size(2 * static_cast<std::int64_t>(bytes)), error.what()));
+  }
+}
+
+GroupMember RehearsedRank::row_split() const {
+  return parallel.sequence_parallel ? GroupMember{parallel.tensor.rank(), parallel.tensor.size()} : GroupMember{};
+}
+
+namespace {
+
+/// Counts the calls of a pass after another.
+class CallCounter final : public KeptByKernels {
+ public:
+  void observe(Execution& execution, KernelCall const& call) override {
+    KeptByKernels::observe(execution, call);
+    auto& by_size = calls_[kind_of(call)];
+    auto const known = std::ranges::find_if(by_size, [&](KernelCalls const& old) { return old.cost == call.cost; });
+    if (known != by_size.end()) {
+      known->calls += 1;
+    } else {
+      by_size.push_back({"", call.cost, 1});
+    }
+  }
+
+  /// The calls since the previous take().
+  std::vector<KernelCalls> take() {
+    std::vector<KernelCalls> all;
+    for (auto& [kind, by_size] : calls_) {
+      for (KernelCalls& calls : by_size) {
+        calls.kind = kind;
+        all.push_back(std::move(calls));
+      }
+    }
+    calls_.clear();
+    return all;
+  }
+
+ private:
+  std::map<std::string, std::vector<KernelCalls>> calls_;
+};
+
+/// A micro-batch's way through the parts of a rank.
+class StageRehearsal {
+ public:
+  StageRehearsal(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
+                 Registries const& registries, Pack const& pack)
+      : config_(config),
+        pack_(pack),
+        rank_(config, Mesh(layout.sizes, rehearsed_rank(layout, stage), layout.ranks()), vocabulary, registries,
+              calls_) {}
+
+  RankWork run() {
+    RankWork work;
+    for (ModelPart const& part : rank_.model.parts()) {
+      rehearse(part, work);
+    }
+    work.kept_by_kernels = calls_.kept_bytes();
+    count_parameters(work);
+    return work;
+  }
+
+ private:
+  LayerContext context(Arena& arena) {
+    return {.execution = rank_.execution,
+            .arena = arena,
+            .pack = pack_,
+            .training = true,
+            .seed = config_.train.seed,
+            .row_split = rank_.row_split()};
+  }
+
+  void rehearse(ModelPart const& part, RankWork& work) {
+    Arena inputs, kept, temporary;
+    LayerContext at_input = context(inputs);
+    HiddenStates const input = part.allocate_input(at_input);
+    HiddenStates const grad_output = part.allocate_grad_output(at_input);
+    work.input_bytes.push_back(static_cast<std::int64_t>(inputs.peak()));
+    Tensor const sums = Tensor::allocate(DType::float64, {1, SoftmaxCrossEntropy::sums_size});
+    Saved saved;
+    TrafficByGroup const before = traffic_of(rank_.parallel);
+    LayerContext forward = context(kept);
+    static_cast<void>(
+        part.forward(forward, input, saved,
+                     {.label_smoothing = config_.train.label_smoothing, .sums = sums, .z_loss = config_.train.z_loss}));
+    TrafficByGroup const between = traffic_of(rank_.parallel);
+    work.forward.push_back({calls_.take(), between - before});
+    LayerContext backward = context(temporary);
+    static_cast<void>(part.backward(backward, grad_output, saved));
+    work.backward.push_back({calls_.take(), traffic_of(rank_.parallel) - between});
+    work.activations.push_back(static_cast<std::int64_t>(kept.peak()));
+    work.temporary = std::max(work.temporary, static_cast<std::int64_t>(temporary.peak()));
+  }
+
+  void count_parameters(RankWork& work) const {
+    ParameterSet const& parameters = rank_.parameters;
+    work.parameters = parameters.size();
+    work.parameter_dtype = parameter_dtype(dtype_of(config_.train.precision));
+    for (Parameter const& parameter : parameters.all()) {
+      std::int64_t const elements = parameter.local_shape.size();
+      ParameterSpec const& spec = parameter.spec;
+      if (spec.stages.size() > 1) {
+        work.shared_elements += elements;
+        work.max_holders = std::max(work.max_holders, static_cast<int>(spec.stages.size()));
+      }
+      if (std::ranges::find(spec.gradient_partial_over, MeshAxis::tensor) != spec.gradient_partial_over.end()) {
+        work.partial_elements += elements;
+      }
+    }
+  }
+
+  Config const& config_;
+  Pack const& pack_;
+  CallCounter calls_;
+  RehearsedRank rank_;
+};
+
+/// Adds `count` such passes.
+void add_pass(PassWork& into, PassWork const& from, std::int64_t count) {
+  for (KernelCalls const& calls : from.kernels) {
+    auto const known = std::ranges::find_if(
+        into.kernels, [&](KernelCalls const& old) { return old.cost == calls.cost && old.kind == calls.kind; });
+    if (known != into.kernels.end()) {
+      known->calls += static_cast<double>(count) * calls.calls;
+    } else {
+      into.kernels.push_back(calls);
+      into.kernels.back().calls *= static_cast<double>(count);
+    }
+  }
+  for (std::size_t group = 0; group < traffic_groups; ++group) {
+    for (std::size_t verb = 0; verb < verbs; ++verb) {
+      into.traffic[group][verb].operations += count * from.traffic[group][verb].operations;
+      into.traffic[group][verb].bytes += count * from.traffic[group][verb].bytes;
+    }
+  }
+}
+
+}  // namespace
+
+int rehearsed_rank(LayoutChoice const& layout, int stage) {
+  int const group = layout.size(MeshAxis::context) * layout.size(MeshAxis::tensor);
+  return stage * layout.size(MeshAxis::data) * group + group - 1;
+}
+
+RankWork rehearse_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
+                        Registries const& registries, Pack const& pack) {
+  return StageRehearsal(config, layout, stage, vocabulary, registries, pack).run();
+}
+
+RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int stages) {
+  RankWork sum;
+  std::int64_t shared = 0;
+  for (std::vector<LayerGroup> const& groups : parts) {
+    PassWork& forward = sum.forward.emplace_back();
+    PassWork& backward = sum.backward.emplace_back();
+    std::int64_t& activations = sum.activations.emplace_back(0);
+    sum.input_bytes.push_back(groups.front().layer->input_bytes.front());
+    for (auto const& [layer, count] : groups) {
+      add_pass(forward, layer->forward.front(), count);
+      add_pass(backward, layer->backward.front(), count);
+      activations += count * layer->activations.front();
+      sum.temporary = std::max(sum.temporary, layer->temporary);
+      sum.kept_by_kernels += count * layer->kept_by_kernels;
+      sum.parameters += count * layer->parameters;
+      sum.partial_elements += count * layer->partial_elements;
+      shared += count * layer->shared_elements;
+      sum.shared_elements = std::max(sum.shared_elements, layer->shared_elements);
+      sum.max_holders = std::max(sum.max_holders, std::min(layer->max_holders, stages));
+      sum.parameter_dtype = layer->parameter_dtype;
+    }
+  }
+  sum.parameters -= shared - sum.shared_elements;
+  return sum;
+}
+
+std::vector<KernelCalls> update_kernels(RankWork const& work, std::int64_t owned) {
+  auto const name = name_of(work.parameter_dtype);
+  auto const element = static_cast<double>(work.element_bytes());
+  TensorOpsProblem const tensors{work.parameter_dtype};
+  AdamProblem const adam{.dtype = work.parameter_dtype};
+  auto const all = static_cast<double>(work.parameters);
+  auto const own = static_cast<double>(owned);
+  return {{fmt::format("tensor_ops fill, {}; {}", name, timing_key(tensors)), {0, all * element}, 1},
+          {fmt::format("tensor_ops sum of squares, {}; {}", name, timing_key(tensors)), {0, own * element}, 1},
+          {fmt::format("adam update, {}; {}", name, timing_key(adam)), cost(adam, own), 1}};
+}
+
+}  // namespace heddle
