@@ -162,7 +162,7 @@ Manifest read_manifest(fs::path const& directory) {
   fs::path const path = directory / manifest_file_name;
   FileDescriptor const file = open_regular(path);
   std::uintmax_t const bytes = std::min<std::uintmax_t>(fs::file_size(path), largest_manifest);
-  std::string text(static_cast<std::size_t>(bytes) + 1, '\0');  // one more shows a file that grew
+  std::string text(static_cast<std::size_t>(bytes), '\0');
   text.resize(read_at(file, path, 0, text_bytes(text)));
   return parse_manifest(text, path.string());
 }

@@ -83,7 +83,7 @@ int64_t draw(std::mt19937_64& generator, int64_t bound) {
   return static_cast<int64_t>(generator() % static_cast<uint64_t>(bound));
 }
 
-void shuffle(std::span<int64_t> numbers, std::mt19937_64& generator) {
+void shuffle_numbers(std::span<int64_t> numbers, std::mt19937_64& generator) {
   for (auto left = static_cast<int64_t>(numbers.size()); left > 1; --left) {
     std::swap(numbers[static_cast<std::size_t>(left - 1)], numbers[static_cast<std::size_t>(draw(generator, left))]);
   }
@@ -101,12 +101,12 @@ std::vector<int64_t> choose_numbers(int64_t count, std::mt19937_64& generator) {
     for (int64_t number = low; number < high; ++number) {
       candidates.push_back(number);
     }
-    shuffle(candidates, generator);
+    shuffle_numbers(candidates, generator);
     candidates.resize(static_cast<std::size_t>(std::min(share, std::ssize(candidates))));
     chosen.insert(chosen.end(), candidates.begin(), candidates.end());
     low = high;
   }
-  shuffle(chosen, generator);
+  shuffle_numbers(chosen, generator);
   return chosen;
 }
 
@@ -168,7 +168,7 @@ void write_demo_data(DemoDataOptions const& options) {
   auto const all = std::span(numbers);
   auto const train_count = static_cast<std::size_t>(options.train);
   auto const valid_count = static_cast<std::size_t>(options.valid);
-  shuffle(all.first(train_count), generator);
+  shuffle_numbers(all.first(train_count), generator);
   std::array<std::pair<char const*, std::span<int64_t const>>, 3> const parts = {{
       {"train", all.first(train_count)},
       {"valid", all.subspan(train_count, valid_count)},

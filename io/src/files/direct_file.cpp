@@ -58,7 +58,7 @@ void DirectFile::write_buffer() {
       direct_ = set_direct(file_, false);
     } else if (done == 0 || (done < 0 && errno != EINTR)) {
       errno = done == 0 ? ENOSPC : errno;
-      fail_with_errno(path_, "write the file");
+      throw Error(path_.string() + ": could not be written: " + std::strerror(errno));
     } else if (done > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(done));
       written_ += done;

@@ -177,7 +177,8 @@ TEST_F(MemoryStoreTest, AFaultInAnyCallOfTheThreadLeavesThePreviousCheckpoint) {
           happened = fault.happened();
         }
         struck += happened ? 1 : 0;
-        EXPECT_EQ(error.empty(), !happened) << error;
+        // Reads of manifests while old checkpoints are looked through are not needed for the new one.
+        EXPECT_EQ(error.empty(), !happened || (call == FileCall::pread && error.empty())) << error;
         auto const newest = disk.newest_verified({});
         ASSERT_TRUE(newest.has_value());
         // Only the last fsync, of the directory that has its name already, comes too late.
