@@ -179,7 +179,8 @@ TEST_F(NewOperationTest, AListOfOperationsNamesEachOnce) {
       [&] { registries.kernels.require_known(config.kernels); },
       ThrowsMessage<ConfigError>(
           "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, adam, "
-          "attention, embedding, gemm, residual_norm, softmax_cross_entropy, tensor_ops, token_ranking, negation, or an "
+          "attention, embedding, gemm, residual_norm, softmax_cross_entropy, tensor_ops, token_ranking, negation, or "
+          "an "
           "operation of a plug-in in plugins.paths"));
 }
 
