@@ -94,10 +94,10 @@ void for_each_example(Dataset const& dataset, std::int64_t count, Visit const& v
 
 std::string describe(Vocabulary const& vocabulary, std::string const& digest, bool has_lines) {
   auto const special = [](Tokenizer const& tokenizer) {
-    std::int32_t const mask = tokenizer.special_ids().mask;
+    SpecialIds const& ids = tokenizer.special_ids();
     return fmt::format("{} pieces (padding {}, unknown {}, begin {}, end {}{})", readable_count(tokenizer.size()),
-                       tokenizer.pad_id(), tokenizer.unknown_id(), tokenizer.begin_id(), tokenizer.end_id(),
-                       mask == SpecialIds::absent ? "" : fmt::format(", mask {}", mask));
+                       ids.padding, ids.unknown, ids.begin, ids.end,
+                       ids.mask == SpecialIds::absent ? "" : fmt::format(", mask {}", ids.mask));
   };
   std::string const sizes =
       vocabulary.joint()

@@ -170,7 +170,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   print_progress(report, metrics, now);
   if (validation) {
     auto const of_validation = validation_metrics(*validation);
-    log_.say(fmt::format("step {}: {}", readable_count(report.step), joined_texts(of_validation, ", ")));
+    log_.info(fmt::format("step {}: {}", readable_count(report.step), joined_texts(of_validation, ", ")));
     metrics.insert(metrics.end(), of_validation.begin(), of_validation.end());
     if (validation->bleu) {
       take_better(best_bleu_, {*validation->bleu, report.step});

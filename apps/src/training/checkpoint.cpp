@@ -51,9 +51,9 @@ std::vector<TensorSlice> own_slices(ParameterSet const& parameters, DistributedO
 
 void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
                          DistributedOptimizer& optimizer) {
-  if (static_cast<std::int64_t>(checkpoint.tensors().size()) != model.parameters()) {
+  if (std::size_t const wanted = model.names().size(); checkpoint.tensors().size() != wanted) {
     throw DataError(fmt::format("{}: holds {} parameters, the model has {}", checkpoint.directory().string(),
-                                readable_count(checkpoint.tensors().size()), readable_count(model.parameters())));
+                                readable_count(checkpoint.tensors().size()), readable_count(wanted)));
   }
   for (Parameter const& parameter : parameters.all()) {
     require_shape(checkpoint, parameter);
