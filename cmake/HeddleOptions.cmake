@@ -1,11 +1,11 @@
 # The options of a build. Everything else follows from the presets.
 option(HEDDLE_BUILD_TESTS "Build the tests" ON)
 option(HEDDLE_BUILD_BENCHMARKS "Build the benchmarks that need Google Benchmark" OFF)
-option(HEDDLE_BUILD_TORTURE "Build the parts of scripts/torture, the headers each alone, and the programs in bench, too" ON)
 option(HEDDLE_NATIVE "Compile everything for this machine only (-march=native), not for x86-64-v2 to v4" OFF)
 set(HEDDLE_KOKKOS_BACKEND "" CACHE STRING "A back end that Kokkos must have, for example OPENMP, CUDA or HIP; any where empty")
 option(HEDDLE_EMULATE_DEVICE "For tests: compute on the processor, in memory that only kernels and copies may touch" OFF)
 option(HEDDLE_PRECOMPILE "Precompile headers that most files of a target include" ON)
+option(HEDDLE_UNITY "Compile the files of a folder together: half the time of a clean build" ON)
 option(HEDDLE_WARNINGS_AS_ERRORS "Treat compiler warnings in our own targets as errors" ON)
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers for our own targets, for example address,undefined")
 

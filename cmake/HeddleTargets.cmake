@@ -35,6 +35,33 @@ function(heddle_precompile target)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>) # without it ccache cannot keep them
 endfunction()
 
+# heddle_unity(TARGET DIRECTORY [ALONE regex]): the files of each folder in DIRECTORY are compiled together, as one translation unit. The presets
+# debug and sanitize compile each file alone, and so find what a file takes from its neighbours; so does a build for a device, where only some of a
+# folder's files need the device's compiler. A file with compile options of its own is always compiled alone, as are those whose
+# paths match ALONE: they have local names that others of their folders have, too.
+function(heddle_unity target directory)
+  if(NOT HEDDLE_UNITY OR HEDDLE_KERNEL_MEMORY STREQUAL "kokkos_device")
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "ALONE" "" ${ARGN})
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${directory}" OUTPUT_VARIABLE path)
+    if(path MATCHES "^([a-z_0-9]+)/")
+      set(folder "${CMAKE_MATCH_1}")
+    else()
+      set(folder root)
+    endif()
+    if(NOT path MATCHES "^\\.\\./" AND NOT (ARG_ALONE AND path MATCHES "${ARG_ALONE}"))
+      set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${folder}")
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # g++ takes the files of a unit for headers, in whose classes it warns of types from anonymous namespaces; and a local name
+  # may be that of a function in a neighbour.
+  target_compile_options(${target} PRIVATE -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local> $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endfunction()
+
 # heddle_common_headers: an empty library that precompiles the headers which most files of core, dist and io include: the
 # standard library's, {fmt}'s, and what a layer is.
 set(HEDDLE_COMMON_HEADERS <algorithm> <array> <cstdint> <deque> <filesystem> <functional> <map> <memory> <optional> <span>
@@ -46,9 +73,10 @@ target_link_libraries(heddle_common_headers PRIVATE fmt::fmt Kokkos::kokkos) # w
 heddle_target_options(heddle_common_headers)
 heddle_precompile(heddle_common_headers ${HEDDLE_COMMON_HEADERS})
 
-# heddle_add_room(NAME [SHARED]): one library per room, from the *.cpp below its src, known as heddle::NAME.
+# heddle_add_room(NAME [SHARED] [ALONE regex]): one library per room, from the *.cpp below its src, known as heddle::NAME. ALONE: as of
+# heddle_unity.
 function(heddle_add_room room)
-  cmake_parse_arguments(ARG "SHARED" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "SHARED" "ALONE" "" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/*.cpp")
   if(ARG_SHARED)
     set(kind SHARED)
@@ -66,5 +94,6 @@ function(heddle_add_room room)
   heddle_target_options(heddle_${room})
   if(NOT room STREQUAL "kernels") # which has its own
     heddle_precompile(heddle_${room} LIKE heddle_common_headers)
+    heddle_unity(heddle_${room} "${CMAKE_CURRENT_SOURCE_DIR}/src" ALONE "${ARG_ALONE}")
   endif()
 endfunction()

@@ -102,7 +102,7 @@ struct Run {
   ClockKernels kernels;
 };
 
-/// Of one step; simulated seconds are those of rank 0 between two barriers.
+/// A step's figures; simulated seconds are those of rank 0 between two barriers.
 struct Simulated {
   double step_seconds = 0;
   double accumulate_seconds = 0;  ///< passes and the sum of gradients

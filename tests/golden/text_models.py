@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Trains the model of one of Heddle's runs again, with PyTorch, and compares the losses: a decoder alone (each next token) or an
-encoder alone (masked tokens), as model.stacks of the run says.
+"""Trains the model of one of Heddle's runs again, with PyTorch, and compares the losses: a decoder-only model (each next token) or an
+encoder-only one (masked tokens), as model.stacks of the run says.
 
     python3 tests/golden/text_models.py --run RUN --initial INITIAL       (needs PyTorch, NumPy and h5py)
 

@@ -18,7 +18,7 @@ kinds=(stop mismatch stop early link stop checked mismatch stop early)
 layouts=("2 1 1 1" "1 2 1 1" "1 1 2 1" "1 1 1 2" "1 3 1 1" "3 1 1 1" "1 1 3 1" "1 4 1 1" "2 2 1 1" "1 2 1 2" "2 1 1 2" "1 1 2 2" "1 2 2 1"
   "4 1 1 1" "1 1 1 4")
 training=(--set train.steps=100000 --set model.encoder_layers=2 --set model.decoder_layers=2 --set model.heads=4)
-# Of rank 0, which saves and logs.
+# Rank 0, which saves and logs, is stopped at each of these.
 named=(save.directory_make.before save.tensors_create.after save.tensors_write.before save.tensors_sync.before save.tensors_read.after
   save.state_write.before save.state_sync.after save.manifest_write.before save.directory_rename.before save.parent_sync.before
   prune.rename.before log.write.before load.read.before)

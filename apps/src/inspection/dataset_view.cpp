@@ -77,7 +77,7 @@ boost::json::object pack_of_dataset(Dataset const& dataset, std::vector<DatasetS
   return to_json(std::move(packed));
 }
 
-boost::json::array text_of(Dataset const& dataset, std::int64_t index) {
+boost::json::array example_text(Dataset const& dataset, std::int64_t index) {
   if (dataset.has_lines()) {
     return {dataset.source_tokenizer().decode(dataset.line(index))};
   }
@@ -126,7 +126,7 @@ boost::json::object to_json(Dataset const& dataset, std::int64_t examples) {
   std::int64_t const shown = std::min(examples, dataset.size());
   boost::json::array texts;
   for (std::int64_t example = 0; example < shown; ++example) {
-    texts.push_back(text_of(dataset, example * dataset.size() / shown));
+    texts.push_back(example_text(dataset, example * dataset.size() / shown));
   }
   return {{"name", dataset.name()},       {"content", dataset.content()},
           {"samples", dataset.size()},    {"sides", std::move(side_entries)},

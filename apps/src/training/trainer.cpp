@@ -241,10 +241,11 @@ void Trainer::print_start() {
     texts_.say(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
                            setup_.directory.string()));
   }
-  texts_.say(fmt::format("{} parameters, training on {}{}", readable_count(whole_model_->elements()), samples_->words(),
-                         batches_->totals().left_out > 0 ? fmt::format(" ({} left out: longer than model.max_length)",
-                                                                       readable_count(batches_->totals().left_out))
-                                                         : ""));
+  texts_.say(fmt::format(
+      "{} parameters, training on {}{}", readable_count(whole_model_->elements()), samples_->describe(),
+      batches_->totals().left_out > 0
+          ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(batches_->totals().left_out))
+          : ""));
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
     texts_.say(fmt::format(

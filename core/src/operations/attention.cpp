@@ -103,8 +103,8 @@ class ObservedAttention final : public ObservedKernel<Attention> {
   }
 
  private:
-  template <class CostOf>
-  static CallDescription description(std::string_view direction, AttentionCall const& call, CostOf const& cost_of) {
+  static CallDescription description(std::string_view direction, AttentionCall const& call,
+                                     Cost (*cost_of)(AttentionProblem const&, AttentionExtents const&)) {
     return {.direction = direction,
             .variant = variant_of(call.mask),
             .extents = fmt::format("{} on {} tokens", call.q.dim(0), call.k.dim(0)),

@@ -27,9 +27,8 @@ class ObservedEmbedding final : public ObservedKernel<Embedding> {
   }
 
  private:
-  template <class CostOf>
   static CallDescription description(std::string_view direction, EmbeddingCall const& call, Tensor const& output,
-                                     CostOf const& cost_of) {
+                                     Cost (*cost_of)(EmbeddingProblem const&, double)) {
     return {.direction = direction,
             .variant = "",
             .extents = output.shape().to_string(),

@@ -12,7 +12,7 @@ namespace heddle {
 
 namespace {
 
-constexpr std::size_t max_lines = 32;
+constexpr std::size_t max_memory_lines = 32;
 constexpr std::size_t numbers = 11;
 
 std::array<std::int64_t*, numbers> fields(MemoryReport& report) {
@@ -31,7 +31,7 @@ std::array<std::int64_t*, numbers> fields(MemoryReport& report) {
 }
 
 /// A row of the table.
-struct Line {
+struct MemoryLine {
   std::string label;
   MemoryReport report;
 };
@@ -64,8 +64,8 @@ bool alike(MemoryReport const& one, MemoryReport const& other) {
 }
 
 /// A line for adjacent ranks that print the same, with the largest of each number.
-std::vector<Line> lines_of(std::vector<MemoryReport> const& ranks) {
-  std::vector<Line> lines;
+std::vector<MemoryLine> lines_of(std::vector<MemoryReport> const& ranks) {
+  std::vector<MemoryLine> lines;
   for (auto begin = ranks.begin(); begin != ranks.end();) {
     auto const end =
         std::find_if_not(begin, ranks.end(), [&](MemoryReport const& rank) { return alike(*begin, rank); });
@@ -75,7 +75,7 @@ std::vector<Line> lines_of(std::vector<MemoryReport> const& ranks) {
                      extreme({begin, end}, std::greater<>())});
     begin = end;
   }
-  if (lines.size() > max_lines) {
+  if (lines.size() > max_memory_lines) {
     lines = {{"least of a rank", extreme(ranks, std::less<>())}, {"most of a rank", extreme(ranks, std::greater<>())}};
   }
   return lines;
@@ -94,7 +94,7 @@ std::vector<MemoryReport> gather_memory(Communicator const& world, MemoryReport 
 
 std::string describe_prediction(std::vector<MemoryReport> const& ranks) {
   std::string text = header("");
-  for (Line const& line : lines_of(ranks)) {
+  for (MemoryLine const& line : lines_of(ranks)) {
     text += row(line.label, "predicted", line.report.predicted) + "\n";
   }
   return text;
@@ -102,7 +102,7 @@ std::string describe_prediction(std::vector<MemoryReport> const& ranks) {
 
 std::string describe_memory(std::vector<MemoryReport> const& ranks) {
   std::string text = header("   resident");
-  for (Line const& line : lines_of(ranks)) {
+  for (MemoryLine const& line : lines_of(ranks)) {
     text += row(line.label, "predicted", line.report.predicted) + "\n";
     text += row("", "measured", line.report.measured) +
             (line.report.resident > 0 ? fmt::format(" {:>10}\n", mebibytes(line.report.resident)) : "\n");

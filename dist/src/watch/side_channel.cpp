@@ -21,7 +21,7 @@ namespace heddle {
 
 namespace {
 
-struct Header {
+struct DatagramHeader {
   std::uint64_t job;
   SideChannel::Kind kind;
   std::int32_t sender;
@@ -100,7 +100,7 @@ SideChannel::~SideChannel() {
 }
 
 void SideChannel::send(int rank, Kind kind, std::span<std::byte const> content) const {
-  Header const header{job_, kind, rank_};
+  DatagramHeader const header{job_, kind, rank_};
   std::vector<std::byte> datagram(sizeof header + std::min(content.size(), max_content));
   std::memcpy(datagram.data(), &header, sizeof header);
   std::copy_n(content.begin(), datagram.size() - sizeof header, datagram.begin() + sizeof header);
@@ -115,9 +115,9 @@ std::optional<SideChannel::Message> SideChannel::receive(std::chrono::millisecon
   if (::poll(ready.data(), ready.size(), static_cast<int>(patience.count())) <= 0 || ready[0].revents == 0) {
     return std::nullopt;
   }
-  std::vector<std::byte> datagram(sizeof(Header) + max_content);
+  std::vector<std::byte> datagram(sizeof(DatagramHeader) + max_content);
   auto const bytes = ::recv(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT);
-  Header header{};
+  DatagramHeader header{};
   if (bytes < static_cast<ssize_t>(sizeof header)) {
     return std::nullopt;
   }

@@ -18,10 +18,10 @@ std::u32string without_spaces(std::string const& sentence) {
   return characters;
 }
 
-using Counts = std::unordered_map<std::u32string_view, int64_t>;
+using CharacterCounts = std::unordered_map<std::u32string_view, int64_t>;
 
-Counts count_ngrams(std::u32string_view characters, std::size_t order) {
-  Counts counts;
+CharacterCounts count_ngrams(std::u32string_view characters, std::size_t order) {
+  CharacterCounts counts;
   for (std::size_t i = 0; i + order <= characters.size(); ++i) {
     ++counts[characters.substr(i, order)];
   }
@@ -34,7 +34,7 @@ void ChrfCounter::add(std::string const& hypothesis, std::string const& referenc
   std::u32string const hypothesis_characters = without_spaces(hypothesis);
   std::u32string const reference_characters = without_spaces(reference);
   for (std::size_t n = 0; n < totals_.size(); ++n) {
-    Counts const expected = count_ngrams(reference_characters, n + 1);
+    CharacterCounts const expected = count_ngrams(reference_characters, n + 1);
     for (auto const& [ngram, count] : count_ngrams(hypothesis_characters, n + 1)) {
       auto const found = expected.find(ngram);
       totals_[n].matches += found == expected.end() ? 0 : std::min(count, found->second);

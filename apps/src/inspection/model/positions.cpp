@@ -14,7 +14,7 @@
 namespace heddle {
 namespace {
 
-constexpr std::int64_t drawn_positions = 128;
+constexpr std::int64_t max_drawn_positions = 128;
 constexpr std::int64_t drawn_distance = 64;
 
 boost::json::object entry(std::string_view kind, std::string const& name, std::string_view row_name,
@@ -44,7 +44,7 @@ void add_tables(boost::json::array& all, Config const& config, std::vector<Tenso
     if (added[index].empty() || (fixed && index > 0)) {
       continue;
     }
-    std::int64_t const rows = std::min(added[index].dim(0), drawn_positions);
+    std::int64_t const rows = std::min(added[index].dim(0), max_drawn_positions);
     all.push_back(table_entry(name_of(config.model.positions), fixed ? "all stacks" : config.model.stacks[index],
                               to_doubles(added[index].rows(0, rows)), added[index].dim(1),
                               fmt::format("added to the embeddings; the first {} of {} positions", readable_count(rows),
@@ -116,10 +116,10 @@ boost::json::array positions_to_json(Config const& config, ObservedPositions con
   add_tables(all, config, observed.added);
   if (model.positions == Positions::rotary) {
     std::int64_t const head_dim = head_columns(model);
-    all.push_back(table_entry(kind, "queries and keys",
-                              rotary_table(std::min(model.max_length, drawn_positions), head_dim, model.rotary_base),
-                              head_dim / 2,
-                              "the cosine of the angle by which each pair of columns of queries and keys turns"));
+    all.push_back(
+        table_entry(kind, "queries and keys",
+                    rotary_table(std::min(model.max_length, max_drawn_positions), head_dim, model.rotary_base),
+                    head_dim / 2, "the cosine of the angle by which each pair of columns of queries and keys turns"));
   }
   std::size_t const calls = std::min(observed.sublayers.size(), observed.calls.size());
   auto const stack_of = [&](std::size_t index) {

@@ -134,7 +134,8 @@ std::vector<AttentionSublayer> attention_sublayers(ModelDescription const& model
       for (SublayerDescription const& sublayer : layer.sublayers) {
         if (sublayer.traits.attends) {
           bool const cross = sublayer.name == "cross_attention";
-          sublayers.push_back({sublayer.path, stack.side, cross ? stack.memory_side.value_or(stack.side) : stack.side});
+          sublayers.push_back(
+              {sublayer.path, stack.side, cross ? stack.encoder_side.value_or(stack.side) : stack.side});
         }
       }
     }
