@@ -118,7 +118,7 @@ class WindowedSamples final : public SampleSource {
   }
   void read(std::int64_t, std::span<std::int64_t const>, std::int32_t, PackTokens&) const override {}
   SampleTotals totals(std::int64_t, std::int64_t) const override { return {.usable = 1000}; }
-  std::string words() const override { return "1000 samples"; }
+  std::string describe() const override { return "1000 samples"; }
 
  private:
   IndexRange unusable_;
