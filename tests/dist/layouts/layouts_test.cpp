@@ -156,8 +156,8 @@ TEST_F(LayoutsTest, EveryLayoutOfTheRanksTrainsAsOneRank) {
   }
 }
 
-// Among layouts with a data axis only those with a sharded optimizer train here: it is the hardest case. More than two ranks
-// have many layouts: each trains one kind, in turn.
+// Among layouts with a data axis only those with a sharded optimizer train here: it is the hardest case. More than two
+// ranks have many layouts: each trains one kind, in turn.
 TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
   auto layouts = layouts_on(world_.size());
   std::erase_if(layouts, [](Layout const& layout) { return layout.shard_optimizer != (layout.sizes[1] > 1); });
