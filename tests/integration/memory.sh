@@ -104,7 +104,7 @@ if [ "$(id -u)" -eq 0 ] && mkdir small && mount -t tmpfs -o size=1m tmpfs small 
   # A run that has checkpoints goes on without it.
   ends 0 "$HEDDLE" train run.toml --set run.directory=no_room --set train.steps=5
   ends 0 "$HEDDLE" train run.toml --set run.directory=no_room --set train.steps=10 --set checkpoint.memory_every_steps=5 --set checkpoint.memory_directory=small
-  grep -q "^note: .*has 1 MiB free on .* The run goes on" log && grep -q "^done: step 10 of 10" log || fail "a restart needs room in memory"
+  grep -q "^note: .*has 1 MiB free on .* The run continues" log && grep -q "^done: step 10 of 10" log || fail "a restart needs room in memory"
 fi
 ends 78 "$HEDDLE" train run.toml --set run.directory=no_place --set checkpoint.memory_every_steps=5 --set checkpoint.memory_directory=missing
 echo "memory: killed and damaged, bitwise the undisturbed runs; seconds from SIGKILL to the next finished step: $(cat seconds)"
