@@ -36,8 +36,6 @@ void UnfinishedDirectory::rename_to(fs::path const& target) {
   renamed_ = true;
 }
 
-namespace {
-
 /// Copies files in a thread of its own, which calls neither MPI nor HDF5: each block is compared with its digest in the
 /// memory from which it is written, each file is synced, read back and compared again.
 class FileCopies {
@@ -85,8 +83,6 @@ class FileCopies {
   std::atomic<bool> stop_ = false;
   BackgroundThread thread_;
 };
-
-}  // namespace
 
 struct BackgroundCommit::Parts {
   CheckpointStore::Writing writing;
