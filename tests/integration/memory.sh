@@ -101,7 +101,7 @@ if [ "$(id -u)" -eq 0 ] && mkdir small && mount -t tmpfs -o size=1m tmpfs small 
   trap 'umount "$work/small"; rm -rf "$work"' EXIT
   ends 78 "$HEDDLE" train run.toml --set run.directory=no_room --set checkpoint.memory_every_steps=5 --set checkpoint.memory_directory=small
   grep -q "checkpoint.memory_directory = \"small\" has 1 MiB free on" log || fail "the lack of room is not explained"
-  # A run that has checkpoints goes on without it.
+  # A run that has checkpoints continues without it.
   ends 0 "$HEDDLE" train run.toml --set run.directory=no_room --set train.steps=5
   ends 0 "$HEDDLE" train run.toml --set run.directory=no_room --set train.steps=10 --set checkpoint.memory_every_steps=5 --set checkpoint.memory_directory=small
   grep -q "^note: .*has 1 MiB free on .* The run continues" log && grep -q "^done: step 10 of 10" log || fail "a restart needs room in memory"

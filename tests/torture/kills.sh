@@ -102,7 +102,7 @@ kill_hosts() {
     links=$((kills < 200 ? 1 : at_once))
     disturb "links_$number" "whole_$layout" $links link -- "${over[@]}" -- \
       --set parallel.$layout=2 --set train.hang_seconds=3 --hosts host1:1,host2:1,host3:1 --ranks 2 --launcher-ends-within 1
-    grep -q "after step [0-9]*.*: starting again" "links_$number.log" || { cp "links_$number.log" log; fail "no host was lost"; }
+    grep -q "after step [0-9]*.*: starting again" "links_$number.log" || { cp "links_$number.log" log; fail "the run was not started again"; }
   done
   # Without spare hosts, fewer data ranks train the same run.
   disturb power whole_data 1 power -- "${over[@]}" -- --set train.hang_seconds=3 --hosts host1:1,host2:1 --ranks 2,1 --launcher-ends-within 1

@@ -67,7 +67,7 @@ RankEvents receive_from(Communicator const& world, int rank) {
   return result;
 }
 
-/// The begin of the earliest event of all ranks, by rank 0's clock. Collective over `world`.
+/// The start of the earliest event of all ranks, by rank 0's clock. Collective over `world`.
 std::int64_t earliest(Communicator const& world, RankEvents const& own) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   for (TraceEvent const& event : own.events) {

@@ -24,7 +24,7 @@ constexpr int parts_across = 16;
 constexpr int micro = 4;
 static_assert(parts * micro * micro == tile * tile && parts_across * micro == tile);
 
-/// Gradients of weights have few tiles and long sums, which are split into slices of at least `least_depth` products
+/// Gradients of weights have few tiles and long sums, which are split into slices of at least `min_depth` products
 /// until there are about `enough_teams`. The slices depend on the shape only, never on the device. Products of other
 /// kinds have one: a row of theirs does not depend on how many others there are.
 constexpr Index enough_teams = 512;
