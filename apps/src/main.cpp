@@ -133,7 +133,7 @@ void require_printed() {
 
 namespace {
 
-/// In one piece: ranks may print at the same time.
+/// Prints the error in one call: ranks may print at the same time.
 void print_error(std::exception const& error) {
   std::cerr << fmt::format("heddle: {}\n", error.what());
 }

@@ -28,7 +28,7 @@ sigset_t supervised_signals() {
   return signals;
 }
 
-/// In the child: executes the command, or writes errno to `failure`.
+/// Executes the command in the child process, or writes errno to `failure`.
 [[noreturn]] void execute(std::vector<char*> const& words, int failure, ChildProcess::Output output) {
   sigset_t const signals = supervised_signals();
   setpgid(0, 0);

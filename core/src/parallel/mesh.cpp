@@ -34,6 +34,8 @@ Distance distance(std::array<int, mesh_axes> const& wanted, std::array<int, mesh
   return result;
 }
 
+}  // namespace
+
 std::vector<int> divisors_of(int number) {
   std::vector<int> divisors;
   for (int divisor = 1; divisor <= number; ++divisor) {
@@ -43,8 +45,6 @@ std::vector<int> divisors_of(int number) {
   }
   return divisors;
 }
-
-}  // namespace
 
 Mesh::Mesh(std::array<int, mesh_axes> sizes, int rank, int ranks) : sizes_(sizes), rank_(rank) {
   constexpr std::int64_t uncountable = std::numeric_limits<int>::max();

@@ -4,6 +4,7 @@
 #include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/parallel/mesh.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
 
 namespace heddle {
@@ -19,23 +20,13 @@ constexpr std::int64_t min_context_tokens = 16;
 /// Larger micro-batches than this make no kernel faster; a larger one is tried only if it is configured.
 constexpr std::int64_t max_micro_batch_tokens = 16384;
 
-std::vector<int> divisors(int number) {
-  std::vector<int> divisors;
-  for (int divisor = 1; divisor <= number; ++divisor) {
-    if (number % divisor == 0) {
-      divisors.push_back(divisor);
-    }
-  }
-  return divisors;
-}
-
 /// Every division of the ranks over the four axes.
 std::vector<Sizes> divisions(int ranks) {
   std::vector<Sizes> all;
-  for (int const tensor : divisors(ranks)) {
-    for (int const context : divisors(ranks / tensor)) {
+  for (int const tensor : divisors_of(ranks)) {
+    for (int const context : divisors_of(ranks / tensor)) {
       int const others = ranks / tensor / context;
-      for (int const pipeline : divisors(others)) {
+      for (int const pipeline : divisors_of(others)) {
         all.push_back({pipeline, others / pipeline, context, tensor});
       }
     }

@@ -109,7 +109,8 @@ struct ModelConfig {
   std::int64_t max_length = 1024;  ///< tokens, with the end token
   KeyPlaces places{.section = "model"};
 
-  /// As KeyPlaces::of; in layer_config's result a key of that layer ("--set …: model.decoder.layer.4-6.heads").
+  /// The place of a key for messages, as KeyPlaces::of gives it; in layer_config's result the place of that layer's key
+  /// ("--set …: model.decoder.layer.4-6.heads").
   std::string place(std::string const& key) const { return places.of(key); }
 
   bool operator==(ModelConfig const&) const = default;

@@ -36,7 +36,7 @@ class Linear {
   Tensor forward(LayerContext& context, Tensor const& x) const;
   /// Returns the gradient of x (=); weight and bias gradients +=. `x` is forward's. Collective over the tensor group.
   Tensor backward(LayerContext& context, Tensor const& grad_y, Tensor const& x) const;
-  /// As backward, but adds the gradient of x into `grad_x` (+=).
+  /// Adds the gradient of x into `grad_x` (+=); otherwise the same as backward.
   void backward_add(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const;
 
   /// The global index, within its part, of this rank's first output: the first_column of a dropout.

@@ -24,8 +24,9 @@ struct AttentionMask {
   std::int64_t left = 0;   ///< in a window or blocks
   std::int64_t right = 0;  ///< as `left`
   std::int64_t block = 1;  ///< positions in a block
-  /// In a window or blocks, tokens at positions below it see all keys and are seen by all queries, except for keys that
-  /// a causal mask hides (Beltagy et al. 2020; Zaheer et al. 2020, without their random blocks).
+  /// The number of global tokens of a window or blocks mask: tokens at positions below it see all keys and are seen by
+  /// all queries, except for keys that a causal mask hides (Beltagy et al. 2020; Zaheer et al. 2020, without their
+  /// random blocks).
   std::int64_t global_tokens = 0;
   bool hides_later = false;  ///< in a window or blocks, keys after the query's position are hidden, too
 

@@ -12,7 +12,7 @@ namespace heddle {
 ///   half  = 16 bits of words: lane = column % 8; word = words[lane / 2]; low half for even lanes, else high half
 ///   kept  = half < keep_threshold(rate), scaled by 65536 / keep_threshold(rate)
 ///
-/// In attention an element is a (query token, key position) pair of a head: column / 8 is replaced by
+/// An element of attention is a (query token, key position) pair of a head: column / 8 is replaced by
 /// (global head << 20) + key_position / 8, with lane = key_position % 8; key_position counts from the start of the
 /// whole sequence, even if its keys are split.
 struct Dropout {

@@ -30,6 +30,9 @@ class Mesh {
   int rank_ = 0;
 };
 
+/// The divisors of a positive number, ascending.
+std::vector<int> divisors_of(int number);
+
 /// The layouts of `ranks` ranks for which `works` is true, at most `count` of them, nearest to `wanted` first: fewest
 /// axes changed, then the smallest factors between old and new sizes, then changes of data rather than of other axes.
 /// A wanted size of 0 is open: any size there is no change. Empty if no layout works.

@@ -7,7 +7,7 @@ namespace heddle {
 
 struct Execution;
 
-/// Throws ConfigError where there is no regular file at `path`.
+/// Throws ConfigError if `path` is not a regular file.
 void require_plugin_file(std::string const& path);
 
 /// Loads the shared library at `path`, which is never unloaded, and lets it register its kernels and layers; their
